@@ -1,0 +1,10 @@
+"""Position encodings and linear attention for fairseq.
+
+Loaded by fairseq through ``--user-dir fairseq_plugins``; the encodings, kernels and attentions
+also work in plain PyTorch, so fairseq's absence only leaves the models unregistered.
+"""
+
+import importlib.util
+
+if importlib.util.find_spec("fairseq") is not None:
+    from fairseq_plugins import models as models

@@ -1,0 +1,27 @@
+"""Attentions in plain PyTorch, each with any position encoding that its mathematics allows.
+
+The fairseq adapter is ``fairseq_plugins.attention.multihead``, imported by name only, so that
+this package works without fairseq.
+"""
+
+from fairseq_plugins.attention.base import Attention
+from fairseq_plugins.attention.compatibility import (
+    ATTENTIONS,
+    build_attention,
+    check_compatible,
+)
+from fairseq_plugins.attention.feature_maps import FEATURE_MAPS
+from fairseq_plugins.attention.linear import LinearAttention
+from fairseq_plugins.attention.positions import make_positions
+from fairseq_plugins.attention.softmax import SoftmaxAttention
+
+__all__ = [
+    "ATTENTIONS",
+    "FEATURE_MAPS",
+    "Attention",
+    "LinearAttention",
+    "SoftmaxAttention",
+    "build_attention",
+    "check_compatible",
+    "make_positions",
+]

@@ -1,0 +1,134 @@
+"""What every attention offers: one pass over a sequence, one step of decoding, a fixed memory.
+
+Shapes: B batch, H heads, T queries, S keys, D head_dim. Positions are (B or 1, T) int64,
+padding masks (B, S) bool with True where padded.
+"""
+
+from typing import ClassVar
+
+from torch import Tensor, nn
+
+from fairseq_plugins.encodings import IncompatibleEncodingError, PositionEncoding
+
+State = dict[str, Tensor]
+
+
+class Attention(nn.Module):
+    """Base class.
+
+    Args:
+        encoding: acts inside the attention; None for no position encoding.
+        num_heads: H.
+        head_dim: D.
+        causal: whether query s sees only keys t <= s.
+
+    Raises:
+        IncompatibleEncodingError: the encoding needs what this attention never computes, or
+            does not know the sequence's length in a causal model.
+    """
+
+    name: ClassVar[str]
+    supported_hooks: ClassVar[frozenset[str]]
+    refusal: ClassVar[str] = ""
+
+    def __init__(
+        self,
+        encoding: PositionEncoding | None,
+        *,
+        num_heads: int,
+        head_dim: int,
+        causal: bool,
+    ) -> None:
+        super().__init__()
+        self.num_heads, self.head_dim, self.causal = num_heads, head_dim, causal
+        self.encoding = encoding
+        self.hooks = encoding.hooks if encoding is not None else frozenset[str]()
+        if encoding is not None:
+            self._check(encoding)
+
+    def _check(self, encoding: PositionEncoding) -> None:
+        missing = sorted(self.hooks - self.supported_hooks)
+        if missing:
+            raise IncompatibleEncodingError(
+                f"{self.name} attention cannot use the encoding {encoding.label!r}: its hook "
+                f"`{'`, `'.join(missing)}` {self.refusal}."
+            )
+        if self.causal and encoding.causal_refusal:
+            raise IncompatibleEncodingError(
+                f"a causal model cannot use the encoding {encoding.label!r}: "
+                f"{encoding.causal_refusal}."
+            )
+        shape = (encoding.context.num_heads, encoding.context.head_dim)
+        if shape != (self.num_heads, self.head_dim):
+            raise ValueError(
+                f"`encoding` was built for (num_heads, head_dim) = {shape}, "
+                f"but the attention has {(self.num_heads, self.head_dim)}."
+            )
+
+    def forward(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        *,
+        q_positions: Tensor,
+        k_positions: Tensor,
+        key_padding_mask: Tensor | None = None,
+        attn_mask: Tensor | None = None,
+        need_weights: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
+        """Attend over a whole sequence.
+
+        Args:
+            q: (B, H, T, D).
+            k: (B, H, S, D).
+            v: (B, H, S, D).
+            q_positions: (B or 1, T).
+            k_positions: (B or 1, S).
+            key_padding_mask: (B, S).
+            attn_mask: (T, S), (B, T, S) or (B, H, T, S), bool with True where hidden, or added to
+                the logits; beside the causal mask, which an attention built causal always has.
+            need_weights: also return the weights (B, H, T, S).
+
+        Returns:
+            The output (B, H, T, D), and the weights or None.
+
+        Raises:
+            ValueError: the attention cannot honour ``attn_mask`` or ``need_weights``.
+        """
+        raise NotImplementedError
+
+    def step(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        *,
+        positions: Tensor,
+        key_padding_mask: Tensor | None = None,
+        state: State | None = None,
+    ) -> tuple[Tensor, State]:
+        """Attend causally with the next T tokens (usually one), after those in ``state``.
+
+        Returns:
+            The output (B, H, T, D) and the state after these tokens: tensors with the batch
+            first, so that a beam is reordered by indexing them.
+        """
+        raise NotImplementedError
+
+    def remember(
+        self,
+        k: Tensor,
+        v: Tensor,
+        *,
+        k_positions: Tensor,
+        key_padding_mask: Tensor | None = None,
+    ) -> State:
+        """Everything that queries need to know of fixed keys, as in cross-attention."""
+        raise NotImplementedError
+
+    def attend(
+        self, q: Tensor, state: State, *, q_positions: Tensor, need_weights: bool = False
+    ) -> tuple[Tensor, Tensor | None]:
+        """Queries (B, H, T, D) against remembered keys, without causality."""
+        raise NotImplementedError

@@ -1,0 +1,103 @@
+"""Attentions by name, and the question whether an attention can have an encoding."""
+
+from typing import Any
+
+from fairseq_plugins.attention.base import Attention
+from fairseq_plugins.attention.linear import LinearAttention
+from fairseq_plugins.attention.softmax import SoftmaxAttention
+from fairseq_plugins.encodings import (
+    ENCODINGS,
+    IncompatibleEncodingError,
+    PositionEncoding,
+    build_encoding,
+    parse_options,
+)
+from fairseq_plugins.encodings.registry import split_options
+
+ATTENTIONS: dict[str, type[Attention]] = {
+    "vanilla": SoftmaxAttention,
+    "linear": LinearAttention,
+}
+
+
+def build_attention(
+    attention_type: str,
+    encoding: PositionEncoding | None,
+    *,
+    num_heads: int,
+    head_dim: int,
+    causal: bool,
+    **options: Any,
+) -> Attention:
+    """Build an attention by name.
+
+    Args:
+        attention_type: ``vanilla`` or ``linear``.
+        encoding: acts inside the attention; None for no position encoding.
+        num_heads: H.
+        head_dim: D.
+        causal: whether query s sees only keys t <= s.
+        options: the attention's own: ``dropout`` of vanilla, ``feature_map`` and ``normalizer``
+            of linear.
+
+    Raises:
+        ValueError: for an unknown attention.
+        IncompatibleEncodingError: with the reason and with what would work instead.
+    """
+    if attention_type not in ATTENTIONS:
+        raise ValueError(
+            f"`attention_type` must be one of {list(ATTENTIONS)}, but is {attention_type!r}."
+        )
+    cls = ATTENTIONS[attention_type]
+    try:
+        return cls(encoding, num_heads=num_heads, head_dim=head_dim, causal=causal, **options)
+    except IncompatibleEncodingError as error:
+        raise IncompatibleEncodingError(f"{error} {_instead(attention_type, encoding)}") from None
+
+
+def _instead(attention_type: str, encoding: PositionEncoding | None) -> str:
+    """What goes with the attention, and which other attention takes the encoding."""
+    hooks = encoding.hooks if encoding is not None else frozenset[str]()
+    others = [name for name, cls in ATTENTIONS.items() if not hooks - cls.supported_hooks]
+    if attention_type in others:
+        return "Another encoding or a bidirectional model would work."
+    supported = ATTENTIONS[attention_type].supported_hooks
+    names = [n for n, e in ENCODINGS.items() if not e.hooks - supported]
+    return (
+        f"Use attention_type={' or '.join(others)}, or with {attention_type} attention one of: "
+        f"{', '.join(sorted(names))}."
+    )
+
+
+def check_compatible(
+    attention_type: str,
+    position_encoding: str,
+    position_encoding_options: str = "",
+    *,
+    causal: bool,
+    num_heads: int = 8,
+    head_dim: int = 64,
+) -> None:
+    """Refuse what cannot be built, before any work starts.
+
+    Args:
+        attention_type: ``vanilla`` or ``linear``.
+        position_encoding: name, or names joined by ``+``.
+        position_encoding_options: words like ``p=identity``.
+        causal: of the model.
+        num_heads: of the model.
+        head_dim: of the model.
+
+    Raises:
+        IncompatibleEncodingError: the two do not go together.
+        ValueError: an unknown name or option, or a bad value.
+    """
+    options: dict[str, Any] = dict(parse_options(position_encoding_options))
+    # First, since a word like `causal=true` would otherwise meet build_encoding's own argument.
+    split_options(position_encoding, options)
+    encoding = build_encoding(
+        position_encoding, num_heads=num_heads, head_dim=head_dim, causal=causal, **options
+    )
+    build_attention(
+        attention_type, encoding, num_heads=num_heads, head_dim=head_dim, causal=causal
+    )

@@ -1,0 +1,21 @@
+"""Feature maps phi of linear attention: positive functions of each query and key feature."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+
+def elu_plus_one(x: Tensor) -> Tensor:
+    """phi(x) = 1 + elu(x) (Katharopoulos et al. 2020), as exp(x) below zero.
+
+    ``elu(x) + 1`` is exactly 0 at -8 in bfloat16; exp keeps it positive. The minimum keeps the
+    unused branch, and with it the gradient, finite.
+    """
+    return torch.where(x >= 0, x + 1, x.clamp(max=0).exp())
+
+
+FEATURE_MAPS: dict[str, Callable[[Tensor], Tensor]] = {
+    "elu": elu_plus_one,
+    "relu": torch.relu,
+}

@@ -1,0 +1,184 @@
+"""Linear attention with a feature map: time and memory linear in the length."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from fairseq_plugins.attention.base import Attention, State
+from fairseq_plugins.attention.feature_maps import FEATURE_MAPS
+from fairseq_plugins.encodings import PositionEncoding
+from fairseq_plugins.encodings.base import TRANSFORM_HOOKS
+from fairseq_plugins.kernels import LinearState, causal_linear_attention, linear_attention
+from fairseq_plugins.kernels.linear import attend_state
+
+Normalizer = Literal["encoded", "plain", "none"]
+NORMALIZERS: tuple[Normalizer, ...] = ("encoded", "plain", "none")
+
+
+class LinearAttention(Attention):
+    """phi(q)~ (sum phi(k)~ v^T) over a denominator (LRPE, Eq. 31 and 39), ~ the encoding.
+
+    Args:
+        encoding, num_heads, head_dim, causal: see ``Attention``.
+        feature_map: phi, a key of ``FEATURE_MAPS``; the papers' is 1 + elu.
+        normalizer: the denominator's features: ``encoded`` as in LRPE, Eq. 39, kept away from
+            zero; ``plain`` phi(q) and phi(k) before the encoding, always positive; ``none``.
+
+    Raises:
+        IncompatibleEncodingError: the encoding needs the T x S logits.
+        ValueError: an unknown feature map or normaliser.
+    """
+
+    name = "linear"
+    supported_hooks = TRANSFORM_HOOKS | {"embed"}
+    refusal = "needs the T x S logits, which linear attention never computes"
+
+    def __init__(
+        self,
+        encoding: PositionEncoding | None,
+        *,
+        num_heads: int,
+        head_dim: int,
+        causal: bool,
+        feature_map: str = "elu",
+        normalizer: Normalizer = "encoded",
+    ) -> None:
+        super().__init__(encoding, num_heads=num_heads, head_dim=head_dim, causal=causal)
+        if feature_map not in FEATURE_MAPS:
+            raise ValueError(
+                f"`feature_map` must be one of {list(FEATURE_MAPS)}, but is {feature_map!r}."
+            )
+        if normalizer not in NORMALIZERS:
+            raise ValueError(
+                f"`normalizer` must be one of {list(NORMALIZERS)}, but is {normalizer!r}."
+            )
+        self.feature_map, self.normalizer = FEATURE_MAPS[feature_map], normalizer
+
+    def forward(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        *,
+        q_positions: Tensor,
+        k_positions: Tensor,
+        key_padding_mask: Tensor | None = None,
+        attn_mask: Tensor | None = None,
+        need_weights: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
+        if attn_mask is not None:
+            raise ValueError(
+                "`attn_mask` must be None for linear attention, which never computes the logits "
+                f"that a mask of shape {tuple(attn_mask.shape)} would hide; causality is set when "
+                "the attention is built."
+            )
+        _refuse_weights(need_weights)
+        q, norm_q = self._encode_query(q, q_positions)
+        k, norm_k, v = self._encode_key(k, v, k_positions, key_padding_mask)
+        attention = causal_linear_attention if self.causal else linear_attention
+        output = attention(
+            q, k, v, normalizer_q=norm_q, normalizer_k=norm_k, normalize=self._normalizes
+        )
+        assert isinstance(output, Tensor)
+        return output, None
+
+    def step(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        *,
+        positions: Tensor,
+        key_padding_mask: Tensor | None = None,
+        state: State | None = None,
+    ) -> tuple[Tensor, State]:
+        q, norm_q = self._encode_query(q, positions)
+        k, norm_k, v = self._encode_key(k, v, positions, key_padding_mask)
+        output = causal_linear_attention(
+            q,
+            k,
+            v,
+            normalizer_q=norm_q,
+            normalizer_k=norm_k,
+            normalize=self._normalizes,
+            initial_state=LinearState(state["kv"], state["k_sum"]) if state else None,
+            return_state=True,
+        )
+        assert isinstance(output, tuple)
+        return output[0], output[1]._asdict()
+
+    def remember(
+        self,
+        k: Tensor,
+        v: Tensor,
+        *,
+        k_positions: Tensor,
+        key_padding_mask: Tensor | None = None,
+    ) -> State:
+        k, norm_k, v = self._encode_key(k, v, k_positions, key_padding_mask)
+        wide = torch.promote_types(v.dtype, torch.float32)
+        k_sum = (k if norm_k is None else norm_k).sum(2, dtype=wide)
+        return {"kv": k.to(wide).mT @ v.to(wide), "k_sum": k_sum}
+
+    def attend(
+        self, q: Tensor, state: State, *, q_positions: Tensor, need_weights: bool = False
+    ) -> tuple[Tensor, Tensor | None]:
+        _refuse_weights(need_weights)
+        features, norm_q = self._encode_query(q, q_positions)
+        memory = LinearState(state["kv"], state["k_sum"])
+        output = attend_state(
+            features, memory, normalizer_q=norm_q, normalize=self._normalizes
+        )
+        return output.to(q.dtype), None
+
+    @property
+    def _normalizes(self) -> bool:
+        return self.normalizer != "none"
+
+    def _features(
+        self, x: Tensor, transform: Callable[[Tensor], Tensor] | None
+    ) -> tuple[Tensor, Tensor | None]:
+        """phi and the encoding in the encoding's order, and phi alone for a plain denominator."""
+        if transform is None:
+            return self.feature_map(x), None
+        assert self.encoding is not None
+        if self.encoding.transform_after_feature_map:
+            plain = self.feature_map(x)
+            return transform(plain), plain if self.normalizer == "plain" else None
+        plain_or_none = self.feature_map(x) if self.normalizer == "plain" else None
+        return self.feature_map(transform(x)), plain_or_none
+
+    def _encode_query(self, q: Tensor, positions: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Features of the queries, and the denominator's where they are others."""
+        transform = None
+        if self.encoding is not None and "transform_query" in self.hooks:
+            transform = partial(self.encoding.transform_query, positions=positions)
+        return self._features(q, transform)
+
+    def _encode_key(
+        self, k: Tensor, v: Tensor, positions: Tensor, key_padding_mask: Tensor | None
+    ) -> tuple[Tensor, Tensor | None, Tensor]:
+        """Features of the keys, zero where padded, the denominator's, and the values."""
+        transform = None
+        if self.encoding is not None and "transform_key" in self.hooks:
+            transform = partial(self.encoding.transform_key, positions=positions)
+        encoded, norm_k = self._features(k, transform)
+        if key_padding_mask is not None:
+            padded = key_padding_mask[:, None, :, None]
+            encoded = encoded.masked_fill(padded, 0.0)
+            norm_k = None if norm_k is None else norm_k.masked_fill(padded, 0.0)
+            # 0 x NaN is NaN: values of padding must not reach the sums either.
+            v = v.masked_fill(padded, 0.0)
+        if self.encoding is not None and "transform_value" in self.hooks:
+            v = self.encoding.transform_value(v, positions)
+        return encoded, norm_k, v
+
+
+def _refuse_weights(need_weights: bool) -> None:
+    if need_weights:
+        raise ValueError(
+            "`need_weights` must be False for linear attention, which never computes the weights."
+        )

@@ -1,0 +1,233 @@
+"""The fairseq adapter: projections, positions and incremental state around an attention."""
+
+import math
+
+import torch
+from fairseq.incremental_decoding_utils import with_incremental_state
+from fairseq.modules.quant_noise import quant_noise
+from torch import Tensor, nn
+
+from fairseq_plugins.attention.base import Attention, State
+from fairseq_plugins.attention.positions import make_positions
+
+IncrementalState = dict[str, dict[str, Tensor | None]]
+
+
+@with_incremental_state  # type: ignore[untyped-decorator]
+class PositionalMultiheadAttention(nn.Module):
+    """In place of fairseq's ``MultiheadAttention``, with its parameters' names and initial values.
+
+    Shapes here are fairseq's: T x B x C.
+
+    Args:
+        embed_dim: C of queries and output.
+        attention: what runs on the heads.
+        kdim: C of keys; ``embed_dim`` where None.
+        vdim: C of values; ``embed_dim`` where None.
+        encoder_decoder_attention: keys are fixed, and kept while decoding.
+        q_noise: see fairseq's quantisation noise.
+        qn_block_size: likewise.
+
+    Raises:
+        ValueError: ``embed_dim`` is not ``num_heads * head_dim`` of the attention.
+    """
+
+    def __init__(
+        self,
+        embed_dim: int,
+        attention: Attention,
+        *,
+        kdim: int | None = None,
+        vdim: int | None = None,
+        encoder_decoder_attention: bool = False,
+        q_noise: float = 0.0,
+        qn_block_size: int = 8,
+    ) -> None:
+        super().__init__()
+        self.embed_dim = embed_dim
+        self.num_heads, self.head_dim = attention.num_heads, attention.head_dim
+        if self.num_heads * self.head_dim != embed_dim:
+            raise ValueError(
+                f"`embed_dim` must be num_heads * head_dim = {self.num_heads * self.head_dim}, "
+                f"but is {embed_dim} instead."
+            )
+        self.attention = attention
+        self.encoder_decoder_attention = encoder_decoder_attention
+        kdim, vdim = kdim or embed_dim, vdim or embed_dim
+
+        def linear(inputs: int) -> nn.Module:
+            layer: nn.Module = quant_noise(nn.Linear(inputs, embed_dim), q_noise, qn_block_size)
+            return layer
+
+        self.k_proj, self.v_proj = linear(kdim), linear(vdim)
+        self.q_proj, self.out_proj = linear(embed_dim), linear(embed_dim)
+        self._reset_parameters(same_dim=kdim == embed_dim == vdim)
+
+    def _reset_parameters(self, same_dim: bool) -> None:
+        gain = 1 / math.sqrt(2) if same_dim else 1.0
+        for projection in (self.k_proj, self.v_proj, self.q_proj):
+            nn.init.xavier_uniform_(projection.get_parameter("weight"), gain=gain)
+        nn.init.xavier_uniform_(self.out_proj.get_parameter("weight"))
+        nn.init.zeros_(self.out_proj.get_parameter("bias"))
+
+    def forward(
+        self,
+        query: Tensor,
+        key: Tensor | None,
+        value: Tensor | None,
+        key_padding_mask: Tensor | None = None,
+        incremental_state: IncrementalState | None = None,
+        need_weights: bool = True,
+        static_kv: bool = False,
+        attn_mask: Tensor | None = None,
+        before_softmax: bool = False,
+        need_head_weights: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
+        """Attend as fairseq's module does.
+
+        Args:
+            query: (T, B, C).
+            key: (S, B, C), or None where a static key is remembered.
+            value: like ``key``.
+            key_padding_mask: (B, S), True where padded; in a step, of the new tokens.
+            incremental_state: of decoding; ``query`` then holds the next tokens only.
+            need_weights: return the weights, mean over heads (B, T, S).
+            static_kv: the key is the same at every step.
+            attn_mask: see ``Attention.forward``.
+            before_softmax: not offered.
+            need_head_weights: return the weights per head (H, B, T, S).
+
+        Returns:
+            (T, B, C) and the weights or None.
+
+        Raises:
+            ValueError: for what the attention cannot honour.
+        """
+        if before_softmax:
+            raise ValueError("`before_softmax` must be False: the logits are not kept.")
+        need_weights = need_weights or need_head_weights
+        q = self._heads(self.q_proj(query))
+        if incremental_state is None:
+            output, weights = self._whole(q, key, value, key_padding_mask, attn_mask, need_weights)
+        elif self.encoder_decoder_attention or static_kv:
+            output, weights = self._static(
+                q, key, value, key_padding_mask, incremental_state, need_weights
+            )
+        else:
+            _refuse_in_step(need_weights, attn_mask)
+            output = self._step(q, key, value, key_padding_mask, incremental_state)
+            weights = None
+        if weights is not None:
+            weights = weights.transpose(0, 1) if need_head_weights else weights.mean(1)
+        batch, _, length, _ = output.shape
+        merged = output.permute(2, 0, 1, 3).reshape(length, batch, self.embed_dim)
+        return self.out_proj(merged), weights
+
+    def _heads(self, x: Tensor) -> Tensor:
+        """(T, B, C) -> (B, H, T, D)."""
+        return x.unflatten(-1, (self.num_heads, self.head_dim)).permute(1, 2, 0, 3)
+
+    def _key_value(self, key: Tensor | None, value: Tensor | None) -> tuple[Tensor, Tensor]:
+        assert key is not None and value is not None
+        return self._heads(self.k_proj(key)), self._heads(self.v_proj(value))
+
+    def _whole(
+        self,
+        q: Tensor,
+        key: Tensor | None,
+        value: Tensor | None,
+        key_padding_mask: Tensor | None,
+        attn_mask: Tensor | None,
+        need_weights: bool,
+    ) -> tuple[Tensor, Tensor | None]:
+        k, v = self._key_value(key, value)
+        k_positions = make_positions(key_padding_mask, k.size(2), device=k.device)
+        q_positions = k_positions
+        if self.encoder_decoder_attention:
+            q_positions = make_positions(None, q.size(2), device=q.device)
+        result: tuple[Tensor, Tensor | None] = self.attention(
+            q,
+            k,
+            v,
+            q_positions=q_positions,
+            k_positions=k_positions,
+            key_padding_mask=key_padding_mask,
+            attn_mask=attn_mask,
+            need_weights=need_weights,
+        )
+        return result
+
+    def _step(
+        self,
+        q: Tensor,
+        key: Tensor | None,
+        value: Tensor | None,
+        key_padding_mask: Tensor | None,
+        incremental_state: IncrementalState,
+    ) -> Tensor:
+        saved = self._get_input_buffer(incremental_state)
+        seen = saved.pop("seen", None)
+        if seen is None:
+            seen = torch.zeros(q.size(0), 1, dtype=torch.long, device=q.device)
+        positions = make_positions(key_padding_mask, q.size(2), offset=seen, device=q.device)
+        k, v = self._key_value(key, value)
+        output, state = self.attention.step(
+            q,
+            k,
+            v,
+            positions=positions,
+            key_padding_mask=key_padding_mask,
+            state=saved or None,
+        )
+        new = q.size(2) if key_padding_mask is None else (~key_padding_mask).sum(1, keepdim=True)
+        self._set_input_buffer(incremental_state, {**state, "seen": seen + new})
+        return output
+
+    def _static(
+        self,
+        q: Tensor,
+        key: Tensor | None,
+        value: Tensor | None,
+        key_padding_mask: Tensor | None,
+        incremental_state: IncrementalState,
+        need_weights: bool,
+    ) -> tuple[Tensor, Tensor | None]:
+        saved = self._get_input_buffer(incremental_state)
+        seen = saved.pop("seen", None)
+        if not saved:
+            k, v = self._key_value(key, value)
+            positions = make_positions(key_padding_mask, k.size(2), device=k.device)
+            saved = self.attention.remember(
+                k, v, k_positions=positions, key_padding_mask=key_padding_mask
+            )
+            seen = torch.zeros(q.size(0), 1, dtype=torch.long, device=q.device)
+        assert seen is not None
+        positions = make_positions(None, q.size(2), offset=seen, device=q.device)
+        result = self.attention.attend(q, saved, q_positions=positions, need_weights=need_weights)
+        self._set_input_buffer(incremental_state, {**saved, "seen": seen + q.size(2)})
+        return result
+
+    def reorder_incremental_state(
+        self, incremental_state: IncrementalState, new_order: Tensor
+    ) -> IncrementalState:
+        """Follow the beam: row i becomes row ``new_order[i]``, which may be fewer rows."""
+        saved = self._get_input_buffer(incremental_state)
+        if saved:
+            reordered = {name: tensor.index_select(0, new_order) for name, tensor in saved.items()}
+            self._set_input_buffer(incremental_state, reordered)
+        return incremental_state
+
+    def _get_input_buffer(self, incremental_state: IncrementalState | None) -> State:
+        saved = self.get_incremental_state(incremental_state, "attn_state")
+        return dict(saved) if saved is not None else {}
+
+    def _set_input_buffer(self, incremental_state: IncrementalState, state: State) -> None:
+        self.set_incremental_state(incremental_state, "attn_state", state)
+
+
+def _refuse_in_step(need_weights: bool, attn_mask: Tensor | None) -> None:
+    if need_weights or attn_mask is not None:
+        raise ValueError(
+            "`need_weights` and `attn_mask` must be left off in a decoding step: a step sees every "
+            "token before it."
+        )

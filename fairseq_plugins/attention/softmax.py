@@ -1,0 +1,236 @@
+"""Softmax ("vanilla") attention on PyTorch's scaled_dot_product_attention."""
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from fairseq_plugins.attention.base import Attention, State
+from fairseq_plugins.encodings import ALL_HOOKS, PositionEncoding
+
+
+class SoftmaxAttention(Attention):
+    """softmax(scale (q~ k~^T + relative_logits) + attn_bias) v~ (LRPE, Eq. 2 and 5).
+
+    No T x S mask is made where none is needed: causal attention without padding or bias takes
+    PyTorch's causal path.
+
+    Args:
+        encoding, num_heads, head_dim, causal: see ``Attention``.
+        dropout: probability of dropping a weight in training.
+
+    Raises:
+        ValueError: a ``dropout`` outside 0..1.
+    """
+
+    name = "vanilla"
+    supported_hooks = ALL_HOOKS
+
+    def __init__(
+        self,
+        encoding: PositionEncoding | None,
+        *,
+        num_heads: int,
+        head_dim: int,
+        causal: bool,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__(encoding, num_heads=num_heads, head_dim=head_dim, causal=causal)
+        if not 0.0 <= dropout <= 1.0:
+            raise ValueError(f"`dropout` must be between 0 and 1, but is {dropout} instead.")
+        self.dropout = dropout
+        self.scale = encoding.logit_scale() if encoding is not None else head_dim**-0.5
+
+    def forward(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        *,
+        q_positions: Tensor,
+        k_positions: Tensor,
+        key_padding_mask: Tensor | None = None,
+        attn_mask: Tensor | None = None,
+        need_weights: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
+        state = self.remember(k, v, k_positions=k_positions, key_padding_mask=key_padding_mask)
+        # Not expanded to the batch: where all rows agree, their biases are made once.
+        state["k_positions"] = k_positions
+        return self._attend(q, state, q_positions, self.causal, attn_mask, need_weights)
+
+    def step(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        *,
+        positions: Tensor,
+        key_padding_mask: Tensor | None = None,
+        state: State | None = None,
+    ) -> tuple[Tensor, State]:
+        new = self.remember(k, v, k_positions=positions, key_padding_mask=key_padding_mask)
+        state = _append(state, new) if state else new
+        output, _ = self._attend(q, state, positions, True, None, False)
+        return output, state
+
+    def remember(
+        self,
+        k: Tensor,
+        v: Tensor,
+        *,
+        k_positions: Tensor,
+        key_padding_mask: Tensor | None = None,
+    ) -> State:
+        batch = k.size(0)
+        state = {"k": k, "v": v, "k_positions": k_positions.expand(batch, -1)}
+        if self.encoding is not None:
+            if "transform_key" in self.hooks:
+                state["k"] = self.encoding.transform_key(k, k_positions)
+            if "transform_value" in self.hooks:
+                state["v"] = self.encoding.transform_value(v, k_positions)
+            if "relative_logits" in self.hooks and "transform_key" in self.hooks:
+                state["content_k"] = k
+        if key_padding_mask is not None:
+            state["key_padding_mask"] = key_padding_mask
+        return state
+
+    def attend(
+        self, q: Tensor, state: State, *, q_positions: Tensor, need_weights: bool = False
+    ) -> tuple[Tensor, Tensor | None]:
+        return self._attend(q, state, q_positions, False, None, need_weights)
+
+    def _attend(
+        self,
+        q: Tensor,
+        state: State,
+        q_positions: Tensor,
+        causal: bool,
+        attn_mask: Tensor | None,
+        need_weights: bool,
+    ) -> tuple[Tensor, Tensor | None]:
+        """The last T of the S keys are the queries' own where ``causal``."""
+        added = self._added_logits(q, state, q_positions)
+        if self.encoding is not None and "transform_query" in self.hooks:
+            q = self.encoding.transform_query(q, q_positions)
+        k, v = state["k"], state["v"]
+        hidden, added = _split_mask(attn_mask, added)
+        padded = state.get("key_padding_mask")
+        if padded is not None:
+            hidden = _either(hidden, padded[:, None, None, :])
+        causal = causal and q.size(2) > 1
+        if need_weights or "relative_values" in self.hooks:
+            return self._explicit(q, k, v, state, q_positions, causal, hidden, added)
+        dropout = self.dropout if self.training else 0.0
+        if hidden is None and added is None and (not causal or q.size(2) == k.size(2)):
+            output = F.scaled_dot_product_attention(
+                q, k, v, dropout_p=dropout, is_causal=causal, scale=self.scale
+            )
+            return output, None
+        hidden = _hidden(hidden, causal, q.size(2), k.size(2), q.device)
+        output = F.scaled_dot_product_attention(
+            q, k, v, _sdpa_mask(hidden, added, q.dtype), dropout_p=dropout, scale=self.scale
+        )
+        return output, None
+
+    def _added_logits(self, q: Tensor, state: State, q_positions: Tensor) -> Tensor | None:
+        """What the encoding adds to the scaled logits: (B or 1, H, T, S), or None."""
+        encoding, k_positions = self.encoding, state["k_positions"]
+        if encoding is None:
+            return None
+        added: Tensor | None = None
+        if "relative_logits" in self.hooks:
+            k = state.get("content_k", state["k"])
+            added = self.scale * encoding.relative_logits(q, k, q_positions, k_positions)
+        if "attn_bias" in self.hooks:
+            bias = encoding.attn_bias(q_positions, k_positions)
+            added = bias if added is None else added + bias
+        return added
+
+    def _explicit(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        state: State,
+        q_positions: Tensor,
+        causal: bool,
+        hidden: Tensor | None,
+        added: Tensor | None,
+    ) -> tuple[Tensor, Tensor]:
+        """With the weights in hand, for those who read them; softmax in float32 or wider."""
+        logits = self.scale * (q @ k.mT)
+        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+        if added is not None:
+            logits = logits + added
+        hidden = _hidden(hidden, causal, q.size(2), k.size(2), q.device)
+        if hidden is not None:
+            logits = logits.masked_fill(hidden, float("-inf"))
+        weights = logits.softmax(-1).to(v.dtype)
+        dropped = nn.functional.dropout(weights, self.dropout, self.training)
+        output = dropped @ v
+        if self.encoding is not None and "relative_values" in self.hooks:
+            output = output + self.encoding.relative_values(
+                dropped, q_positions, state["k_positions"]
+            )
+        return output, weights
+
+
+def _split_mask(
+    attn_mask: Tensor | None, added: Tensor | None
+) -> tuple[Tensor | None, Tensor | None]:
+    """A caller's mask as hidden logits (bool) or as an addition (float)."""
+    if attn_mask is None:
+        return None, added
+    if attn_mask.dim() == 3:
+        attn_mask = attn_mask.unsqueeze(1)
+    if attn_mask.dtype == torch.bool:
+        return attn_mask, added
+    hidden = attn_mask.eq(float("-inf"))
+    # Finite here, so that `_hidden` alone decides about a row in which everything is hidden.
+    attn_mask = attn_mask.masked_fill(hidden, 0.0)
+    return hidden, attn_mask if added is None else added + attn_mask
+
+
+def _either(first: Tensor | None, second: Tensor) -> Tensor:
+    return second if first is None else first | second
+
+
+def _hidden(
+    hidden: Tensor | None, causal: bool, queries: int, keys: int, device: torch.device
+) -> Tensor | None:
+    """The causal mask and ``hidden`` together, bool, True where hidden.
+
+    A query that would see nothing (padding on the left, in a causal model) sees everything
+    instead: nobody reads its output, but a softmax over nothing is NaN and would spread.
+    """
+    if causal:
+        future = torch.ones(queries, keys, dtype=torch.bool, device=device)
+        hidden = _either(hidden, future.triu(1 + keys - queries))
+    return None if hidden is None else hidden & ~hidden.all(-1, keepdim=True)
+
+
+def _sdpa_mask(hidden: Tensor | None, added: Tensor | None, dtype: torch.dtype) -> Tensor | None:
+    """The one mask that scaled_dot_product_attention takes: visible (bool) or added."""
+    if added is None:
+        return None if hidden is None else ~hidden
+    if hidden is not None:
+        added = added.masked_fill(hidden, float("-inf"))
+    return added.to(dtype)
+
+
+def _append(state: State, new: State) -> State:
+    """The keys of ``new`` behind those of ``state``."""
+    result: State = {}
+    for name in ("k", "v", "content_k"):
+        if name in new:
+            result[name] = torch.cat((state[name], new[name]), dim=2)
+    result["k_positions"] = torch.cat((state["k_positions"], new["k_positions"]), dim=1)
+    if "key_padding_mask" in state or "key_padding_mask" in new:
+        masks = [_padding(part) for part in (state, new)]
+        result["key_padding_mask"] = torch.cat(masks, dim=1)
+    return result
+
+
+def _padding(state: State) -> Tensor:
+    shape = state["k_positions"].shape
+    device = state["k_positions"].device
+    return state.get("key_padding_mask", torch.zeros(shape, dtype=torch.bool, device=device))

@@ -1,0 +1,46 @@
+"""Position encodings in plain PyTorch. Every module of this package registers what it defines,
+so a new encoding is one new file."""
+
+import importlib
+import pkgutil
+
+from fairseq_plugins.encodings.base import (
+    ALL_HOOKS,
+    Compose,
+    EncodingContext,
+    IncompatibleEncodingError,
+    PositionEncoding,
+)
+from fairseq_plugins.encodings.registry import (
+    ENCODINGS,
+    EncodingEntry,
+    ModelEncodings,
+    Option,
+    build_encoding,
+    build_model_encodings,
+    get_entry,
+    parse_options,
+    register_encoding,
+    with_absolute_embedding,
+)
+
+for _module in pkgutil.iter_modules(__path__):
+    importlib.import_module(f"{__name__}.{_module.name}")
+
+__all__ = [
+    "ALL_HOOKS",
+    "ENCODINGS",
+    "Compose",
+    "EncodingContext",
+    "EncodingEntry",
+    "IncompatibleEncodingError",
+    "ModelEncodings",
+    "Option",
+    "PositionEncoding",
+    "build_encoding",
+    "build_model_encodings",
+    "get_entry",
+    "parse_options",
+    "register_encoding",
+    "with_absolute_embedding",
+]

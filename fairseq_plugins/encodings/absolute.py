@@ -1,0 +1,140 @@
+"""Absolute encodings: position vectors that are added to the token embeddings."""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from fairseq_plugins.encodings.base import EncodingContext, PositionEncoding
+from fairseq_plugins.encodings.frequencies import geometric
+from fairseq_plugins.encodings.registry import register_encoding
+from fairseq_plugins.encodings.tables import PositionTable
+
+
+@register_encoding(
+    "none", summary="no position encoding", source="NoPE (Kazemnejad et al. 2024)"
+)
+class NoEncoding(PositionEncoding):
+    """x unchanged: what order a model then knows comes from the causal mask alone."""
+
+    keeps_absolute_embedding = False
+
+
+class Absolute(PositionEncoding):
+    """A vector per position added to the token embeddings, in place of the framework's own."""
+
+    keeps_absolute_embedding = False
+    shared_across_layers = True
+
+    def rows(self, positions: Tensor) -> Tensor:
+        """The vectors p_s: (B or 1, T) -> (B or 1, T, C) float32."""
+        raise NotImplementedError
+
+    def embed(
+        self,
+        x: Tensor,
+        positions: Tensor,
+        *,
+        lengths: Tensor | None = None,
+        tokens: Tensor | None = None,
+    ) -> Tensor:
+        """x + p: (B, T, C) -> (B, T, C)."""
+        return x + self.rows(positions).to(x.dtype)
+
+
+@register_encoding(
+    "base",
+    summary="fairseq's own sinusoidal embedding, added to the tokens",
+    source="fairseq; row Base of LRPE, Table 2",
+)
+class FairseqSinusoidal(Absolute):
+    """Sines in the first half of the features and cosines in the second.
+
+    Frequencies are 10000^(-i / (C/2 - 1)), and position s is embedded as s + 2, since fairseq
+    counts from the padding index on (1 in its dictionaries). An odd C ends in a zero.
+
+    Raises:
+        ValueError: for an embed_dim below 4, where the frequencies' exponent is undefined.
+    """
+
+    OFFSET = 2
+
+    def __init__(self, context: EncodingContext) -> None:
+        super().__init__(context)
+        half = context.embed_dim // 2
+        if half < 2:
+            raise ValueError(f"`embed_dim` must be at least 4, but is {context.embed_dim} instead.")
+        steps = torch.arange(half, dtype=torch.float64)
+        frequencies = torch.exp(steps * (-math.log(10000.0) / (half - 1)))
+
+        def make(positions: Tensor) -> Tensor:
+            angles = (positions + self.OFFSET).unsqueeze(-1) * frequencies
+            rows = torch.cat((angles.sin(), angles.cos()), dim=-1)
+            return nn.functional.pad(rows, (0, context.embed_dim % 2))
+
+        self.table = PositionTable(make, context.max_positions)
+
+    def rows(self, positions: Tensor) -> Tensor:
+        rows: Tensor = self.table(positions)
+        return rows
+
+
+@register_encoding(
+    "sinusoidal",
+    summary="sines and cosines of geometric frequencies, interleaved, added to the tokens",
+    source="Vaswani et al. 2017; language-model appendix, Eq. 5",
+)
+class Sinusoidal(Absolute):
+    """p_s = [sin(w_1 s), cos(w_1 s), sin(w_2 s), ...], w_i = 10000^(-2(i-1)/C).
+
+    Raises:
+        ValueError: for an odd embed_dim.
+    """
+
+    def __init__(self, context: EncodingContext) -> None:
+        super().__init__(context)
+        dim = context.embed_dim
+        if dim % 2:
+            raise ValueError(f"`embed_dim` must be even, but is {dim} instead.")
+        frequencies = geometric(dim // 2, dim)
+
+        def make(positions: Tensor) -> Tensor:
+            angles = positions.unsqueeze(-1) * frequencies
+            return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(-2)
+
+        self.table = PositionTable(make, context.max_positions)
+
+    def rows(self, positions: Tensor) -> Tensor:
+        rows: Tensor = self.table(positions)
+        return rows
+
+
+@register_encoding(
+    "learned",
+    summary="one learned vector per position, added to the tokens",
+    source="GPT, BERT; language-model appendix, Learnable PE",
+)
+class Learned(Absolute):
+    """A table of ``max_positions`` vectors drawn from N(0, 1/C), as fairseq draws its own."""
+
+    def __init__(self, context: EncodingContext) -> None:
+        super().__init__(context)
+        weight = torch.randn(
+            context.max_positions, context.embed_dim, generator=context.generator
+        )
+        self.weight = nn.Parameter(weight * context.embed_dim**-0.5)
+
+    def rows(self, positions: Tensor) -> Tensor:
+        """The vectors p_s: (B or 1, T) -> (B or 1, T, C).
+
+        Raises:
+            ValueError: for a position beyond the table, which has nothing to say about it.
+        """
+        longest = int(positions.max()) if positions.numel() else 0
+        if longest >= self.context.max_positions:
+            raise ValueError(
+                f"`positions` must be below max_positions={self.context.max_positions} of the "
+                f"learned table, but reach {longest}; train with a larger `max_target_positions` "
+                "or use an encoding that extrapolates."
+            )
+        return self.weight[positions]

@@ -1,0 +1,255 @@
+"""The one abstraction: a position encoding overrides only the hooks that its paper defines.
+
+Shapes: B batch, H heads, T queries, S keys, D head_dim, D' encoded head_dim, C embed_dim.
+Positions are 0-based int64 of shape (B or 1, T).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+TRANSFORM_HOOKS = frozenset({"transform_query", "transform_key", "transform_value"})
+LOGIT_HOOKS = frozenset({"attn_bias", "relative_logits", "relative_values"})
+ALL_HOOKS = TRANSFORM_HOOKS | LOGIT_HOOKS | {"embed"}
+
+
+class IncompatibleEncodingError(ValueError):
+    """An encoding and an attention (or direction) that cannot go together, with the reason."""
+
+
+@dataclass(frozen=True)
+class EncodingContext:
+    """What a model tells an encoding about itself.
+
+    Attributes:
+        num_heads: attention heads H.
+        head_dim: features per head D.
+        embed_dim: model width C; ``num_heads * head_dim`` where a caller does not say.
+        max_positions: longest sequence that the model is built for.
+        causal: whether a query sees only keys at or before its own position.
+        generator: source of the random draws of fixed parameters; None is torch's global one.
+    """
+
+    num_heads: int
+    head_dim: int
+    embed_dim: int
+    max_positions: int = 1024
+    causal: bool = False
+    generator: torch.Generator | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("num_heads", "head_dim", "embed_dim", "max_positions"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or value < 1:
+                raise ValueError(f"`{name}` must be a positive integer, but is {value!r} instead.")
+
+
+class PositionEncoding(nn.Module):
+    """Base class. A subclass overrides some of the seven hooks; the rest are the identity or zero.
+
+    Class attributes say what the model has to know before it is built:
+        transform_after_feature_map: under linear attention, transform phi(q) and phi(k) (True:
+            LRPE, Eq. 13, where relativity holds after phi) or q and k before phi (False).
+        shared_across_layers: one instance for the whole model instead of one per layer.
+        keeps_absolute_embedding: whether the framework's absolute embedding stays on beside it,
+            as in the LRPE paper, or is replaced by it.
+        causal_refusal: why a causal model cannot have it; None where it can.
+
+    Parameters and tables stay in float32 when the model is cast to half precision: a position
+    beyond 256 is not representable in bfloat16. They are cast where they are used.
+    """
+
+    transform_after_feature_map: ClassVar[bool] = True
+    shared_across_layers: ClassVar[bool] = False
+    keeps_absolute_embedding: ClassVar[bool] = True
+    causal_refusal: str | None = None
+
+    def __init__(self, context: EncodingContext) -> None:
+        super().__init__()
+        self.context = context
+        self.label = type(self).__name__
+
+    @property
+    def hooks(self) -> frozenset[str]:
+        """The names of the hooks that this encoding overrides."""
+        return overridden_hooks(type(self))
+
+    def embed(
+        self,
+        x: Tensor,
+        positions: Tensor,
+        *,
+        lengths: Tensor | None = None,
+        tokens: Tensor | None = None,
+    ) -> Tensor:
+        """Put absolute positions into token embeddings: (B, T, C) -> (B, T, C).
+
+        ``lengths`` (B,) int64 are the true lengths, ``tokens`` (B, T) the token ids, for the
+        encodings that are defined by them.
+        """
+        return x
+
+    def transform_query(self, q: Tensor, positions: Tensor) -> Tensor:
+        """Encode queries: (B, H, T, D) -> (B, H, T, D')."""
+        return q
+
+    def transform_key(self, k: Tensor, positions: Tensor) -> Tensor:
+        """Encode keys: (B, H, S, D) -> (B, H, S, D')."""
+        return k
+
+    def transform_value(self, v: Tensor, positions: Tensor) -> Tensor:
+        """Encode values: (B, H, S, D) -> (B, H, S, D)."""
+        return v
+
+    def attn_bias(self, q_positions: Tensor, k_positions: Tensor) -> Tensor:
+        """A bias (B or 1, H, T, S) added to the logits after scaling."""
+        raise NotImplementedError
+
+    def relative_logits(
+        self, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor
+    ) -> Tensor:
+        """A content-dependent term (B, H, T, S) added to q.k before scaling.
+
+        ``q`` (B, H, T, D) and ``k`` (B, H, S, D) come before ``transform_query`` and
+        ``transform_key``.
+        """
+        raise NotImplementedError
+
+    def relative_values(
+        self, weights: Tensor, q_positions: Tensor, k_positions: Tensor
+    ) -> Tensor:
+        """A position-dependent addition (B, H, T, D) to the output, given weights (B, H, T, S)."""
+        raise NotImplementedError
+
+    @property
+    def encoded_dim(self) -> int:
+        """D', the features of transformed queries and keys."""
+        return self.context.head_dim
+
+    def logit_scale(self) -> float:
+        """The factor on q.k + relative_logits; 1/sqrt(head_dim), whatever D' is."""
+        return float(self.context.head_dim**-0.5)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Any:
+        def keep_float32(tensor: Tensor) -> Tensor:
+            moved = fn(tensor)
+            half = (torch.float16, torch.bfloat16)
+            return tensor.to(moved.device) if moved.dtype in half else moved
+
+        return super()._apply(keep_float32, recurse)
+
+
+def overridden_hooks(cls: type[PositionEncoding]) -> frozenset[str]:
+    """The names of the hooks that a class overrides."""
+    base = PositionEncoding
+    return frozenset(h for h in ALL_HOOKS if getattr(cls, h) is not getattr(base, h))
+
+
+def relative_positions(q_positions: Tensor, k_positions: Tensor) -> Tensor:
+    """``k_positions - q_positions``: (B or 1, T), (B or 1, S) -> (B or 1, T, S)."""
+    return k_positions.unsqueeze(-2) - q_positions.unsqueeze(-1)
+
+
+class Compose(PositionEncoding):
+    """Several encodings as one: transforms are chained, biases summed, hooks united.
+
+    Args:
+        encodings: at least one encoding, all built with the same context.
+
+    Raises:
+        ValueError: for an empty list, different contexts, transforms of which some act before
+            and some after the feature map, a transform after one that changed head_dim, or more
+            than one logit scale.
+    """
+
+    def __init__(self, encodings: list[PositionEncoding]) -> None:
+        if not encodings:
+            raise ValueError("`encodings` must hold at least one encoding, but is empty.")
+        super().__init__(encodings[0].context)
+        shapes = {(e.context.num_heads, e.context.head_dim) for e in encodings}
+        if len(shapes) > 1:
+            raise ValueError(f"`encodings` must agree on (num_heads, head_dim), but have {shapes}.")
+        self.encodings = nn.ModuleList(encodings)
+        self.label = "+".join(e.label for e in encodings)
+        orders = {e.transform_after_feature_map for e in encodings if e.hooks & TRANSFORM_HOOKS}
+        if len(orders) > 1:
+            raise ValueError(f"{self.label} mixes transforms before and after the feature map.")
+        self.transform_after_feature_map = orders.pop() if orders else True  # type: ignore[misc]
+        for part in self._parts("transform_query")[:-1]:
+            if part.encoded_dim != part.context.head_dim:
+                raise ValueError(
+                    f"{part.label} must be the last transform of {self.label}: it makes "
+                    f"{part.encoded_dim} features out of head_dim={part.context.head_dim}."
+                )
+        reasons = [e.causal_refusal for e in encodings if e.causal_refusal]
+        self.causal_refusal = reasons[0] if reasons else None
+        default = PositionEncoding.logit_scale(self)
+        scales = {e.logit_scale() for e in encodings} - {default}
+        if len(scales) > 1:
+            raise ValueError(f"{self.label} mixes the logit scales {sorted(scales)}.")
+        self._scale = scales.pop() if scales else default
+
+    @property
+    def hooks(self) -> frozenset[str]:
+        """The union of the parts' hooks."""
+        return frozenset[str]().union(*(e.hooks for e in self._parts()))
+
+    def _parts(self, hook: str | None = None) -> list[PositionEncoding]:
+        parts = [e for e in self.encodings if isinstance(e, PositionEncoding)]
+        return [e for e in parts if hook is None or hook in e.hooks]
+
+    def embed(
+        self,
+        x: Tensor,
+        positions: Tensor,
+        *,
+        lengths: Tensor | None = None,
+        tokens: Tensor | None = None,
+    ) -> Tensor:
+        for part in self._parts("embed"):
+            x = part.embed(x, positions, lengths=lengths, tokens=tokens)
+        return x
+
+    def transform_query(self, q: Tensor, positions: Tensor) -> Tensor:
+        for part in self._parts("transform_query"):
+            q = part.transform_query(q, positions)
+        return q
+
+    def transform_key(self, k: Tensor, positions: Tensor) -> Tensor:
+        for part in self._parts("transform_key"):
+            k = part.transform_key(k, positions)
+        return k
+
+    def transform_value(self, v: Tensor, positions: Tensor) -> Tensor:
+        for part in self._parts("transform_value"):
+            v = part.transform_value(v, positions)
+        return v
+
+    def attn_bias(self, q_positions: Tensor, k_positions: Tensor) -> Tensor:
+        biases = (p.attn_bias(q_positions, k_positions) for p in self._parts("attn_bias"))
+        return sum(biases, torch.zeros((), device=q_positions.device))
+
+    def relative_logits(
+        self, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor
+    ) -> Tensor:
+        parts = self._parts("relative_logits")
+        terms = (p.relative_logits(q, k, q_positions, k_positions) for p in parts)
+        return sum(terms, q.new_zeros(()))
+
+    def relative_values(
+        self, weights: Tensor, q_positions: Tensor, k_positions: Tensor
+    ) -> Tensor:
+        parts = self._parts("relative_values")
+        terms = (p.relative_values(weights, q_positions, k_positions) for p in parts)
+        return sum(terms, weights.new_zeros(()))
+
+    @property
+    def encoded_dim(self) -> int:
+        parts = self._parts("transform_query")
+        return parts[-1].encoded_dim if parts else self.context.head_dim
+
+    def logit_scale(self) -> float:
+        return self._scale

@@ -1,0 +1,120 @@
+"""Additive biases on the attention logits: they need the T x S logits, so softmax only."""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from fairseq_plugins.encodings.base import (
+    EncodingContext,
+    PositionEncoding,
+    relative_positions,
+)
+from fairseq_plugins.encodings.registry import register_encoding
+
+
+def alibi_slopes(num_heads: int) -> Tensor:
+    """The slopes m_h (H,) float32 of ALiBi (Press et al. 2021).
+
+    m_h = 2^(-8h/H) for H a power of two; otherwise those of the power below, then every other
+    one of the power above. (Eq. 7 of the language-model appendix agrees only for H = 8; its own
+    example of H = 16 is this formula.)
+    """
+    power = 2 ** math.floor(math.log2(num_heads))
+    slopes = [2.0 ** (-8.0 * h / power) for h in range(1, power + 1)]
+    between = [2.0 ** (-4.0 * h / power) for h in range(1, 2 * power, 2)]
+    return torch.tensor(slopes + between[: num_heads - power])
+
+
+@register_encoding(
+    "alibi",
+    summary="a penalty that grows with the distance, one slope per head",
+    source="ALiBi (Press et al. 2021)",
+)
+class ALiBi(PositionEncoding):
+    """logits - m_h |t - s|, added after scaling. Symmetric where the attention is not causal."""
+
+    keeps_absolute_embedding = False
+    shared_across_layers = True
+
+    def __init__(self, context: EncodingContext) -> None:
+        super().__init__(context)
+        self.register_buffer("slopes", alibi_slopes(context.num_heads), persistent=False)
+
+    def attn_bias(self, q_positions: Tensor, k_positions: Tensor) -> Tensor:
+        """(B or 1, H, T, S) float32."""
+        distance = relative_positions(q_positions, k_positions).abs().unsqueeze(1)
+        slopes = self.get_buffer("slopes")
+        return -slopes.view(1, -1, 1, 1) * distance
+
+
+def t5_buckets(
+    relative: Tensor, *, num_buckets: int, max_distance: int, causal: bool
+) -> Tensor:
+    """Bucket of each offset ``relative = k_position - q_position`` (T5, Raffel et al. 2020).
+
+    The smaller half of the buckets holds one distance each; the rest grow logarithmically up to
+    ``max_distance``, beyond which all share the last. Bidirectional attention gives half of the
+    buckets to each sign; causal attention puts later keys into bucket 0.
+
+    Returns:
+        int64 of the shape of ``relative``, in 0..num_buckets-1.
+    """
+    if causal:
+        offset = torch.zeros_like(relative)
+        distance = (-relative).clamp(min=0)
+    else:
+        num_buckets //= 2
+        offset = (relative > 0).long() * num_buckets
+        distance = relative.abs()
+    exact = num_buckets // 2
+    # Clamped below so that the logarithm's unused branch is finite.
+    ratio = distance.clamp(min=exact).float() / exact
+    steps = torch.log(ratio) / math.log(max_distance / exact) * (num_buckets - exact)
+    logarithmic = (exact + steps.long()).clamp(max=num_buckets - 1)
+    return offset + torch.where(distance < exact, distance, logarithmic)
+
+
+@register_encoding(
+    "t5",
+    summary="a learned bias per bucket of distances and head",
+    source="T5 (Raffel et al. 2020); LRPE, Eq. 9",
+)
+class T5Bias(PositionEncoding):
+    """One table [num_buckets, H], shared by all layers.
+
+    T5 itself drops the factor 1/sqrt(head_dim); here the logits keep it.
+
+    Raises:
+        ValueError: for fewer than 4 (or an odd number of) buckets, or a ``max_distance`` within
+            the exact buckets.
+    """
+
+    shared_across_layers = True
+
+    def __init__(
+        self, context: EncodingContext, *, num_buckets: int = 32, max_distance: int = 128
+    ) -> None:
+        super().__init__(context)
+        if num_buckets < 4 or num_buckets % 2:
+            raise ValueError(
+                f"`num_buckets` must be even and at least 4, but is {num_buckets} instead."
+            )
+        if max_distance <= num_buckets // 2:
+            raise ValueError(
+                f"`max_distance` must be above num_buckets / 2 = {num_buckets // 2}, "
+                f"but is {max_distance} instead."
+            )
+        self.num_buckets, self.max_distance = num_buckets, max_distance
+        weight = torch.randn(num_buckets, context.num_heads, generator=context.generator)
+        self.weight = nn.Parameter(weight * context.embed_dim**-0.5)
+
+    def attn_bias(self, q_positions: Tensor, k_positions: Tensor) -> Tensor:
+        """(B or 1, H, T, S) float32."""
+        buckets = t5_buckets(
+            relative_positions(q_positions, k_positions),
+            num_buckets=self.num_buckets,
+            max_distance=self.max_distance,
+            causal=self.context.causal,
+        )
+        return self.weight[buckets].permute(0, 3, 1, 2)

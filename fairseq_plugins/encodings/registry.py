@@ -1,0 +1,292 @@
+"""One table of names, and the checks between a user's words and an encoding's constructor."""
+
+import difflib
+import inspect
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeVar
+
+import torch
+
+from fairseq_plugins.encodings.base import (
+    LOGIT_HOOKS,
+    TRANSFORM_HOOKS,
+    Compose,
+    EncodingContext,
+    PositionEncoding,
+    overridden_hooks,
+)
+
+Encoding = TypeVar("Encoding", bound=type[PositionEncoding])
+
+
+@dataclass(frozen=True)
+class Option:
+    """One keyword of an encoding: its name, type (or the allowed words) and default."""
+
+    name: str
+    type: Any
+    default: Any
+
+    @property
+    def choices(self) -> tuple[Any, ...]:
+        """The allowed values of a ``Literal``; empty for other types."""
+        return typing.get_args(self.type) if typing.get_origin(self.type) is Literal else ()
+
+    @property
+    def expected(self) -> str:
+        """What a value must be, in words."""
+        if self.choices:
+            return "one of " + ", ".join(map(str, self.choices))
+        return {bool: "true or false", int: "an integer", float: "a number"}.get(
+            self.type, "a word"
+        )
+
+
+@dataclass(frozen=True)
+class EncodingEntry:
+    """A name of the table: the class, the options that the name fixes, and where it comes from."""
+
+    name: str
+    cls: type[PositionEncoding]
+    summary: str
+    source: str
+    presets: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def hooks(self) -> frozenset[str]:
+        """The hooks that the class overrides."""
+        return overridden_hooks(self.cls)
+
+    @property
+    def options(self) -> dict[str, Option]:
+        """Every option with its default under this name, in the constructor's order."""
+        hints = typing.get_type_hints(self.cls.__init__)
+        parameters = inspect.signature(self.cls.__init__).parameters.values()
+        keywords = [p for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY]
+        return {
+            p.name: Option(p.name, hints[p.name], self.presets.get(p.name, p.default))
+            for p in keywords
+        }
+
+
+ENCODINGS: dict[str, EncodingEntry] = {}
+
+
+def register_encoding(
+    name: str, *, summary: str, source: str, **presets: Any
+) -> Callable[[Encoding], Encoding]:
+    """Class decorator: enter a class, with some options preset, under a name.
+
+    A class may carry several names; each is a row of the tables.
+    """
+
+    def register(cls: Encoding) -> Encoding:
+        assert name not in ENCODINGS, f"{name} is registered twice"
+        ENCODINGS[name] = EncodingEntry(name, cls, summary, source, presets)
+        return cls
+
+    return register
+
+
+def _suggestion(word: str, known: list[str]) -> str:
+    near = difflib.get_close_matches(word, known, n=1, cutoff=0.4)
+    return f" Did you mean {near[0]!r}?" if near else ""
+
+
+def get_entry(name: str) -> EncodingEntry:
+    """The entry of a name.
+
+    Raises:
+        ValueError: for an unknown name, with the nearest one.
+    """
+    if name not in ENCODINGS:
+        known = sorted(ENCODINGS)
+        raise ValueError(
+            f"`position_encoding` must be one of {', '.join(known)}, but is {name!r} instead."
+            f"{_suggestion(name, known)}"
+        )
+    return ENCODINGS[name]
+
+
+def _convert(name: str, option: Option, value: Any) -> Any:
+    """An option's value from a word or a Python value; the error names all three."""
+    failure = ValueError(
+        f"{name}'s option `{option.name}` must be {option.expected}, but is {value!r} instead."
+    )
+    if option.choices:
+        matches = [c for c in option.choices if str(c) == str(value)]
+        if not matches:
+            raise failure
+        return matches[0]
+    if option.type is bool:
+        words = {"true": True, "false": False}
+        if str(value).lower() not in words:
+            raise failure
+        return words[str(value).lower()]
+    if isinstance(value, bool) and option.type in (int, float):
+        raise failure
+    try:
+        converted = option.type(value)
+    except (TypeError, ValueError, OverflowError):
+        raise failure from None
+    if isinstance(value, float) and converted != value and value == value:
+        raise failure  # int() cuts 16.5 to 16
+    return converted
+
+
+def build_encoding(
+    name: str,
+    *,
+    num_heads: int,
+    head_dim: int,
+    embed_dim: int | None = None,
+    max_positions: int = 1024,
+    causal: bool = False,
+    generator: torch.Generator | None = None,
+    **options: Any,
+) -> PositionEncoding:
+    """Build an encoding by name.
+
+    Args:
+        name: a key of ``ENCODINGS``, or several joined by ``+`` for their composition.
+        num_heads: attention heads H.
+        head_dim: features per head D.
+        embed_dim: model width C, by default ``num_heads * head_dim``.
+        max_positions: longest sequence; tables that can grow do so beyond it.
+        causal: whether the attention is causal.
+        generator: source of fixed random parameters; None is torch's global one.
+        options: the encoding's own, as Python values or words; with a composition the name
+            comes first, ``{"shaw.max_distance": 16}``.
+
+    Raises:
+        ValueError: unknown name or option (the nearest is suggested), or a bad value.
+    """
+    context = EncodingContext(
+        num_heads=num_heads,
+        head_dim=head_dim,
+        embed_dim=num_heads * head_dim if embed_dim is None else embed_dim,
+        max_positions=max_positions,
+        causal=causal,
+        generator=generator,
+    )
+    parts = [_build_one(n, context, o) for n, o in split_options(name, options).items()]
+    return parts[0] if len(parts) == 1 else Compose(parts)
+
+
+def split_options(name: str, options: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """The checked, converted options of every part of ``name``.
+
+    Raises:
+        ValueError: unknown name or option, a name given twice, or a bad value.
+    """
+    names = name.split("+")
+    if len(set(names)) < len(names):
+        raise ValueError(f"`position_encoding` must not name an encoding twice, but is {name!r}.")
+    entries = {n: get_entry(n) for n in names}
+    result: dict[str, dict[str, Any]] = {n: {} for n in names}
+    for key, value in options.items():
+        part, _, option_name = key.rpartition(".")
+        part = part or names[0]
+        if "." not in key and len(names) > 1:
+            raise ValueError(
+                f"option `{key}` must say which encoding of {name!r} it is for, "
+                f"as in `{names[-1]}.{key}`."
+            )
+        if part not in entries:
+            raise ValueError(f"option `{key}` must be for one of {names}, but is for {part!r}.")
+        known = entries[part].options
+        if option_name not in known:
+            has = ", ".join(known) if known else "none"
+            raise ValueError(
+                f"{part} has no option `{option_name}`; its options: {has}."
+                f"{_suggestion(option_name, list(known))}"
+            )
+        result[part][option_name] = _convert(part, known[option_name], value)
+    return result
+
+
+def _build_one(
+    name: str, context: EncodingContext, options: Mapping[str, Any]
+) -> PositionEncoding:
+    entry = get_entry(name)
+    encoding = entry.cls(context, **{**entry.presets, **options})
+    encoding.label = name
+    return encoding
+
+
+def parse_options(text: str) -> dict[str, str]:
+    """Read ``"p=identity rotated=all"`` into a mapping.
+
+    Raises:
+        ValueError: for a word without ``=`` or an option given twice.
+    """
+    result: dict[str, str] = {}
+    for word in text.split():
+        key, equals, value = word.partition("=")
+        if not (key and equals and value):
+            raise ValueError(
+                f"`position_encoding_options` must be words like `name=value`, but has {word!r}."
+            )
+        if key in result:
+            raise ValueError(f"`position_encoding_options` must not give `{key}` twice.")
+        result[key] = value
+    return result
+
+
+@dataclass(frozen=True)
+class ModelEncodings:
+    """The encodings of one stack of layers.
+
+    Attributes:
+        embedding: acts once, on the token embeddings; None where nothing has the hook ``embed``.
+        layers: for each layer what its attention uses, or None.
+    """
+
+    embedding: PositionEncoding | None
+    layers: list[PositionEncoding | None]
+
+
+def build_model_encodings(
+    name: str, num_layers: int, context: EncodingContext, options: Mapping[str, Any]
+) -> ModelEncodings:
+    """Build the parts of ``name`` for a stack: per layer, or one shared by all as a part says.
+
+    Args:
+        name: as for ``build_encoding``, options likewise.
+        num_layers: attention layers of the stack.
+        context: what the stack tells its encodings.
+
+    Raises:
+        ValueError: as ``build_encoding``.
+    """
+    columns: list[list[PositionEncoding]] = []
+    for part, part_options in split_options(name, options).items():
+        first = _build_one(part, context, part_options)
+        rest = [
+            first if first.shared_across_layers else _build_one(part, context, part_options)
+            for _ in range(num_layers - 1)
+        ]
+        columns.append([first, *rest])
+    embedding = _compose([c[0] for c in columns if "embed" in c[0].hooks])
+    in_attention = [c for c in columns if c[0].hooks & (TRANSFORM_HOOKS | LOGIT_HOOKS)]
+    layers = [_compose([c[i] for c in in_attention]) for i in range(num_layers)]
+    return ModelEncodings(embedding, layers)
+
+
+def _compose(parts: list[PositionEncoding]) -> PositionEncoding | None:
+    if len(parts) < 2:
+        return parts[0] if parts else None
+    return Compose(parts)
+
+
+def with_absolute_embedding(name: str, absolute: str | None) -> str:
+    """``name`` with the framework's absolute embedding in front where the papers keep it.
+
+    ``absolute`` is the framework's encoding (``base``), or None to leave it off. An encoding
+    that replaces it (``none``, ``alibi``, every absolute one) leaves ``name`` as it is.
+    """
+    entries = [get_entry(n) for n in name.split("+")]
+    keeps = all(e.cls.keeps_absolute_embedding for e in entries)
+    return f"{absolute}+{name}" if absolute and keeps else name

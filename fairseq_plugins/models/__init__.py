@@ -1,0 +1,3 @@
+"""The models that register with fairseq; importing this package registers them."""
+
+from fairseq_plugins.models import pe_transformer_lm as pe_transformer_lm

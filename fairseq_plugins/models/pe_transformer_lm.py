@@ -1,0 +1,75 @@
+"""``pe_transformer_lm``: fairseq's language model, any position encoding, any attention."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from fairseq import options as fairseq_options
+from fairseq.models import FairseqLanguageModel, register_model
+from fairseq.models.transformer import Embedding, TransformerConfig
+from fairseq.models.transformer_lm import TransformerLanguageModelConfig
+from fairseq.modules import AdaptiveInput
+
+from fairseq_plugins.modules.decoder import PositionalDecoder
+from fairseq_plugins.modules.options import PositionEncodingConfig
+
+
+@dataclass
+class PETransformerLMConfig(TransformerLanguageModelConfig, PositionEncodingConfig):
+    """fairseq's options of ``transformer_lm`` with those of the position encoding."""
+
+
+# Options of fairseq's transformer_lm that act on parts which are replaced here.
+_NOT_OFFERED = {
+    "character_embeddings": False,
+    "decoder_xformers_att_config": None,
+    "base_layers": 0,
+    "decoder_layers_to_keep": None,
+}
+
+
+@register_model("pe_transformer_lm", dataclass=PETransformerLMConfig)
+class PETransformerLM(FairseqLanguageModel):
+    """A causal decoder. ``--attention-type``, ``--position-encoding`` and
+    ``--position-encoding-options`` choose what is inside; the rest is fairseq's."""
+
+    @classmethod
+    def build_model(cls, args: Any, task: Any) -> "PETransformerLM":
+        """Build a model from flags or a composed config.
+
+        Raises:
+            ValueError: an option that is not offered, or what the encodings refuse.
+        """
+        for name, default in _NOT_OFFERED.items():
+            if getattr(args, name, default) not in (default, None):
+                raise ValueError(
+                    f"`{name}` must be {default} in pe_transformer_lm, "
+                    f"but is {getattr(args, name)!r} instead."
+                )
+        if getattr(args, "max_target_positions", None) is None:
+            args.max_target_positions = args.tokens_per_sample
+        if args.tokens_per_sample > args.max_target_positions:
+            raise ValueError(
+                f"`tokens_per_sample` must be at most max_target_positions="
+                f"{args.max_target_positions}, but is {args.tokens_per_sample} instead."
+            )
+        config = TransformerConfig.from_namespace(args)
+        embed_tokens = cls._build_embedding(args, task.source_dictionary)
+        decoder = PositionalDecoder(
+            config, args, task.target_dictionary, embed_tokens, no_encoder_attn=True
+        )
+        return cls(decoder)
+
+    @staticmethod
+    def _build_embedding(args: Any, dictionary: Any) -> Any:
+        if not args.adaptive_input:
+            return Embedding(len(dictionary), args.decoder_input_dim, dictionary.pad())
+        return AdaptiveInput(
+            len(dictionary),
+            dictionary.pad(),
+            args.decoder_input_dim,
+            args.adaptive_input_factor,
+            args.decoder_embed_dim,
+            fairseq_options.eval_str_list(args.adaptive_input_cutoff, type=int),
+            args.quant_noise_pq,
+            args.quant_noise_pq_block_size,
+        )

@@ -1,0 +1,1 @@
+"""Parts of the fairseq models: shared options and the position-aware decoder."""

@@ -1,0 +1,76 @@
+"""Options that every model shares, as fairseq's dataclasses (flags and YAML alike)."""
+
+import logging
+from dataclasses import dataclass, field
+
+from fairseq.dataclass import ChoiceEnum, FairseqDataclass
+
+from fairseq_plugins.attention import ATTENTIONS, FEATURE_MAPS, Attention, build_attention
+from fairseq_plugins.attention.linear import NORMALIZERS
+from fairseq_plugins.encodings import PositionEncoding
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass
+class PositionEncodingConfig(FairseqDataclass):
+    """Which position encoding and which attention."""
+
+    attention_type: ChoiceEnum(list(ATTENTIONS)) = field(
+        default="vanilla", metadata={"help": "softmax (vanilla) or linear attention"}
+    )
+    position_encoding: str = field(
+        default="base",
+        metadata={
+            "help": "name of a position encoding, or several joined by '+'; "
+            "`python -m fairseq_plugins encodings` lists them"
+        },
+    )
+    position_encoding_options: str = field(
+        default="",
+        metadata={
+            "help": "options of the encoding as words, 'p=identity rotated=all'; with several "
+            "encodings 'shaw.max_distance=16'"
+        },
+    )
+    feature_map: ChoiceEnum(list(FEATURE_MAPS)) = field(
+        default="elu", metadata={"help": "feature map of linear attention; elu is 1 + elu"}
+    )
+    linear_normalizer: ChoiceEnum(list(NORMALIZERS)) = field(
+        default="encoded",
+        metadata={
+            "help": "denominator of linear attention: from the encoded features (LRPE, Eq. 39), "
+            "from the plain ones, or none"
+        },
+    )
+
+
+def build_model_attention(
+    config: PositionEncodingConfig,
+    encoding: PositionEncoding | None,
+    *,
+    attention_type: str,
+    num_heads: int,
+    head_dim: int,
+    causal: bool,
+    dropout: float,
+) -> Attention:
+    """An attention with the options that concern its type.
+
+    Attention dropout acts on softmax weights; linear attention has none to drop, and the LRPE
+    paper, Table 7, uses it for vanilla attention only.
+    """
+    if attention_type == "linear":
+        if dropout:
+            logger.info("attention_dropout=%s applies to vanilla attention only", dropout)
+        options = {"feature_map": config.feature_map, "normalizer": config.linear_normalizer}
+    else:
+        options = {"dropout": dropout}
+    return build_attention(
+        attention_type,
+        encoding,
+        num_heads=num_heads,
+        head_dim=head_dim,
+        causal=causal,
+        **options,
+    )
