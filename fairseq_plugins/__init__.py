@@ -6,5 +6,5 @@ also work in plain PyTorch, so fairseq's absence only leaves the models unregist
 
 import importlib.util
 
-if importlib.util.find_spec("fairseq") is not None:
+if all(importlib.util.find_spec(name) for name in ("torch", "fairseq")):
     from fairseq_plugins import models as models

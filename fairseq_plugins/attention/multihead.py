@@ -1,6 +1,8 @@
 """The fairseq adapter: projections, positions and incremental state around an attention."""
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from fairseq.incremental_decoding_utils import with_incremental_state
@@ -13,7 +15,7 @@ from fairseq_plugins.attention.positions import make_positions
 IncrementalState = dict[str, dict[str, Tensor | None]]
 
 
-@with_incremental_state  # type: ignore[untyped-decorator]
+@with_incremental_state
 class PositionalMultiheadAttention(nn.Module):
     """In place of fairseq's ``MultiheadAttention``, with its parameters' names and initial values.
 
@@ -31,6 +33,10 @@ class PositionalMultiheadAttention(nn.Module):
     Raises:
         ValueError: ``embed_dim`` is not ``num_heads * head_dim`` of the attention.
     """
+
+    # From the decorator.
+    get_incremental_state: Callable[..., Any]
+    set_incremental_state: Callable[..., Any]
 
     def __init__(
         self,
@@ -117,8 +123,11 @@ class PositionalMultiheadAttention(nn.Module):
             _refuse_in_step(need_weights, attn_mask)
             output = self._step(q, key, value, key_padding_mask, incremental_state)
             weights = None
-        if weights is not None:
+        # An encoding that reads the weights has them made, asked for or not.
+        if weights is not None and need_weights:
             weights = weights.transpose(0, 1) if need_head_weights else weights.mean(1)
+        else:
+            weights = None
         batch, _, length, _ = output.shape
         merged = output.permute(2, 0, 1, 3).reshape(length, batch, self.embed_dim)
         return self.out_proj(merged), weights

@@ -118,7 +118,8 @@ class SoftmaxAttention(Attention):
             hidden = _either(hidden, padded[:, None, None, :])
         causal = causal and q.size(2) > 1
         if need_weights or "relative_values" in self.hooks:
-            return self._explicit(q, k, v, state, q_positions, causal, hidden, added)
+            output, weights = self._explicit(q, k, v, state, q_positions, causal, hidden, added)
+            return output, weights if need_weights else None
         dropout = self.dropout if self.training else 0.0
         if hidden is None and added is None and (not causal or q.size(2) == k.size(2)):
             output = F.scaled_dot_product_attention(

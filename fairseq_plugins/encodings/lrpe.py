@@ -111,6 +111,11 @@ class LRPE(PositionEncoding):
             model or with another core.
     """
 
+    v: Tensor
+    order: Tensor
+    permutation: Tensor
+    powers: Tensor
+
     def __init__(
         self,
         context: EncodingContext,
@@ -183,14 +188,12 @@ class LRPE(PositionEncoding):
         """P x: (..., D) -> (..., D), or [Re; Im] (..., 2D) for ``fft``."""
         if self.p == "householder":
             # In float32 and without an epsilon: the reflection is orthogonal only if v is unit.
-            v: Any = self.v
-            v = v.to(torch.promote_types(x.dtype, torch.float32))
+            v = self.v.to(torch.promote_types(x.dtype, torch.float32))
             unit = v / v.norm()
             wide = x.to(v.dtype)
             return (wide - 2 * (wide @ unit).unsqueeze(-1) * unit).to(x.dtype)
         if self.p == "odd_even":
-            order: Any = self.order
-            return x[..., order]
+            return x[..., self.order]
         if self.p == "fft":
             wide = x.to(torch.promote_types(x.dtype, torch.float32))
             spectrum = torch.fft.fft(wide, norm="ortho")
@@ -222,14 +225,11 @@ class LRPE(PositionEncoding):
         return cos.unsqueeze(1), sin.unsqueeze(1)
 
     def _permute(self, x: Tensor, positions: Tensor) -> Tensor:
-        powers: Any = self.powers
         longest = int(positions.max()) + 1 if positions.numel() else 0
-        if longest > powers.size(0):
-            size = max(longest, self.context.max_positions, 2 * powers.size(0))
-            permutation: Any = self.permutation
-            powers = power_table(permutation, size)
-            self.powers = powers
-        index = powers[positions].unsqueeze(1)
+        if longest > self.powers.size(0):
+            size = max(longest, self.context.max_positions, 2 * self.powers.size(0))
+            self.powers = power_table(self.permutation, size)
+        index = self.powers[positions].unsqueeze(1)
         if x.size(-1) > index.size(-1):
             halves = (permute_features(part, index) for part in x.chunk(2, dim=-1))
             return torch.cat(tuple(halves), dim=-1)
@@ -252,10 +252,9 @@ class LRPE(PositionEncoding):
         dim = self.context.head_dim
         at = torch.tensor([[position]])
         if self.core == "permutation":
-            permutation: Any = self.permutation
             power = torch.eye(dim, dtype=torch.float64)
             for _ in range(position):
-                power = power[permutation]
+                power = power[self.permutation]
             return power
         cos, sin = (t.flatten().double() for t in self._cos_sin(at))
         if self.core == "complex":
@@ -270,10 +269,9 @@ class LRPE(PositionEncoding):
         return result
 
 
-def _forget_powers(module: nn.Module, incompatible_keys: Any) -> None:
+def _forget_powers(module: LRPE, incompatible_keys: Any) -> None:
     """After loading another permutation its powers are made anew."""
-    powers = module.get_buffer("powers")
-    module.register_buffer("powers", powers.new_empty(0, powers.size(1)), persistent=False)
+    module.powers = module.powers[:0]
 
 
 def _even(number: int) -> int:
@@ -308,7 +306,7 @@ def _check_options(
     if learned_p and p != "householder":
         raise ValueError(f"`learned_p=true` needs `p=householder`, but `p` is {p!r} instead.")
     if learned_theta and core == "permutation":
-        raise ValueError("`learned_theta=true` needs a core with angles, but `core` is permutation.")
+        raise ValueError("`learned_theta=true` needs a core with angles, not `core=permutation`.")
     if not 1.0 < base < math.inf:
         raise ValueError(f"`base` must be finite and above 1, but is {base} instead.")
     if theta_type != "a":

@@ -27,12 +27,12 @@ class _PermuteFeatures(torch.autograd.Function):
     """Gather along the last axis; its adjoint is the gather by the inverse permutation."""
 
     @staticmethod
-    def forward(ctx, x: Tensor, index: Tensor) -> Tensor:  # type: ignore[no-untyped-def,override]
+    def forward(ctx, x: Tensor, index: Tensor) -> Tensor:  # type: ignore[no-untyped-def]
         ctx.save_for_backward(index)
         return x.gather(-1, index.expand(x.shape))
 
     @staticmethod
-    def backward(ctx, grad: Tensor) -> tuple[Tensor, None]:  # type: ignore[no-untyped-def,override]
+    def backward(ctx, grad: Tensor) -> tuple[Tensor, None]:  # type: ignore[no-untyped-def]
         (index,) = ctx.saved_tensors
         return _PermuteFeatures.apply(grad, index.argsort(-1)), None
 

@@ -131,8 +131,8 @@ def _convert(name: str, option: Option, value: Any) -> Any:
         converted = option.type(value)
     except (TypeError, ValueError, OverflowError):
         raise failure from None
-    if isinstance(value, float) and converted != value and value == value:
-        raise failure  # int() cuts 16.5 to 16
+    if option.type is int and isinstance(value, float) and converted != value:
+        raise failure
     return converted
 
 

@@ -17,7 +17,7 @@ from fairseq_plugins.encodings.registry import register_encoding
     source="Shaw et al. 2018, Eq. 3 and 4; LRPE, Eq. 32; Position Embeddings in BERT",
 )
 class Shaw(PositionEncoding):
-    """q_s . a^K_{clip(t - s)} is added to q_s . k_t, and sum_t w_st a^V_{clip(t - s)} to the output.
+    """q_s . a^K_{clip(t - s)} joins q_s . k_t, and sum_t w_st a^V_{clip(t - s)} joins the output.
 
     The tables are shared by heads and layers.
 

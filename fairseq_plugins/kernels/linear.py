@@ -155,7 +155,7 @@ class _CausalProduct(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(  # type: ignore[no-untyped-def,override]
+    def forward(  # type: ignore[no-untyped-def]
         ctx, q: Tensor, k: Tensor, v: Tensor, start: Tensor, chunk: int
     ) -> tuple[Tensor, Tensor]:
         ctx.save_for_backward(q, k, v, start)
@@ -170,7 +170,7 @@ class _CausalProduct(torch.autograd.Function):
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(  # type: ignore[no-untyped-def,override]
+    def backward(  # type: ignore[no-untyped-def]
         ctx, grad_output: Tensor, grad_kv: Tensor
     ) -> tuple[Tensor | None, ...]:
         q, k, v, start = ctx.saved_tensors

@@ -1,0 +1,75 @@
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.PHONY: help quickstart test test-slow lint setup clean
+
+PYTHON ?= python3
+VENV := .venv
+VENV_BIN := $(CURDIR)/$(VENV)/bin
+PIP_INSTALL := $(VENV)/bin/python -m pip install --disable-pip-version-check --no-compile
+export OMP_NUM_THREADS ?= 2
+
+# A set-up is done when the stamp with the checksum of all that it depends on is there.
+checksum = $(shell { echo '$(CURDIR)'; cat $(1); } | cksum | tr ' ' '-')
+RUNTIME := $(VENV)/.runtime-$(call checksum,requirements.txt setup.py)
+DEV := $(VENV)/.dev-$(call checksum,requirements.txt requirements-dev.txt setup.py)
+
+TYPED := fairseq_plugins/kernels fairseq_plugins/encodings fairseq_plugins/attention
+
+help: ## show this help
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
+	@echo "Python is PYTHON=$(PYTHON); 3.11 or newer is needed."
+
+quickstart: $(RUNTIME) ## set up, generate the corpus, train and print the toy table
+	PYTHON="$(VENV_BIN)/python" scripts/prepare_toy.sh
+	PYTHON="$(VENV_BIN)/python" scripts/table2.sh --scale toy \
+	    --rows none,base,rope,lrpe_type2 --attention linear,vanilla
+
+test: lint ## set up, lint, and run all tests but the slow ones
+	PATH="$(VENV_BIN):$$PATH" $(VENV)/bin/python -m pytest -m "not slow"
+
+test-slow: $(DEV) ## set up and run the slow tests
+	PATH="$(VENV_BIN):$$PATH" $(VENV)/bin/python -m pytest -m slow
+
+lint: $(DEV) ## set up and run ruff, mypy and shellcheck
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/mypy $(TYPED)
+	$(VENV)/bin/shellcheck -x scripts/*.sh .ci/run
+
+setup: $(DEV) ## create .venv with all that is pinned; quick when done before
+	@echo "ready: $(VENV)"
+
+clean: ## remove caches and build products; keeps .venv, data, checkpoints and results
+	rm -rf build dist outputs multirun *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find fairseq_plugins tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+TOO_OLD = import sys; v = sys.version_info; v >= (3, 11) or sys.exit( \
+    "Python >= 3.11 is needed, but $(PYTHON) is %d.%d; try: make PYTHON=python3.12 ..." % v[:2])
+
+# fairseq is compiled here: without debug information (-g0) in half the time.
+$(RUNTIME):
+	@command -v $(PYTHON) >/dev/null || { echo "no $(PYTHON) here; set PYTHON" >&2; exit 1; }
+	@$(PYTHON) -c '$(TOO_OLD)'
+	@echo "[1/5] $(VENV)"
+	@usable='import sys; sys.exit(sys.version_info < (3, 11))'; \
+	if ! grep -qsF '$(CURDIR)/$(VENV)' $(VENV)/bin/activate || ! $(VENV)/bin/python -c "$$usable"; \
+	then $(PYTHON) -m venv --clear $(VENV); fi
+	@echo "[2/5] torch"
+	@$(PIP_INSTALL) --constraint requirements.txt "$$(grep -o '^torch==[^ ]*' requirements.txt)"
+	@echo "[3/5] the other requirements"
+	@grep -v '^fairseq-fixed==' requirements.txt > $(VENV)/without-fairseq.txt
+	@$(PIP_INSTALL) -q --no-build-isolation --no-deps -r $(VENV)/without-fairseq.txt
+	@echo "[4/5] fairseq, compiled in one to three minutes"
+	@CFLAGS="-g0 $${CFLAGS:-}" \
+	$(PIP_INSTALL) -q --no-build-isolation --no-deps -r requirements.txt || { \
+	    echo "fairseq needs a C++ compiler and Python's headers (g++ and python3-dev)" >&2; exit 1; }
+	@echo "[5/5] fairseq_plugins"
+	@$(PIP_INSTALL) -q --no-build-isolation --no-deps -e .
+	@rm -f $(VENV)/.runtime-* $(VENV)/.dev-*
+	@touch $@
+
+$(DEV): $(RUNTIME)
+	@echo "tools for tests and lint"
+	@$(PIP_INSTALL) -q --no-deps -r requirements-dev.txt
+	@rm -f $(VENV)/.dev-*
+	@touch $@

@@ -1,0 +1,55 @@
+"""The words of the embedded language: fixed, invented, and few enough to be learnt in seconds.
+
+Every word belongs to one category, so a record's tokens need no tags of their own: `category`
+finds them again for whoever derives translations or questions from a sentence.
+"""
+
+from itertools import product
+
+_ONSETS = ("b", "d", "f", "g", "k", "l", "m", "n", "p", "r", "s", "t", "v", "z")
+_ENDINGS = ("al", "en", "ir", "os", "um")
+
+
+def _invent(middle: str, count: int) -> tuple[str, ...]:
+    """`count` words that share the vowel between their two consonants, as in b-o-r-al."""
+    shapes = product(_ENDINGS, _ONSETS, ("r", "l", "n"))
+    return tuple(onset + middle + inner + end for end, onset, inner in shapes)[:count]
+
+
+# A noun class shows in the article before the noun and in the ending after the verb.
+ARTICLES = ("ka", "lo", "mi", "su")
+ENDINGS = tuple("-" + article for article in ARTICLES)
+NOUNS = tuple(
+    _invent(middle, 20) for middle in ("a", "e", "i", "o")
+)  # NOUNS[c]: the nouns of class c
+VERBS = _invent("u", 24)
+ADJECTIVES = _invent("ai", 24)
+PREPOSITIONS = ("by", "near", "over", "under")
+BRACKETS = (("(", ")"), ("[", "]"), ("{", "}"), ("<", ">"))
+BEATS = ("ba", "de", "di", "go", "hu", "ja", "ke", "ne")
+# A period word says how many words come before the first of them returns.
+PERIODS = {2: "twofold", 3: "threefold", 4: "fourfold"}
+SAY, AGAIN, RESPECTIVELY, STOP = "say", "again", "each", "."
+
+_CATEGORIES = {
+    "article": ARTICLES,
+    "ending": ENDINGS,
+    "noun": tuple(noun for nouns in NOUNS for noun in nouns),
+    "verb": VERBS,
+    "adjective": ADJECTIVES,
+    "preposition": PREPOSITIONS,
+    "open": tuple(opening for opening, _ in BRACKETS),
+    "close": tuple(closing for _, closing in BRACKETS),
+    "period": tuple(PERIODS.values()),
+    "beat": BEATS,
+    "sign": (SAY, AGAIN, RESPECTIVELY, STOP),
+}
+_CATEGORY = {word: name for name, words in _CATEGORIES.items() for word in words}
+
+WORDS = tuple(_CATEGORY)
+CONTENT = _CATEGORIES["noun"] + VERBS + ADJECTIVES
+
+
+def category(word: str) -> str:
+    """The category of a word; KeyError for a word the language does not have."""
+    return _CATEGORY[word]

@@ -1,0 +1,278 @@
+"""Published word corpora: what they must contain, and how their raw text is fetched and checked.
+
+Only the standard library is used. The facts of a corpus are data (`PublishedCorpus`), so another
+corpus, or a tiny one in a test, is another value rather than other code.
+"""
+
+import hashlib
+import http.client
+import io
+import lzma
+import urllib.error
+import urllib.request
+import zipfile
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, cast
+
+SPLITS = ("train", "valid", "test")
+CHUNK_BYTES = 1 << 20
+TIMEOUT_SECONDS = 60
+
+
+class CorpusError(ValueError):
+    """A raw file is missing, damaged or not the one the corpus consists of."""
+
+
+@dataclass(frozen=True)
+class FileFacts:
+    """What a raw file must contain; None where it is not fixed.
+
+    The article order of a training file may differ between releases of the same text, and with
+    it the hash, so a training file is held to its sizes: words and lines without end of sentence,
+    and types, the number of different words.
+    """
+
+    lines: int
+    words: int
+    bytes: int | None = None
+    types: int | None = None
+    sha256: str | None = None
+
+
+@dataclass(frozen=True)
+class PublishedCorpus:
+    """A corpus of `wiki.<split>.tokens` files, published as one zip.
+
+    dictionary_size counts fairseq's four special symbols and its padding to a multiple of 8.
+    """
+
+    name: str
+    url: str
+    zip_md5: str
+    dictionary_size: int
+    files: Mapping[str, FileFacts]
+
+    def file_name(self, split: str) -> str:
+        return f"wiki.{split}.tokens"
+
+    @property
+    def zip_name(self) -> str:
+        return f"{self.name}-v1.zip"
+
+
+# Merity et al. 2016. The original address is gone; the default is the first author's own mirror.
+# The md5 sums are those torchtext held the original zips to.
+WIKITEXT_2 = PublishedCorpus(
+    name="wikitext-2",
+    url="https://wikitext.smerity.com/wikitext-2-v1.zip",
+    zip_md5="542ccefacc6c27f945fb54453812b3cd",
+    dictionary_size=33_280,  # 33,277 types, one of them <unk>, + 4 specials
+    files={
+        "train": FileFacts(36_718, 2_051_910, bytes=10_797_148, types=33_277),
+        "valid": FileFacts(
+            3_760,
+            213_886,
+            bytes=1_121_681,
+            sha256="f0737ed31fc1329026e95cb8b98e19c2a182c39c240ab909dc31abf2f8af58e8",
+        ),
+        "test": FileFacts(
+            4_358,
+            241_211,
+            bytes=1_256_449,
+            sha256="d790b833ef8cf03a90db7bf1271b7520b83c45ce07ba3c1a9699df81e239eca0",
+        ),
+    },
+)
+WIKITEXT_103 = PublishedCorpus(
+    name="wikitext-103",
+    url="https://wikitext.smerity.com/wikitext-103-v1.zip",
+    zip_md5="9ddaacaf6af0710eda8c456decff7832",
+    dictionary_size=267_744,  # 267,734 types, one of them <unk>, + 4 specials + 7 of padding
+    files={
+        "train": FileFacts(1_801_350, 101_425_671, types=267_734),
+        "valid": FileFacts(
+            3_760,
+            213_886,
+            bytes=1_142_309,
+            sha256="9aee9f52d6e77de6c7751fc5e7c44287db3ec0eaf15477098acc6b93c1c4250b",
+        ),
+        "test": FileFacts(
+            4_358,
+            241_211,
+            bytes=1_281_077,
+            sha256="56db52eb157b1ab5c89646eef70510c1eca6e12a3bfdb99f0d6b05b4eacb75b9",
+        ),
+    },
+)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A raw file as it was found; word_counts holds every type with its count."""
+
+    path: Path
+    lines: int
+    words: int
+    bytes: int
+    sha256: str
+    word_counts: Counter[str] = field(repr=False)
+
+    @property
+    def types(self) -> int:
+        return len(self.word_counts)
+
+
+def copy_measured(stream: Iterable[bytes], target: Path) -> Measured:
+    """Copy lines of UTF-8 text to a file while counting and hashing them."""
+    digest = hashlib.sha256()
+    counts: Counter[str] = Counter()
+    lines = size = 0
+    with target.open("wb") as copy:
+        for line in stream:
+            copy.write(line)
+            digest.update(line)
+            counts.update(line.decode().split())
+            lines += 1
+            size += len(line)
+    return Measured(target, lines, counts.total(), size, digest.hexdigest(), counts)
+
+
+def check(found: Measured, expected: FileFacts, name: str) -> None:
+    """Raise CorpusError naming the file, every fact that differs, and both values."""
+    wrong = []
+    for fact in ("lines", "words", "bytes", "types", "sha256"):
+        wanted, got = getattr(expected, fact), getattr(found, fact)
+        if wanted is not None and wanted != got:
+            wrong.append(f"{fact}: expected {wanted}, found {got}")
+    if wrong:
+        raise CorpusError(f"{name} is not the published file: " + "; ".join(wrong))
+
+
+class RawSource:
+    """The raw files of a corpus in a folder (plain, .xz or the zip) or in a zip itself.
+
+    A zip is read only through the names of the members that are expected, and written only to
+    names chosen here, so whatever else it contains cannot land anywhere.
+    """
+
+    def __init__(self, location: Path, corpus: PublishedCorpus):
+        if not location.exists():
+            raise CorpusError(f"--from must be an existing folder or zip, but is {location}")
+        self.location = location
+        self.corpus = corpus
+        self._folder = location if location.is_dir() else location.parent
+        self._zip = location / corpus.zip_name if location.is_dir() else location
+        self._members = self._zip_members()
+
+    def _zip_members(self) -> frozenset[str]:
+        if not self._zip.is_file():
+            return frozenset()
+        try:
+            with zipfile.ZipFile(self._zip) as archive:
+                return frozenset(archive.namelist())
+        except zipfile.BadZipFile as error:
+            raise CorpusError(f"{self._zip} is not a readable zip: {error}") from error
+
+    def _find(self, split: str) -> tuple[str, str] | None:
+        """Where a split is: (kind, name), or None."""
+        name = self.corpus.file_name(split)
+        if self.location.is_dir():
+            for kind, candidate in (("plain", name), ("xz", name + ".xz")):
+                if (self._folder / candidate).is_file():
+                    return kind, candidate
+        member = f"{self.corpus.name}/{name}"
+        return ("member", member) if member in self._members else None
+
+    def require(self) -> None:
+        """Raise CorpusError naming the splits that are not there."""
+        absent = [self.corpus.file_name(s) for s in SPLITS if self._find(s) is None]
+        if absent:
+            raise CorpusError(
+                f"{self.location} does not hold {', '.join(absent)} "
+                f"(plain, as .xz, or in {self.corpus.zip_name})"
+            )
+
+    def _open(self, kind: str, name: str, stack: ExitStack) -> IO[bytes]:
+        if kind == "plain":
+            return stack.enter_context((self._folder / name).open("rb"))
+        if kind == "xz":
+            return cast(IO[bytes], stack.enter_context(lzma.open(self._folder / name, "rb")))
+        archive = stack.enter_context(zipfile.ZipFile(self._zip))
+        return io.BufferedReader(cast(io.RawIOBase, stack.enter_context(archive.open(name))))
+
+    def unpack(self, target: Path, report: Callable[[str], None]) -> dict[str, Measured]:
+        """Write the checked raw files into an existing folder; split -> what it contains."""
+        self.require()
+        found = {}
+        for split in SPLITS:
+            location = self._find(split)
+            assert location is not None
+            name = self.corpus.file_name(split)
+            report(f"reading and checking {location[1]}")
+            try:
+                with ExitStack() as stack:
+                    lines = self._open(*location, stack)
+                    found[split] = copy_measured(lines, target / name)
+            except (lzma.LZMAError, EOFError, zipfile.BadZipFile, UnicodeDecodeError) as error:
+                raise CorpusError(f"{location[1]} in {self.location} is damaged: {error}") from error
+            check(found[split], self.corpus.files[split], location[1])
+        return found
+
+
+def download(url: str, target: Path, md5: str, report: Callable[[str], None]) -> Path:
+    """Fetch a file unless it is there, resuming `<target>.part`; return target, checked.
+
+    A connection that breaks leaves the part for the next call; a wrong sum removes it, since
+    nothing could be resumed from it.
+    """
+    if not url.startswith(("https://", "http://")):
+        raise CorpusError(f"--url must begin with https:// or http://, but is {url}")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    part = target.with_name(target.name + ".part")
+    if not target.exists():
+        try:
+            _fetch(url, part, report)
+        except (OSError, http.client.HTTPException) as error:
+            raise CorpusError(
+                f"{url} could not be fetched ({error}); the same command resumes, and --from DIR "
+                "or --url URL take the files from elsewhere"
+            ) from error
+    candidate = target if target.exists() else part
+    with candidate.open("rb") as stream:
+        found = hashlib.file_digest(stream, "md5").hexdigest()
+    if found != md5:
+        candidate.unlink()
+        raise CorpusError(f"{target.name} from {url}: expected md5 {md5}, found {found}; removed")
+    return candidate.replace(target)
+
+
+def _fetch(url: str, part: Path, report: Callable[[str], None]) -> None:
+    """Append what is missing of a URL to a file."""
+    have = part.stat().st_size if part.exists() else 0
+    request = urllib.request.Request(url, headers={"Range": f"bytes={have}-"} if have else {})
+    try:
+        response = urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS)
+    except urllib.error.HTTPError as error:
+        if error.code == http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
+            return  # nothing is missing; the caller checks the sum
+        raise
+    with response:
+        resumed = response.status == http.HTTPStatus.PARTIAL_CONTENT
+        have = have if resumed else 0
+        length = response.headers.get("Content-Length")
+        total = have + int(length) if length else None
+        shown = -1
+        with part.open("ab" if resumed else "wb") as out:
+            while chunk := response.read(CHUNK_BYTES):
+                out.write(chunk)
+                have += len(chunk)
+                percent = 100 * have // total if total else 0
+                if total and percent // 5 != shown:
+                    shown = percent // 5
+                    report(f"downloading {part.stem}: {percent}% of {total / 1e6:.0f} MB")
+    if total is not None and have != total:
+        raise ConnectionError(f"connection ended at {have} of {total} bytes")

@@ -1,0 +1,300 @@
+"""What is installed here, which attention paths that selects, and whether training can run.
+
+``gather_facts`` looks and returns ``Facts``; ``diagnose`` is a pure function from them to a
+``Report``. torch and fairseq are imported only when they are looked for: either may be missing.
+"""
+
+import argparse
+import json
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+MODEL = "pe_transformer_lm"
+OLDEST_PYTHON = (3, 11)
+FLASH_CAPABILITY = (8, 0)  # of PyTorch's flash kernel, and of bfloat16 on a GPU
+
+
+@dataclass(frozen=True)
+class Package:
+    """A package: its version, or None with the reason why it cannot be imported."""
+
+    version: str | None
+    error: str = ""
+
+
+MISSING = Package(None, "not installed")
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """A GPU: name, compute capability (major, minor), memory in GiB."""
+
+    name: str
+    capability: tuple[int, int]
+    memory_gib: float
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What was found. ``registration_error`` is empty where fairseq knows ``MODEL``."""
+
+    python: tuple[int, int, int]
+    torch: Package = MISSING
+    fairseq: Package = MISSING
+    hydra: Package = MISSING
+    apex: Package = MISSING
+    triton: Package = MISSING
+    cpu_threads: int | None = None
+    cuda_build: str | None = None  # the CUDA version that torch was built for
+    cuda_architectures: tuple[str, ...] = ()  # of that build, e.g. sm_80
+    gpus: tuple[Gpu, ...] = ()
+    registration_error: str = ""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A reason why training cannot run, and how to mend it."""
+
+    problem: str
+    remedy: str
+
+
+@dataclass(frozen=True)
+class Report:
+    """``found`` and ``attention_paths`` map a subject to a line of text."""
+
+    found: dict[str, str]
+    attention_paths: dict[str, str]
+    problems: list[Problem] = field(default_factory=list)
+
+    @property
+    def ok(self) -> bool:
+        """Whether training can run."""
+        return not self.problems
+
+    def to_json(self) -> str:
+        """The report as one JSON object with keys ok, found, attention_paths and problems."""
+        return json.dumps({"ok": self.ok, **asdict(self)}, indent=2)
+
+    def to_text(self) -> str:
+        """The report for people."""
+        lines = ["Found"]
+        lines += [f"  {name}: {text}" for name, text in self.found.items()]
+        if self.attention_paths:
+            lines += ["", "Attention paths"]
+            lines += [f"  {name}: {text}" for name, text in self.attention_paths.items()]
+        lines += ["", "Training can run." if self.ok else "Training cannot run:"]
+        for item in self.problems:
+            lines += [f"  - {item.problem}", f"    remedy: {item.remedy}"]
+        return "\n".join(lines)
+
+
+def diagnose(facts: Facts) -> Report:
+    """From what was found to the report; looks at nothing else."""
+    return Report(_found(facts), _attention_paths(facts), _problems(facts))
+
+
+def _found(facts: Facts) -> dict[str, str]:
+    found = {"python": ".".join(map(str, facts.python))}
+    for name in ("torch", "fairseq", "hydra"):
+        package = getattr(facts, name)
+        found[name] = package.version or package.error
+    if facts.cpu_threads is not None:
+        found["cpu threads"] = str(facts.cpu_threads)
+    found["cuda"] = _cuda(facts)
+    for index, gpu in enumerate(facts.gpus):
+        major, minor = gpu.capability
+        found[f"gpu {index}"] = (
+            f"{gpu.name}, compute capability {major}.{minor}, {gpu.memory_gib:.0f} GiB"
+        )
+    apex = facts.apex.version
+    found["apex"] = (
+        f"{apex}: fairseq takes FusedAdam and FusedLayerNorm from it"
+        if apex
+        else f"{facts.apex.error} (optional)"
+    )
+    found["triton"] = facts.triton.version or f"{facts.triton.error} (optional)"
+    return found
+
+
+def _cuda(facts: Facts) -> str:
+    if facts.torch.version is None:
+        return "unknown without torch"
+    if facts.cuda_build is None:
+        return "no: this torch is built for the CPU"
+    if not facts.gpus:
+        return f"no: torch is built for CUDA {facts.cuda_build}, but sees no GPU"
+    return f"yes: CUDA {facts.cuda_build}, {len(facts.gpus)} GPU(s)"
+
+
+def _attention_paths(facts: Facts) -> dict[str, str]:
+    if facts.torch.version is None:
+        return {}
+    device = "GPU" if facts.gpus else "CPU"
+    return {
+        "softmax": f"scaled_dot_product_attention, {_softmax_kernel(facts)}",
+        "softmax with relative_values": f"explicit weights in PyTorch on the {device}",
+        "linear": f"chunked PyTorch path on the {device}; time and memory linear in the length",
+    }
+
+
+def _softmax_kernel(facts: Facts) -> str:
+    """The kernel that PyTorch picks, on the weakest GPU where there are several."""
+    if not facts.gpus:
+        return "CPU flash kernel (math kernel with attention dropout or a trained bias)"
+    capability = min(gpu.capability for gpu in facts.gpus)
+    if capability >= FLASH_CAPABILITY:
+        return (
+            "flash kernel in float16 and bfloat16 (memory-efficient kernel in float32, or with "
+            "a mask or bias)"
+        )
+    return (
+        "memory-efficient kernel in float32 and float16 (flash and bfloat16 need compute "
+        "capability {}.{}, this is {}.{})".format(*FLASH_CAPABILITY, *capability)
+    )
+
+
+def _problems(facts: Facts) -> list[Problem]:
+    problems = []
+    if facts.python < OLDEST_PYTHON:
+        version, oldest = (".".join(map(str, v)) for v in (facts.python, OLDEST_PYTHON))
+        problems.append(
+            Problem(
+                f"Python must be {oldest} or newer, but is {version}",
+                "set up again with a newer one: make setup PYTHON=python3.12",
+            )
+        )
+    if facts.torch.version is None:
+        remedy = "make setup, or install the torch of requirements.txt"
+        problems.append(Problem(f"torch cannot be imported: {facts.torch.error}", remedy))
+    if facts.fairseq.version is None:
+        remedy = (
+            "make setup, or after torch: pip install --no-build-isolation fairseq-fixed "
+            "(the package named fairseq does not import on Python 3.11 and newer)"
+        )
+        problems.append(Problem(f"fairseq cannot be imported: {facts.fairseq.error}", remedy))
+    if not problems and facts.registration_error:
+        problems.append(
+            Problem(
+                f"fairseq does not know the model {MODEL}: {facts.registration_error}",
+                "run from the repository, or install it: pip install --no-deps -e .",
+            )
+        )
+    return problems + _uncarried(facts)
+
+
+def _uncarried(facts: Facts) -> list[Problem]:
+    """A GPU that this build of torch has no code for is found, but cannot run anything."""
+    problems = []
+    for major, minor in sorted({gpu.capability for gpu in facts.gpus}):
+        if facts.cuda_architectures and not carries(facts.cuda_architectures, (major, minor)):
+            remedy = "hide the GPU (CUDA_VISIBLE_DEVICES=) or install a build of torch for it"
+            if (major, minor) == (7, 0):
+                remedy = "install the torch build for CUDA 12.6, as requirements.txt says"
+            problem = f"this build of torch has no code for sm_{major}{minor}, only for "
+            problems.append(Problem(problem + ", ".join(facts.cuda_architectures), remedy))
+    return problems
+
+
+def carries(architectures: Sequence[str], capability: tuple[int, int]) -> bool:
+    """Whether a build for ``architectures`` runs on a GPU of that compute capability.
+
+    Machine code (``sm_86``) runs on the same major and any later minor version, code with a
+    letter (``sm_90a``) only on exactly its own; PTX (``compute_80``) on anything later.
+    """
+    for name in architectures:
+        match = re.fullmatch(r"(sm|compute)_(\d+)(\d)([a-z]?)", name)
+        if match is None:
+            continue
+        kind, letter = match[1], match[4]
+        built = (int(match[2]), int(match[3]))
+        same_major = built[0] == capability[0]
+        if built == capability or (
+            not letter and built <= capability and (same_major or kind == "compute")
+        ):
+            return True
+    return False
+
+
+def gather_facts() -> Facts:
+    """Look at this interpreter, its packages and GPUs."""
+    torch, fairseq = _package("torch"), _package("fairseq")
+    seen: dict[str, Any] = _torch_facts() if torch.version else {}
+    return Facts(
+        python=sys.version_info[:3],
+        torch=torch,
+        fairseq=fairseq,
+        hydra=_package("hydra"),
+        apex=_apex(),
+        triton=_package("triton"),
+        registration_error=_registration_error() if fairseq.version else "",
+        **seen,
+    )
+
+
+def _package(name: str) -> Package:
+    if find_spec(name) is None:
+        return MISSING
+    try:
+        module = import_module(name)
+    except Exception as error:  # whatever a broken package raises is the finding
+        return Package(None, f"{type(error).__name__}: {error}")
+    return Package(str(getattr(module, "__version__", "of unknown version")))
+
+
+def _apex() -> Package:
+    """NVIDIA's apex; the package of that name on PyPI is something else."""
+    found = _package("apex")
+    if found.version:
+        try:
+            import_module("apex.optimizers")
+            import_module("apex.normalization")
+        except Exception as error:
+            return Package(None, f"not used, since it is not NVIDIA's or is broken: {error}")
+    return found
+
+
+def _torch_facts() -> dict[str, Any]:
+    import torch
+
+    gpus = []
+    if torch.cuda.is_available():
+        for index in range(torch.cuda.device_count()):
+            about = torch.cuda.get_device_properties(index)
+            memory_gib = about.total_memory / 2**30
+            gpus.append(Gpu(about.name, (about.major, about.minor), memory_gib))
+    return {
+        "cpu_threads": torch.get_num_threads(),
+        "cuda_build": torch.version.cuda,
+        "cuda_architectures": tuple(torch.cuda.get_arch_list()),
+        "gpus": tuple(gpus),
+    }
+
+
+def _registration_error() -> str:
+    """Why fairseq does not know ``MODEL`` after the plugin is imported; empty where it does."""
+    try:
+        import_module("fairseq_plugins")
+        registry = import_module("fairseq.models").MODEL_REGISTRY
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return "" if MODEL in registry else "importing fairseq_plugins did not register it"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Print the report; 0 where training can run, else 1."""
+    parser = argparse.ArgumentParser(
+        prog="python -m fairseq_plugins doctor",
+        description="Say what is installed, which attention paths that selects, and whether "
+        "training can run (exit status 0) or not (1).",
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object instead")
+    arguments = parser.parse_args(argv)
+    report = diagnose(gather_facts())
+    print(report.to_json() if arguments.json else report.to_text())
+    return 0 if report.ok else 1

@@ -1,0 +1,131 @@
+"""`python -m fairseq_plugins.reproduce table2 ...`, which scripts/table2.sh calls."""
+
+import argparse
+import logging
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from fairseq_plugins.reproduce.tables import ATTENTIONS, SCALES, TABLES, Table
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def words(option: str, known: Sequence[str] = ()) -> Callable[[str], list[str]]:
+    """A type for comma-separated words, each once, among `known` if there are any."""
+
+    def parse(text: str) -> list[str]:
+        found = list(dict.fromkeys(word.strip() for word in text.split(",") if word.strip()))
+        if not found:
+            raise argparse.ArgumentTypeError(f"`{option}` must name at least one, but is empty.")
+        for word in found:
+            if known and word not in known:
+                raise argparse.ArgumentTypeError(
+                    f"`{option}` must be among {', '.join(known)}, but has {word!r}."
+                )
+        return found
+
+    return parse
+
+
+def seeds(text: str) -> list[int]:
+    """A type for comma-separated seeds, each once."""
+    found = []
+    for word in words("--seeds")(text):
+        if not (word.isascii() and word.isdigit()):
+            raise argparse.ArgumentTypeError(
+                f"`--seeds` must be integers of at least 0, but has {word!r}."
+            )
+        found.append(int(word))
+    return list(dict.fromkeys(found))
+
+
+def get_parser(table: Table) -> argparse.ArgumentParser:
+    """The options of one table's script."""
+    parser = argparse.ArgumentParser(
+        prog=f"{table.name}.sh",
+        description=f"{table.source}: {table.title}. Trains and evaluates every row that is not "
+        f"done, and renders results/{table.name}/<scale>.md.",
+        epilog="A row that is done is skipped, one that was cut off goes on from its last intact "
+        "checkpoint. Exit status: 0 all done, 1 a row failed, 2 nothing was started, 130 Ctrl-C.",
+    )
+    add = parser.add_argument
+    add("--scale", choices=list(SCALES), default="mini", help="(default: mini, on a CPU)")
+    add("--rows", type=words("--rows"), metavar="A,B", help="(default: all of the table)")
+    add(
+        "--attention",
+        type=words("--attention", ATTENTIONS),
+        default=list(ATTENTIONS),
+        metavar="A,B",
+        help="linear, vanilla or both (default: both)",
+    )
+    add("--seeds", type=seeds, default=[1], metavar="1,2", help="(default: 1)")
+    add(
+        "--gpus",
+        type=int,
+        metavar="N",
+        help="GPUs of one run; the total batch stays what it is (default: 8 at scale paper, "
+        "else 0, a CPU)",
+    )
+    add(
+        "--slurm",
+        action="store_true",
+        help="submit each run with sbatch (see SBATCH_* in its "
+        "manual for partition, account and time)",
+    )
+    add("--srun", action="store_true", help=argparse.SUPPRESS)  # inside such a job
+    add("--dry-run", action="store_true", help="print the commands and do nothing")
+    add("--force", action="store_true", help="train again what is done")
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
+    """Returns the exit status."""
+    chooser = argparse.ArgumentParser(prog="python -m fairseq_plugins.reproduce")
+    chooser.add_argument("table", choices=list(TABLES))
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    table = TABLES[chooser.parse_args(given[:1]).table]
+    parser = get_parser(table)
+    args = parser.parse_args(given[1:])
+    # Only now, because these import torch and fairseq, which takes seconds.
+    from fairseq_plugins.reproduce.plan import Place, check_place, plan
+
+    scale = SCALES[args.scale]
+    gpus = scale.gpus if args.gpus is None else args.gpus
+    place = Place(gpus, srun=args.slurm or args.srun)
+    try:
+        check_place(scale, place)
+        planned, dashes = plan(
+            root / "configs",
+            table,
+            scale,
+            place,
+            rows=args.rows,
+            attentions=args.attention,
+            seeds=args.seeds,
+        )
+    except ValueError as error:
+        parser.error(str(error))
+    for dash in dashes if args.rows else ():
+        print(f"{dash.row} under {dash.attention} attention stays empty: {dash.reason}")
+    from fairseq_plugins.reproduce import session
+
+    if args.dry_run:
+        try:
+            print("\n".join(session.dry_run(planned, scale, slurm=args.slurm)), flush=True)
+        except BrokenPipeError:  # piped into head
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    try:
+        session.require(root, planned, scale, force=args.force)
+    except (ValueError, OSError) as error:
+        parser.error(str(error))
+    if args.slurm:
+        return session.submit(root, planned, force=args.force)
+    return session.work(root, table, scale, planned, force=args.force)
+
+
+if __name__ == "__main__":
+    logging.disable(logging.INFO)  # of the libraries; this program prints
+    sys.exit(main())

@@ -1,0 +1,141 @@
+"""From which checkpoint a run goes on: damaged files are noticed, said and moved aside."""
+
+import fcntl
+import os
+import pickle
+import re
+import shutil
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+LAST = "checkpoint_last.pt"
+BEST = "checkpoint_best.pt"
+_EARLIER = re.compile(r"checkpoint_(\d+)_(\d+)\.pt")  # epoch, updates
+
+Say = Callable[[str], None]
+
+
+class DamagedCheckpoint(Exception):
+    """A checkpoint that cannot be read, with the reason."""
+
+
+class RunIsBusy(Exception):
+    """Another process is at the same run."""
+
+
+def read_updates(path: Path) -> int:
+    """The number of updates after which a checkpoint was written; every byte of it is checked.
+
+    Raises:
+        DamagedCheckpoint: for a file that is cut off, has flipped bytes, or is no checkpoint.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            broken = archive.testzip()
+        if broken:
+            raise DamagedCheckpoint(f"its part {broken} has a wrong checksum")
+        state = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+        return int(state["optimizer_history"][-1]["num_updates"])
+    except (zipfile.BadZipFile, zlib.error, EOFError) as error:
+        raise DamagedCheckpoint(f"it is cut off or no checkpoint ({error})") from None
+    except (RuntimeError, pickle.UnpicklingError, LookupError, TypeError, ValueError) as error:
+        raise DamagedCheckpoint(f"it cannot be read ({str(error).splitlines()[0]})") from None
+
+
+@dataclass(frozen=True)
+class Restart:
+    """Where training goes on: `restore` is None for checkpoint_last.pt or a new start."""
+
+    updates: int = 0
+    restore: Path | None = None
+
+
+def find_restart(folder: Path, say: Say) -> Restart:
+    """The newest intact checkpoint of a run's folder; damaged ones become *.corrupt.
+
+    checkpoint_best.pt is checked too, as it is copied in the moment before checkpoint_last.pt:
+    where it was cut off, the checkpoint gone on from is older and training writes it again.
+    """
+    _intact_updates(folder / BEST, say)
+    updates = _intact_updates(folder / LAST, say)
+    if updates is not None:
+        return Restart(updates)
+    for path in _earlier(folder):
+        updates = _intact_updates(path, say)
+        if updates is not None:
+            say(f"going on from {path.name} ({updates} updates)")
+            return Restart(updates, path)
+    if any(folder.glob("*.corrupt")):
+        say("no intact checkpoint is left: training starts anew")
+    return Restart()
+
+
+def checkpoint_to_evaluate(folder: Path, say: Say) -> Path:
+    """checkpoint_best.pt, or where there is none the last one, said aloud.
+
+    Raises:
+        FileNotFoundError: where there is neither.
+    """
+    if (folder / BEST).exists():
+        return folder / BEST
+    if (folder / LAST).exists():
+        say(f"there is no {BEST}: evaluating {LAST}")
+        return folder / LAST
+    raise FileNotFoundError(f"{folder} holds neither {BEST} nor {LAST}")
+
+
+def _earlier(folder: Path) -> list[Path]:
+    found = [(m, p) for p in folder.glob("*.pt") if (m := _EARLIER.fullmatch(p.name))]
+    return [p for m, p in sorted(found, key=lambda pair: int(pair[0][2]), reverse=True)]
+
+
+def _intact_updates(path: Path, say: Say) -> int | None:
+    if not path.exists():
+        return None
+    try:
+        return read_updates(path)
+    except DamagedCheckpoint as damage:
+        aside = path.with_name(path.name + ".corrupt")
+        os.replace(path, aside)
+        say(f"{path.name} is damaged: {damage}; it was moved to {aside.name}")
+        return None
+
+
+def set_aside(folder: Path) -> Path | None:
+    """Move a run's folder to <name>.previous, in place of an older one; None if there is none."""
+    if not folder.exists():
+        return None
+    aside = folder.with_name(folder.name + ".previous")
+    if aside.exists():
+        shutil.rmtree(aside)
+    os.replace(folder, aside)
+    return aside
+
+
+@contextmanager
+def exclusive(folder: Path) -> Iterator[int]:
+    """Hold a run for this process; yields the lock's descriptor for its children to keep.
+
+    The lock file lies beside the folder, which may be moved while it is held.
+
+    Raises:
+        RunIsBusy: where another process holds it.
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with (folder.parent / f"{folder.name}.lock").open("a+") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock.seek(0)
+            holder = lock.read().strip() or "unknown"
+            raise RunIsBusy(f"process {holder} is at this run already") from None
+        lock.truncate(0)
+        lock.write(str(os.getpid()))
+        lock.flush()
+        yield lock.fileno()

@@ -1,0 +1,164 @@
+"""The commands of a run, as lists of words that a reader can type in the repository's root."""
+
+import shlex
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from fairseq_plugins.reproduce.recipe import Layout
+from fairseq_plugins.reproduce.tables import SCALES, TABLES, Evaluation
+
+GPUS_PER_NODE = 8
+SRUN = ("srun", "--ntasks-per-node=1")  # one task per node; fairseq starts a process per GPU
+
+# fairseq's commands as modules of this interpreter, so that no PATH has to be right.
+_MODULES = {
+    "fairseq-hydra-train": "fairseq_cli.hydra_train",
+    "fairseq-eval-lm": "fairseq_cli.eval_lm",
+}
+
+
+@dataclass(frozen=True)
+class Run:
+    """One cell of a table: a row under an attention, from one seed, at a scale."""
+
+    table: str
+    scale: str
+    row: str
+    attention: str
+    seed: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.row}-{self.attention}-s{self.seed}"
+
+    @property
+    def result(self) -> Path:
+        """Its JSON, relative to the repository."""
+        return Path("results", self.table, self.scale, f"{self.name}.json")
+
+    @property
+    def folder(self) -> Path:
+        """Its checkpoints and logs, relative to the repository."""
+        return Path("checkpoints", self.table, self.scale, self.name)
+
+
+def selection(run: Run) -> list[str]:
+    """The Hydra overrides that say what is trained, without where."""
+    return [
+        f"model={run.row}",
+        f"scale={run.scale}",
+        f"model.attention_type={run.attention}",
+        f"common.seed={run.seed}",
+    ]
+
+
+def placement(run: Run, gpus: int, layout: Layout, *, srun: bool) -> list[str]:
+    """The Hydra overrides that say where it is trained; gpus 0 is one process on the CPU."""
+    where = "slurm" if srun else "node8" if gpus == GPUS_PER_NODE else "local"
+    return [
+        f"run={where}",
+        f"common.cpu={'false' if gpus else 'true'}",
+        *layout.overrides,
+        f"checkpoint.save_dir={run.folder.as_posix()}",
+    ]
+
+
+def train_command(run: Run, overrides: Sequence[str], *, srun: bool = False) -> list[str]:
+    """fairseq-hydra-train for a run, with Hydra's overrides."""
+    return [
+        *(SRUN if srun else ()),
+        "fairseq-hydra-train",
+        "--config-dir",
+        "configs",
+        "--config-name",
+        TABLES[run.table].recipe,
+        *overrides,
+    ]
+
+
+def evaluation_name(subset: str, context: int) -> str:
+    """A word for one evaluation: "valid" without extra context, else "valid_context_400"."""
+    return subset if context == 0 else f"{subset}_context_{context}"
+
+
+def evaluations(evaluation: Evaluation) -> list[tuple[str, int]]:
+    """The (subset, context) pairs of a scale."""
+    return [(s, context) for context in evaluation.contexts for s in ("valid", "test")]
+
+
+@dataclass(frozen=True)
+class Material:
+    """What an evaluation needs to know of the training: paths relative to the repository."""
+
+    data: str
+    tokens_per_sample: int
+
+
+def evaluate_command(
+    run: Run, material: Material, checkpoint: Path, subset: str, context: int, gpus: int
+) -> list[str]:
+    """fairseq-eval-lm of one checkpoint on one subset, in one process."""
+    return [
+        "fairseq-eval-lm",
+        material.data,
+        "--user-dir",
+        "fairseq_plugins",
+        "--path",
+        checkpoint.as_posix(),
+        "--gen-subset",
+        subset,
+        "--sample-break-mode",
+        "none",
+        "--tokens-per-sample",
+        str(material.tokens_per_sample),
+        "--context-window",
+        str(context),
+        "--batch-size",
+        str(SCALES[run.scale].evaluation.batch_size),
+        "--num-workers",
+        "0",
+        "--no-progress-bar",
+        # With more, each process would print the perplexity of its own share.
+        "--distributed-world-size",
+        "1",
+        *(() if gpus else ("--cpu",)),
+    ]
+
+
+def sbatch_command(run: Run, gpus: int, *, force: bool = False) -> list[str]:
+    """The Slurm job of one run: this runner on the first node, its training under srun."""
+    nodes = max(1, gpus // GPUS_PER_NODE)
+    inner = [
+        f"scripts/{run.table}.sh",
+        *("--scale", run.scale),
+        *("--rows", run.row),
+        *("--attention", run.attention),
+        *("--seeds", str(run.seed)),
+        *("--gpus", str(gpus)),
+        "--srun",
+        *(["--force"] if force else []),
+    ]
+    return [
+        "sbatch",
+        f"--job-name={run.table}-{run.scale}-{run.name}",
+        f"--nodes={nodes}",
+        "--ntasks-per-node=1",
+        f"--gpus-per-node={min(gpus, GPUS_PER_NODE)}",
+        f"--output={(run.folder.with_name(f'{run.name}.slurm-%j.log')).as_posix()}",
+        f"--wrap={shlex.join(inner)}",
+    ]
+
+
+def executable(command: Sequence[str]) -> list[str]:
+    """The command with this interpreter in place of fairseq's command names."""
+    words = list(command)
+    start = len(SRUN) if tuple(words[: len(SRUN)]) == SRUN else 0
+    return [
+        *words[:start],
+        sys.executable,
+        "-m",
+        _MODULES[words[start]],
+        *words[start + 1 :],
+    ]

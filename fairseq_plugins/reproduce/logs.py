@@ -1,0 +1,98 @@
+"""What fairseq says in its logs, as numbers."""
+
+import json
+import math
+import re
+import statistics
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+_PARAMETERS = re.compile(r"num\. shared model params: ([\d,]+)")
+_EVALUATED = re.compile(r"Loss \(base 2\): (\S+), Perplexity: ")
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One statistics line of a training: updates so far, base-2 loss, tokens per second."""
+
+    updates: int
+    loss: float
+    tokens_per_second: float
+
+
+def read_statistics(line: str) -> dict[str, Any] | None:
+    """The JSON object of a line of `log_format: json`; None for any other line."""
+    start = line.find("{")
+    if start < 0 or not line.rstrip().endswith("}"):
+        return None
+    try:
+        found = json.loads(line[start:])
+    except json.JSONDecodeError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def read_training(line: str) -> Measured | None:
+    """The numbers of a mid-epoch training line; None for any other line."""
+    found = read_statistics(line)
+    if not found or not {"num_updates", "loss", "wps"} <= found.keys():
+        return None
+    return Measured(int(found["num_updates"]), float(found["loss"]), float(found["wps"]))
+
+
+@dataclass(frozen=True)
+class TrainingLog:
+    """A whole training.
+
+    updates: of its last line. tokens_per_second: the median over its lines, which neither
+    start-up nor validation nor a pause touches; None where it was too short to have any.
+    """
+
+    parameters: int | None
+    updates: int | None
+    tokens_per_second: float | None
+
+
+def read_training_log(path: Path) -> TrainingLog:
+    """Read train.log, which holds all stretches of a run that was cut off."""
+    parameters, updates, speeds = None, None, []
+    for line in _lines(path):
+        if found := _PARAMETERS.search(line):
+            parameters = int(found[1].replace(",", ""))
+            continue
+        if statistics_line := read_statistics(line):
+            for key in ("num_updates", "train_num_updates", "valid_num_updates"):
+                if key in statistics_line:
+                    updates = int(statistics_line[key])
+        if measured := read_training(line):
+            speeds.append(measured.tokens_per_second)
+    return TrainingLog(parameters, updates, statistics.median(speeds) if speeds else None)
+
+
+def read_evaluation_loss(path: Path) -> float:
+    """The base-2 loss per token that fairseq-eval-lm printed last.
+
+    Raises:
+        ValueError: where it printed none or no finite one.
+    """
+    found = [match[1] for line in _lines(path) if (match := _EVALUATED.search(line))]
+    if not found:
+        raise ValueError("fairseq-eval-lm printed no loss")
+    loss = float(found[-1])
+    if not math.isfinite(loss):
+        raise ValueError(f"the evaluated loss is {loss}")
+    return loss
+
+
+def last_lines(path: Path, count: int = 8) -> list[str]:
+    """The last lines of a log that say something."""
+    if not path.exists():
+        return []
+    return [line.rstrip() for line in _lines(path) if line.strip()][-count:]
+
+
+def _lines(path: Path) -> Iterable[str]:
+    with path.open(errors="replace") as log:
+        yield from log

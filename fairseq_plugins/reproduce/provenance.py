@@ -1,0 +1,108 @@
+"""Where a result comes from: data, commit, versions and hardware, without names of machines."""
+
+import importlib.metadata
+import json
+import os
+import platform
+import subprocess
+from pathlib import Path
+from typing import Any
+
+SPLITS = ("train", "valid", "test")
+SPECIAL_SYMBOLS = 4  # fairseq's <s>, <pad>, </s>, <unk>, which dict.txt does not list
+# What makes two data folders the same; the rest of data.json is where they were made from.
+DATA_IDENTITY = ("request", "splits", "dictionary_size")
+
+_PACKAGES = ("torch", "fairseq", "hydra-core", "numpy")
+
+
+def missing_data(folder: Path) -> list[str]:
+    """The files of a binarised data folder that are not there."""
+    names = ["dict.txt", *(f"{s}.{suffix}" for s in SPLITS for suffix in ("bin", "idx"))]
+    return [name for name in names if not (folder / name).is_file()]
+
+
+def describe_data(folder: Path) -> dict[str, Any]:
+    """The folder's data.json, where there is one, and the size of its dictionary."""
+    path = folder / "data.json"
+    about = json.loads(path.read_text()) if path.is_file() else {}
+    with (folder / "dict.txt").open(encoding="utf-8") as words:
+        size = sum(1 for _ in words) + SPECIAL_SYMBOLS
+    return {**_without_absolute_paths(about), "dictionary_size": size}
+
+
+def same_data(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    """Whether two descriptions are of the same data."""
+    return all(one.get(key) == other.get(key) for key in DATA_IDENTITY)
+
+
+def _without_absolute_paths(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_absolute_paths(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_without_absolute_paths(inner) for inner in value]
+    if isinstance(value, str) and os.path.isabs(value):
+        return os.path.basename(value)
+    return value
+
+
+def commit(root: Path) -> str:
+    """HEAD, with "-dirty" where anything outside results/ differs from it."""
+    head = _git(root, "rev-parse", "--verify", "HEAD")
+    if head is None:
+        return "unknown"
+    changed = _git(root, "status", "--porcelain", "--", ".", ":(exclude)results")
+    return f"{head}-dirty" if changed else head
+
+
+def _git(root: Path, *words: str) -> str | None:
+    try:
+        done = subprocess.run(
+            ["git", *words], cwd=root, capture_output=True, text=True, check=False
+        )
+    except FileNotFoundError:
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+def versions() -> dict[str, str]:
+    """Versions of what computes; fairseq is the distribution that is installed under its name."""
+    found = {"python": platform.python_version()}
+    installed = importlib.metadata.packages_distributions()
+    for package in _PACKAGES:
+        module = package.replace("-core", "")
+        distribution = installed.get(module, [package])[0]
+        try:
+            found[package] = importlib.metadata.version(distribution)
+        except importlib.metadata.PackageNotFoundError:
+            found[package] = "unknown"
+    return found
+
+
+def hardware(gpus: int) -> dict[str, Any]:
+    """CPU model, cores usable here, threads of PyTorch, GPUs in use, memory in GiB."""
+    import torch
+
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    names = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+    return {
+        "cpu": _cpu_model(),
+        "cores": cores,
+        "threads": torch.get_num_threads(),
+        "gpus": names[:gpus],
+        "memory_gib": _memory_gib(),
+    }
+
+
+def _cpu_model() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def _memory_gib() -> float:
+    return round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1)

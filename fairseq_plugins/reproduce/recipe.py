@@ -1,0 +1,157 @@
+"""The composed training configuration: what a run trains, on how many devices, and whether two
+results were made by the same one."""
+
+import functools
+import os
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fairseq.dataclass.initialize import hydra_init
+from hydra import compose, initialize_config_dir
+from omegaconf import DictConfig, OmegaConf
+
+# What a run's record keeps; fairseq's other sections belong to other commands.
+SECTIONS = (
+    "task",
+    "model",
+    "criterion",
+    "optimizer",
+    "lr_scheduler",
+    "dataset",
+    "optimization",
+    "checkpoint",
+    "common",
+    "distributed_training",
+)
+
+# Where and how fast a run goes, but not what it trains. Batch size and update frequency count
+# as their product with the number of devices, which is compared as `total_batch`.
+NOT_THE_EXPERIMENT = frozenset(
+    {
+        "task.data",
+        "common.user_dir",
+        "common.cpu",
+        "common.log_interval",
+        "common.log_format",
+        "checkpoint.save_dir",
+        "checkpoint.restore_file",
+        "dataset.batch_size",
+        "dataset.batch_size_valid",
+        "dataset.num_workers",
+        "optimization.update_freq",
+    }
+)
+
+
+def compose_recipe(configs: Path, recipe: str, overrides: Sequence[str]) -> DictConfig:
+    """What `fairseq-hydra-train --config-dir configs --config-name recipe overrides` composes.
+
+    Raises:
+        hydra.errors.HydraException: for a group, name or key that does not exist.
+    """
+    _register_schema(recipe)
+    with warnings.catch_warnings():
+        # fairseq relies on the primary config and its schema having the same name.
+        warnings.filterwarnings("ignore", message=r"\s*'\w+' is validated against")
+        with initialize_config_dir(str(configs.resolve()), version_base="1.1"):
+            return compose(recipe, overrides=list(overrides))
+
+
+@functools.cache
+def _register_schema(recipe: str) -> None:
+    hydra_init(recipe)
+
+
+def record(config: DictConfig) -> dict[str, Any]:
+    """The composed configuration as plain data, without absolute paths."""
+    return {
+        name: _without_absolute_paths(
+            OmegaConf.to_container(config[name], resolve=True, enum_to_str=True)
+        )
+        for name in SECTIONS
+    }
+
+
+def _without_absolute_paths(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {
+            key: _without_absolute_paths(inner)
+            for key, inner in value.items()
+            if not (isinstance(inner, str) and os.path.isabs(inner))
+        }
+    return value
+
+
+def total_batch(recorded: Mapping[str, Any]) -> int:
+    """Sequences per update, over all devices (Table 7: "Total batch size")."""
+    return int(
+        recorded["dataset"]["batch_size"]
+        * recorded["optimization"]["update_freq"][0]
+        * recorded["distributed_training"]["distributed_world_size"]
+    )
+
+
+def _experiment(recorded: Mapping[str, Any]) -> dict[str, Any]:
+    flat = {
+        f"{section}.{key}": value
+        for section, keys in recorded.items()
+        if section != "distributed_training"
+        for key, value in keys.items()
+        if f"{section}.{key}" not in NOT_THE_EXPERIMENT and value is not None
+    }
+    return {**flat, "total_batch": total_batch(recorded)}
+
+
+def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """What makes two recorded configurations different experiments: "key: old -> new"."""
+    try:
+        before, after = _experiment(old), _experiment(new)
+    except (KeyError, TypeError, AttributeError, IndexError):
+        return ["the recorded configuration is not complete"]
+    keys = before.keys() | after.keys()
+    # These sections hold all of fairseq's defaults, so a key may come and go with its version.
+    unknown = {
+        key
+        for key in before.keys() ^ after.keys()
+        if key.partition(".")[0] in ("common", "dataset", "optimization", "checkpoint")
+    }
+    return [
+        f"{key}: {before.get(key)} -> {after.get(key)}"
+        for key in sorted(keys - unknown)
+        if before.get(key) != after.get(key)
+    ]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a total batch is spread: sequences per device and step, steps per update, devices."""
+
+    batch_size: int
+    update_freq: int
+    devices: int
+
+    @property
+    def overrides(self) -> list[str]:
+        return [
+            f"dataset.batch_size={self.batch_size}",
+            f"optimization.update_freq=[{self.update_freq}]",
+            f"distributed_training.distributed_world_size={self.devices}",
+        ]
+
+
+def spread(total: int, per_device: int, devices: int) -> Layout:
+    """Spread `total` sequences over devices, with at most `per_device` at once on each.
+
+    Raises:
+        ValueError: where the devices cannot share the batch equally.
+    """
+    if total % devices:
+        raise ValueError(
+            f"`--gpus` must divide the total batch of {total} sequences, but is {devices} instead."
+        )
+    share = total // devices
+    batch_size = max(size for size in range(1, per_device + 1) if share % size == 0)
+    return Layout(batch_size, share // batch_size, devices)

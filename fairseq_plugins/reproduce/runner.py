@@ -1,0 +1,287 @@
+"""Runs the rows of a table one after another: done ones are skipped, cut-off ones go on."""
+
+import json
+import shlex
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fairseq_plugins.reproduce import checkpoints, logs, results
+from fairseq_plugins.reproduce.commands import Run, evaluation_name, evaluations, executable
+from fairseq_plugins.reproduce.launcher import Launcher
+from fairseq_plugins.reproduce.plan import Planned
+from fairseq_plugins.reproduce.progress import DONE, EVALUATING, FAILED, SKIPPED, Progress
+from fairseq_plugins.reproduce.provenance import describe_data, missing_data
+from fairseq_plugins.reproduce.results import Result
+from fairseq_plugins.reproduce.tables import SCALES, TABLES
+
+JOURNAL_SECONDS = 5.0  # at most this much time is not counted when a run is killed
+
+
+class RunFailed(Exception):
+    """A run that could not be finished; `log` holds what its command said."""
+
+    def __init__(self, reason: str, log: Path | None = None) -> None:
+        super().__init__(reason)
+        self.log = log
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What is told at the end about a run that failed."""
+
+    name: str
+    reason: str
+    log: Path | None
+
+
+class Journal:
+    """A run's run.json: what it trains, and the seconds it took over all its stretches."""
+
+    def __init__(self, path: Path, config: dict[str, Any], data: dict[str, Any]) -> None:
+        self.path = path
+        self.content: dict[str, Any] = {
+            "config": config,
+            "data": data,
+            "train_seconds": 0.0,
+            "wall_seconds": 0.0,
+            "finished": False,
+        }
+        self._written = time.monotonic()
+
+    @classmethod
+    def read(cls, path: Path) -> "Journal | None":
+        """The journal in a file; None where there is none or it is damaged."""
+        try:
+            content = json.loads(path.read_text())
+            journal = cls(path, content["config"], content["data"])
+        except (OSError, ValueError, LookupError, TypeError):
+            return None
+        journal.content = {**journal.content, **content}
+        return journal
+
+    def add(self, seconds: float, *, training: bool) -> None:
+        """Count time; the file follows every few seconds."""
+        self.content["wall_seconds"] += seconds
+        if training:
+            self.content["train_seconds"] += seconds
+        if time.monotonic() - self._written > JOURNAL_SECONDS:
+            self.write()
+
+    def write(self) -> None:
+        results.write_json(self.path, self.content)
+        self._written = time.monotonic()
+
+
+class TableRunner:
+    """Trains and evaluates planned runs.
+
+    root: the repository. force: re-run what is done.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        launcher: Launcher,
+        progress: Progress,
+        *,
+        force: bool = False,
+    ) -> None:
+        self.root = root
+        self.launcher = launcher
+        self.progress = progress
+        self.force = force
+
+    def run(self, planned: Planned) -> Failure | None:
+        """Bring one run to its result; a failure is returned, an interruption raised."""
+        name = planned.run.name
+        try:
+            self._run(planned)
+        except checkpoints.RunIsBusy as busy:
+            failure = Failure(name, f"{busy}; wait for it or end it", None)
+        except RunFailed as failed:
+            failure = Failure(name, str(failed), failed.log)
+        except OSError as error:
+            failure = Failure(name, str(error), None)
+        else:
+            return None
+        self.progress.change(name, FAILED, failure.reason)
+        return failure
+
+    def _run(self, planned: Planned) -> None:
+        if self._is_done(planned):
+            return
+        with checkpoints.exclusive(self.root / planned.run.folder) as lock:
+            if self._is_done(planned):  # by the process that held the lock until now
+                return
+            attempt = _Attempt(self, planned, lock)
+            attempt.complete()
+            self.progress.change(planned.run.name, DONE, attempt.summary())
+
+    def _is_done(self, planned: Planned) -> bool:
+        run = planned.run
+        path = self.root / run.result
+        result = results.read_result(path)
+        if self.force:
+            return False
+        if result is None:
+            if path.exists():
+                self.progress.say(f"{run.result} is not a complete result; it is made again")
+            return self._take_from_other_table(planned)
+        reasons = results.mismatch(result, run, planned.config, data_of(self.root, planned))
+        if reasons:
+            raise RunFailed(
+                f"{run.result} was made by another experiment ({'; '.join(reasons[:3])}); "
+                "--force trains it again"
+            )
+        self.progress.change(run.name, SKIPPED, _perplexity(result))
+        return True
+
+    def _take_from_other_table(self, planned: Planned) -> bool:
+        """Use the same run where another table has it; Tables 2 and 5 share rows."""
+        run = planned.run
+        data = data_of(self.root, planned)
+        for table in TABLES:
+            other = Run(table, run.scale, run.row, run.attention, run.seed)
+            result = results.read_result(self.root / other.result)
+            if result is None or results.mismatch(result, other, planned.config, data):
+                continue
+            results.write_json(self.root / run.result, {**result, "table": run.table})
+            self.progress.change(run.name, SKIPPED, f"{_perplexity(result)}, from {table}")
+            return True
+        return False
+
+
+def data_of(root: Path, planned: Planned) -> dict[str, Any] | None:
+    """The description of a run's data, or None where it is not there."""
+    folder = root / planned.data
+    return None if missing_data(folder) else describe_data(folder)
+
+
+def _perplexity(result: Result) -> str:
+    return "valid {valid_ppl:.2f}, test {test_ppl:.2f}".format(**result["metrics"])
+
+
+class _Attempt:
+    """One run in this process, while its lock is held."""
+
+    def __init__(self, runner: TableRunner, planned: Planned, lock: int) -> None:
+        self.runner, self.planned, self.lock = runner, planned, lock
+        self.run, self.progress = planned.run, runner.progress
+        self.folder = runner.root / planned.run.folder
+        self.data = data_of(runner.root, planned) or {}
+        self.journal = self._open_folder()
+        self.result: Result | None = None
+
+    def say(self, text: str) -> None:
+        self.progress.say(f"{self.run.name}: {text}")
+
+    def summary(self) -> str:
+        return _perplexity(self.result) if self.result else ""
+
+    def complete(self) -> None:
+        self.train()
+        losses = self.evaluate()
+        self.write(losses)
+
+    def _open_folder(self) -> Journal:
+        """The journal of a run to go on with; anything else in the folder is set aside."""
+        path = self.folder / "run.json"
+        journal = Journal.read(path)
+        if journal:
+            reasons = results.differences(journal.content["config"], self.planned.config)
+            if not results.provenance.same_data(journal.content["data"], self.data):
+                reasons.append("the data differs")
+            if journal.content["finished"] and self.runner.force:
+                reasons.append("it is finished and --force was given")
+            if not reasons:
+                return journal
+            aside = checkpoints.set_aside(self.folder)
+            self.say(
+                f"starts anew: {'; '.join(reasons[:3])}. "
+                f"The earlier training is in {aside.name if aside else ''}"
+            )
+        else:
+            aside = checkpoints.set_aside(self.folder)
+            if aside:
+                self.say(f"starts anew: its folder had no run.json; it is now {aside.name}")
+        self.folder.mkdir(parents=True, exist_ok=True)
+        journal = Journal(path, self.planned.config, self.data)
+        journal.write()
+        return journal
+
+    def _launch(self, command: Sequence[str], log: Path, *, training: bool) -> None:
+        """Run a command, counting its time; RunFailed where it fails."""
+        last = time.monotonic()
+
+        def on_lines(lines: list[str]) -> None:
+            nonlocal last
+            now = time.monotonic()
+            self.journal.add(now - last, training=training)
+            last = now
+            for line in lines:
+                measured = logs.read_training(line) if training else None
+                if measured:
+                    self.progress.train(self.run.name, measured.updates, measured.loss)
+            self.progress.refresh()
+
+        try:
+            status = self.runner.launcher(executable(command), log, on_lines, [self.lock])
+        finally:
+            self.journal.add(time.monotonic() - last, training=training)
+            self.journal.write()
+        if status:
+            word = "training" if training else "evaluation"
+            raise RunFailed(f"{word} ended with status {status}", log)
+
+    def train(self) -> None:
+        """Train until the last update, from the newest intact checkpoint."""
+        restart = checkpoints.find_restart(self.folder, self.say)
+        total = self.planned.max_update
+        if restart.updates >= total:
+            self.say("training is complete already; it is evaluated")
+            return
+        self.progress.begin_training(self.run.name, restart.updates, total)
+        restore = restart.restore and self.run.folder / restart.restore.name
+        command = self.planned.train(restore)
+        self._launch(command, self.folder / "train.log", training=True)
+
+    def evaluate(self) -> dict[tuple[str, int], float]:
+        """Base-2 losses by (subset, context)."""
+        self.progress.change(self.run.name, EVALUATING)
+        log = self.folder / "train.log"
+        try:
+            best = checkpoints.checkpoint_to_evaluate(self.folder, self.say)
+        except FileNotFoundError as error:
+            raise RunFailed(str(error), log) from None
+        losses = {}
+        for subset, context in evaluations(SCALES[self.run.scale].evaluation):
+            log = self.folder / f"eval-{evaluation_name(subset, context)}.log"
+            log.unlink(missing_ok=True)
+            command = self.planned.evaluate(self.run.folder / best.name, subset, context)
+            self._launch(command, log, training=False)
+            try:
+                losses[subset, context] = logs.read_evaluation_loss(log)
+            except ValueError as error:
+                raise RunFailed(f"{subset}: {error}", log) from None
+        return losses
+
+    def write(self, losses: dict[tuple[str, int], float]) -> None:
+        """Write the result and close the journal."""
+        log = logs.read_training_log(self.folder / "train.log")
+        times = self.journal.content
+        self.result = results.make_result(
+            self.run,
+            self.runner.root,
+            metrics=results.metrics(losses, log, times["train_seconds"]),
+            command=[shlex.join(words) for words in self.planned.commands()],
+            config=self.planned.config,
+            data=self.data,
+            gpus=self.planned.place.gpus,
+            wall_seconds=times["wall_seconds"],
+        )
+        results.write_json(self.runner.root / self.run.result, self.result)
+        self.journal.content["finished"] = True
+        self.journal.write()

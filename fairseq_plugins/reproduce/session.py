@@ -1,0 +1,133 @@
+"""What a table's script does once it knows its runs: print, submit, or train them."""
+
+import shlex
+import signal
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+import torch
+
+from fairseq_plugins.reproduce import results
+from fairseq_plugins.reproduce.commands import sbatch_command
+from fairseq_plugins.reproduce.launcher import Launcher, ProcessLauncher
+from fairseq_plugins.reproduce.logs import last_lines
+from fairseq_plugins.reproduce.plan import Planned
+from fairseq_plugins.reproduce.progress import Progress
+from fairseq_plugins.reproduce.provenance import missing_data
+from fairseq_plugins.reproduce.report import Report
+from fairseq_plugins.reproduce.runner import Failure, TableRunner
+from fairseq_plugins.reproduce.tables import Scale, Table
+
+
+def dry_run(planned: Sequence[Planned], scale: Scale, *, slurm: bool) -> list[str]:
+    """The exact commands of all runs, to be typed in the repository's root."""
+    lines = [f"# Runs: {len(planned)}. Data, where it is not there yet:", scale.prepare]
+    for one in planned:
+        run = one.run
+        lines += ["", f"# {run.row}, {run.attention} attention, seed {run.seed}"]
+        commands = [shlex.join(command) for command in one.commands()]
+        if slurm:
+            lines.append(shlex.join(sbatch_command(run, one.place.gpus)))
+            lines += [f"#   runs: {command}" for command in commands]
+        else:
+            lines += commands
+    return lines
+
+
+def require(root: Path, planned: Sequence[Planned], scale: Scale, *, force: bool) -> None:
+    """Refuse to start where data or GPUs are missing for a run that is still to be made.
+
+    Raises:
+        ValueError: naming the folder and the script that makes it, or the number of GPUs.
+    """
+    to_make = [p for p in planned if force or results.read_result(root / p.run.result) is None]
+    for folder in dict.fromkeys(p.data for p in to_make):
+        missing = missing_data(root / folder)
+        if missing:
+            raise ValueError(
+                f"the data folder {folder} lacks {', '.join(missing)}; {scale.prepare} makes it."
+            )
+    gpus = max((p.place.gpus for p in to_make if not p.place.srun), default=0)
+    if gpus > torch.cuda.device_count():
+        raise ValueError(
+            f"`--gpus` must be at most the {torch.cuda.device_count()} of this machine, "
+            f"but is {gpus} instead."
+        )
+
+
+def submit(root: Path, planned: Sequence[Planned], *, force: bool) -> int:
+    """Submit a Slurm job for every run that is not done; returns the exit status."""
+    for one in planned:
+        if not force and results.read_result(root / one.run.result) is not None:
+            print(f"{one.run.name}: done already")
+            continue
+        (root / one.run.folder).parent.mkdir(parents=True, exist_ok=True)
+        command = sbatch_command(one.run, one.place.gpus, force=force)
+        try:
+            status = subprocess.run(command, cwd=root, check=False).returncode
+        except FileNotFoundError:
+            print("sbatch was not found: --slurm works where jobs are submitted from")
+            return 1
+        if status:
+            print(f"{one.run.name}: sbatch ended with status {status}")
+            return 1
+    print("When the jobs have ended, the same command without --slurm renders the table.")
+    return 0
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM, handled as Ctrl-C is."""
+
+
+@contextmanager
+def _signals_interrupt() -> Iterator[None]:
+    """SIGINT and SIGTERM raise, also where a shell started this program with SIGINT ignored."""
+
+    def interrupt(signum: int, frame: FrameType | None) -> None:
+        raise Terminated if signum == signal.SIGTERM else KeyboardInterrupt
+
+    kinds = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.signal(kind, interrupt) for kind in kinds]
+    try:
+        yield
+    finally:
+        for kind, handler in zip(kinds, before, strict=True):
+            signal.signal(kind, handler)
+
+
+def work(
+    root: Path,
+    table: Table,
+    scale: Scale,
+    planned: Sequence[Planned],
+    *,
+    force: bool,
+    launcher: Launcher | None = None,
+) -> int:
+    """Bring every run to its result and show the table; returns the exit status."""
+    report = Report(root, table, scale)
+    failures: list[Failure] = []
+    names = [one.run.name for one in planned]
+    try:
+        with _signals_interrupt(), Progress(f"{table.name}, {scale.name}", names) as progress:
+            runner = TableRunner(root, launcher or ProcessLauncher(root), progress, force=force)
+            for one in planned:
+                failure = runner.run(one)
+                if failure:
+                    failures.append(failure)
+                report.write()
+        report.draw()
+    except KeyboardInterrupt as interruption:
+        print("\nStopped. The same command goes on from the last checkpoint.")
+        return 143 if isinstance(interruption, Terminated) else 130
+    heading = f"{table.source}: test perplexity in the paper and, at scale {scale.name}, ours"
+    print(f"\n{heading}\n\n{report.text()}\n\nThe whole table: {report.page}")
+    for failure in failures:
+        print(f"\nFAILED {failure.name}: {failure.reason}")
+        if failure.log:
+            print(f"  log: {failure.log.relative_to(root)}")
+            print("\n".join(f"  | {line}" for line in last_lines(failure.log)))
+    return 1 if failures else 0

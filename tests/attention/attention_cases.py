@@ -1,0 +1,129 @@
+"""What the tests of attention share: names, compatibility as the hooks imply it, and a layer.
+
+Shapes: B batch, H heads, T queries, S keys, D head_dim, C embed_dim.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from fairseq_plugins.attention import build_attention
+from fairseq_plugins.attention.base import State
+from fairseq_plugins.encodings import ENCODINGS, build_encoding
+from fairseq_plugins.encodings.base import LOGIT_HOOKS
+
+HEADS, DIM = 2, 8
+WIDTH = HEADS * DIM
+ATTENTIONS = ("vanilla", "linear")
+# Every name of the table, and compositions that mix the kinds of hooks.
+NAMES = [
+    *sorted(ENCODINGS),
+    "base+rope",
+    "learned+lrpe_type3",
+    "rope+shaw",
+    "t5+lrpe_type8",
+    "alibi+shaw+lrpe_type4",
+]
+
+
+def hooks_of(name: str) -> frozenset[str]:
+    return frozenset[str]().union(*(ENCODINGS[part].hooks for part in name.split("+")))
+
+
+def compatible(attention: str, name: str) -> bool:
+    """Linear attention has no T x S logits; softmax attention has everything."""
+    return attention == "vanilla" or not hooks_of(name) & LOGIT_HOOKS
+
+
+PAIRS = [(name, attention) for name in NAMES for attention in ATTENTIONS]
+COMPATIBLE = [(name, attention) for name, attention in PAIRS if compatible(attention, name)]
+
+
+class Layer(nn.Module):
+    """Token embeddings (B, T, C) -> embed -> projections -> attention -> (B, T, C).
+
+    With ``memory`` (B, S, C) the keys and values come from there.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        attention: str,
+        *,
+        causal: bool,
+        dtype: torch.dtype = torch.float64,
+        **options,
+    ) -> None:
+        super().__init__()
+        generator = torch.Generator().manual_seed(11)
+        self.encoding = build_encoding(
+            name,
+            num_heads=HEADS,
+            head_dim=DIM,
+            embed_dim=WIDTH,
+            max_positions=64,
+            causal=causal,
+            generator=generator,
+        )
+        self.attention = build_attention(
+            attention, self.encoding, num_heads=HEADS, head_dim=DIM, causal=causal, **options
+        )
+        self.q_proj, self.k_proj, self.v_proj = (nn.Linear(WIDTH, WIDTH) for _ in range(3))
+        self.to(dtype)
+
+    def heads(self, x: Tensor, at: Tensor, projections: list[nn.Linear]) -> list[Tensor]:
+        """Embedded and projected, each (B, H, T, D)."""
+        lengths = torch.full((x.size(0),), x.size(1))
+        tokens = torch.zeros(x.shape[:2], dtype=torch.long)
+        x = self.encoding.embed(x, at, lengths=lengths, tokens=tokens)
+        return [p(x).unflatten(-1, (HEADS, DIM)).transpose(1, 2) for p in projections]
+
+    def forward(
+        self,
+        x: Tensor,
+        at: Tensor,
+        *,
+        memory: Tensor | None = None,
+        memory_at: Tensor | None = None,
+        padding: Tensor | None = None,
+        **more,
+    ) -> Tensor:
+        (q,) = self.heads(x, at, [self.q_proj])
+        keys, keys_at = (x, at) if memory is None else (memory, memory_at)
+        k, v = self.heads(keys, keys_at, [self.k_proj, self.v_proj])
+        output, _ = self.attention(
+            q, k, v, q_positions=at, k_positions=keys_at, key_padding_mask=padding, **more
+        )
+        return output.transpose(1, 2).flatten(2)
+
+    def step(
+        self, x: Tensor, at: Tensor, state: State | None, padding: Tensor | None = None
+    ) -> tuple[Tensor, State]:
+        q, k, v = self.heads(x, at, [self.q_proj, self.k_proj, self.v_proj])
+        output, state = self.attention.step(
+            q, k, v, positions=at, key_padding_mask=padding, state=state
+        )
+        return output.transpose(1, 2).flatten(2), state
+
+    def remember(self, x: Tensor, at: Tensor, padding: Tensor | None = None) -> State:
+        k, v = self.heads(x, at, [self.k_proj, self.v_proj])
+        return self.attention.remember(k, v, k_positions=at, key_padding_mask=padding)
+
+    def attend(self, x: Tensor, at: Tensor, state: State) -> Tensor:
+        (q,) = self.heads(x, at, [self.q_proj])
+        output, _ = self.attention.attend(q, state, q_positions=at)
+        return output.transpose(1, 2).flatten(2)
+
+
+def tokens(batch: int, length: int, dtype: torch.dtype = torch.float64) -> Tensor:
+    return torch.randn(batch, length, WIDTH).to(dtype)
+
+
+def count(length: int, start: int = 0) -> Tensor:
+    """Positions (1, T) from ``start`` on."""
+    return torch.arange(start, start + length).unsqueeze(0)
+
+
+def error(actual: Tensor, expected: Tensor) -> float:
+    """The largest difference, in units of the largest expected value (at least 1)."""
+    actual, expected = actual.detach().double(), expected.detach().double()
+    return float((actual - expected).abs().max() / expected.abs().max().clamp(min=1.0))

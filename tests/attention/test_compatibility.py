@@ -1,0 +1,153 @@
+"""The whole matrix: every encoding x attention x direction x dtype runs, or says why it cannot."""
+
+import copy
+
+import pytest
+import torch
+from attention_cases import ATTENTIONS, DIM, HEADS, NAMES, PAIRS, Layer, compatible, count, tokens
+from torch import Tensor
+
+from fairseq_plugins.attention import build_attention, check_compatible
+from fairseq_plugins.encodings import (
+    ENCODINGS,
+    IncompatibleEncodingError,
+    PositionEncoding,
+    build_encoding,
+)
+from fairseq_plugins.encodings.base import LOGIT_HOOKS
+
+DTYPES = [torch.float32, torch.bfloat16, torch.float16]
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("direction", ["causal", "bidirectional", "cross"])
+@pytest.mark.parametrize(("name", "attention"), PAIRS)
+def test_it_runs_with_finite_gradients_or_says_why_not(name, attention, direction, dtype):
+    if not compatible(attention, name):
+        with pytest.raises(IncompatibleEncodingError) as caught:
+            Layer(name, attention, causal=direction == "causal", dtype=dtype)
+        assert_names_everything(str(caught.value), name, attention)
+        return
+    layer = Layer(name, attention, causal=direction == "causal", dtype=dtype)
+    inputs = {"x": tokens(2, 9, dtype)}
+    if direction == "cross":
+        inputs["memory"] = tokens(2, 13, dtype)
+    output, gradients = run(layer, inputs)
+    assert output.dtype == dtype
+    assert output.isfinite().all()
+    _, exact = run(copy.deepcopy(layer).double(), {k: x.double() for k, x in inputs.items()})
+    for key, gradient in gradients.items():
+        assert gradient is not None, key
+        assert exact[key].isfinite().all(), key
+        # An encoded denominator (LRPE, Eq. 39) may pass so close to zero, as lrpe_type8's does,
+        # that the true gradient is beyond float16; a loss scaler skips such an update.
+        if exact[key].abs().max() < torch.finfo(dtype).max / 8:
+            assert gradient.isfinite().all(), key
+        assert gradient.any() or key == "k_proj.bias", key
+
+
+def run(layer: Layer, inputs: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+    """The output, and the gradients of every input and parameter."""
+    inputs = {key: x.detach().requires_grad_() for key, x in inputs.items()}
+    keys = inputs["memory"] if "memory" in inputs else inputs["x"]
+    padding = torch.zeros(keys.shape[:2], dtype=torch.bool)
+    padding[1, -3:] = True
+    output = layer(**inputs, at=count(9), memory_at=count(keys.size(1)), padding=padding)
+    torch.manual_seed(1)
+    (output * torch.randn(output.shape).to(output.dtype)).sum().backward()
+    leaves = {**inputs, **dict(layer.named_parameters())}
+    return output, {key: leaf.grad for key, leaf in leaves.items()}
+
+
+def assert_names_everything(message: str, name: str, attention: str) -> None:
+    """The attention, the encoding, the hook, and what would work instead."""
+    missing = [hook for part in name.split("+") for hook in ENCODINGS[part].hooks & LOGIT_HOOKS]
+    assert attention in message
+    assert repr(name) in message
+    assert all(f"`{hook}`" in message for hook in missing)
+    assert "attention_type=vanilla" in message
+    assert "rope" in message.split("one of: ")[1].split(", ")
+
+
+@pytest.mark.parametrize(("name", "attention"), PAIRS)
+@pytest.mark.parametrize("causal", [True, False])
+def test_the_check_before_any_work_agrees(name, attention, causal):
+    if compatible(attention, name):
+        check_compatible(attention, name, causal=causal)
+    else:
+        with pytest.raises(IncompatibleEncodingError, match=f"{attention} attention cannot"):
+            check_compatible(attention, name, causal=causal)
+
+
+def test_it_is_an_error_of_the_user():
+    assert issubclass(IncompatibleEncodingError, ValueError)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("rpoe", "", "'rope'"),
+        ("lrpe_type2", "rotatd=all", "no option `rotatd`.*'rotated'"),
+        ("lrpe_type2", "p=haus", "option `p` must be one of .*'haus'"),
+        ("lrpe_type2", "theta_type=b", "`theta_type=b` depends on"),
+        ("lrpe_type2", "p", "words like `name=value`"),
+        # Words that are arguments of build_encoding, but not options of the encoding.
+        ("lrpe_type2", "causal=false", "no option `causal`"),
+        ("lrpe_type2", "max_positions=9", "no option `max_positions`"),
+        ("lrpe_type2", "generator=7", "no option `generator`"),
+    ],
+)
+def test_bad_words_are_refused_by_the_check(name, options, message):
+    with pytest.raises(ValueError, match=message):
+        check_compatible("vanilla", name, options, causal=True)
+    check_compatible("vanilla", "lrpe_type2", "theta_type=b", causal=False)
+
+
+def test_an_odd_head_dim_is_refused_by_the_check():
+    with pytest.raises(ValueError, match=r"`head_dim` must be even .*but is 63"):
+        check_compatible("linear", "rope", causal=True, head_dim=63)
+
+
+@pytest.mark.parametrize("attention", ["Linear", "softmax", ""])
+def test_an_unknown_attention_is_refused(attention):
+    with pytest.raises(ValueError, match=f"`attention_type` must be one of .*but is {attention!r}"):
+        build_attention(attention, None, num_heads=2, head_dim=4, causal=True)
+
+
+@pytest.mark.parametrize("attention", ATTENTIONS)
+def test_an_encoding_of_other_heads_is_refused(attention):
+    encoding = build_encoding("rope", num_heads=4, head_dim=8)
+    with pytest.raises(ValueError, match=r"\(4, 8\), but the attention has \(2, 8\)"):
+        build_attention(attention, encoding, num_heads=2, head_dim=8, causal=True)
+
+
+class NeedsLength(PositionEncoding):
+    """Reverse-aware: a causal model does not know the length."""
+
+    causal_refusal = "it counts from the sequence's end"
+
+
+@pytest.mark.parametrize("attention", ATTENTIONS)
+def test_what_needs_the_length_is_refused_in_a_causal_model(attention):
+    context = build_encoding("none", num_heads=HEADS, head_dim=DIM).context
+    encoding = NeedsLength(context)
+    build_attention(attention, encoding, num_heads=HEADS, head_dim=DIM, causal=False)
+    with pytest.raises(
+        IncompatibleEncodingError, match=r"causal .*'NeedsLength': it counts .*bidirectional model"
+    ):
+        build_attention(attention, encoding, num_heads=HEADS, head_dim=DIM, causal=True)
+
+
+@pytest.mark.parametrize("attention", ATTENTIONS)
+def test_no_encoding_is_the_encoding_none(attention):
+    torch.manual_seed(2)
+    q, k, v = torch.randn(3, 2, HEADS, 5, DIM)
+    outputs = []
+    for encoding in (None, build_encoding("none", num_heads=HEADS, head_dim=DIM)):
+        module = build_attention(attention, encoding, num_heads=HEADS, head_dim=DIM, causal=True)
+        outputs.append(module(q, k, v, q_positions=count(5), k_positions=count(5))[0])
+    assert torch.equal(*outputs)
+
+
+def test_every_name_is_in_the_matrix():
+    assert set(ENCODINGS) <= set(NAMES)

@@ -1,0 +1,133 @@
+"""What must not matter: where counting starts, padding on either side, and the future."""
+
+import pytest
+import torch
+from attention_cases import COMPATIBLE, DIM, HEADS, Layer, count, error, hooks_of, tokens
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fairseq_plugins.attention import build_attention, make_positions
+from fairseq_plugins.encodings import build_encoding
+
+every_pair = pytest.mark.parametrize(("name", "attention"), COMPATIBLE)
+RELATIVE = [pair for pair in COMPATIBLE if "embed" not in hooks_of(pair[0])]
+LENGTH = 9
+
+
+@pytest.mark.parametrize(("name", "attention"), RELATIVE)
+@pytest.mark.parametrize("causal", [True, False])
+@settings(max_examples=4)
+@given(shift=st.integers(1, 10_000))
+def test_only_differences_of_positions_count(name, attention, causal, shift):
+    """Adding a constant to all positions changes nothing.
+
+    Under linear attention without a denominator, so that it is the scores that are compared: an
+    encoded denominator near zero would enlarge the rounding of the float32 tables.
+    """
+    options = {"normalizer": "none"} if attention == "linear" else {}
+    layer = Layer(name, attention, causal=causal, **options)
+    x = tokens(2, LENGTH)
+    at = torch.tensor([[0, 1, 2, 3, 4, 5, 6, 7, 8], [0, 2, 3, 5, 30, 31, 32, 90, 200]])
+    assert error(layer(x, at + shift), layer(x, at)) <= 2e-6
+
+
+@pytest.mark.parametrize(("name", "attention"), RELATIVE)
+def test_positions_count_at_all(name, attention):
+    """The counterpart: stretching the distances does change the result."""
+    if name == "none":
+        return
+    layer, x = Layer(name, attention, causal=False), tokens(1, LENGTH)
+    assert error(layer(x, count(LENGTH) * 3), layer(x, count(LENGTH))) > 1e-4
+
+
+@every_pair
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_padding_never_changes_another_row_or_token(name, attention, causal, side):
+    layer, lengths, longest = Layer(name, attention, causal=causal), [9, 4, 1], 9
+    spans = [
+        slice(longest - n, longest) if side == "left" else slice(0, n) for n in lengths
+    ]
+    padding = torch.ones(3, longest, dtype=torch.bool)
+    x = 1e3 * tokens(3, longest)  # Whatever stands in padding must not be seen.
+    for b, span in enumerate(spans):
+        padding[b, span] = False
+        x[b, span] /= 1e3
+    output = layer(x, make_positions(padding, longest), padding=padding)
+    assert output.isfinite().all(), "not even in padding, whose NaN would spread in a next layer"
+    for b, (n, span) in enumerate(zip(lengths, spans, strict=True)):
+        alone = layer(x[b : b + 1, span], count(n))
+        assert error(output[b, span], alone[0]) <= 1e-9
+
+
+@every_pair
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_padded_keys_of_cross_attention_do_not_count(name, attention, side):
+    """The queries have one row of positions here, the keys one per sentence."""
+    layer, lengths, longest = Layer(name, attention, causal=False), [7, 3], 7
+    spans = [
+        slice(longest - n, longest) if side == "left" else slice(0, n) for n in lengths
+    ]
+    padding = torch.ones(2, longest, dtype=torch.bool)
+    for b, span in enumerate(spans):
+        padding[b, span] = False
+    x, memory = tokens(2, 5), tokens(2, longest)
+    at = make_positions(padding, longest)
+    output = layer(x, count(5), memory=memory, memory_at=at, padding=padding)
+    for b, (n, span) in enumerate(zip(lengths, spans, strict=True)):
+        alone = layer(
+            x[b : b + 1], count(5), memory=memory[b : b + 1, span], memory_at=count(n)
+        )
+        assert error(output[b], alone[0]) <= 1e-9
+
+
+@every_pair
+def test_padding_receives_no_gradient(name, attention):
+    layer = Layer(name, attention, causal=False)
+    x = tokens(2, 6).requires_grad_()
+    padding = torch.zeros(2, 6, dtype=torch.bool)
+    padding[1, 4:] = True
+    output = layer(x, count(6), padding=padding)
+    output[~padding].sum().backward()
+    assert x.grad is not None
+    assert not x.grad[padding].any()
+    assert x.grad[~padding].any(-1).all()
+
+
+@every_pair
+def test_the_future_is_not_seen(name, attention):
+    layer, x = Layer(name, attention, causal=True), tokens(2, LENGTH)
+    output = layer(x, count(LENGTH))
+    for s in range(1, LENGTH):
+        other = x.clone()
+        other[:, s:] = tokens(2, LENGTH - s)
+        changed = layer(other, count(LENGTH))
+        assert torch.equal(changed[:, :s], output[:, :s])
+        assert not torch.equal(changed[:, s], output[:, s])
+
+
+@every_pair
+def test_a_bidirectional_attention_sees_everything(name, attention):
+    layer, x = Layer(name, attention, causal=False), tokens(1, LENGTH).requires_grad_()
+    (gradient,) = torch.autograd.grad(layer(x, count(LENGTH))[:, 0].sum(), [x])
+    assert gradient.any(-1).all()
+
+
+@every_pair
+def test_rows_of_a_batch_do_not_meet(name, attention):
+    layer, x = Layer(name, attention, causal=False), tokens(3, 5).requires_grad_()
+    (gradient,) = torch.autograd.grad(layer(x, count(5))[1].sum(), [x])
+    assert not gradient[[0, 2]].any()
+
+
+@pytest.mark.parametrize("attention", ["vanilla", "linear"])
+@given(seed=st.integers(0, 1000))
+def test_without_positions_order_does_not_count(attention, seed):
+    torch.manual_seed(seed)
+    q, k, v = torch.randn(3, 1, HEADS, 7, DIM, dtype=torch.float64)
+    encoding = build_encoding("none", num_heads=HEADS, head_dim=DIM)
+    module = build_attention(attention, encoding, num_heads=HEADS, head_dim=DIM, causal=False)
+    shuffled, at = torch.randperm(7), count(7)
+    first, _ = module(q, k, v, q_positions=at, k_positions=at)
+    second, _ = module(q, k[:, :, shuffled], v[:, :, shuffled], q_positions=at, k_positions=at)
+    assert error(first, second) <= 1e-12

@@ -1,0 +1,49 @@
+"""Positions from the padding mask and the decoding step."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fairseq_plugins.attention import make_positions
+
+
+def test_without_padding_one_row_serves_the_batch():
+    assert make_positions(None, 4).tolist() == [[0, 1, 2, 3]]
+    assert make_positions(None, 2, offset=7).tolist() == [[7, 8]]
+    assert make_positions(None, 2, offset=torch.tensor([[1], [5]])).tolist() == [[1, 2], [5, 6]]
+    assert make_positions(None, 3).dtype == torch.int64
+
+
+def test_padding_on_either_side_is_not_counted():
+    mask = torch.tensor([[1, 1, 0, 0, 0], [0, 0, 0, 1, 1], [0, 0, 0, 0, 0], [1, 1, 1, 1, 1]])
+    positions = make_positions(mask.bool(), 5)
+    assert positions[0, 2:].tolist() == [0, 1, 2]
+    assert positions[1, :3].tolist() == [0, 1, 2]
+    assert positions[2].tolist() == [0, 1, 2, 3, 4]
+    assert positions.dtype == torch.int64
+
+
+def test_a_step_goes_on_where_the_tokens_ended():
+    seen = torch.tensor([[2], [5]])
+    mask = torch.tensor([[False, False, True], [True, False, False]])
+    positions = make_positions(mask, 3, offset=seen)
+    assert positions[0, :2].tolist() == [2, 3]
+    assert positions[1, 1:].tolist() == [5, 6]
+
+
+@given(st.lists(st.lists(st.booleans(), min_size=6, max_size=6), min_size=1, max_size=4))
+def test_tokens_count_from_zero_and_padding_stays_in_range(rows):
+    mask = torch.tensor(rows)
+    positions = make_positions(mask, 6)
+    assert positions.shape == mask.shape
+    for row, hidden in zip(positions, mask, strict=True):
+        assert row[~hidden].tolist() == list(range(int((~hidden).sum())))
+        # Padding too has a position that some table has: a learned one must not refuse it.
+        assert row.min() >= 0
+        assert row.max() <= max(int((~hidden).sum()) - 1, 0)
+
+
+@pytest.mark.parametrize("device", [torch.device("cpu"), torch.device("meta")])
+def test_the_device_is_the_callers(device):
+    assert make_positions(None, 3, device=device).device == device

@@ -1,0 +1,218 @@
+"""Softmax attention: the formula, masks, weights, dropout, and which path of PyTorch it takes."""
+
+import pytest
+import torch
+from attention_cases import COMPATIBLE, DIM, HEADS, Layer, count, error, hooks_of, tokens
+from torch import Tensor
+from torch.nn import functional
+
+from fairseq_plugins.attention import build_attention
+from fairseq_plugins.encodings import PositionEncoding, build_encoding
+from fairseq_plugins.encodings.base import LOGIT_HOOKS
+
+NAMES = [name for name, attention in COMPATIBLE if attention == "vanilla"]
+every_name = pytest.mark.parametrize("name", NAMES)
+
+
+def build(name: str | None, *, causal: bool, **options):
+    encoding = None
+    if name is not None:
+        encoding = build_encoding(name, num_heads=HEADS, head_dim=DIM, causal=causal).double()
+    return build_attention(
+        "vanilla", encoding, num_heads=HEADS, head_dim=DIM, causal=causal, **options
+    )
+
+
+def by_the_formula(
+    encoding: PositionEncoding, qkv: Tensor, at: Tensor, hidden: Tensor
+) -> tuple[Tensor, Tensor]:
+    """softmax((q~ k~ + r) / sqrt(D) + b) v~ + the values' part, hook by hook."""
+    q, k, v = qkv
+    logits = encoding.transform_query(q, at) @ encoding.transform_key(k, at).mT
+    if "relative_logits" in encoding.hooks:
+        logits = logits + encoding.relative_logits(q, k, at, at)
+    logits = logits / DIM**0.5
+    if "attn_bias" in encoding.hooks:
+        logits = logits + encoding.attn_bias(at, at)
+    weights = logits.masked_fill(hidden, float("-inf")).softmax(-1)
+    output = weights @ encoding.transform_value(v, at)
+    if "relative_values" in encoding.hooks:
+        output = output + encoding.relative_values(weights, at, at)
+    return output, weights
+
+
+@every_name
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize("need_weights", [True, False])
+def test_it_is_the_formula(name, causal, need_weights):
+    attention = build(name, causal=causal)
+    qkv, at = torch.randn(3, 2, HEADS, 7, DIM, dtype=torch.float64), count(7)
+    padding = torch.zeros(2, 7, dtype=torch.bool)
+    padding[1, 5:] = True
+    hidden = padding[:, None, None, :]
+    if causal:
+        hidden = hidden | torch.ones(7, 7, dtype=torch.bool).triu(1)
+    expected, weights = by_the_formula(attention.encoding, qkv, at, hidden)
+    output, returned = attention(
+        *qkv,
+        q_positions=at,
+        k_positions=at,
+        key_padding_mask=padding,
+        need_weights=need_weights,
+    )
+    assert error(output, expected) <= 1e-9
+    if need_weights:
+        assert error(returned, weights) <= 1e-9
+        torch.testing.assert_close(returned.sum(-1), torch.ones(2, HEADS, 7, dtype=torch.float64))
+        assert not returned[hidden.expand_as(returned)].any()
+    else:
+        assert returned is None
+
+
+@every_name
+@pytest.mark.parametrize("causal", [True, False])
+def test_masks_of_either_kind_hide_the_same(name, causal):
+    attention = build(name, causal=causal)
+    qkv, at = torch.randn(3, 2, HEADS, 6, DIM, dtype=torch.float64), count(6)
+    hidden = torch.rand(2, HEADS, 6, 6) < 0.3
+    hidden |= torch.eye(6, dtype=torch.bool).roll(1, dims=0)
+    hidden[..., 0] = False
+    whole = hidden | torch.ones(6, 6, dtype=torch.bool).triu(1) if causal else hidden
+    expected, _ = by_the_formula(attention.encoding, qkv, at, whole)
+    minus_infinity = torch.zeros(hidden.shape).masked_fill(hidden, float("-inf"))
+    for mask in (hidden, minus_infinity, minus_infinity.double(), hidden * -1e8):
+        for need_weights in (True, False):
+            output, _ = attention(
+                *qkv, q_positions=at, k_positions=at, attn_mask=mask, need_weights=need_weights
+            )
+            assert error(output, expected) <= 1e-9
+
+
+@pytest.mark.parametrize("name", [None, "t5", "shaw"])
+def test_masks_of_every_shape(name):
+    attention = build(name, causal=False)
+    qkv, at = torch.randn(3, 2, HEADS, 6, DIM, dtype=torch.float64), count(6)
+    hidden = torch.rand(2, 6, 6) < 0.4
+    hidden[..., 0] = False
+    by_batch = hidden.unsqueeze(1).expand(-1, HEADS, -1, -1)
+    shared = hidden[:1].unsqueeze(1).expand(2, HEADS, -1, -1)
+
+    def run(mask: Tensor) -> Tensor:
+        return attention(*qkv, q_positions=at, k_positions=at, attn_mask=mask)[0]
+
+    torch.testing.assert_close(run(hidden), run(by_batch))
+    torch.testing.assert_close(run(hidden[0]), run(shared))
+
+
+@pytest.mark.parametrize("name", [None, "rope", "alibi", "shaw"])
+@pytest.mark.parametrize("need_weights", [True, False])
+@pytest.mark.parametrize("as_float", [True, False])
+def test_a_query_that_may_see_nothing_is_finite(name, need_weights, as_float):
+    """Its output means nothing, but a NaN would spread to the gradients of all."""
+    attention = build(name, causal=False)
+    qkv, at = torch.randn(3, 1, HEADS, 4, DIM, dtype=torch.float64), count(4)
+    qkv.requires_grad_()
+    mask = torch.zeros(4, 4, dtype=torch.bool)
+    mask[2] = True
+    if as_float:
+        mask = torch.zeros(4, 4).masked_fill(mask, float("-inf"))
+    output, _ = attention(
+        *qkv, q_positions=at, k_positions=at, attn_mask=mask, need_weights=need_weights
+    )
+    assert output.isfinite().all()
+    output[:, :, [0, 1, 3]].sum().backward()
+    assert qkv.grad is not None
+    assert qkv.grad.isfinite().all()
+
+
+@every_name
+def test_weights_come_from_the_same_attention(name):
+    """The path that returns weights against the one that does not, in float32."""
+    layer = Layer(name, "vanilla", causal=True, dtype=torch.float32)
+    x = tokens(2, 8, torch.float32)
+    assert error(layer(x, count(8), need_weights=True), layer(x, count(8))) <= 1e-5
+
+
+class Calls:
+    """Stands in for scaled_dot_product_attention and keeps what it was given."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.calls: list[dict[str, object]] = []
+        self.real = functional.scaled_dot_product_attention
+        monkeypatch.setattr(functional, "scaled_dot_product_attention", self)
+
+    def __call__(self, q, k, v, attn_mask=None, **options):
+        self.calls.append({"attn_mask": attn_mask, **options})
+        return self.real(q, k, v, attn_mask, **options)
+
+
+@every_name
+def test_no_mask_is_made_where_none_is_needed(name, monkeypatch):
+    calls = Calls(monkeypatch)
+    x = tokens(2, 8)
+    for causal in (True, False):
+        Layer(name, "vanilla", causal=causal)(x, count(8))
+    if hooks_of(name) & {"relative_values"}:
+        assert not calls.calls, "the weights are needed, so this path is explicit"
+        return
+    biased = bool(hooks_of(name) & LOGIT_HOOKS)
+    for call, causal in zip(calls.calls, (True, False), strict=True):
+        assert call["is_causal"] == causal if not biased else "is_causal" not in call
+        assert (call["attn_mask"] is not None) == biased
+
+
+@pytest.mark.parametrize("name", ["none", "rope", "lrpe_type8"])
+def test_a_step_and_a_padded_batch_make_only_what_they_must(name, monkeypatch):
+    calls = Calls(monkeypatch)
+    layer, state = Layer(name, "vanilla", causal=True), None
+    for s in range(3):
+        _, state = layer.step(tokens(2, 1), count(1, s), state)
+    assert [call["attn_mask"] for call in calls.calls] == [None] * 3
+    padding = torch.zeros(2, 8, dtype=torch.bool)
+    padding[1, 6:] = True
+    Layer(name, "vanilla", causal=False)(tokens(2, 8), count(8), padding=padding)
+    mask = calls.calls[-1]["attn_mask"]
+    assert isinstance(mask, Tensor)
+    assert mask.dtype == torch.bool
+    assert mask.shape == (2, 1, 1, 8), "no T x S mask for padding alone"
+
+
+@pytest.mark.parametrize("name", ["rope", "t5", "shaw"])
+@pytest.mark.parametrize("need_weights", [True, False])
+def test_dropout_acts_in_training_only(name, need_weights):
+    layer = Layer(name, "vanilla", causal=True, dropout=0.5)
+    plain = Layer(name, "vanilla", causal=True)
+    plain.load_state_dict(layer.state_dict())
+    x, at = tokens(2, 12), count(12)
+
+    def run(module: Layer) -> Tensor:
+        return module(x, at, need_weights=need_weights)
+
+    assert error(run(layer), run(layer)) > 1e-3
+    mean = torch.stack([run(layer) for _ in range(400)]).mean(0)
+    layer.eval()
+    assert torch.equal(run(layer), run(layer))
+    assert error(run(layer), run(plain)) <= 1e-12
+    assert error(mean, run(plain)) <= 0.25, "kept weights are scaled up"
+
+
+@pytest.mark.parametrize("dropout", [-0.1, 1.5])
+def test_a_dropout_without_meaning_is_refused(dropout):
+    with pytest.raises(ValueError, match=f"`dropout` must be between 0 and 1, but is {dropout}"):
+        build("rope", causal=True, dropout=dropout)
+
+
+def test_biases_are_made_once_where_the_whole_batch_has_the_same_positions(monkeypatch):
+    attention = build("t5", causal=False)
+    shapes = []
+    real = attention.encoding.attn_bias
+
+    def watched(q_positions, k_positions):
+        bias = real(q_positions, k_positions)
+        shapes.append(tuple(bias.shape))
+        return bias
+
+    monkeypatch.setattr(attention.encoding, "attn_bias", watched)
+    qkv = torch.randn(3, 5, HEADS, 6, DIM, dtype=torch.float64)
+    attention(*qkv, q_positions=count(6), k_positions=count(6))
+    assert shapes == [(1, HEADS, 6, 6)]

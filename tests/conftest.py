@@ -1,0 +1,25 @@
+"""What every test shares: one thread, fixed seeds, and how hard hypothesis searches."""
+
+import os
+import random
+from collections.abc import Iterator
+
+import pytest
+import torch
+from hypothesis import settings
+
+torch.set_num_threads(1)
+
+settings.register_profile("local", deadline=None, max_examples=20)
+settings.register_profile("ci", deadline=None, max_examples=20, derandomize=True)
+settings.load_profile("ci" if os.environ.get("CI") else "local")
+
+
+@pytest.fixture(autouse=True)
+def _seeds() -> Iterator[None]:
+    """The same random numbers whichever tests ran before; the default dtype as it was."""
+    random.seed(0)
+    torch.manual_seed(0)
+    dtype = torch.get_default_dtype()
+    yield
+    torch.set_default_dtype(dtype)

@@ -1,0 +1,188 @@
+"""The table of names, and the errors between a user's words and a constructor."""
+
+import re
+
+import pytest
+import torch
+
+from fairseq_plugins.encodings import (
+    ENCODINGS,
+    Compose,
+    EncodingContext,
+    PositionEncoding,
+    build_encoding,
+    build_model_encodings,
+    get_entry,
+    parse_options,
+    register_encoding,
+    with_absolute_embedding,
+)
+
+CONTEXT = EncodingContext(num_heads=4, head_dim=8, embed_dim=32, max_positions=32, causal=True)
+
+
+def build(name: str, **options) -> PositionEncoding:
+    return build_encoding(name, num_heads=4, head_dim=8, **options)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "meant"), [("rop", "rope"), ("lrpe_typ2", "lrpe_type2"), ("alibii", "alibi")]
+)
+def test_an_unknown_name_is_refused_with_the_nearest(wrong, meant):
+    for name in (wrong, f"base+{wrong}"):
+        with pytest.raises(ValueError, match=f"`position_encoding` .*{wrong!r}.*{meant!r}\\?"):
+            build(name)
+    with pytest.raises(ValueError, match=r"lrpe_type1, .*but is 'xyzzy' instead"):
+        get_entry("xyzzy")
+
+
+def test_an_unknown_option_is_refused_with_the_nearest():
+    with pytest.raises(ValueError, match=r"lrpe_type2 has no option `rotate`.*'rotated'\?"):
+        build("lrpe_type2", rotate="all")
+    with pytest.raises(ValueError, match="alibi has no option `p`; its options: none"):
+        build("alibi", p="identity")
+
+
+@pytest.mark.parametrize(
+    ("name", "option", "value", "constraint"),
+    [
+        ("lrpe_type2", "p", "house", "one of identity, householder, odd_even, fft"),
+        ("lrpe_type2", "rotated", "some", "one of all, half"),
+        ("lrpe_type2", "learned_theta", "maybe", "true or false"),
+        ("lrpe_type2", "learned_theta", 2, "true or false"),
+        ("lrpe_type2", "base", "big", "a number"),
+        ("lrpe_type2", "base", True, "a number"),
+        ("shaw", "max_distance", "far", "an integer"),
+        ("shaw", "max_distance", "16.5", "an integer"),
+        ("shaw", "max_distance", 16.5, "an integer"),
+        ("shaw", "max_distance", None, "an integer"),
+    ],
+)
+def test_a_bad_value_names_option_constraint_and_value(name, option, value, constraint):
+    message = re.escape(f"{name}'s option `{option}` must be {constraint}, but is {value!r}")
+    with pytest.raises(ValueError, match=message):
+        build(name, **{option: value})
+
+
+def test_words_and_python_values_mean_the_same():
+    words = {"p": "identity", "learned_theta": "False", "base": "500", "rotated": "half"}
+    values = {"p": "identity", "learned_theta": False, "base": 500.0, "rotated": "half"}
+    x, at = torch.randn(1, 4, 3, 8), torch.tensor([[0, 5, 9]])
+    first, second = (build("lrpe_type2", **o).transform_query(x, at) for o in (words, values))
+    assert torch.equal(first, second)
+    assert build("shaw", max_distance="16").max_distance == 16
+
+
+def test_option_strings():
+    assert parse_options(" p=identity   rotated=all ") == {"p": "identity", "rotated": "all"}
+    assert parse_options("") == {}
+    for text in ("p", "p=", "=identity", "p identity"):
+        with pytest.raises(ValueError, match="`position_encoding_options` must be words like"):
+            parse_options(text)
+    with pytest.raises(ValueError, match="must not give `p` twice"):
+        parse_options("p=identity p=fft")
+
+
+def test_names_compose():
+    encoding = build("sinusoidal+rope+shaw", **{"shaw.max_distance": 5, "rope.base": "500"})
+    assert isinstance(encoding, Compose)
+    assert encoding.label == "sinusoidal+rope+shaw"
+    assert encoding.hooks == {
+        "embed", "transform_query", "transform_key", "relative_logits", "relative_values",
+    }  # fmt: skip
+    assert encoding.encodings[2].max_distance == 5
+
+
+def test_an_option_of_a_composition_says_whose_it_is():
+    with pytest.raises(ValueError, match=r"`max_distance` must say which .*`shaw.max_distance`"):
+        build("rope+shaw", max_distance=5)
+    with pytest.raises(ValueError, match=r"`t5.x` must be for one of .*but is for 't5'"):
+        build("rope+shaw", **{"t5.x": 5})
+    with pytest.raises(ValueError, match=r"shaw has no option `maxdistance`.*'max_distance'"):
+        build("rope+shaw", **{"shaw.maxdistance": 5})
+    assert build("shaw", **{"shaw.max_distance": 5}).max_distance == 5
+
+
+@pytest.mark.parametrize("name", ["rope+rope", "base+t5+base"])
+def test_a_name_twice_is_refused(name):
+    with pytest.raises(ValueError, match=f"must not name .* twice, but is {re.escape(repr(name))}"):
+        build(name)
+
+
+@pytest.mark.parametrize("argument", ["num_heads", "head_dim", "embed_dim", "max_positions"])
+@pytest.mark.parametrize("value", [0, -1, 2.0, "8"])
+def test_a_context_without_meaning_is_refused(argument, value):
+    sizes = {"num_heads": 4, "head_dim": 8, "embed_dim": 32, "max_positions": 32, argument: value}
+    message = f"`{argument}` must be a positive integer, but is {value!r}"
+    with pytest.raises(ValueError, match=message):
+        EncodingContext(**sizes)
+
+
+def test_a_new_encoding_is_one_decorated_class():
+    """What a new file does: name, options and hooks come from the class alone."""
+    try:
+
+        @register_encoding("test_only_shift", summary="adds", source="nowhere", amount=2.0)
+        class Shift(PositionEncoding):
+            def __init__(self, context: EncodingContext, *, amount: float = 1.0) -> None:
+                super().__init__(context)
+                self.amount = amount
+
+            def transform_query(self, q, positions):
+                return q + self.amount
+
+        assert ENCODINGS["test_only_shift"].hooks == {"transform_query"}
+        assert build("test_only_shift").amount == 2.0
+        assert build("test_only_shift", amount="3").amount == 3.0
+        with pytest.raises(ValueError, match="`amount` must be a number, but is 'x'"):
+            build("test_only_shift", amount="x")
+    finally:
+        ENCODINGS.pop("test_only_shift", None)
+
+
+def test_a_stack_shares_what_its_papers_share():
+    t5 = build_model_encodings("t5", 3, CONTEXT, {})
+    assert t5.embedding is None
+    assert t5.layers[0] is t5.layers[1] is t5.layers[2]
+    lrpe = build_model_encodings("lrpe_type3", 3, CONTEXT, {})
+    assert len({id(layer) for layer in lrpe.layers}) == 3
+    assert not torch.equal(lrpe.layers[0].v, lrpe.layers[1].v)
+
+
+def test_a_stack_embeds_once_and_attends_in_every_layer():
+    parts = build_model_encodings("base+t5+lrpe_type2", 2, CONTEXT, {"t5.num_buckets": "8"})
+    assert parts.embedding is not None
+    assert parts.embedding.label == "base"
+    first, second = parts.layers
+    assert isinstance(first, Compose)
+    assert isinstance(second, Compose)
+    assert first.label == "t5+lrpe_type2"
+    assert first.encodings[0] is second.encodings[0]
+    assert first.encodings[0].num_buckets == 8
+    assert first.encodings[1] is not second.encodings[1]
+
+
+def test_a_stack_with_nothing_in_its_attention():
+    assert build_model_encodings("none", 2, CONTEXT, {}).layers == [None, None]
+    only_embedding = build_model_encodings("learned", 2, CONTEXT, {})
+    assert only_embedding.layers == [None, None]
+    assert only_embedding.embedding is not None
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("rope", "base+rope"),
+        ("t5", "base+t5"),
+        ("rope+shaw", "base+rope+shaw"),
+        ("alibi", "alibi"),
+        ("none", "none"),
+        ("base", "base"),
+        ("learned", "learned"),
+        ("sinusoidal+t5", "sinusoidal+t5"),
+        ("t5+alibi", "t5+alibi"),
+    ],
+)
+def test_the_absolute_embedding_stays_on_where_the_papers_keep_it(name, expected):
+    assert with_absolute_embedding(name, "base") == expected
+    assert with_absolute_embedding(name, None) == name

@@ -1,0 +1,64 @@
+"""``fairseq-eval-lm`` on a checkpoint, against the definition of its loss."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.integration.helpers import (
+    TOKENS_PER_SAMPLE,
+    fairseq_eval_lm,
+    load_checkpoint,
+    load_model,
+    read_tokens,
+)
+
+
+def _bits_per_token(model: Any, stream: torch.Tensor, eos: int, context: int) -> float:
+    """Each token once, in blocks; before a block the ``context`` tokens that precede it."""
+    inputs = torch.cat((torch.tensor([eos]), stream[:-1]))
+    block, total = TOKENS_PER_SAMPLE - context, 0.0
+    for start in range(0, len(stream), block):
+        end, first = min(start + block, len(stream)), max(0, start - context)
+        with torch.no_grad():
+            logits, _ = model(inputs[first:end].unsqueeze(0))
+        log_probs = logits[0, start - first :].double().log_softmax(-1)
+        total -= log_probs.gather(1, stream[start:end, None].long()).sum().item()
+    return total / len(stream) / math.log(2)
+
+
+@pytest.mark.parametrize("context", [0, 6])
+@pytest.mark.parametrize("attention", ["vanilla", "linear"])
+def test_loss(attention: str, context: int, data: Path, checkpoints: dict[str, Path]) -> None:
+    checkpoint = checkpoints[attention]
+    words = ["--context-window", str(context), "--batch-size", "3"]
+    sample = ["--tokens-per-sample", str(TOKENS_PER_SAMPLE)]
+    reported = fairseq_eval_lm(data, checkpoint, *sample, *words)
+    model, task = load_model(checkpoint)
+    expected = _bits_per_token(model, read_tokens(data, "valid"), task.dictionary.eos(), context)
+    assert reported["loss"] == pytest.approx(expected, abs=1e-5)
+    assert reported["perplexity"] == pytest.approx(2**expected, abs=1e-3)
+
+
+def test_context_matters(data: Path, checkpoints: dict[str, Path]) -> None:
+    """The two evaluations are different ones."""
+    sample = ["--tokens-per-sample", str(TOKENS_PER_SAMPLE)]
+    results = {
+        fairseq_eval_lm(data, checkpoints["vanilla"], *sample, "--context-window", window)["loss"]
+        for window in ("0", "6")
+    }
+    assert len(results) == 2
+
+
+@pytest.mark.parametrize("attention", ["vanilla", "linear"])
+def test_checkpoint_is_plain(attention: str, checkpoints: dict[str, Path]) -> None:
+    """It loads with weights_only=True, and pickles nothing that a later torch might refuse."""
+    path = checkpoints[attention]
+    state = load_checkpoint(path)
+    assert state["args"] is None
+    assert isinstance(state["cfg"], dict)
+    assert state["cfg"]["model"]["_name"] == "pe_transformer_lm"
+    assert state["cfg"]["model"]["attention_type"] == attention
+    assert torch.serialization.get_unsafe_globals_in_checkpoint(path) == []

@@ -1,0 +1,125 @@
+"""Flags and YAML are two ways to say the same model."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from fairseq_plugins.encodings import ENCODINGS, parse_options
+from omegaconf import OmegaConf
+
+from tests.integration.helpers import (
+    ENCODING_DEFAULTS,
+    Built,
+    fairseq_hydra_train,
+    fairseq_train,
+    load_checkpoint,
+    losses,
+    overrides,
+    saving_to,
+    stopping_before_training,
+)
+
+Model = dict[str, Any]
+
+# Every field of the model's own options and every option of every encoding, away from its default.
+CASES: dict[str, Model] = {
+    "defaults": {},
+    "absolute_off": {"position_encoding": "rope", "no_token_positional_embeddings": True},
+    "learned": {"position_encoding": "learned"},
+    "linear": {
+        "attention_type": "linear",
+        "position_encoding": "lrpe_type3",
+        "feature_map": "relu",
+        "linear_normalizer": "plain",
+    },
+    "rotation": {
+        "attention_type": "linear",
+        "position_encoding": "lrpe_type5",
+        "position_encoding_options": "p=identity rotated=all layout=half_split theta_type=a "
+        "base=500.0 learned_theta=true",
+        "linear_normalizer": "none",
+    },
+    "permutation": {
+        "position_encoding": "lrpe_type1",
+        "position_encoding_options": "core=permutation learned_p=true",
+    },
+    "t5": {
+        "position_encoding": "t5",
+        "position_encoding_options": "num_buckets=8 max_distance=12",
+    },
+    "shaw": {
+        "position_encoding": "shaw",
+        "position_encoding_options": "max_distance=3 values=false",
+    },
+    "composition": {
+        "position_encoding": "sinusoidal+lrpe_type8+alibi",
+        "position_encoding_options": "lrpe_type8.base=100 lrpe_type8.core=rotation",
+    },
+}
+
+
+def test_cases_have_every_option() -> None:
+    given: dict[str, set[str]] = {}
+    for case in CASES.values():
+        first = case.get("position_encoding", "base").split("+")[0]
+        for key in parse_options(case.get("position_encoding_options", "")):
+            name, _, option = key.rpartition(".")
+            given.setdefault(ENCODINGS[name or first].cls.__name__, set()).add(option)
+    for entry in ENCODINGS.values():
+        assert set(entry.options) <= given.get(entry.cls.__name__, set())
+
+
+def _built_by_flags(tmp_path: Path, data: Path, model: Model) -> Built:
+    with stopping_before_training() as built:
+        fairseq_train(saving_to(tmp_path, data, **model))
+    return built.value
+
+
+def _built_by_hydra(tmp_path: Path, data: Path, model: Model) -> Built:
+    settings = {**saving_to(tmp_path, data), **ENCODING_DEFAULTS}
+    words = overrides({f"model.{name}": value for name, value in model.items()})
+    with stopping_before_training() as built:
+        fairseq_hydra_train(tmp_path / "yaml", settings, *words)
+    return built.value
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_same_model(case: str, data: Path, tmp_path: Path) -> None:
+    flags = _built_by_flags(tmp_path, data, CASES[case])
+    hydra = _built_by_hydra(tmp_path, data, CASES[case])
+    options = [OmegaConf.to_container(built.config.model) for built in (flags, hydra)]
+    assert options[0] == options[1]
+    for name, value in CASES[case].items():
+        assert options[0][name] == value
+    assert str(flags.model) == str(hydra.model)
+    states = [built.model.state_dict() for built in (flags, hydra)]
+    assert list(states[0]) == list(states[1])
+    for name, value in states[0].items():
+        assert torch.equal(value, states[1][name]), name
+
+
+@pytest.mark.parametrize("case", ["defaults", "linear", "rotation", "composition"])
+def test_same_training(case: str, data: Path, tmp_path: Path) -> None:
+    """Here everything stands in the YAML, nothing on the command line."""
+    flags, hydra = tmp_path / "flags", tmp_path / "hydra"
+    fairseq_train(saving_to(flags, data, dropout=0.1, **CASES[case]))
+    fairseq_hydra_train(tmp_path / "yaml", saving_to(hydra, data, dropout=0.1, **CASES[case]))
+    assert list(losses(flags)) == [1, 2, 3]
+    assert losses(flags) == losses(hydra)
+    states = [load_checkpoint(d / "checkpoint_last.pt")["model"] for d in (flags, hydra)]
+    assert list(states[0]) == list(states[1])
+    for name, value in states[0].items():
+        assert torch.equal(value, states[1][name]), name
+
+
+def test_encoding_is_inside(data: Path, tmp_path: Path) -> None:
+    """The options reach the layers: a test against two routes that both ignore them."""
+    model = _built_by_flags(tmp_path, data, CASES["rotation"]).model
+    for layer in model.decoder.layers:
+        attention = layer.self_attn.attention
+        assert (attention.name, attention.normalizer) == ("linear", "none")
+        assert (attention.encoding.p, attention.encoding.layout) == ("identity", "half_split")
+        assert attention.encoding.rotated_dim == 8
+        assert attention.encoding.theta[1].item() == pytest.approx(500.0 ** (-2 / 8))
+    assert model.decoder.position_embedding.label == "base"

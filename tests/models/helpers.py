@@ -1,0 +1,103 @@
+"""Tiny language models built as the task builds them, without a command or data."""
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from fairseq.data import Dictionary
+from fairseq.models.transformer_lm import TransformerLanguageModel, TransformerLanguageModelConfig
+from torch import Tensor
+
+from fairseq_plugins.attention import ATTENTIONS
+from fairseq_plugins.encodings import ENCODINGS
+from fairseq_plugins.models.pe_transformer_lm import PETransformerLM, PETransformerLMConfig
+
+WIDTH, HEADS, LAYERS, LONGEST = 32, 4, 2, 64
+
+# Every encoding under every attention that can have it, as (attention, encoding).
+PAIRS = [
+    (attention, name)
+    for attention, cls in ATTENTIONS.items()
+    for name, entry in ENCODINGS.items()
+    if not entry.hooks - cls.supported_hooks
+]
+
+TINY: dict[str, Any] = {
+    "decoder_layers": LAYERS,
+    "decoder_embed_dim": WIDTH,
+    "decoder_input_dim": WIDTH,
+    "decoder_output_dim": WIDTH,
+    "decoder_ffn_embed_dim": WIDTH,
+    "decoder_attention_heads": HEADS,
+    "share_decoder_input_output_embed": True,
+    "dropout": 0.0,
+    "tokens_per_sample": LONGEST,
+    "max_target_positions": LONGEST,
+    "add_bos_token": False,
+    "tpu": False,
+}
+
+
+def make_dictionary() -> Dictionary:
+    dictionary = Dictionary()
+    for i in range(30):
+        dictionary.add_symbol(f"w{i}")
+    return dictionary
+
+
+DICTIONARY = make_dictionary()
+PAD, FIRST_WORD = DICTIONARY.pad(), DICTIONARY.nspecial
+_TASK = SimpleNamespace(source_dictionary=DICTIONARY, target_dictionary=DICTIONARY)
+
+
+def build_lm(attention: str = "vanilla", encoding: str = "base", **options: Any) -> PETransformerLM:
+    """``pe_transformer_lm`` in evaluation mode, with large learned tables."""
+    names = {"attention_type": attention, "position_encoding": encoding}
+    config = _configure(PETransformerLMConfig(), {**TINY, **names, **options})
+    model = PETransformerLM.build_model(config, _TASK).eval()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            # Learned angles stay: at random ones a denominator can come near zero, where float32
+            # rounding grows past what these tests are about.
+            inside = ".encoding." in name or "position_embedding" in name
+            if inside and not name.endswith("theta"):
+                parameter.normal_()
+    return model
+
+
+def build_fairseq_lm(**options: Any) -> TransformerLanguageModel:
+    """fairseq's own ``transformer_lm``."""
+    config = _configure(TransformerLanguageModelConfig(), {**TINY, **options})
+    return TransformerLanguageModel.build_model(config, _TASK).eval()
+
+
+def _configure(config: Any, options: dict[str, Any]) -> Any:
+    for name, value in options.items():
+        assert name in config.__dataclass_fields__, name
+        setattr(config, name, value)
+    return config
+
+
+def random_tokens(batch: int, length: int) -> Tensor:
+    """Words without padding: (B, T)."""
+    return torch.randint(FIRST_WORD, len(DICTIONARY), (batch, length))
+
+
+def pad_rows(tokens: Tensor, lengths: list[int], *, left: bool) -> Tensor:
+    """The first ``lengths`` tokens of each row, padded on one side."""
+    padded = torch.full_like(tokens, PAD)
+    for row, length in enumerate(lengths):
+        columns = slice(tokens.size(1) - length, None) if left else slice(length)
+        padded[row, columns] = tokens[row, :length]
+    return padded
+
+
+def each_step(
+    model: PETransformerLM, tokens: Tensor, state: dict[str, Any], start: int = 0
+) -> Tensor:
+    """Logits (B, T - start, V) of a decoding loop that has already seen ``start`` tokens."""
+    decode: Callable[..., tuple[Tensor, Any]] = model.decoder
+    steps = range(start + 1, tokens.size(1) + 1)
+    logits = [decode(tokens[:, :end], incremental_state=state)[0] for end in steps]
+    return torch.cat(logits, dim=1)

@@ -1,0 +1,236 @@
+"""``pe_transformer_lm``: fairseq's model where nothing is new, and what it must not cost."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from tests.models.helpers import (
+    DICTIONARY,
+    PAD,
+    PAIRS,
+    build_fairseq_lm,
+    build_lm,
+    pad_rows,
+    random_tokens,
+)
+
+every_pair = pytest.mark.parametrize(("attention", "encoding"), PAIRS)
+
+# fairseq's own options, each of which acts outside or around the attention.
+FAIRSEQ_OPTIONS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "pre_norm": {"decoder_normalize_before": True, "no_decoder_final_norm": False},
+    "no_final_norm": {"decoder_normalize_before": True, "no_decoder_final_norm": True},
+    "embedding_norm": {"layernorm_embedding": True, "no_scale_embedding": True},
+    "untied": {"share_decoder_input_output_embed": False, "activation_fn": "gelu"},
+    "projections": {
+        "share_decoder_input_output_embed": False,
+        "decoder_input_dim": 16,
+        "decoder_output_dim": 24,
+    },
+    "normformer": {"scale_fc": True, "scale_attn": True, "scale_heads": True},
+    "adaptive": {
+        "share_decoder_input_output_embed": False,
+        "adaptive_input": True,
+        "adaptive_input_cutoff": "10,20",
+        "adaptive_softmax_cutoff": "10,20",
+        "tie_adaptive_weights": True,
+        "tie_adaptive_proj": True,
+    },
+}
+
+
+def _loss(model: torch.nn.Module, tokens: torch.Tensor) -> torch.Tensor:
+    features = model(tokens)[0]
+    return features.float().square().mean()
+
+
+@pytest.mark.parametrize("case", FAIRSEQ_OPTIONS)
+def test_base_is_fairseq(case: str) -> None:
+    """Row Base under softmax attention is fairseq's own model: outputs and gradients."""
+    reference, model = (build(**FAIRSEQ_OPTIONS[case]) for build in (build_fairseq_lm, build_lm))
+    with torch.no_grad():
+        for parameter in reference.parameters():
+            parameter.add_(0.1 * torch.randn_like(parameter))
+    model.load_state_dict(reference.state_dict())
+    tokens = pad_rows(random_tokens(3, 12), [12, 5, 9], left=False)
+    actual, expected = model(tokens)[0], reference(tokens)[0]
+    kept = tokens != PAD
+    torch.testing.assert_close(actual[kept], expected[kept], rtol=1e-5, atol=1e-5)
+    expected[kept].square().mean().backward()
+    actual[kept].square().mean().backward()
+    gradients = dict(reference.named_parameters())
+    for name, parameter in model.named_parameters():
+        grad = gradients[name].grad
+        torch.testing.assert_close(parameter.grad, grad, rtol=1e-4, atol=1e-5, msg=name)
+
+
+@pytest.mark.parametrize("attention_dropout", [0.0, 0.5])
+def test_base_is_fairseq_at_the_start(attention_dropout: float) -> None:
+    """The same seed draws the same initial weights, as their order and names are fairseq's."""
+    models = []
+    for build in (build_fairseq_lm, build_lm):
+        torch.manual_seed(3)
+        models.append(build(attention_dropout=attention_dropout))
+    expected, actual = (model.state_dict() for model in models)
+    assert list(actual) == list(expected)
+    for name, value in expected.items():
+        assert torch.equal(actual[name], value), name
+
+
+def test_learned_is_fairseq() -> None:
+    """fairseq's table begins with rows that no position has."""
+    reference, model = build_fairseq_lm(decoder_learned_pos=True), build_lm(encoding="learned")
+    state = reference.state_dict()
+    table = state.pop("decoder.embed_positions.weight")[PAD + 1 :]
+    model.load_state_dict({**state, "decoder.position_embedding.weight": table})
+    tokens = pad_rows(random_tokens(2, 12), [12, 7], left=False)
+    kept = tokens != PAD
+    torch.testing.assert_close(
+        model(tokens)[0][kept], reference(tokens)[0][kept], rtol=1e-5, atol=1e-5
+    )
+
+
+class LargestTensor(TorchDispatchMode):
+    """Records the number of elements of the largest tensor that any operation returns."""
+
+    numel = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        for value in result if isinstance(result, (tuple, list)) else (result,):
+            if isinstance(value, torch.Tensor):
+                self.numel = max(self.numel, value.numel())
+        return result
+
+
+NO_LOGITS = [pair for pair in PAIRS if pair[0] == "linear" or pair[1] in ("base", "rope", "learned")]
+
+
+@pytest.mark.parametrize(("attention", "encoding"), NO_LOGITS)
+def test_nothing_of_length_squared(attention: str, encoding: str) -> None:
+    """Neither a mask nor logits, forwards or backwards; linear attention in any case, softmax
+    where PyTorch's causal path serves."""
+    length = 512
+    model = build_lm(attention, encoding, tokens_per_sample=length, max_target_positions=length)
+    with LargestTensor() as largest:
+        model.train()(random_tokens(1, length))[0].sum().backward()
+    assert largest.numel < length * length / 2
+
+
+def test_the_measure_finds_a_mask() -> None:
+    length = 512
+    model = build_lm("vanilla", "t5", tokens_per_sample=length, max_target_positions=length)
+    with LargestTensor() as largest, torch.no_grad():
+        model(random_tokens(1, length))
+    assert largest.numel >= length * length
+
+
+@pytest.mark.parametrize("pair", [("vanilla", "t5"), ("linear", "lrpe_type3")])
+@pytest.mark.parametrize("offload", [False, True])
+def test_checkpointed_activations(pair: tuple[str, str], offload: bool) -> None:
+    models = []
+    for checkpoint in (False, True):
+        torch.manual_seed(2)
+        options = {"checkpoint_activations": checkpoint, "offload_activations": offload}
+        models.append(build_lm(*pair, dropout=0.1, **options).train())
+    tokens, losses = random_tokens(2, 12), []
+    for model in models:
+        torch.manual_seed(4)
+        losses.append(_loss(model, tokens))
+        losses[-1].backward()
+    torch.testing.assert_close(losses[1], losses[0])
+    for plain, checkpointed in zip(models[0].parameters(), models[1].parameters(), strict=True):
+        torch.testing.assert_close(checkpointed.grad, plain.grad)
+
+
+@every_pair
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision(attention: str, encoding: str, dtype: torch.dtype) -> None:
+    model, tokens = build_lm(attention, encoding), random_tokens(2, 40)
+    with torch.no_grad():
+        exact = model(tokens)[0]
+    model = model.to(dtype)
+    logits = model(tokens)[0]
+    assert logits.dtype == dtype
+    logits.float().square().mean().backward()
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None, name
+        assert parameter.grad.isfinite().all(), name
+    if (attention, encoding) == ("linear", "lrpe_type8"):
+        return  # its denominator (LRPE, Eq. 39) comes near zero: at half precision far off
+    error = (logits.float() - exact).norm() / exact.norm()
+    assert error < (0.05 if dtype == torch.bfloat16 else 0.01)
+
+
+@every_pair
+def test_state_survives(attention: str, encoding: str, tmp_path: Path) -> None:
+    """What an encoding draws comes back, into a model that drew otherwise and has been used."""
+    model, tokens = build_lm(attention, encoding), random_tokens(2, 12)
+    torch.save(model.state_dict(), tmp_path / "model.pt")
+    torch.manual_seed(77)
+    other = build_lm(attention, encoding)
+    with torch.no_grad():
+        expected, before = model(tokens)[0], other(tokens)[0]
+        assert not torch.allclose(before, expected, atol=1e-2)
+        other.load_state_dict(torch.load(tmp_path / "model.pt", weights_only=True))
+        assert torch.equal(other(tokens)[0], expected)
+
+
+@every_pair
+def test_every_parameter_learns(attention: str, encoding: str) -> None:
+    """A padded batch in training mode gives each parameter a finite gradient."""
+    model = build_lm(attention, encoding, dropout=0.1, attention_dropout=0.1).train()
+    tokens = pad_rows(random_tokens(3, 12), [12, 1, 6], left=True)
+    logits, _ = model(tokens)
+    kept = tokens[:, 1:] != PAD
+    targets = tokens[:, 1:][kept]
+    torch.nn.functional.cross_entropy(logits[:, :-1][kept], targets).backward()
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None, name
+        assert parameter.grad.isfinite().all(), name
+        if not name.endswith("k_proj.bias"):  # softmax does not see a constant in the keys
+            assert parameter.grad.abs().sum() > 0, name
+
+
+@pytest.mark.parametrize("option", ["scale_resids", "layerdrop"])
+def test_other_options_run(option: str) -> None:
+    settings = {"scale_resids": {"scale_resids": True}, "layerdrop": {"decoder_layerdrop": 0.5}}
+    model = build_lm("linear", "rope", **settings[option]).train()
+    _loss(model, random_tokens(2, 8)).backward()
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("character_embeddings", True),
+        ("base_layers", 1),
+        ("decoder_layers_to_keep", "0,1"),
+        ("decoder_xformers_att_config", "{}"),
+    ],
+)
+def test_what_is_not_offered(option: str, value: Any) -> None:
+    with pytest.raises(ValueError, match=f"`{option}` must be .* but is {value!r}"):
+        build_lm(**{option: value})
+
+
+def test_shape_of_what_it_returns() -> None:
+    model = build_lm("vanilla", "shaw")
+    logits, extra = model(random_tokens(2, 7))
+    assert logits.shape == (2, 7, len(DICTIONARY))
+    assert len(extra["inner_states"]) == 3
+    assert extra["attn"] == [None]
+    features, _ = model.decoder(random_tokens(2, 7), features_only=True)
+    assert features.shape == (2, 7, 32)
+    assert model.max_decoder_positions() == model.max_positions() == 64
+
+
+def test_wrong_calls_are_refused() -> None:
+    model = build_lm()
+    with pytest.raises(ValueError, match="`full_context_alignment` must be False"):
+        model.decoder(random_tokens(1, 3), full_context_alignment=True)
+    with pytest.raises(ValueError, match="`decoder_embed_dim` must be a multiple of .*=5"):
+        build_lm(decoder_attention_heads=5)

@@ -1,0 +1,73 @@
+"""What is typed and what is printed: options, dry runs, Slurm."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from fairseq_plugins.reproduce.__main__ import main
+from fairseq_plugins.reproduce.commands import executable
+
+CONFIGS = Path(__file__).resolve().parents[2] / "configs"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--scale", "huge"], "invalid choice: 'huge'"),
+        (["--attention", "softmax"], "`--attention` must be among linear, vanilla"),
+        (["--seeds", "1,two"], "`--seeds` must be integers of at least 0, but has 'two'"),
+        (["--rows", "roope"], "Did you mean 'rope'"),
+        (["--rows", "t5", "--attention", "linear"], "attn_bias"),
+        (["--scale", "paper", "--rows", "rope", "--gpus", "3"], "must divide the total batch"),
+        (["--rows", "rope", "--slurm"], "`--gpus` must be at least 1"),
+    ],
+)
+def test_wrong_options_are_refused_even_in_a_dry_run(root, capsys, arguments, message):
+    with pytest.raises(SystemExit) as stopped:
+        main(["table2", "--dry-run", *arguments], root)
+    assert stopped.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+def test_dry_run_prints_exact_commands_without_data_or_gpus(tmp_path, capsys):
+    (tmp_path / "configs").symlink_to(CONFIGS)
+    words = ["table2", "--scale", "paper", "--rows", "lrpe_type2", "--gpus", "8", "--dry-run"]
+    assert main(words, tmp_path) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "scripts/prepare_wikitext103.sh" in lines
+    trainings = [line for line in lines if line.startswith("fairseq-hydra-train ")]
+    assert trainings[0] == (
+        "fairseq-hydra-train --config-dir configs --config-name wikitext103_lm model=lrpe_type2 "
+        "scale=paper model.attention_type=linear common.seed=1 run=node8 common.cpu=false "
+        "dataset.batch_size=4 'optimization.update_freq=[4]' "
+        "distributed_training.distributed_world_size=8 "
+        "checkpoint.save_dir=checkpoints/table2/paper/lrpe_type2-linear-s1"
+    )
+    assert len(trainings) == 2
+    evaluations = [line for line in lines if line.startswith("fairseq-eval-lm ")]
+    assert len(evaluations) == 8  # two attentions, two subsets, two contexts
+    assert sum("--context-window 400" in line for line in evaluations) == 4
+    assert [p.name for p in tmp_path.iterdir()] == ["configs"]
+
+
+def test_dry_run_for_slurm_prints_the_jobs(root, capsys):
+    words = ["--rows", "rope", "--attention", "linear", "--gpus", "16", "--slurm", "--dry-run"]
+    assert main(["table2", "--scale", "paper", *words], root) == 0
+    lines = capsys.readouterr().out.splitlines()
+    (job,) = [line for line in lines if line.startswith("sbatch ")]
+    assert "--nodes=2 --ntasks-per-node=1 --gpus-per-node=8" in job
+    assert (
+        "'--wrap=scripts/table2.sh --scale paper --rows rope --attention linear --seeds 1 "
+        "--gpus 16 --srun'" in job
+    )
+    assert any("runs: srun --ntasks-per-node=1 fairseq-hydra-train" in line for line in lines)
+    assert any("run=slurm" in line for line in lines)
+
+
+def test_srun_stays_in_front_of_the_interpreter():
+    words = executable(["srun", "--ntasks-per-node=1", "fairseq-hydra-train", "model=rope"])
+    assert words == [
+        *("srun", "--ntasks-per-node=1", sys.executable, "-m", "fairseq_cli.hydra_train"),
+        "model=rope",
+    ]

@@ -1,0 +1,229 @@
+"""The composed configurations: Table 7 cell by cell, every row, every number of GPUs."""
+
+import copy
+import functools
+from pathlib import Path
+
+import pytest
+import yaml
+from fairseq.dataclass.initialize import add_defaults
+from omegaconf import OmegaConf
+
+import fairseq_plugins  # noqa: F401  (registers the model)
+from fairseq_plugins.encodings import ENCODINGS
+from fairseq_plugins.reproduce.plan import Place, check_place, incompatibility, plan
+from fairseq_plugins.reproduce.recipe import (
+    compose_recipe,
+    differences,
+    record,
+    spread,
+    total_batch,
+)
+from fairseq_plugins.reproduce.tables import SCALES, TABLE_2, runnable_rows
+
+CONFIGS = Path(__file__).resolve().parents[2] / "configs"
+ROWS = runnable_rows(CONFIGS)
+
+
+@functools.cache
+def composed(*overrides):
+    return compose_recipe(CONFIGS, "wikitext103_lm", overrides)
+
+
+def complete(*overrides):
+    """With the defaults of every dataclass, as fairseq-hydra-train sees it."""
+    config = copy.deepcopy(composed(*overrides))
+    add_defaults(config)
+    return config
+
+
+# LRPE, Table 7, column AML. The vocabulary is the data's: 267,744 words.
+TABLE_7 = {
+    "task._name": "language_modeling",
+    "task.data": "data/wikitext-103",
+    "model.decoder_layers": 6,
+    "model.decoder_embed_dim": 512,
+    "model.decoder_input_dim": 512,
+    "model.decoder_output_dim": 512,
+    "model.decoder_attention_heads": 8,
+    "model.decoder_ffn_embed_dim": 2048,
+    "model.activation_fn": "relu",
+    "model.dropout": 0.1,
+    "model.attention_dropout": 0.0,
+    "task.tokens_per_sample": 512,
+    "optimization.max_update": 50000,
+    "optimization.lr": [5e-4],
+    "optimization.clip_norm": 0.0,
+    "optimizer._name": "adam",
+    "optimizer.adam_betas": (0.9, 0.98),
+    "optimizer.adam_eps": 1e-8,
+    "optimizer.weight_decay": 0.01,
+    "lr_scheduler._name": "inverse_sqrt",
+    "lr_scheduler.warmup_updates": 4000,
+    # Unstated in the paper; fairseq's README recipe.
+    "lr_scheduler.warmup_init_lr": 1e-7,
+    "task.sample_break_mode": "none",
+    "model.share_decoder_input_output_embed": True,
+    "model.decoder_normalize_before": False,
+    "common.fp16": True,
+}
+
+
+@pytest.mark.parametrize("row", ["base", "lrpe_type8"])
+@pytest.mark.parametrize("run", ["local", "node8", "slurm"])
+def test_paper_scale_is_table_7(row, run):
+    config = complete(f"model={row}", "scale=paper", f"run={run}")
+    expected = {**TABLE_7}
+    if row == "lrpe_type8":
+        expected["optimization.clip_norm"] = 1.0
+    found = {key: OmegaConf.select(config, key) for key in expected}
+    found["optimizer.adam_betas"] = tuple(
+        float(word) for word in str(found["optimizer.adam_betas"]).strip("()[]").split(",")
+    )
+    found["optimization.lr"] = list(found["optimization.lr"])
+    found["task.sample_break_mode"] = str(found["task.sample_break_mode"])
+    found["model.activation_fn"] = str(found["model.activation_fn"])
+    assert found == expected
+    assert total_batch(record(config)) == 128
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_every_row_composes_and_says_which_row_it_is(row):
+    config = complete(f"model={row}")
+    assert config.model._name == "pe_transformer_lm"
+    assert config.model.position_encoding == row
+    assert row in ENCODINGS
+    assert config.optimization.clip_norm == (1.0 if row == "lrpe_type8" else 0.0)
+    lines = (CONFIGS / "model" / f"{row}.yaml").read_text().splitlines()
+    heading = next(line for line in lines if not line.startswith("# @package"))
+    assert heading.startswith(("# LRPE, Table", "# Beyond LRPE's Table 2"))
+
+
+def test_a_misspelt_option_is_refused():
+    with pytest.raises(Exception, match="decoder_layerz"):
+        composed("model.decoder_layerz=3")
+
+
+def test_small_scales_train_on_a_cpu():
+    for scale in ("toy", "mini"):
+        config = composed(f"scale={scale}")
+        assert config.common.cpu
+        assert not config.common.fp16
+        assert config.dataset.num_workers == 0
+
+
+def test_scales_change_only_what_they_say():
+    """A row's own settings survive every scale: scale files do not touch the encodings."""
+    for path in (CONFIGS / "scale").glob("*.yaml"):
+        content = yaml.safe_load(path.read_text()) or {}
+        keys = set(content.get("model", {}))
+        assert not keys & {"_name", "position_encoding", "position_encoding_options"}
+
+
+@pytest.mark.parametrize(
+    ("gpus", "srun"), [(1, False), (2, False), (4, False), (8, False), (8, True), (16, True)]
+)
+def test_total_batch_is_the_papers_on_any_number_of_gpus(gpus, srun):
+    planned, _ = plan(
+        CONFIGS, TABLE_2, SCALES["paper"], Place(gpus, srun),
+        rows=["rope"], attentions=["linear", "vanilla"], seeds=[1, 2],
+    )  # fmt: skip
+    last = planned[-1]
+    assert last.run.name == "rope-vanilla-s2"
+    overrides = last.train()[last.train().index("wikitext103_lm") + 1 :]
+    trained = record(composed(*overrides))
+    assert trained["distributed_training"]["distributed_world_size"] == gpus
+    assert total_batch(trained) == 128
+    assert trained == last.config
+
+
+@pytest.mark.parametrize(
+    ("total", "per_device", "devices", "expected"),
+    [
+        (128, 4, 1, (4, 32)),
+        (128, 4, 8, (4, 4)),
+        (128, 4, 64, (2, 1)),
+        (32, 32, 2, (16, 1)),
+        (96, 64, 1, (48, 2)),
+    ],
+)
+def test_spread(total, per_device, devices, expected):
+    layout = spread(total, per_device, devices)
+    assert (layout.batch_size, layout.update_freq) == expected
+
+
+def test_gpus_that_do_not_share_the_batch_are_refused():
+    with pytest.raises(ValueError, match=r"`--gpus` must divide .* 128 .* is 3 instead"):
+        spread(128, 4, 3)
+
+
+@pytest.mark.parametrize(
+    ("scale", "place", "message"),
+    [
+        ("paper", Place(0), "at least 1 at scale paper"),
+        ("mini", Place(0, srun=True), "at least 1 with --slurm"),
+        ("mini", Place(-1), "must not be negative"),
+        ("paper", Place(12, srun=True), "multiple"),
+    ],
+)
+def test_impossible_places_are_refused(scale, place, message):
+    with pytest.raises(ValueError, match=message):
+        check_place(SCALES[scale], place)
+
+
+def test_incompatible_cells_are_found_by_asking_the_encodings():
+    planned, dashes = plan(
+        CONFIGS, TABLE_2, SCALES["toy"], Place(0),
+        rows=["rope", "t5"], attentions=["linear", "vanilla"], seeds=[1, 2],
+    )  # fmt: skip
+    names = [one.run.name for one in planned]
+    assert names == [
+        *("rope-linear-s1", "rope-linear-s2", "rope-vanilla-s1", "rope-vanilla-s2"),
+        *("t5-vanilla-s1", "t5-vanilla-s2"),
+    ]
+    assert [(dash.row, dash.attention) for dash in dashes] == [("t5", "linear")]
+    assert "attn_bias" in dashes[0].reason
+
+
+def test_a_row_that_no_asked_attention_can_have_is_refused():
+    with pytest.raises(ValueError, match=r"row 't5'.*attn_bias"):
+        plan(
+            CONFIGS, TABLE_2, SCALES["toy"], Place(0),
+            rows=["t5"], attentions=["linear"], seeds=[1],
+        )  # fmt: skip
+
+
+def test_every_row_of_the_paper_that_the_paper_ran_is_compatible():
+    for row in TABLE_2.rows:
+        for attention in row.paper if row.name in ROWS else ():
+            config = record(composed(f"model={row.name}"))
+            config["model"]["attention_type"] = attention
+            assert incompatibility(config) is None, (row.name, attention)
+
+
+def test_differences_name_the_key_and_ignore_where_a_run_goes():
+    paper = record(composed("scale=paper", "run=node8"))
+    elsewhere = record(
+        composed(
+            "scale=paper",
+            "run=local",
+            "task.data=data/elsewhere",
+            "checkpoint.save_dir=checkpoints/elsewhere",
+            "dataset.num_workers=7",
+        )
+    )
+    assert differences(paper, elsewhere) == []
+    longer = record(composed("scale=paper", "optimization.max_update=60000", "model=rope"))
+    assert differences(paper, longer) == [
+        "model.position_encoding: base -> rope",
+        "optimization.max_update: 50000 -> 60000",
+    ]
+    smaller = record(composed("scale=paper", "dataset.batch_size=2"))
+    assert differences(paper, smaller) == ["total_batch: 128 -> 64"]
+    assert differences({"task": {}}, paper) == ["the recorded configuration is not complete"]
+
+
+def test_record_has_no_absolute_paths():
+    config = record(composed("task.data=/somewhere/data"))
+    assert "data" not in config["task"]
+    assert not [v for s in config.values() for v in s.values() if str(v).startswith("/")]

@@ -1,0 +1,90 @@
+"""Commands are followed and never left behind; progress estimates the time that is left."""
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from fairseq_plugins.reproduce import launcher
+from fairseq_plugins.reproduce.launcher import ProcessLauncher
+from fairseq_plugins.reproduce.progress import DONE, TRAINING, Board, Progress, duration
+
+
+def test_launcher_follows_the_log_and_returns_the_status(tmp_path):
+    log, seen = tmp_path / "out.log", []
+    code = "import sys; print('one'); print('two', file=sys.stderr); sys.exit(3)"
+    status = ProcessLauncher(tmp_path)([sys.executable, "-c", code], log, seen.extend)
+    assert status == 3
+    assert sorted(seen) == ["one", "two"]
+    assert sorted(log.read_text().split()) == ["one", "two"]
+
+
+def test_launcher_ends_its_command_when_interrupted(tmp_path):
+    pid_file = tmp_path / "pid"
+    code = f"import os, time; open({str(pid_file)!r}, 'w').write(str(os.getpid())); time.sleep(60)"
+
+    def on_lines(lines):
+        if pid_file.exists() and pid_file.read_text():
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        ProcessLauncher(tmp_path)([sys.executable, "-c", code], tmp_path / "log", on_lines)
+    assert not alive(int(pid_file.read_text()))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="PR_SET_PDEATHSIG is Linux's")
+def test_a_killed_runner_takes_its_command_along(tmp_path):
+    pid_file = tmp_path / "pid"
+    child = f"import os, time; open({str(pid_file)!r}, 'w').write(str(os.getpid())); time.sleep(60)"
+    parent = (
+        "import runpy, sys; from pathlib import Path\n"
+        f"Launcher = runpy.run_path({launcher.__file__!r})['ProcessLauncher']\n"
+        f"Launcher(Path('.'))([sys.executable, '-c', {child!r}], Path('log'), print)\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", parent], cwd=tmp_path)
+    wait_for(lambda: pid_file.exists() and pid_file.read_text(), 60)
+    process.kill()
+    process.wait()
+    wait_for(lambda: not alive(int(pid_file.read_text())), 10)
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def wait_for(condition, seconds: float) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.05)
+
+
+def test_time_left_follows_the_speed_of_this_process():
+    now = [0.0]
+    board = Board(["one", "two", "three"], clock=lambda: now[0])
+    one = board.lines["one"]
+    one.state, one.began, one.total = TRAINING, 0.0, 300
+    one.first, one.updates = (5.0, 110), 110  # resumed at 100, five seconds of start-up
+    assert board.seconds_left(one) is None
+    now[0], one.updates = 15.0, 160
+    assert board.seconds_left(one) == pytest.approx(28.0)  # 50 updates in 10 s, 140 to go
+    assert board.table_seconds_left() == pytest.approx(28.0 + 2 * 65.0)
+    one.state, one.ended = DONE, 50.0
+    assert board.table_seconds_left() == pytest.approx(2 * 50.0)
+    assert [duration(s) for s in (None, 75, 3725)] == ["-", "1:15", "1:02:05"]
+
+
+def test_progress_without_a_terminal_is_lines(capsys):
+    with Progress("title", ["one"]) as progress:
+        progress.begin_training("one", 0, 100)
+        progress.train("one", 10, 7.0)
+        progress.change("one", DONE, "valid 80.00")
+    assert capsys.readouterr().out.splitlines() == [
+        "one: training, 0/100 updates",
+        "one: done, valid 80.00",
+    ]

@@ -1,0 +1,146 @@
+"""The page of a table: every number in it is computed from the results."""
+
+import pytest
+
+from fairseq_plugins.reproduce.orderings import against_none, compare_orders, gather
+from fairseq_plugins.reproduce.render import cell_text, render
+from fairseq_plugins.reproduce.report import Report
+from fairseq_plugins.reproduce.results import write_json
+from fairseq_plugins.reproduce.tables import SCALES, TABLE_2, TABLE_5
+
+
+@pytest.fixture
+def results(make_result):
+    return [
+        *(make_result("base", "linear", s, 90.0 + s, valid=80.0 + s) for s in (1, 2, 3)),
+        *(make_result("rope", "linear", s, 85.0 + s) for s in (1, 2, 3)),
+        make_result("lrpe_type2", "linear", 1, 86.5),
+        make_result("none", "linear", 1, 120.0),
+        make_result("sinusoidal", "linear", 1, 125.0),
+        make_result("base", "vanilla", 1, 70.0),
+        make_result("t5", "vanilla", 1, 69.0),
+    ]
+
+
+def row_of(page, label):
+    (line,) = [line for line in page.splitlines() if f"| {label} " in line]
+    return [cell.strip() for cell in line.strip("|").split("|")]
+
+
+def test_cells_are_mean_deviation_and_seeds():
+    assert cell_text(None) == "-"
+    assert cell_text((80.123,)) == "80.12 (1)"
+    assert cell_text((80.0, 81.0, 82.0)) == "81.00 ± 1.00 (3)"
+
+
+def test_main_table_has_paper_ours_and_difference(results):
+    page = render(TABLE_2, "mini", results, [])
+    base = row_of(page, "Base (`base`)")
+    assert base[2:7] == ["33.94", "33.74", "82.00 ± 1.00 (3)", "92.00 ± 1.00 (3)", "+58.26"]
+    assert base[7:] == ["30.82", "29.78", "70.00 (1)", "70.00 (1)", "+40.22"]
+    assert row_of(page, "T5 (`t5`)")[2:7] == ["-"] * 5
+    assert row_of(page, "SPE (`spe`)")[2:] == [
+        *("43.50", "41.91", "-", "-", "-", "32.99", "32.26", "-", "-", "-")
+    ]
+    rows = [line.split("|") for line in page.splitlines() if line.startswith("|")]
+    labels = [cells[2].strip() for cells in rows if "(`" in cells[2]]
+    assert labels == [f"{row.label} (`{row.name}`)" for row in TABLE_2.rows]
+
+
+def test_rows_beyond_the_paper_have_a_table_of_their_own(results):
+    page = render(TABLE_2, "mini", results, [])
+    beyond = page[page.index("## Rows beyond the paper") :]
+    assert row_of(beyond, "`none`")[1:] == ["120.00 (1)", "120.00 (1)", "-", "-"]
+    assert beyond.index("`none`") < beyond.index("`sinusoidal`")
+
+
+def test_caption_says_the_scale_of_everything(results):
+    page = render(TABLE_2, "mini", results, ["`x`, made by another experiment."])
+    for fact in (
+        "wikitext-2 (2,051,910 training words)",
+        "4 layers of 128 features, 4 heads, feed-forward 512, 1.82 million parameters",
+        "dictionary of 8,000 symbols",
+        "900 updates of 4,096 tokens",
+        "seeds 1 / 2 / 3",
+        "2 cores of A CPU",
+        "torch 2.13.0",
+        "far smaller than the paper's",
+        "Left out: `x`, made by another experiment.",
+    ):
+        assert fact in page
+
+
+def test_orders_are_compared_pair_by_pair(results):
+    agreement = compare_orders(TABLE_2, gather(results), "linear")
+    assert agreement.ranking == ("lrpe_type2", "rope", "base")  # by the paper's test perplexity
+    found = {(p.better, p.worse): p for p in agreement.pairs}
+    assert len(found) == 3
+    assert found["rope", "base"].holds
+    assert found["rope", "base"].paper_gap == pytest.approx(0.61)
+    assert found["rope", "base"].gap == pytest.approx(5.0)
+    assert found["rope", "base"].spread == pytest.approx(1.0)
+    assert found["rope", "base"].beyond_spread
+    # type 2 has one seed: the spread of the other rows judges it.
+    two = found["lrpe_type2", "rope"]
+    assert (two.gap, two.holds, two.beyond_spread) == (pytest.approx(0.5), True, False)
+    assert (agreement.kendall, agreement.spearman) == (1.0, 1.0)
+
+
+def test_a_reversed_order_is_told_as_such(make_result):
+    rows = [make_result("base", "vanilla", 1, 60.0), make_result("rope", "vanilla", 1, 61.0)]
+    agreement = compare_orders(TABLE_2, gather(rows), "vanilla")
+    assert (agreement.holding, len(agreement.pairs), agreement.kendall) == (0, 1, None)
+    page = render(TABLE_2, "mini", rows, [])
+    assert "0 of 1 pairs of rows stand in the paper's order" in page
+    assert row_of(page, "RoPE < Base")[1:] == ["0.47", "-1.00", "-", "no"]
+
+
+def test_the_orderings_section_counts_over_both_attentions(results):
+    page = render(TABLE_2, "mini", results, [])
+    assert "4 of 4 pairs of rows stand in the paper's order" in page
+    assert "3 of 3 pairs hold; Kendall's tau 1.00, Spearman's rho 1.00" in page
+    assert row_of(page, "Type2 < RoPE")[1:] == ["0.33", "+0.50", "1.00", "yes, within the spread"]
+    assert "3 of 4 rows are better; not better: `sinusoidal`" in page
+
+
+def test_against_none():
+    assert against_none({}, "linear") is None
+
+
+def test_table_5_orders_its_three_rows(make_result):
+    rows = [
+        make_result("lrpe_type2", "linear", 1, 80.0, table="table5"),
+        make_result("lrpe_type6", "linear", 1, 81.0, table="table5"),
+        make_result("lrpe_identity", "linear", 1, 80.5, table="table5"),
+    ]
+    page = render(TABLE_5, "mini", rows, [])
+    assert row_of(page, "Permutation < Identity")[1:] == ["0.65", "-0.50", "-", "no"]
+    assert row_of(page, "Householder < Permutation")[1:] == ["0.25", "+1.00", "-", "yes"]
+
+
+def test_paper_scale_shows_the_longer_context_too(make_result):
+    result = make_result("rope", "linear", 1, 33.0, scale="paper")
+    result["metrics"] |= {"valid_ppl_context_400": 31.0, "test_ppl_context_400": 30.0}
+    page = render(TABLE_2, "paper", [result], [])
+    longer = page[page.index("With at least 400 tokens of context") :]
+    assert row_of(page[: page.index("With at least")], "RoPE (`rope`)")[5] == "33.00 (1)"
+    assert row_of(longer, "RoPE (`rope`)")[5] == "30.00 (1)"
+    assert "does not state its evaluation context" in page
+
+
+def test_a_page_without_results_says_so():
+    assert "No run is done yet" in render(TABLE_2, "mini", [], [])
+
+
+def test_report_leaves_out_results_of_another_experiment(root, make_result):
+    result = make_result("rope", "linear", 1, 80.0, scale="toy")
+    write_json(root / "results/table2/toy/rope-linear-s1.json", result)
+    gone = make_result("removed", "linear", 1, 80.0, scale="toy")
+    write_json(root / "results/table2/toy/removed-linear-s1.json", gone)
+    report = Report(root, TABLE_2, SCALES["toy"])
+    report.write()
+    page = (root / report.page).read_text()
+    assert "`rope-linear-s1`, made by another experiment" in page
+    assert "no configs/model/removed.yaml" in page
+    assert row_of(page, "RoPE (`rope`)")[4] == "-"
+    assert "rope" in report.text()

@@ -1,0 +1,163 @@
+"""The JSON of a run: its keys, that it appears whole, and what is read out of logs for it."""
+
+import json
+import math
+import os
+import subprocess
+
+import pytest
+
+from fairseq_plugins.reproduce import logs, provenance, results
+from fairseq_plugins.reproduce.commands import Run
+
+RUN = Run("table2", "mini", "rope", "linear", 1)
+TRAINING_LOG = """\
+[2026-01-01][fairseq_cli.train][INFO] - num. shared model params: 1,820,416 (num. trained: 1)
+[2026-01-01][fairseq_cli.train][INFO] - {'not': 'json'}
+[2026-01-01][train_inner][INFO] - {"epoch": 1, "loss": "9.0", "wps": "100", "num_updates": "10"}
+[2026-01-01][train_inner][INFO] - {"epoch": 1, "loss": "8.5", "wps": "300", "num_updates": "20"}
+[2026-01-01][train_inner][INFO] - {"epoch": 1, "loss": "8.0", "wps": "200", "num_updates": "30"}
+[2026-01-01][valid][INFO] - {"epoch": 1, "valid_loss": "7.9", "valid_num_updates": "33"}
+"""
+
+
+def test_training_log(tmp_path):
+    path = tmp_path / "train.log"
+    path.write_text(TRAINING_LOG)
+    assert logs.read_training_log(path) == logs.TrainingLog(1820416, 33, 200.0)
+    line = TRAINING_LOG.splitlines()[2]
+    assert logs.read_training(line) == logs.Measured(10, 9.0, 100.0)
+    assert logs.read_training(TRAINING_LOG.splitlines()[5]) is None
+    assert logs.read_training('{"cut": ') is None
+
+
+def test_evaluation_log(tmp_path):
+    path = tmp_path / "eval.log"
+    path.write_text("INFO | eval | Loss (base 2): 6.3219, Perplexity: 80.00\n")
+    assert logs.read_evaluation_loss(path) == 6.3219
+    path.write_text("INFO | eval | Loss (base 2): nan, Perplexity: nan\n")
+    with pytest.raises(ValueError, match="loss is nan"):
+        logs.read_evaluation_loss(path)
+    path.write_text("Traceback\n")
+    with pytest.raises(ValueError, match="printed no loss"):
+        logs.read_evaluation_loss(path)
+
+
+def test_metrics_are_two_to_the_loss_for_every_context():
+    log = logs.TrainingLog(1000, 900, 5000.0)
+    losses = {("valid", 0): 6.0, ("test", 0): 5.0, ("valid", 400): 4.0, ("test", 400): 3.0}
+    found = results.metrics(losses, log, 12.34)
+    assert found == {
+        **{"valid_ppl": 64.0, "test_ppl": 32.0, "valid_loss": 6.0, "test_loss": 5.0},
+        **{"valid_ppl_context_400": 16.0, "test_ppl_context_400": 8.0},
+        **{"valid_loss_context_400": 4.0, "test_loss_context_400": 3.0},
+        **{"train_seconds": 12.3, "updates": 900, "tokens_per_second": 5000.0},
+        "parameters": 1000,
+    }
+
+
+def test_result_has_exactly_the_agreed_keys(root):
+    log = logs.TrainingLog(1000, 900, 5000.0)
+    result = results.make_result(
+        RUN,
+        root,
+        metrics=results.metrics({("valid", 0): 6.0, ("test", 0): 6.1}, log, 10.0),
+        command=["train", "evaluate"],
+        config={"task": {}},
+        data=provenance.describe_data(root / "data" / "toy"),
+        gpus=0,
+        wall_seconds=20.0,
+    )
+    results.write_json(root / RUN.result, result)
+    assert list(json.loads((root / RUN.result).read_text())) == [
+        *("table", "row", "attention", "scale", "seed", "metrics", "command", "config", "data"),
+        *("commit", "versions", "hardware", "wall_seconds", "finished_at"),
+    ]
+    assert results.read_result(root / RUN.result) == result
+    assert set(result["versions"]) == {"python", "torch", "fairseq", "hydra-core", "numpy"}
+    assert "unknown" not in result["versions"].values()
+    assert result["finished_at"].endswith("+00:00")
+    assert result["data"]["dictionary_size"] == 7
+    assert result["data"]["from"] == "y"  # an absolute path is reduced to its name
+    assert str(root) not in json.dumps(result)
+
+
+@pytest.mark.parametrize("damage", ["cut off", "missing key", "missing metric", "not a dict"])
+def test_incomplete_results_are_not_read(tmp_path, make_result, damage):
+    result = make_result("rope", "linear", 1, 80.0)
+    text = json.dumps(result)
+    if damage == "cut off":
+        text = text[: len(text) // 2]
+    elif damage == "missing key":
+        text = json.dumps({key: value for key, value in result.items() if key != "commit"})
+    elif damage == "missing metric":
+        text = json.dumps({**result, "metrics": {"valid_ppl": 1.0}})
+    else:
+        text = "[]"
+    path = tmp_path / "result.json"
+    path.write_text(text)
+    assert results.read_result(path) is None
+
+
+def test_a_write_that_fails_leaves_the_old_file_and_no_other(tmp_path, monkeypatch):
+    path = tmp_path / "result.json"
+    results.write_json(path, {"loss": 1.0})
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        results.write_json(path, {"loss": math.nan})
+
+    def no_space(source, destination):
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(os, "replace", no_space)
+    with pytest.raises(OSError, match="no space"):
+        results.write_json(path, {"loss": 2.0})
+    assert json.loads(path.read_text()) == {"loss": 1.0}
+    assert [p.name for p in tmp_path.iterdir()] == ["result.json"]
+
+
+def test_mismatch_says_what_differs(make_result):
+    result = make_result("rope", "linear", 1, 80.0)
+    same = (result["config"], result["data"])
+    assert results.mismatch(result, RUN, *same) == []
+    other = Run("table2", "mini", "rope", "linear", 2)
+    assert results.mismatch(result, other, *same) == ["seed: 1 -> 2"]
+    config = {**result["config"], "optimization": {"max_update": 1200, "update_freq": [1]}}
+    assert results.mismatch(result, RUN, config, result["data"]) == [
+        "optimization.max_update: 900 -> 1200"
+    ]
+    data = {**result["data"], "dictionary_size": 9000, "origin": "elsewhere"}
+    assert results.mismatch(result, RUN, result["config"], data) == ["the data differs"]
+    data["dictionary_size"] = 8000
+    assert results.mismatch(result, RUN, result["config"], data) == []
+    assert results.mismatch(result, RUN, result["config"], None) == []
+
+
+def test_commit_is_dirty_by_anything_outside_results(tmp_path):
+    assert provenance.commit(tmp_path) == "unknown"
+    git = ["git", "-c", "user.name=n", "-c", "user.email=e@example.org"]
+    (tmp_path / "code.py").write_text("1\n")
+    for words in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "first"]):
+        subprocess.run([*git, *words], cwd=tmp_path, check=True)
+    clean = provenance.commit(tmp_path)
+    assert len(clean) == 40
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results" / "new.json").write_text("{}")
+    assert provenance.commit(tmp_path) == clean
+    (tmp_path / "code.py").write_text("2\n")
+    assert provenance.commit(tmp_path) == f"{clean}-dirty"
+
+
+def test_missing_data_is_named(root):
+    folder = root / "data" / "toy"
+    assert provenance.missing_data(folder) == []
+    (folder / "test.idx").unlink()
+    assert provenance.missing_data(folder) == ["test.idx"]
+    assert len(provenance.missing_data(root / "data" / "none")) == 7
+
+
+def test_hardware_names_no_machine():
+    found = provenance.hardware(0)
+    assert set(found) == {"cpu", "cores", "threads", "gpus", "memory_gib"}
+    assert found["gpus"] == []
+    assert found["cores"] >= 1
+    assert os.uname().nodename not in found["cpu"]

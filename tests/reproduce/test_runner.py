@@ -1,0 +1,303 @@
+"""The runner of a table, with stand-ins for fairseq's commands: what is run, skipped, resumed."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+import torch
+
+from fairseq_plugins.reproduce import checkpoints, session
+from fairseq_plugins.reproduce.__main__ import main
+from fairseq_plugins.reproduce.commands import sbatch_command
+from fairseq_plugins.reproduce.plan import Place, plan
+from fairseq_plugins.reproduce.results import KEYS, METRICS, read_result
+from fairseq_plugins.reproduce.tables import SCALES, TABLE_2, TABLE_5
+
+TOTAL = 250  # as in the configs of conftest.py
+INTERVAL = 50
+
+
+def save(folder: Path, updates: int, names: Sequence[str]) -> None:
+    """A checkpoint as far as the runner reads it, under several names as fairseq copies it."""
+    state = {"model": torch.zeros(100), "optimizer_history": [{"num_updates": updates}]}
+    for name in names:
+        torch.save(state, folder / name)
+
+
+class FakeFairseq:
+    """Stands for fairseq's two commands: writes checkpoints and log lines, at once.
+
+    stop_at: when a training is interrupted as by Ctrl-C. trained: runs, and where each began.
+    """
+
+    def __init__(self, root: Path, stop_at: int | None = None, failing: Sequence[str] = ()):
+        self.root, self.stop_at, self.failing = root, stop_at, failing
+        self.trained: list[tuple[str, int]] = []
+        self.evaluated: list[str] = []
+
+    def __call__(self, command, log, on_lines, keep_open=()):
+        assert command[0] == sys.executable
+        words = command[3:]
+        if command[2] == "fairseq_cli.eval_lm":
+            self.evaluated.append(words[words.index("--path") + 1])
+            assert (self.root / self.evaluated[-1]).is_file()
+            log.write_text("Loss (base 2): 6.5000, Perplexity: 90.51\n")
+            return 0
+        assert command[2] == "fairseq_cli.hydra_train"
+        return self._train(dict(w.split("=", 1) for w in words if "=" in w), log, on_lines)
+
+    def _train(self, overrides, log, on_lines):
+        folder = self.root / overrides["checkpoint.save_dir"]
+        restore = overrides.get("checkpoint.restore_file", str(folder / "checkpoint_last.pt"))
+        start = 0
+        if (self.root / restore).exists():
+            start = checkpoints.read_updates(self.root / restore)
+        self.trained.append((folder.name, start))
+        with log.open("a") as output:
+            output.write("num. shared model params: 12,345 (num. trained: 12,345)\n")
+            if overrides["model"] in self.failing:
+                output.write("RuntimeError: out of memory\n")
+                return 1
+            for updates in range(start + INTERVAL, TOTAL + 1, INTERVAL):
+                line = json.dumps({"loss": "7.0", "wps": "5000", "num_updates": str(updates)})
+                output.write(f"[train_inner] - {line}\n")
+                on_lines([line])
+                interval = f"checkpoint_1_{updates}.pt"
+                save(folder, updates, [interval, "checkpoint_best.pt", "checkpoint_last.pt"])
+                if updates == self.stop_at:
+                    raise KeyboardInterrupt
+        return 0
+
+
+@pytest.fixture(scope="module")
+def planned(configs):
+    """base, rope and lrpe_type2 of Table 2 under linear attention."""
+    runs, _ = plan(
+        configs, TABLE_2, SCALES["toy"], Place(0),
+        rows=["base", "rope", "lrpe_type2"], attentions=["linear"], seeds=[1],
+    )  # fmt: skip
+    return runs
+
+
+def work(root, planned, fake, *, force=False, table=TABLE_2):
+    return session.work(root, table, SCALES["toy"], planned, force=force, launcher=fake)
+
+
+def folder_of(root, one):
+    return root / one.run.folder
+
+
+def truncate(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-300])
+
+
+def flip(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    middle = content.find(b"\0" * 400) + 200  # in the tensor of zeros
+    content[middle] ^= 1
+    path.write_bytes(bytes(content))
+
+
+def test_every_run_gets_a_result_and_the_page_is_rendered(root, planned, capsys):
+    fake = FakeFairseq(root)
+    assert work(root, planned, fake) == 0
+    assert fake.trained == [(one.run.name, 0) for one in planned]
+    for one in planned:
+        result = read_result(root / one.run.result)
+        assert tuple(result) == KEYS
+        assert set(METRICS) == set(result["metrics"])
+        assert result["metrics"]["valid_ppl"] == pytest.approx(90.5097)
+        assert result["metrics"]["updates"] == TOTAL
+        assert result["metrics"]["parameters"] == 12345
+        assert result["command"][0].startswith("fairseq-hydra-train --config-dir configs")
+        assert result["command"][2].startswith("fairseq-eval-lm data/toy")
+        assert str(root) not in json.dumps(result)
+    page = (root / "results/table2/toy.md").read_text()
+    assert page.count("90.51 (1)") == 6
+    output = capsys.readouterr().out
+    assert "rope-linear-s1: done, valid 90.51, test 90.51" in output
+    assert "results/table2/toy.md" in output
+
+
+def test_done_rows_are_skipped_unless_forced(root, planned, capsys):
+    work(root, planned, FakeFairseq(root))
+    again = FakeFairseq(root)
+    assert work(root, planned, again) == 0
+    assert again.trained == again.evaluated == []
+    assert "rope-linear-s1: skipped" in capsys.readouterr().out
+    forced = FakeFairseq(root)
+    assert work(root, planned[:1], forced, force=True) == 0
+    assert forced.trained == [("base-linear-s1", 0)]
+
+
+def test_an_incomplete_result_is_made_again(root, planned, capsys):
+    one = planned[0]
+    work(root, [one], FakeFairseq(root))
+    path = root / one.run.result
+    path.write_text(path.read_text()[:100])
+    fake = FakeFairseq(root)
+    assert work(root, [one], fake) == 0
+    assert "is not a complete result" in capsys.readouterr().out
+    assert fake.trained == []  # its checkpoints are complete: only the evaluation is missing
+    assert len(fake.evaluated) == 2
+    assert read_result(path)
+
+
+def test_a_result_of_another_experiment_is_named_and_kept(root, planned, capsys):
+    one = planned[1]
+    work(root, [one], FakeFairseq(root))
+    path = root / one.run.result
+    result = json.loads(path.read_text())
+    result["config"]["optimization"]["max_update"] = 100
+    path.write_text(json.dumps(result))
+    fake = FakeFairseq(root)
+    assert work(root, [one], fake) == 1
+    assert fake.trained == []
+    output = capsys.readouterr().out
+    assert f"{one.run.result} was made by another experiment" in output
+    assert "optimization.max_update: 100 -> 250" in output
+    assert "--force" in output
+    assert work(root, [one], fake, force=True) == 0
+    assert fake.trained == [(one.run.name, 0)]
+
+
+def test_an_interrupted_run_resumes_and_its_time_adds_up(root, planned, capsys):
+    one = planned[0]
+    assert work(root, [one], FakeFairseq(root, stop_at=100)) == 130
+    assert "goes on from the last checkpoint" in capsys.readouterr().out
+    assert not (root / one.run.result).exists()
+    journal = folder_of(root, one) / "run.json"
+    content = json.loads(journal.read_text())
+    content["train_seconds"] += 1000
+    content["wall_seconds"] += 1000
+    journal.write_text(json.dumps(content))
+    fake = FakeFairseq(root)
+    assert work(root, [one], fake) == 0
+    assert fake.trained == [(one.run.name, 100)]
+    result = read_result(root / one.run.result)
+    assert result["metrics"]["train_seconds"] >= 1000
+    assert result["wall_seconds"] >= 1000
+    assert "resumed at 100" in capsys.readouterr().out
+
+
+def test_a_run_of_another_configuration_is_not_resumed(root, planned, capsys):
+    one = planned[0]
+    work(root, [one], FakeFairseq(root, stop_at=100))
+    journal = folder_of(root, one) / "run.json"
+    content = json.loads(journal.read_text())
+    content["config"]["optimization"]["lr"] = [0.5]
+    journal.write_text(json.dumps(content))
+    fake = FakeFairseq(root)
+    assert work(root, [one], fake) == 0
+    assert fake.trained == [(one.run.name, 0)]
+    output = capsys.readouterr().out
+    assert "optimization.lr: [0.5] -> [0.002]" in output
+    assert f"{one.run.name}.previous" in output
+    assert (folder_of(root, one).with_name(f"{one.run.name}.previous") / "run.json").exists()
+
+
+@pytest.mark.parametrize("damage", [truncate, flip])
+def test_a_damaged_last_checkpoint_is_said_and_the_one_before_is_used(
+    root, planned, capsys, damage
+):
+    one = planned[0]
+    work(root, [one], FakeFairseq(root, stop_at=150))
+    folder = folder_of(root, one)
+    damage(folder / "checkpoint_last.pt")
+    truncate(folder / "checkpoint_1_150.pt")
+    fake = FakeFairseq(root)
+    assert work(root, [one], fake) == 0
+    assert fake.trained == [(one.run.name, 100)]
+    output = capsys.readouterr().out
+    assert "checkpoint_last.pt is damaged" in output
+    assert "checkpoint_1_150.pt is damaged" in output
+    assert "going on from checkpoint_1_100.pt (100 updates)" in output
+    assert (folder / "checkpoint_last.pt.corrupt").exists()
+
+
+def test_without_an_intact_checkpoint_training_starts_anew(root, planned, capsys):
+    one = planned[0]
+    work(root, [one], FakeFairseq(root, stop_at=50))
+    for path in folder_of(root, one).glob("*.pt"):
+        truncate(path)
+    fake = FakeFairseq(root)
+    assert work(root, [one], fake) == 0
+    assert fake.trained == [(one.run.name, 0)]
+    assert "no intact checkpoint is left: training starts anew" in capsys.readouterr().out
+
+
+def test_a_finished_training_without_its_best_checkpoint_is_evaluated_at_its_last(
+    root, planned, capsys
+):
+    one = planned[0]
+    work(root, [one], FakeFairseq(root, stop_at=TOTAL))
+    truncate(folder_of(root, one) / "checkpoint_best.pt")
+    fake = FakeFairseq(root)
+    assert work(root, [one], fake) == 0
+    assert fake.trained == []
+    assert fake.evaluated == [f"{one.run.folder}/checkpoint_last.pt"] * 2
+    output = capsys.readouterr().out
+    assert "checkpoint_best.pt is damaged" in output
+    assert "evaluating checkpoint_last.pt" in output
+
+
+def test_a_failing_row_is_named_and_does_not_stop_the_others(root, planned, capsys):
+    fake = FakeFairseq(root, failing=["rope"])
+    assert work(root, planned, fake) == 1
+    assert read_result(root / planned[0].run.result)
+    assert read_result(root / planned[2].run.result)
+    assert not (root / planned[1].run.result).exists()
+    end = capsys.readouterr().out.split("The whole table")[1]
+    assert "FAILED rope-linear-s1: training ended with status 1" in end
+    assert "log: checkpoints/table2/toy/rope-linear-s1/train.log" in end
+    assert "| RuntimeError: out of memory" in end
+
+
+def test_a_run_that_another_process_holds_is_left_to_it(root, planned, capsys):
+    one = planned[0]
+    with checkpoints.exclusive(folder_of(root, one)):
+        assert work(root, [one], FakeFairseq(root)) == 1
+    assert f"process {os.getpid()} is at this run already" in capsys.readouterr().out
+    assert work(root, [one], FakeFairseq(root)) == 0
+
+
+def test_table_5_takes_the_rows_that_table_2_has(root, configs, planned, capsys):
+    work(root, planned[2:], FakeFairseq(root))
+    (five,), _ = plan(
+        configs, TABLE_5, SCALES["toy"], Place(0),
+        rows=["lrpe_type2"], attentions=["linear"], seeds=[1],
+    )  # fmt: skip
+    fake = FakeFairseq(root)
+    assert work(root, [five], fake, table=TABLE_5) == 0
+    assert fake.trained == fake.evaluated == []
+    assert "from table2" in capsys.readouterr().out
+    assert read_result(root / five.run.result)["table"] == "table5"
+
+
+def test_missing_data_is_refused_before_anything_starts(root, capsys):
+    (root / "data/toy/dict.txt").unlink()
+    with pytest.raises(SystemExit) as stopped:
+        main(["table2", "--scale", "toy", "--rows", "rope", "--attention", "linear"], root)
+    assert stopped.value.code == 2
+    error = capsys.readouterr().err
+    assert "data/toy lacks dict.txt" in error
+    assert "scripts/prepare_toy.sh" in error
+    assert not (root / "checkpoints").exists()
+
+
+def test_slurm_submits_what_is_not_done(root, planned, monkeypatch, capsys):
+    submitted = []
+
+    def run(command, **options):
+        submitted.append(command)
+        return subprocess.CompletedProcess(command, 0)
+
+    work(root, planned[:1], FakeFairseq(root))
+    monkeypatch.setattr(session.subprocess, "run", run)
+    assert session.submit(root, planned[:2], force=False) == 0
+    assert submitted == [sbatch_command(planned[1].run, 0)]
+    assert "base-linear-s1: done already" in capsys.readouterr().out

@@ -1,0 +1,93 @@
+"""The paper's numbers and the names of rows."""
+
+from pathlib import Path
+
+import pytest
+
+from fairseq_plugins.reproduce.tables import (
+    SCALES,
+    TABLE_2,
+    TABLE_5,
+    check_rows,
+    default_rows,
+    runnable_rows,
+)
+
+CONFIGS = Path(__file__).resolve().parents[2] / "configs"
+
+# LRPE, Table 2, as printed: linear valid, linear test, vanilla valid, vanilla test.
+PRINTED_TABLE_2 = """
+Base   33.94 33.74 30.82 29.78
+RoPE   33.40 33.13 30.13 29.31
+SPE    43.50 41.91 32.99 32.26
+PER    32.86 32.53 32.21 31.95
+T5     -     -     30.70 29.74
+XL     -     -     32.93 34.36
+Type1  33.65 33.58 29.66 28.80
+Type2  32.83 32.80 29.60 28.69
+Type3  33.04 32.81 29.62 28.81
+Type4  35.05 34.80 31.66 31.32
+Type5  34.24 33.89 29.92 29.10
+Type6  33.13 33.05 29.83 28.87
+Type7  34.07 33.87 31.96 31.37
+Type8  36.78 36.31 29.85 28.96
+"""
+PRINTED_TABLE_5 = """
+Householder 32.83 32.80 29.60 28.69
+Permutation 33.13 33.05 29.83 28.87
+Identity    34.09 33.70 30.05 29.24
+"""
+
+
+@pytest.mark.parametrize(
+    ("table", "printed"), [(TABLE_2, PRINTED_TABLE_2), (TABLE_5, PRINTED_TABLE_5)]
+)
+def test_numbers_and_order_are_the_papers(table, printed):
+    lines = []
+    for row in table.rows:
+        cells = [row.paper.get(attention) for attention in ("linear", "vanilla")]
+        numbers = [f"{n:.2f}" for c in cells for n in ((c.valid, c.test) if c else ())]
+        lines.append([row.label, *(numbers if len(numbers) == 4 else ["-", "-", *numbers])])
+    assert lines == [line.split() for line in printed.strip().splitlines()]
+
+
+def test_table_5_shares_its_rows_with_table_2():
+    for name in ("lrpe_type2", "lrpe_type6"):
+        assert TABLE_5.row(name).paper == TABLE_2.row(name).paper
+
+
+def test_default_rows_are_the_tables_then_those_beyond_the_paper():
+    rows = default_rows(TABLE_2, CONFIGS)
+    assert rows[:2] == ["base", "rope"]
+    assert [row for row in rows if row.startswith("lrpe_type")] == [
+        f"lrpe_type{number}" for number in range(1, 9)
+    ]
+    assert rows[-3:] == ["none", "alibi", "shaw"]
+    assert set(rows) <= set(runnable_rows(CONFIGS))
+    assert default_rows(TABLE_5, CONFIGS) == ["lrpe_type2", "lrpe_type6", "lrpe_identity"]
+
+
+def test_unknown_row_is_refused_with_the_nearest_name():
+    with pytest.raises(ValueError, match=r"`--rows`.*'lrpe_typ2'.*Did you mean 'lrpe_type2'\?"):
+        check_rows(TABLE_2, CONFIGS, ["base", "lrpe_typ2"])
+
+
+def test_row_of_the_paper_without_a_file_says_so(tmp_path):
+    (tmp_path / "model").mkdir()
+    with pytest.raises(ValueError, match=r"'xl' is in the paper's table.*configs/model/xl\.yaml"):
+        check_rows(TABLE_2, tmp_path, ["xl"])
+
+
+def test_rows_asked_for_twice_run_once():
+    assert check_rows(TABLE_2, CONFIGS, ["rope", "base", "rope"]) == ["rope", "base"]
+
+
+def test_a_row_without_published_numbers_has_a_name():
+    assert (TABLE_2.row("none").label, dict(TABLE_2.row("none").paper)) == ("none", {})
+
+
+def test_every_scale_says_how_its_data_is_made():
+    for scale in SCALES.values():
+        assert (CONFIGS / "scale" / f"{scale.name}.yaml").is_file()
+        assert scale.evaluation.contexts[0] == 0
+    assert SCALES["paper"].evaluation.contexts == (0, 400)

@@ -1,0 +1,136 @@
+"""setup.py, the pinned requirements, the imports and the Makefile agree with each other."""
+
+import ast
+import re
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).parents[1]
+DISTRIBUTIONS = {"fairseq": "fairseq-fixed", "fairseq-cli": "fairseq-fixed", "hydra": "hydra-core"}
+LEFT_OUT = {"torchaudio"}  # requirements.txt says why
+
+
+def pins(name):
+    """{canonical name: version} of a requirements file; every line must be an exact version."""
+    found = {}
+    for line in (ROOT / name).read_text().splitlines():
+        words = line.partition("#")[0].strip()
+        if words:
+            match = re.fullmatch(r"([A-Za-z0-9._-]+)==([0-9][0-9a-z.]*)", words)
+            assert match, f"{name}: {words!r} is not an exact version"
+            assert canonicalize_name(match[1]) not in found, f"{name}: {match[1]} stands twice"
+            found[canonicalize_name(match[1])] = match[2]
+    return found
+
+
+RUNTIME, TOOLS = pins("requirements.txt"), pins("requirements-dev.txt")
+
+
+def setup_arguments():
+    """The keywords of the call of setup() in setup.py, without running it."""
+    for node in ast.walk(ast.parse((ROOT / "setup.py").read_text())):
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "setup":
+            return {
+                keyword.arg: ast.literal_eval(keyword.value)
+                for keyword in node.keywords
+                if not isinstance(keyword.value, ast.Call)
+            }
+    raise AssertionError("setup.py calls no setup()")
+
+
+SETUP = setup_arguments()
+
+
+@pytest.mark.parametrize("text", SETUP["install_requires"] + SETUP["extras_require"]["figures"])
+def test_requirements_pin_what_setup_asks_for(text):
+    wanted = Requirement(text)
+    assert wanted.specifier.contains(RUNTIME[canonicalize_name(wanted.name)])
+
+
+@pytest.mark.parametrize("text", SETUP["extras_require"]["dev"])
+def test_tools_are_pinned(text):
+    wanted = Requirement(text)
+    assert wanted.specifier.contains(TOOLS[canonicalize_name(wanted.name)])
+
+
+def test_no_version_stands_in_both_files():
+    assert not set(RUNTIME) & set(TOOLS)
+
+
+@pytest.mark.parametrize("name", sorted(RUNTIME | TOOLS))
+def test_pins_are_complete(name):
+    """They are installed with --no-deps, so each must find what it needs among the pins."""
+    if not metadata.version(name).startswith((RUNTIME | TOOLS)[name]):
+        pytest.skip(f"{name} {metadata.version(name)} is installed, which is not the pinned one")
+    allowed = RUNTIME if name in RUNTIME else RUNTIME | TOOLS
+    for text in metadata.requires(name) or []:
+        needed = Requirement(text)
+        if needed.marker is not None and not needed.marker.evaluate({"extra": ""}):
+            continue
+        other = canonicalize_name(needed.name)
+        if name == "torch" and other not in allowed:
+            continue  # installed with its dependencies: a CUDA build has more of them
+        if other not in LEFT_OUT:
+            assert other in allowed, f"{name} needs {text}"
+            assert needed.specifier.contains(allowed[other]), f"{name} needs {text}"
+
+
+def test_every_import_is_declared():
+    declared = [
+        Requirement(text)
+        for text in SETUP["install_requires"] + SETUP["extras_require"]["figures"]
+    ]
+    known = {canonicalize_name(requirement.name) for requirement in declared}
+    for path in (ROOT / "fairseq_plugins").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            modules = []
+            if isinstance(node, ast.Import):
+                modules = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom) and not node.level:
+                modules = [node.module]
+            for module in modules:
+                top = module.partition(".")[0]
+                if top not in sys.stdlib_module_names and top != "fairseq_plugins":
+                    name = canonicalize_name(top)
+                    assert DISTRIBUTIONS.get(name, name) in known, f"{path.name} imports {module}"
+
+
+def test_every_package_is_found_by_setup():
+    """A folder with modules but without __init__.py would be missing in an installation."""
+    folders = {path.parent for path in (ROOT / "fairseq_plugins").rglob("*.py")}
+    assert [str(f) for f in folders if not (f / "__init__.py").is_file()] == []
+
+
+def test_continuous_integration_runs_the_tests():
+    script = ROOT / ".ci" / "run"
+    assert script.stat().st_mode & 0o111
+    assert "set -euo pipefail" in script.read_text()
+    assert "make test" in script.read_text().splitlines()
+
+
+@pytest.mark.parametrize("target", ["quickstart", "test", "test-slow", "lint", "clean"])
+def test_make_help_names_the_target(target):
+    done = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert f"make {target} " in done.stdout
+
+
+def test_make_refuses_an_old_python(tmp_path):
+    """Before anything is made: the stand-in answers as Python 3.10 would."""
+    old = tmp_path / "python3.10"
+    old.write_text(
+        f'#!/bin/sh\nexec {sys.executable} -c "import sys; sys.version_info = (3, 10, 0)\n$2"\n'
+    )
+    old.chmod(0o755)
+    for name in ("Makefile", "setup.py", "requirements.txt", "requirements-dev.txt"):
+        (tmp_path / name).write_text((ROOT / name).read_text())
+    command = ["make", "setup", f"PYTHON={old}"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert "Python >= 3.11 is needed" in done.stderr
+    assert not (tmp_path / ".venv").exists()
