@@ -18,6 +18,7 @@ setup(
         "rich>=13",
         "sacrebleu>=2.3",
         "scipy>=1.11",
+        "subword-nmt>=0.3.8",
     ],
     extras_require={
         "figures": ["matplotlib>=3.8"],

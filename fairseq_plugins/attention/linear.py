@@ -12,10 +12,18 @@ from fairseq_plugins.attention.feature_maps import FEATURE_MAPS
 from fairseq_plugins.encodings import PositionEncoding
 from fairseq_plugins.encodings.base import TRANSFORM_HOOKS
 from fairseq_plugins.kernels import LinearState, causal_linear_attention, linear_attention
-from fairseq_plugins.kernels.linear import attend_state
+from fairseq_plugins.kernels.linear import attend_state, remember_keys
 
 Normalizer = Literal["encoded", "plain", "none"]
 NORMALIZERS: tuple[Normalizer, ...] = ("encoded", "plain", "none")
+
+_ENCODED = frozenset({"transform_query", "transform_key"})
+
+# An encoded denominator below this share of its bound is moved out to it, so that the absolute
+# weights of a query sum to at most its inverse. Left free, denominators cross zero in training
+# and the gradients there drown the others. At random inputs few are below it but those of
+# `lrpe_type8`, whose constant feature turns by a radian per position.
+MIN_COSINE = 0.2
 
 
 class LinearAttention(Attention):
@@ -25,7 +33,8 @@ class LinearAttention(Attention):
         encoding, num_heads, head_dim, causal: see ``Attention``.
         feature_map: phi, a key of ``FEATURE_MAPS``; the papers' is 1 + elu.
         normalizer: the denominator's features: ``encoded`` as in LRPE, Eq. 39, kept away from
-            zero; ``plain`` phi(q) and phi(k) before the encoding, always positive; ``none``.
+            zero (``MIN_COSINE``; the paper does not say how); ``plain`` phi(q) and phi(k) before
+            the encoding, always positive; ``none``.
 
     Raises:
         IncompatibleEncodingError: the encoding needs the T x S logits.
@@ -56,6 +65,11 @@ class LinearAttention(Attention):
                 f"`normalizer` must be one of {list(NORMALIZERS)}, but is {normalizer!r}."
             )
         self.feature_map, self.normalizer = FEATURE_MAPS[feature_map], normalizer
+        is_encoded = normalizer == "encoded" and bool(self.hooks & _ENCODED)
+        self._normalization = {
+            "normalize": normalizer != "none",
+            "min_cosine": MIN_COSINE if is_encoded else 0.0,
+        }
 
     def forward(
         self,
@@ -80,7 +94,7 @@ class LinearAttention(Attention):
         k, norm_k, v = self._encode_key(k, v, k_positions, key_padding_mask)
         attention = causal_linear_attention if self.causal else linear_attention
         output = attention(
-            q, k, v, normalizer_q=norm_q, normalizer_k=norm_k, normalize=self._normalizes
+            q, k, v, normalizer_q=norm_q, normalizer_k=norm_k, **self._normalization
         )
         assert isinstance(output, Tensor)
         return output, None
@@ -103,9 +117,9 @@ class LinearAttention(Attention):
             v,
             normalizer_q=norm_q,
             normalizer_k=norm_k,
-            normalize=self._normalizes,
-            initial_state=LinearState(state["kv"], state["k_sum"]) if state else None,
+            initial_state=LinearState(**state) if state else None,
             return_state=True,
+            **self._normalization,
         )
         assert isinstance(output, tuple)
         return output[0], output[1]._asdict()
@@ -119,24 +133,17 @@ class LinearAttention(Attention):
         key_padding_mask: Tensor | None = None,
     ) -> State:
         k, norm_k, v = self._encode_key(k, v, k_positions, key_padding_mask)
-        wide = torch.promote_types(v.dtype, torch.float32)
-        k_sum = (k if norm_k is None else norm_k).sum(2, dtype=wide)
-        return {"kv": k.to(wide).mT @ v.to(wide), "k_sum": k_sum}
+        return remember_keys(k, v, normalizer_k=norm_k)._asdict()
 
     def attend(
         self, q: Tensor, state: State, *, q_positions: Tensor, need_weights: bool = False
     ) -> tuple[Tensor, Tensor | None]:
         _refuse_weights(need_weights)
         features, norm_q = self._encode_query(q, q_positions)
-        memory = LinearState(state["kv"], state["k_sum"])
         output = attend_state(
-            features, memory, normalizer_q=norm_q, normalize=self._normalizes
+            features, LinearState(**state), normalizer_q=norm_q, **self._normalization
         )
         return output.to(q.dtype), None
-
-    @property
-    def _normalizes(self) -> bool:
-        return self.normalizer != "none"
 
     def _features(
         self, x: Tensor, transform: Callable[[Tensor], Tensor] | None

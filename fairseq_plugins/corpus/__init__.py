@@ -1,4 +1,37 @@
-VERSION = 1
-def add_arguments(p): pass
-def sentences_from(a): return {}
-def write_corpus(*a, **k): raise NotImplementedError
+"""The embedded corpus: a small language in which position matters, and how it is written to files.
+
+Needs neither fairseq nor PyTorch; `python -m fairseq_plugins.corpus --output DIR` writes it.
+`published` knows the raw files of corpora that others publish.
+"""
+
+from fairseq_plugins.corpus.files import (
+    SENTENCES,
+    VERSION,
+    add_arguments,
+    sentences_from,
+    write_corpus,
+)
+from fairseq_plugins.corpus.sentences import (
+    KINDS,
+    Agreement,
+    Bracket,
+    Copy,
+    Phrase,
+    Sentence,
+    generate,
+)
+
+__all__ = [
+    "KINDS",
+    "SENTENCES",
+    "VERSION",
+    "Agreement",
+    "Bracket",
+    "Copy",
+    "Phrase",
+    "Sentence",
+    "add_arguments",
+    "generate",
+    "sentences_from",
+    "write_corpus",
+]

@@ -19,13 +19,12 @@ def _invent(middle: str, count: int) -> tuple[str, ...]:
 # A noun class shows in the article before the noun and in the ending after the verb.
 ARTICLES = ("ka", "lo", "mi", "su")
 ENDINGS = tuple("-" + article for article in ARTICLES)
-NOUNS = tuple(
-    _invent(middle, 20) for middle in ("a", "e", "i", "o")
-)  # NOUNS[c]: the nouns of class c
-VERBS = _invent("u", 24)
-ADJECTIVES = _invent("ai", 24)
+NOUNS = tuple(_invent(middle, 25) for middle in ("a", "e", "i", "o"))  # NOUNS[c]: of class c
+VERBS = _invent("u", 32)
+ADJECTIVES = _invent("ai", 32)
 PREPOSITIONS = ("by", "near", "over", "under")
 BRACKETS = (("(", ")"), ("[", "]"), ("{", "}"), ("<", ">"))
+# Beats mean nothing: they are what is repeated. Few, so that copying is learnt early.
 BEATS = ("ba", "de", "di", "go", "hu", "ja", "ke", "ne")
 # A period word says how many words come before the first of them returns.
 PERIODS = {2: "twofold", 3: "threefold", 4: "fourfold"}

@@ -218,7 +218,9 @@ class RawSource:
                     lines = self._open(*location, stack)
                     found[split] = copy_measured(lines, target / name)
             except (lzma.LZMAError, EOFError, zipfile.BadZipFile, UnicodeDecodeError) as error:
-                raise CorpusError(f"{location[1]} in {self.location} is damaged: {error}") from error
+                raise CorpusError(
+                    f"{location[1]} in {self.location} is damaged: {error}"
+                ) from error
             check(found[split], self.corpus.files[split], location[1])
         return found
 

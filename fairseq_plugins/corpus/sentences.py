@@ -1,10 +1,15 @@
 """Sentences of the embedded language, in which the words alone do not tell: their order does.
 
-    statement  ka boral near lo berem vural -ka mi biral .      the ending agrees with the subject
-    chain      ka boral mi biral each vural -ka muren -mi .     the n-th verb with the n-th subject
-    nest       ( [ boral ] { vural } ) .                        brackets close in reverse order
-    pattern    threefold a b c a b c a b .                      a word returns after a fixed lag
-    echo       say a b c d again a b c d .                      a string returns after a sign
+    statement  ka ADJ NOUN near lo ADJ NOUN VERB -ka mi ADJ NOUN .  ending agrees with the subject
+    chain      ka ADJ NOUN mi ADJ NOUN each VERB -ka VERB -mi .     n-th verb with n-th subject
+    nest       ( [ WORD ] ) { < WORD > } .                          brackets close in reverse
+    pattern    threefold de go ba de go ba de go .                  a word returns after its lag
+    echo       say de go ba hu again de go ba hu .                  a string returns after a sign
+
+An article also fixes the class of the noun that follows its adjectives. About half of the text
+is patterns, most of one period: a fixed lag is what a small model learns within a few hundred
+updates. The other kinds are harder, and leave room for larger models. The strings of patterns
+and echoes are short and recur across the splits; it is the rule that is tested, not the string.
 
 A record keeps what was decided while writing it. From that, later tasks can be derived: pairs
 that agree or contradict (subject and object exchanged, an ending changed), questions whose answer
@@ -173,10 +178,13 @@ def nest(rng: Random) -> Sentence:
     return draft.finish("nest")
 
 
+PERIOD_SHARES = (1, 6, 1)  # of two-, three- and fourfold patterns
+
+
 def pattern(rng: Random) -> Sentence:
-    """A period word k, k different words, and those again and again."""
+    """A period word, as many different beats as it says, and those again and again."""
     draft = _Draft(rng)
-    period = rng.choices(tuple(lexicon.PERIODS), (1, 6, 1))[0]
+    period = rng.choices(tuple(lexicon.PERIODS), PERIOD_SHARES)[0]
     draft.add(lexicon.PERIODS[period])
     start = draft.add(*rng.sample(lexicon.BEATS, period))
     repeated = rng.randint(3 * period, 6 * period)
@@ -186,7 +194,7 @@ def pattern(rng: Random) -> Sentence:
 
 
 def echo(rng: Random) -> Sentence:
-    """A string of different words, a sign, and the same string again."""
+    """A string of different beats, a sign, and the same string again."""
     draft = _Draft(rng)
     draft.add(lexicon.SAY)
     words = rng.sample(lexicon.BEATS, rng.randint(3, 6))
@@ -206,7 +214,7 @@ KINDS: dict[str, tuple[Callable[[Random], Sentence], float]] = {
 }
 
 
-def generate(seed: int, count: int) -> list[Sentence]:
+def generate(seed: int | str, count: int) -> list[Sentence]:
     """`count` sentences, the same for the same seed."""
     rng = Random(seed)
     writers = [writer for writer, _ in KINDS.values()]

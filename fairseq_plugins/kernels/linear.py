@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from fairseq_plugins.kernels.normalizer import clamp_denominator
+from fairseq_plugins.kernels.normalizer import clamp_denominator, norms
 
 
 class LinearState(NamedTuple):
@@ -17,10 +17,12 @@ class LinearState(NamedTuple):
     Attributes:
         kv: (B, H, D', M), the sum of k_t v_t^T.
         k_sum: (B, H, D), the sum of the denominator's keys.
+        k_norm: (B, H, 1), the sum of their norms.
     """
 
     kv: Tensor
     k_sum: Tensor
+    k_norm: Tensor
 
 
 def causal_linear_attention(
@@ -31,6 +33,7 @@ def causal_linear_attention(
     normalizer_q: Tensor | None = None,
     normalizer_k: Tensor | None = None,
     normalize: bool = True,
+    min_cosine: float = 0.0,
     chunk_size: int = 64,
     initial_state: LinearState | None = None,
     return_state: bool = False,
@@ -46,7 +49,10 @@ def causal_linear_attention(
         v: (B, H, T, M).
         normalizer_q: (B, H, T, D), the denominator's queries; ``q`` where None.
         normalizer_k: (B, H, T, D), the denominator's keys; ``k`` where None.
-        normalize: divide by normalizer_q_s . (sum of normalizer_k_t), kept away from zero.
+        normalize: divide by the denominator, normalizer_q_s . (sum of normalizer_k_t).
+        min_cosine: keep the denominator's size at or above this share of its bound
+            |normalizer_q_s| (sum of |normalizer_k_t|), with its sign. Encoded features are not
+            positive, so that a denominator can come near zero; this bounds the weights.
         chunk_size: C, at least 1.
         initial_state: of the keys before the first.
         return_state: also return the state after the last key.
@@ -69,14 +75,18 @@ def causal_linear_attention(
     output, kv = _CausalProduct.apply(q, k, v, start, chunk_size)
     norm_q = q if normalizer_q is None else normalizer_q
     norm_k = k if normalizer_k is None else normalizer_k
-    sums = norm_k.to(wide).cumsum(2)
+    sums, sizes = norm_k.to(wide).cumsum(2), norms(norm_k, wide).cumsum(2)
     if initial_state:
         sums = sums + initial_state.k_sum.unsqueeze(2)
+        sizes = sizes + initial_state.k_norm.unsqueeze(2)
     if normalize:
         denominator = torch.einsum("bhtd,bhtd->bht", norm_q.to(wide), sums).unsqueeze(-1)
-        output = output / clamp_denominator(denominator)
+        floor = min_cosine * norms(norm_q, wide) * sizes if min_cosine else 0.0
+        output = output / clamp_denominator(denominator, floor)
     output = output.to(v.dtype)
-    return (output, LinearState(kv, sums[:, :, -1])) if return_state else output
+    if not return_state:
+        return output
+    return output, LinearState(kv, sums[:, :, -1], sizes[:, :, -1])
 
 
 def linear_attention(
@@ -87,6 +97,7 @@ def linear_attention(
     normalizer_q: Tensor | None = None,
     normalizer_k: Tensor | None = None,
     normalize: bool = True,
+    min_cosine: float = 0.0,
 ) -> Tensor:
     """Every query attends to every key with weights q_s . k_t (LRPE, Eq. 31 and 39).
 
@@ -97,6 +108,7 @@ def linear_attention(
         normalizer_q: (B, H, T, D), the denominator's queries; ``q`` where None.
         normalizer_k: (B, H, S, D), the denominator's keys; ``k`` where None.
         normalize: divide by the denominator.
+        min_cosine: see ``causal_linear_attention``.
 
     Returns:
         (B, H, T, M) in the dtype of ``v``.
@@ -105,10 +117,19 @@ def linear_attention(
         ValueError: for shapes that do not go together.
     """
     _check(q, k, v, normalizer_q, normalizer_k)
+    state = remember_keys(k, v, normalizer_k=normalizer_k)
+    return attend_state(
+        q, state, normalizer_q=normalizer_q, normalize=normalize, min_cosine=min_cosine
+    ).to(v.dtype)
+
+
+def remember_keys(k: Tensor, v: Tensor, *, normalizer_k: Tensor | None = None) -> LinearState:
+    """The state of keys (B, H, S, D') and values (B, H, S, M); see ``linear_attention``."""
     norm_k = k if normalizer_k is None else normalizer_k
     wide = torch.promote_types(v.dtype, torch.float32)
-    state = LinearState(k.to(wide).mT @ v.to(wide), norm_k.sum(2, dtype=wide))
-    return attend_state(q, state, normalizer_q=normalizer_q, normalize=normalize).to(v.dtype)
+    return LinearState(
+        k.to(wide).mT @ v.to(wide), norm_k.sum(2, dtype=wide), norms(norm_k, wide).sum(2)
+    )
 
 
 def attend_state(
@@ -117,14 +138,17 @@ def attend_state(
     *,
     normalizer_q: Tensor | None = None,
     normalize: bool = True,
+    min_cosine: float = 0.0,
 ) -> Tensor:
     """Queries against a state: (B, H, T, D') -> (B, H, T, M) in the state's dtype."""
     output = q.to(state.kv.dtype) @ state.kv
     if not normalize:
         return output
     norm_q = q if normalizer_q is None else normalizer_q
-    denominator = norm_q.to(state.k_sum.dtype) @ state.k_sum.unsqueeze(-1)
-    return output / clamp_denominator(denominator)
+    wide = state.k_sum.dtype
+    denominator = norm_q.to(wide) @ state.k_sum.unsqueeze(-1)
+    floor = min_cosine * norms(norm_q, wide) * state.k_norm.unsqueeze(2)
+    return output / clamp_denominator(denominator, floor)
 
 
 def _check(

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from fairseq_plugins.kernels.normalizer import clamp_denominator
+from fairseq_plugins.kernels.normalizer import clamp_denominator, norms
 
 
 def naive_linear_attention(
@@ -14,6 +14,7 @@ def naive_linear_attention(
     normalizer_q: Tensor | None = None,
     normalizer_k: Tensor | None = None,
     normalize: bool = True,
+    min_cosine: float = 0.0,
     causal: bool = False,
 ) -> Tensor:
     """Linear attention through the T x S matrix q k^T (LRPE, Eq. 31 and 39).
@@ -25,21 +26,24 @@ def naive_linear_attention(
         normalizer_q: (B, H, T, D), the denominator's queries; ``q`` where None.
         normalizer_k: (B, H, S, D), the denominator's keys; ``k`` where None.
         normalize: divide by the denominator.
+        min_cosine: see ``causal_linear_attention``.
         causal: query s sees keys t <= s; needs T = S.
 
     Returns:
         (B, H, T, M).
     """
     weights = q @ k.mT
-    denominators = weights
-    if normalizer_q is not None and normalizer_k is not None:
-        denominators = normalizer_q @ normalizer_k.mT
+    norm_q = q if normalizer_q is None else normalizer_q
+    norm_k = k if normalizer_k is None else normalizer_k
+    denominators = norm_q @ norm_k.mT
+    bounds = norms(norm_q, q.dtype) @ norms(norm_k, q.dtype).mT
     if causal:
-        weights, denominators = weights.tril(), denominators.tril()
+        weights, denominators, bounds = weights.tril(), denominators.tril(), bounds.tril()
     output = weights @ v
     if not normalize:
         return output
-    return output / clamp_denominator(denominators.sum(-1, keepdim=True))
+    floor = min_cosine * bounds.sum(-1, keepdim=True)
+    return output / clamp_denominator(denominators.sum(-1, keepdim=True), floor)
 
 
 def outer_product_linear_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:

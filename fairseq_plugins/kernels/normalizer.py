@@ -3,13 +3,22 @@
 import torch
 from torch import Tensor
 
-# With an encoded normaliser the terms have both signs (about 1% of them are negative at random
-# inputs), so that the sum can come near zero. A denominator is head_dim x context at typical
-# features of order one; this bound is far below any that occurs by design.
-MIN_DENOMINATOR = 1e-3
+# Against division by zero where every feature vanishes; far below any other denominator.
+MIN_DENOMINATOR = 1e-6
 
 
-def clamp_denominator(denominator: Tensor) -> Tensor:
-    """Move values within ``MIN_DENOMINATOR`` of zero out to it, keeping their sign (0 is +)."""
+def clamp_denominator(denominator: Tensor, floor: Tensor | float = 0.0) -> Tensor:
+    """Move values within ``floor`` of zero out to it, keeping their sign (that of 0 is +).
+
+    Args:
+        denominator: (..., 1).
+        floor: not negative, broadcast against it; at least ``MIN_DENOMINATOR`` is used.
+    """
     sign = torch.where(denominator < 0, -1.0, 1.0).to(denominator.dtype)
-    return sign * denominator.abs().clamp(min=MIN_DENOMINATOR)
+    floor = torch.as_tensor(floor, dtype=denominator.dtype, device=denominator.device)
+    return sign * torch.maximum(denominator.abs(), floor.clamp(min=MIN_DENOMINATOR))
+
+
+def norms(x: Tensor, dtype: torch.dtype) -> Tensor:
+    """Euclidean norms of the features: (..., D) -> (..., 1) in ``dtype``."""
+    return torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=dtype)

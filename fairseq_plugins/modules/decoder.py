@@ -14,6 +14,7 @@ from fairseq_plugins.encodings import (
     ModelEncodings,
     PositionEncoding,
     build_model_encodings,
+    get_entry,
     parse_options,
     with_absolute_embedding,
 )
@@ -38,6 +39,7 @@ def build_decoder_encodings(
     name = with_absolute_embedding(
         options.position_encoding, None if config.no_token_positional_embeddings else absolute
     )
+    _check_absolute(options.position_encoding, config, replaced=name == options.position_encoding)
     words = parse_options(options.position_encoding_options)
     if name != options.position_encoding and "+" not in options.position_encoding:
         words = {f"{options.position_encoding}.{key}": value for key, value in words.items()}
@@ -49,6 +51,21 @@ def build_decoder_encodings(
         causal=True,
     )
     return build_model_encodings(name, config.decoder.layers, context, words)
+
+
+def _check_absolute(name: str, config: TransformerConfig, *, replaced: bool) -> None:
+    """Refuse fairseq's options of its own embedding where they would be ignored."""
+    off, learned = config.no_token_positional_embeddings, config.decoder.learned_pos
+    if off and any("embed" in get_entry(part).hooks for part in name.split("+")):
+        raise ValueError(
+            "`no_token_positional_embeddings` must be False with an absolute position_encoding, "
+            f"but is True with {name!r}; position_encoding=none has no position at all."
+        )
+    if learned and replaced:
+        raise ValueError(
+            "`decoder_learned_pos` must be False where fairseq's own embedding is off or replaced, "
+            f"but is True with position_encoding={name!r}; position_encoding=learned is a table."
+        )
 
 
 class PositionalDecoderLayer(transformer_layer.TransformerDecoderLayerBase):

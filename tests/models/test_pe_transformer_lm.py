@@ -228,6 +228,42 @@ def test_shape_of_what_it_returns() -> None:
     assert model.max_decoder_positions() == model.max_positions() == 64
 
 
+@pytest.mark.parametrize(
+    ("options", "ignored"),
+    [
+        ({"no_token_positional_embeddings": True}, "no_token_positional_embeddings"),
+        (
+            {"encoding": "learned+rope", "no_token_positional_embeddings": True},
+            "no_token_positional_embeddings",
+        ),
+        ({"decoder_learned_pos": True}, "decoder_learned_pos"),
+        ({"encoding": "alibi", "decoder_learned_pos": True}, "decoder_learned_pos"),
+    ],
+)
+def test_no_option_of_the_absolute_embedding_is_ignored(
+    options: dict[str, Any], ignored: str
+) -> None:
+    encoding = options.get("encoding", "base")
+    with pytest.raises(ValueError, match=f"`{ignored}` must be False .* True with .*'") as error:
+        build_lm(**options)
+    assert repr(encoding) in str(error.value)
+
+
+def test_absolute_embedding_beside_a_relative_one() -> None:
+    """On as in the paper, learned or off by fairseq's own options, replaced where the encoding
+    says so."""
+    built = [
+        build_lm(encoding="rope"),
+        build_lm(encoding="rope", decoder_learned_pos=True),
+        build_lm(encoding="rope", no_token_positional_embeddings=True),
+        build_lm(encoding="alibi"),
+        build_lm(encoding="learned+rope"),
+    ]
+    embeddings = [model.decoder.position_embedding for model in built]
+    labels = [None if embedding is None else embedding.label for embedding in embeddings]
+    assert labels == ["base", "learned", None, None, "learned"]
+
+
 def test_wrong_calls_are_refused() -> None:
     model = build_lm()
     with pytest.raises(ValueError, match="`full_context_alignment` must be False"):

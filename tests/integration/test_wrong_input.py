@@ -1,0 +1,144 @@
+"""Wrong input on the command line: the option, the constraint and the value, before training."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.helpers import (
+    ENCODING_DEFAULTS,
+    fairseq_hydra_train,
+    fairseq_train,
+    saving_to,
+)
+
+# The options of the model, and what the error says.
+CASES: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
+    "unknown encoding": (
+        {"position_encoding": "lrpe_typ2"},
+        ("`position_encoding` must be one of", "'lrpe_typ2'", "Did you mean 'lrpe_type2'?"),
+    ),
+    "unknown part": (
+        {"position_encoding": "base+ropee"},
+        ("`position_encoding` must be one of", "'ropee'", "Did you mean 'rope'?"),
+    ),
+    "incompatible": (
+        {"attention_type": "linear", "position_encoding": "t5"},
+        ("linear attention cannot use the encoding 't5'", "`attn_bias`", "attention_type=vanilla"),
+    ),
+    "odd head_dim": (
+        {
+            "position_encoding": "rope",
+            "decoder_embed_dim": 36,
+            "decoder_input_dim": 36,
+            "decoder_output_dim": 36,
+        },
+        ("`head_dim` must be even for a rotation", "is 9"),
+    ),
+    "unknown option": (
+        {"position_encoding": "rope", "position_encoding_options": "rotate=half"},
+        ("rope has no option `rotate`", "Did you mean 'rotated'?"),
+    ),
+    "option of nothing": (
+        {"position_encoding": "alibi", "position_encoding_options": "base=3"},
+        ("alibi has no option `base`", "none"),
+    ),
+    "bad value": (
+        {"position_encoding": "lrpe_type1", "position_encoding_options": "rotated=some"},
+        ("option `rotated` must be one of all, half", "'some'"),
+    ),
+    "no value": (
+        {"position_encoding": "lrpe_type1", "position_encoding_options": "half"},
+        ("`position_encoding_options` must be words like `name=value`", "'half'"),
+    ),
+    "length-dependent": (
+        {"position_encoding": "rope", "position_encoding_options": "theta_type=b"},
+        ("`theta_type=b`", "causal", "`theta_type=a`"),
+    ),
+    "beyond the table": (
+        {"position_encoding": "learned", "max_target_positions": 8},
+        ("`tokens_per_sample` must be at most max_target_positions=8", "16"),
+    ),
+    "heads": (
+        {"decoder_attention_heads": 5},
+        ("`decoder_embed_dim` must be a multiple of decoder_attention_heads=5", "32"),
+    ),
+    "not offered": (
+        {"character_embeddings": True},
+        ("`character_embeddings` must be False", "True"),
+    ),
+}
+
+
+def _settings(tmp_path: Path, data: Path, model: dict[str, Any]) -> dict[str, Any]:
+    settings = saving_to(tmp_path / "run", data, **model)
+    if "max_target_positions" in model:  # an option of the task, which the model reads
+        settings["task.max_target_positions"] = settings.pop("model.max_target_positions")
+    return settings
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_refused(case: str, data: Path, tmp_path: Path) -> None:
+    model, parts = CASES[case]
+    with pytest.raises(ValueError) as error:
+        fairseq_train(_settings(tmp_path, data, model))
+    for part in parts:
+        assert part in str(error.value)
+    assert not list((tmp_path / "run").glob("*.pt"))
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("attention_type", "softmax"), ("feature_map", "gelu"), ("linear_normalizer", "no")],
+)
+def test_refused_by_the_parser(
+    option: str, value: str, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        fairseq_train(_settings(tmp_path, data, {option: value}))
+    message = capsys.readouterr().err
+    assert f"--{option.replace('_', '-')}: invalid choice: '{value}'" in message
+
+
+@pytest.mark.parametrize("case", ["unknown encoding", "incompatible", "length-dependent"])
+def test_refused_by_hydra(
+    case: str, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model, parts = CASES[case]
+    with pytest.raises(SystemExit):
+        fairseq_hydra_train(tmp_path / "yaml", _settings(tmp_path, data, model))
+    message = capsys.readouterr().err
+    for part in parts:
+        assert part in message
+
+
+@pytest.mark.parametrize(
+    ("word", "complaint"),
+    [
+        ("model.postion_encoding=rope", "Key 'postion_encoding' is not in struct"),
+        ("+model.postion_encoding=rope", "Key 'postion_encoding' not in 'PETransformerLMConfig'"),
+        ("model.attention_type=softmax", "Invalid value 'softmax'"),
+    ],
+)
+def test_hydra_refuses_words(
+    word: str, complaint: str, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = {**_settings(tmp_path, data, {}), **ENCODING_DEFAULTS}
+    with pytest.raises(SystemExit):
+        fairseq_hydra_train(tmp_path / "yaml", settings, word)
+    assert complaint in capsys.readouterr().err
+
+
+def test_misspelt_key_in_yaml(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = {**_settings(tmp_path, data, {}), "model.atention_type": "linear"}
+    with pytest.raises(SystemExit):
+        fairseq_hydra_train(tmp_path / "yaml", settings)
+    assert "Key 'atention_type' not in 'PETransformerLMConfig'" in capsys.readouterr().err
+
+
+def test_missing_data(tmp_path: Path) -> None:
+    missing = tmp_path / "no-such-folder"
+    with pytest.raises(FileNotFoundError, match="no-such-folder"):
+        fairseq_train(_settings(tmp_path, missing, {}))
