@@ -4,7 +4,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Literal
 
-import torch
 from torch import Tensor
 
 from fairseq_plugins.attention.base import Attention, State
@@ -66,10 +65,8 @@ class LinearAttention(Attention):
             )
         self.feature_map, self.normalizer = FEATURE_MAPS[feature_map], normalizer
         is_encoded = normalizer == "encoded" and bool(self.hooks & _ENCODED)
-        self._normalization = {
-            "normalize": normalizer != "none",
-            "min_cosine": MIN_COSINE if is_encoded else 0.0,
-        }
+        self._normalize = normalizer != "none"
+        self._min_cosine = MIN_COSINE if is_encoded else 0.0
 
     def forward(
         self,
@@ -94,7 +91,13 @@ class LinearAttention(Attention):
         k, norm_k, v = self._encode_key(k, v, k_positions, key_padding_mask)
         attention = causal_linear_attention if self.causal else linear_attention
         output = attention(
-            q, k, v, normalizer_q=norm_q, normalizer_k=norm_k, **self._normalization
+            q,
+            k,
+            v,
+            normalizer_q=norm_q,
+            normalizer_k=norm_k,
+            normalize=self._normalize,
+            min_cosine=self._min_cosine,
         )
         assert isinstance(output, Tensor)
         return output, None
@@ -117,9 +120,10 @@ class LinearAttention(Attention):
             v,
             normalizer_q=norm_q,
             normalizer_k=norm_k,
+            normalize=self._normalize,
+            min_cosine=self._min_cosine,
             initial_state=LinearState(**state) if state else None,
             return_state=True,
-            **self._normalization,
         )
         assert isinstance(output, tuple)
         return output[0], output[1]._asdict()
@@ -141,7 +145,11 @@ class LinearAttention(Attention):
         _refuse_weights(need_weights)
         features, norm_q = self._encode_query(q, q_positions)
         output = attend_state(
-            features, LinearState(**state), normalizer_q=norm_q, **self._normalization
+            features,
+            LinearState(**state),
+            normalizer_q=norm_q,
+            normalize=self._normalize,
+            min_cosine=self._min_cosine,
         )
         return output.to(q.dtype), None
 

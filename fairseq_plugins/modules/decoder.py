@@ -85,8 +85,8 @@ class PositionalDecoderLayer(transformer_layer.TransformerDecoderLayerBase):
         encoding: PositionEncoding | None,
         no_encoder_attn: bool,
     ) -> None:
-        # Before nn.Module's constructor, so held in a tuple that it does not take for a child:
-        # the superclass builds its self-attention while it is constructed.
+        # The superclass builds its self-attention while it is constructed, so this comes first;
+        # in a tuple, because a module cannot be assigned before nn.Module's constructor ran.
         self._self_attention = (options, encoding)
         super().__init__(config, no_encoder_attn)
         del self._self_attention
@@ -95,7 +95,7 @@ class PositionalDecoderLayer(transformer_layer.TransformerDecoderLayerBase):
         self, embed_dim: int, cfg: Any, add_bias_kv: bool = False, add_zero_attn: bool = False
     ) -> nn.Module:
         if add_bias_kv or add_zero_attn:
-            raise ValueError("`add_bias_kv` and `add_zero_attn` must be False: they have no position.")
+            raise ValueError("`add_bias_kv` and `add_zero_attn` must be False: no position fits.")
         options, encoding = self._self_attention
         attention = build_model_attention(
             options,
@@ -162,7 +162,7 @@ class PositionalDecoder(TransformerDecoderBase):
         if full_context_alignment:
             raise ValueError("`full_context_alignment` must be False: the attention is causal.")
         last_layer = self.num_layers - 1 if alignment_layer is None else alignment_layer
-        encoder, encoder_padding = _first(encoder_out, "encoder_out"), None
+        encoder = _first(encoder_out, "encoder_out")
         encoder_padding = _first(encoder_out, "encoder_padding_mask")
         x, padding_mask = self._embed(prev_output_tokens, incremental_state is not None)
         x = x.transpose(0, 1)

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from fairseq_plugins.attention import FEATURE_MAPS, build_attention
+from fairseq_plugins.attention.linear import MIN_COSINE
 from fairseq_plugins.encodings import EncodingContext, PositionEncoding, build_encoding
 from fairseq_plugins.kernels import naive_linear_attention
 
@@ -35,7 +36,10 @@ def phi(x: Tensor) -> Tensor:
 @pytest.mark.parametrize("causal", [True, False])
 @pytest.mark.parametrize("normalizer", ["encoded", "plain", "none"])
 def test_it_is_the_formula(name, causal, normalizer):
-    """LRPE, Eq. 31 and 39: phi, then the encoding; the denominator from what is asked for."""
+    """LRPE, Eq. 31 and 39: phi, then the encoding; the denominator from what is asked for.
+
+    An encoded denominator is kept away from zero, which the paper does not say how to do.
+    """
     attention = build(name, causal=causal, normalizer=normalizer)
     (q, k, v), at = torch.randn(3, 2, HEADS, 150, DIM, dtype=torch.float64), count(150)
     padding = torch.zeros(2, 150, dtype=torch.bool)
@@ -45,12 +49,14 @@ def test_it_is_the_formula(name, causal, normalizer):
     encoded_q = encoding.transform_query(phi(q), at)
     encoded_k = encoding.transform_key(phi(k), at) * kept
     plain = {"normalizer_q": phi(q), "normalizer_k": phi(k) * kept}
+    is_encoded = normalizer == "encoded" and "transform_key" in encoding.hooks
     expected = naive_linear_attention(
         encoded_q,
         encoded_k,
         encoding.transform_value(v, at),
         causal=causal,
         normalize=normalizer != "none",
+        min_cosine=MIN_COSINE if is_encoded else 0.0,
         **(plain if normalizer == "plain" else {}),
     )
     output, weights = attention(
@@ -58,6 +64,18 @@ def test_it_is_the_formula(name, causal, normalizer):
     )
     assert weights is None
     assert error(output, expected) <= 1e-9
+
+
+@every_name
+@pytest.mark.parametrize("causal", [True, False])
+def test_an_encoded_denominator_bounds_the_weights(name, causal):
+    """The absolute weights of a query sum to at most 1 / MIN_COSINE, for any inputs."""
+    attention = build(name, causal=causal)
+    q, k = 3 * torch.randn(2, 2, HEADS, 60, DIM, dtype=torch.float64)
+    # The values of key t are the unit vector e_t, so that the output is the weights.
+    v = torch.eye(60, dtype=torch.float64).expand(2, HEADS, -1, -1)
+    weights, _ = attention(q, k, v, q_positions=count(60), k_positions=count(60))
+    assert weights.abs().sum(-1).max() <= 1 / MIN_COSINE * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("normalizer", ["encoded", "plain"])
@@ -86,6 +104,7 @@ def test_an_encoding_may_act_before_the_feature_map(normalizer):
     q, k, v = torch.randn(3, 2, HEADS, 9, DIM, dtype=torch.float64)
     attention = build(Doubled(CONTEXT), normalizer=normalizer)
     plain = {"normalizer_q": phi(q), "normalizer_k": phi(k)}
+    # Features that went through phi last are positive: no floor is needed, nor reached.
     expected = naive_linear_attention(
         phi(2 * q), phi(2 * k), v, causal=True, **(plain if normalizer == "plain" else {})
     )

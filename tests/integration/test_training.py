@@ -26,8 +26,8 @@ def test_half_precision(
 
     There is no such test of ``--bf16``, which fairseq takes for a wish for a TPU on a CPU.
     """
-    # fairseq keeps a flat float32 copy of all parameters per GPU, by its number.
-    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    # fairseq keeps one flat float32 copy of all parameters for each device index, here None.
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: None)
     model = {"attention_type": attention, "position_encoding": encoding}
     full, half = tmp_path / "full", tmp_path / "half"
     fairseq_train(saving_to(full, data, **model))

@@ -13,19 +13,20 @@ from fairseq_plugins.kernels import (
 from fairseq_plugins.kernels.normalizer import MIN_DENOMINATOR, clamp_denominator
 
 
-@given(st.floats(-1e6, 1e6))
-def test_denominators_stay_away_from_zero_with_their_sign(number):
-    value = torch.tensor(number, dtype=torch.float64)
-    clamped = clamp_denominator(value)
-    assert clamped.abs() >= MIN_DENOMINATOR
+@given(st.floats(-1e6, 1e6) | st.floats(-1e-5, 1e-5), st.sampled_from([0.0, 1e-8, 0.5, 10.0]))
+def test_denominators_stay_away_from_zero_with_their_sign(number, floor):
+    value = torch.tensor([number], dtype=torch.float64)
+    clamped = clamp_denominator(value, floor)
+    least = max(floor, MIN_DENOMINATOR)
+    assert clamped.abs() >= least
     assert (clamped < 0) == (value < 0)
-    if value.abs() >= MIN_DENOMINATOR:
-        assert clamped == value
+    assert clamped == value if value.abs() >= least else clamped.abs() == least
+    assert torch.equal(clamp_denominator(value, torch.full_like(value, floor)), clamped)
 
 
 def test_a_clamped_denominator_has_no_gradient_and_others_pass_theirs():
     value = torch.tensor([-5.0, -1e-4, 0.0, 1e-4, 5.0], requires_grad=True)
-    clamp_denominator(value).sum().backward()
+    clamp_denominator(value, 1e-3).sum().backward()
     assert value.grad is not None
     assert value.grad.tolist() == [1, 0, 0, 0, 1]
 

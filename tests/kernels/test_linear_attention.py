@@ -1,6 +1,7 @@
 """The chunked kernels against the quadratic formulas: outputs, gradients, states, precision."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 import torch
@@ -16,7 +17,8 @@ from fairseq_plugins.kernels import (
 )
 from fairseq_plugins.kernels.naive import outer_product_linear_attention
 
-NORMALIZERS = ("encoded", "plain", "none")
+# Floored: features of both signs, whose denominator is kept away from zero.
+NORMALIZERS = ("encoded", "floored", "plain", "none")
 
 
 @dataclass(frozen=True)
@@ -24,7 +26,7 @@ class Problem:
     """Inputs of a kernel. ``options`` says which denominator."""
 
     inputs: dict[str, Tensor]
-    options: dict[str, bool]
+    options: dict[str, Any]
 
     @property
     def leaves(self) -> list[Tensor]:
@@ -43,7 +45,7 @@ class Problem:
 def problem(
     normalizer: str, shape: tuple[int, ...], features: int, values: int, *, keys: int | None = None
 ) -> Problem:
-    """Random float64 inputs whose denominators are positive, as the features of an attention."""
+    """Random float64 inputs whose denominators are not near zero, or are kept from it."""
     keys = shape[2] if keys is None else keys
 
     def draw(length: int, dim: int) -> Tensor:
@@ -61,7 +63,8 @@ def problem(
         }
     for tensor in inputs.values():
         tensor.requires_grad_()
-    return Problem(inputs, {"normalize": normalizer != "none"})
+    options: dict[str, Any] = {"normalize": normalizer != "none"}
+    return Problem(inputs, options | ({"min_cosine": 0.3} if normalizer == "floored" else {}))
 
 
 def gradients(output: Tensor, leaves: list[Tensor], weights: Tensor) -> list[Tensor]:
@@ -125,19 +128,20 @@ def test_gradcheck_with_a_state_on_either_side(normalizer):
     sums = 3 if normalizer == "plain" else case.inputs["q"].size(-1)
     kv = torch.randn(1, 2, 3, 2, dtype=torch.float64, requires_grad=True)
     k_sum = torch.rand(1, 2, sums, dtype=torch.float64, requires_grad=True)
+    k_norm = torch.rand(1, 2, 1, dtype=torch.float64, requires_grad=True)
 
-    def run(kv: Tensor, k_sum: Tensor, *tensors: Tensor) -> tuple[Tensor, ...]:
+    def run(kv: Tensor, k_sum: Tensor, k_norm: Tensor, *tensors: Tensor) -> tuple[Tensor, ...]:
         inputs = dict(zip(case.inputs, tensors, strict=True))
         output, state = causal_linear_attention(
             **inputs,
             **case.options,
             chunk_size=3,
-            initial_state=LinearState(kv, k_sum),
+            initial_state=LinearState(kv, k_sum, k_norm),
             return_state=True,
         )
         return output, *state
 
-    assert torch.autograd.gradcheck(run, (kv, k_sum, *case.leaves))
+    assert torch.autograd.gradcheck(run, (kv, k_sum, k_norm, *case.leaves))
 
 
 @pytest.mark.parametrize("normalizer", NORMALIZERS)
@@ -174,7 +178,27 @@ def test_the_state_is_the_sum_over_the_keys():
     _, state = case.call(causal_linear_attention, chunk_size=4, return_state=True)
     k, v = case.inputs["k"], case.inputs["v"]
     assert_close(state.kv, torch.einsum("bhtd,bhtm->bhdm", k, v), 1e-12)
-    assert_close(state.k_sum, case.inputs["normalizer_k"].sum(2), 1e-12)
+    norm_k = case.inputs["normalizer_k"]
+    assert_close(state.k_sum, norm_k.sum(2), 1e-12)
+    assert_close(state.k_norm, norm_k.square().sum(-1).sqrt().sum(2, keepdim=True)[..., 0], 1e-12)
+
+
+@pytest.mark.parametrize("causal", [True, False])
+@given(st.floats(0.05, 1.0), st.integers(0, 2**31))
+def test_a_floor_bounds_the_weights(causal, floor, seed):
+    """Absolute weights of a query sum to at most 1 / floor, whatever the signs of the features."""
+    torch.manual_seed(seed)
+    q, k = torch.randn(2, 1, 2, 30, 3, dtype=torch.float64)
+    kernel = causal_linear_attention if causal else linear_attention
+    # The values of key t are the unit vector e_t, so that the output is the weights.
+    weights = kernel(q, k, torch.eye(30, dtype=torch.float64).expand(1, 2, -1, -1), min_cosine=floor)
+    assert weights.abs().sum(-1).max() <= 1 / floor * (1 + 1e-9)
+
+
+def test_a_floor_below_the_denominator_changes_nothing():
+    case = problem("encoded", (2, 2, 20), 4, 3)  # Positive features: cosines above 0.1.
+    for kernel in (causal_linear_attention, linear_attention):
+        assert torch.equal(case.call(kernel, min_cosine=0.01), case.call(kernel))
 
 
 @pytest.mark.parametrize("normalizer", NORMALIZERS)
