@@ -220,5 +220,3 @@ def _first(encoder_out: dict[str, list[Tensor]] | None, name: str) -> Tensor | N
     """fairseq's encoders give each of their outputs as a list of none or one."""
     values = encoder_out[name] if encoder_out is not None else []
     return values[0] if values else None
-
-

@@ -76,18 +76,18 @@ def find_restart(folder: Path, say: Say) -> Restart:
     return Restart()
 
 
-def checkpoint_to_evaluate(folder: Path, say: Say) -> Path:
-    """checkpoint_best.pt, or where there is none the last one, said aloud.
+def checkpoint_to_evaluate(folder: Path, wanted: str, say: Say) -> Path:
+    """The checkpoint of the name ``wanted``, or where there is none the last one, said aloud.
 
     Raises:
         FileNotFoundError: where there is neither.
     """
-    if (folder / BEST).exists():
-        return folder / BEST
+    if (folder / wanted).exists():
+        return folder / wanted
     if (folder / LAST).exists():
-        say(f"there is no {BEST}: evaluating {LAST}")
+        say(f"there is no {wanted}: evaluating {LAST}")
         return folder / LAST
-    raise FileNotFoundError(f"{folder} holds neither {BEST} nor {LAST}")
+    raise FileNotFoundError(f"{folder} holds neither {wanted} nor {LAST}")
 
 
 def _earlier(folder: Path) -> list[Path]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from fairseq_plugins.attention import check_compatible
 from fairseq_plugins.encodings import IncompatibleEncodingError
+from fairseq_plugins.reproduce.checkpoints import BEST, LAST
 from fairseq_plugins.reproduce.commands import (
     GPUS_PER_NODE,
     Material,
@@ -68,9 +69,15 @@ class Planned:
 
     def commands(self) -> list[list[str]]:
         """All its commands, in order, when nothing goes wrong."""
-        best = self.run.folder / "checkpoint_best.pt"
+        chosen = self.run.folder / self.evaluated
         pairs = evaluations(SCALES[self.run.scale].evaluation)
-        return [self.train(), *(self.evaluate(best, s, context) for s, context in pairs)]
+        return [self.train(), *(self.evaluate(chosen, s, context) for s, context in pairs)]
+
+    @property
+    def evaluated(self) -> str:
+        """The checkpoint that is evaluated: the best on the validation set, or the last where
+        training does without validation."""
+        return LAST if self.config["dataset"]["disable_validation"] else BEST
 
 
 @dataclass(frozen=True)

@@ -100,9 +100,7 @@ def check_counts(workers: int, mini_merges: int | None) -> None:
     if workers < 1:
         raise CorpusError(f"--workers must be at least 1, but is {workers}")
     if mini_merges is not None and mini_merges < FEWEST_MERGES:
-        raise CorpusError(
-            f"--mini-merges must be at least {FEWEST_MERGES}, but is {mini_merges}"
-        )
+        raise CorpusError(f"--mini-merges must be at least {FEWEST_MERGES}, but is {mini_merges}")
 
 
 def report_done(folders: Sequence[Folder], wanted: Sequence[Folder]) -> None:
@@ -167,8 +165,7 @@ def _add_published_options(parser: argparse.ArgumentParser, corpus: PublishedCor
             type=int,
             default=1000,
             metavar="N",
-            help="merges of the byte-pair encoding of the second folder, DIR-mini "
-            "(default: 1000)",
+            help="merges of the byte-pair encoding of the second folder, DIR-mini (default: 1000)",
         )
 
 

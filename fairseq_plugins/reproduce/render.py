@@ -147,6 +147,12 @@ def caption(table: Table, scale: str, results: Sequence[Result]) -> str:
         f"{of('task', 'tokens_per_sample')}), seeds {_distinct(results, lambda r: r['seed'])}; "
         f"{_range(results, 'train_seconds', 60)} minutes per run."
     )
+    recipe = (
+        f"Recipe: peak learning rate {_distinct(results, _learning_rate)}, gradients clipped at "
+        f"{of('optimization', 'clip_norm')} (0.0 is not at all), layer normalisation "
+        f"{_distinct(results, _normalization)} each block; evaluated: "
+        f"{_distinct(results, _evaluated)} checkpoint."
+    )
     machine = (
         f"Machine: {_distinct(results, _hardware)}; torch "
         f"{_distinct(results, lambda r: r['versions']['torch'])}, fairseq "
@@ -154,7 +160,7 @@ def caption(table: Table, scale: str, results: Sequence[Result]) -> str:
     )
     cells = "Cells: mean ± standard deviation over seeds (number of seeds); `-` is not run."
     about = f"Data: {_distinct(results, _data)}."
-    facts = "\n".join(f"- {fact}" for fact in (about, model, budget, machine, cells))
+    facts = "\n".join(f"- {fact}" for fact in (about, model, budget, recipe, machine, cells))
     return f"{what}\n\nOur columns:\n\n{facts}\n\n{_comparability(scale)}"
 
 
@@ -167,7 +173,8 @@ def _comparability(scale: str) -> str:
     return (
         "The data, the model and the budget are far smaller than the paper's, so perplexities "
         "and the differences from the paper's are expected to be large; what can be compared is "
-        "the order of the rows, below."
+        "the order of the rows, below. The recipe's differences from Table 7 are the same for every "
+        "row."
     )
 
 
@@ -175,11 +182,27 @@ def _dictionary_size(result: Result) -> Any:
     return result["data"].get("dictionary_size")
 
 
+def _learning_rate(result: Result) -> Any:
+    return result["config"].get("optimization", {}).get("lr", ["unknown"])[0]
+
+
+def _normalization(result: Result) -> str:
+    before = result["config"].get("model", {}).get("decoder_normalize_before")
+    return "before" if before else "after"
+
+
+def _evaluated(result: Result) -> str:
+    last = result["config"].get("dataset", {}).get("disable_validation")
+    return "the last" if last else "the best"
+
+
 def _data(result: Result) -> str:
     data = result["data"]
     name = data.get("request", {}).get("corpus", result["config"]["task"].get("data", "unknown"))
-    words = data.get("splits", {}).get("train", {}).get("words")
-    return f"{name} ({words:,} training words)" if words else str(name)
+    size = data.get("splits", {}).get("train", {}).get("words")
+    merges = data.get("request", {}).get("merges")
+    unit = f"BPE pieces of {merges:,} merges" if merges else "words"
+    return f"{name} ({size:,} {unit} to train on; perplexities per unit)" if size else str(name)
 
 
 def _hardware(result: Result) -> str:

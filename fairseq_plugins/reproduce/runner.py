@@ -253,14 +253,16 @@ class _Attempt:
         self.progress.change(self.run.name, EVALUATING)
         log = self.folder / "train.log"
         try:
-            best = checkpoints.checkpoint_to_evaluate(self.folder, self.say)
+            chosen = checkpoints.checkpoint_to_evaluate(
+                self.folder, self.planned.evaluated, self.say
+            )
         except FileNotFoundError as error:
             raise RunFailed(str(error), log) from None
         losses = {}
         for subset, context in evaluations(SCALES[self.run.scale].evaluation):
             log = self.folder / f"eval-{evaluation_name(subset, context)}.log"
             log.unlink(missing_ok=True)
-            command = self.planned.evaluate(self.run.folder / best.name, subset, context)
+            command = self.planned.evaluate(self.run.folder / chosen.name, subset, context)
             self._launch(command, log, training=False)
             try:
                 losses[subset, context] = logs.read_evaluation_loss(log)

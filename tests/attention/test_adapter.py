@@ -1,266 +1,106 @@
-"""The fairseq adapter with every encoding, against fairseq, and its incremental state."""
+"""The fairseq adapter with every encoding: steps, beams, fixed keys and positions.
 
-from typing import Any
+``test_multihead.py`` holds it beside fairseq's own module. Shapes are fairseq's: T x B x C.
+"""
 
 import pytest
 import torch
-from fairseq.modules import MultiheadAttention
+from attention_cases import COMPATIBLE, DIM, HEADS, WIDTH, count, error
 from torch import Tensor
 
-from fairseq_plugins.attention import build_attention
-from fairseq_plugins.attention.multihead import PositionalMultiheadAttention
+from fairseq_plugins.attention import build_attention, make_positions
 from fairseq_plugins.encodings import build_encoding
 
-WIDTH, HEADS, LENGTH, BATCH, MEMORY = 32, 4, 9, 3, 6
-ATTENTIONS = ["vanilla", "linear"]
-both = pytest.mark.parametrize("attention", ATTENTIONS)
+multihead = pytest.importorskip(
+    "fairseq_plugins.attention.multihead", reason="the adapter needs fairseq"
+)
+every_pair = pytest.mark.parametrize(("name", "attention"), COMPATIBLE)
 
 
-def build(
-    attention: str = "vanilla", encoding: str | None = None, *, causal: bool = True, **options: Any
-) -> PositionalMultiheadAttention:
-    shape = {"num_heads": HEADS, "head_dim": WIDTH // HEADS, "causal": causal}
-    inside = None if encoding is None else build_encoding(encoding, **shape)
-    return PositionalMultiheadAttention(
-        WIDTH, build_attention(attention, inside, **shape), **options
-    ).eval()
+def build(name: str, attention: str = "vanilla", *, causal: bool, **options):
+    encoding = build_encoding(name, num_heads=HEADS, head_dim=DIM, causal=causal)
+    inner = build_attention(attention, encoding, num_heads=HEADS, head_dim=DIM, causal=causal)
+    return multihead.PositionalMultiheadAttention(WIDTH, inner, **options).double()
 
 
-def build_pair(**options: Any) -> tuple[PositionalMultiheadAttention, MultiheadAttention]:
-    """The adapter around softmax without an encoding, and fairseq's module, with equal weights."""
-    cross = "encoder_decoder_attention" in options
-    kind = options if cross else {"self_attention": True}
-    reference = MultiheadAttention(WIDTH, HEADS, **kind).eval()
-    for parameter in reference.parameters():
-        torch.nn.init.normal_(parameter, std=0.3)
-    module = build(causal=not cross, **options)
-    module.load_state_dict(reference.state_dict())
-    return module, reference
+def words(length: int, batch: int = 3) -> Tensor:
+    return torch.randn(length, batch, WIDTH, dtype=torch.float64)
 
 
-def words(length: int = LENGTH, batch: int = BATCH, width: int = WIDTH) -> Tensor:
-    return torch.randn(length, batch, width)
-
-
-def future(length: int = LENGTH) -> Tensor:
-    return torch.full((length, length), float("-inf")).triu(1)
-
-
-def right_padding(length: int) -> Tensor:
-    mask = torch.zeros(BATCH, length, dtype=torch.bool)
-    mask[1, -2:] = True
+def padded_on(side: str | None, batch: int, length: int) -> Tensor | None:
+    """Two padded places in the last row."""
+    if side is None:
+        return None
+    mask = torch.zeros(batch, length, dtype=torch.bool)
+    mask[-1, slice(0, 2) if side == "left" else slice(length - 2, length)] = True
     return mask
 
 
-def close(actual: Tensor, expected: Tensor) -> None:
-    torch.testing.assert_close(actual, expected, rtol=1e-5, atol=1e-5)
+@every_pair
+@pytest.mark.parametrize("padded", [None, "left"])
+def test_incremental_is_full_through_a_beam(name, attention, padded):
+    module, x, order = build(name, attention, causal=True), words(8), torch.tensor([2, 0, 2])
+    padding, state = padded_on(padded, 3, 8), {}
+    for s in range(4):
+        now, mask = x[s : s + 1], None if padding is None else padding[:, s : s + 1]
+        module(now, now, now, mask, incremental_state=state, need_weights=False)
+    module.reorder_incremental_state(state, order)
+    later = [
+        module(x[s : s + 1], x[s : s + 1], x[s : s + 1], None, state, need_weights=False)[0]
+        for s in range(4, 8)
+    ]
+    both = torch.cat((x[:4, order], x[4:]))
+    mask = None if padding is None else padding[order]
+    whole, _ = module(both, both, both, mask, need_weights=False)
+    assert error(torch.cat(later), whole[4:]) <= 1e-9
 
 
-def test_starts_as_fairseq_does() -> None:
-    """Names, order and initial values: a checkpoint of one loads into the other."""
-    for options in ({}, {"kdim": 16, "vdim": 24}):
-        states = []
-        for cls in (build, lambda **o: MultiheadAttention(WIDTH, HEADS, **o)):
-            torch.manual_seed(1)
-            states.append(cls(**options).state_dict())
-        assert list(states[0]) == list(states[1])
-        for name, value in states[1].items():
-            assert torch.equal(states[0][name], value), name
+@every_pair
+@pytest.mark.parametrize("padded", [None, "left", "right"])
+def test_cross_attention_keeps_its_keys_while_decoding(name, attention, padded):
+    module = build(name, attention, causal=False, encoder_decoder_attention=True)
+    x, memory = words(6), words(7)
+    padding, order, state = padded_on(padded, 3, 7), torch.tensor([1, 2, 2]), {}
+    for s in range(3):
+        # fairseq gives the keys at every step; they are read at the first.
+        module(x[s : s + 1], memory, memory, padding, state, need_weights=False, static_kv=True)
+    module.reorder_incremental_state(state, order)
+    later = [
+        module(x[s : s + 1], None, None, padding, state, need_weights=False, static_kv=True)[0]
+        for s in range(3, 6)
+    ]
+    mask = None if padding is None else padding[order]
+    both, keys = torch.cat((x[:3, order], x[3:])), memory[:, order]
+    whole, _ = module(both, keys, keys, mask, need_weights=False)
+    assert error(torch.cat(later), whole[3:]) <= 1e-9
 
 
-@pytest.mark.parametrize("padded", [False, True])
-def test_self_attention_is_fairseq(padded: bool) -> None:
-    module, reference = build_pair()
-    x, mask = words(), right_padding(LENGTH) if padded else None
-    output, weights = module(x, x, x, key_padding_mask=mask)
-    expected, expected_weights = reference(x, x, x, key_padding_mask=mask, attn_mask=future())
-    close(output, expected)
-    close(weights, expected_weights)
-    output, weights = module(x, x, x, key_padding_mask=mask, need_weights=False)
-    close(output, expected)
-    assert weights is None
-
-
-def test_weights_per_head_are_fairseq() -> None:
-    module, reference = build_pair()
-    x = words()
-    _, weights = module(x, x, x, need_head_weights=True)
-    # Without a state fairseq takes PyTorch's path, which has the mean over heads only.
-    _, expected = reference(
-        x, x, x, need_head_weights=True, attn_mask=future(), incremental_state={}
+@every_pair
+@pytest.mark.parametrize("cross", [True, False])
+def test_positions_are_those_of_the_padding_mask(name, attention, cross):
+    """The adapter against the inner attention with positions made by hand."""
+    module = build(name, attention, causal=False, encoder_decoder_attention=cross)
+    x, padding = words(6), padded_on("left", 3, 6)
+    output, _ = module(x, x, x, padding, need_weights=False)
+    q, k, v = (
+        projection(x).unflatten(-1, (HEADS, DIM)).permute(1, 2, 0, 3)
+        for projection in (module.q_proj, module.k_proj, module.v_proj)
     )
-    assert weights.shape == (HEADS, BATCH, LENGTH, LENGTH)
-    close(weights, expected)
-
-
-@pytest.mark.parametrize("padded", [False, True])
-def test_cross_attention_is_fairseq(padded: bool) -> None:
-    options = {"encoder_decoder_attention": True, "kdim": 16, "vdim": 16}
-    module, reference = build_pair(**options)
-    x, memory = words(), words(MEMORY, width=16)
-    mask = right_padding(MEMORY) if padded else None
-    output, weights = module(x, memory, memory, key_padding_mask=mask)
-    expected, expected_weights = reference(x, memory, memory, key_padding_mask=mask)
-    close(output, expected)
-    close(weights, expected_weights)
-
-
-@both
-def test_weights_are_returned_only_when_asked(attention: str) -> None:
-    """Shaw's encoding has them made in any case."""
-    x = words()
-    encoding = "shaw" if attention == "vanilla" else "rope"
-    _, weights = build(attention, encoding)(x, x, x, need_weights=False)
-    assert weights is None
-
-
-@pytest.mark.parametrize("kind", ["bool", "float"])
-def test_extra_mask(kind: str) -> None:
-    """A caller's mask beside the causal one; its row for a query that sees itself stays."""
-    module, reference = build_pair()
-    x, hidden = words(), torch.rand(LENGTH, LENGTH) < 0.4
-    hidden.fill_diagonal_(False)
-    added = torch.zeros(LENGTH, LENGTH).masked_fill(hidden, float("-inf"))
-    mask = hidden if kind == "bool" else added
-    output, _ = module(x, x, x, attn_mask=mask)
-    close(output, reference(x, x, x, attn_mask=added + future())[0])
-
-
-def decode(
-    module: PositionalMultiheadAttention, chunks: list[Tensor], masks: list[Tensor | None], **kw: Any
-) -> Tensor:
-    state: dict[str, Any] = {}
-    outputs = []
-    for x, mask in zip(chunks, masks, strict=True):
-        output, weights = module(
-            x,
-            x,
-            x,
-            key_padding_mask=mask,
-            incremental_state=state,
-            need_weights=False,
-            **kw,
-        )
-        assert weights is None
-        outputs.append(output)
-    return torch.cat(outputs)
-
-
-@both
-@pytest.mark.parametrize("sizes", [(1,) * LENGTH, (4, 1, 1, 3), (LENGTH,)])
-def test_steps_of_any_size(attention: str, sizes: tuple[int, ...]) -> None:
-    module, x = build(attention, "lrpe_type1"), words()
-    expected, _ = module(x, x, x, need_weights=False)
-    close(decode(module, list(x.split(sizes)), [None] * len(sizes)), expected)
-
-
-@both
-@pytest.mark.parametrize("left", [False, True])
-def test_steps_after_a_padded_prompt(attention: str, left: bool) -> None:
-    """Positions go on from the tokens that were no padding."""
-    module, x = build(attention, "rope"), words()
-    mask = torch.zeros(BATCH, LENGTH, dtype=torch.bool)
-    mask[1, slice(2) if left else slice(2, 4)] = True
-    sizes = (4, 1, 1, 3)
-    chunks, masks = list(x.split(sizes)), list(mask.split(sizes, dim=1))
-    output = decode(module, chunks, [masks[0], None, None, None])
-    kept = x[:, 1:2][~mask[1]]
-    expected, _ = module(kept, kept, kept, need_weights=False)
-    close(output[:, 1:2][~mask[1]], expected)
-
-
-@both
-def test_beam_reordering(attention: str) -> None:
-    module, x, state = build(attention, "lrpe_type2"), words(), {}
-    options = {"incremental_state": state, "need_weights": False}
-    for step in x[:4].split(1):
-        module(step, step, step, **options)
-    for order in ([2, 2, 0], [1, 0]):
-        rows = torch.tensor(order)
-        module.reorder_incremental_state(state, rows)
-        x = x[:, rows]
-    output = torch.cat([module(step, step, step, **options)[0] for step in x[4:].split(1)])
-    close(output, module(x, x, x, need_weights=False)[0][4:])
-
-
-@both
-def test_reordering_before_the_first_step(attention: str) -> None:
-    state: dict[str, Any] = {}
-    assert build(attention).reorder_incremental_state(state, torch.tensor([0])) == {}
-
-
-@both
-@pytest.mark.parametrize("encoding", [None, "rope"])
-def test_cross_attention_in_steps(attention: str, encoding: str | None) -> None:
-    """The memory is projected in the first step; later the key may be None, as in fairseq."""
-    module = build(attention, encoding, causal=False, encoder_decoder_attention=True)
-    x, memory, mask = words(), words(MEMORY), right_padding(MEMORY)
-    expected, _ = module(x, memory, memory, key_padding_mask=mask, need_weights=False)
-    state, outputs = {}, []
-    for index, step in enumerate(x.split(1)):
-        source = memory if index == 0 else None
-        output, _ = module(
-            step,
-            source,
-            source,
-            key_padding_mask=mask if index == 0 else None,
-            incremental_state=state,
-            static_kv=True,
-            need_weights=False,
-        )
-        outputs.append(output)
-    close(torch.cat(outputs), expected)
-    rows = torch.tensor([1, 1, 0])
-    module.reorder_incremental_state(state, rows)
-    again, _ = module(
-        x[-1:, rows], None, None, incremental_state=state, static_kv=True, need_weights=False
+    at = make_positions(padding, 6)
+    inner, _ = module.attention(
+        q,
+        k,
+        v,
+        q_positions=count(6) if cross else at,
+        k_positions=at,
+        key_padding_mask=padding,
     )
-    assert again.shape == (1, BATCH, WIDTH)
-    if encoding is None:  # otherwise the position has moved on
-        close(again, expected[-1:, rows])
+    expected = module.out_proj(inner.permute(2, 0, 1, 3).flatten(2))
+    assert error(output, expected) <= 1e-12
 
 
-def test_cross_attention_weights_in_steps() -> None:
-    module, reference = build_pair(encoder_decoder_attention=True)
-    x, memory, mask = words(1), words(MEMORY), right_padding(MEMORY)
-    for need in ({}, {"need_head_weights": True}):
-        results = [
-            m(x, memory, memory, key_padding_mask=mask, incremental_state={}, static_kv=True, **need)
-            for m in (module, reference)
-        ]
-        close(results[0][0], results[1][0])
-        close(results[0][1], results[1][1])
-
-
-def test_two_modules_in_one_state() -> None:
-    """Layers share fairseq's dictionary of states, each under its own name."""
-    first, second, x = build("linear", "rope"), build("linear", "rope"), words()
-    state: dict[str, Any] = {}
-    for step in x.split(1):
-        for module in (first, second):
-            output, _ = module(step, step, step, incremental_state=state, need_weights=False)
-    close(output, second(x, x, x, need_weights=False)[0][-1:])
-    assert len(state) == 2
-
-
-def test_quantisation_noise() -> None:
-    module, x = build(q_noise=0.5, qn_block_size=8).train(), words()
-    outputs = [module(x, x, x, need_weights=False)[0] for _ in range(2)]
-    assert not torch.equal(*outputs)
-
-
-def test_refusals() -> None:
-    x = words()
-    with pytest.raises(ValueError, match=r"`embed_dim` must be .* = 16, but is 32"):
-        attention = build_attention("vanilla", None, num_heads=2, head_dim=8, causal=True)
-        PositionalMultiheadAttention(32, attention)
-    with pytest.raises(ValueError, match="`before_softmax` must be False"):
-        build()(x, x, x, before_softmax=True)
-    with pytest.raises(ValueError, match="`need_weights` must be False for linear"):
-        build("linear")(x, x, x)
-    with pytest.raises(ValueError, match="`attn_mask` must be None for linear"):
-        build("linear")(x, x, x, attn_mask=future(), need_weights=False)
-    for attention in ATTENTIONS:
-        for options in ({"need_weights": True}, {"need_weights": False, "attn_mask": future()}):
-            with pytest.raises(ValueError, match="must be left off in a decoding step"):
-                build(attention)(x, x, x, incremental_state={}, **options)
+def test_weights_are_given_where_an_encoding_made_them_and_they_were_asked_for():
+    module, x = build("shaw", causal=True), words(5)
+    assert module(x, x, x, need_weights=False)[1] is None
+    assert module(x, x, x, need_weights=True)[1].shape == (3, 5, 5)
+    assert module(x, x, x, need_head_weights=True)[1].shape == (HEADS, 3, 5, 5)

@@ -127,7 +127,7 @@ def test_extra_mask(kind: str) -> None:
 
 
 def decode(
-    module: PositionalMultiheadAttention, chunks: list[Tensor], masks: list[Tensor | None], **kw: Any
+    module: PositionalMultiheadAttention, chunks: list[Tensor], masks: list[Tensor | None]
 ) -> Tensor:
     state: dict[str, Any] = {}
     outputs = []
@@ -139,7 +139,6 @@ def decode(
             key_padding_mask=mask,
             incremental_state=state,
             need_weights=False,
-            **kw,
         )
         assert weights is None
         outputs.append(output)
@@ -223,10 +222,10 @@ def test_cross_attention_in_steps(attention: str, encoding: str | None) -> None:
 def test_cross_attention_weights_in_steps() -> None:
     module, reference = build_pair(encoder_decoder_attention=True)
     x, memory, mask = words(1), words(MEMORY), right_padding(MEMORY)
-    for need in ({}, {"need_head_weights": True}):
+    for per_head in (False, True):
+        options = {"key_padding_mask": mask, "static_kv": True, "need_head_weights": per_head}
         results = [
-            m(x, memory, memory, key_padding_mask=mask, incremental_state={}, static_kv=True, **need)
-            for m in (module, reference)
+            m(x, memory, memory, incremental_state={}, **options) for m in (module, reference)
         ]
         close(results[0][0], results[1][0])
         close(results[0][1], results[1][1])

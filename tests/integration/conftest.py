@@ -22,14 +22,13 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
         lines = (" ".join(rng.choices(WORDS, k=rng.randint(3, 12))) for _ in range(count))
         (folder / f"{split}.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
     words = ["fairseq-preprocess", "--only-source", "--destdir", str(folder / "bin")]
-    for split, option in (("train", "--trainpref"), ("valid", "--validpref"), ("test", "--testpref")):
-        words += [option, str(folder / f"{split}.txt")]
+    for split in SENTENCES:
+        words += [f"--{split}pref", str(folder / f"{split}.txt")]
     before, sys.argv = sys.argv, words
     try:
         preprocess.cli_main()
     finally:
         sys.argv = before
-    # fairseq-preprocess reads "train.txt" as the prefix "train.txt".
     return folder / "bin"
 
 

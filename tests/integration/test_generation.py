@@ -87,9 +87,7 @@ def test_beam_search(attention: str, encoding: str, data: Path, tmp_path: Path) 
         assert len(beam) == 4
         for hypothesis in beam:
             expected = _scores(model, eos, hypothesis["tokens"])
-            torch.testing.assert_close(
-                hypothesis["positional_scores"], expected, rtol=0, atol=1e-4
-            )
+            torch.testing.assert_close(hypothesis["positional_scores"], expected, rtol=0, atol=1e-4)
     singly = [_search(task, generator, [prompt])[0] for prompt in PROMPTS]
     _assert_same(beams, singly)
     assert generator.model.has_incremental_states()
@@ -185,9 +183,7 @@ def test_sampling(
 
 
 @pytest.mark.parametrize("attention", ["vanilla", "linear"])
-def test_generate(
-    attention: str, data: Path, checkpoints: dict[str, Path], tmp_path: Path
-) -> None:
+def test_generate(attention: str, data: Path, checkpoints: dict[str, Path], tmp_path: Path) -> None:
     fairseq_generate(
         data,
         checkpoints[attention],

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 import torch
-from fairseq_plugins.encodings import ENCODINGS, parse_options
 from omegaconf import OmegaConf
 
+from fairseq_plugins.encodings import ENCODINGS, parse_options
 from tests.integration.helpers import (
     ENCODING_DEFAULTS,
     Built,

@@ -1,5 +1,6 @@
 """Wrong input on the command line: the option, the constraint and the value, before training."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +81,7 @@ def _settings(tmp_path: Path, data: Path, model: dict[str, Any]) -> dict[str, An
 @pytest.mark.parametrize("case", CASES)
 def test_refused(case: str, data: Path, tmp_path: Path) -> None:
     model, parts = CASES[case]
-    with pytest.raises(ValueError) as error:
+    with pytest.raises(ValueError, match=re.escape(parts[0])) as error:
         fairseq_train(_settings(tmp_path, data, model))
     for part in parts:
         assert part in str(error.value)

@@ -191,7 +191,8 @@ def test_a_floor_bounds_the_weights(causal, floor, seed):
     q, k = torch.randn(2, 1, 2, 30, 3, dtype=torch.float64)
     kernel = causal_linear_attention if causal else linear_attention
     # The values of key t are the unit vector e_t, so that the output is the weights.
-    weights = kernel(q, k, torch.eye(30, dtype=torch.float64).expand(1, 2, -1, -1), min_cosine=floor)
+    units = torch.eye(30, dtype=torch.float64).expand(1, 2, -1, -1)
+    weights = kernel(q, k, units, min_cosine=floor)
     assert weights.abs().sum(-1).max() <= 1 / floor * (1 + 1e-9)
 
 

@@ -107,7 +107,7 @@ class LargestTensor(TorchDispatchMode):
         return result
 
 
-NO_LOGITS = [pair for pair in PAIRS if pair[0] == "linear" or pair[1] in ("base", "rope", "learned")]
+NO_LOGITS = [p for p in PAIRS if p[0] == "linear" or p[1] in ("base", "rope", "learned")]
 
 
 @pytest.mark.parametrize(("attention", "encoding"), NO_LOGITS)
@@ -268,5 +268,5 @@ def test_wrong_calls_are_refused() -> None:
     model = build_lm()
     with pytest.raises(ValueError, match="`full_context_alignment` must be False"):
         model.decoder(random_tokens(1, 3), full_context_alignment=True)
-    with pytest.raises(ValueError, match="`decoder_embed_dim` must be a multiple of .*=5"):
+    with pytest.raises(ValueError, match=r"`decoder_embed_dim` must be a multiple of .*=5"):
         build_lm(decoder_attention_heads=5)

@@ -23,6 +23,7 @@ def configs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     scale = copied / "scale" / "toy.yaml"
     content = yaml.safe_load(scale.read_text())
     content["optimization"] |= {"max_update": 250, "lr": [0.002]}
+    content["dataset"] |= {"disable_validation": False}
     scale.write_text("# @package _global_\n" + yaml.safe_dump(content))
     return copied
 

@@ -57,7 +57,7 @@ def test_rows_beyond_the_paper_have_a_table_of_their_own(results):
 def test_caption_says_the_scale_of_everything(results):
     page = render(TABLE_2, "mini", results, ["`x`, made by another experiment."])
     for fact in (
-        "wikitext-2 (2,051,910 training words)",
+        "wikitext-2 (2,051,910 words to train on; perplexities per unit)",
         "4 layers of 128 features, 4 heads, feed-forward 512, 1.82 million parameters",
         "dictionary of 8,000 symbols",
         "900 updates of 4,096 tokens",

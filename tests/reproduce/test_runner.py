@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -243,6 +244,15 @@ def test_a_finished_training_without_its_best_checkpoint_is_evaluated_at_its_las
     output = capsys.readouterr().out
     assert "checkpoint_best.pt is damaged" in output
     assert "evaluating checkpoint_last.pt" in output
+
+
+def test_the_recipe_says_which_checkpoint_is_evaluated(planned):
+    one = planned[0]
+    assert one.evaluated == "checkpoint_best.pt"
+    dataset = {**one.config["dataset"], "disable_validation": True}
+    without = replace(one, config={**one.config, "dataset": dataset})
+    assert without.evaluated == "checkpoint_last.pt"
+    assert all(f"{one.run.folder}/checkpoint_last.pt" in c for c in without.commands()[1:])
 
 
 def test_a_failing_row_is_named_and_does_not_stop_the_others(root, planned, capsys):
