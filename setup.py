@@ -14,6 +14,7 @@ setup(
         "torch>=2.6",
         "fairseq-fixed>=0.12.3.1",
         "hydra-core>=1.3.2",
+        "numpy>=1.26,<2; python_version < '3.13'",  # fairseq reads np.compat
         "omegaconf>=2.3",
         "rich>=13",
         "sacrebleu>=2.3",

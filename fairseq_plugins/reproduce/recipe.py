@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fairseq.dataclass.initialize import hydra_init
+from fairseq.models import MODEL_DATACLASS_REGISTRY
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig, OmegaConf
 
@@ -94,10 +95,17 @@ def total_batch(recorded: Mapping[str, Any]) -> int:
     )
 
 
+def _with_defaults(model: Mapping[str, Any]) -> dict[str, Any]:
+    """A model's section with what it leaves at its defaults, written out or not."""
+    options = MODEL_DATACLASS_REGISTRY.get(model.get("_name"))
+    return {**(vars(options()) if options else {}), **model}
+
+
 def _experiment(recorded: Mapping[str, Any]) -> dict[str, Any]:
+    complete = {**recorded, "model": _with_defaults(recorded["model"])}
     flat = {
         f"{section}.{key}": value
-        for section, keys in recorded.items()
+        for section, keys in complete.items()
         if section != "distributed_training"
         for key, value in keys.items()
         if f"{section}.{key}" not in NOT_THE_EXPERIMENT and value is not None

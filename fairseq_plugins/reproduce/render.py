@@ -173,8 +173,7 @@ def _comparability(scale: str) -> str:
     return (
         "The data, the model and the budget are far smaller than the paper's, so perplexities "
         "and the differences from the paper's are expected to be large; what can be compared is "
-        "the order of the rows, below. The recipe's differences from Table 7 are the same for every "
-        "row."
+        "the order of the rows, below. What differs from Table 7 is the same for every row."
     )
 
 

@@ -77,7 +77,7 @@ def test_everything_works_where_fairseq_is_not_installed():
         cwd=PACKAGE.parent,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=240,
     )
     assert result.returncode == 0, result.stderr
     assert result.stdout.startswith("fine")

@@ -125,8 +125,12 @@ def fairseq_train(settings: Options) -> None:
 def fairseq_hydra_train(folder: Path, yaml: Options, *words: str) -> None:
     """``fairseq-hydra-train`` with settings in YAML and these words on the line."""
     folder.mkdir(parents=True, exist_ok=True)
-    config = write_yaml(folder / "tiny_lm.yaml", yaml)
-    words = ("--config-dir", str(folder), "--config-name", config.stem, *words)
+    hydra_train_config(write_yaml(folder / "tiny_lm.yaml", yaml), *words)
+
+
+def hydra_train_config(config: Path, *words: str) -> None:
+    """``fairseq-hydra-train`` with a primary config and these words on the line."""
+    words = ("--config-dir", str(config.parent), "--config-name", config.stem, *words)
     with _command("fairseq-hydra-train", words):
         hydra_train.cli_main()
 
