@@ -1,4 +1,4 @@
-"""A row of a table that is killed goes on, past a checkpoint that was cut off, to the same result."""
+"""A row that is killed goes on, past a checkpoint that was cut off, to the same result."""
 
 import json
 import os
