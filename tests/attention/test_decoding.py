@@ -61,6 +61,19 @@ def test_incremental_is_full_in_float64(name, attention, first):
 
 
 @every_pair
+@pytest.mark.parametrize("sizes", [(3, 2, 4), (1, 5, 1, 2), (9,)], ids=str)
+def test_steps_of_any_size(name, attention, sizes):
+    """Several tokens at once after others, each of which sees those before it only."""
+    layer, x = Layer(name, attention, causal=True), tokens(2, 9)
+    outputs, state, start = [], None, 0
+    for size in sizes:
+        output, state = layer.step(x[:, start : start + size], count(size, start), state)
+        outputs.append(output)
+        start += size
+    assert error(torch.cat(outputs, 1), layer(x, count(9))) <= 1e-9
+
+
+@every_pair
 def test_incremental_is_full_in_float32(name, attention):
     # Against the largest output: near a zero of an encoded denominator (lrpe_type8 under linear
     # attention) outputs are large, and float32 is exact relative to them only. The test above

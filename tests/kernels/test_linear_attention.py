@@ -78,6 +78,18 @@ def assert_close(actual: Tensor, expected: Tensor, tolerance: float) -> None:
     assert error <= tolerance, f"relative error {error:.2e}"
 
 
+def assert_gradients_close(
+    actual: list[Tensor], expected: list[Tensor], tolerance: float
+) -> None:
+    """Equal up to ``tolerance`` times the largest of all these gradients.
+
+    Of all, because one may be zero but for rounding: that of a single floored feature is, whose
+    size cancels against its norm's.
+    """
+    joined = [torch.cat([g.flatten() for g in each]) for each in (actual, expected)]
+    assert_close(*joined, tolerance)
+
+
 small = st.integers(1, 3)
 lengths = st.integers(1, 40)
 widths = st.integers(1, 6)
@@ -92,12 +104,9 @@ def test_chunked_is_quadratic(normalizer, batch, heads, length, features, values
     quadratic = case.call(naive_linear_attention, causal=True)
     assert_close(chunked, quadratic, 1e-10)
     weights = torch.randn_like(quadratic)
-    for actual, expected in zip(
-        gradients(chunked, case.leaves, weights),
-        gradients(quadratic, case.leaves, weights),
-        strict=True,
-    ):
-        assert_close(actual, expected, 1e-10)
+    assert_gradients_close(
+        gradients(chunked, case.leaves, weights), gradients(quadratic, case.leaves, weights), 1e-10
+    )
 
 
 @pytest.mark.parametrize("normalizer", NORMALIZERS)
@@ -108,12 +117,9 @@ def test_bidirectional_is_quadratic(normalizer, batch, queries, keys, features, 
     fast, quadratic = case.call(linear_attention), case.call(naive_linear_attention)
     assert_close(fast, quadratic, 1e-10)
     weights = torch.randn_like(quadratic)
-    for actual, expected in zip(
-        gradients(fast, case.leaves, weights),
-        gradients(quadratic, case.leaves, weights),
-        strict=True,
-    ):
-        assert_close(actual, expected, 1e-10)
+    assert_gradients_close(
+        gradients(fast, case.leaves, weights), gradients(quadratic, case.leaves, weights), 1e-10
+    )
 
 
 def test_the_two_references_agree():
