@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from fairseq_plugins.attention.linear import MIN_COSINE
 from fairseq_plugins.reproduce.orderings import (
     Agreement,
     Cell,
@@ -158,9 +159,17 @@ def caption(table: Table, scale: str, results: Sequence[Result]) -> str:
         f"{_distinct(results, lambda r: r['versions']['torch'])}, fairseq "
         f"{_distinct(results, lambda r: r['versions']['fairseq'])}."
     )
+    floor = (
+        "Linear attention: the paper does not say what it does where an encoded denominator comes "
+        f"near zero; here its size is kept at or above {MIN_COSINE} of its bound. That concerns few "
+        "denominators of most rows, but nearly all of `lrpe_type8`."
+    )
     cells = "Cells: mean ± standard deviation over seeds (number of seeds); `-` is not run."
     about = f"Data: {_distinct(results, _data)}."
-    facts = "\n".join(f"- {fact}" for fact in (about, model, budget, recipe, machine, cells))
+    told = [about, model, budget, recipe, machine, cells]
+    if any(result["attention"] == "linear" for result in results):
+        told.append(floor)
+    facts = "\n".join(f"- {fact}" for fact in told)
     return f"{what}\n\nOur columns:\n\n{facts}\n\n{_comparability(scale)}"
 
 

@@ -1,7 +1,5 @@
 """The whole matrix: every encoding x attention x direction x dtype runs, or says why it cannot."""
 
-import copy
-
 import pytest
 import torch
 from attention_cases import ATTENTIONS, DIM, HEADS, NAMES, PAIRS, Layer, compatible, count, tokens
@@ -35,14 +33,9 @@ def test_it_runs_with_finite_gradients_or_says_why_not(name, attention, directio
     output, gradients = run(layer, inputs)
     assert output.dtype == dtype
     assert output.isfinite().all()
-    _, exact = run(copy.deepcopy(layer).double(), {k: x.double() for k, x in inputs.items()})
     for key, gradient in gradients.items():
         assert gradient is not None, key
-        assert exact[key].isfinite().all(), key
-        # An encoded denominator (LRPE, Eq. 39) may pass so close to zero, as lrpe_type8's does,
-        # that the true gradient is beyond float16; a loss scaler skips such an update.
-        if exact[key].abs().max() < torch.finfo(dtype).max / 8:
-            assert gradient.isfinite().all(), key
+        assert gradient.isfinite().all(), key
         assert gradient.any() or key == "k_proj.bias", key
 
 

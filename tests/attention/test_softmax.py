@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from fairseq_plugins.attention import build_attention
-from fairseq_plugins.encodings import PositionEncoding, build_encoding
+from fairseq_plugins.encodings import Compose, PositionEncoding, build_encoding
 from fairseq_plugins.encodings.base import LOGIT_HOOKS
 
 NAMES = [name for name, attention in COMPATIBLE if attention == "vanilla"]
@@ -67,6 +67,30 @@ def test_it_is_the_formula(name, causal, need_weights):
         assert not returned[hidden.expand_as(returned)].any()
     else:
         assert returned is None
+
+
+class KeyContent(PositionEncoding):
+    """A term that reads the keys, as in Transformer-XL or DeBERTa."""
+
+    def relative_logits(self, q, k, q_positions, k_positions):
+        return q.sum(-1, keepdim=True) * k.sum(-1).unsqueeze(-2)
+
+
+def test_content_terms_read_the_keys_before_their_transform():
+    """Whole, and from the state of a decoder."""
+    rope = build_encoding("rope", num_heads=HEADS, head_dim=DIM, causal=True)
+    encoding = Compose([rope, KeyContent(rope.context)])
+    attention = build_attention("vanilla", encoding, num_heads=HEADS, head_dim=DIM, causal=True)
+    qkv, at = torch.randn(3, 2, HEADS, 6, DIM, dtype=torch.float64), count(6)
+    future = torch.ones(6, 6, dtype=torch.bool).triu(1)
+    expected, _ = by_the_formula(encoding, qkv, at, future)
+    whole, _ = attention(*qkv, q_positions=at, k_positions=at)
+    assert error(whole, expected) <= 1e-12
+    state = None
+    for s in range(6):
+        now = qkv[:, :, :, s : s + 1]
+        step, state = attention.step(*now, positions=count(1, s), state=state)
+        assert error(step, expected[:, :, s : s + 1]) <= 1e-12
 
 
 @every_name
