@@ -161,8 +161,8 @@ def caption(table: Table, scale: str, results: Sequence[Result]) -> str:
     )
     floor = (
         "Linear attention: the paper does not say what it does where an encoded denominator comes "
-        f"near zero; here its size is kept at or above {MIN_COSINE} of its bound. That concerns few "
-        "denominators of most rows, but nearly all of `lrpe_type8`."
+        f"near zero; here its size is kept at or above {MIN_COSINE} of its bound. That is a small "
+        "share of most rows' denominators, but nearly all of `lrpe_type8`'s."
     )
     cells = "Cells: mean ± standard deviation over seeds (number of seeds); `-` is not run."
     about = f"Data: {_distinct(results, _data)}."
