@@ -123,11 +123,8 @@ class PositionalMultiheadAttention(nn.Module):
             _refuse_in_step(need_weights, attn_mask)
             output = self._step(q, key, value, key_padding_mask, incremental_state)
             weights = None
-        # An encoding that reads the weights has them made, asked for or not.
-        if weights is not None and need_weights:
+        if weights is not None:
             weights = weights.transpose(0, 1) if need_head_weights else weights.mean(1)
-        else:
-            weights = None
         batch, _, length, _ = output.shape
         merged = output.permute(2, 0, 1, 3).reshape(length, batch, self.embed_dim)
         return self.out_proj(merged), weights

@@ -81,8 +81,7 @@ def causal_linear_attention(
         sizes = sizes + initial_state.k_norm.unsqueeze(2)
     if normalize:
         denominator = torch.einsum("bhtd,bhtd->bht", norm_q.to(wide), sums).unsqueeze(-1)
-        floor = min_cosine * norms(norm_q, wide) * sizes if min_cosine else 0.0
-        output = output / clamp_denominator(denominator, floor)
+        output = _divide(output, denominator, norm_q, sizes, min_cosine)
     output = output.to(v.dtype)
     if not return_state:
         return output
@@ -147,8 +146,16 @@ def attend_state(
     norm_q = q if normalizer_q is None else normalizer_q
     wide = state.k_sum.dtype
     denominator = norm_q.to(wide) @ state.k_sum.unsqueeze(-1)
-    floor = min_cosine * norms(norm_q, wide) * state.k_norm.unsqueeze(2)
-    return output / clamp_denominator(denominator, floor)
+    return _divide(output, denominator, norm_q, state.k_norm.unsqueeze(2), min_cosine)
+
+
+def _divide(
+    output: Tensor, denominator: Tensor, norm_q: Tensor, sizes: Tensor, min_cosine: float
+) -> Tensor:
+    """``output`` over a denominator kept at ``min_cosine`` of its bound |norm_q| ``sizes``."""
+    if not min_cosine:
+        return output / clamp_denominator(denominator)
+    return output / clamp_denominator(denominator, min_cosine * norms(norm_q, sizes.dtype) * sizes)
 
 
 def _check(
