@@ -1,7 +1,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help quickstart test test-slow lint setup clean
+.PHONY: help quickstart test test-slow test-triton test-gpu bench bench-gpu lint setup clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -25,11 +25,26 @@ quickstart: $(RUNTIME) ## set up, generate the corpus, train and print the toy t
 	PYTHON="$(VENV_BIN)/python" scripts/table2.sh --scale toy \
 	    --rows none,base,rope,lrpe_type2 --attention linear,vanilla
 
-test: lint ## set up, lint, and run all tests but the slow ones
-	PATH="$(VENV_BIN):$$PATH" $(VENV)/bin/python -m pytest -m "not slow"
+test: lint ## set up, lint, and run all tests but the slow ones and those of the GPU kernel
+	PATH="$(VENV_BIN):$$PATH" $(VENV)/bin/python -m pytest -m "not slow and not triton and not gpu"
 
 test-slow: $(DEV) ## set up and run the slow tests
 	PATH="$(VENV_BIN):$$PATH" $(VENV)/bin/python -m pytest -m slow
+
+test-triton: $(DEV) ## install triton and run the GPU kernel's tests in its interpreter
+	@# Only where it is missing: CUDA builds of torch bring the triton that fits them.
+	@$(VENV)/bin/python -c 'import triton' 2>/dev/null || \
+	    $(PIP_INSTALL) -q --no-deps -r requirements-gpu.txt
+	TRITON_INTERPRET=1 $(VENV)/bin/python -m pytest -m triton
+
+test-gpu: $(DEV) ## set up and run the tests that need a GPU
+	$(VENV)/bin/python -m pytest -m gpu
+
+bench: $(RUNTIME) ## set up, measure speed and memory on one thread, render benchmarks/results/cpu.md
+	$(VENV)/bin/python -m benchmarks
+
+bench-gpu: $(RUNTIME) ## the same on a GPU, benchmarks/results/gpu.md
+	$(VENV)/bin/python -m benchmarks --device gpu
 
 lint: $(DEV) ## set up and run ruff, mypy and shellcheck
 	$(VENV)/bin/ruff check .
@@ -41,7 +56,7 @@ setup: $(DEV) ## create .venv with all that is pinned; quick when done before
 
 clean: ## remove caches and build products; keeps .venv, data, checkpoints and results
 	rm -rf build dist outputs multirun *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
-	find fairseq_plugins tests -name __pycache__ -type d -prune -exec rm -rf {} +
+	find fairseq_plugins benchmarks tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 TOO_OLD = import sys; v = sys.version_info; v >= (3, 11) or sys.exit( \
     "Python >= 3.11 is needed, but $(PYTHON) is %d.%d; try: make PYTHON=python3.12 ..." % v[:2])

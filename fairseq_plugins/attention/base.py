@@ -6,11 +6,21 @@ padding masks (B, S) bool with True where padded.
 
 from typing import ClassVar
 
+import torch
 from torch import Tensor, nn
 
+from fairseq_plugins.attention.shared import SharedPass
 from fairseq_plugins.encodings import IncompatibleEncodingError, PositionEncoding
 
 State = dict[str, Tensor]
+
+
+def draw_seed() -> Tensor:
+    """A seed () int64 for the draws of a stochastic encoding, from torch's global generator.
+
+    fairseq seeds that one for every update, and restores it where activations are recomputed.
+    """
+    return torch.randint(2**62, ())
 
 
 class Attention(nn.Module):
@@ -42,6 +52,8 @@ class Attention(nn.Module):
         super().__init__()
         self.num_heads, self.head_dim, self.causal = num_heads, head_dim, causal
         self.encoding = encoding
+        # A stack of layers puts in its own, which all its self-attentions have in common.
+        self.shared = SharedPass()
         self.hooks = encoding.hooks if encoding is not None else frozenset[str]()
         if encoding is not None:
             self._check(encoding)
@@ -58,12 +70,31 @@ class Attention(nn.Module):
                 f"a causal model cannot use the encoding {encoding.label!r}: "
                 f"{encoding.causal_refusal}."
             )
+        if not self.causal and encoding.bidirectional_refusal:
+            raise IncompatibleEncodingError(
+                f"bidirectional and cross-attention cannot use the encoding {encoding.label!r}: "
+                f"{encoding.bidirectional_refusal}."
+            )
         shape = (encoding.context.num_heads, encoding.context.head_dim)
         if shape != (self.num_heads, self.head_dim):
             raise ValueError(
                 f"`encoding` was built for (num_heads, head_dim) = {shape}, "
                 f"but the attention has {(self.num_heads, self.head_dim)}."
             )
+
+    def _redraw(self, k: Tensor, state: State | None = None) -> State:
+        """Draw anew for a stochastic encoding, or again as in ``state``.
+
+        Returns:
+            ``{"seed": (B, 1)}`` for the state, empty where nothing is drawn.
+        """
+        if self.encoding is None or not self.encoding.is_stochastic:
+            return {}
+        drawn = state["seed"][0, 0] if state else draw_seed()
+        # No number can come out of a compiled graph.
+        seed = drawn if torch.compiler.is_compiling() else int(drawn)
+        self.encoding.redraw(seed)
+        return {"seed": torch.as_tensor(seed, device=k.device).expand(k.size(0), 1)}
 
     def forward(
         self,

@@ -52,17 +52,24 @@ def build_attention(
     try:
         return cls(encoding, num_heads=num_heads, head_dim=head_dim, causal=causal, **options)
     except IncompatibleEncodingError as error:
-        raise IncompatibleEncodingError(f"{error} {_instead(attention_type, encoding)}") from None
+        instead = _instead(attention_type, encoding, causal)
+        raise IncompatibleEncodingError(f"{error} {instead}") from None
 
 
-def _instead(attention_type: str, encoding: PositionEncoding | None) -> str:
+def _instead(attention_type: str, encoding: PositionEncoding | None, causal: bool) -> str:
     """What goes with the attention, and which other attention takes the encoding."""
     hooks = encoding.hooks if encoding is not None else frozenset[str]()
     others = [name for name, cls in ATTENTIONS.items() if not hooks - cls.supported_hooks]
-    if attention_type in others:
+    if attention_type in others and encoding is not None and encoding.causal_refusal:
         return "Another encoding or a bidirectional model would work."
+    if attention_type in others:
+        return "Another encoding or a causal model would work."
     supported = ATTENTIONS[attention_type].supported_hooks
-    names = [n for n, e in ENCODINGS.items() if not e.hooks - supported]
+    names = [
+        name
+        for name, entry in ENCODINGS.items()
+        if not entry.hooks - supported and not entry.refusal(causal=causal)
+    ]
     return (
         f"Use attention_type={' or '.join(others)}, or with {attention_type} attention one of: "
         f"{', '.join(sorted(names))}."
@@ -96,7 +103,13 @@ def check_compatible(
     # First, since a word like `causal=true` would otherwise meet build_encoding's own argument.
     split_options(position_encoding, options)
     encoding = build_encoding(
-        position_encoding, num_heads=num_heads, head_dim=head_dim, causal=causal, **options
+        position_encoding,
+        num_heads=num_heads,
+        head_dim=head_dim,
+        causal=causal,
+        # Any size will do: what is asked is whether the two go together.
+        vocab_size=1,
+        **options,
     )
     build_attention(
         attention_type, encoding, num_heads=num_heads, head_dim=head_dim, causal=causal

@@ -15,7 +15,13 @@ def elu_plus_one(x: Tensor) -> Tensor:
     return torch.where(x >= 0, x + 1, x.clamp(max=0).exp())
 
 
+def relu_shifted(x: Tensor) -> Tensor:
+    """phi(x) = relu(x) + 1e-3, the map of PermuteFormer (Chen 2021)."""
+    return torch.relu(x) + 1e-3
+
+
 FEATURE_MAPS: dict[str, Callable[[Tensor], Tensor]] = {
     "elu": elu_plus_one,
     "relu": torch.relu,
+    "relu_shifted": relu_shifted,
 }

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Literal
 
+import torch
 from torch import Tensor
 
 from fairseq_plugins.attention.base import Attention, State
@@ -28,12 +29,18 @@ MIN_COSINE = 0.2
 class LinearAttention(Attention):
     """phi(q)~ (sum phi(k)~ v^T) over a denominator (LRPE, Eq. 31 and 39), ~ the encoding.
 
+    A decay multiplies the running sums from token to token, that of an encoded denominator too.
+
     Args:
         encoding, num_heads, head_dim, causal: see ``Attention``.
-        feature_map: phi, a key of ``FEATURE_MAPS``; the papers' is 1 + elu.
+        feature_map: phi, a key of ``FEATURE_MAPS``; the papers' is 1 + elu. An encoding that
+            has one of its own (``cosformer``) brings it along.
         normalizer: the denominator's features: ``encoded`` as in LRPE, Eq. 39, kept away from
-            zero (``MIN_COSINE``; the paper does not say how); ``plain`` phi(q) and phi(k) before
-            the encoding, always positive; ``none``.
+            zero (``MIN_COSINE``; the paper does not say how) where the encoding can make it
+            negative; ``plain`` phi(q) and phi(k) before the encoding, always positive; ``none``.
+            In place of ``encoded``, an encoding that changes norms (``xpos``) has ``plain``:
+            norms of its features depend on absolute positions, and so would a denominator kept
+            away from zero by them.
 
     Raises:
         IncompatibleEncodingError: the encoding needs the T x S logits.
@@ -63,10 +70,15 @@ class LinearAttention(Attention):
             raise ValueError(
                 f"`normalizer` must be one of {list(NORMALIZERS)}, but is {normalizer!r}."
             )
-        self.feature_map, self.normalizer = FEATURE_MAPS[feature_map], normalizer
+        if normalizer == "encoded" and encoding is not None and not encoding.keeps_norms:
+            normalizer = "plain"
+        own_map = encoding.feature_map if encoding is not None else None
+        self.feature_map, self.normalizer = FEATURE_MAPS[own_map or feature_map], normalizer
         is_encoded = normalizer == "encoded" and bool(self.hooks & _ENCODED)
         self._normalize = normalizer != "none"
-        self._min_cosine = MIN_COSINE if is_encoded else 0.0
+        keeps_positive = encoding is not None and encoding.keeps_positive
+        self._min_cosine = MIN_COSINE if is_encoded and not keeps_positive else 0.0
+        self._decays = "log_decay" in self.hooks
 
     def forward(
         self,
@@ -87,9 +99,13 @@ class LinearAttention(Attention):
                 "the attention is built."
             )
         _refuse_weights(need_weights)
+        self._redraw(k)
         q, norm_q = self._encode_query(q, q_positions)
         k, norm_k, v = self._encode_key(k, v, k_positions, key_padding_mask)
         attention = causal_linear_attention if self.causal else linear_attention
+        if self._decays:
+            log_decay, _ = self._log_decay(k_positions, key_padding_mask)
+            attention = partial(causal_linear_attention, log_decay=log_decay)
         output = attention(
             q,
             k,
@@ -100,7 +116,7 @@ class LinearAttention(Attention):
             min_cosine=self._min_cosine,
         )
         assert isinstance(output, Tensor)
-        return output, None
+        return self._decode_output(output, q_positions), None
 
     def step(
         self,
@@ -112,6 +128,11 @@ class LinearAttention(Attention):
         key_padding_mask: Tensor | None = None,
         state: State | None = None,
     ) -> tuple[Tensor, State]:
+        extra, log_decay = self._redraw(k, state), None
+        if self._decays:
+            last = state["last_position"] if state else None
+            log_decay, reached = self._log_decay(positions, key_padding_mask, last)
+            extra["last_position"] = reached.expand(k.size(0), 1)
         q, norm_q = self._encode_query(q, positions)
         k, norm_k, v = self._encode_key(k, v, positions, key_padding_mask)
         output = causal_linear_attention(
@@ -122,11 +143,12 @@ class LinearAttention(Attention):
             normalizer_k=norm_k,
             normalize=self._normalize,
             min_cosine=self._min_cosine,
-            initial_state=LinearState(**state) if state else None,
+            log_decay=log_decay,
+            initial_state=_sums(state) if state else None,
             return_state=True,
         )
         assert isinstance(output, tuple)
-        return output[0], output[1]._asdict()
+        return self._decode_output(output[0], positions), {**output[1]._asdict(), **extra}
 
     def remember(
         self,
@@ -136,29 +158,45 @@ class LinearAttention(Attention):
         k_positions: Tensor,
         key_padding_mask: Tensor | None = None,
     ) -> State:
+        seed = self._redraw(k)
         k, norm_k, v = self._encode_key(k, v, k_positions, key_padding_mask)
-        return remember_keys(k, v, normalizer_k=norm_k)._asdict()
+        return {**remember_keys(k, v, normalizer_k=norm_k)._asdict(), **seed}
 
     def attend(
         self, q: Tensor, state: State, *, q_positions: Tensor, need_weights: bool = False
     ) -> tuple[Tensor, Tensor | None]:
         _refuse_weights(need_weights)
+        self._redraw(q, state)
         features, norm_q = self._encode_query(q, q_positions)
         output = attend_state(
             features,
-            LinearState(**state),
+            _sums(state),
             normalizer_q=norm_q,
             normalize=self._normalize,
             min_cosine=self._min_cosine,
         )
-        return output.to(q.dtype), None
+        return self._decode_output(output.to(q.dtype), q_positions), None
+
+    def _log_decay(
+        self, positions: Tensor, key_padding_mask: Tensor | None, last: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """What the sums decay by at each token (B or 1, H, T), and the position then reached."""
+        assert self.encoding is not None
+        steps, reached = _advances(positions, key_padding_mask, last)
+        return self.encoding.log_decay().view(-1, 1) * steps.unsqueeze(1), reached
+
+    def _decode_output(self, output: Tensor, positions: Tensor) -> Tensor:
+        if self.encoding is None or "transform_output" not in self.hooks:
+            return output
+        return self.encoding.transform_output(output, positions)
 
     def _features(
         self, x: Tensor, transform: Callable[[Tensor], Tensor] | None
     ) -> tuple[Tensor, Tensor | None]:
         """phi and the encoding in the encoding's order, and phi alone for a plain denominator."""
         if transform is None:
-            return self.feature_map(x), None
+            plain = self.feature_map(x)
+            return plain, plain if self._decays and self.normalizer == "plain" else None
         assert self.encoding is not None
         if self.encoding.transform_after_feature_map:
             plain = self.feature_map(x)
@@ -190,6 +228,34 @@ class LinearAttention(Attention):
         if self.encoding is not None and "transform_value" in self.hooks:
             v = self.encoding.transform_value(v, positions)
         return encoded, norm_k, v
+
+
+def _sums(state: State) -> LinearState:
+    """The kernel's part of a state."""
+    return LinearState(*(state[name] for name in LinearState._fields))
+
+
+def _advances(
+    positions: Tensor, padding: Tensor | None, last: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """How many positions each token is beyond those before it, never negative.
+
+    Args:
+        positions: (B or 1, T).
+        padding: (B, T), True where padded: such a token advances nothing.
+        last: (B, 1), the position reached by the tokens before; None before the first. What the
+            first of all advances does not count, since no sum is there to decay.
+
+    Returns:
+        (B or 1, T), and the position reached by the last token (B or 1, 1), both int64.
+    """
+    if padding is not None:
+        positions = torch.where(padding, 0, positions)
+    first = positions[:, :1] if last is None else last
+    rows = max(first.size(0), positions.size(0))
+    reached = torch.cat((first.expand(rows, -1), positions.expand(rows, -1)), dim=1)
+    reached = reached.cummax(dim=1).values
+    return reached.diff(dim=1), reached[:, -1:]
 
 
 def _refuse_weights(need_weights: bool) -> None:

@@ -11,6 +11,9 @@ from torch import Tensor, nn
 
 from fairseq_plugins.attention.base import Attention, State
 from fairseq_plugins.attention.positions import make_positions
+from fairseq_plugins.encodings.reach import positions_below
+
+_KEEPS = "_keeps_order"  # attribute of an order of the beam: see _keeps_order
 
 IncrementalState = dict[str, dict[str, Tensor | None]]
 
@@ -67,6 +70,8 @@ class PositionalMultiheadAttention(nn.Module):
 
         self.k_proj, self.v_proj = linear(kdim), linear(vdim)
         self.q_proj, self.out_proj = linear(embed_dim), linear(embed_dim)
+        if attention.encoding is not None:
+            attention.encoding.bind_projections(self.q_proj, self.k_proj)
         self._reset_parameters(same_dim=kdim == embed_dim == vdim)
 
     def _reset_parameters(self, same_dim: bool) -> None:
@@ -114,20 +119,39 @@ class PositionalMultiheadAttention(nn.Module):
         need_weights = need_weights or need_head_weights
         q = self._heads(self.q_proj(query))
         if incremental_state is None:
-            output, weights = self._whole(q, key, value, key_padding_mask, attn_mask, need_weights)
+            keys = 0 if key is None else key.size(0)
+            with positions_below(max(q.size(2), keys)):
+                output, weights = self._whole(
+                    q, key, value, key_padding_mask, attn_mask, need_weights
+                )
         elif self.encoder_decoder_attention or static_kv:
             output, weights = self._static(
                 q, key, value, key_padding_mask, incremental_state, need_weights
             )
         else:
             _refuse_in_step(need_weights, attn_mask)
-            output = self._step(q, key, value, key_padding_mask, incremental_state)
+            with positions_below(self._count(incremental_state, q.size(2))):
+                output = self._step(q, key, value, key_padding_mask, incremental_state)
             weights = None
         if weights is not None:
             weights = weights.transpose(0, 1) if need_head_weights else weights.mean(1)
         batch, _, length, _ = output.shape
         merged = output.permute(2, 0, 1, 3).reshape(length, batch, self.embed_dim)
         return self.out_proj(merged), weights
+
+    def _count(self, incremental_state: IncrementalState, new: int) -> int | None:
+        """Tokens of all steps so far and ``new`` ones, which positions are below; None if unknown.
+
+        A number beside the state's tensors, since a GPU is slow to answer.
+        """
+        counted = self.get_incremental_state(incremental_state, "counted")
+        if counted is None and self._get_input_buffer(incremental_state):
+            return None
+        # fairseq's states are dictionaries of tensors; this one stays on the CPU, and numpy, which
+        # reads no other device, says so.
+        count = new if counted is None else int(counted["tokens"].numpy()) + new
+        self.set_incremental_state(incremental_state, "counted", {"tokens": torch.tensor(count)})
+        return count
 
     def _heads(self, x: Tensor) -> Tensor:
         """(T, B, C) -> (B, H, T, D)."""
@@ -147,7 +171,9 @@ class PositionalMultiheadAttention(nn.Module):
         need_weights: bool,
     ) -> tuple[Tensor, Tensor | None]:
         k, v = self._key_value(key, value)
-        k_positions = make_positions(key_padding_mask, k.size(2), device=k.device)
+        k_positions = self.attention.shared.once(
+            "positions", lambda: make_positions(key_padding_mask, k.size(2), device=k.device)
+        )
         q_positions = k_positions
         if self.encoder_decoder_attention:
             q_positions = make_positions(None, q.size(2), device=q.device)
@@ -218,7 +244,7 @@ class PositionalMultiheadAttention(nn.Module):
     ) -> IncrementalState:
         """Follow the beam: row i becomes row ``new_order[i]``, which may be fewer rows."""
         saved = self._get_input_buffer(incremental_state)
-        if saved:
+        if saved and not _keeps_order(new_order, saved["seen"].size(0)):
             reordered = {name: tensor.index_select(0, new_order) for name, tensor in saved.items()}
             self._set_input_buffer(incremental_state, reordered)
         return incremental_state
@@ -229,6 +255,14 @@ class PositionalMultiheadAttention(nn.Module):
 
     def _set_input_buffer(self, incremental_state: IncrementalState, state: State) -> None:
         self.set_incremental_state(incremental_state, "attn_state", state)
+
+
+def _keeps_order(order: Tensor, batch: int) -> bool:
+    """Whether each row of a batch stays where it is, as in greedy search and sampling."""
+    # Found once for all layers, which get the same tensor.
+    if not hasattr(order, _KEEPS):
+        setattr(order, _KEEPS, order.tolist() == list(range(batch)))
+    return bool(getattr(order, _KEEPS))
 
 
 def _refuse_in_step(need_weights: bool, attn_mask: Tensor | None) -> None:

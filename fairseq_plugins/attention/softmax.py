@@ -5,11 +5,15 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from fairseq_plugins.attention.base import Attention, State
+from fairseq_plugins.attention.cache import append_rows
 from fairseq_plugins.encodings import ALL_HOOKS, PositionEncoding
+from fairseq_plugins.encodings.base import relative_positions
 
 
 class SoftmaxAttention(Attention):
     """softmax(scale (q~ k~^T + relative_logits) + attn_bias) v~ (LRPE, Eq. 2 and 5).
+
+    A decay multiplies q~ k~^T pair by pair, so that nothing grows with the position.
 
     No T x S mask is made where none is needed: causal attention without padding or bias takes
     PyTorch's causal path.
@@ -39,6 +43,9 @@ class SoftmaxAttention(Attention):
             raise ValueError(f"`dropout` must be between 0 and 1, but is {dropout} instead.")
         self.dropout = dropout
         self.scale = encoding.logit_scale() if encoding is not None else head_dim**-0.5
+        # Not registered: they are parts of the encoding, which is.
+        self._biases = tuple(encoding.parts_with("attn_bias") if encoding is not None else ())
+        self._biases_are_shared = all(part.shared_across_layers for part in self._biases)
 
     def forward(
         self,
@@ -67,8 +74,9 @@ class SoftmaxAttention(Attention):
         key_padding_mask: Tensor | None = None,
         state: State | None = None,
     ) -> tuple[Tensor, State]:
-        new = self.remember(k, v, k_positions=positions, key_padding_mask=key_padding_mask)
-        state = _append(state, new) if state else new
+        seed = self._redraw(k, state)
+        new = self._encode_keys(k, v, positions, key_padding_mask)
+        state = {**(_append(state, new) if state else new), **seed}
         output, _ = self._attend(q, state, positions, True, None, False)
         return output, state
 
@@ -79,6 +87,12 @@ class SoftmaxAttention(Attention):
         *,
         k_positions: Tensor,
         key_padding_mask: Tensor | None = None,
+    ) -> State:
+        seed = self._redraw(k)
+        return {**self._encode_keys(k, v, k_positions, key_padding_mask), **seed}
+
+    def _encode_keys(
+        self, k: Tensor, v: Tensor, k_positions: Tensor, key_padding_mask: Tensor | None
     ) -> State:
         batch = k.size(0)
         state = {"k": k, "v": v, "k_positions": k_positions.expand(batch, -1)}
@@ -96,6 +110,7 @@ class SoftmaxAttention(Attention):
     def attend(
         self, q: Tensor, state: State, *, q_positions: Tensor, need_weights: bool = False
     ) -> tuple[Tensor, Tensor | None]:
+        self._redraw(q, state)
         return self._attend(q, state, q_positions, False, None, need_weights)
 
     def _attend(
@@ -108,43 +123,101 @@ class SoftmaxAttention(Attention):
         need_weights: bool,
     ) -> tuple[Tensor, Tensor | None]:
         """The last T of the S keys are the queries' own where ``causal``."""
-        added = self._added_logits(q, state, q_positions)
+        output, weights = self._weigh(q, state, q_positions, causal, attn_mask, need_weights)
+        if self.encoding is not None and "transform_output" in self.hooks:
+            output = self.encoding.transform_output(output, q_positions)
+        return output, weights
+
+    def _weigh(
+        self,
+        q: Tensor,
+        state: State,
+        q_positions: Tensor,
+        causal: bool,
+        attn_mask: Tensor | None,
+        need_weights: bool,
+    ) -> tuple[Tensor, Tensor | None]:
+        content = self._content_logits(q, state, q_positions)
         if self.encoding is not None and "transform_query" in self.hooks:
             q = self.encoding.transform_query(q, q_positions)
-        k, v = state["k"], state["v"]
-        hidden, added = _split_mask(attn_mask, added)
-        padded = state.get("key_padding_mask")
-        if padded is not None:
-            hidden = _either(hidden, padded[:, None, None, :])
-        causal = causal and q.size(2) > 1
+        k, v = _rows(state, "k"), _rows(state, "v")
+        if self.encoding is not None and "log_decay" in self.hooks:
+            content = _plus(content, self._decay(q, k, q_positions, state["k_positions"]))
+        if q.size(2) == 1:
+            causal = False  # By a branch: a comparison would be a symbol in a compiled graph.
         if need_weights or "relative_values" in self.hooks:
+            added = _plus(content, self._bias(q_positions, state["k_positions"]))
+            hidden, added = _split_mask(attn_mask, added)
+            hidden = _either(hidden, _padding_of_keys(state))
             output, weights = self._explicit(q, k, v, state, q_positions, causal, hidden, added)
             return output, weights if need_weights else None
+
+        def make() -> tuple[Tensor | None, bool]:
+            return self._mask(q, state, q_positions, causal, attn_mask, content)
+
+        if content is None and attn_mask is None and self._biases_are_shared:
+            key = ("mask", causal, q.dtype, q.size(2), k.size(2), *map(id, self._biases))
+            mask, is_causal = self.shared.once(key, make)
+        else:
+            mask, is_causal = make()
         dropout = self.dropout if self.training else 0.0
-        if hidden is None and added is None and (not causal or q.size(2) == k.size(2)):
-            output = F.scaled_dot_product_attention(
-                q, k, v, dropout_p=dropout, is_causal=causal, scale=self.scale
-            )
-            return output, None
-        hidden = _hidden(hidden, causal, q.size(2), k.size(2), q.device)
         output = F.scaled_dot_product_attention(
-            q, k, v, _sdpa_mask(hidden, added, q.dtype), dropout_p=dropout, scale=self.scale
+            q, k, v, mask, dropout_p=dropout, is_causal=is_causal, scale=self.scale
         )
         return output, None
 
-    def _added_logits(self, q: Tensor, state: State, q_positions: Tensor) -> Tensor | None:
-        """What the encoding adds to the scaled logits: (B or 1, H, T, S), or None."""
-        encoding, k_positions = self.encoding, state["k_positions"]
-        if encoding is None:
+    def _mask(
+        self,
+        q: Tensor,
+        state: State,
+        q_positions: Tensor,
+        causal: bool,
+        attn_mask: Tensor | None,
+        content: Tensor | None,
+    ) -> tuple[Tensor | None, bool]:
+        """What scaled_dot_product_attention takes: a mask, and whether it is to be causal."""
+        queries, keys = q.size(2), state["k_positions"].size(1)
+        added = _plus(content, self._bias(q_positions, state["k_positions"]))
+        hidden, added = _split_mask(attn_mask, added)
+        hidden = _either(hidden, _padding_of_keys(state))
+        if hidden is None and added is None and (not causal or queries == keys):
+            return None, causal
+        hidden = _hidden(hidden, causal, queries, keys, q.device)
+        return _sdpa_mask(hidden, added, q.dtype), False
+
+    def _content_logits(self, q: Tensor, state: State, q_positions: Tensor) -> Tensor | None:
+        """The scaled ``relative_logits`` (B, H, T, S), or None."""
+        if self.encoding is None or "relative_logits" not in self.hooks:
             return None
-        added: Tensor | None = None
-        if "relative_logits" in self.hooks:
-            k = state.get("content_k", state["k"])
-            added = self.scale * encoding.relative_logits(q, k, q_positions, k_positions)
-        if "attn_bias" in self.hooks:
-            bias = encoding.attn_bias(q_positions, k_positions)
-            added = bias if added is None else added + bias
-        return added
+        k = _rows(state, "content_k" if "content_k" in state else "k")
+        return self.scale * self.encoding.relative_logits(q, k, q_positions, state["k_positions"])
+
+    def _bias(self, q_positions: Tensor, k_positions: Tensor) -> Tensor | None:
+        """The sum of ``attn_bias`` (B or 1, H, T, S), or None; a shared one once per pass."""
+        total: Tensor | None = None
+        for part in self._biases:
+
+            def make(part: PositionEncoding = part) -> Tensor:
+                return part.attn_bias(q_positions, k_positions)
+
+            shared = part.shared_across_layers
+            key = ("bias", id(part), q_positions.size(1), k_positions.size(1))
+            total = _plus(total, self.shared.once(key, make) if shared else make())
+        return total
+
+    def _decay(
+        self, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor
+    ) -> Tensor:
+        """What makes scale q.k into scale q.k r^(s - t): (B, H, T, S).
+
+        Later keys, which the causal mask hides, count as at the query's position.
+        """
+        assert self.encoding is not None
+        distance = -relative_positions(q_positions, k_positions).clamp(max=0).unsqueeze(1)
+        log_decay = self.encoding.log_decay().view(-1, 1, 1)
+        factor = torch.exp(log_decay * distance) - 1
+        logits = self.scale * (q @ k.mT)
+        return logits.to(torch.promote_types(logits.dtype, torch.float32)) * factor
 
     def _explicit(
         self,
@@ -191,8 +264,18 @@ def _split_mask(
     return hidden, attn_mask if added is None else added + attn_mask
 
 
-def _either(first: Tensor | None, second: Tensor) -> Tensor:
-    return second if first is None else first | second
+def _plus(first: Tensor | None, second: Tensor | None) -> Tensor | None:
+    return second if first is None else first if second is None else first + second
+
+
+def _either(first: Tensor | None, second: Tensor | None) -> Tensor | None:
+    return second if first is None else first if second is None else first | second
+
+
+def _padding_of_keys(state: State) -> Tensor | None:
+    """(B, 1, 1, S) bool, True where padded, or None."""
+    padded = state.get("key_padding_mask")
+    return None if padded is None else padded[:, None, None, :]
 
 
 def _hidden(
@@ -219,16 +302,25 @@ def _sdpa_mask(hidden: Tensor | None, added: Tensor | None, dtype: torch.dtype) 
 
 
 def _append(state: State, new: State) -> State:
-    """The keys of ``new`` behind those of ``state``."""
+    """The keys of ``new`` behind those of ``state``.
+
+    ``k``, ``v`` and ``content_k`` may have room for more rows than there are ``k_positions``.
+    """
+    used = state["k_positions"].size(1)
     result: State = {}
     for name in ("k", "v", "content_k"):
         if name in new:
-            result[name] = torch.cat((state[name], new[name]), dim=2)
+            result[name] = append_rows(state[name], used, new[name])
     result["k_positions"] = torch.cat((state["k_positions"], new["k_positions"]), dim=1)
     if "key_padding_mask" in state or "key_padding_mask" in new:
         masks = [_padding(part) for part in (state, new)]
         result["key_padding_mask"] = torch.cat(masks, dim=1)
     return result
+
+
+def _rows(state: State, name: str) -> Tensor:
+    """The keys or values that count: (B, H, S, D)."""
+    return state[name][:, :, : state["k_positions"].size(1)]
 
 
 def _padding(state: State) -> Tensor:

@@ -18,8 +18,10 @@ from fairseq_plugins.encodings.registry import (
     Option,
     build_encoding,
     build_model_encodings,
+    expand_name,
     get_entry,
     parse_options,
+    register_composition,
     register_encoding,
     with_absolute_embedding,
 )
@@ -39,8 +41,10 @@ __all__ = [
     "PositionEncoding",
     "build_encoding",
     "build_model_encodings",
+    "expand_name",
     "get_entry",
     "parse_options",
+    "register_composition",
     "register_encoding",
     "with_absolute_embedding",
 ]

@@ -6,13 +6,16 @@ import torch
 from torch import Tensor, nn
 
 from fairseq_plugins.encodings.base import EncodingContext, PositionEncoding
-from fairseq_plugins.encodings.frequencies import geometric
+from fairseq_plugins.encodings.frequencies import sinusoidal_frequencies, sinusoids
 from fairseq_plugins.encodings.registry import register_encoding
-from fairseq_plugins.encodings.tables import PositionTable
+from fairseq_plugins.encodings.tables import PositionTable, check_within_table
 
 
 @register_encoding(
-    "none", summary="no position encoding", source="NoPE (Kazemnejad et al. 2024)"
+    "none",
+    summary="no position encoding",
+    source="NoPE (Kazemnejad et al. 2024)",
+    formula="x_s stays x_s",
 )
 class NoEncoding(PositionEncoding):
     """x unchanged: what order a model then knows comes from the causal mask alone."""
@@ -25,6 +28,7 @@ class Absolute(PositionEncoding):
 
     keeps_absolute_embedding = False
     shared_across_layers = True
+    is_relative = False
 
     def rows(self, positions: Tensor) -> Tensor:
         """The vectors p_s: (B or 1, T) -> (B or 1, T, C) float32."""
@@ -46,6 +50,7 @@ class Absolute(PositionEncoding):
     "base",
     summary="fairseq's own sinusoidal embedding, added to the tokens",
     source="fairseq; row Base of LRPE, Table 2",
+    formula="x_s + [sin(w (s + 2)), cos(w (s + 2))], w_j = 10000^(-j/(C/2 - 1))",
 )
 class FairseqSinusoidal(Absolute):
     """Sines in the first half of the features and cosines in the second.
@@ -83,6 +88,7 @@ class FairseqSinusoidal(Absolute):
     "sinusoidal",
     summary="sines and cosines of geometric frequencies, interleaved, added to the tokens",
     source="Vaswani et al. 2017; language-model appendix, Eq. 5",
+    formula="x_s + [sin(w_1 s), cos(w_1 s), sin(w_2 s), ...], w_j = 10000^(-2(j-1)/C)",
 )
 class Sinusoidal(Absolute):
     """p_s = [sin(w_1 s), cos(w_1 s), sin(w_2 s), ...], w_i = 10000^(-2(i-1)/C).
@@ -93,14 +99,10 @@ class Sinusoidal(Absolute):
 
     def __init__(self, context: EncodingContext) -> None:
         super().__init__(context)
-        dim = context.embed_dim
-        if dim % 2:
-            raise ValueError(f"`embed_dim` must be even, but is {dim} instead.")
-        frequencies = geometric(dim // 2, dim)
+        frequencies = sinusoidal_frequencies("embed_dim", context.embed_dim)
 
         def make(positions: Tensor) -> Tensor:
-            angles = positions.unsqueeze(-1) * frequencies
-            return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(-2)
+            return sinusoids(positions, frequencies)
 
         self.table = PositionTable(make, context.max_positions)
 
@@ -110,12 +112,37 @@ class Sinusoidal(Absolute):
 
 
 @register_encoding(
+    "learnable_sinusoidal",
+    summary="sines and cosines of learned frequencies, interleaved, added to the tokens",
+    source="Position Embeddings in BERT, Table 1",
+    formula="x_s + [sin(w_1 s), cos(w_1 s), sin(w_2 s), ...], w learned",
+)
+class LearnableSinusoidal(Absolute):
+    """``sinusoidal`` with its C/2 frequencies learned, from those of ``sinusoidal`` on.
+
+    Raises:
+        ValueError: for an odd embed_dim.
+    """
+
+    def __init__(self, context: EncodingContext) -> None:
+        super().__init__(context)
+        frequencies = sinusoidal_frequencies("embed_dim", context.embed_dim)
+        self.frequencies = nn.Parameter(frequencies.float())
+
+    def rows(self, positions: Tensor) -> Tensor:
+        return sinusoids(positions, self.frequencies).to(self.frequencies.dtype)
+
+
+@register_encoding(
     "learned",
     summary="one learned vector per position, added to the tokens",
     source="GPT, BERT; language-model appendix, Learnable PE",
+    formula="x_s + p_s, a learned vector per position",
 )
 class Learned(Absolute):
     """A table of ``max_positions`` vectors drawn from N(0, 1/C), as fairseq draws its own."""
+
+    extrapolates = False
 
     def __init__(self, context: EncodingContext) -> None:
         super().__init__(context)
@@ -130,11 +157,5 @@ class Learned(Absolute):
         Raises:
             ValueError: for a position beyond the table, which has nothing to say about it.
         """
-        longest = int(positions.max()) if positions.numel() else 0
-        if longest >= self.context.max_positions:
-            raise ValueError(
-                f"`positions` must be below max_positions={self.context.max_positions} of the "
-                f"learned table, but reach {longest}; train with a larger `max_target_positions` "
-                "or use an encoding that extrapolates."
-            )
+        check_within_table(positions, self.context.max_positions)
         return self.weight[positions]

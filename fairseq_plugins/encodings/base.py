@@ -11,7 +11,9 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-TRANSFORM_HOOKS = frozenset({"transform_query", "transform_key", "transform_value"})
+TRANSFORM_HOOKS = frozenset(
+    {"transform_query", "transform_key", "transform_value", "transform_output", "log_decay"}
+)
 LOGIT_HOOKS = frozenset({"attn_bias", "relative_logits", "relative_values"})
 ALL_HOOKS = TRANSFORM_HOOKS | LOGIT_HOOKS | {"embed"}
 
@@ -30,6 +32,8 @@ class EncodingContext:
         embed_dim: model width C; ``num_heads * head_dim`` where a caller does not say.
         max_positions: longest sequence that the model is built for.
         causal: whether a query sees only keys at or before its own position.
+        vocab_size: symbols of the dictionary, for an encoding with a parameter per word; None
+            where a caller does not say.
         generator: source of the random draws of fixed parameters; None is torch's global one.
     """
 
@@ -38,17 +42,19 @@ class EncodingContext:
     embed_dim: int
     max_positions: int = 1024
     causal: bool = False
+    vocab_size: int | None = None
     generator: torch.Generator | None = None
 
     def __post_init__(self) -> None:
-        for name in ("num_heads", "head_dim", "embed_dim", "max_positions"):
+        names = ["num_heads", "head_dim", "embed_dim", "max_positions"]
+        for name in names if self.vocab_size is None else [*names, "vocab_size"]:
             value = getattr(self, name)
             if not isinstance(value, int) or value < 1:
                 raise ValueError(f"`{name}` must be a positive integer, but is {value!r} instead.")
 
 
 class PositionEncoding(nn.Module):
-    """Base class. A subclass overrides some of the seven hooks; the rest are the identity or zero.
+    """Base class. A subclass overrides some of the nine hooks; the rest are the identity or zero.
 
     Class attributes say what the model has to know before it is built:
         transform_after_feature_map: under linear attention, transform phi(q) and phi(k) (True:
@@ -57,6 +63,20 @@ class PositionEncoding(nn.Module):
         keeps_absolute_embedding: whether the framework's absolute embedding stays on beside it,
             as in the LRPE paper, or is replaced by it.
         causal_refusal: why a causal model cannot have it; None where it can.
+        bidirectional_refusal: why bidirectional and cross-attention cannot; None where they can.
+        needs_lengths: whether ``embed`` needs the true lengths of the sequences.
+        extrapolates: whether positions beyond ``max_positions`` have a meaning; where not, they
+            are refused.
+        is_relative: whether scores depend on positions through their differences alone.
+        keeps_norms: whether ``transform_query`` and ``transform_key`` keep norms, of which linear
+            attention makes the floor of an encoded denominator.
+        is_stochastic: whether its values are drawn; see ``redraw``.
+        embed_window: how many tokens, up to its own, ``embed`` looks at in a causal model.
+        feature_map: the feature map of linear attention that belongs to its definition, in place
+            of the attention's; None where any will do.
+        keeps_positive: whether products of encoded features are never negative where the
+            features themselves are not; linear attention then needs no floor under an encoded
+            denominator.
 
     Parameters and tables stay in float32 when the model is cast to half precision: a position
     beyond 256 is not representable in bfloat16. They are cast where they are used.
@@ -66,6 +86,15 @@ class PositionEncoding(nn.Module):
     shared_across_layers: ClassVar[bool] = False
     keeps_absolute_embedding: ClassVar[bool] = True
     causal_refusal: str | None = None
+    bidirectional_refusal: str | None = None
+    needs_lengths: bool = False
+    extrapolates: bool = True
+    is_relative: bool = True
+    keeps_norms: bool = True
+    is_stochastic: bool = False
+    embed_window: int = 1
+    feature_map: str | None = None
+    keeps_positive: bool = False
 
     def __init__(self, context: EncodingContext) -> None:
         super().__init__()
@@ -104,6 +133,14 @@ class PositionEncoding(nn.Module):
         """Encode values: (B, H, S, D) -> (B, H, S, D)."""
         return v
 
+    def transform_output(self, output: Tensor, positions: Tensor) -> Tensor:
+        """Decode what a query gathered from encoded values: (B, H, T, D) -> (B, H, T, D)."""
+        return output
+
+    def log_decay(self) -> Tensor:
+        """log r <= 0 (H,) float32: q.k is multiplied by r^(s - t), for a causal attention only."""
+        raise NotImplementedError
+
     def attn_bias(self, q_positions: Tensor, k_positions: Tensor) -> Tensor:
         """A bias (B or 1, H, T, S) added to the logits after scaling."""
         raise NotImplementedError
@@ -132,6 +169,35 @@ class PositionEncoding(nn.Module):
     def logit_scale(self) -> float:
         """The factor on q.k + relative_logits; 1/sqrt(head_dim), whatever D' is."""
         return float(self.context.head_dim**-0.5)
+
+    def embed_layers(self, num_layers: int) -> frozenset[int]:
+        """The layers whose input ``embed`` acts on; layer 0's are the token embeddings."""
+        return frozenset({0})
+
+    def share_with(self, first: "PositionEncoding") -> None:
+        """Take over the parameters of the first layer's instance that all layers share."""
+
+    def expected_scores(self, offset: int) -> Tensor:
+        """W_{t-s} (H, D, D) with E[q~.k~] = q^T W k of a stochastic encoding, t - s = ``offset``.
+
+        Raises:
+            NotImplementedError: the encoding is not stochastic, or not relative on average.
+        """
+        raise NotImplementedError
+
+    def parts_with(self, hook: str) -> list["PositionEncoding"]:
+        """The encodings within this one, or itself, that override a hook."""
+        return [self] if hook in self.hooks else []
+
+    def bind_projections(self, q_proj: nn.Module, k_proj: nn.Module) -> None:
+        """Get to know the layer's own projections (C -> C), for encodings that use them too."""
+
+    def redraw(self, seed: int | Tensor) -> None:
+        """Fix the noise of a stochastic encoding: one seed, one draw, at all positions.
+
+        An attention calls this before every forward pass, and again with the same seed in the
+        steps of one decoding. In a compiled graph the seed is in a tensor () int64.
+        """
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Any:
         def keep_float32(tensor: Tensor) -> Tensor:
@@ -174,32 +240,58 @@ class Compose(PositionEncoding):
             raise ValueError(f"`encodings` must agree on (num_heads, head_dim), but have {shapes}.")
         self.encodings = nn.ModuleList(encodings)
         self.label = "+".join(e.label for e in encodings)
+        # Which parts override a hook is asked at every pass, and does not change.
+        self._with_hook = {
+            hook: [i for i, e in enumerate(encodings) if hook in e.hooks] for hook in ALL_HOOKS
+        }
         orders = {e.transform_after_feature_map for e in encodings if e.hooks & TRANSFORM_HOOKS}
         if len(orders) > 1:
             raise ValueError(f"{self.label} mixes transforms before and after the feature map.")
         self.transform_after_feature_map = orders.pop() if orders else True  # type: ignore[misc]
-        for part in self._parts("transform_query")[:-1]:
+        for part in self.parts_with("transform_query")[:-1]:
             if part.encoded_dim != part.context.head_dim:
                 raise ValueError(
                     f"{part.label} must be the last transform of {self.label}: it makes "
                     f"{part.encoded_dim} features out of head_dim={part.context.head_dim}."
                 )
-        reasons = [e.causal_refusal for e in encodings if e.causal_refusal]
-        self.causal_refusal = reasons[0] if reasons else None
+        self._unite(encodings)
         default = PositionEncoding.logit_scale(self)
         scales = {e.logit_scale() for e in encodings} - {default}
         if len(scales) > 1:
             raise ValueError(f"{self.label} mixes the logit scales {sorted(scales)}.")
         self._scale = scales.pop() if scales else default
 
+    def _unite(self, encodings: list[PositionEncoding]) -> None:
+        """What the parts say about themselves, for the whole."""
+        for name in ("causal_refusal", "bidirectional_refusal"):
+            reasons = [r for e in encodings if (r := getattr(e, name))]
+            setattr(self, name, reasons[0] if reasons else None)
+        self.needs_lengths = any(e.needs_lengths for e in encodings)
+        self.extrapolates = all(e.extrapolates for e in encodings)
+        self.is_relative = all(e.is_relative for e in encodings)
+        self.keeps_norms = all(e.keeps_norms for e in encodings)
+        self.is_stochastic = any(e.is_stochastic for e in encodings)
+        transforms = [e for e in encodings if e.hooks & {"transform_query", "transform_key"}]
+        self.keeps_positive = all(e.keeps_positive for e in transforms)
+        self.embed_window = max(e.embed_window for e in encodings)
+        if sum("log_decay" in e.hooks for e in encodings) > 1:
+            raise ValueError(f"{self.label} has more than one decay.")
+        maps = {e.feature_map for e in encodings} - {None}
+        if len(maps) > 1:
+            raise ValueError(f"{self.label} mixes the feature maps {sorted(map(str, maps))}.")
+        self.feature_map = maps.pop() if maps else None
+
     @property
     def hooks(self) -> frozenset[str]:
         """The union of the parts' hooks."""
-        return frozenset[str]().union(*(e.hooks for e in self._parts()))
+        return frozenset(hook for hook, parts in self._with_hook.items() if parts)
 
-    def _parts(self, hook: str | None = None) -> list[PositionEncoding]:
-        parts = [e for e in self.encodings if isinstance(e, PositionEncoding)]
-        return [e for e in parts if hook is None or hook in e.hooks]
+    def _parts(self) -> list[PositionEncoding]:
+        return [e for e in self.encodings if isinstance(e, PositionEncoding)]
+
+    def parts_with(self, hook: str) -> list[PositionEncoding]:
+        parts = self._parts()
+        return [parts[i] for i in self._with_hook[hook]]
 
     def embed(
         self,
@@ -209,47 +301,64 @@ class Compose(PositionEncoding):
         lengths: Tensor | None = None,
         tokens: Tensor | None = None,
     ) -> Tensor:
-        for part in self._parts("embed"):
+        for part in self.parts_with("embed"):
             x = part.embed(x, positions, lengths=lengths, tokens=tokens)
         return x
 
     def transform_query(self, q: Tensor, positions: Tensor) -> Tensor:
-        for part in self._parts("transform_query"):
+        for part in self.parts_with("transform_query"):
             q = part.transform_query(q, positions)
         return q
 
     def transform_key(self, k: Tensor, positions: Tensor) -> Tensor:
-        for part in self._parts("transform_key"):
+        for part in self.parts_with("transform_key"):
             k = part.transform_key(k, positions)
         return k
 
     def transform_value(self, v: Tensor, positions: Tensor) -> Tensor:
-        for part in self._parts("transform_value"):
+        for part in self.parts_with("transform_value"):
             v = part.transform_value(v, positions)
         return v
 
+    def transform_output(self, output: Tensor, positions: Tensor) -> Tensor:
+        for part in reversed(self.parts_with("transform_output")):
+            output = part.transform_output(output, positions)
+        return output
+
+    def log_decay(self) -> Tensor:
+        (part,) = self.parts_with("log_decay")
+        return part.log_decay()
+
     def attn_bias(self, q_positions: Tensor, k_positions: Tensor) -> Tensor:
-        biases = (p.attn_bias(q_positions, k_positions) for p in self._parts("attn_bias"))
+        biases = (p.attn_bias(q_positions, k_positions) for p in self.parts_with("attn_bias"))
         return sum(biases, torch.zeros((), device=q_positions.device))
 
     def relative_logits(
         self, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor
     ) -> Tensor:
-        parts = self._parts("relative_logits")
+        parts = self.parts_with("relative_logits")
         terms = (p.relative_logits(q, k, q_positions, k_positions) for p in parts)
         return sum(terms, q.new_zeros(()))
 
     def relative_values(
         self, weights: Tensor, q_positions: Tensor, k_positions: Tensor
     ) -> Tensor:
-        parts = self._parts("relative_values")
+        parts = self.parts_with("relative_values")
         terms = (p.relative_values(weights, q_positions, k_positions) for p in parts)
         return sum(terms, weights.new_zeros(()))
 
     @property
     def encoded_dim(self) -> int:
-        parts = self._parts("transform_query")
+        parts = self.parts_with("transform_query")
         return parts[-1].encoded_dim if parts else self.context.head_dim
 
     def logit_scale(self) -> float:
         return self._scale
+
+    def bind_projections(self, q_proj: nn.Module, k_proj: nn.Module) -> None:
+        for part in self._parts():
+            part.bind_projections(q_proj, k_proj)
+
+    def redraw(self, seed: int | Tensor) -> None:
+        for part in self._parts():
+            part.redraw(seed)

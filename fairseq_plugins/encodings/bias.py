@@ -10,6 +10,7 @@ from fairseq_plugins.encodings.base import (
     PositionEncoding,
     relative_positions,
 )
+from fairseq_plugins.encodings.clipping import ClippedOffsets
 from fairseq_plugins.encodings.registry import register_encoding
 
 
@@ -30,6 +31,7 @@ def alibi_slopes(num_heads: int) -> Tensor:
     "alibi",
     summary="a penalty that grows with the distance, one slope per head",
     source="ALiBi (Press et al. 2021)",
+    formula="logit - m_h |t - s|, m_h = 2^(-8h/H)",
 )
 class ALiBi(PositionEncoding):
     """logits - m_h |t - s|, added after scaling. Symmetric where the attention is not causal."""
@@ -46,6 +48,17 @@ class ALiBi(PositionEncoding):
         distance = relative_positions(q_positions, k_positions).abs().unsqueeze(1)
         slopes = self.get_buffer("slopes")
         return -slopes.view(1, -1, 1, 1) * distance
+
+
+def draw_biases(rows: int, context: EncodingContext) -> nn.Parameter:
+    """A learned bias per row and head: (rows, H), from N(0, 1/C)."""
+    weight = torch.randn(rows, context.num_heads, generator=context.generator)
+    return nn.Parameter(weight * context.embed_dim**-0.5)
+
+
+def gather_biases(weight: Tensor, index: Tensor) -> Tensor:
+    """Rows of a table of biases: (rows, H), (B or 1, T, S) -> (B or 1, H, T, S)."""
+    return weight[index].permute(0, 3, 1, 2)
 
 
 def t5_buckets(
@@ -79,6 +92,7 @@ def t5_buckets(
     "t5",
     summary="a learned bias per bucket of distances and head",
     source="T5 (Raffel et al. 2020); LRPE, Eq. 9",
+    formula="logit + b[h, bucket(t - s)]",
 )
 class T5Bias(PositionEncoding):
     """One table [num_buckets, H], shared by all layers.
@@ -106,8 +120,7 @@ class T5Bias(PositionEncoding):
                 f"but is {max_distance} instead."
             )
         self.num_buckets, self.max_distance = num_buckets, max_distance
-        weight = torch.randn(num_buckets, context.num_heads, generator=context.generator)
-        self.weight = nn.Parameter(weight * context.embed_dim**-0.5)
+        self.weight = draw_biases(num_buckets, context)
 
     def attn_bias(self, q_positions: Tensor, k_positions: Tensor) -> Tensor:
         """(B or 1, H, T, S) float32."""
@@ -117,4 +130,34 @@ class T5Bias(PositionEncoding):
             max_distance=self.max_distance,
             causal=self.context.causal,
         )
-        return self.weight[buckets].permute(0, 3, 1, 2)
+        return gather_biases(self.weight, buckets)
+
+
+@register_encoding(
+    "scalar",
+    summary="a learned bias per clipped offset and head",
+    source="LRPE, Eq. 7, after Huang et al. 2020",
+    formula="logit + w[h, t - s], t - s clipped",
+)
+class ScalarBias(ClippedOffsets):
+    """One table [2 max_distance + 1, H], shared by all layers.
+
+    Eq. 7 says nothing of heads, layers or clipping: here it is T5's bias with a row for every
+    offset, up to the clip of ``shaw``. Like that one it is added after the scaling by
+    1/sqrt(head_dim), where Eq. 7 adds it before: a learned scalar absorbs the factor.
+
+    Args:
+        context: of the model.
+        max_distance: offsets are clipped to -max_distance..max_distance.
+
+    Raises:
+        ValueError: for a ``max_distance`` below 1.
+    """
+
+    def __init__(self, context: EncodingContext, *, max_distance: int = 64) -> None:
+        super().__init__(context, max_distance=max_distance)
+        self.weight = draw_biases(2 * max_distance + 1, context)
+
+    def attn_bias(self, q_positions: Tensor, k_positions: Tensor) -> Tensor:
+        """(B or 1, H, T, S) float32."""
+        return gather_biases(self.weight, self.index(q_positions, k_positions))

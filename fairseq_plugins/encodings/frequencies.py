@@ -27,3 +27,23 @@ def theta(theta_type: ThetaType, dim: int, base: float, length: int) -> Tensor:
     index = torch.arange(1, dim // 2 + 1, dtype=torch.float64)
     quarter = math.pi / 2 / length
     return quarter * index / (dim // 2) if theta_type == "b" else quarter / index
+
+
+def sinusoidal_frequencies(argument: str, dim: int) -> Tensor:
+    """w_j = 10000^(-2(j-1)/dim), j = 1..dim/2, float64: one per pair of features.
+
+    Raises:
+        ValueError: for an odd ``dim``; ``argument`` is its name.
+    """
+    if dim % 2:
+        raise ValueError(f"`{argument}` must be even, but is {dim} instead.")
+    return geometric(dim // 2, dim)
+
+
+def sinusoids(positions: Tensor, frequencies: Tensor) -> Tensor:
+    """[sin(w_1 s), cos(w_1 s), sin(w_2 s), ...]: (...), (n,) -> (..., 2n) float64.
+
+    Float64, because float32 loses three digits of an angle at position 10,000.
+    """
+    angles = positions.double().unsqueeze(-1) * frequencies.double()
+    return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(-2)

@@ -6,31 +6,39 @@ that a real dot product is the real part of the complex one.
 """
 
 import math
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
 from fairseq_plugins.encodings.base import EncodingContext, PositionEncoding
 from fairseq_plugins.encodings.frequencies import ThetaType, geometric, theta
-from fairseq_plugins.encodings.permutations import odd_even, permute_features, power_table
+from fairseq_plugins.encodings.permutations import (
+    PermutationPowers,
+    follow_permutation,
+    odd_even,
+)
+from fairseq_plugins.encodings.reflection import reflect
 from fairseq_plugins.encodings.registry import register_encoding
-from fairseq_plugins.encodings.rotation import Layout, rotate
+from fairseq_plugins.encodings.rotation import Layout, rotate, rotate_odd_even
 from fairseq_plugins.encodings.tables import PositionTable
 
 _PAPER = "LRPE, Table 1 and Appendix C.7"
+_FORM = "W_s = P^H Lambda(s) P; "
 
 
 @register_encoding(
     "rope",
     summary="rotation of feature pairs by fixed angles",
     source="RoFormer (Su et al. 2021); LRPE, Appendix C.7",
+    formula="score = (R(s) q).(R(t) k), R(s) turns feature pair j by s 10000^(-2j/D)",
     p="identity",
 )
 @register_encoding(
     "lrpe_identity",
     summary="identity x learned rotation (row Identity of the ablation of P)",
     source="LRPE, Table 5",
+    formula="W_s = Lambda(s); Lambda(s) turns feature pair j by s theta_j, theta learned",
     p="identity",
     learned_theta=True,
 )
@@ -38,15 +46,21 @@ _PAPER = "LRPE, Table 1 and Appendix C.7"
     "lrpe_type1",
     summary="Householder x fixed rotation of half the features",
     source=_PAPER,
+    formula=_FORM + "P Householder, Lambda(s) turns half of the features by s theta_j",
     rotated="half",
 )
 @register_encoding(
-    "lrpe_type2", summary="Householder x learned rotation", source=_PAPER, learned_theta=True
+    "lrpe_type2",
+    summary="Householder x learned rotation",
+    source=_PAPER,
+    formula=_FORM + "P Householder, Lambda(s) turns pair j by s theta_j, theta learned",
+    learned_theta=True,
 )
 @register_encoding(
     "lrpe_type3",
     summary="learned Householder x learned rotation",
     source=_PAPER,
+    formula=_FORM + "P learned Householder, theta learned",
     learned_p=True,
     learned_theta=True,
 )
@@ -54,12 +68,14 @@ _PAPER = "LRPE, Table 1 and Appendix C.7"
     "lrpe_type4",
     summary="Householder x powers of a permutation",
     source=_PAPER,
+    formula=_FORM + "P Householder, Lambda(s) permutes the features s times",
     core="permutation",
 )
 @register_encoding(
     "lrpe_type5",
     summary="odd-even permutation x fixed rotation of half the features",
     source=_PAPER,
+    formula=_FORM + "P odd-even, Lambda(s) turns half of the features by s theta_j",
     p="odd_even",
     rotated="half",
 )
@@ -67,6 +83,7 @@ _PAPER = "LRPE, Table 1 and Appendix C.7"
     "lrpe_type6",
     summary="odd-even permutation x learned rotation",
     source=_PAPER,
+    formula=_FORM + "P odd-even, Lambda(s) turns pair j by s theta_j, theta learned",
     p="odd_even",
     learned_theta=True,
 )
@@ -74,6 +91,7 @@ _PAPER = "LRPE, Table 1 and Appendix C.7"
     "lrpe_type7",
     summary="odd-even permutation x powers of a permutation",
     source=_PAPER,
+    formula=_FORM + "P odd-even, Lambda(s) permutes the features s times",
     p="odd_even",
     core="permutation",
 )
@@ -81,6 +99,7 @@ _PAPER = "LRPE, Table 1 and Appendix C.7"
     "lrpe_type8",
     summary="Fourier transform x complex exponentials",
     source=_PAPER,
+    formula=_FORM + "P unitary Fourier matrix, Lambda(s) = diag exp(i s alpha_j)",
     p="fft",
     core="complex",
 )
@@ -114,7 +133,6 @@ class LRPE(PositionEncoding):
     v: Tensor
     order: Tensor
     permutation: Tensor
-    powers: Tensor
 
     def __init__(
         self,
@@ -142,8 +160,10 @@ class LRPE(PositionEncoding):
         if core == "permutation":
             drawn = torch.randperm(dim, generator=context.generator)
             self.register_buffer("permutation", drawn)
-            self.register_buffer("powers", drawn.new_empty(0, dim), persistent=False)
-            self.register_load_state_dict_post_hook(_forget_powers)
+            # One gather serves P too where that is a permutation.
+            first = odd_even(dim) if p == "odd_even" else None
+            self.powers = PermutationPowers(context.max_positions, first)
+            follow_permutation(self)
         elif core == "complex":
             self._set_angles(geometric(dim, dim, base), learned_theta)
         else:
@@ -178,7 +198,17 @@ class LRPE(PositionEncoding):
 
     def transform_query(self, q: Tensor, positions: Tensor) -> Tensor:
         """Lambda(s) P q: (B, H, T, D) -> (B, H, T, D')."""
+        if self._pairs_halves:
+            return rotate_odd_even(q, *self._cos_sin(positions))
+        if self.core == "permutation" and self.p == "odd_even":
+            return self._advance(q, positions)
         return self._advance(self.change_basis(q), positions)
+
+    @property
+    def _pairs_halves(self) -> bool:
+        """Whether P only says which features are a pair."""
+        pairs = self.p == "odd_even" and self.core == "rotation" and self.layout == "interleaved"
+        return pairs and self.context.head_dim % 2 == 0
 
     def transform_key(self, k: Tensor, positions: Tensor) -> Tensor:
         """Lambda(t) P k: (B, H, S, D) -> (B, H, S, D')."""
@@ -189,9 +219,7 @@ class LRPE(PositionEncoding):
         if self.p == "householder":
             # In float32 and without an epsilon: the reflection is orthogonal only if v is unit.
             v = self.v.to(torch.promote_types(x.dtype, torch.float32))
-            unit = v / v.norm()
-            wide = x.to(v.dtype)
-            return (wide - 2 * (wide @ unit).unsqueeze(-1) * unit).to(x.dtype)
+            return reflect(x.to(v.dtype), v / v.norm()).to(x.dtype)
         if self.p == "odd_even":
             return x[..., self.order]
         if self.p == "fft":
@@ -203,7 +231,8 @@ class LRPE(PositionEncoding):
     def _advance(self, x: Tensor, positions: Tensor) -> Tensor:
         """Lambda(positions) x."""
         if self.core == "permutation":
-            return self._permute(x, positions)
+            permuted: Tensor = self.powers(x, self.permutation, positions)
+            return permuted
         cos, sin = self._cos_sin(positions)
         if self.core == "complex":
             return _multiply_phase(x, cos, sin, self.context.head_dim)
@@ -223,17 +252,6 @@ class LRPE(PositionEncoding):
             turns = positions.double().unsqueeze(-1) * self.theta.double()
             cos, sin = turns.cos().to(self.theta.dtype), turns.sin().to(self.theta.dtype)
         return cos.unsqueeze(1), sin.unsqueeze(1)
-
-    def _permute(self, x: Tensor, positions: Tensor) -> Tensor:
-        longest = int(positions.max()) + 1 if positions.numel() else 0
-        if longest > self.powers.size(0):
-            size = max(longest, self.context.max_positions, 2 * self.powers.size(0))
-            self.powers = power_table(self.permutation, size)
-        index = self.powers[positions].unsqueeze(1)
-        if x.size(-1) > index.size(-1):
-            halves = (permute_features(part, index) for part in x.chunk(2, dim=-1))
-            return torch.cat(tuple(halves), dim=-1)
-        return permute_features(x, index)
 
     def matrix(self, position: int) -> Tensor:
         """W_s = P^H Lambda(s) P of one position: (D, D) complex128, from the definition.
@@ -267,11 +285,6 @@ class LRPE(PositionEncoding):
             result[i, i] = result[j, j] = cos[t]
             result[i, j], result[j, i] = -sin[t], sin[t]
         return result
-
-
-def _forget_powers(module: LRPE, incompatible_keys: Any) -> None:
-    """After loading another permutation its powers are made anew."""
-    module.powers = module.powers[:0]
 
 
 def _even(number: int) -> int:

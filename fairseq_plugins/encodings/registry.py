@@ -14,6 +14,7 @@ from fairseq_plugins.encodings.base import (
     TRANSFORM_HOOKS,
     Compose,
     EncodingContext,
+    IncompatibleEncodingError,
     PositionEncoding,
     overridden_hooks,
 )
@@ -46,22 +47,45 @@ class Option:
 
 @dataclass(frozen=True)
 class EncodingEntry:
-    """A name of the table: the class, the options that the name fixes, and where it comes from."""
+    """A name of the table: the class, the options that the name fixes, and where it comes from.
+
+    A name may also stand for several others, ``parts``; its class is then ``Compose``.
+    """
 
     name: str
     cls: type[PositionEncoding]
     summary: str
     source: str
+    formula: str
     presets: Mapping[str, Any] = field(default_factory=dict)
+    parts: tuple[str, ...] = ()
 
     @property
     def hooks(self) -> frozenset[str]:
-        """The hooks that the class overrides."""
+        """The hooks that the class, or the parts' classes, override."""
+        if self.parts:
+            return frozenset[str]().union(*(get_entry(part).hooks for part in self.parts))
         return overridden_hooks(self.cls)
 
     @property
+    def classes(self) -> list[type[PositionEncoding]]:
+        """The class, or those of the parts."""
+        return [get_entry(part).cls for part in self.parts] or [self.cls]
+
+    def refusal(self, *, causal: bool) -> str | None:
+        """Why a causal (or any other) attention cannot have it; None where it can."""
+        attribute = "causal_refusal" if causal else "bidirectional_refusal"
+        reasons = (getattr(cls, attribute) for cls in self.classes)
+        return next((reason for reason in reasons if reason), None)
+
+    @property
     def options(self) -> dict[str, Option]:
-        """Every option with its default under this name, in the constructor's order."""
+        """Every option with its default under this name, in the constructor's order.
+
+        Those of a name with parts are named ``part.option``.
+        """
+        if self.parts:
+            return {f"{p}.{key}": o for p in self.parts for key, o in get_entry(p).options.items()}
         hints = typing.get_type_hints(self.cls.__init__)
         parameters = inspect.signature(self.cls.__init__).parameters.values()
         keywords = [p for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY]
@@ -75,19 +99,52 @@ ENCODINGS: dict[str, EncodingEntry] = {}
 
 
 def register_encoding(
-    name: str, *, summary: str, source: str, **presets: Any
+    name: str, *, summary: str, source: str, formula: str, **presets: Any
 ) -> Callable[[Encoding], Encoding]:
     """Class decorator: enter a class, with some options preset, under a name.
 
     A class may carry several names; each is a row of the tables.
+
+    Args:
+        name: lower-case letters, digits and ``_``.
+        summary: what it is, in a line.
+        source: paper and equation.
+        formula: the definition in one line of plain text; queries at s, keys at t, from 0.
+        presets: options of the class with their default under this name.
     """
 
     def register(cls: Encoding) -> Encoding:
-        assert name not in ENCODINGS, f"{name} is registered twice"
-        ENCODINGS[name] = EncodingEntry(name, cls, summary, source, presets)
+        _enter(EncodingEntry(name, cls, summary, source, formula, presets))
         return cls
 
     return register
+
+
+def register_composition(name: str, parts: tuple[str, ...], *, summary: str, source: str) -> None:
+    """Enter a name that stands for several others, as if they were joined by ``+``.
+
+    The parts need not be registered yet.
+    """
+    formula = " and ".join(parts) + ", each as under its own name"
+    _enter(EncodingEntry(name, Compose, summary, source, formula, parts=parts))
+
+
+def _enter(entry: EncodingEntry) -> None:
+    assert entry.name not in ENCODINGS, f"{entry.name} is registered twice"
+    ENCODINGS[entry.name] = entry
+
+
+def expand_name(name: str) -> list[str]:
+    """The names that ``name`` is made of: split at ``+``, compositions replaced by their parts.
+
+    Raises:
+        ValueError: for an unknown name, or one that stands in it twice.
+    """
+    words = [(word, get_entry(word)) for word in name.split("+")]
+    parts = [part for word, entry in words for part in (entry.parts or (word,))]
+    if len(set(parts)) < len(parts):
+        raise ValueError(f"`position_encoding` must not name an encoding twice, but is {name!r}.")
+    return parts
 
 
 def _suggestion(word: str, known: list[str]) -> str:
@@ -144,6 +201,7 @@ def build_encoding(
     embed_dim: int | None = None,
     max_positions: int = 1024,
     causal: bool = False,
+    vocab_size: int | None = None,
     generator: torch.Generator | None = None,
     **options: Any,
 ) -> PositionEncoding:
@@ -156,6 +214,7 @@ def build_encoding(
         embed_dim: model width C, by default ``num_heads * head_dim``.
         max_positions: longest sequence; tables that can grow do so beyond it.
         causal: whether the attention is causal.
+        vocab_size: symbols of the dictionary, for encodings with a parameter per word.
         generator: source of fixed random parameters; None is torch's global one.
         options: the encoding's own, as Python values or words; with a composition the name
             comes first, ``{"shaw.max_distance": 16}``.
@@ -169,10 +228,15 @@ def build_encoding(
         embed_dim=num_heads * head_dim if embed_dim is None else embed_dim,
         max_positions=max_positions,
         causal=causal,
+        vocab_size=vocab_size,
         generator=generator,
     )
     parts = [_build_one(n, context, o) for n, o in split_options(name, options).items()]
-    return parts[0] if len(parts) == 1 else Compose(parts)
+    if len(parts) == 1:
+        return parts[0]
+    composed = Compose(parts)
+    composed.label = name
+    return composed
 
 
 def split_options(name: str, options: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
@@ -181,9 +245,7 @@ def split_options(name: str, options: Mapping[str, Any]) -> dict[str, dict[str, 
     Raises:
         ValueError: unknown name or option, a name given twice, or a bad value.
     """
-    names = name.split("+")
-    if len(set(names)) < len(names):
-        raise ValueError(f"`position_encoding` must not name an encoding twice, but is {name!r}.")
+    names = expand_name(name)
     entries = {n: get_entry(n) for n in names}
     result: dict[str, dict[str, Any]] = {n: {} for n in names}
     for key, value in options.items():
@@ -240,11 +302,12 @@ class ModelEncodings:
     """The encodings of one stack of layers.
 
     Attributes:
-        embedding: acts once, on the token embeddings; None where nothing has the hook ``embed``.
+        inputs: for each layer what acts on its input, or None; layer 0's input are the token
+            embeddings.
         layers: for each layer what its attention uses, or None.
     """
 
-    embedding: PositionEncoding | None
+    inputs: list[PositionEncoding | None]
     layers: list[PositionEncoding | None]
 
 
@@ -260,19 +323,41 @@ def build_model_encodings(
 
     Raises:
         ValueError: as ``build_encoding``.
+        IncompatibleEncodingError: an encoding of the inputs cannot be in a causal model; those
+            that act inside an attention are refused by it.
     """
     columns: list[list[PositionEncoding]] = []
     for part, part_options in split_options(name, options).items():
         first = _build_one(part, context, part_options)
-        rest = [
-            first if first.shared_across_layers else _build_one(part, context, part_options)
-            for _ in range(num_layers - 1)
-        ]
-        columns.append([first, *rest])
-    embedding = _compose([c[0] for c in columns if "embed" in c[0].hooks])
-    in_attention = [c for c in columns if c[0].hooks & (TRANSFORM_HOOKS | LOGIT_HOOKS)]
-    layers = [_compose([c[i] for c in in_attention]) for i in range(num_layers)]
-    return ModelEncodings(embedding, layers)
+        column = [first]
+        while len(column) < num_layers:
+            column.append(_later(part, first, part_options))
+        columns.append(column)
+    embedding = [(c, c[0].embed_layers(num_layers)) for c in columns if "embed" in c[0].hooks]
+    attending = [c for c in columns if c[0].hooks & (TRANSFORM_HOOKS | LOGIT_HOOKS)]
+    for column, _ in embedding:
+        _check_input(column[0])
+    return ModelEncodings(
+        [_compose([c[i] for c, at in embedding if i in at]) for i in range(num_layers)],
+        [_compose([c[i] for c in attending]) for i in range(num_layers)],
+    )
+
+
+def _check_input(encoding: PositionEncoding) -> None:
+    if encoding.context.causal and encoding.causal_refusal:
+        raise IncompatibleEncodingError(
+            f"a causal model cannot use the encoding {encoding.label!r}: "
+            f"{encoding.causal_refusal}. Another encoding or a bidirectional model would work."
+        )
+
+
+def _later(part: str, first: PositionEncoding, options: Mapping[str, Any]) -> PositionEncoding:
+    """A later layer's instance beside the first layer's, or the first itself."""
+    if first.shared_across_layers:
+        return first
+    later = _build_one(part, first.context, options)
+    later.share_with(first)
+    return later
 
 
 def _compose(parts: list[PositionEncoding]) -> PositionEncoding | None:
@@ -287,6 +372,6 @@ def with_absolute_embedding(name: str, absolute: str | None) -> str:
     ``absolute`` is the framework's encoding (``base``), or None to leave it off. An encoding
     that replaces it (``none``, ``alibi``, every absolute one) leaves ``name`` as it is.
     """
-    entries = [get_entry(n) for n in name.split("+")]
-    keeps = all(e.cls.keeps_absolute_embedding for e in entries)
+    entries = [get_entry(part) for part in expand_name(name)]
+    keeps = all(cls.keeps_absolute_embedding for e in entries for cls in e.classes)
     return f"{absolute}+{name}" if absolute and keeps else name

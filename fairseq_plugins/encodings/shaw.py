@@ -1,22 +1,108 @@
-"""Relative position representations: a learned vector per clipped offset, for keys and values."""
+"""Relative position vectors: one per clipped offset, for the keys and mostly for the values."""
 
 import torch
 from torch import Tensor, nn
 
-from fairseq_plugins.encodings.base import (
-    EncodingContext,
-    PositionEncoding,
-    relative_positions,
-)
+from fairseq_plugins.encodings.base import EncodingContext
+from fairseq_plugins.encodings.clipping import ClippedOffsets
+from fairseq_plugins.encodings.frequencies import sinusoidal_frequencies, sinusoids
 from fairseq_plugins.encodings.registry import register_encoding
+
+
+class RelativeKeys(ClippedOffsets):
+    """q_s . a_{clip(t - s)} joins q_s . k_t (LRPE, Eq. 32). Shared by heads and layers.
+
+    A subclass provides the vectors.
+    """
+
+    def key_vectors(self) -> Tensor:
+        """The vectors a of the offsets -max_distance..max_distance: (2 max_distance + 1, D)."""
+        raise NotImplementedError
+
+    def relative_logits(
+        self, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor
+    ) -> Tensor:
+        """q.a: (B, H, T, S), through (B, H, T, 2k + 1) so that no (T, S, D) is ever made."""
+        per_offset = q @ self.key_vectors().to(q.dtype).mT
+        index = self.index(q_positions, k_positions).unsqueeze(1)
+        return per_offset.gather(-1, index.expand(*q.shape[:3], k.size(-2)))
+
+
+class RelativeVectors(RelativeKeys):
+    """Also sum_t w_st c_{clip(t - s)} joins the output, w the attention's weights.
+
+    Args:
+        context: of the model.
+        max_distance: offsets are clipped to -max_distance..max_distance; 64 in the BERT paper.
+        values: also add c to the values; without it, the key-only form.
+    """
+
+    def __init__(
+        self, context: EncodingContext, *, max_distance: int = 64, values: bool = True
+    ) -> None:
+        super().__init__(context, max_distance=max_distance)
+        self.values = values
+
+    @property
+    def hooks(self) -> frozenset[str]:
+        """Without ``relative_values`` in the key-only form."""
+        hooks = super().hooks
+        return hooks if self.values else hooks - {"relative_values"}
+
+    def value_vectors(self) -> Tensor:
+        """The vectors c, like ``key_vectors`` and the same ones by default."""
+        return self.key_vectors()
+
+    def relative_values(
+        self, weights: Tensor, q_positions: Tensor, k_positions: Tensor
+    ) -> Tensor:
+        """sum_t w_st c_{t-s}: (B, H, T, S) -> (B, H, T, D), weights first summed per offset."""
+        vectors = self.value_vectors().to(weights.dtype)
+        index = self.index(q_positions, k_positions).unsqueeze(1).expand(weights.shape)
+        per_offset = weights.new_zeros(*weights.shape[:3], vectors.size(0))
+        return per_offset.scatter_add(-1, index, weights) @ vectors
+
+
+def _draw(encoding: ClippedOffsets) -> nn.Parameter:
+    """Vectors (2 max_distance + 1, D), uniform as Glorot's."""
+    rows, dim = 2 * encoding.max_distance + 1, encoding.context.head_dim
+    bound = (6.0 / (rows + dim)) ** 0.5
+    draws = torch.rand(rows, dim, generator=encoding.context.generator)
+    return nn.Parameter((2 * draws - 1) * bound)
+
+
+@register_encoding(
+    "shaw_keys",
+    summary="a learned vector per clipped offset, added to the keys alone",
+    source="LRPE, Eq. 32, after Shaw et al. 2018",
+    formula="q_s.(k_t + a_(t-s)) / sqrt(D), t - s clipped",
+)
+class ShawKeys(RelativeKeys):
+    """q_s . a_{clip(t - s)} joins q_s . k_t, a learned. Shared by heads and layers.
+
+    Args:
+        context: of the model.
+        max_distance: offsets are clipped to -max_distance..max_distance.
+
+    Raises:
+        ValueError: for a ``max_distance`` below 1.
+    """
+
+    def __init__(self, context: EncodingContext, *, max_distance: int = 64) -> None:
+        super().__init__(context, max_distance=max_distance)
+        self.key_table = _draw(self)
+
+    def key_vectors(self) -> Tensor:
+        return self.key_table
 
 
 @register_encoding(
     "shaw",
     summary="a learned vector per clipped offset, added to the keys and to the values",
     source="Shaw et al. 2018, Eq. 3 and 4; LRPE, Eq. 32; Position Embeddings in BERT",
+    formula="logit q_s.(k_t + a_(t-s)) / sqrt(D), output sum_t w_st (v_t + c_(t-s)), t - s clipped",
 )
-class Shaw(PositionEncoding):
+class Shaw(RelativeVectors):
     """q_s . a^K_{clip(t - s)} joins q_s . k_t, and sum_t w_st a^V_{clip(t - s)} joins the output.
 
     The tables are shared by heads and layers.
@@ -24,56 +110,91 @@ class Shaw(PositionEncoding):
     Args:
         context: of the model.
         max_distance: offsets are clipped to -max_distance..max_distance; 64 in the BERT paper.
-        values: also add a^V to the values; without it, the key-only form of LRPE, Eq. 32.
+        values: also add a^V to the values; without it, ``shaw_keys``.
 
     Raises:
         ValueError: for a ``max_distance`` below 1.
     """
 
-    shared_across_layers = True
+    def __init__(
+        self, context: EncodingContext, *, max_distance: int = 64, values: bool = True
+    ) -> None:
+        super().__init__(context, max_distance=max_distance, values=values)
+        self.key_table = _draw(self)
+        self.value_table = _draw(self) if values else None
+
+    def key_vectors(self) -> Tensor:
+        return self.key_table
+
+    def value_vectors(self) -> Tensor:
+        assert self.value_table is not None
+        return self.value_table
+
+
+def _offsets(max_distance: int) -> Tensor:
+    """-max_distance..max_distance: (2 max_distance + 1,) float64."""
+    return torch.arange(-max_distance, max_distance + 1, dtype=torch.float64)
+
+
+@register_encoding(
+    "sinusoidal_rpe",
+    summary="the sinusoid of the clipped offset, added to the keys and to the values",
+    source="NEZHA (Wei et al. 2019); Position Embeddings in BERT, Table 1",
+    formula="shaw with a_r = c_r = [sin(w_1 r), cos(w_1 r), ...], w_j = 10000^(-2(j-1)/D)",
+)
+class SinusoidalRPE(RelativeVectors):
+    """``shaw`` with one fixed table: r = clip(t - s) becomes [sin(w_1 r), cos(w_1 r), ...].
+
+    The same vectors go to keys and values, to all heads and layers.
+
+    Args:
+        context: of the model.
+        max_distance: offsets are clipped to -max_distance..max_distance; 64 in the BERT paper.
+        values: also add the vectors to the values, as both papers do.
+
+    Raises:
+        ValueError: for a ``max_distance`` below 1 or an odd head_dim.
+    """
 
     def __init__(
         self, context: EncodingContext, *, max_distance: int = 64, values: bool = True
     ) -> None:
-        super().__init__(context)
-        if max_distance < 1:
-            raise ValueError(f"`max_distance` must be at least 1, but is {max_distance} instead.")
-        self.max_distance = max_distance
-        self.key_table = self._draw()
-        self.value_table = self._draw() if values else None
+        super().__init__(context, max_distance=max_distance, values=values)
+        frequencies = sinusoidal_frequencies("head_dim", context.head_dim)
+        rows = sinusoids(_offsets(max_distance), frequencies).float()
+        self.register_buffer("rows", rows, persistent=False)
 
-    @property
-    def hooks(self) -> frozenset[str]:
-        """Without ``relative_values`` in the key-only form."""
-        hooks = super().hooks
-        return hooks if self.value_table is not None else hooks - {"relative_values"}
+    def key_vectors(self) -> Tensor:
+        return self.get_buffer("rows")
 
-    def _draw(self) -> nn.Parameter:
-        """Vectors (2k + 1, D), uniform as Glorot's, shared by heads."""
-        rows, dim = 2 * self.max_distance + 1, self.context.head_dim
-        bound = (6.0 / (rows + dim)) ** 0.5
-        draws = torch.rand(rows, dim, generator=self.context.generator)
-        return nn.Parameter((2 * draws - 1) * bound)
 
-    def _index(self, q_positions: Tensor, k_positions: Tensor) -> Tensor:
-        """Rows of the tables: (B or 1, 1, T, S) int64."""
-        relative = relative_positions(q_positions, k_positions).unsqueeze(1)
-        return relative.clamp(-self.max_distance, self.max_distance) + self.max_distance
+@register_encoding(
+    "learnable_sinusoidal_rpe",
+    summary="a sinusoid of learned frequencies of the clipped offset, for keys and values",
+    source="Position Embeddings in BERT, Table 1",
+    formula="shaw with a_r = c_r = [sin(w_1 r), cos(w_1 r), sin(w_2 r), ...], w learned",
+)
+class LearnableSinusoidalRPE(RelativeVectors):
+    """``sinusoidal_rpe`` with its D/2 frequencies learned, from the fixed ones on.
 
-    def relative_logits(
-        self, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor
-    ) -> Tensor:
-        """q.a: (B, H, T, S), through (B, H, T, 2k + 1) so that no (T, S, D) is ever made."""
-        per_offset = q @ self.key_table.to(q.dtype).mT
-        index = self._index(q_positions, k_positions)
-        return per_offset.gather(-1, index.expand(*q.shape[:3], k.size(-2)))
+    Table 1 counts L parameters; a frequency per pair of features makes them D/2, as for its APE.
 
-    def relative_values(
-        self, weights: Tensor, q_positions: Tensor, k_positions: Tensor
-    ) -> Tensor:
-        """sum_t w_st a^V_{t-s}: (B, H, T, S) -> (B, H, T, D), weights first summed per offset."""
-        assert self.value_table is not None
-        index = self._index(q_positions, k_positions).expand(weights.shape)
-        per_offset = weights.new_zeros(*weights.shape[:3], self.value_table.size(0))
-        per_offset = per_offset.scatter_add(-1, index, weights)
-        return per_offset @ self.value_table.to(weights.dtype)
+    Args:
+        context: of the model.
+        max_distance: offsets are clipped to -max_distance..max_distance; 64 in the BERT paper.
+        values: also add the vectors to the values, as the paper does.
+
+    Raises:
+        ValueError: for a ``max_distance`` below 1 or an odd head_dim.
+    """
+
+    def __init__(
+        self, context: EncodingContext, *, max_distance: int = 64, values: bool = True
+    ) -> None:
+        super().__init__(context, max_distance=max_distance, values=values)
+        frequencies = sinusoidal_frequencies("head_dim", context.head_dim)
+        self.frequencies = nn.Parameter(frequencies.float())
+
+    def key_vectors(self) -> Tensor:
+        offsets = _offsets(self.max_distance).to(self.frequencies.device)
+        return sinusoids(offsets, self.frequencies).to(self.frequencies.dtype)

@@ -5,6 +5,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from fairseq_plugins.encodings.reach import end_of
+
 
 class PositionTable(nn.Module):
     """Rows ``make(positions)`` for positions 0, 1, ..., kept and extended when a longer one comes.
@@ -24,11 +26,33 @@ class PositionTable(nn.Module):
     def _build(self, size: int) -> Tensor:
         return self._make(torch.arange(size, dtype=torch.float64)).float()
 
+    def reserve(self, size: int) -> None:
+        """Have at least ``size`` rows."""
+        if size > self.rows.size(0):
+            # Doubling keeps the number of rebuilds logarithmic when decoding token by token.
+            self._grow(max(size, 2 * self.rows.size(0)))
+
+    @torch.compiler.disable(reason="a table of positions grows once for many passes")
+    def _grow(self, size: int) -> None:
+        rows = self._build(size)
+        self.rows = rows.to(device=self.rows.device, dtype=self.rows.dtype)
+
     def forward(self, positions: Tensor) -> Tensor:
         """Rows at ``positions`` (any shape, int64): shape ``positions.shape + row shape``."""
-        longest = int(positions.max()) + 1 if positions.numel() else 0
-        if longest > self.rows.size(0):
-            # Doubling keeps the number of rebuilds logarithmic when decoding token by token.
-            rows = self._build(max(longest, 2 * self.rows.size(0)))
-            self.rows = rows.to(device=self.rows.device, dtype=self.rows.dtype)
+        self.reserve(end_of(positions, self.rows.size(0)))
         return self.rows[positions]
+
+
+def check_within_table(positions: Tensor, size: int) -> None:
+    """Refuse a position beyond a learned table, which has nothing to say about it.
+
+    Raises:
+        ValueError: for a position of ``size`` or more.
+    """
+    end = end_of(positions, size)
+    if end > size:
+        raise ValueError(
+            f"`positions` must be below max_positions={size} of the learned table, but reach "
+            f"{end - 1}; train with a larger `max_target_positions` or use an encoding that "
+            "extrapolates."
+        )

@@ -3,26 +3,13 @@
 Shapes: B batch, H heads, T queries, S keys, D' features, M values, C chunk.
 """
 
-from typing import NamedTuple
-
 import torch
 from torch import Tensor
 
+from fairseq_plugins.kernels.backend import choose_backend
+from fairseq_plugins.kernels.chunked import LinearState, chunked_attention
 from fairseq_plugins.kernels.normalizer import clamp_denominator, norms
-
-
-class LinearState(NamedTuple):
-    """What linear attention remembers of the keys so far, in float32 or wider.
-
-    Attributes:
-        kv: (B, H, D', M), the sum of k_t v_t^T.
-        k_sum: (B, H, D), the sum of the denominator's keys.
-        k_norm: (B, H, 1), the sum of their norms.
-    """
-
-    kv: Tensor
-    k_sum: Tensor
-    k_norm: Tensor
+from fairseq_plugins.kernels.products import causal_product
 
 
 def causal_linear_attention(
@@ -34,6 +21,7 @@ def causal_linear_attention(
     normalizer_k: Tensor | None = None,
     normalize: bool = True,
     min_cosine: float = 0.0,
+    log_decay: Tensor | None = None,
     chunk_size: int = 64,
     initial_state: LinearState | None = None,
     return_state: bool = False,
@@ -53,6 +41,11 @@ def causal_linear_attention(
         min_cosine: keep the denominator's size at or above this share of its bound
             |normalizer_q_s| (sum of |normalizer_k_t|), with its sign. Encoded features are not
             positive, so that a denominator can come near zero; this bounds the weights.
+        log_decay: (B or 1, H, T) float32, not positive and finite: what all weights of earlier
+            keys are multiplied by before key t joins, as a logarithm. Query s then sees key t
+            with q_s . k_t exp(sum of log_decay over t + 1..s). Without ``normalizer_q`` the
+            denominator and its bound decay likewise; a given one does not. Only exponentials of
+            such sums are taken, so nothing overflows at any length. It has no gradient.
         chunk_size: C, at least 1.
         initial_state: of the keys before the first.
         return_state: also return the state after the last key.
@@ -61,7 +54,8 @@ def causal_linear_attention(
         (B, H, T, M) in the dtype of ``v``, with the state where asked for.
 
     Raises:
-        ValueError: for shapes that do not go together, or a chunk size below 1.
+        ValueError: for shapes that do not go together, a chunk size below 1, or a ``log_decay``
+            that requires a gradient.
     """
     _check(q, k, v, normalizer_q, normalizer_k)
     if q.size(2) != k.size(2):
@@ -70,22 +64,59 @@ def causal_linear_attention(
         )
     if chunk_size < 1:
         raise ValueError(f"`chunk_size` must be at least 1, but is {chunk_size} instead.")
-    wide = torch.promote_types(v.dtype, torch.float32)
-    start = initial_state.kv if initial_state else _zeros(q, (q.size(-1), v.size(-1)), wide)
-    output, kv = _CausalProduct.apply(q, k, v, start, chunk_size)
-    norm_q = q if normalizer_q is None else normalizer_q
-    norm_k = k if normalizer_k is None else normalizer_k
-    sums, sizes = norm_k.to(wide).cumsum(2), norms(norm_k, wide).cumsum(2)
-    if initial_state:
-        sums = sums + initial_state.k_sum.unsqueeze(2)
-        sizes = sizes + initial_state.k_norm.unsqueeze(2)
+    backend = choose_backend(q.device, torch.promote_types(q.dtype, v.dtype))
+    whole = initial_state is None and not return_state
+    if backend == "triton" and normalize and whole and log_decay is None:
+        from fairseq_plugins.kernels import triton_linear  # triton is optional
+
+        divided = triton_linear.causal_attention(q, k, v, normalizer_q, normalizer_k, min_cosine)
+        if divided is not None:
+            return divided
+    start = initial_state or _empty_state(k, v, k if normalizer_k is None else normalizer_k)
+    if backend == "torch" and normalize and normalizer_k is None and log_decay is None:
+        output, state = chunked_attention(
+            q, k, v, start, min_cosine=min_cosine, chunk=chunk_size
+        )
+        return (output, state) if return_state else output
+    output, kv = causal_product(q, k, v, start.kv, log_decay, chunk_size)
+    if not (normalize or return_state):
+        return output.to(v.dtype)
+    norm_q, norm_k = q if normalizer_q is None else normalizer_q, k
+    if normalizer_k is not None:
+        norm_k, log_decay = normalizer_k, None
+    denominator, sizes, k_sum, k_norm = _denominator(norm_q, norm_k, start, log_decay, chunk_size)
     if normalize:
-        denominator = torch.einsum("bhtd,bhtd->bht", norm_q.to(wide), sums).unsqueeze(-1)
         output = _divide(output, denominator, norm_q, sizes, min_cosine)
     output = output.to(v.dtype)
-    if not return_state:
-        return output
-    return output, LinearState(kv, sums[:, :, -1], sizes[:, :, -1])
+    return (output, LinearState(kv, k_sum, k_norm)) if return_state else output
+
+
+def _empty_state(k: Tensor, v: Tensor, norm_k: Tensor) -> LinearState:
+    """Before the first key."""
+    wide = torch.promote_types(v.dtype, torch.float32)
+    tails = ((k.size(-1), v.size(-1)), (norm_k.size(-1),), (1,))
+    return LinearState(*(k.new_zeros(*k.shape[:2], *tail, dtype=wide) for tail in tails))
+
+
+def _denominator(
+    norm_q: Tensor, norm_k: Tensor, start: LinearState, log_decay: Tensor | None, chunk: int
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The sum of weights as the weighted sum of ones, and that of norms as one of weights 1.
+
+    Returns:
+        Sums of weights and of the keys' norms, (B, H, T, 1) each, and the states ``k_sum`` and
+        ``k_norm`` after the last key.
+    """
+    wide = start.kv.dtype
+    ones = norm_k.new_ones(*norm_k.shape[:3], 1)
+    weights, k_sum = causal_product(
+        norm_q, norm_k, ones, start.k_sum.unsqueeze(-1), log_decay, chunk
+    )
+    others = torch.ones_like(ones)  # Not the same tensor twice, which Dynamo would not trace.
+    sizes, k_norm = causal_product(
+        others, norms(norm_k, wide), ones, start.k_norm.unsqueeze(-1), log_decay, chunk
+    )
+    return weights, sizes, k_sum.squeeze(-1), k_norm.squeeze(-1)
 
 
 def linear_attention(
@@ -173,54 +204,3 @@ def _check(
         )
     if (normalizer_q is None) != (normalizer_k is None):
         raise ValueError("`normalizer_q` and `normalizer_k` must be given together.")
-
-
-def _zeros(like: Tensor, tail: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-    return torch.zeros(*like.shape[:2], *tail, dtype=dtype, device=like.device)
-
-
-class _CausalProduct(torch.autograd.Function):
-    """out_s = q_s (kv_0 + sum_{t <= s} k_t v_t^T) and kv after the last key, in wide dtype.
-
-    Saves its inputs only; the states at the chunks' borders are computed anew in backward.
-    """
-
-    @staticmethod
-    def forward(  # type: ignore[no-untyped-def]
-        ctx, q: Tensor, k: Tensor, v: Tensor, start: Tensor, chunk: int
-    ) -> tuple[Tensor, Tensor]:
-        ctx.save_for_backward(q, k, v, start)
-        ctx.chunk = chunk
-        kv = start.clone()
-        output = torch.empty(v.shape, dtype=start.dtype, device=v.device)
-        for rows in _chunks(q.size(2), chunk):
-            qc, kc, vc = (t[:, :, rows].to(start.dtype) for t in (q, k, v))
-            output[:, :, rows] = qc @ kv + (qc @ kc.mT).tril_() @ vc
-            kv += kc.mT @ vc
-        return output, kv
-
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(  # type: ignore[no-untyped-def]
-        ctx, grad_output: Tensor, grad_kv: Tensor
-    ) -> tuple[Tensor | None, ...]:
-        q, k, v, start = ctx.saved_tensors
-        wide = start.dtype
-        grad_q, grad_k, grad_v = torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)
-        kv = start.clone()
-        for rows in _chunks(q.size(2), ctx.chunk):
-            kc, vc, gc = (t[:, :, rows].to(wide) for t in (k, v, grad_output))
-            grad_q[:, :, rows] = gc @ kv.mT + (gc @ vc.mT).tril_() @ kc
-            kv += kc.mT @ vc
-        # From the last chunk to the first: the gradient of the state that each key enters.
-        later = grad_kv.to(wide).clone()
-        for rows in reversed(_chunks(q.size(2), ctx.chunk)):
-            qc, kc, vc, gc = (t[:, :, rows].to(wide) for t in (q, k, v, grad_output))
-            grad_v[:, :, rows] = kc @ later + (kc @ qc.mT).triu_() @ gc
-            grad_k[:, :, rows] = vc @ later.mT + (vc @ gc.mT).triu_() @ qc
-            later += qc.mT @ gc
-        return grad_q, grad_k, grad_v, later, None
-
-
-def _chunks(length: int, chunk: int) -> list[slice]:
-    return [slice(i, min(i + chunk, length)) for i in range(0, length, chunk)]

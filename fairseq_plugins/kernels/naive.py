@@ -15,6 +15,7 @@ def naive_linear_attention(
     normalizer_k: Tensor | None = None,
     normalize: bool = True,
     min_cosine: float = 0.0,
+    log_decay: Tensor | None = None,
     causal: bool = False,
 ) -> Tensor:
     """Linear attention through the T x S matrix q k^T (LRPE, Eq. 31 and 39).
@@ -27,6 +28,7 @@ def naive_linear_attention(
         normalizer_k: (B, H, S, D), the denominator's keys; ``k`` where None.
         normalize: divide by the denominator.
         min_cosine: see ``causal_linear_attention``.
+        log_decay: (B or 1, H, T), see ``causal_linear_attention``; only where ``causal``.
         causal: query s sees keys t <= s; needs T = S.
 
     Returns:
@@ -37,6 +39,11 @@ def naive_linear_attention(
     norm_k = k if normalizer_k is None else normalizer_k
     denominators = norm_q @ norm_k.mT
     bounds = norms(norm_q, q.dtype) @ norms(norm_k, q.dtype).mT
+    if log_decay is not None:
+        factors = _decay_factors(log_decay)
+        weights = weights * factors
+        if normalizer_q is None:
+            denominators, bounds = denominators * factors, bounds * factors
     if causal:
         weights, denominators, bounds = weights.tril(), denominators.tril(), bounds.tril()
     output = weights @ v
@@ -44,6 +51,23 @@ def naive_linear_attention(
         return output
     floor = min_cosine * bounds.sum(-1, keepdim=True)
     return output / clamp_denominator(denominators.sum(-1, keepdim=True), floor)
+
+
+def _decay_factors(log_decay: Tensor) -> Tensor:
+    """exp(sum of log_decay over t + 1..s) for query s and key t <= s: (..., T) -> (..., T, T)."""
+    at = torch.arange(log_decay.size(-1), device=log_decay.device)
+    s, t, u = at[:, None, None], at[:, None], at
+    between = ((t < u) & (u <= s)).to(log_decay.dtype)
+    return torch.einsum("stu,...u->...st", between, log_decay).exp()
+
+
+def naive_causal_product(q: Tensor, k: Tensor, v: Tensor, start: Tensor) -> tuple[Tensor, Tensor]:
+    """q_s (start + sum_{t <= s} k_t v_t^T), (B, H, T, M), and the last state, (B, H, D', M).
+
+    Both in the dtype of ``start``.
+    """
+    q, k, v = (tensor.to(start.dtype) for tensor in (q, k, v))
+    return (q @ k.mT).tril() @ v + q @ start, start + k.mT @ v
 
 
 def outer_product_linear_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:

@@ -8,64 +8,16 @@ from fairseq.modules.checkpoint_activations import checkpoint_wrapper
 from torch import Tensor, nn
 
 from fairseq_plugins.attention import make_positions
-from fairseq_plugins.attention.multihead import PositionalMultiheadAttention
-from fairseq_plugins.encodings import (
-    EncodingContext,
-    ModelEncodings,
-    PositionEncoding,
-    build_model_encodings,
-    get_entry,
-    parse_options,
-    with_absolute_embedding,
+from fairseq_plugins.attention.shared import SharedPass
+from fairseq_plugins.encodings import PositionEncoding
+from fairseq_plugins.encodings.reach import positions_below
+from fairseq_plugins.modules.options import PositionEncodingConfig
+from fairseq_plugins.modules.stack import (
+    build_self_attention,
+    build_stack_encodings,
+    has_padding,
+    register_inputs,
 )
-from fairseq_plugins.modules.options import PositionEncodingConfig, build_model_attention
-
-
-def build_decoder_encodings(
-    options: PositionEncodingConfig, config: TransformerConfig
-) -> ModelEncodings:
-    """The encodings of a causal decoder; the absolute embedding stays on as in the LRPE paper.
-
-    Raises:
-        ValueError: the width is no multiple of the heads, or what the encodings refuse.
-    """
-    width, heads = config.decoder.embed_dim, config.decoder.attention_heads
-    if width % heads:
-        raise ValueError(
-            f"`decoder_embed_dim` must be a multiple of decoder_attention_heads={heads}, "
-            f"but is {width} instead."
-        )
-    absolute = "learned" if config.decoder.learned_pos else "base"
-    name = with_absolute_embedding(
-        options.position_encoding, None if config.no_token_positional_embeddings else absolute
-    )
-    _check_absolute(options.position_encoding, config, replaced=name == options.position_encoding)
-    words = parse_options(options.position_encoding_options)
-    if name != options.position_encoding and "+" not in options.position_encoding:
-        words = {f"{options.position_encoding}.{key}": value for key, value in words.items()}
-    context = EncodingContext(
-        num_heads=heads,
-        head_dim=width // heads,
-        embed_dim=width,
-        max_positions=config.max_target_positions,
-        causal=True,
-    )
-    return build_model_encodings(name, config.decoder.layers, context, words)
-
-
-def _check_absolute(name: str, config: TransformerConfig, *, replaced: bool) -> None:
-    """Refuse fairseq's options of its own embedding where they would be ignored."""
-    off, learned = config.no_token_positional_embeddings, config.decoder.learned_pos
-    if off and any("embed" in get_entry(part).hooks for part in name.split("+")):
-        raise ValueError(
-            "`no_token_positional_embeddings` must be False with an absolute position_encoding, "
-            f"but is True with {name!r}; position_encoding=none has no position at all."
-        )
-    if learned and replaced:
-        raise ValueError(
-            "`decoder_learned_pos` must be False where fairseq's own embedding is off or replaced, "
-            f"but is True with position_encoding={name!r}; position_encoding=learned is a table."
-        )
 
 
 class PositionalDecoderLayer(transformer_layer.TransformerDecoderLayerBase):
@@ -75,6 +27,7 @@ class PositionalDecoderLayer(transformer_layer.TransformerDecoderLayerBase):
         config: fairseq's.
         options: of the position encoding and attention.
         encoding: of this layer's self-attention.
+        shared: what the stack's layers have in common while it runs.
         no_encoder_attn: whether the layer has self-attention only.
     """
 
@@ -83,11 +36,12 @@ class PositionalDecoderLayer(transformer_layer.TransformerDecoderLayerBase):
         config: TransformerConfig,
         options: PositionEncodingConfig,
         encoding: PositionEncoding | None,
+        shared: SharedPass,
         no_encoder_attn: bool,
     ) -> None:
         # The superclass builds its self-attention while it is constructed, so this comes first;
         # in a tuple, because a module cannot be assigned before nn.Module's constructor ran.
-        self._self_attention = (options, encoding)
+        self._self_attention = (options, encoding, shared)
         super().__init__(config, no_encoder_attn)
         del self._self_attention
 
@@ -96,22 +50,9 @@ class PositionalDecoderLayer(transformer_layer.TransformerDecoderLayerBase):
     ) -> nn.Module:
         if add_bias_kv or add_zero_attn:
             raise ValueError("`add_bias_kv` and `add_zero_attn` must be False: no position fits.")
-        options, encoding = self._self_attention
-        attention = build_model_attention(
-            options,
-            encoding,
-            attention_type=options.attention_type,
-            num_heads=cfg.decoder.attention_heads,
-            head_dim=embed_dim // cfg.decoder.attention_heads,
-            causal=True,
-            dropout=cfg.attention_dropout,
-        )
-        return PositionalMultiheadAttention(
-            embed_dim,
-            attention,
-            q_noise=self.quant_noise,
-            qn_block_size=self.quant_noise_block_size,
-        )
+        noise = (self.quant_noise, self.quant_noise_block_size)
+        options, encoding, shared = self._self_attention
+        return build_self_attention(options, encoding, cfg, "decoder", shared, noise)
 
 
 class PositionalDecoder(TransformerDecoderBase):
@@ -133,17 +74,22 @@ class PositionalDecoder(TransformerDecoderBase):
         embed_tokens: nn.Module,
         no_encoder_attn: bool = False,
     ) -> None:
-        encodings = build_decoder_encodings(options, config)
+        encodings = build_stack_encodings(
+            options,
+            config,
+            "decoder",
+            max_positions=config.max_target_positions,
+            vocab_size=len(dictionary),
+        )
         self._options, self._layer_encodings = options, iter(encodings.layers)
+        self._shared = SharedPass()
         super().__init__(config, dictionary, embed_tokens, no_encoder_attn=no_encoder_attn)
         del self._options, self._layer_encodings
-        # The superclass's own embedding is the encoding `base` here.
-        self.embed_positions = None
-        self.position_embedding = encodings.embedding
+        register_inputs(self, encodings)
 
     def build_decoder_layer(self, cfg: Any, no_encoder_attn: bool = False) -> nn.Module:
         layer: nn.Module = PositionalDecoderLayer(
-            cfg, self._options, next(self._layer_encodings), no_encoder_attn
+            cfg, self._options, next(self._layer_encodings), self._shared, no_encoder_attn
         )
         if cfg.checkpoint_activations:
             layer = checkpoint_wrapper(layer, offload_to_cpu=cfg.offload_activations)
@@ -164,22 +110,27 @@ class PositionalDecoder(TransformerDecoderBase):
         last_layer = self.num_layers - 1 if alignment_layer is None else alignment_layer
         encoder = _first(encoder_out, "encoder_out")
         encoder_padding = _first(encoder_out, "encoder_padding_mask")
-        x, padding_mask = self._embed(prev_output_tokens, incremental_state is not None)
+        x, positions, padding_mask = self._embed(prev_output_tokens, incremental_state is not None)
         x = x.transpose(0, 1)
         inner_states, attn = [x], None
-        for index, layer in enumerate(self.layers):
-            x, weights, _ = layer(
-                x,
-                encoder,
-                encoder_padding,
-                incremental_state,
-                self_attn_padding_mask=padding_mask,
-                need_attn=index == last_layer,
-                need_head_weights=index == last_layer,
-            )
-            inner_states.append(x)
-            if weights is not None and index == last_layer:
-                attn = weights[:alignment_heads].to(x).mean(0)
+        with self._shared.running():
+            for index, layer in enumerate(self.layers):
+                if str(layer.layer_index) in self.deeper_embeddings:
+                    encoding = self.deeper_embeddings[str(layer.layer_index)]
+                    with positions_below(prev_output_tokens.size(1)):
+                        x = encoding.embed(x.transpose(0, 1), positions).transpose(0, 1)
+                x, weights, _ = layer(
+                    x,
+                    encoder,
+                    encoder_padding,
+                    incremental_state,
+                    self_attn_padding_mask=padding_mask,
+                    need_attn=index == last_layer,
+                    need_head_weights=index == last_layer,
+                )
+                inner_states.append(x)
+                if weights is not None and index == last_layer:
+                    attn = weights[:alignment_heads].to(x).mean(0)
         if self.layer_norm is not None:
             x = self.layer_norm(x)
         x = x.transpose(0, 1)
@@ -187,25 +138,32 @@ class PositionalDecoder(TransformerDecoderBase):
             x = self.project_out_dim(x)
         return x, {"attn": [attn], "inner_states": inner_states}
 
-    def _embed(self, tokens: Tensor, last_only: bool) -> tuple[Tensor, Tensor | None]:
-        """Embedded tokens (B, T, C) and their padding mask (B, T), None without padding."""
-        padding = tokens.eq(self.padding_idx)
-        has_padding = bool(padding.any())
+    def _embed(self, tokens: Tensor, last_only: bool) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Embedded tokens (B, T, C), their positions (B or 1, T) and their padding mask (B, T),
+        None without padding; of the last token alone, with what its embedding looks at."""
+        padding, end = tokens.eq(self.padding_idx), tokens.size(1)
+        is_padded = has_padding(padding)
         positions = make_positions(
-            padding if has_padding else None, tokens.size(1), device=tokens.device
+            padding if is_padded else None, tokens.size(1), device=tokens.device
         )
         if last_only:
-            tokens, padding, positions = tokens[:, -1:], padding[:, -1:], positions[:, -1:]
+            embedding = self.position_embedding
+            window = embedding.embed_window if embedding is not None else 1
+            tokens, positions = _last(tokens, positions, padding, window)
+            padding = padding[:, -1:]
         x = self.embed_scale * self.embed_tokens(tokens.contiguous())
         if self.quant_noise is not None:
             x = self.quant_noise(x)
         if self.project_in_dim is not None:
             x = self.project_in_dim(x)
         if self.position_embedding is not None:
-            x = self.position_embedding.embed(x, positions, tokens=tokens)
+            with positions_below(end):
+                x = self.position_embedding.embed(x, positions, tokens=tokens)
+        if last_only:
+            x, positions = x[:, -1:], positions[:, -1:]
         if self.layernorm_embedding is not None:
             x = self.layernorm_embedding(x)
-        return self.dropout_module(x), padding if has_padding else None
+        return self.dropout_module(x), positions, padding if is_padded else None
 
     def max_positions(self) -> int:
         """Longest sequence: fairseq cuts or refuses longer ones."""
@@ -214,6 +172,20 @@ class PositionalDecoder(TransformerDecoderBase):
     def buffered_future_mask(self, tensor: Tensor) -> Tensor:
         """Nothing here may make a T x T mask."""
         raise NotImplementedError("causality lies in the attention")
+
+
+def _last(
+    tokens: Tensor, positions: Tensor, padding: Tensor, window: int
+) -> tuple[Tensor, Tensor]:
+    """The last ``window`` tokens (B, window) and their positions (B or 1, window).
+
+    Padding between them, as behind a prompt that is shorter than others, is left out, so that a
+    token's neighbours are beside it.
+    """
+    if window > 1 and positions.size(0) == tokens.size(0):
+        order = (~padding).long().argsort(dim=1, stable=True)
+        tokens, positions = tokens.gather(1, order), positions.gather(1, order)
+    return tokens[:, -window:], positions[:, -window:]
 
 
 def _first(encoder_out: dict[str, list[Tensor]] | None, name: str) -> Tensor | None:

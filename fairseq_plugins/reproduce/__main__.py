@@ -52,7 +52,14 @@ def get_parser(table: Table) -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     add("--scale", choices=list(SCALES), default="mini", help="(default: mini, on a CPU)")
-    add("--rows", type=words("--rows"), metavar="A,B", help="(default: all of the table)")
+    add(
+        "--rows",
+        type=words("--rows"),
+        metavar="A,B",
+        help="names of encodings or of files in configs/model, or `paper` for the paper's own "
+        "(default: those, and beyond them "
+        f"{'every other encoding' if table.is_open else 'none'})",
+    )
     add(
         "--attention",
         type=words("--attention", ATTENTIONS),

@@ -44,10 +44,15 @@ class Run:
         return Path("checkpoints", self.table, self.scale, self.name)
 
 
-def selection(run: Run) -> list[str]:
-    """The Hydra overrides that say what is trained, without where."""
+def selection(run: Run, *, has_file: bool) -> list[str]:
+    """The Hydra overrides that say what is trained, without where.
+
+    has_file: whether the row has a file in configs/model; one without is Base with the encoding
+    of that name.
+    """
+    row = [f"model={run.row}"]
     return [
-        f"model={run.row}",
+        *(row if has_file else ["model=base", f"model.position_encoding={run.row}"]),
         f"scale={run.scale}",
         f"model.attention_type={run.attention}",
         f"common.seed={run.seed}",

@@ -15,7 +15,8 @@ def draw(table: Table, scale: str, results: Sequence[Result], path: Path) -> Non
     from matplotlib.figure import Figure
 
     cells = gather(results)
-    figure = Figure(figsize=(9, 4.5), layout="constrained")
+    most = max(sum(a == attention for _, a in cells) for attention in ATTENTIONS)
+    figure = Figure(figsize=(12, 2 + 0.2 * most), layout="constrained")
     panels = figure.subplots(1, len(ATTENTIONS))
     for panel, attention in zip(panels, ATTENTIONS, strict=True):
         found = {row: cell for (row, a), cell in cells.items() if a == attention}
@@ -23,7 +24,7 @@ def draw(table: Table, scale: str, results: Sequence[Result], path: Path) -> Non
         means = [mean(found[row].test) for row in rows]
         spreads = [deviation(found[row].test) or 0.0 for row in rows]
         panel.errorbar(means, range(len(rows)), xerr=spreads, fmt="o", capsize=3)
-        panel.set_yticks(range(len(rows)), [table.row(row).label for row in rows])
+        panel.set_yticks(range(len(rows)), [table.row(row).label for row in rows], fontsize=8)
         panel.set_title(f"{attention} attention")
         panel.set_xlabel("test perplexity")
         panel.grid(axis="x", alpha=0.3)

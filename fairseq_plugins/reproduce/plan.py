@@ -27,6 +27,7 @@ from fairseq_plugins.reproduce.tables import (
     Table,
     check_rows,
     default_rows,
+    has_file,
 )
 
 
@@ -40,11 +41,14 @@ class Place:
 
 @dataclass(frozen=True)
 class Planned:
-    """A run with what its commands need; `config` is what `recipe.record` gives of it."""
+    """A run with what its commands need.
+
+    overrides: Hydra's, for its training. config: what `recipe.record` gives of it.
+    """
 
     run: Run
     place: Place
-    layout: Layout
+    overrides: tuple[str, ...]
     config: dict[str, Any]
 
     @property
@@ -58,7 +62,7 @@ class Planned:
 
     def train(self, restore: Path | None = None) -> list[str]:
         """The training; `restore` is a checkpoint other than checkpoint_last.pt."""
-        overrides = _overrides(self.run, self.place, self.layout)
+        overrides = list(self.overrides)
         if restore:
             overrides.append(f"checkpoint.restore_file={restore.as_posix()}")
         return train_command(self.run, overrides, srun=self.place.srun)
@@ -89,16 +93,12 @@ class Dash:
     reason: str
 
 
-def _overrides(run: Run, place: Place, layout: Layout) -> list[str]:
-    return [*selection(run), *placement(run, place.gpus, layout, srun=place.srun)]
-
-
 def compose_run(configs: Path, run: Run, more: Sequence[str] = ()) -> dict[str, Any]:
     """The recorded configuration of a run, on one device unless `more` overrides say other.
 
     Composed once per process, so not to be changed.
     """
-    overrides = (*selection(run), *more)
+    overrides = (*selection(run, has_file=has_file(configs, run.row)), *more)
     return _compose(configs.resolve(), TABLES[run.table].recipe, overrides)
 
 
@@ -186,10 +186,20 @@ def plan(
             if reason:
                 dashes.append(Dash(name, attention, reason))
                 continue
-            planned += [Planned(run, place, layout, set_run(composed, run)) for run in runs]
+            planned += [_planned(configs, run, place, layout, composed) for run in runs]
         if rows is not None and len(planned) == before:
             raise ValueError(f"row {name!r}: {dashes[-1].reason}")
     return planned, dashes
+
+
+def _planned(
+    configs: Path, run: Run, place: Place, layout: Layout, composed: dict[str, Any]
+) -> Planned:
+    overrides = (
+        *selection(run, has_file=has_file(configs, run.row)),
+        *placement(run, place.gpus, layout, srun=place.srun),
+    )
+    return Planned(run, place, overrides, set_run(composed, run))
 
 
 def _layout(configs: Path, run: Run, place: Place) -> Layout:

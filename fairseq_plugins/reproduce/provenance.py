@@ -47,11 +47,12 @@ def _without_absolute_paths(value: Any) -> Any:
 
 
 def commit(root: Path) -> str:
-    """HEAD, with "-dirty" where anything outside results/ differs from it."""
+    """HEAD, with "-dirty" where anything but results differs from it."""
     head = _git(root, "rev-parse", "--verify", "HEAD")
     if head is None:
         return "unknown"
-    changed = _git(root, "status", "--porcelain", "--", ".", ":(exclude)results")
+    results = [f":(exclude){folder}" for folder in ("results", "benchmarks/results")]
+    changed = _git(root, "status", "--porcelain", "--", ".", *results)
     return f"{head}-dirty" if changed else head
 
 

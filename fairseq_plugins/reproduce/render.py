@@ -50,7 +50,7 @@ def cell_text(values: tuple[float, ...] | None) -> str:
     return f"{mean(values):.2f} ± {spread:.2f} ({len(values)})"
 
 
-def _markdown(header: Sequence[str], left: int, rows: Iterable[Sequence[str]]) -> str:
+def markdown_table(header: Sequence[str], left: int, rows: Iterable[Sequence[str]]) -> str:
     """A Markdown table whose first `left` columns are words and the rest numbers."""
     rule = ["---" if i < left else "---:" for i in range(len(header))]
     return "\n".join("| " + " | ".join(line) + " |" for line in (header, rule, *rows))
@@ -75,7 +75,7 @@ def main_table(table: Table, cells: Cells) -> str:
         for attention in ATTENTIONS:
             line += _columns(row, attention, cells.get((row.name, attention)))
         lines.append(line)
-    return _markdown(header, 2, lines)
+    return markdown_table(header, 2, lines)
 
 
 def _columns(row: Row, attention: str, cell: Cell | None) -> list[str]:
@@ -88,9 +88,7 @@ def _columns(row: Row, attention: str, cell: Cell | None) -> list[str]:
 
 
 def _beyond(table: Table, cells: Cells) -> list[str]:
-    names = {row for row, _ in cells} - set(table.row_names)
-    known = [name for name in table.beyond if name in names]
-    return [*known, *sorted(names - set(known))]
+    return sorted({row for row, _ in cells} - set(table.row_names))
 
 
 def beyond_table(names: Sequence[str], cells: Cells) -> str:
@@ -105,7 +103,7 @@ def beyond_table(names: Sequence[str], cells: Cells) -> str:
             cell = cells.get((name, attention))
             line += [cell_text(cell.valid), cell_text(cell.test)] if cell else [DASH, DASH]
         lines.append(line)
-    return _markdown(header, 1, lines)
+    return markdown_table(header, 1, lines)
 
 
 def _distinct(results: Iterable[Result], value: Callable[[Result], Any]) -> str:
@@ -162,7 +160,9 @@ def caption(table: Table, scale: str, results: Sequence[Result]) -> str:
     floor = (
         "Linear attention: the paper does not say what it does where an encoded denominator comes "
         f"near zero; here its size is kept at or above {MIN_COSINE} of its bound. That is a small "
-        "share of most rows' denominators, but nearly all of `lrpe_type8`'s."
+        "share of most rows' denominators, but nearly all of `lrpe_type8`'s. Rows whose scores are "
+        "never negative (`per`, `spe`, `cosformer`) have no such floor, and `xpos`, which changes "
+        "norms, has the denominator of un-encoded features."
     )
     cells = "Cells: mean ± standard deviation over seeds (number of seeds); `-` is not run."
     about = f"Data: {_distinct(results, _data)}."
@@ -255,7 +255,7 @@ def _agreement(table: Table, agreement: Agreement) -> str:
         better, worse = table.row(pair.better).label, table.row(pair.worse).label
         gaps = [f"{pair.paper_gap:.2f}", f"{pair.gap:+.2f}"]
         lines.append([f"{better} < {worse}", *gaps, spread, verdict])
-    return f"{line}.\n\n{_markdown(header, 1, lines)}"
+    return f"{line}.\n\n{markdown_table(header, 1, lines)}"
 
 
 def _without(cells: Cells, attention: str) -> str:

@@ -59,7 +59,7 @@ class Report:
     def _reason_to_leave_out(self, run: Run, result: Result) -> str:
         configs = self.root / "configs"
         if run.row not in runnable_rows(configs):
-            return f"there is no configs/model/{run.row}.yaml"
+            return f"there is no row {run.row}"
         any_cell = Run(run.table, run.scale, run.row, ATTENTIONS[0], 1)  # composed once per row
         config = set_run(compose_run(configs, any_cell), run)
         folder = self.root / config["task"]["data"]
@@ -72,7 +72,7 @@ class Report:
         cells = gather(shown)
         header = ["row", *(f"{a}: {w}" for a in ATTENTIONS for w in ("paper", "ours", "diff"))]
         done = (row for row, _ in cells)
-        names = list(dict.fromkeys([*self.table.row_names, *self.table.beyond, *done]))
+        names = list(dict.fromkeys([*self.table.row_names, *sorted(done)]))
         lines = [header, *(self._line(name, cells) for name in names)]
         widths = [max(len(line[i]) for line in lines) for i in range(len(header))]
         return "\n".join(

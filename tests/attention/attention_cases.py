@@ -3,6 +3,8 @@
 Shapes: B batch, H heads, T queries, S keys, D head_dim, C embed_dim.
 """
 
+from collections.abc import Mapping
+
 import torch
 from torch import Tensor, nn
 
@@ -11,7 +13,7 @@ from fairseq_plugins.attention.base import State
 from fairseq_plugins.encodings import ENCODINGS, build_encoding
 from fairseq_plugins.encodings.base import LOGIT_HOOKS
 
-HEADS, DIM = 2, 8
+HEADS, DIM, VOCAB = 2, 8, 50
 WIDTH = HEADS * DIM
 ATTENTIONS = ("vanilla", "linear")
 # Every name of the table, and compositions that mix the kinds of hooks.
@@ -29,19 +31,31 @@ def hooks_of(name: str) -> frozenset[str]:
     return frozenset[str]().union(*(ENCODINGS[part].hooks for part in name.split("+")))
 
 
-def compatible(attention: str, name: str) -> bool:
+def compatible(attention: str, name: str, causal: bool) -> bool:
     """Linear attention has no T x S logits; softmax attention has everything."""
-    return attention == "vanilla" or not hooks_of(name) & LOGIT_HOOKS
+    has_hooks = attention == "vanilla" or not hooks_of(name) & LOGIT_HOOKS
+    return has_hooks and refusal(name, causal) is None
+
+
+def refusal(name: str, causal: bool) -> str | None:
+    """Why a direction cannot have an encoding."""
+    reasons = (ENCODINGS[part].refusal(causal=causal) for part in name.split("+"))
+    return next((reason for reason in reasons if reason), None)
 
 
 PAIRS = [(name, attention) for name in NAMES for attention in ATTENTIONS]
-COMPATIBLE = [(name, attention) for name, attention in PAIRS if compatible(attention, name)]
+CAUSAL, BIDIRECTIONAL = (
+    [(name, attention) for name, attention in PAIRS if compatible(attention, name, causal)]
+    for causal in (True, False)
+)
+DIRECTED = [(*pair, True) for pair in CAUSAL] + [(*pair, False) for pair in BIDIRECTIONAL]
 
 
 class Layer(nn.Module):
     """Token embeddings (B, T, C) -> embed -> projections -> attention -> (B, T, C).
 
-    With ``memory`` (B, S, C) the keys and values come from there.
+    With ``memory`` (B, S, C) the keys and values come from there. Decoding works on what
+    ``embed`` returned. ``options`` are the attention's.
     """
 
     def __init__(
@@ -51,6 +65,7 @@ class Layer(nn.Module):
         *,
         causal: bool,
         dtype: torch.dtype = torch.float64,
+        encoding_options: Mapping[str, object] | None = None,
         **options,
     ) -> None:
         super().__init__()
@@ -60,21 +75,29 @@ class Layer(nn.Module):
             num_heads=HEADS,
             head_dim=DIM,
             embed_dim=WIDTH,
-            max_positions=64,
+            max_positions=128,
             causal=causal,
+            vocab_size=VOCAB,
             generator=generator,
+            **(encoding_options or {}),
         )
         self.attention = build_attention(
             attention, self.encoding, num_heads=HEADS, head_dim=DIM, causal=causal, **options
         )
         self.q_proj, self.k_proj, self.v_proj = (nn.Linear(WIDTH, WIDTH) for _ in range(3))
+        self.encoding.bind_projections(self.q_proj, self.k_proj)
         self.to(dtype)
 
-    def heads(self, x: Tensor, at: Tensor, projections: list[nn.Linear]) -> list[Tensor]:
-        """Embedded and projected, each (B, H, T, D)."""
+    def embed(self, x: Tensor, at: Tensor, padding: Tensor | None = None) -> Tensor:
+        """With the true lengths, and words that follow from the first feature."""
         lengths = torch.full((x.size(0),), x.size(1))
-        tokens = torch.zeros(x.shape[:2], dtype=torch.long)
-        x = self.encoding.embed(x, at, lengths=lengths, tokens=tokens)
+        if padding is not None:
+            lengths = (~padding).sum(1)
+        words = (x[..., 0].detach().double() * 1000).long() % VOCAB
+        return self.encoding.embed(x, at, lengths=lengths, tokens=words)
+
+    def heads(self, x: Tensor, projections: list[nn.Linear]) -> list[Tensor]:
+        """Projected, each (B, H, T, D)."""
         return [p(x).unflatten(-1, (HEADS, DIM)).transpose(1, 2) for p in projections]
 
     def forward(
@@ -87,29 +110,33 @@ class Layer(nn.Module):
         padding: Tensor | None = None,
         **more,
     ) -> Tensor:
-        (q,) = self.heads(x, at, [self.q_proj])
-        keys, keys_at = (x, at) if memory is None else (memory, memory_at)
-        k, v = self.heads(keys, keys_at, [self.k_proj, self.v_proj])
+        if memory is None:
+            x = memory = self.embed(x, at, padding)
+            memory_at = at
+        else:
+            x, memory = self.embed(x, at), self.embed(memory, memory_at, padding)
+        (q,) = self.heads(x, [self.q_proj])
+        k, v = self.heads(memory, [self.k_proj, self.v_proj])
         output, _ = self.attention(
-            q, k, v, q_positions=at, k_positions=keys_at, key_padding_mask=padding, **more
+            q, k, v, q_positions=at, k_positions=memory_at, key_padding_mask=padding, **more
         )
         return output.transpose(1, 2).flatten(2)
 
     def step(
         self, x: Tensor, at: Tensor, state: State | None, padding: Tensor | None = None
     ) -> tuple[Tensor, State]:
-        q, k, v = self.heads(x, at, [self.q_proj, self.k_proj, self.v_proj])
+        q, k, v = self.heads(x, [self.q_proj, self.k_proj, self.v_proj])
         output, state = self.attention.step(
             q, k, v, positions=at, key_padding_mask=padding, state=state
         )
         return output.transpose(1, 2).flatten(2), state
 
     def remember(self, x: Tensor, at: Tensor, padding: Tensor | None = None) -> State:
-        k, v = self.heads(x, at, [self.k_proj, self.v_proj])
+        k, v = self.heads(x, [self.k_proj, self.v_proj])
         return self.attention.remember(k, v, k_positions=at, key_padding_mask=padding)
 
     def attend(self, x: Tensor, at: Tensor, state: State) -> Tensor:
-        (q,) = self.heads(x, at, [self.q_proj])
+        (q,) = self.heads(x, [self.q_proj])
         output, _ = self.attention.attend(q, state, q_positions=at)
         return output.transpose(1, 2).flatten(2)
 

@@ -5,7 +5,7 @@
 
 import pytest
 import torch
-from attention_cases import COMPATIBLE, DIM, HEADS, WIDTH, count, error
+from attention_cases import BIDIRECTIONAL, CAUSAL, DIM, HEADS, VOCAB, WIDTH, count, error
 from torch import Tensor
 
 from fairseq_plugins.attention import build_attention, make_positions
@@ -14,11 +14,14 @@ from fairseq_plugins.encodings import build_encoding
 multihead = pytest.importorskip(
     "fairseq_plugins.attention.multihead", reason="the adapter needs fairseq"
 )
-every_pair = pytest.mark.parametrize(("name", "attention"), COMPATIBLE)
+every_pair = pytest.mark.parametrize(("name", "attention"), CAUSAL)
+every_bidirectional = pytest.mark.parametrize(("name", "attention"), BIDIRECTIONAL)
 
 
 def build(name: str, attention: str = "vanilla", *, causal: bool, **options):
-    encoding = build_encoding(name, num_heads=HEADS, head_dim=DIM, causal=causal)
+    encoding = build_encoding(
+        name, num_heads=HEADS, head_dim=DIM, causal=causal, vocab_size=VOCAB
+    )
     inner = build_attention(attention, encoding, num_heads=HEADS, head_dim=DIM, causal=causal)
     return multihead.PositionalMultiheadAttention(WIDTH, inner, **options).double()
 
@@ -55,7 +58,7 @@ def test_incremental_is_full_through_a_beam(name, attention, padded):
     assert error(torch.cat(later), whole[4:]) <= 1e-9
 
 
-@every_pair
+@every_bidirectional
 @pytest.mark.parametrize("padded", [None, "left", "right"])
 def test_cross_attention_keeps_its_keys_while_decoding(name, attention, padded):
     module = build(name, attention, causal=False, encoder_decoder_attention=True)
@@ -75,7 +78,7 @@ def test_cross_attention_keeps_its_keys_while_decoding(name, attention, padded):
     assert error(torch.cat(later), whole[3:]) <= 1e-9
 
 
-@every_pair
+@every_bidirectional
 @pytest.mark.parametrize("cross", [True, False])
 def test_positions_are_those_of_the_padding_mask(name, attention, cross):
     """The adapter against the inner attention with positions made by hand."""

@@ -1,25 +1,16 @@
 """Decoding token by token equals the whole sequence at once, through a beam's reordering."""
 
-import itertools
-
 import pytest
 import torch
-from attention_cases import (
-    COMPATIBLE,
-    DIM,
-    HEADS,
-    Layer,
-    count,
-    error,
-    tokens,
-)
+from attention_cases import BIDIRECTIONAL, CAUSAL, DIM, HEADS, Layer, count, error, tokens
 from torch import Tensor
 
 from fairseq_plugins.attention import make_positions
 from fairseq_plugins.attention.base import State
+from fairseq_plugins.attention.cache import append_rows
 
 LENGTH, CUT = 14, 6
-every_pair = pytest.mark.parametrize(("name", "attention"), COMPATIBLE)
+every_pair = pytest.mark.parametrize(("name", "attention"), CAUSAL)
 
 
 def reorder(state: State, order: Tensor) -> State:
@@ -27,7 +18,7 @@ def reorder(state: State, order: Tensor) -> State:
 
 
 def decode(layer: Layer, x: Tensor, y: Tensor, order: Tensor, first: int) -> tuple[Tensor, Tensor]:
-    """Outputs of x (B, CUT, C), then of y after the rows became ``order``.
+    """Outputs of x (B, CUT, C), then of y after the rows became ``order``, both embedded.
 
     ``first`` tokens go in at once, as a prompt does; the rest one by one.
     """
@@ -47,8 +38,10 @@ def decode(layer: Layer, x: Tensor, y: Tensor, order: Tensor, first: int) -> tup
 def check_decoding(layer: Layer, dtype: torch.dtype, first: int, tolerance: float) -> None:
     x, y = tokens(3, CUT, dtype), tokens(4, LENGTH - CUT, dtype)
     order = torch.tensor([2, 0, 0, 1])  # A beam may duplicate rows, and grow or shrink.
-    before, after = decode(layer, x, y, order, first)
-    whole = layer(torch.cat((x[order], y), 1), count(LENGTH))
+    whole = torch.cat((x[order], y), 1)
+    embedded_y = layer.embed(whole, count(LENGTH))[:, CUT:]
+    before, after = decode(layer, layer.embed(x, count(CUT)), embedded_y, order, first)
+    whole = layer(whole, count(LENGTH))
     assert error(before[order], whole[:, :CUT]) <= tolerance
     assert error(after, whole[:, CUT:]) <= tolerance
 
@@ -63,11 +56,16 @@ def test_incremental_is_full_in_float64(name, attention, first):
 @every_pair
 @pytest.mark.parametrize("sizes", [(3, 2, 4), (1, 5, 1, 2), (9,)], ids=str)
 def test_steps_of_any_size(name, attention, sizes):
+    check_steps(Layer(name, attention, causal=True), sizes)
+
+
+def check_steps(layer: Layer, sizes: tuple[int, ...]) -> None:
     """Several tokens at once after others, each of which sees those before it only."""
-    layer, x = Layer(name, attention, causal=True), tokens(2, 9)
+    x = tokens(2, 9)
     outputs, state, start = [], None, 0
+    embedded = layer.embed(x, count(9))
     for size in sizes:
-        output, state = layer.step(x[:, start : start + size], count(size, start), state)
+        output, state = layer.step(embedded[:, start : start + size], count(size, start), state)
         outputs.append(output)
         start += size
     assert error(torch.cat(outputs, 1), layer(x, count(9))) <= 1e-9
@@ -93,17 +91,22 @@ def test_incremental_is_full_with_the_other_denominators(name, attention, normal
 
 @every_pair
 def test_a_prompt_padded_on_the_left(name, attention):
+    check_padded_prompt(Layer(name, attention, causal=True))
+
+
+def check_padded_prompt(layer: Layer) -> None:
     """Rows of other length, padded on the left, then decoded: each as if it were alone."""
-    layer = Layer(name, attention, causal=True)
     lengths, prompt, new = [5, 2, 4], 5, 3
     padding = torch.tensor([[s < prompt - n for s in range(prompt)] for n in lengths])
     x, y = tokens(3, prompt), tokens(3, new)
     positions = make_positions(padding, prompt)
-    _, state = layer.step(x, positions, None, padding)
+    later = torch.tensor(lengths).unsqueeze(1) + torch.arange(new)
+    embedded = layer.embed(torch.cat((x, y), 1), torch.cat((positions, later), 1))
+    _, state = layer.step(embedded[:, :prompt], positions, None, padding)
     outputs = []
     for s in range(new):
-        positions = torch.tensor(lengths).unsqueeze(1) + s
-        output, state = layer.step(y[:, s : s + 1], positions, state)
+        at = slice(prompt + s, prompt + s + 1)
+        output, state = layer.step(embedded[:, at], later[:, s : s + 1], state)
         outputs.append(output)
     decoded = torch.cat(outputs, 1)
     for b, n in enumerate(lengths):
@@ -113,24 +116,29 @@ def test_a_prompt_padded_on_the_left(name, attention):
 
 @every_pair
 def test_padding_in_the_middle_of_decoding(name, attention):
+    check_padding_in_the_middle(Layer(name, attention, causal=True))
+
+
+def check_padding_in_the_middle(layer: Layer) -> None:
     """A row whose step is padding (a forced prefix of other length) is as if it had waited."""
-    layer = Layer(name, attention, causal=True)
     x = tokens(2, 6)
     padded_at = 3
     state = None
     outputs = []
+    kept = [s for s in range(6) if s != padded_at]
+    embedded = layer.embed(x, count(6))
+    embedded[0, kept] = layer.embed(x[:1, kept], count(5))[0]
     for s in range(6):
         padding = torch.tensor([[s == padded_at], [False]])
         positions = torch.tensor([[s - (s > padded_at)], [s]])
-        output, state = layer.step(x[:, s : s + 1], positions, state, padding)
+        output, state = layer.step(embedded[:, s : s + 1], positions, state, padding)
         outputs.append(output)
     decoded = torch.cat(outputs, 1)
-    kept = [s for s in range(6) if s != padded_at]
     assert error(decoded[0, kept], layer(x[:1, kept], count(5))[0]) <= 1e-9
     assert error(decoded[1], layer(x[1:], count(6))[0]) <= 1e-9
 
 
-@every_pair
+@pytest.mark.parametrize(("name", "attention"), BIDIRECTIONAL)
 @pytest.mark.parametrize("padded", [None, "left", "right"])
 def test_cross_attention_remembers_its_keys(name, attention, padded):
     layer = Layer(name, attention, causal=False)
@@ -142,7 +150,8 @@ def test_cross_attention_remembers_its_keys(name, attention, padded):
     memory_at = make_positions(padding, 7)
     order = torch.tensor([1, 0, 1])
     whole = layer(x, count(5), memory=memory, memory_at=memory_at, padding=padding)
-    state = layer.remember(memory, memory_at, padding)
+    state = layer.remember(layer.embed(memory, memory_at, padding), memory_at, padding)
+    x = layer.embed(x, count(5))
     early = torch.cat([layer.attend(x[:, s : s + 1], count(1, s), state) for s in range(3)], 1)
     assert error(early, whole[:, :3]) <= 1e-9
     state = reorder(state, order)
@@ -169,12 +178,41 @@ def test_linear_decoding_has_a_state_of_one_size(name, attention):
         sizes.append(sum(tensor.numel() for tensor in state.values()))
     if attention == "linear":
         encoded = layer.encoding.encoded_dim
-        # The sums of k v^T, of k, and of the norms of k.
-        assert set(sizes) == {HEADS * (encoded * DIM + encoded + 1)}
+        # The sums of k v^T, of k, and of the norms of k; what the encoding adds is small.
+        sums = HEADS * (encoded * DIM + encoded + 1)
+        assert len(set(sizes)) == 1
+        assert sums <= sizes[0] <= sums + 2
     else:
-        grown = [later - earlier for earlier, later in itertools.pairwise(sizes)]
-        assert min(grown) > 0
-        assert len(set(grown)) == 1
+        assert state["k_positions"].size(1) == 20
+
+
+def test_a_cache_grows_by_doubling_and_keeps_every_row():
+    """Also where two steps go on from one state, and after a beam was reordered."""
+    rows = torch.randn(2, HEADS, 300, DIM)
+    buffer, capacities, memory = rows[:, :, :1], set(), set()
+    for s in range(1, 300):
+        buffer = append_rows(buffer, s, rows[:, :, s : s + 1])
+        capacities.add(buffer.size(2))
+        memory.add(buffer.data_ptr())
+    assert torch.equal(buffer[:, :, :300], rows)
+    assert sorted(capacities) == [64, 128, 256, 512]
+    assert len(memory) <= 4
+    first = append_rows(buffer, 300, rows[:, :, :1])
+    second = append_rows(buffer, 300, rows[:, :, 1:2])
+    assert torch.equal(first[:, :, 300], rows[:, :, 0])
+    assert torch.equal(second[:, :, 300], rows[:, :, 1])
+    reordered = append_rows(first.index_select(0, torch.tensor([1, 1])), 301, rows[:, :, 2:3])
+    assert torch.equal(reordered[0, :, :300], rows[1])
+    assert torch.equal(reordered[:, :, 301], rows[:, :, 2])
+
+
+def test_a_cache_under_autograd_is_not_written_in_place():
+    old = torch.randn(1, 1, 2, 3, requires_grad=True)
+    new = torch.randn(1, 1, 1, 3, requires_grad=True)
+    result = append_rows(old, 2, new)
+    (result**2).sum().backward()
+    assert torch.equal(old.grad, 2 * old)
+    assert torch.equal(new.grad, 2 * new)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])

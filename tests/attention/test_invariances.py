@@ -2,20 +2,40 @@
 
 import pytest
 import torch
-from attention_cases import COMPATIBLE, DIM, HEADS, Layer, count, error, hooks_of, tokens
+from attention_cases import (
+    BIDIRECTIONAL,
+    CAUSAL,
+    DIM,
+    DIRECTED,
+    HEADS,
+    Layer,
+    count,
+    error,
+    tokens,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairseq_plugins.attention import build_attention, make_positions
-from fairseq_plugins.encodings import build_encoding
+from fairseq_plugins.encodings import ENCODINGS, build_encoding
 
-every_pair = pytest.mark.parametrize(("name", "attention"), COMPATIBLE)
-RELATIVE = [pair for pair in COMPATIBLE if "embed" not in hooks_of(pair[0])]
+every_case = pytest.mark.parametrize(("name", "attention", "causal"), DIRECTED)
+every_causal = pytest.mark.parametrize(("name", "attention"), CAUSAL)
+every_bidirectional = pytest.mark.parametrize(("name", "attention"), BIDIRECTIONAL)
 LENGTH = 9
 
 
-@pytest.mark.parametrize(("name", "attention"), RELATIVE)
-@pytest.mark.parametrize("causal", [True, False])
+def is_relative(name: str) -> bool:
+    classes = [cls for part in name.split("+") for cls in ENCODINGS[part].classes]
+    return all(cls.is_relative for cls in classes)
+
+
+RELATIVE = pytest.mark.parametrize(
+    ("name", "attention", "causal"), [case for case in DIRECTED if is_relative(case[0])]
+)
+
+
+@RELATIVE
 @settings(max_examples=4)
 @given(shift=st.integers(1, 10_000))
 def test_only_differences_of_positions_count(name, attention, causal, shift):
@@ -25,26 +45,32 @@ def test_only_differences_of_positions_count(name, attention, causal, shift):
     encoded denominator near zero would enlarge the rounding of the float32 tables.
     """
     options = {"normalizer": "none"} if attention == "linear" else {}
-    layer = Layer(name, attention, causal=causal, **options)
+    check_shift(Layer(name, attention, causal=causal, **options), shift)
+
+
+def check_shift(layer: Layer, shift: int) -> None:
     x = tokens(2, LENGTH)
     at = torch.tensor([[0, 1, 2, 3, 4, 5, 6, 7, 8], [0, 2, 3, 5, 30, 31, 32, 90, 200]])
     assert error(layer(x, at + shift), layer(x, at)) <= 2e-6
 
 
-@pytest.mark.parametrize(("name", "attention"), RELATIVE)
-def test_positions_count_at_all(name, attention):
+@every_case
+def test_positions_count_at_all(name, attention, causal):
     """The counterpart: stretching the distances does change the result."""
     if name == "none":
         return
-    layer, x = Layer(name, attention, causal=False), tokens(1, LENGTH)
+    layer, x = Layer(name, attention, causal=causal), tokens(1, LENGTH)
     assert error(layer(x, count(LENGTH) * 3), layer(x, count(LENGTH))) > 1e-4
 
 
-@every_pair
-@pytest.mark.parametrize("causal", [True, False])
+@every_case
 @pytest.mark.parametrize("side", ["left", "right"])
 def test_padding_never_changes_another_row_or_token(name, attention, causal, side):
-    layer, lengths, longest = Layer(name, attention, causal=causal), [9, 4, 1], 9
+    check_padding(Layer(name, attention, causal=causal), side)
+
+
+def check_padding(layer: Layer, side: str) -> None:
+    lengths, longest = [9, 4, 1], 9
     spans = [
         slice(longest - n, longest) if side == "left" else slice(0, n) for n in lengths
     ]
@@ -60,7 +86,7 @@ def test_padding_never_changes_another_row_or_token(name, attention, causal, sid
         assert error(output[b, span], alone[0]) <= 1e-9
 
 
-@every_pair
+@every_bidirectional
 @pytest.mark.parametrize("side", ["left", "right"])
 def test_padded_keys_of_cross_attention_do_not_count(name, attention, side):
     """The queries have one row of positions here, the keys one per sentence."""
@@ -81,22 +107,26 @@ def test_padded_keys_of_cross_attention_do_not_count(name, attention, side):
         assert error(output[b], alone[0]) <= 1e-9
 
 
-@every_pair
+@every_bidirectional
 def test_padding_receives_no_gradient(name, attention):
     layer = Layer(name, attention, causal=False)
     x = tokens(2, 6).requires_grad_()
     padding = torch.zeros(2, 6, dtype=torch.bool)
     padding[1, 4:] = True
-    output = layer(x, count(6), padding=padding)
+    output = layer(x, make_positions(padding, 6), padding=padding)
     output[~padding].sum().backward()
     assert x.grad is not None
     assert not x.grad[padding].any()
     assert x.grad[~padding].any(-1).all()
 
 
-@every_pair
+@every_causal
 def test_the_future_is_not_seen(name, attention):
-    layer, x = Layer(name, attention, causal=True), tokens(2, LENGTH)
+    check_causality(Layer(name, attention, causal=True))
+
+
+def check_causality(layer: Layer) -> None:
+    x = tokens(2, LENGTH)
     output = layer(x, count(LENGTH))
     for s in range(1, LENGTH):
         other = x.clone()
@@ -106,14 +136,14 @@ def test_the_future_is_not_seen(name, attention):
         assert not torch.equal(changed[:, s], output[:, s])
 
 
-@every_pair
+@every_bidirectional
 def test_a_bidirectional_attention_sees_everything(name, attention):
     layer, x = Layer(name, attention, causal=False), tokens(1, LENGTH).requires_grad_()
     (gradient,) = torch.autograd.grad(layer(x, count(LENGTH))[:, 0].sum(), [x])
     assert gradient.any(-1).all()
 
 
-@every_pair
+@every_bidirectional
 def test_rows_of_a_batch_do_not_meet(name, attention):
     layer, x = Layer(name, attention, causal=False), tokens(3, 5).requires_grad_()
     (gradient,) = torch.autograd.grad(layer(x, count(5))[1].sum(), [x])

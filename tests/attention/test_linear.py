@@ -4,25 +4,38 @@ import math
 
 import pytest
 import torch
-from attention_cases import COMPATIBLE, DIM, HEADS, Layer, count, error, hooks_of, tokens
+from attention_cases import (
+    BIDIRECTIONAL,
+    DIM,
+    DIRECTED,
+    HEADS,
+    VOCAB,
+    Layer,
+    count,
+    error,
+    hooks_of,
+    tokens,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional
 
-from fairseq_plugins.attention import FEATURE_MAPS, build_attention
+from fairseq_plugins.attention import FEATURE_MAPS, base, build_attention
 from fairseq_plugins.attention.linear import MIN_COSINE
 from fairseq_plugins.encodings import EncodingContext, PositionEncoding, build_encoding
 from fairseq_plugins.kernels import naive_linear_attention
 
-NAMES = [name for name, attention in COMPATIBLE if attention == "linear"]
-every_name = pytest.mark.parametrize("name", NAMES)
+CASES = [(name, causal) for name, attention, causal in DIRECTED if attention == "linear"]
+every_case = pytest.mark.parametrize(("name", "causal"), CASES)
 CONTEXT = EncodingContext(num_heads=HEADS, head_dim=DIM, embed_dim=HEADS * DIM)
 
 
 def build(encoding: PositionEncoding | str | None, *, causal: bool = True, **options):
     if isinstance(encoding, str):
-        encoding = build_encoding(encoding, num_heads=HEADS, head_dim=DIM, causal=causal).double()
+        encoding = build_encoding(
+            encoding, num_heads=HEADS, head_dim=DIM, causal=causal, vocab_size=VOCAB
+        ).double()
     return build_attention(
         "linear", encoding, num_heads=HEADS, head_dim=DIM, causal=causal, **options
     )
@@ -32,13 +45,14 @@ def phi(x: Tensor) -> Tensor:
     return 1 + functional.elu(x)
 
 
-@every_name
-@pytest.mark.parametrize("causal", [True, False])
+@every_case
 @pytest.mark.parametrize("normalizer", ["encoded", "plain", "none"])
 def test_it_is_the_formula(name, causal, normalizer):
-    """LRPE, Eq. 31 and 39: phi, then the encoding; the denominator from what is asked for.
+    """LRPE, Eq. 31 and 39: phi and the encoding in its order; the denominator as asked for.
 
-    An encoded denominator is kept away from zero, which the paper does not say how to do.
+    An encoded denominator that may be negative is kept away from zero, which the paper does not
+    say how to do; it is a plain one with an encoding that changes norms. An encoding may have a
+    feature map of its own.
     """
     attention = build(name, causal=causal, normalizer=normalizer)
     (q, k, v), at = torch.randn(3, 2, HEADS, 150, DIM, dtype=torch.float64), count(150)
@@ -46,19 +60,30 @@ def test_it_is_the_formula(name, causal, normalizer):
     padding[1, 140:] = True
     kept = ~padding[:, None, :, None]
     encoding = attention.encoding
-    encoded_q = encoding.transform_query(phi(q), at)
-    encoded_k = encoding.transform_key(phi(k), at) * kept
-    plain = {"normalizer_q": phi(q), "normalizer_k": phi(k) * kept}
-    is_encoded = normalizer == "encoded" and "transform_key" in encoding.hooks
+    encoding.redraw(base.draw_seed())
+    if normalizer == "encoded" and not encoding.keeps_norms:
+        normalizer = "plain"
+    feature_map = phi if encoding.feature_map is None else FEATURE_MAPS[encoding.feature_map]
+    plain_q, plain_k = feature_map(q), feature_map(k)
+    if encoding.transform_after_feature_map:
+        encoded_q = encoding.transform_query(plain_q, at)
+        encoded_k = encoding.transform_key(plain_k, at) * kept
+    else:
+        encoded_q = feature_map(encoding.transform_query(q, at))
+        encoded_k = feature_map(encoding.transform_key(k, at)) * kept
+    plain = {"normalizer_q": plain_q, "normalizer_k": plain_k * kept}
+    may_be_negative = "transform_key" in encoding.hooks and not encoding.keeps_positive
+    is_floored = normalizer == "encoded" and may_be_negative
     expected = naive_linear_attention(
         encoded_q,
         encoded_k,
         encoding.transform_value(v, at),
         causal=causal,
         normalize=normalizer != "none",
-        min_cosine=MIN_COSINE if is_encoded else 0.0,
+        min_cosine=MIN_COSINE if is_floored else 0.0,
         **(plain if normalizer == "plain" else {}),
     )
+    expected = encoding.transform_output(expected, at)
     output, weights = attention(
         q, k, v, q_positions=at, k_positions=at, key_padding_mask=padding
     )
@@ -66,8 +91,15 @@ def test_it_is_the_formula(name, causal, normalizer):
     assert error(output, expected) <= 1e-9
 
 
-@pytest.mark.parametrize("name", [n for n in NAMES if "transform_value" not in hooks_of(n)])
-@pytest.mark.parametrize("causal", [True, False])
+def reads_weights(name: str, causal: bool) -> bool:
+    """Whether values go in and come out as they are, over an encoded denominator."""
+    return (
+        "transform_value" not in hooks_of(name)
+        and build(name, causal=causal).encoding.keeps_norms
+    )
+
+
+@pytest.mark.parametrize(("name", "causal"), [case for case in CASES if reads_weights(*case)])
 def test_an_encoded_denominator_bounds_the_weights(name, causal):
     """The absolute weights of a query sum to at most 1 / MIN_COSINE, for any inputs."""
     attention = build(name, causal=causal)
@@ -139,7 +171,7 @@ def test_values_may_be_encoded(attention_type):
         assert error(step, expected[:, :, now]) <= 1e-12
 
 
-@every_name
+@pytest.mark.parametrize("name", [n for n, attention in BIDIRECTIONAL if attention == "linear"])
 def test_nothing_of_padding_reaches_the_sums(name):
     """Not even NaN, which zero weights would let through."""
     attention = build(name, causal=False)
@@ -205,6 +237,11 @@ def test_the_feature_map_is_one_plus_elu(number):
     assert value.item() == pytest.approx(1 + max(number, 0) + math.expm1(min(number, 0)))
     (gradient,) = torch.autograd.grad(value, x)
     assert gradient.item() == pytest.approx(math.exp(min(number, 0)))
+
+
+def test_the_feature_map_of_permuteformer():
+    x = torch.tensor([-2.0, 0.0, 3.0])
+    torch.testing.assert_close(FEATURE_MAPS["relu_shifted"](x), torch.tensor([1e-3, 1e-3, 3.001]))
 
 
 @pytest.mark.parametrize("name", sorted(FEATURE_MAPS))

@@ -239,7 +239,7 @@ def test_two_modules_in_one_state() -> None:
         for module in (first, second):
             output, _ = module(step, step, step, incremental_state=state, need_weights=False)
     close(output, second(x, x, x, need_weights=False)[0][-1:])
-    assert len(state) == 2
+    assert len({key.partition(".")[0] for key in state}) == 2
 
 
 def test_quantisation_noise() -> None:

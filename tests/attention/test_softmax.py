@@ -2,22 +2,39 @@
 
 import pytest
 import torch
-from attention_cases import COMPATIBLE, DIM, HEADS, Layer, count, error, hooks_of, tokens
+from attention_cases import (
+    CAUSAL,
+    DIM,
+    DIRECTED,
+    HEADS,
+    VOCAB,
+    Layer,
+    count,
+    error,
+    hooks_of,
+    refusal,
+    tokens,
+)
 from torch import Tensor
 from torch.nn import functional
 
-from fairseq_plugins.attention import build_attention
+from fairseq_plugins.attention import base, build_attention
 from fairseq_plugins.encodings import Compose, PositionEncoding, build_encoding
 from fairseq_plugins.encodings.base import LOGIT_HOOKS
 
-NAMES = [name for name, attention in COMPATIBLE if attention == "vanilla"]
+NAMES = [name for name, attention in CAUSAL if attention == "vanilla"]
 every_name = pytest.mark.parametrize("name", NAMES)
+every_case = pytest.mark.parametrize(
+    ("name", "causal"), [(name, c) for name, attention, c in DIRECTED if attention == "vanilla"]
+)
 
 
 def build(name: str | None, *, causal: bool, **options):
     encoding = None
     if name is not None:
-        encoding = build_encoding(name, num_heads=HEADS, head_dim=DIM, causal=causal).double()
+        encoding = build_encoding(
+            name, num_heads=HEADS, head_dim=DIM, causal=causal, vocab_size=VOCAB
+        ).double()
     return build_attention(
         "vanilla", encoding, num_heads=HEADS, head_dim=DIM, causal=causal, **options
     )
@@ -26,23 +43,23 @@ def build(name: str | None, *, causal: bool, **options):
 def by_the_formula(
     encoding: PositionEncoding, qkv: Tensor, at: Tensor, hidden: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """softmax((q~ k~ + r) / sqrt(D) + b) v~ + the values' part, hook by hook."""
+    """softmax(scale (q~ k~ + r) + b) v~ + the values' part, decoded, hook by hook."""
     q, k, v = qkv
+    encoding.redraw(base.draw_seed())
     logits = encoding.transform_query(q, at) @ encoding.transform_key(k, at).mT
     if "relative_logits" in encoding.hooks:
         logits = logits + encoding.relative_logits(q, k, at, at)
-    logits = logits / DIM**0.5
+    logits = logits * encoding.logit_scale()
     if "attn_bias" in encoding.hooks:
         logits = logits + encoding.attn_bias(at, at)
     weights = logits.masked_fill(hidden, float("-inf")).softmax(-1)
     output = weights @ encoding.transform_value(v, at)
     if "relative_values" in encoding.hooks:
         output = output + encoding.relative_values(weights, at, at)
-    return output, weights
+    return encoding.transform_output(output, at), weights
 
 
-@every_name
-@pytest.mark.parametrize("causal", [True, False])
+@every_case
 @pytest.mark.parametrize("need_weights", [True, False])
 def test_it_is_the_formula(name, causal, need_weights):
     attention = build(name, causal=causal)
@@ -93,8 +110,7 @@ def test_content_terms_read_the_keys_before_their_transform():
         assert error(step, expected[:, :, s : s + 1]) <= 1e-12
 
 
-@every_name
-@pytest.mark.parametrize("causal", [True, False])
+@every_case
 def test_masks_of_either_kind_hide_the_same(name, causal):
     attention = build(name, causal=causal)
     qkv, at = torch.randn(3, 2, HEADS, 6, DIM, dtype=torch.float64), count(6)
@@ -174,14 +190,15 @@ class Calls:
 def test_no_mask_is_made_where_none_is_needed(name, monkeypatch):
     calls = Calls(monkeypatch)
     x = tokens(2, 8)
-    for causal in (True, False):
+    directions = [causal for causal in (True, False) if refusal(name, causal) is None]
+    for causal in directions:
         Layer(name, "vanilla", causal=causal)(x, count(8))
     if hooks_of(name) & {"relative_values"}:
         assert not calls.calls, "the weights are needed, so this path is explicit"
         return
     biased = bool(hooks_of(name) & LOGIT_HOOKS)
-    for call, causal in zip(calls.calls, (True, False), strict=True):
-        assert call["is_causal"] == causal if not biased else "is_causal" not in call
+    for call, causal in zip(calls.calls, directions, strict=True):
+        assert call["is_causal"] == (causal and not biased)
         assert (call["attn_mask"] is not None) == biased
 
 

@@ -47,7 +47,42 @@ def test_sinusoidal_closed_form(embed_dim):
             assert row[2 * i + 1] == pytest.approx(math.cos(angle), abs=1e-6)
 
 
-@pytest.mark.parametrize("name", ["base", "sinusoidal", "learned"])
+@pytest.mark.parametrize("embed_dim", [2, 6, 64])
+def test_learnable_sinusoidal_starts_as_the_fixed_one(embed_dim):
+    fixed, learnable = (build(n, embed_dim) for n in ("sinusoidal", "learnable_sinusoidal"))
+    assert [tuple(p.shape) for p in learnable.parameters()] == [(embed_dim // 2,)]
+    assert not list(fixed.parameters())
+    at = torch.tensor([[0, 1, 7, 300, 10000]])
+    # A float32 frequency is off by half a unit in the last place, times the position.
+    allowed = at.unsqueeze(-1) * 2.0**-24 + 1e-7
+    assert ((learnable.rows(at) - fixed.rows(at)).abs() <= allowed).all()
+
+
+def test_learnable_sinusoidal_closed_form_of_any_frequencies():
+    encoding = build("learnable_sinusoidal", 6)
+    with torch.no_grad():
+        encoding.frequencies.copy_(torch.tensor([2.3, 0.7, -0.1]))
+    at = [0, 1, 7, 300, 10000]
+    rows = encoding.rows(torch.tensor([at]))[0].tolist()
+    for row, s in zip(rows, at, strict=True):
+        for i, w in enumerate(encoding.frequencies.tolist()):
+            assert row[2 * i] == pytest.approx(math.sin(w * s), abs=1e-6)
+            assert row[2 * i + 1] == pytest.approx(math.cos(w * s), abs=1e-6)
+
+
+def test_gradient_of_the_frequencies():
+    """By differences, and at a far position in closed form: d sin(w s) / dw = s cos(w s)."""
+    encoding = build("learnable_sinusoidal", 6).double()
+    near, far = torch.tensor([[0, 2, 5]]), torch.tensor([[10000]])
+    assert torch.autograd.gradcheck(lambda _: encoding.rows(near), (encoding.frequencies,))
+    weights = torch.randn(6, dtype=torch.float64)
+    (encoding.rows(far)[0, 0] * weights).sum().backward()
+    angles = 10000 * encoding.frequencies.detach()
+    expected = 10000 * (weights[::2] * angles.cos() - weights[1::2] * angles.sin())
+    torch.testing.assert_close(encoding.frequencies.grad, expected, rtol=1e-9, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["base", "sinusoidal", "learnable_sinusoidal", "learned"])
 def test_rows_are_added_to_the_tokens(name):
     encoding = build(name, 8)
     x, at = torch.randn(3, 4, 8), torch.tensor([[0, 1, 2, 3], [0, 0, 1, 2], [9, 10, 11, 12]])
@@ -73,8 +108,9 @@ def test_learned_draws_as_fairseq_and_from_its_generator():
 
 
 def test_widths_without_meaning_are_refused():
-    with pytest.raises(ValueError, match="`embed_dim` must be even, but is 7"):
-        build("sinusoidal", 7)
+    for name in ("sinusoidal", "learnable_sinusoidal"):
+        with pytest.raises(ValueError, match="`embed_dim` must be even, but is 7"):
+            build(name, 7)
     with pytest.raises(ValueError, match="`embed_dim` must be at least 4, but is 3"):
         build("base", 3)
 

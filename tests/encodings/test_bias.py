@@ -1,4 +1,5 @@
-"""ALiBi's slopes and T5's buckets, against known numbers and a slow scalar definition."""
+"""ALiBi's slopes, T5's buckets and the scalar per offset, against known numbers and slow
+definitions."""
 
 import math
 
@@ -131,3 +132,37 @@ def test_t5_reads_its_table_by_bucket_and_head(causal):
 def test_t5_refuses_sizes_without_meaning(options, message):
     with pytest.raises(ValueError, match=message):
         build_encoding("t5", num_heads=2, head_dim=4, **options)
+
+
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize("num_heads", [1, 3, 8])
+def test_scalar_is_a_number_per_clipped_offset_and_head(causal, num_heads):
+    encoding = build_encoding(
+        "scalar", num_heads=num_heads, head_dim=4, causal=causal, max_distance=3
+    )
+    assert [tuple(p.shape) for p in encoding.parameters()] == [(7, num_heads)]
+    q_at, k_at = torch.tensor([[4, 5, 10000], [0, 0, 1]]), torch.tensor([[0, 2, 5, 9998]])
+    bias = encoding.attn_bias(q_at, k_at)
+    assert bias.shape == (2, num_heads, 3, 4)
+    for b in range(2):
+        for i, s in enumerate(q_at[b].tolist()):
+            for j, t in enumerate(k_at[0].tolist()):
+                row = encoding.weight[max(-3, min(3, t - s)) + 3]
+                assert torch.equal(bias[b, :, i, j], row)
+
+
+def test_scalar_within_the_exact_buckets_is_t5():
+    """Offsets of less than the exact buckets have a row of their own in either table."""
+    scalar = build_encoding("scalar", num_heads=2, head_dim=4, max_distance=7)
+    t5 = build_encoding("t5", num_heads=2, head_dim=4)
+    with torch.no_grad():
+        t5.weight[:8] = scalar.weight[:8].flip(0)
+        t5.weight[17:24] = scalar.weight[8:]
+    at = torch.arange(8).unsqueeze(0)
+    assert torch.equal(scalar.attn_bias(at, at), t5.attn_bias(at, at))
+
+
+def test_scalar_has_shaws_clip_by_default():
+    assert build_encoding("scalar", num_heads=2, head_dim=4).max_distance == 64
+    with pytest.raises(ValueError, match="`max_distance` must be at least 1, but is 0"):
+        build_encoding("scalar", num_heads=2, head_dim=4, max_distance=0)

@@ -50,7 +50,7 @@ def test_transforms_are_chained_in_order():
 
 
 def test_biases_and_content_terms_are_summed():
-    parts = [build("alibi"), build("t5"), build("shaw"), build("shaw", values=False)]
+    parts = [build("alibi"), build("t5"), build("shaw"), build("shaw_keys")]
     both = Compose(parts)
     q, k = torch.randn(2, 2, 2, 3, 4)
     bias = parts[0].attn_bias(AT, AT) + parts[1].attn_bias(AT, AT)

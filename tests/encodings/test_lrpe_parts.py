@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fairseq_plugins.encodings import build_encoding
 from fairseq_plugins.encodings.frequencies import theta
-from fairseq_plugins.encodings.permutations import odd_even, permute_features, power_table
+from fairseq_plugins.encodings.permutations import PermutationPowers, odd_even, power_table
 
 HALVES = (torch.bfloat16, torch.float16)
 
@@ -171,11 +171,15 @@ def test_permutation_powers_are_repeated_gathers():
     assert table.tolist() == [list(range(8))]
 
 
-def test_gradient_of_a_permutation_is_the_gathers_own():
-    index = torch.stack([torch.randperm(5) for _ in range(6)]).view(2, 1, 3, 5)
-    x = torch.randn(2, 4, 3, 5, dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.gradcheck(lambda t: permute_features(t, index), x)
-    assert torch.autograd.gradgradcheck(lambda t: permute_features(t, index), x)
+@pytest.mark.parametrize("first", [None, torch.tensor([2, 0, 1, 4, 3])])
+@pytest.mark.parametrize("dim", [5, 10])
+def test_gradient_of_a_permutation_is_the_gathers_own(dim, first):
+    """Of two halves too, that are permuted alike."""
+    powers, permutation = PermutationPowers(2, first), torch.randperm(5)
+    at = torch.tensor([[0, 3, 1], [2, 2, 4]])
+    x = torch.randn(2, 4, 3, dim, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda t: powers(t, permutation, at), x)
+    assert torch.autograd.gradgradcheck(lambda t: powers(t, permutation, at), x)
 
 
 @pytest.mark.parametrize("name", ["lrpe_type4", "lrpe_type7"])

@@ -61,9 +61,10 @@ import fairseq_plugins.kernels, fairseq_plugins.encodings, fairseq_plugins.atten
 from fairseq_plugins.attention import build_attention
 from fairseq_plugins.encodings import ENCODINGS, build_encoding
 at = torch.arange(5).unsqueeze(0)
-for name in ENCODINGS:
-    encoding = build_encoding(name, num_heads=2, head_dim=8, causal=True)
-    attention = build_attention("vanilla", encoding, num_heads=2, head_dim=8, causal=True)
+for name, entry in ENCODINGS.items():
+    shape = dict(num_heads=2, head_dim=8, causal=entry.refusal(causal=True) is None)
+    encoding = build_encoding(name, vocab_size=9, **shape)
+    attention = build_attention("vanilla", encoding, **shape)
     q = torch.randn(1, 2, 5, 8)
     assert attention(q, q, q, q_positions=at, k_positions=at)[0].shape == q.shape
 assert not [m for m in sys.modules if m.startswith("fairseq.")]

@@ -122,7 +122,9 @@ def test_a_new_encoding_is_one_decorated_class():
     """What a new file does: name, options and hooks come from the class alone."""
     try:
 
-        @register_encoding("test_only_shift", summary="adds", source="nowhere", amount=2.0)
+        @register_encoding(
+            "test_only_shift", summary="adds", source="nowhere", formula="q + amount", amount=2.0
+        )
         class Shift(PositionEncoding):
             def __init__(self, context: EncodingContext, *, amount: float = 1.0) -> None:
                 super().__init__(context)
@@ -142,7 +144,7 @@ def test_a_new_encoding_is_one_decorated_class():
 
 def test_a_stack_shares_what_its_papers_share():
     t5 = build_model_encodings("t5", 3, CONTEXT, {})
-    assert t5.embedding is None
+    assert t5.inputs == [None] * len(t5.layers)
     assert t5.layers[0] is t5.layers[1] is t5.layers[2]
     lrpe = build_model_encodings("lrpe_type3", 3, CONTEXT, {})
     assert len({id(layer) for layer in lrpe.layers}) == 3
@@ -151,8 +153,8 @@ def test_a_stack_shares_what_its_papers_share():
 
 def test_a_stack_embeds_once_and_attends_in_every_layer():
     parts = build_model_encodings("base+t5+lrpe_type2", 2, CONTEXT, {"t5.num_buckets": "8"})
-    assert parts.embedding is not None
-    assert parts.embedding.label == "base"
+    assert parts.inputs[0] is not None
+    assert parts.inputs[0].label == "base"
     first, second = parts.layers
     assert isinstance(first, Compose)
     assert isinstance(second, Compose)
@@ -166,7 +168,7 @@ def test_a_stack_with_nothing_in_its_attention():
     assert build_model_encodings("none", 2, CONTEXT, {}).layers == [None, None]
     only_embedding = build_model_encodings("learned", 2, CONTEXT, {})
     assert only_embedding.layers == [None, None]
-    assert only_embedding.embedding is not None
+    assert only_embedding.inputs[0] is not None
 
 
 @pytest.mark.parametrize(

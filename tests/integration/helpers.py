@@ -72,14 +72,15 @@ TINY: Options = {
 
 
 def flags(settings: Options) -> list[str]:
-    """``fairseq-train``'s command line."""
-    words = [
-        *("--task", _COMPONENTS["task"], "--arch", _COMPONENTS["model"]),
-        *("--criterion", _COMPONENTS["criterion"], "--optimizer", _COMPONENTS["optimizer"]),
-        *("--lr-scheduler", _COMPONENTS["lr_scheduler"]),
-    ]
+    """``fairseq-train``'s command line; ``task._name`` and its like replace a component."""
+    words = []
+    for part, default in _COMPONENTS.items():
+        option = "arch" if part == "model" else part.replace("_", "-")
+        words += [f"--{option}", settings.get(f"{part}._name", default)]
     for key, value in settings.items():
         name = key.split(".")[1]
+        if name == "_name":
+            continue
         if name == "data":
             words.insert(0, str(value))
         elif value is True:

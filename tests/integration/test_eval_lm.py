@@ -10,10 +10,17 @@ import torch
 from tests.integration.helpers import (
     TOKENS_PER_SAMPLE,
     fairseq_eval_lm,
+    fairseq_train,
     load_checkpoint,
     load_model,
     read_tokens,
+    saving_to,
 )
+
+
+@pytest.fixture(autouse=True)
+def _one_draw() -> None:
+    """In place of the suite's: stochastic encodings draw as they do for a user."""
 
 
 def _bits_per_token(model: Any, stream: torch.Tensor, eos: int, context: int) -> float:
@@ -62,3 +69,17 @@ def test_checkpoint_is_plain(attention: str, checkpoints: dict[str, Path]) -> No
     assert state["cfg"]["model"]["_name"] == "pe_transformer_lm"
     assert state["cfg"]["model"]["attention_type"] == attention
     assert torch.serialization.get_unsafe_globals_in_checkpoint(path) == []
+
+
+def test_evaluation_of_a_stochastic_encoding_is_reproducible(data: Path, tmp_path: Path) -> None:
+    """fairseq-eval-lm seeds nothing itself; ``--seed`` counts, not the state that it begins in."""
+    settings = saving_to(tmp_path, data, position_encoding="spe", attention_type="linear")
+    fairseq_train({**settings, "checkpoint.save_interval_updates": 0})
+    sample = ["--tokens-per-sample", str(TOKENS_PER_SAMPLE), "--seed"]
+    losses = []
+    for before, seed in ((1, "1"), (2, "1"), (2, "7")):
+        torch.manual_seed(before)
+        reported = fairseq_eval_lm(data, tmp_path / "checkpoint_last.pt", *sample, seed)
+        losses.append(reported["loss"])
+    assert losses[0] == losses[1]
+    assert losses[0] != losses[2]

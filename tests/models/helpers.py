@@ -20,7 +20,7 @@ PAIRS = [
     (attention, name)
     for attention, cls in ATTENTIONS.items()
     for name, entry in ENCODINGS.items()
-    if not entry.hooks - cls.supported_hooks
+    if not entry.hooks - cls.supported_hooks and not entry.refusal(causal=True)
 ]
 
 TINY: dict[str, Any] = {

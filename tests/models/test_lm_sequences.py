@@ -83,7 +83,8 @@ def test_position_is_seen(attention: str, encoding: str) -> None:
     tokens[0, 2] = tokens[0, 3] + (1 if tokens[0, 3] < 30 else -1)
     swapped = tokens.clone()
     swapped[0, [2, 3]] = tokens[0, [3, 2]]
-    difference = (model(tokens)[0] - model(swapped)[0])[0, -1].abs().max()
+    # Of every later token: one far away may be outside an encoding's window.
+    difference = (model(tokens)[0] - model(swapped)[0])[0, 4:].abs().max()
     # One causal layer without an encoding sees a set of tokens.
     assert (difference < 1e-4) == (encoding == "none")
 

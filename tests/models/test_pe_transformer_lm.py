@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from fairseq_plugins.encodings import get_entry
 from tests.models.helpers import (
     DICTIONARY,
     PAD,
@@ -108,6 +109,8 @@ class LargestTensor(TorchDispatchMode):
 
 
 NO_LOGITS = [p for p in PAIRS if p[0] == "linear" or p[1] in ("base", "rope", "learned")]
+# What an encoding of random codes needs per token exceeds the length here, unless made few.
+FEW = {"num_realizations": 4, "num_sines": 2, "kernel_size": 8}
 
 
 @pytest.mark.parametrize(("attention", "encoding"), NO_LOGITS)
@@ -115,7 +118,14 @@ def test_nothing_of_length_squared(attention: str, encoding: str) -> None:
     """Neither a mask nor logits, forwards or backwards; linear attention in any case, softmax
     where PyTorch's causal path serves."""
     length = 512
-    model = build_lm(attention, encoding, tokens_per_sample=length, max_target_positions=length)
+    words = " ".join(f"{k}={FEW[k]}" for k in FEW if k in get_entry(encoding).options)
+    model = build_lm(
+        attention,
+        encoding,
+        tokens_per_sample=length,
+        max_target_positions=length,
+        position_encoding_options=words,
+    )
     with LargestTensor() as largest:
         model.train()(random_tokens(1, length))[0].sum().backward()
     assert largest.numel < length * length / 2

@@ -1,15 +1,20 @@
 """The paper's numbers and the names of rows."""
 
+import shutil
 from pathlib import Path
 
 import pytest
 
+from fairseq_plugins.encodings import ENCODINGS
+from fairseq_plugins.reproduce.commands import Run, selection
+from fairseq_plugins.reproduce.plan import compose_run
 from fairseq_plugins.reproduce.tables import (
     SCALES,
     TABLE_2,
     TABLE_5,
     check_rows,
     default_rows,
+    has_file,
     runnable_rows,
 )
 
@@ -62,20 +67,31 @@ def test_default_rows_are_the_tables_then_those_beyond_the_paper():
     assert [row for row in rows if row.startswith("lrpe_type")] == [
         f"lrpe_type{number}" for number in range(1, 9)
     ]
-    assert rows[-3:] == ["none", "alibi", "shaw"]
-    assert set(rows) <= set(runnable_rows(CONFIGS))
+    own = [name for name in TABLE_2.row_names if name in runnable_rows(CONFIGS)]
+    assert rows[: len(own)] == own
+    assert rows[len(own) :] == sorted(set(ENCODINGS) - set(own))
     assert default_rows(TABLE_5, CONFIGS) == ["lrpe_type2", "lrpe_type6", "lrpe_identity"]
+
+
+def test_the_papers_own_rows_have_a_word():
+    rows = check_rows(TABLE_5, CONFIGS, ["rope", "paper", "lrpe_type6"])
+    assert rows == ["rope", "lrpe_type2", "lrpe_type6", "lrpe_identity"]
+
+
+def test_a_row_without_a_file_is_base_with_that_encoding(tmp_path):
+    shutil.copytree(CONFIGS, tmp_path / "configs")
+    (tmp_path / "configs" / "model" / "rope.yaml").unlink()
+    run = Run("table2", "toy", "rope", "linear", 1)
+    assert selection(run, has_file=has_file(tmp_path / "configs", "rope"))[:2] == [
+        "model=base",
+        "model.position_encoding=rope",
+    ]
+    assert compose_run(tmp_path / "configs", run) == compose_run(CONFIGS, run)
 
 
 def test_unknown_row_is_refused_with_the_nearest_name():
     with pytest.raises(ValueError, match=r"`--rows`.*'lrpe_typ2'.*Did you mean 'lrpe_type2'\?"):
         check_rows(TABLE_2, CONFIGS, ["base", "lrpe_typ2"])
-
-
-def test_row_of_the_paper_without_a_file_says_so(tmp_path):
-    (tmp_path / "model").mkdir()
-    with pytest.raises(ValueError, match=r"'xl' is in the paper's table.*configs/model/xl\.yaml"):
-        check_rows(TABLE_2, tmp_path, ["xl"])
 
 
 def test_rows_asked_for_twice_run_once():

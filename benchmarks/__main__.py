@@ -1,0 +1,146 @@
+"""`python -m benchmarks`, which `make bench` and `make bench-gpu` call."""
+
+import argparse
+import logging
+import sys
+import time
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+
+from benchmarks.catalog import BENCHMARKS, check_names
+from benchmarks.context import DEVICES, Context, device_problem
+from benchmarks.figure_page import draw, has_matplotlib
+from benchmarks.page import render
+from benchmarks.record import (
+    KEYS,
+    Result,
+    circumstances,
+    load_average,
+    read_json,
+    still_holds,
+    write_result,
+)
+from benchmarks.reference import Mismatch
+from benchmarks.table9 import default_output
+from fairseq_plugins.reproduce.__main__ import words
+from fairseq_plugins.reproduce.results import write_text
+
+
+def get_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks",
+        description="Measures speed and memory as ratios, each in one run, and writes "
+        "benchmarks/results/<cpu|gpu>/<name>.json and the page <cpu|gpu>.md beside that folder.",
+        epilog="What was measured with the same settings, sources and versions on this machine is "
+        "skipped. Exit status: 0 all done, 1 a result is wrong or a benchmark failed, 2 nothing "
+        "was started, 130 Ctrl-C.",
+    )
+    add = parser.add_argument
+    add("--device", choices=DEVICES, default="cpu", help="(default: cpu, one thread)")
+    add("--only", type=words("--only"), metavar="A,B", help="these benchmarks (default: all)")
+    add("--list", action="store_true", help="list the benchmarks and do nothing")
+    add("--quick", action="store_true", help="tiny sizes, to see that everything works")
+    add("--force", action="store_true", help="measure again what is done")
+    add(
+        "--output",
+        type=Path,
+        metavar="DIR",
+        help="in place of the repository (default with --quick: outputs/benchmarks)",
+    )
+    return parser
+
+
+def measure(name: str, context: Context, quick: bool) -> str | None:
+    """Run a benchmark unless it is done; returns why it failed, None where it did not."""
+    settings = BENCHMARKS[name].settings(context.name, quick)
+    around = circumstances(context.gpus)
+    path = context.results / context.name / f"{name}.json"
+    existing = None if context.force else read_json(path, KEYS)
+    if existing is not None and still_holds(existing, {"settings": settings, **around}):
+        context.say("  done before")
+        return None
+    torch.manual_seed(0)
+    load, began = load_average(), time.monotonic()
+    try:
+        found = BENCHMARKS[name].run(settings, context)
+    except Mismatch as error:
+        return f"refused, nothing was timed: {error}"
+    except Exception as error:  # the others go on
+        traceback.print_exc()
+        return f"{type(error).__name__}: {error}"
+    write_result(
+        path,
+        benchmark=name,
+        device=context.name,
+        settings=settings,
+        found=found,
+        command=context.command,
+        around=around,
+        load=load,
+        wall_seconds=time.monotonic() - began,
+    )
+    return None
+
+
+def write_page(context: Context) -> Path:
+    """Render the page from all results that are there, and the figure."""
+    folder = context.results / context.name
+    results: dict[str, Result] = {}
+    for name in BENCHMARKS:
+        result = read_json(folder / f"{name}.json", KEYS)
+        if result is not None:
+            results[name] = result
+    if "figure" in results:
+        if has_matplotlib():
+            draw(results["figure"], context.results / f"{context.name}-lengths.png")
+        else:
+            context.say("  the figure is not drawn: matplotlib is not installed")
+    page = context.results / f"{context.name}.md"
+    summaries = {name: benchmark.summary for name, benchmark in BENCHMARKS.items()}
+    write_text(page, render(context.name, results, summaries))
+    return page
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Returns the exit status."""
+    parser = get_parser()
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    args = parser.parse_args(given)
+    if args.list:
+        print("\n".join(f"{name:10} {b.summary}" for name, b in BENCHMARKS.items()))
+        return 0
+    try:
+        names = check_names(args.only or list(BENCHMARKS))
+    except ValueError as error:
+        parser.error(str(error))
+    problem = device_problem(args.device)
+    if problem:
+        parser.error(problem)
+    torch.set_num_threads(1)
+    output = args.output or default_output(args.quick)
+    command = ("python", "-m", "benchmarks", *given)
+    context = Context(args.device, output, command, force=args.force)
+    if load_average() > 0.5:
+        context.say(f"the machine is busy, load average {load_average()}: ratios will scatter")
+    failures = {}
+    for number, name in enumerate(names, 1):
+        context.say(f"[{number}/{len(names)}] {name}: {BENCHMARKS[name].summary}")
+        try:
+            failure = measure(name, context, args.quick)
+        except KeyboardInterrupt:
+            return 130
+        if failure:
+            failures[name] = failure
+        page = write_page(context)
+    context.say(f"written: {page}")
+    for name, failure in failures.items():
+        print(f"{name}: {failure}", file=sys.stderr)
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    logging.disable(logging.INFO)  # of the libraries; this program prints
+    sys.exit(main())

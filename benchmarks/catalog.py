@@ -1,0 +1,79 @@
+"""The benchmarks by name."""
+
+import difflib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from benchmarks.context import Context, Settings
+from benchmarks.decoding import decoding_settings, run_decoding
+from benchmarks.kernels import (
+    causal_settings,
+    figure_settings,
+    memory_settings,
+    run_causal,
+    run_figure,
+    run_memory,
+    run_scaling,
+    scaling_settings,
+)
+from benchmarks.language_model import language_model_settings, run_language_model
+from benchmarks.record import Found
+from benchmarks.table9 import run_table9, table9_settings
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """What it measures, its settings for (device, quick), and how it runs with them."""
+
+    summary: str
+    settings: Callable[[str, bool], Settings]
+    run: Callable[[Settings, Context], Found]
+
+
+BENCHMARKS: dict[str, Benchmark] = {
+    "causal": Benchmark(
+        "causal linear attention against other forms and peers, forward and backward",
+        causal_settings,
+        run_causal,
+    ),
+    "scaling": Benchmark(
+        "causal linear attention at a length four times as long", scaling_settings, run_scaling
+    ),
+    "memory": Benchmark(
+        "extra peak memory, in tensors of q's size [B,H,N,d], and its growth",
+        memory_settings,
+        run_memory,
+    ),
+    "decoding": Benchmark(
+        "a decoding step after a long context and a short one", decoding_settings, run_decoding
+    ),
+    "lm_step": Benchmark(
+        "a language model's whole training step against fairseq's transformer_lm",
+        language_model_settings,
+        run_language_model,
+    ),
+    "table9": Benchmark(
+        "speed of the bidirectional encoder's step against Base (LRPE, Table 9)",
+        table9_settings,
+        run_table9,
+    ),
+    "figure": Benchmark(
+        "time and memory of causal attentions against the length", figure_settings, run_figure
+    ),
+}
+
+
+def check_names(names: Sequence[str]) -> list[str]:
+    """The asked-for benchmarks, in the catalogue's order.
+
+    Raises:
+        ValueError: for an unknown one, with the nearest name.
+    """
+    for name in names:
+        if name not in BENCHMARKS:
+            near = difflib.get_close_matches(name, BENCHMARKS, n=1, cutoff=0.4)
+            hint = f" Did you mean {near[0]!r}?" if near else ""
+            raise ValueError(
+                f"`--only` must be among {', '.join(BENCHMARKS)}, but has {name!r}.{hint}"
+            )
+    return [name for name in BENCHMARKS if name in names]

@@ -1,0 +1,128 @@
+"""Whole models and their training steps, built as fairseq's tasks build them, without data."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from fairseq.data import Dictionary
+from fairseq.models.transformer import Embedding, TransformerConfig
+from fairseq.models.transformer_lm import TransformerLanguageModel, TransformerLanguageModelConfig
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from benchmarks.context import Context, Settings
+from fairseq_plugins.models.pe_transformer_lm import PETransformerLM, PETransformerLMConfig
+from fairseq_plugins.modules.encoder import PositionalEncoder
+from fairseq_plugins.modules.options import PositionEncodingConfig
+
+Step = Callable[[], None]
+
+
+def make_dictionary(size: int) -> Dictionary:
+    """A dictionary of that many symbols, fairseq's four among them."""
+    dictionary = Dictionary()
+    for i in range(size - len(dictionary)):
+        dictionary.add_symbol(f"w{i}")
+    return dictionary
+
+
+def random_tokens(settings: Settings, length: int, device: torch.device) -> Tensor:
+    """Words without padding: (B, length)."""
+    first = Dictionary().nspecial
+    shape = (settings["batch"], length)
+    return torch.randint(first, settings["dictionary"], shape, device=device)
+
+
+def _precision(context: Context) -> AbstractContextManager[Any]:
+    """float32 on a CPU; on a GPU as mixed-precision training runs."""
+    if context.name == "gpu":
+        return torch.autocast("cuda", torch.bfloat16)
+    return nullcontext()
+
+
+def make_step(model: nn.Module, loss: Callable[[], Tensor], context: Context) -> Step:
+    """Forward, backward and an update by Adam."""
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-4)
+
+    def step() -> None:
+        optimizer.zero_grad(set_to_none=True)
+        with _precision(context):
+            value = loss()
+        value.backward()
+        optimizer.step()
+
+    return step
+
+
+def language_model_step(
+    settings: Settings, length: int, context: Context, attention: str | None
+) -> Step:
+    """A step of ``pe_transformer_lm`` with ``attention``, or of fairseq's own where None."""
+    dictionary = make_dictionary(settings["dictionary"])
+    task = SimpleNamespace(source_dictionary=dictionary, target_dictionary=dictionary)
+    options = {
+        "decoder_layers": settings["layers"],
+        "decoder_embed_dim": settings["width"],
+        "decoder_input_dim": settings["width"],
+        "decoder_output_dim": settings["width"],
+        "decoder_ffn_embed_dim": settings["ffn"],
+        "decoder_attention_heads": settings["heads"],
+        "share_decoder_input_output_embed": True,
+        "dropout": 0.0,
+        "tokens_per_sample": length,
+        "max_target_positions": length,
+        "add_bos_token": False,
+        "tpu": False,
+    }
+    if attention is None:
+        config, cls = TransformerLanguageModelConfig(), TransformerLanguageModel
+    else:
+        config, cls = PETransformerLMConfig(), PETransformerLM
+        options |= {"attention_type": attention, "position_encoding": "base"}
+    for name, value in options.items():
+        setattr(config, name, value)
+    model = cls.build_model(config, task).to(context.device).train()
+    tokens = random_tokens(settings, length, context.device)
+    targets = random_tokens(settings, length, context.device)
+
+    def loss() -> Tensor:
+        logits, _ = model(tokens)
+        return F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten())
+
+    return make_step(model, loss, context)
+
+
+def masked_language_model_step(
+    settings: Settings, context: Context, attention: str, encoding: str
+) -> Step:
+    """A step of the bidirectional encoder, which predicts 15% of the tokens.
+
+    Raises:
+        IncompatibleEncodingError: the two do not go together.
+        ValueError: an unknown encoding.
+    """
+    config = TransformerConfig()
+    stack = config.encoder
+    stack.layers, stack.embed_dim = settings["layers"], settings["width"]
+    stack.ffn_embed_dim, stack.attention_heads = settings["ffn"], settings["heads"]
+    config.max_source_positions, config.dropout = settings["length"], 0.0
+    dictionary = make_dictionary(settings["dictionary"])
+    embedding = Embedding(len(dictionary), settings["width"], dictionary.pad())
+    options = PositionEncodingConfig(attention_type=attention, position_encoding=encoding)
+    model = PositionalEncoder(config, options, dictionary, embedding).to(context.device).train()
+    tokens = random_tokens(settings, settings["length"], context.device)
+    hidden = torch.rand(tokens.shape, device=context.device) < 0.15
+    hidden[:, 0] = True
+    # Where they are is found once, as a data loader would: counting them waits for the device.
+    places = hidden.T.flatten().nonzero().squeeze(1)
+    targets = tokens.T.flatten()[places]
+    given = tokens.masked_fill(hidden, dictionary.unk())
+
+    def loss() -> Tensor:
+        features = model(given)["encoder_out"][0].flatten(0, 1)  # (T B, C)
+        logits = F.linear(features[places], embedding.weight)
+        return F.cross_entropy(logits.float(), targets)
+
+    return make_step(model, loss, context)

@@ -1,0 +1,124 @@
+"""The page of a device: every target with what was measured, and all other numbers below."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from benchmarks.contenders import CONTENDERS
+from benchmarks.record import Result
+from benchmarks.targets import TARGETS, Target
+from fairseq_plugins.reproduce.render import DASH, markdown_table
+
+
+def render(device: str, results: Mapping[str, Result], summaries: Mapping[str, str]) -> str:
+    """The whole Markdown page.
+
+    Args:
+        device: ``cpu`` or ``gpu``.
+        results: of the benchmarks that are done, by name.
+        summaries: of all benchmarks, in their order.
+    """
+    parts = [f"# Benchmarks on a {device.upper()}", _introduction(device)]
+    parts.append(origin(list(results.values())) if results else "No benchmark is done yet.")
+    parts += ["## Targets", _targets(device, results)]
+    for name, summary in summaries.items():
+        if name in results:
+            parts += [f"## `{name}`: {summary}", *_details(device, results[name])]
+    return "\n\n".join(parts) + "\n"
+
+
+def _introduction(device: str) -> str:
+    where = "One thread. " if device == "cpu" else ""
+    return (
+        f"{where}Times differ between machines, so ratios are shown, each measured in one run in "
+        "which its contenders take turns: the median over the turns of the ratio within a turn, "
+        "with its quartiles. Before anything is timed, outputs and gradients are compared with "
+        "plain formulas in float64. Made by `python -m benchmarks`, never by hand."
+    )
+
+
+def origin(results: Sequence[Result]) -> str:
+    """Machine, versions and commit of results, each different one once."""
+
+    def machine(result: Result) -> str:
+        hardware = result["hardware"]
+        cpu = f"{hardware['cpu']}, {hardware['threads']} of {hardware['cores']} cores used"
+        return " and ".join([*hardware["gpus"], cpu])
+
+    def versions(result: Result) -> str:
+        found = result["versions"]
+        return f"torch {found['torch']}, fairseq {found['fairseq']}, Python {found['python']}"
+
+    lines = [
+        f"- {label}: {' / '.join(sorted({value(r) for r in results}))}."
+        for label, value in (
+            ("Machine", machine),
+            ("Versions", versions),
+            ("Commit", lambda r: r["commit"][:12] + r["commit"][40:]),
+            ("Measured", lambda r: r["finished_at"][:10]),
+        )
+    ]
+    loads = [r["load_average"] for r in results]
+    lines.append(
+        f"- Load average of the machine at the starts: {min(loads):.1f} to {max(loads):.1f}, of "
+        "which a benchmark before leaves up to 1."
+    )
+    return "\n".join(lines)
+
+
+def verdict(target: Target, device: str, results: Mapping[str, Result]) -> tuple[str, str, str]:
+    """Of a line: what was measured, its quartiles, and met, missed or why there is nothing."""
+    if device not in target.devices:
+        return DASH, DASH, f"not asked on a {device.upper()}"
+    result = results.get(target.benchmark)
+    value = result["found"]["ratios"].get(target.ratio) if result else None
+    if value is None:
+        return DASH, DASH, "not measured"
+    assert result is not None
+    middle = result["found"]["quartiles"].get(target.ratio)
+    spread = f"{middle[0]:.3f} to {middle[1]:.3f}" if middle else DASH
+    return f"{value:.3f}", spread, "met" if target.is_met(value) else "missed"
+
+
+def _targets(device: str, results: Mapping[str, Result]) -> str:
+    lines, met, missed = [], 0, 0
+    for target in TARGETS:
+        measured, spread, word = verdict(target, device, results)
+        met, missed = met + (word == "met"), missed + (word == "missed")
+        lines.append([target.what, target.bound_text, measured, spread, word])
+    header = ["what", "target", "measured", "quartiles", "verdict"]
+    table = markdown_table(header, 1, lines)
+    return f"{met} met, {missed} missed, {len(TARGETS) - met - missed} without a number.\n\n{table}"
+
+
+def _details(device: str, result: Result) -> list[str]:
+    found, parts = result["found"], [f"Settings: {_settings(result['settings'])}."]
+    if result["benchmark"] == "figure":
+        parts.append(f"![time and memory against length]({device}-lengths.png)")
+    elif found["ratios"]:
+        lines = [
+            [f"`{key}`", f"{value:.3f}", *_quartiles(found["quartiles"].get(key))]
+            for key, value in found["ratios"].items()
+        ]
+        parts.append(markdown_table(["ratio", "median", "quartiles"], 1, lines))
+    if found["medians"]:
+        lines = [
+            [f"`{key}`", f"{1e3 * value:.3f}", str(found["rounds"][key])]
+            for key, value in found["medians"].items()
+        ]
+        parts.append(markdown_table(["time", "median, ms", "turns"], 1, lines))
+    if found["skipped"]:
+        skipped = [f"- `{name}` is left out: {why}" for name, why in found["skipped"].items()]
+        parts.append("\n".join(skipped))
+    names = [name for name in CONTENDERS if name in result["settings"].get("contenders", {})]
+    if names:
+        parts.append("\n".join(f"- `{name}`: {CONTENDERS[name].summary}." for name in names))
+    return parts
+
+
+def _quartiles(middle: Sequence[float] | None) -> list[str]:
+    return [f"{middle[0]:.3f} to {middle[1]:.3f}" if middle else DASH]
+
+
+def _settings(settings: Mapping[str, Any]) -> str:
+    shown = {key: value for key, value in settings.items() if key not in ("contenders", "pace")}
+    return ", ".join(f"{key} {value}" for key, value in shown.items())

@@ -1,0 +1,82 @@
+"""The token-recurrent C++ kernel as a function under autograd, compiled when first asked for."""
+
+import ctypes
+import functools
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+_SOURCE = Path(__file__).with_name("recurrent.cpp")
+Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
+
+
+class CompilerMissing(Exception):
+    """The kernel cannot be compiled here; the message says why."""
+
+
+@functools.cache
+def compile_recurrent(*flags: str) -> Attend:
+    """``attend(q, k, v)``, causal linear attention with its denominator, built with ``flags``.
+
+    q, k: (B, H, T, D'), positive features; v: (B, H, T, M); float32 on a CPU.
+
+    Raises:
+        CompilerMissing: no compiler, or it fails.
+    """
+    compiler = shutil.which(os.environ.get("CXX") or "c++")
+    if compiler is None:
+        raise CompilerMissing("no C++ compiler (c++, or the one that CXX names)")
+    # Not kept: what -march=native makes on one machine need not run on the next.
+    with tempfile.TemporaryDirectory() as folder:
+        unit, library = Path(folder) / "recurrent.o", Path(folder) / "recurrent.so"
+        compiling = [compiler, *flags, "-fPIC", "-c", "-o", str(unit), str(_SOURCE)]
+        # Linked without the flags: with -ffast-math a library that is loaded makes the whole
+        # process flush small numbers to zero.
+        linking = [compiler, "-shared", "-o", str(library), str(unit)]
+        for command in (compiling, linking):
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            if done.returncode:
+                raise CompilerMissing(f"`{compiler}` failed: {done.stderr.strip()[-200:]}")
+        functions = ctypes.CDLL(str(library))
+    return functools.partial(_attend, functions)
+
+
+def _attend(functions: ctypes.CDLL, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    output: Tensor = _Recurrent.apply(q, k, v, functions)
+    return output
+
+
+def _call(function: Any, tensors: list[Tensor], sizes: tuple[int, ...]) -> None:
+    pointers = [ctypes.c_void_p(t.data_ptr()) for t in tensors]
+    function(*pointers, *(ctypes.c_long(size) for size in sizes))
+
+
+class _Recurrent(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, q: Tensor, k: Tensor, v: Tensor, functions: ctypes.CDLL
+    ) -> Tensor:
+        q, k, v = (t.contiguous() for t in (q, k, v))
+        assert q.dtype == torch.float32 and q.device.type == "cpu"
+        output, denominator = torch.empty_like(v), q.new_empty(q.shape[:3])
+        ctx.sizes = (q.size(0) * q.size(1), q.size(2), q.size(3), v.size(3))
+        _call(functions.recurrent_forward, [q, k, v, output, denominator], ctx.sizes)
+        ctx.save_for_backward(q, k, v, output, denominator)
+        ctx.functions = functions
+        return output
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
+        saved = list(ctx.saved_tensors)
+        grads = [torch.empty_like(t) for t in saved[:3]]
+        tensors = [*saved, grad_output.contiguous(), *grads]
+        _call(ctx.functions.recurrent_backward, tensors, ctx.sizes)
+        return *grads, None

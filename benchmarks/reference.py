@@ -1,0 +1,162 @@
+"""Nothing is timed that is wrong: outputs and gradients against the formulas in float64."""
+
+import copy
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from benchmarks.contenders import CONTENDERS, Attend, draw, explicit_softmax, forward_backward
+from fairseq_plugins.attention import build_attention
+from fairseq_plugins.attention.base import Attention
+from fairseq_plugins.attention.linear import MIN_COSINE
+from fairseq_plugins.encodings import build_encoding
+from fairseq_plugins.kernels import naive_linear_attention
+
+# Of the largest value. Lengths that are no multiple of a chunk, and one that is; not of a few
+# tokens, whose gradients of q and k nearly cancel.
+TOLERANCES = {torch.float32: 1e-4, torch.bfloat16: 4e-2, torch.float16: 5e-3}
+LENGTHS = (19, 77, 256)
+
+
+class Mismatch(Exception):
+    """A result is wrong; the message names what, by how much and where."""
+
+
+def compare(
+    what: str, names: Sequence[str], found: Sequence[Tensor], right: Sequence[Tensor]
+) -> None:
+    """Compare tensors by name, each with its reference in float64.
+
+    Raises:
+        Mismatch: the first that is further off than rounding explains.
+    """
+    for name, one, other in zip(names, found, right, strict=True):
+        if one.shape != other.shape:
+            raise Mismatch(f"{what}: {name} has shape {tuple(one.shape)}, not {tuple(other.shape)}")
+        allowed = TOLERANCES[one.dtype]
+        scale = max(other.abs().max().item(), 1e-6)
+        error = (one.double() - other).abs().max().item() / scale
+        if not error <= allowed:  # NaN is no number below it
+            raise Mismatch(
+                f"{what}: {name} is off by {error:.1e} of its largest value against the float64 "
+                f"reference, where {allowed:.0e} is allowed"
+            )
+
+
+_NAMES = ("the output", "the gradient of q", "the gradient of k", "the gradient of v")
+
+
+def check_contender(
+    name: str, attend: Attend, *, heads: int, dim: int, device: torch.device, dtype: torch.dtype
+) -> None:
+    """A causal attention with its gradients.
+
+    Raises:
+        Mismatch: naming the contender.
+    """
+    contender = CONTENDERS[name]
+    for length in LENGTHS:
+        tensors = draw(contender, (2, heads, length, dim), device, dtype)
+        right = forward_backward(contender.reference, [t.double() for t in tensors])()
+        found = forward_backward(attend, tensors)()
+        compare(f"{name}, length {length}", _NAMES, found, right)
+
+
+def check_attention(
+    attention_type: str,
+    *,
+    causal: bool,
+    device: torch.device,
+    dtype: torch.dtype,
+    heads: int = 4,
+    dim: int = 32,
+) -> None:
+    """An attention module, without encoding and with RoPE, with its gradients.
+
+    Raises:
+        Mismatch: naming the attention.
+    """
+    for name in ("none", "rope"):
+        attention = _build(attention_type, name, heads, dim, causal, device)
+        for length in LENGTHS:
+            tensors = _random((2, heads, length, dim), device, dtype)
+            positions = torch.arange(length, device=device).unsqueeze(0)
+            right = forward_backward(
+                _reference(attention, positions, causal), [t.double() for t in tensors]
+            )()
+            found = forward_backward(_module(attention, positions), tensors)()
+            what = f"{attention_type} attention with {name}, causal={causal}, length {length}"
+            compare(what, _NAMES, found, right)
+
+
+def check_decoding(attention_type: str, *, device: torch.device, dtype: torch.dtype) -> None:
+    """Decoding token by token after a prompt, with RoPE.
+
+    Raises:
+        Mismatch: naming the attention.
+    """
+    heads, dim, prompt, length = 4, 32, 70, 80
+    attention = _build(attention_type, "rope", heads, dim, True, device)
+    q, k, v, _ = tensors = _random((2, heads, length, dim), device, dtype)
+    positions = torch.arange(length, device=device).unsqueeze(0)
+    right = _reference(attention, positions, True)(*(t.double() for t in tensors[:3]))
+    outputs, state = [], None
+    with torch.no_grad():
+        for rows in [slice(0, prompt), *(slice(t, t + 1) for t in range(prompt, length))]:
+            parts = (t[:, :, rows] for t in (q, k, v))
+            output, state = attention.step(*parts, positions=positions[:, rows], state=state)
+            outputs.append(output)
+    what = f"decoding with {attention_type} attention"
+    compare(what, ["the output"], [torch.cat(outputs, 2)], [right])
+
+
+def _build(
+    attention_type: str, name: str, heads: int, dim: int, causal: bool, device: torch.device
+) -> Attention:
+    encoding = None
+    if name != "none":
+        encoding = build_encoding(name, num_heads=heads, head_dim=dim, causal=causal)
+    attention = build_attention(
+        attention_type, encoding, num_heads=heads, head_dim=dim, causal=causal
+    )
+    return attention.to(device)
+
+
+def _random(shape: tuple[int, ...], device: torch.device, dtype: torch.dtype) -> list[Tensor]:
+    return [torch.randn(shape, device=device).to(dtype) for _ in range(4)]
+
+
+def _module(attention: Attention, positions: Tensor) -> Attend:
+    def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return attention(q, k, v, q_positions=positions, k_positions=positions)[0]
+
+    return attend
+
+
+def _reference(attention: Attention, positions: Tensor, causal: bool) -> Attend:
+    """The attention in plain formulas, its encoding in float64."""
+    encoding = copy.deepcopy(attention.encoding)
+    if encoding is not None:
+        encoding = encoding.double()
+
+    def encode(x: Tensor, hook: str) -> Tensor:
+        return x if encoding is None else getattr(encoding, hook)(x, positions)
+
+    def linear(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        q, k = encode(F.elu(q) + 1, "transform_query"), encode(F.elu(k) + 1, "transform_key")
+        floor = 0.0 if encoding is None else MIN_COSINE
+        return naive_linear_attention(q, k, v, min_cosine=floor, causal=causal)
+
+    def vanilla(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        q, k = encode(q, "transform_query"), encode(k, "transform_key")
+        if causal:
+            return explicit_softmax(q, k, v)
+        return (q @ k.mT * q.size(-1) ** -0.5).softmax(-1) @ v
+
+    forms: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
+        "linear": linear,
+        "vanilla": vanilla,
+    }
+    return forms[attention.name]

@@ -1,0 +1,57 @@
+"""The command line of the catalogue."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from fairseq_plugins.attention import ATTENTIONS
+from fairseq_plugins.catalog.facts import DIRECTIONS
+from fairseq_plugins.catalog.page import markdown_table, page
+from fairseq_plugins.catalog.text import details, select, table
+from fairseq_plugins.reproduce.results import write_text
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Print the table or one encoding, or write the page; exit status 2 for an unknown name."""
+    parser = _parser()
+    arguments = parser.parse_args(argv)
+    filters = arguments.attention, arguments.direction
+    if arguments.name and (arguments.markdown or arguments.write or any(filters)):
+        parser.error("NAME goes with no option")
+    if arguments.write and (arguments.markdown or any(filters)):
+        parser.error("--write makes the whole page: it goes with no other option")
+    if arguments.write:
+        write_text(arguments.write, page())
+        return 0
+    try:
+        if arguments.name:
+            print(details(arguments.name))
+        else:
+            show = markdown_table if arguments.markdown else table
+            print(show(select(*filters)))
+    except ValueError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m fairseq_plugins encodings",
+        description="The position encodings: all of them in a table, or everything about one.",
+    )
+    parser.add_argument(
+        "name", nargs="?", metavar="NAME", help="show this one; several as in base+alibi"
+    )
+    parser.add_argument(
+        "--attention", choices=list(ATTENTIONS), help="only what this attention can have"
+    )
+    parser.add_argument(
+        "--direction", choices=list(DIRECTIONS), help="only what acts in this direction"
+    )
+    parser.add_argument("--markdown", action="store_true", help="print the table in Markdown")
+    parser.add_argument(
+        "--write", type=Path, metavar="FILE", help="write the page docs/encodings.md to FILE"
+    )
+    return parser

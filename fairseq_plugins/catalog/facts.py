@@ -1,0 +1,220 @@
+"""What an encoding is and where it fits, found by building it and asking the attentions."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import nn
+
+from fairseq_plugins.attention import ATTENTIONS
+from fairseq_plugins.encodings import (
+    EncodingContext,
+    IncompatibleEncodingError,
+    PositionEncoding,
+    build_encoding,
+    build_model_encodings,
+    with_absolute_embedding,
+)
+from fairseq_plugins.encodings.base import LOGIT_HOOKS, TRANSFORM_HOOKS
+
+Fit = Literal["yes", "no", "-"]
+
+# Every direction, and whether its attention is built causal.
+DIRECTIONS = {"causal": True, "bidirectional": False, "cross": False}
+# The attentions as the papers call them.
+LABELS = {"vanilla": "softmax"}
+# Every hook with a short word for it, in the order of their use.
+HOOK_WORDS = {
+    "embed": "embed",
+    "transform_query": "q",
+    "transform_key": "k",
+    "transform_value": "v",
+    "transform_output": "output",
+    "log_decay": "decay",
+    "attn_bias": "bias",
+    "relative_logits": "logits",
+    "relative_values": "values",
+}
+
+# The size at which parameters are counted: that of the LRPE paper's language models.
+LAYERS, HEADS, HEAD_DIM, WIDTH, LONGEST, WORDS = 6, 8, 64, 512, 512, 10_000
+SIZE = (
+    f"{LAYERS} layers, width {WIDTH}, {HEADS} heads, {LONGEST} positions and a vocabulary of "
+    f"{WORDS:,}"
+)
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What the code says about a name.
+
+    Attributes:
+        name: of the table, or several joined by ``+``.
+        hooks: the overridden ones, in the order of their use.
+        fits: for each attention and direction whether it can have the encoding; ``-`` for
+            cross-attention where nothing acts inside an attention.
+        refusals: each reason with the attentions and directions that it is given for.
+        parameters: the learned ones at ``SIZE``, shared ones once.
+        parameters_per_layer: those of them that each layer has for itself.
+        needs_lengths: see ``PositionEncoding``; likewise the next two.
+        extrapolates: likewise.
+        is_stochastic: likewise.
+        feature_map: of linear attention, where it belongs to the definition.
+        replaces_absolute: whether the framework's absolute embedding leaves for it.
+    """
+
+    name: str
+    hooks: tuple[str, ...]
+    fits: dict[tuple[str, str], Fit]
+    refusals: dict[str, list[tuple[str, str]]]
+    parameters: int
+    parameters_per_layer: int
+    needs_lengths: bool
+    extrapolates: bool
+    is_stochastic: bool
+    feature_map: str | None
+    replaces_absolute: bool
+
+    def under(self, attention: str) -> Fit:
+        """Whether an attention can have it in any direction."""
+        return "yes" if "yes" in [self.fits[attention, d] for d in DIRECTIONS] else "no"
+
+    def when(self, direction: str) -> str:
+        """``yes``, ``no`` or ``-`` in a direction, or the attentions that alone can have it."""
+        found = {a: self.fits[a, direction] for a in ATTENTIONS if self.under(a) == "yes"}
+        if len(set(found.values())) == 1:
+            return next(iter(found.values()))
+        return " ".join(LABELS.get(a, a) for a, fit in found.items() if fit == "yes") or "no"
+
+
+def gather(name: str) -> Facts:
+    """Build an encoding in every direction, and a stack of layers with it.
+
+    Raises:
+        ValueError: an unknown name, or several that do not compose.
+    """
+    encoding = build_encoding(name, **_shape(causal=_is_causal(name)))
+    fits, refusals = _ask(name, encoding)
+    total = count_parameters(name, LAYERS)
+    return Facts(
+        name=name,
+        hooks=tuple(sorted(encoding.hooks, key=_hook_order)),
+        fits=fits,
+        refusals=refusals,
+        parameters=total,
+        parameters_per_layer=total - count_parameters(name, LAYERS - 1),
+        needs_lengths=encoding.needs_lengths,
+        extrapolates=encoding.extrapolates,
+        is_stochastic=encoding.is_stochastic,
+        feature_map=encoding.feature_map,
+        replaces_absolute=with_absolute_embedding(name, "base") == name,
+    )
+
+
+def count_parameters(name: str, layers: int) -> int:
+    """The learned parameters of a stack, shared ones once."""
+    context = EncodingContext(**_shape(causal=_is_causal(name), vocab_size=WORDS))
+    built = build_model_encodings(name, layers, context, {})
+    parts = nn.ModuleList([e for e in (*built.inputs, *built.layers) if e is not None])
+    return sum(p.numel() for p in parts.parameters() if p.requires_grad)
+
+
+def _shape(*, causal: bool, vocab_size: int = 1) -> dict:
+    """The arguments of a context; a draw of its own, so that torch's global one stays as it is."""
+    return {
+        "num_heads": HEADS,
+        "head_dim": HEAD_DIM,
+        "embed_dim": WIDTH,
+        "max_positions": LONGEST,
+        "causal": causal,
+        "vocab_size": vocab_size,
+        "generator": torch.Generator().manual_seed(1),
+    }
+
+
+def _is_causal(name: str) -> bool:
+    """Whether a causal model can have it, under some attention."""
+    try:
+        return build_encoding(name, **_shape(causal=True)).causal_refusal is None
+    except IncompatibleEncodingError:
+        return False
+
+
+def _ask(
+    name: str, encoding: PositionEncoding
+) -> tuple[dict[tuple[str, str], Fit], dict[str, list[tuple[str, str]]]]:
+    """Each attention x direction: the verdicts, and the reasons of the refusals."""
+    acts_inside = bool(encoding.hooks & (TRANSFORM_HOOKS | LOGIT_HOOKS))
+    fits: dict[tuple[str, str], Fit] = {}
+    refusals: dict[str, list[tuple[str, str]]] = {}
+    for attention in ATTENTIONS:
+        for direction, causal in DIRECTIONS.items():
+            place = attention, direction
+            if direction == "cross" and not acts_inside:
+                fits[place] = "-"
+                continue
+            reason = _refusal(attention, name, causal)
+            fits[place] = "no" if reason else "yes"
+            if reason:
+                refusals.setdefault(reason, []).append(place)
+    return fits, refusals
+
+
+def _refusal(attention: str, name: str, causal: bool) -> str | None:
+    """Why an attention cannot have an encoding; None where it can."""
+    try:
+        encoding = build_encoding(name, **_shape(causal=causal))
+        # Not through build_attention, which adds what would work instead to the reason.
+        ATTENTIONS[attention](encoding, num_heads=HEADS, head_dim=HEAD_DIM, causal=causal)
+    except IncompatibleEncodingError as error:
+        return str(error)
+    return None
+
+
+def _hook_order(hook: str) -> int:
+    return list(HOOK_WORDS).index(hook)
+
+
+def describe(facts: Facts) -> list[tuple[str, str]]:
+    """The facts as lines: what each is about, and what there is to say."""
+    lines = [("hooks", ", ".join(facts.hooks) or "none")]
+    for attention in ATTENTIONS:
+        found = [d for d in DIRECTIONS if facts.fits[attention, d] == "yes"]
+        nothing = "; nothing to do in cross" if facts.fits[attention, "cross"] == "-" else ""
+        label = f"{LABELS.get(attention, attention)} attention"
+        lines.append((label, (", ".join(found) or "no") + nothing * bool(found)))
+    for reason, places in facts.refusals.items():
+        lines.append(("refused", f"{_places(places)}: {reason}"))
+    lines.append(("learned parameters", _parameters(facts)))
+    if facts.needs_lengths:
+        lines.append(("lengths", "needs the true lengths of the sequences"))
+    if not facts.extrapolates:
+        lines.append(("longer", "positions beyond the longest of training are refused"))
+    if facts.is_stochastic:
+        lines.append(("draws", "anew in every pass; one draw for a whole decoding"))
+    if facts.feature_map:
+        lines.append(("feature map", f"{facts.feature_map}, whatever linear attention's own is"))
+    beside = "none" if facts.replaces_absolute else "`base`, unless it is turned off"
+    lines.append(("absolute embedding beside it", beside))
+    return lines
+
+
+def _places(places: list[tuple[str, str]]) -> str:
+    """``softmax (causal), linear (causal, cross)``."""
+    by_attention: dict[str, list[str]] = {}
+    for attention, direction in places:
+        by_attention.setdefault(LABELS.get(attention, attention), []).append(direction)
+    return ", ".join(f"{a} ({', '.join(found)})" for a, found in by_attention.items())
+
+
+def _parameters(facts: Facts) -> str:
+    each = facts.parameters_per_layer
+    shared = facts.parameters - LAYERS * each
+    if not facts.parameters:
+        return "none"
+    whose = {
+        (True, False): f"{each:,} in each layer",
+        (False, True): "once for the model",
+        (True, True): f"{each:,} in each layer and {shared:,} once for the model",
+    }
+    return f"{facts.parameters:,}, {whose[bool(each), bool(shared)]} ({SIZE})"

@@ -1,0 +1,109 @@
+"""The catalogue on a terminal: a line per encoding, or everything about one."""
+
+import inspect
+from collections.abc import Iterable
+from textwrap import wrap
+
+from fairseq_plugins.attention import ATTENTIONS
+from fairseq_plugins.catalog.facts import (
+    DIRECTIONS,
+    HOOK_WORDS,
+    LABELS,
+    SIZE,
+    Facts,
+    describe,
+    gather,
+)
+from fairseq_plugins.encodings import ENCODINGS, expand_name, get_entry
+
+SHORT_DIRECTIONS = {"bidirectional": "bidir."}
+LEGEND = {
+    "softmax, linear": "whether attention_type=vanilla (softmax) or linear can have it",
+    "causal, bidirectional, cross": "whether causal, bidirectional and cross-attention can; cross "
+    "is '-' where nothing acts inside an attention: what is in the embeddings comes along",
+    "learned": f"parameters at {SIZE}",
+    "lengths": "whether it needs the true lengths of the sequences",
+    "longer": "whether positions beyond the longest of training have a meaning; else they are "
+    "refused",
+}
+
+
+def headings() -> tuple[str, ...]:
+    """Of the columns, with the directions in full."""
+    attentions = (LABELS.get(name, name) for name in ATTENTIONS)
+    return ("name", *attentions, *DIRECTIONS, "learned", "lengths", "longer", "hooks", "source")
+
+
+def cells(facts: Facts, hooks: str) -> tuple[str, ...]:
+    """A row under ``headings()``, with its hooks as they are to be shown."""
+    return (
+        facts.name,
+        *(facts.under(attention) for attention in ATTENTIONS),
+        *(facts.when(direction) for direction in DIRECTIONS),
+        f"{facts.parameters:,}",
+        "yes" if facts.needs_lengths else "no",
+        "yes" if facts.extrapolates else "no",
+        hooks,
+        get_entry(facts.name).source,
+    )
+
+
+def select(attention: str | None, direction: str | None) -> list[Facts]:
+    """The names of the table that an attention can have in a direction; None is any."""
+    found = [gather(name) for name in sorted(ENCODINGS)]
+    attentions = [attention] if attention else list(ATTENTIONS)
+    directions = [direction] if direction else list(DIRECTIONS)
+    places = [(a, d) for a in attentions for d in directions]
+    return [facts for facts in found if any(facts.fits[place] == "yes" for place in places)]
+
+
+def table(found: Iterable[Facts]) -> str:
+    """A line per encoding in columns, and what the columns mean."""
+    short = tuple(SHORT_DIRECTIONS.get(word, word) for word in headings())
+    rows = [short] + [cells(f, " ".join(HOOK_WORDS[h] for h in f.hooks) or "-") for f in found]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(short))]
+    lines = ["  ".join(w.ljust(n) for w, n in zip(row, widths, strict=True)) for row in rows]
+    hooks = ", ".join(f"{word} {hook}" for hook, word in HOOK_WORDS.items() if word != hook)
+    legend = [f"{columns}: {meaning}." for columns, meaning in {**LEGEND, "hooks": hooks}.items()]
+    folded = [line for entry in legend for line in wrap(entry, 100, subsequent_indent="  ")]
+    return "\n".join([*(line.rstrip() for line in lines), "", *folded])
+
+
+def details(name: str) -> str:
+    """One name, or several joined by ``+``: where it fits, its definition, its options.
+
+    Raises:
+        ValueError: for an unknown name, or one that stands in it twice.
+    """
+    parts = expand_name(name)
+    lines = _about(name) if name in ENCODINGS else [f"{name}: " + " and ".join(parts)]
+    try:
+        lines += [f"{label}: {what}" for label, what in describe(gather(name))]
+    except ValueError as error:
+        if len(parts) == 1:
+            raise
+        lines.append(f"does not compose: {error}")
+    for part in parts:
+        if part != name:
+            lines += ["", "", *_about(part)]
+        prefix = f"{part}." if len(parts) > 1 else ""
+        lines += ["", inspect.getdoc(get_entry(part).cls) or "", "", *_options(part, prefix)]
+    return "\n".join(lines)
+
+
+def _about(name: str) -> list[str]:
+    entry = get_entry(name)
+    return [f"{name}: {entry.summary}", f"source: {entry.source}", f"formula: {entry.formula}"]
+
+
+def _options(name: str, prefix: str) -> list[str]:
+    options = get_entry(name).options.values()
+    if not options:
+        return ["It has no options."]
+    lines = [f"  {prefix}{o.name}={word(o.default)}   {o.expected}" for o in options]
+    return ["options (name=default):", *lines]
+
+
+def word(value: object) -> str:
+    """As it is written in `position_encoding_options`."""
+    return str(value).lower() if isinstance(value, bool) else str(value)

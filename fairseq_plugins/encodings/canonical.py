@@ -1,0 +1,154 @@
+"""The canonical form of relative encodings (LRPE, Eq. 6): a sum of q^ W_{t-s} k^ over primitives.
+
+q^ and k^ are the content (q_s and k_t; phi(q_s) and phi(k_t) under linear attention) or the
+constant 1, which the paper writes as an identity; W_{t-s} depends on the difference of positions
+alone. The primitives are read off the hooks of an encoding, so that every relative encoding has
+them: its scores are affine in q and in k, and an affine form is known from its values at a basis.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from fairseq_plugins.encodings.base import PositionEncoding
+
+Argument = Literal["content", "one"]
+
+
+@dataclass(frozen=True)
+class Primitive:
+    """One term of Eq. 6 at one offset.
+
+    Attributes:
+        query: what q^ is, the query or the constant 1.
+        key: what k^ is, the key or the constant 1.
+        matrix: W_{t-s}, (H, d1, d2) float64 with d1 and d2 = D for content and 1 for the constant.
+    """
+
+    query: Argument
+    key: Argument
+    matrix: Tensor
+
+
+def canonical_form(encoding: PositionEncoding, offset: int) -> tuple[Primitive, ...]:
+    """The primitives of an encoding for t - s = ``offset``; those that are zero are left out.
+
+    An attention multiplies their sum by ``encoding.logit_scale()``. What an encoding does to
+    values is no part of the scores. Complex encodings (``lrpe_type8``) are in real form here:
+    W is the real part of P^H Lambda P.
+
+    A stochastic encoding, relative on average, has the primitives of its expected scores.
+
+    Raises:
+        ValueError: the encoding is not relative, or an offset ahead of the query for one that
+            only a causal attention can have.
+    """
+    if type(encoding).expected_scores is not PositionEncoding.expected_scores:
+        with torch.no_grad():
+            return (Primitive("content", "content", encoding.expected_scores(offset)),)
+    if not encoding.is_relative:
+        raise ValueError(f"the encoding {encoding.label!r} is not relative: it has no W_(t-s).")
+    if offset > 0 and encoding.bidirectional_refusal:
+        raise ValueError(
+            f"`offset` must be at most 0 for {encoding.label!r}, but is {offset} instead: "
+            f"{encoding.bidirectional_refusal}."
+        )
+    q_position, k_position = max(-offset, 0), max(offset, 0)
+    with torch.no_grad():
+        scores = _transformed(encoding, q_position, k_position)
+        if "log_decay" in encoding.hooks:
+            scores = scores * (encoding.log_decay().double() * -offset).exp().view(-1, 1, 1)
+        if "relative_logits" in encoding.hooks:
+            scores = scores + _relative(encoding, q_position, k_position)
+        if "attn_bias" in encoding.hooks:
+            bias = encoding.attn_bias(_at(q_position, 1), _at(k_position, 1))
+            scores[:, :1, :1] += bias[0].double() / encoding.logit_scale()
+    return _split(scores)
+
+
+def scores_from_primitives(
+    encoding: PositionEncoding, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor
+) -> Tensor:
+    """Scores before scaling, pair by pair from ``canonical_form``: (B, H, T, S) float64.
+
+    For analysis and tests; nothing here is fast.
+
+    Args:
+        encoding: a relative one.
+        q: (B, H, T, D).
+        k: (B, H, S, D).
+        q_positions: (1, T).
+        k_positions: (1, S).
+
+    Raises:
+        ValueError: see ``canonical_form``.
+    """
+    scores = q.new_zeros(*q.shape[:3], k.size(2), dtype=torch.float64)
+    relative = k_positions[0] - q_positions[0].unsqueeze(1)
+    for offset in relative.unique().tolist():
+        total = torch.zeros_like(scores)
+        for primitive in canonical_form(encoding, offset):
+            left = _argument(primitive.query, q)
+            right = _argument(primitive.key, k)
+            total += left @ primitive.matrix @ right.mT
+        scores = torch.where(relative == offset, total, scores)
+    return scores
+
+
+def _argument(kind: Argument, content: Tensor) -> Tensor:
+    """(B, H, T, D), or (B, H, T, 1) of ones."""
+    content = content.double()
+    return content if kind == "content" else torch.ones_like(content[..., :1])
+
+
+def _at(position: int, count: int) -> Tensor:
+    return torch.full((1, count), position)
+
+
+def _probes(encoding: PositionEncoding) -> Tensor:
+    """0, e_1, ..., e_D as a sequence: (1, H, D + 1, D) float64."""
+    heads, dim = encoding.context.num_heads, encoding.context.head_dim
+    basis = torch.eye(dim + 1, dim, dtype=torch.float64).roll(1, 0)
+    return basis.expand(1, heads, -1, -1)
+
+
+def _transformed(encoding: PositionEncoding, q_position: int, k_position: int) -> Tensor:
+    """q~.k~ as an affine form (H, 1 + D, 1 + D); row and column 0 stand for the constant."""
+    q = k = _probes(encoding)
+    if "transform_query" in encoding.hooks:
+        q = encoding.transform_query(q, _at(q_position, q.size(2)))
+    if "transform_key" in encoding.hooks:
+        k = encoding.transform_key(k, _at(k_position, k.size(2)))
+    return _affine((q @ k.mT)[0])
+
+
+def _relative(encoding: PositionEncoding, q_position: int, k_position: int) -> Tensor:
+    """``relative_logits`` as an affine form (H, 1 + D, 1 + D)."""
+    probes = _probes(encoding)
+    count = probes.size(2)
+    values = encoding.relative_logits(
+        probes, probes, _at(q_position, count), _at(k_position, count)
+    )
+    return _affine(values[0].double())
+
+
+def _affine(values: Tensor) -> Tensor:
+    """Coefficients of c + a.q + b.k + q^T W k from its values at 0 and the basis vectors."""
+    form = values.clone()
+    form[:, 1:, :] -= values[:, :1, :]
+    form[:, :, 1:] -= form[:, :, :1].clone()
+    return form
+
+
+def _split(form: Tensor) -> tuple[Primitive, ...]:
+    """The four blocks of an affine form (H, 1 + D, 1 + D), as far as they are not zero."""
+    content, one = slice(1, None), slice(0, 1)
+    blocks = (
+        Primitive("content", "content", form[:, content, content]),
+        Primitive("content", "one", form[:, content, one]),
+        Primitive("one", "content", form[:, one, content]),
+        Primitive("one", "one", form[:, one, one]),
+    )
+    return tuple(block for block in blocks if block.matrix.any())

@@ -1,0 +1,34 @@
+"""What the encodings with a row per clipped offset share."""
+
+from torch import Tensor
+
+from fairseq_plugins.encodings.base import (
+    EncodingContext,
+    PositionEncoding,
+    relative_positions,
+)
+
+
+class ClippedOffsets(PositionEncoding):
+    """A table of 2 max_distance + 1 rows, one per offset t - s clipped (LRPE, Eq. 32).
+
+    Args:
+        context: of the model.
+        max_distance: offsets are clipped to -max_distance..max_distance.
+
+    Raises:
+        ValueError: for a ``max_distance`` below 1.
+    """
+
+    shared_across_layers = True
+
+    def __init__(self, context: EncodingContext, *, max_distance: int = 64) -> None:
+        super().__init__(context)
+        if max_distance < 1:
+            raise ValueError(f"`max_distance` must be at least 1, but is {max_distance} instead.")
+        self.max_distance = max_distance
+
+    def index(self, q_positions: Tensor, k_positions: Tensor) -> Tensor:
+        """Rows of the table: (B or 1, T), (B or 1, S) -> (B or 1, T, S) int64."""
+        relative = relative_positions(q_positions, k_positions)
+        return relative.clamp(-self.max_distance, self.max_distance) + self.max_distance

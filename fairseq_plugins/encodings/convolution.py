@@ -1,0 +1,94 @@
+"""Position from the zeros around a sequence: a depthwise convolution."""
+
+import torch
+from torch import Tensor, nn
+
+from fairseq_plugins.encodings.base import EncodingContext, PositionEncoding
+from fairseq_plugins.encodings.registry import register_encoding
+
+
+def runs(positions: Tensor) -> Tensor:
+    """Numbers of the stretches in which positions rise one by one: (B or 1, T) -> (B or 1, T).
+
+    Padding repeats the position beside it, so that it is never in a stretch with a token.
+    """
+    starts = nn.functional.pad(positions.diff(dim=1) != 1, (1, 0))
+    return starts.cumsum(1)
+
+
+def neighbour(x: Tensor, stretches: Tensor, offset: int) -> Tensor:
+    """The vectors ``offset`` places further on, zero where that is not in the same stretch.
+
+    What stands there has no influence then, whatever its value, and gets no gradient.
+
+    Args:
+        x: (B, T, C).
+        stretches: (B or 1, T), from ``runs``.
+        offset: of either sign.
+
+    Returns:
+        (B, T, C).
+    """
+    if abs(offset) >= x.size(1):
+        return torch.zeros_like(x)
+    # A negative width cuts off: zeros come in at one end, and as much goes out at the other. The
+    # number of what comes in does not matter, as it is zero in any case.
+    near = nn.functional.pad(x, (0, 0, -offset, offset))
+    there = nn.functional.pad(stretches, (-offset, offset))
+    return near.where((there == stretches).unsqueeze(-1), 0.0)
+
+
+@register_encoding(
+    "cnn",
+    summary="a zero-padded depthwise convolution of the tokens, added to them",
+    source="survey of position encodings, CNN (Islam et al. 2020); CPVT (Chu et al. 2021)",
+    formula="x_s + sum_j w_j x_(s+j), feature by feature, x = 0 outside the sequence",
+)
+class Convolution(PositionEncoding):
+    """x_s + sum_j w_j * x_{s+j}, * feature by feature, with x = 0 beyond the sequence's ends.
+
+    Offsets j are -(kernel_size - 1)..0 in a causal model, so that zeros come in on the left only,
+    and -(kernel_size // 2)..kernel_size // 2 otherwise. The zeros are what tells a token how far
+    the end is; this reaches as far as the kernel does. A gap between positions is an end, too, and
+    where their counting starts makes no difference.
+
+    Args:
+        context: of the model.
+        kernel_size: tokens that one output sees; 3 as in CPVT.
+
+    Raises:
+        ValueError: for a ``kernel_size`` below 2, or an even one in a model that is not causal.
+    """
+
+    keeps_absolute_embedding = False
+    shared_across_layers = True
+
+    def __init__(self, context: EncodingContext, *, kernel_size: int = 3) -> None:
+        super().__init__(context)
+        if kernel_size < 2:
+            raise ValueError(f"`kernel_size` must be at least 2, but is {kernel_size} instead.")
+        if not context.causal and kernel_size % 2 == 0:
+            raise ValueError(
+                "`kernel_size` must be odd in a model that is not causal, "
+                f"but is {kernel_size} instead."
+            )
+        before = kernel_size - 1 if context.causal else kernel_size // 2
+        self.offsets = range(-before, kernel_size - before)
+        if context.causal:
+            self.embed_window = kernel_size
+        draws = torch.rand(context.embed_dim, kernel_size, generator=context.generator)
+        self.weight = nn.Parameter((2 * draws - 1) * kernel_size**-0.5)
+
+    def embed(
+        self,
+        x: Tensor,
+        positions: Tensor,
+        *,
+        lengths: Tensor | None = None,
+        tokens: Tensor | None = None,
+    ) -> Tensor:
+        """x + conv(x): (B, T, C) -> (B, T, C)."""
+        total, stretches = torch.zeros((), device=x.device), runs(positions)
+        for offset, weight in zip(self.offsets, self.weight.unbind(1), strict=True):
+            total = total + neighbour(x, stretches, offset) * weight
+        return x + total.to(x.dtype)

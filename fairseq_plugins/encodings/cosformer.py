@@ -1,0 +1,67 @@
+"""cosFormer: scores weighted by a quarter of a cosine of the distance."""
+
+import math
+
+import torch
+from torch import Tensor
+
+from fairseq_plugins.encodings.base import EncodingContext, PositionEncoding
+from fairseq_plugins.encodings.registry import register_encoding
+from fairseq_plugins.encodings.tables import PositionTable
+
+
+@register_encoding(
+    "cosformer",
+    summary="scores times the cosine of the distance, a quarter turn per M positions",
+    source="cosFormer (Qin et al. 2022); LRPE, Eq. 36 and 37",
+    formula="score = q.k cos(pi (t - s) / 2M), under linear attention q and k after relu",
+)
+class CosFormer(PositionEncoding):
+    """q.k cos(pi (t - s) / 2M), as features [x cos(pi s / 2M); x sin(pi s / 2M)] of q and k.
+
+    Its feature map under linear attention is relu; softmax attention gets the product as logits.
+
+    M is a constant of the model. The authors take the length of the batch instead, with which a
+    token's features change as a sequence grows: decoding step by step would not be the model
+    that was trained. Beyond the distance M weights are negative.
+
+    Args:
+        context: of the model.
+        length: M, at least the longest distance that matters; 0 for the model's max_positions.
+
+    Raises:
+        ValueError: a negative ``length``.
+    """
+
+    feature_map = "relu"
+
+    def __init__(self, context: EncodingContext, *, length: int = 0) -> None:
+        super().__init__(context)
+        if length < 0:
+            raise ValueError(
+                f"`length` must be positive, or 0 for max_positions={context.max_positions}, "
+                f"but is {length} instead."
+            )
+        self.length = length or context.max_positions
+        self.keeps_positive = self.length >= context.max_positions
+        quarter = math.pi / 2 / self.length
+
+        def cos_sin(positions: Tensor) -> Tensor:
+            turns = quarter * positions
+            return torch.stack((turns.cos(), turns.sin()), dim=-1)
+
+        self.table = PositionTable(cos_sin, context.max_positions)
+
+    @property
+    def encoded_dim(self) -> int:
+        """2D."""
+        return 2 * self.context.head_dim
+
+    def transform_query(self, q: Tensor, positions: Tensor) -> Tensor:
+        """[q cos; q sin]: (B, H, T, D) -> (B, H, T, 2D)."""
+        cos, sin = self.table(positions).unsqueeze(1).split(1, dim=-1)
+        return torch.cat((q * cos, q * sin), dim=-1).to(q.dtype)
+
+    def transform_key(self, k: Tensor, positions: Tensor) -> Tensor:
+        """[k cos; k sin]: (B, H, S, D) -> (B, H, S, 2D)."""
+        return self.transform_query(k, positions)

@@ -1,0 +1,223 @@
+"""DeBERTa: content against relative positions in both directions, and its mask decoder."""
+
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from fairseq_plugins.encodings.absolute import Learned
+from fairseq_plugins.encodings.base import EncodingContext, PositionEncoding
+from fairseq_plugins.encodings.offsets import gather_offsets, occurring_offsets
+from fairseq_plugins.encodings.registry import register_encoding
+
+
+@register_encoding(
+    "deberta",
+    summary="content to relative position and back, one table for all layers",
+    source="DeBERTa (He et al. 2020), Eq. 3 and 4; LRPE, Eq. 34",
+    formula="logit (q_s.k_t + q_s.K_r[d(s-t)] + k_t.Q_r[d(t-s)]) / sqrt(3D), d(n) = clip(n + k)",
+)
+class DeBERTa(PositionEncoding):
+    """q_s.K_r[delta(s, t)] + k_t.Q_r[delta(t, s)] joins q_s.k_t; all is divided by sqrt(3D).
+
+    delta(i, j) = clip(i - j + k, 0, 2k - 1). K_r and Q_r are projections of one table P (2k, C),
+    which all layers share. The release drops out features of P in training; here nothing does.
+
+    Args:
+        context: of the model.
+        max_distance: k. 512 is what the released models come to, whose k is their longest input.
+        projections: ``content``, by the layer's own query and key matrices with their biases, as
+            DeBERTa v2 and v3 do. They come by ``bind_projections``; without it the rows of P
+            count as projected and are split into heads. ``own``, by the W_qr (with a bias) and
+            W_kr of Eq. 4, per layer, as the v1 release does.
+        terms: ``both``, or one alone: content to position (``c2p``) or position to content
+            (``p2c``). The scale is 1/sqrt(2D) with one, as in the release.
+        p2c_offset: what the second term looks up: ``key_minus_query``, delta(t, s), as in Eq. 4
+            and LRPE, or ``query_minus_key``, delta(s, t), as the released models do (compared
+            with their port in transformers): they negate query - key, then read rows as keys.
+
+    Raises:
+        ValueError: for a ``max_distance`` below 1, or ``content`` where embed_dim is not
+            num_heads * head_dim.
+    """
+
+    keeps_absolute_embedding = False
+
+    def __init__(
+        self,
+        context: EncodingContext,
+        *,
+        max_distance: int = 512,
+        projections: Literal["content", "own"] = "content",
+        terms: Literal["both", "c2p", "p2c"] = "both",
+        p2c_offset: Literal["key_minus_query", "query_minus_key"] = "key_minus_query",
+    ) -> None:
+        super().__init__(context)
+        if max_distance < 1:
+            raise ValueError(f"`max_distance` must be at least 1, but is {max_distance} instead.")
+        self.max_distance, self.projections, self.terms = max_distance, projections, terms
+        self.p2c_offset = p2c_offset
+        features, width = context.num_heads * context.head_dim, context.embed_dim
+        if projections == "content" and features != width:
+            raise ValueError(
+                "`projections` must be `own` where embed_dim is not num_heads * head_dim, "
+                f"but is {projections!r} with {width} and {features}."
+            )
+        table = torch.randn(2 * max_distance, width, generator=context.generator)
+        self.table = nn.Parameter(table * width**-0.5)
+        own = projections == "own"
+        self.query_weight = self._draw() if own and terms != "c2p" else None
+        self.query_bias = nn.Parameter(torch.zeros(features)) if own and terms != "c2p" else None
+        self.key_weight = self._draw() if own and terms != "p2c" else None
+        # In a tuple: as submodules they would be the attention's and this encoding's, twice.
+        self._bound: tuple[nn.Module, nn.Module] | None = None
+
+    def _draw(self) -> nn.Parameter:
+        """A matrix (H D, C), uniform as Glorot's."""
+        context = self.context
+        weight = torch.empty(context.num_heads * context.head_dim, context.embed_dim)
+        return nn.Parameter(nn.init.xavier_uniform_(weight, generator=context.generator))
+
+    def share_with(self, first: PositionEncoding) -> None:
+        """Use the first layer's P; projections stay this layer's own."""
+        assert isinstance(first, DeBERTa)
+        self.table = first.table
+
+    def bind_projections(self, q_proj: nn.Module, k_proj: nn.Module) -> None:
+        """Project P by these two, unless it has projections of its own.
+
+        Raises:
+            ValueError: for a projection that does not take C features.
+        """
+        if self.projections == "own":
+            return
+        for projection in (q_proj, k_proj):
+            width = getattr(projection, "in_features", self.context.embed_dim)
+            if width != self.context.embed_dim:
+                raise ValueError(
+                    f"`projections` must be `own` where keys have {width} features and the table "
+                    f"embed_dim={self.context.embed_dim}, but is {self.projections!r}."
+                )
+        self._bound = (q_proj, k_proj)
+
+    def logit_scale(self) -> float:
+        """1/sqrt(3D), or 1/sqrt(2D) with one of the terms."""
+        parts = 3 if self.terms == "both" else 2
+        return float((parts * self.context.head_dim) ** -0.5)
+
+    def _project_query(self, rows: Tensor) -> Tensor:
+        """Q_r: (N, C) -> (N, H D)."""
+        if self.query_weight is not None and self.query_bias is not None:
+            return F.linear(rows, self.query_weight, self.query_bias)
+        return self._by_content(rows, 0)
+
+    def _project_key(self, rows: Tensor) -> Tensor:
+        """K_r: (N, C) -> (N, H D)."""
+        if self.key_weight is not None:
+            return F.linear(rows, self.key_weight)
+        return self._by_content(rows, 1)
+
+    def _by_content(self, rows: Tensor, which: int) -> Tensor:
+        if self._bound is None:
+            return rows
+        projection = self._bound[which]
+        dtype = next((p.dtype for p in projection.parameters()), rows.dtype)
+        projected: Tensor = projection(rows.to(dtype))
+        return projected
+
+    def _term(self, x: Tensor, offsets: Tensor, bounds: tuple[int, int], *, keys: bool) -> Tensor:
+        """x_i.X_r[clip(n_ij + k)]: x (B, H, T, D), offsets n (B or 1, T, S) -> (B, H, T, S).
+
+        Only the rows between the ``bounds`` of the offsets are projected and multiplied.
+        """
+        k = self.max_distance
+        low, high = (min(max(bound, -k), k - 1) for bound in bounds)
+        rows = self.table[low + k : high + k + 1]
+        projected = self._project_key(rows) if keys else self._project_query(rows)
+        heads = projected.unflatten(-1, (self.context.num_heads, -1)).transpose(0, 1)
+        return gather_offsets(x @ heads.to(x.dtype).mT, offsets.clamp(low, high), low)
+
+    def relative_logits(
+        self, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor
+    ) -> Tensor:
+        """(B, H, T, S), through (B, H, T, N) and (B, H, S, N) of the N rows that occur.
+
+        A causal model hides later keys; their terms are those of offset 0.
+        """
+        offsets, low, high = occurring_offsets(
+            q_positions, k_positions, causal=self.context.causal, furthest=self.max_distance
+        )
+        terms = []
+        if self.terms != "p2c":
+            terms.append(self._term(q, offsets, (low, high), keys=True))
+        if self.p2c_offset == "key_minus_query":
+            offsets, low, high = -offsets, -high, -low
+        if self.terms != "c2p":
+            terms.append(self._term(k, offsets.mT, (low, high), keys=False).mT)
+        return sum(terms, q.new_zeros(()))
+
+
+@register_encoding(
+    "deberta_emd",
+    summary="deberta, and absolute positions in the input of the last two layers",
+    source="DeBERTa (He et al. 2020), Section 3.2: enhanced mask decoder",
+    formula="as deberta, and x_s + p_s before the last two layers, p_s learned",
+)
+class DebertaWithMaskDecoder(DeBERTa):
+    """DeBERTa whose last two layers know absolute positions, by a learned table (max_positions, C).
+
+    The release feeds content + position as queries alone into two passes of its last layer, whose
+    keys and values stay content. Here the table is added to the input of the last two layers, so
+    that any stack can have it; in a stack of one, of that one.
+
+    Args and raises: as ``DeBERTa``.
+    """
+
+    LAYERS = 2
+
+    extrapolates = False
+    is_relative = False
+
+    def __init__(
+        self,
+        context: EncodingContext,
+        *,
+        max_distance: int = 512,
+        projections: Literal["content", "own"] = "content",
+        terms: Literal["both", "c2p", "p2c"] = "both",
+        p2c_offset: Literal["key_minus_query", "query_minus_key"] = "key_minus_query",
+    ) -> None:
+        super().__init__(
+            context,
+            max_distance=max_distance,
+            projections=projections,
+            terms=terms,
+            p2c_offset=p2c_offset,
+        )
+        self.absolute = Learned(context)
+
+    def share_with(self, first: PositionEncoding) -> None:
+        """Use the first layer's tables."""
+        super().share_with(first)
+        assert isinstance(first, DebertaWithMaskDecoder)
+        self.absolute = first.absolute
+
+    def embed_layers(self, num_layers: int) -> frozenset[int]:
+        """The last two."""
+        return frozenset(range(max(num_layers - self.LAYERS, 0), num_layers))
+
+    def embed(
+        self,
+        x: Tensor,
+        positions: Tensor,
+        *,
+        lengths: Tensor | None = None,
+        tokens: Tensor | None = None,
+    ) -> Tensor:
+        """x + p: (B, T, C) -> (B, T, C).
+
+        Raises:
+            ValueError: for a position from ``max_positions`` on.
+        """
+        return self.absolute.embed(x, positions)

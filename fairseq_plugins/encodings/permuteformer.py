@@ -1,0 +1,75 @@
+"""PermuteFormer: a fixed random permutation of the features per head, once per position."""
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from fairseq_plugins.encodings.base import EncodingContext, PositionEncoding
+from fairseq_plugins.encodings.permutations import PermutationPowers, follow_permutation
+from fairseq_plugins.encodings.registry import register_encoding
+
+
+def decay_rates(num_heads: int) -> Tensor:
+    """log r_h (H,) float32 of the rates r_h = sigmoid(2 + 3h/H), h = 0..H-1."""
+    heads = torch.arange(num_heads, dtype=torch.float64)
+    return F.logsigmoid(2 + 3 * heads / num_heads).float()
+
+
+@register_encoding(
+    "per",
+    summary="a random permutation per head, applied as many times as the position says",
+    source="PermuteFormer (Chen 2021); LRPE, Eq. 25",
+    formula="score = (Pi_h^s q).(Pi_h^t k) = q.(Pi_h^(t-s) k), Pi_h a fixed random permutation",
+)
+class PermuteFormer(PositionEncoding):
+    """(Pi_h^s q).(Pi_h^t k), and r_h^(s - t) times that with ``decay``.
+
+    The permutations are drawn once and kept in the state dict. The paper writes the decay as
+    r^s on queries and r^-t on keys; r^-t overflows float16 at t = 87, so here the attention gets
+    log r and multiplies by powers of the difference only. The paper's feature map is relu + 1e-3
+    (``relu_shifted``); the LRPE paper's table uses 1 + elu for every row, the default.
+
+    Args:
+        context: of the model.
+        decay: multiply scores by r_h^(s - t), r_h = sigmoid(2 + 3h/H); only where keys are never
+            after the query.
+    """
+
+    keeps_positive = True
+    permutation: Tensor
+
+    def __init__(self, context: EncodingContext, *, decay: bool = False) -> None:
+        super().__init__(context)
+        drawn = [
+            torch.randperm(context.head_dim, generator=context.generator)
+            for _ in range(context.num_heads)
+        ]
+        self.register_buffer("permutation", torch.stack(drawn))
+        self.powers = PermutationPowers(context.max_positions)
+        follow_permutation(self)
+        self.decay = decay
+        if decay:
+            self.register_buffer("rates", decay_rates(context.num_heads), persistent=False)
+            self.bidirectional_refusal = (
+                "its option `decay=true` weakens keys by their distance before the query, and has "
+                "no meaning for keys after it"
+            )
+
+    @property
+    def hooks(self) -> frozenset[str]:
+        """Without ``log_decay`` where nothing decays."""
+        hooks = super().hooks
+        return hooks if self.decay else hooks - {"log_decay"}
+
+    def transform_query(self, q: Tensor, positions: Tensor) -> Tensor:
+        """Pi_h^s q: (B, H, T, D) -> (B, H, T, D)."""
+        permuted: Tensor = self.powers(q, self.permutation, positions)
+        return permuted
+
+    def transform_key(self, k: Tensor, positions: Tensor) -> Tensor:
+        """Pi_h^t k: (B, H, S, D) -> (B, H, S, D)."""
+        return self.transform_query(k, positions)
+
+    def log_decay(self) -> Tensor:
+        """log r_h (H,) float32."""
+        return self.get_buffer("rates")

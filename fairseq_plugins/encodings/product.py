@@ -1,0 +1,38 @@
+"""The multiplicative form of an absolute encoding."""
+
+import torch
+from torch import Tensor
+
+from fairseq_plugins.encodings.absolute import Learned
+from fairseq_plugins.encodings.base import EncodingContext
+from fairseq_plugins.encodings.registry import register_encoding
+
+
+@register_encoding(
+    "product",
+    summary="one learned vector per position, multiplied with the tokens",
+    source="survey of position encodings, Product-based",
+    formula="x_s * p_s, feature by feature, a learned vector per position",
+)
+class Product(Learned):
+    """x * p with a table drawn from N(1, 1/C): at first nearly the tokens themselves.
+
+    The table is learned only: the survey gives none, and a sinusoid, which is 0 or nearly so at
+    many positions, would erase features of the token there.
+    """
+
+    def __init__(self, context: EncodingContext) -> None:
+        super().__init__(context)
+        with torch.no_grad():
+            self.weight.add_(1.0)
+
+    def embed(
+        self,
+        x: Tensor,
+        positions: Tensor,
+        *,
+        lengths: Tensor | None = None,
+        tokens: Tensor | None = None,
+    ) -> Tensor:
+        """x * p: (B, T, C) -> (B, T, C)."""
+        return (x * self.rows(positions)).to(x.dtype)

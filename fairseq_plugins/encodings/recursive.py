@@ -1,0 +1,172 @@
+"""Encodings in which each position's vector follows from the one before: a GRU and an ODE."""
+
+import math
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import skip_init
+from torchdiffeq import odeint  # type: ignore[import-untyped]
+
+from fairseq_plugins.encodings.absolute import Absolute
+from fairseq_plugins.encodings.base import EncodingContext, PositionEncoding
+from fairseq_plugins.encodings.reach import end_of
+from fairseq_plugins.encodings.registry import register_encoding
+
+Method = Literal["euler", "midpoint", "rk4", "dopri5", "dopri8"]
+
+
+class Trajectory(Absolute):
+    """p_0, p_1, ... computed one after the other up to the longest position that is asked for.
+
+    Nothing is kept between calls, since parameters may change: a step of decoding at position s
+    costs s steps of the recursion.
+    """
+
+    def trajectory(self, count: int) -> Tensor:
+        """p_0 to p_{count-1}: (count, C)."""
+        raise NotImplementedError
+
+    @torch.compiler.disable(reason="a recursion's steps are no graph")
+    def rows(self, positions: Tensor) -> Tensor:
+        """The vectors p_s: (B or 1, T) -> (B or 1, T, C)."""
+        count = end_of(positions, self.context.max_positions)
+        return self.trajectory(max(count, 1))[positions]
+
+
+@register_encoding(
+    "recursive",
+    summary="the states of a GRU that counts, added to the tokens",
+    source="survey of position encodings, Recursive",
+    formula="x_s + p_s, p_(s+1) = GRU(p_s), p_0 learned",
+)
+class Recursive(Trajectory):
+    """p_{s+1} = GRU(1, p_s) from a learned p_0: a GRU without bias whose input is always 1, so
+    that its input weights are the biases.
+
+    p_0 is uniform in the range of a GRU's states, (-1, 1). The biases of the gate that keeps the
+    old state are the logarithms of U(1, max_positions - 1) (chrono initialisation, Tallec and
+    Ollivier 2018): features forget over all times from one position to the whole length. At
+    PyTorch's own initial values the states are at a fixed point after some 20 positions, and
+    later ones could not be told apart.
+    """
+
+    def __init__(self, context: EncodingContext) -> None:
+        super().__init__(context)
+        dim, generator = context.embed_dim, context.generator
+        self.start = nn.Parameter(2 * torch.rand(dim, generator=generator) - 1)
+        # Without values at first: its own would be drawn from torch's global generator.
+        self.gru = nn.GRU(1, dim, bias=False, device="meta").to_empty(device="cpu")
+        for weight in self.gru.parameters():
+            nn.init.uniform_(weight, -(dim**-0.5), dim**-0.5, generator=generator)
+        times = 1 + torch.rand(dim, 1, generator=generator) * max(0, context.max_positions - 2)
+        with torch.no_grad():
+            # PyTorch's order of the gates: reset, keep, new.
+            self.gru.get_parameter("weight_ih_l0")[dim : 2 * dim] = times.log()
+
+    def trajectory(self, count: int) -> Tensor:
+        # One step more than needed, as a GRU wants at least one.
+        ones = self.start.new_ones(count, 1)
+        # cuDNN's GRU would compute in TF32, and has no gradient in evaluation mode.
+        with torch.backends.cudnn.flags(enabled=False):
+            states, _ = self.gru(ones, self.start.unsqueeze(0))
+        return torch.cat((self.start.unsqueeze(0), states[:-1]))
+
+
+class DriftField(nn.Module):
+    """h(p, t) = V tanh(U [p; t] + a) + b, the right side of FLOATER's differential equation.
+
+    Weights are uniform as in PyTorch's linear layers; V and b are divided by ``duration``, the
+    time that a sequence lasts, so that at first p moves by about 1 in all of it.
+    """
+
+    def __init__(
+        self, dim: int, hidden_dim: int, duration: float, generator: torch.Generator | None
+    ) -> None:
+        super().__init__()
+        # Without values at first: their own would be drawn from torch's global generator.
+        self.inner = skip_init(nn.Linear, dim + 1, hidden_dim)
+        self.outer = skip_init(nn.Linear, hidden_dim, dim)
+        for layer, scale in ((self.inner, 1.0), (self.outer, 1.0 / duration)):
+            bound = scale * layer.in_features**-0.5
+            for parameter in layer.parameters():
+                nn.init.uniform_(parameter, -bound, bound, generator=generator)
+
+    def forward(self, time: Tensor, p: Tensor) -> Tensor:
+        """dp/dt at a time (), p (C): (C)."""
+        change: Tensor = self.outer(self.inner(torch.cat((p, time.view(1)))).tanh())
+        return change
+
+
+@register_encoding(
+    "floater",
+    summary="the solution of a learned differential equation, added to the tokens",
+    source="FLOATER (Liu et al. 2020); survey of position encodings, Recursive",
+    formula="x_s + p(s step), dp/dt = h(p, t), p(0) learned",
+)
+class Floater(Trajectory):
+    """p_s = p(s * step) where dp/dt = h(p, t) from a learned p(0); h is a ``DriftField``.
+
+    Position s is reached at time s * ``step``. Fixed-step methods take one step from each position
+    to the next, adaptive ones as many as ``tolerance`` asks for. Gradients go through the solver.
+
+    Args:
+        context: of the model.
+        step: time between neighbouring positions; 0.1 in the paper.
+        method: of torchdiffeq: euler, midpoint and rk4 with fixed steps, dopri5 and dopri8
+            adaptive.
+        tolerance: relative and absolute, of the adaptive methods.
+        hidden_dim: width of h; 0 for ``embed_dim``.
+        every_layer: add p to the input of every layer instead of the first only, as the paper
+            does; layers share h, and each has its own p(0).
+
+    Raises:
+        ValueError: for a ``step`` or ``tolerance`` that is not positive and finite, or a negative
+            ``hidden_dim``.
+    """
+
+    shared_across_layers = False
+
+    def __init__(
+        self,
+        context: EncodingContext,
+        *,
+        step: float = 0.1,
+        method: Method = "rk4",
+        tolerance: float = 1e-5,
+        hidden_dim: int = 0,
+        every_layer: bool = False,
+    ) -> None:
+        super().__init__(context)
+        for name, value in (("step", step), ("tolerance", tolerance)):
+            if not 0 < value < math.inf:
+                raise ValueError(f"`{name}` must be positive and finite, but is {value} instead.")
+        if hidden_dim < 0:
+            raise ValueError(f"`hidden_dim` must be at least 0, but is {hidden_dim} instead.")
+        self.step, self.method, self.tolerance = step, method, tolerance
+        self.every_layer = every_layer
+        dim, generator = context.embed_dim, context.generator
+        self.start = nn.Parameter(torch.randn(dim, generator=generator) * dim**-0.5)
+        duration = context.max_positions * step
+        self.field: nn.Module = DriftField(dim, hidden_dim or dim, duration, generator)
+
+    def embed_layers(self, num_layers: int) -> frozenset[int]:
+        return frozenset(range(num_layers)) if self.every_layer else frozenset({0})
+
+    def share_with(self, first: PositionEncoding) -> None:
+        """One field for all layers."""
+        assert isinstance(first, Floater)
+        self.field = first.field
+
+    def trajectory(self, count: int) -> Tensor:
+        start = self.start
+        times = torch.arange(count, dtype=torch.float64, device=start.device) * self.step
+        rows: Tensor = odeint(
+            self.field,
+            start,
+            times.to(start.dtype),
+            method=self.method,
+            rtol=self.tolerance,
+            atol=self.tolerance,
+        )
+        return rows

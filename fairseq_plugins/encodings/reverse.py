@@ -1,0 +1,146 @@
+"""Sinusoids that know the sequence's end: of the distance to it, or of the length itself."""
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from fairseq_plugins.encodings.absolute import Sinusoidal
+from fairseq_plugins.encodings.base import EncodingContext, PositionEncoding
+from fairseq_plugins.encodings.reach import positions_below, promised_end
+from fairseq_plugins.encodings.registry import register_encoding
+
+
+def to_end(positions: Tensor, lengths: Tensor) -> Tensor:
+    """l - 1 - s, the tokens after each: (B or 1, T), (B,) -> (B, T) int64; 0 in padding behind."""
+    return (lengths.unsqueeze(-1) - 1 - positions).clamp(min=0)
+
+
+class LengthAware(PositionEncoding):
+    """A vector per position and length added to the token embeddings.
+
+    Made of one sinusoid as in ``sinusoidal``, of ``embed_dim / slices`` features; it must have an
+    even number of them.
+
+    Raises:
+        ValueError: for an embed_dim that is no multiple of 2 * slices.
+    """
+
+    keeps_absolute_embedding = False
+    shared_across_layers = True
+    is_relative = False
+    needs_lengths = True
+    causal_refusal = "it needs the sequence's length, which lies in the future of every token"
+    slices = 1
+    longest_row = -1  # the last position that is looked up, relative to max_positions
+
+    def __init__(self, context: EncodingContext) -> None:
+        super().__init__(context)
+        multiple = 2 * self.slices
+        if context.embed_dim % multiple:
+            raise ValueError(
+                f"`embed_dim` must be a multiple of {multiple}, "
+                f"but is {context.embed_dim} instead."
+            )
+        rows = context.max_positions + 1 + self.longest_row
+        width = context.embed_dim // self.slices
+        self.sinusoid = Sinusoidal(replace(context, embed_dim=width, max_positions=rows))
+
+    def rows(self, positions: Tensor, lengths: Tensor) -> Tensor:
+        """The vectors: (B or 1, T), (B,) -> (B, T, C) float32."""
+        raise NotImplementedError
+
+    def embed(
+        self,
+        x: Tensor,
+        positions: Tensor,
+        *,
+        lengths: Tensor | None = None,
+        tokens: Tensor | None = None,
+    ) -> Tensor:
+        """x + p: (B, T, C) -> (B, T, C), for true lengths (B,).
+
+        Raises:
+            ValueError: without ``lengths``.
+        """
+        if lengths is None:
+            raise ValueError(
+                f"`lengths` must be the true lengths (B,), by which {self.label} is defined, "
+                "but is None instead."
+            )
+        return x + self.rows(positions, lengths).to(x.dtype)
+
+
+@register_encoding(
+    "rspe",
+    summary="the sinusoid of the distance to the end, added to the tokens",
+    source="Dual positional encoding, RSPE",
+    formula="x_s + SPE(l - 1 - s), SPE as `sinusoidal`, l the length",
+)
+class ReverseSinusoidal(LengthAware):
+    """The sinusoid of l - 1 - s: backward-aware, not forward-aware."""
+
+    def rows(self, positions: Tensor, lengths: Tensor) -> Tensor:
+        return self.sinusoid.rows(to_end(positions, lengths))
+
+
+@register_encoding(
+    "aspe",
+    summary="the sum of the forward sinusoid and the reverse one, added to the tokens",
+    source="Dual positional encoding, Appendix E, Eq. 16 and 17",
+    formula="x_s + [sin(w s) + cos(w (l-1-s)), cos(w s) + sin(w (l-1-s)), ...]",
+)
+class AddedSinusoidal(LengthAware):
+    """SPE plus RSPE: neither forward- nor backward-aware.
+
+    Eq. 16 exchanges sine and cosine in the reverse part of the sum; without that, a token as far
+    from the start as another is from the end would have the same vector. Each pair of features is
+    SPE's, read as a complex number, times 1 - i exp(i w (l - 1)): within one length ASPE is a
+    linear function of SPE, and no fixed one over all lengths. (Eq. 18 has the wrong sign in its
+    cosine features.)
+    """
+
+    def rows(self, positions: Tensor, lengths: Tensor) -> Tensor:
+        reverse = self.sinusoid.rows(to_end(positions, lengths))
+        exchanged = reverse.unflatten(-1, (-1, 2)).flip(-1).flatten(-2)
+        return self.sinusoid.rows(positions) + exchanged
+
+
+@register_encoding(
+    "dpe",
+    summary="half forward sinusoid, half reverse one, added to the tokens",
+    source="Dual positional encoding, DPE",
+    formula="x_s + [SPE(s), SPE(l - 1 - s)], each of C/2 features, l the length",
+)
+class Dual(LengthAware):
+    """The sinusoid of s in the first half of the features, of l - 1 - s in the second: forward- and
+    backward-aware. Each half has the frequencies of C/2 features, as in Eq. 24."""
+
+    slices = 2
+
+    def rows(self, positions: Tensor, lengths: Tensor) -> Tensor:
+        reverse = self.sinusoid.rows(to_end(positions, lengths))
+        return torch.cat((self.sinusoid.rows(positions).expand_as(reverse), reverse), dim=-1)
+
+
+@register_encoding(
+    "2dspe",
+    summary="half sinusoid of the position, half of the length, added to the tokens",
+    source="Dual positional encoding, Eq. 24",
+    formula="x_s + [SPE(s), SPE(l)], each of C/2 features, l the length",
+)
+class TwoDimensional(LengthAware):
+    """The sinusoid of s in the first half of the features, of the length in the second:
+    forward-aware; the distance to the end is in it, but in no slice of it."""
+
+    slices = 2
+    longest_row = 0
+
+    def rows(self, positions: Tensor, lengths: Tensor) -> Tensor:
+        end = promised_end()
+        # A length is one more than the last position.
+        with positions_below(None if end is None else end + 1):
+            of_length = self.sinusoid.rows(lengths.unsqueeze(-1))
+        rows = self.sinusoid.rows(positions)
+        shape = (lengths.size(0), positions.size(1), rows.size(-1))
+        return torch.cat((rows.expand(shape), of_length.expand(shape)), dim=-1)

@@ -1,0 +1,273 @@
+"""Variants of RoPE: on values too, with a decay (xPos), and stretched to longer sequences."""
+
+import math
+from functools import partial
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from fairseq_plugins.encodings.base import EncodingContext, PositionEncoding
+from fairseq_plugins.encodings.frequencies import geometric
+from fairseq_plugins.encodings.lrpe import LRPE
+from fairseq_plugins.encodings.reach import end_of
+from fairseq_plugins.encodings.registry import register_encoding
+from fairseq_plugins.encodings.rotation import Layout, rotate
+from fairseq_plugins.encodings.tables import PositionTable
+
+register_encoding(
+    "rope_learned",
+    summary="RoPE with learned angles, which start at the fixed ones",
+    source="RoFormer, Section 3.2; LRPE, Table 5 (the same as lrpe_identity)",
+    formula="score = (R(s) q).(R(t) k), R(s) turns pair j by s theta_j, theta learned",
+    p="identity",
+    learned_theta=True,
+)(LRPE)
+
+
+@register_encoding(
+    "rope_values",
+    summary="RoPE on queries, keys and values",
+    source="RoFormer's code (rotary_value); the output turned back: this project",
+    formula="output = R(-s) sum_t w_st R(t) v_t = sum_t w_st R(t-s) v_t, w_st as in rope",
+)
+class ValueRotary(LRPE):
+    """RoPE whose values are turned by their position, and whose output back by the query's.
+
+    What query s gathers is sum_t w_st R(t) v_t, which carries absolute positions. Turned by
+    R(-s) it is sum_t w_st R(t - s) v_t: a function of differences again.
+
+    Args:
+        context: of the model.
+        output: ``turned_back`` as above, or ``as_is``, RoFormer's own ``rotary_value``, which is
+            not relative.
+        rotated: see ``LRPE``, as ``layout`` and ``base``.
+        layout: which features are a pair.
+        base: of the angles.
+
+    Raises:
+        ValueError: see ``LRPE``.
+    """
+
+    def __init__(
+        self,
+        context: EncodingContext,
+        *,
+        output: Literal["turned_back", "as_is"] = "turned_back",
+        rotated: Literal["all", "half"] = "all",
+        layout: Layout = "interleaved",
+        base: float = 10000.0,
+    ) -> None:
+        super().__init__(context, p="identity", rotated=rotated, layout=layout, base=base)
+        self.is_relative = output == "turned_back"
+
+    @property
+    def hooks(self) -> frozenset[str]:
+        """Without ``transform_output`` where the output stays as it is."""
+        hooks = super().hooks
+        return hooks if self.is_relative else hooks - {"transform_output"}
+
+    def transform_value(self, v: Tensor, positions: Tensor) -> Tensor:
+        """R(t) v: (B, H, S, D) -> (B, H, S, D)."""
+        return self.transform_key(v, positions)
+
+    def transform_output(self, output: Tensor, positions: Tensor) -> Tensor:
+        """R(-s) output: (B, H, T, D) -> (B, H, T, D)."""
+        cos, sin = self._cos_sin(positions)
+        return rotate(output, cos, -sin, self.layout)
+
+
+@register_encoding(
+    "rope_interpolated",
+    summary="RoPE at positions divided by a factor",
+    source="Position Interpolation (Chen et al. 2023), Eq. 3",
+    formula="score = (R(s/f) q).(R(t/f) k), R(s) as in rope",
+    scaling="interpolation",
+)
+@register_encoding(
+    "rope_ntk",
+    summary="RoPE with a larger base: slow pairs are stretched by a factor, the fastest not",
+    source="NTK-aware scaled RoPE; YaRN (Peng et al. 2023), Definition 1",
+    formula="score = (R(s) q).(R(t) k), R(s) turns pair j by s b^(-2j/D), b = base f^(D/(D-2))",
+    scaling="ntk",
+)
+class ScaledRotary(LRPE):
+    """RoPE stretched to sequences ``factor`` times as long as those it was trained on.
+
+    The angles of ``rope`` are divided by f (``interpolation``), or made with the base
+    base f^(e/(e-2)) (``ntk``), e the number of rotated features: then the slowest pair is
+    stretched by f and the fastest, which tells neighbours apart, not at all.
+
+    Args:
+        context: of the model.
+        scaling: which of the two.
+        factor: f, at least 1; a model trained as ``rope`` can be continued with any other.
+        rotated: see ``LRPE``, as ``layout`` and ``base``.
+        layout: which features are a pair.
+        base: of the angles before scaling.
+
+    Raises:
+        ValueError: a ``factor`` below 1; fewer than 4 rotated features for ``ntk``, whose
+            exponent is undefined there; and see ``LRPE``.
+    """
+
+    def __init__(
+        self,
+        context: EncodingContext,
+        *,
+        scaling: Literal["interpolation", "ntk"] = "interpolation",
+        factor: float = 2.0,
+        rotated: Literal["all", "half"] = "all",
+        layout: Layout = "interleaved",
+        base: float = 10000.0,
+    ) -> None:
+        if not 1.0 <= factor < math.inf:
+            raise ValueError(f"`factor` must be finite and at least 1, but is {factor} instead.")
+        # Before the superclass's constructor, which sets the angles.
+        self.scaling, self.factor = scaling, factor
+        super().__init__(context, p="identity", rotated=rotated, layout=layout, base=base)
+
+    def _set_angles(self, angles: Tensor, learned: bool) -> None:
+        super()._set_angles(self._scaled(angles), learned)
+
+    def _scaled(self, angles: Tensor) -> Tensor:
+        if self.scaling == "interpolation":
+            return angles / self.factor
+        if self.rotated_dim < 4:
+            raise ValueError(
+                "`scaling=ntk` must have at least 4 rotated features, but has "
+                f"{self.rotated_dim} instead; raise `head_dim`={self.context.head_dim}."
+            )
+        # base'^(-2j/e) with base' = base f^(e/(e-2)), the two factors apart.
+        return angles * geometric(angles.numel(), self.rotated_dim - 2, self.factor)
+
+
+# What features, which multiply the scales, may reach.
+_HEADROOM = 64.0
+_LOG_LARGEST_HALF = math.log(torch.finfo(torch.float16).max / _HEADROOM)
+# The largest score is the one of query 0 with the last key, which is hidden from it. Scores are in
+# float32 whatever the features are.
+_LOG_LARGEST_SCORE = math.log(torch.finfo(torch.float32).max / _HEADROOM**2)
+_LARGEST_OPTION = 1e12
+
+
+def _log_zeta(count: int, gamma: float) -> Tensor:
+    """log of zeta_i = (i / count + gamma) / (1 + gamma): (count,) float64."""
+    fraction = torch.arange(count, dtype=torch.float64) / count
+    return -torch.log1p((1 - fraction) / (fraction + gamma))
+
+
+def _scaled_turns(
+    angles: Tensor, log_scales: Tensor, reference: int, positions: Tensor
+) -> Tensor:
+    """exp(log_scales (s - reference)) times cosines and sines of s angles: (N,) -> (N, 2, E)."""
+    turns = positions.unsqueeze(-1) * angles
+    scales = torch.exp((positions - reference).unsqueeze(-1) * log_scales)
+    return torch.stack((turns.cos() * scales, turns.sin() * scales), dim=-2)
+
+
+@register_encoding(
+    "xpos",
+    summary="RoPE with a decay per feature pair",
+    source="A Length-Extrapolatable Transformer (Sun et al. 2022), Algorithm 1",
+    formula="score = sum_j z_j^((s-t)/512) q_j.R_j(t-s) k_j, z_j = (j/(D/2) + 0.4)/1.4",
+)
+class XPos(PositionEncoding):
+    """q turned as by RoPE and times zeta^(s / scale_base), k turned and times its inverse.
+
+    zeta_i = (i / (D/2) + gamma) / (1 + gamma) < 1 for pair i, so that pair i of a score decays
+    by zeta_i per ``scale_base`` tokens of distance. The paper counts the exponents from the
+    middle of the sequence, which decoding does not know; here from a fixed position, half of
+    ``max_positions``, or earlier where position 0 would else leave the range of float16. Only
+    differences matter.
+
+    Scales grow with the distance from there. So that every score, those hidden from a query
+    included, is finite, positions end (with the default options at 32,861, in float16 at 2,832
+    after the fixed one), and those beyond are refused. Norms of queries and keys depend on
+    absolute positions, so that linear attention gives it a plain denominator for an encoded one.
+
+    Args:
+        context: of the model.
+        scale_base: tokens per power of zeta; 512 in the paper.
+        gamma: 0.4 in the paper.
+        layout: which features are a pair.
+        base: of the angles.
+
+    Raises:
+        ValueError: an odd head_dim, a ``scale_base`` or ``gamma`` that is not positive, a
+            ``base`` of at most 1, one of them above 1e12, or a ``max_positions`` beyond the last
+            position.
+    """
+
+    bidirectional_refusal = "its scores with later keys would grow with their distance"
+    keeps_norms = False
+
+    def __init__(
+        self,
+        context: EncodingContext,
+        *,
+        scale_base: float = 512.0,
+        gamma: float = 0.4,
+        layout: Layout = "interleaved",
+        base: float = 10000.0,
+    ) -> None:
+        super().__init__(context)
+        dim, size = context.head_dim, context.max_positions
+        if dim % 2:
+            raise ValueError(f"`head_dim` must be even, but is {dim} instead.")
+        bounds = (("scale_base", scale_base, 0), ("gamma", gamma, 0), ("base", base, 1))
+        for name, value, low in bounds:
+            if not low < value <= _LARGEST_OPTION:
+                raise ValueError(
+                    f"`{name}` must be above {low} and at most {_LARGEST_OPTION:g}, "
+                    f"but is {value} instead."
+                )
+        self.scale_base, self.gamma, self.layout = scale_base, gamma, layout
+        self.reference = min(size // 2, self._distance(_LOG_LARGEST_HALF))
+        if size > self.last_position(torch.float32) + 1:
+            raise ValueError(
+                f"`max_positions` must be at most {self.last_position(torch.float32) + 1} with "
+                f"scale_base={scale_base:g} and gamma={gamma:g}, but is {size} instead; a larger "
+                "`scale_base` reaches further."
+            )
+        angles = geometric(dim // 2, dim, base)
+        log_scales = _log_zeta(dim // 2, gamma) / scale_base
+        self.query_table, self.key_table = (
+            PositionTable(partial(_scaled_turns, angles, scales, self.reference), size)
+            for scales in (log_scales, -log_scales)
+        )
+
+    def _distance(self, log_growth: float) -> int:
+        """Tokens over which no scale grows by more than exp(log_growth)."""
+        return int(self.scale_base * log_growth / math.log1p(1 / self.gamma))
+
+    def last_position(self, dtype: torch.dtype) -> int:
+        """The last position that can be encoded in features of ``dtype``."""
+        if dtype == torch.float16:
+            return self.reference + self._distance(_LOG_LARGEST_HALF)
+        return self._distance(_LOG_LARGEST_SCORE)
+
+    def transform_query(self, q: Tensor, positions: Tensor) -> Tensor:
+        """zeta^(s / scale_base) R(s) q: (B, H, T, D) -> (B, H, T, D)."""
+        return self._turn(q, positions, self.query_table)
+
+    def transform_key(self, k: Tensor, positions: Tensor) -> Tensor:
+        """zeta^(-t / scale_base) R(t) k: (B, H, S, D) -> (B, H, S, D)."""
+        return self._turn(k, positions, self.key_table)
+
+    def _turn(self, x: Tensor, positions: Tensor, table: PositionTable) -> Tensor:
+        # One question for both, since a GPU answers each of them after all its work.
+        end = end_of(positions, min(self.last_position(x.dtype) + 1, table.rows.size(0)))
+        self._check_end(end, x.dtype)
+        table.reserve(end)
+        cos, sin = table.rows[positions].unsqueeze(1).unbind(-2)
+        return rotate(x, cos, sin, self.layout)
+
+    def _check_end(self, end: int, dtype: torch.dtype) -> None:
+        last = self.last_position(dtype)
+        if end > last + 1:
+            raise ValueError(
+                f"`positions` must be at most {last} for {self.label} in {dtype} with "
+                f"scale_base={self.scale_base:g}, but reach {end - 1}; a larger `scale_base` "
+                "or bfloat16 in place of float16 reaches further."
+            )

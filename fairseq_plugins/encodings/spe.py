@@ -1,0 +1,325 @@
+"""Stochastic positional encoding: random codes whose expected product is a learned kernel.
+
+Shapes: B batch, H heads, T tokens, D head_dim, R realisations, U positions that occur.
+"""
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from fairseq_plugins.encodings.base import EncodingContext, PositionEncoding
+from fairseq_plugins.encodings.noise import Draw, group_by_position, runs
+from fairseq_plugins.encodings.registry import register_encoding
+
+_PAPER = "SPE (Liutkus et al. 2021)"
+
+
+class StochasticEncoding(PositionEncoding):
+    """Feature r of a query at s is sum_d q_d qbar_hdr(s), of a key at t sum_d k_d kbar_hdr(t).
+
+    The codes qbar and kbar are Gaussian, independent for every head, feature d and realisation
+    r, with E[qbar(s) kbar(t)] = P_hd(s - t): the logit q~.k~ / sqrt(R) of a query and a key is
+    sum_d P_hd(s - t) q_d k_d / sqrt(D) on average over the draws. To this end the codes are
+    divided by (R D)^(1/4), the paper's share of 1 / sqrt(D) on either side.
+
+    A gated encoding mixes a noise eps_hdr into the codes that is one and the same for queries,
+    keys and all positions, qbar <- sqrt(g) qbar + sqrt(1 - g) eps, g_hd = sigmoid(gate), kbar
+    likewise: the kernel becomes g P + 1 - g, and content without position stays in reach.
+
+    The draw is a function of the seed given to ``redraw``, which an attention calls before every
+    pass, in evaluation too; it is the same on every device and for every row of the batch.
+    Evaluation is reproducible where PyTorch's global generator, the source of the seeds, is
+    seeded. fairseq-train seeds it for every update and fairseq-generate at its start;
+    fairseq-eval-lm never does, and PyTorch starts differently in every process, so
+    ``pe_transformer_lm`` seeds it by ``--seed`` when it is prepared for inference.
+
+    Scores are relative on average only. Under linear attention the feature map comes after.
+
+    Args:
+        context: of the model.
+        num_realizations: R, also the features of encoded queries and keys.
+        gated: whether the codes have a gate.
+
+    Raises:
+        ValueError: for a number of realisations below 1.
+    """
+
+    transform_after_feature_map = False
+    is_relative = False
+    is_stochastic = True
+    # The feature map comes last, so that no weight is negative.
+    keeps_positive = True
+
+    def __init__(self, context: EncodingContext, num_realizations: int, gated: bool) -> None:
+        super().__init__(context)
+        _at_least_one("num_realizations", num_realizations)
+        self.num_realizations = num_realizations
+        self.gate = nn.Parameter(self._normal()) if gated else None
+        self._draw = Draw()
+
+    def _normal(self, *shape: int) -> Tensor:
+        """Initial values (H, D, ...) from N(0, 1)."""
+        heads, dim = self.context.num_heads, self.context.head_dim
+        return torch.randn(heads, dim, *shape, generator=self.context.generator)
+
+    def _noise(self, name: str, rows: int, like: Tensor) -> Tensor:
+        """N(0, 1), (H, D, rows, R)."""
+        shape = (self.context.num_heads, self.context.head_dim, rows, self.num_realizations)
+        return self._draw(name, shape, like)
+
+    @property
+    def encoded_dim(self) -> int:
+        """R."""
+        return self.num_realizations
+
+    def logit_scale(self) -> float:
+        """1/sqrt(R); 1/sqrt(D) is in the codes."""
+        return float(self.num_realizations**-0.5)
+
+    def redraw(self, seed: int | Tensor) -> None:
+        # Whether a seed in a tensor is another one is not known in a compiled graph.
+        before = self._draw.seed
+        if isinstance(seed, Tensor) or isinstance(before, Tensor) or seed != before:
+            self._draw = Draw(seed)
+
+    def kernel(self, offset: int) -> Tensor:
+        """P_hd(s - t) at t - s = ``offset``, (H, D) float64, before the gate."""
+        raise NotImplementedError
+
+    def expected_scores(self, offset: int) -> Tensor:
+        """(H, D, D) float64, diagonal: P with its gate, times R shares of 1 / sqrt(R D)."""
+        kernel = self.kernel(offset)
+        if self.gate is not None:
+            share = torch.sigmoid(self.gate.double())
+            kernel = share * kernel + 1 - share
+        return torch.diag_embed(kernel) * (self.num_realizations / self.context.head_dim) ** 0.5
+
+    def codes(self, positions: Tensor, *, of_queries: bool, like: Tensor) -> Tensor:
+        """qbar or kbar before gate and division: ascending (U,) -> (H, U, D, R), dtype of like."""
+        raise NotImplementedError
+
+    def transform_query(self, q: Tensor, positions: Tensor) -> Tensor:
+        """(B, H, T, D) -> (B, H, T, R)."""
+        return self._encode(q, positions, of_queries=True)
+
+    def transform_key(self, k: Tensor, positions: Tensor) -> Tensor:
+        """(B, H, S, D) -> (B, H, S, R)."""
+        return self._encode(k, positions, of_queries=False)
+
+    def _encode(self, x: Tensor, positions: Tensor, *, of_queries: bool) -> Tensor:
+        wide = x.to(torch.promote_types(x.dtype, torch.float32))
+        share = (self.num_realizations * self.context.head_dim) ** -0.25
+        if self.gate is None:
+            return self._apply_codes(share * wide, positions, of_queries).to(x.dtype)
+        # The gate acts on x rather than on the codes, so that eps needs no (H, U, D, R); and its
+        # roots are taken through logarithms, since a root's own gradient is infinite at 0.
+        gate = self.gate.to(wide.dtype).unsqueeze(1)
+        moving, still = (share * torch.exp(F.logsigmoid(g) / 2) for g in (gate, -gate))
+        result = self._apply_codes(wide * moving, positions, of_queries)
+        constant = (wide * still) @ self._noise("gate", 1, wide).squeeze(2)
+        return (result + constant).to(x.dtype)
+
+    def _apply_codes(self, x: Tensor, positions: Tensor, of_queries: bool) -> Tensor:
+        """sum_d x_d code_dr at each position: (B, H, T, D) -> (B, H, T, R).
+
+        The codes are made once per position that occurs, whichever rows it occurs in, and a
+        product per position multiplies them with the tokens of all rows there.
+        """
+        # Never (B, H, T, D, R).
+        batch, heads, length, dim = x.shape
+        unique, owner, slot = group_by_position(positions.expand(batch, -1), batch)
+        codes = self.codes(unique, of_queries=of_queries, like=x)
+        if len(owner) > len(unique):
+            codes = codes[:, owner]
+        tokens = x.transpose(0, 1).flatten(1, 2)
+        grouped = x.new_zeros(heads, len(owner) * batch, dim)
+        grouped = grouped.index_copy(1, slot.flatten(), tokens)
+        result = (grouped.unflatten(1, (-1, batch)) @ codes).flatten(1, 2)
+        return result[:, slot.flatten()].unflatten(1, (batch, length)).transpose(0, 1)
+
+
+@register_encoding(
+    "spe",
+    summary="random sums of sines whose expected product is a learned kernel per feature",
+    source=f"{_PAPER}, sineSPE; row SPE of LRPE, Table 2",
+    formula="E[logit] = sum_d P_d(s - t) q_d k_d / sqrt(D), "
+    "P_d(x) = sum_k g_dk^2 cos(2 pi f_dk x + a_dk)",
+)
+class SineSPE(StochasticEncoding):
+    """SPE with P_hd(x) = sum_k gain_k^2 cos(2 pi f_k x + phase_k), K sinusoids per head and d.
+
+    qbar(s) = sum_k gain_k (cos(2 pi f_k s + phase_k) z_k + sin(2 pi f_k s + phase_k) z'_k), z
+    and z' from N(0, 1); kbar(t) the same with the same z, without the phase, which makes P
+    asymmetric.
+
+    Frequencies are sigmoid(f) / 2, at most one turn in two positions; f begins at N(0, 1) - 4,
+    about a hundred positions per turn. Gains are softplus(g) / sqrt(2K), g beginning at N(0, 1)
+    divided by sqrt(|g|) / 2, |g| the norm over k. The factor 1 / sqrt(2K) keeps the variance
+    sum_k gain_k^2 of the codes near 1 for any K: on average it begins at 0.6 for K = 5, between
+    0.4 and 1 for K up to 20.
+
+    Args:
+        context: of the model.
+        num_realizations: R.
+        num_sines: K.
+        gated: whether the codes have a gate.
+
+    Raises:
+        ValueError: for numbers below 1.
+    """
+
+    MANY_ROWS = 6  # measured on a CPU at H = 8, T = 512, D = R = 64, K = 5
+
+    def __init__(
+        self,
+        context: EncodingContext,
+        *,
+        num_realizations: int = 64,
+        num_sines: int = 5,
+        gated: bool = True,
+    ) -> None:
+        super().__init__(context, num_realizations, gated)
+        _at_least_one("num_sines", num_sines)
+        self.frequencies = nn.Parameter(self._normal(num_sines) - 4)
+        self.phases = nn.Parameter(self._normal(num_sines))
+        gains = self._normal(num_sines)
+        self.gains = nn.Parameter(gains / (gains.norm(dim=-1, keepdim=True).sqrt() / 2))
+
+    def kernel(self, offset: int) -> Tensor:
+        gains = F.softplus(self.gains.double()).square() / (2 * self.gains.size(-1))
+        turns = -offset * torch.sigmoid(self.frequencies.double()) / 2
+        return (gains * torch.cos(2 * math.pi * turns + self.phases.double())).sum(-1)
+
+    def codes(self, positions: Tensor, *, of_queries: bool, like: Tensor) -> Tensor:
+        waves = self._waves(positions, of_queries, like)
+        return (waves.transpose(1, 2) @ self._mixing(like)).transpose(1, 2)
+
+    def _apply_codes(self, x: Tensor, positions: Tensor, of_queries: bool) -> Tensor:
+        # Codes cost the same for any batch, and pay where many rows share them; else their
+        # factors are applied one after the other, (x_d wave_dk) (2KD,) times (2KD, R).
+        if x.size(0) >= self.MANY_ROWS:
+            if positions.size(0) == 1:
+                codes = self.codes(positions[0], of_queries=of_queries, like=x)
+                return (x.permute(1, 2, 0, 3) @ codes).permute(2, 0, 1, 3)
+            # How many positions occur, a compiled graph cannot know.
+            if not torch.compiler.is_compiling():
+                return super()._apply_codes(x, positions, of_queries)
+        waves = self._waves(positions.flatten(), of_queries, x)
+        waves = waves.unflatten(1, positions.shape).transpose(0, 1)
+        mixed = (x.unsqueeze(-1) * waves).flatten(-2)
+        return mixed @ self._mixing(x).flatten(1, 2)
+
+    def _waves(self, positions: Tensor, of_queries: bool, like: Tensor) -> Tensor:
+        """[cos; sin] at positions (U,): (H, U, D, 2K)."""
+        # Whole turns are dropped in float64: float32 has three digits less at position 10,000.
+        per_step = torch.sigmoid(self.frequencies.double()).unsqueeze(1) / 2
+        turns = positions.double().view(-1, 1, 1) * per_step
+        angles = 2 * math.pi * (turns - turns.detach().floor()).to(like.dtype)
+        if of_queries:
+            angles = angles + self.phases.to(like.dtype).unsqueeze(1)
+        return torch.cat((angles.cos(), angles.sin()), dim=-1)
+
+    def _mixing(self, like: Tensor) -> Tensor:
+        """Gains times noise: (H, D, 2K, R)."""
+        gains = F.softplus(self.gains.to(like.dtype))
+        gains = torch.cat((gains, gains), -1) * (2 * gains.size(-1)) ** -0.5
+        return gains.unsqueeze(-1) * self._noise("waves", gains.size(-1), like)
+
+
+@register_encoding(
+    "spe_conv",
+    summary="filtered white noise whose expected product is a learned kernel per feature",
+    source=f"{_PAPER}, convSPE",
+    formula="E[logit] = sum_d P_d(s - t) q_d k_d / sqrt(D), P_d(x) = sum_j u_d[j] w_d[j + x]",
+)
+class ConvSPE(StochasticEncoding):
+    """SPE with P_hd(x) = sum_j u_j w_(j + x), a learned filter u for queries and w for keys.
+
+    qbar(s) = sum_j u_j z(s + j) and kbar(t) = sum_j w_j z(t + j), j = 0..kernel_size - 1, z one
+    white noise over the time steps. P is zero from a distance of ``kernel_size`` on.
+
+    z is drawn in blocks of time steps, each with a seed of its own, so that a position has the
+    same code however long the sequence is; only the blocks in use are kept.
+
+    The filters are kept multiplied by sqrt(kernel_size). They begin uniform in 0..sqrt(3), which
+    is a choice of ours: the codes have variance 1, and P begins wide as sineSPE's does, near
+    3/4 (1 - |x| / kernel_size), where filters without a common sign would begin near zero.
+
+    Args:
+        context: of the model.
+        num_realizations: R.
+        kernel_size: taps of the filters.
+        gated: whether the codes have a gate.
+
+    Raises:
+        ValueError: for numbers below 1.
+    """
+
+    BLOCK = 64  # time steps that are drawn together
+    CHUNK = 32  # codes that are made in one product; the fastest of 32, 64 and 128 on a CPU
+
+    def __init__(
+        self,
+        context: EncodingContext,
+        *,
+        num_realizations: int = 64,
+        kernel_size: int = 200,
+        gated: bool = True,
+    ) -> None:
+        super().__init__(context, num_realizations, gated)
+        _at_least_one("kernel_size", kernel_size)
+        self.kernel_size = kernel_size
+        self.query_filter, self.key_filter = self._filter(), self._filter()
+
+    def _filter(self) -> nn.Parameter:
+        heads, dim = self.context.num_heads, self.context.head_dim
+        draws = torch.rand(heads, dim, self.kernel_size, generator=self.context.generator)
+        return nn.Parameter(math.sqrt(3) * draws)
+
+    def kernel(self, offset: int) -> Tensor:
+        size = self.kernel_size
+        # Time step s + j of the query's filter is step t + (j - offset) of the key's.
+        low, high = max(0, offset), min(size, size + offset)
+        if low >= high:
+            return torch.zeros_like(self.query_filter[..., 0], dtype=torch.float64)
+        query, key = self.query_filter.double(), self.key_filter.double()
+        return (query[..., low:high] * key[..., low - offset : high - offset]).sum(-1) / size
+
+    def codes(self, positions: Tensor, *, of_queries: bool, like: Tensor) -> Tensor:
+        taps = (self.query_filter if of_queries else self.key_filter).to(like.dtype)
+        taps = taps * self.kernel_size**-0.5
+        matrix = _shifted(taps, min(self.CHUNK, len(positions)))
+        pieces, used = [], {"gate"}
+        for start, length in runs(positions.tolist()):
+            noise, names = self._time_steps(start, length + self.kernel_size - 1, like)
+            used |= names
+            for first in range(0, length, self.CHUNK):
+                rows = min(self.CHUNK, length - first)
+                steps = rows + self.kernel_size - 1
+                pieces.append(matrix[:, :, :rows, :steps] @ noise.narrow(2, first, steps))
+        self._draw.keep_only(used)
+        return torch.cat(pieces, dim=2).transpose(1, 2)
+
+    @torch.compiler.disable(reason="which blocks of noise are drawn follows from the positions")
+    def _apply_codes(self, x: Tensor, positions: Tensor, of_queries: bool) -> Tensor:
+        return super()._apply_codes(x, positions, of_queries)
+
+    def _time_steps(self, start: int, count: int, like: Tensor) -> tuple[Tensor, set[str]]:
+        """The noise z of ``count`` time steps (H, D, count, R), and the blocks that it is in."""
+        first, last = start // self.BLOCK, (start + count - 1) // self.BLOCK
+        names = [f"block {i}" for i in range(first, last + 1)]
+        noise = torch.cat([self._noise(name, self.BLOCK, like) for name in names], dim=2)
+        return noise.narrow(2, start - first * self.BLOCK, count), set(names)
+
+
+def _shifted(taps: Tensor, rows: int) -> Tensor:
+    """The filter in every row, a step further in each: (H, D, L) -> (H, D, rows, rows + L - 1)."""
+    padded = F.pad(taps, (rows - 1, rows - 1))
+    return padded.unfold(-1, rows + taps.size(-1) - 1, 1).flip(-2)
+
+
+def _at_least_one(name: str, value: int) -> None:
+    if value < 1:
+        raise ValueError(f"`{name}` must be at least 1, but is {value} instead.")

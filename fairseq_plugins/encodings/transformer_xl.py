@@ -1,0 +1,93 @@
+"""Transformer-XL: sinusoids of the offset, and learned vectors in place of a query's position."""
+
+import torch
+from torch import Tensor, nn
+
+from fairseq_plugins.encodings.base import EncodingContext, PositionEncoding
+from fairseq_plugins.encodings.frequencies import geometric
+from fairseq_plugins.encodings.offsets import gather_offsets, occurring_offsets
+from fairseq_plugins.encodings.reach import end_of
+from fairseq_plugins.encodings.registry import register_encoding
+from fairseq_plugins.encodings.tables import PositionTable
+
+
+@register_encoding(
+    "xl",
+    summary="sinusoids of the offset projected per layer, and two learned vectors per head",
+    source="Transformer-XL (Dai et al. 2019), Section 3.3; survey, XLNET Style",
+    formula="logit ((q_s + u).k_t + (q_s + v).W_R r_(s-t)) / sqrt(D)",
+)
+class TransformerXL(PositionEncoding):
+    """u.k_t + (q_s + v).(W_R r_{s-t}) joins q_s.k_t.
+
+    r_n = [sin(w_1 n), ..., cos(w_1 n), ...] (C,), w_j = 10000^(-2(j-1)/C), for offsets n of either
+    sign, never clipped. W_R (H D, C) is a layer's own; u and v (H, D) are shared by all layers.
+    Every offset that occurs gets its column, gathered by position: the published shift of a
+    matrix holds for consecutive positions and keys up to the query only.
+
+    Transformer-XL itself has no absolute embedding. LRPE's tables keep the framework's beside
+    every row, so it stays on here; ``no_token_positional_embeddings`` switches it off.
+
+    Raises:
+        ValueError: for an odd embed_dim.
+    """
+
+    def __init__(self, context: EncodingContext) -> None:
+        super().__init__(context)
+        heads, dim, width = context.num_heads, context.head_dim, context.embed_dim
+        if width % 2:
+            raise ValueError(f"`embed_dim` must be even, but is {width} instead.")
+        frequencies = geometric(width // 2, width)
+
+        def make(positions: Tensor) -> Tensor:
+            angles = positions.unsqueeze(-1) * frequencies
+            return torch.cat((angles.sin(), angles.cos()), dim=-1)
+
+        self.table = PositionTable(make, context.max_positions)
+        weight = torch.empty(heads * dim, width)
+        nn.init.xavier_uniform_(weight, generator=context.generator)
+        self.weight = nn.Parameter(weight)
+        # As the authors' code draws them.
+        u, v = 0.02 * torch.randn(2, heads, dim, generator=context.generator)
+        self.u, self.v = nn.Parameter(u.clone()), nn.Parameter(v.clone())
+
+    def share_with(self, first: PositionEncoding) -> None:
+        """Use the first layer's u and v; W_R stays this layer's own."""
+        assert isinstance(first, TransformerXL)
+        self.u, self.v = first.u, first.v
+
+    def _sinusoids(self, low: int, high: int) -> Tensor:
+        """r_n for n = low..high: (N, C). A sine is odd and a cosine even, so one table serves."""
+        self.table.reserve(max(-low, high) + 1)
+        offsets = torch.arange(low, high + 1, device=self.table.rows.device)
+        sine, cosine = self.table.rows[offsets.abs()].chunk(2, dim=-1)
+        return torch.cat((sine * offsets.sign().unsqueeze(-1), cosine), dim=-1)
+
+    def _per_offset(self, q: Tensor, low: int, high: int) -> Tensor:
+        """(q + v).(W_R r_n): (B, H, T, D) -> (B, H, T, N), in the cheaper of two orders."""
+        wide = torch.promote_types(q.dtype, torch.float32)
+        rows = self._sinusoids(low, high).to(wide)
+        weight = self.weight.to(wide).unflatten(0, (self.context.num_heads, -1))
+        query = q + self.v.to(wide).unsqueeze(1)
+        batch, heads, length, _ = q.shape
+        if batch * heads * length < rows.size(-1):
+            # The few queries of a decoding step: projecting every offset would cost more.
+            return (query @ weight @ rows.mT).to(q.dtype)
+        return query.to(q.dtype) @ (rows @ weight.mT).to(q.dtype).mT
+
+    def relative_logits(
+        self, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor
+    ) -> Tensor:
+        """u.k + (q + v).(W_R r): (B, H, T, S), through (B, H, T, N) of the N offsets that occur.
+
+        A causal model hides later keys; their terms are those of offset 0.
+        """
+        size = self.table.rows.size(0)
+        if torch.compiler.is_compiling():
+            for positions in (q_positions, k_positions):
+                end_of(positions, size)
+        offsets, low, high = occurring_offsets(
+            q_positions, k_positions, causal=self.context.causal, furthest=size - 1
+        )
+        content = k @ self.u.to(k.dtype).unsqueeze(-1)
+        return content.mT + gather_offsets(self._per_offset(q, low, high), offsets, low)

@@ -1,0 +1,112 @@
+"""TUPE: positions correlate with positions, words with words, each by their own projections."""
+
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from fairseq_plugins.encodings.base import EncodingContext, PositionEncoding
+from fairseq_plugins.encodings.bias import T5Bias
+from fairseq_plugins.encodings.registry import register_encoding
+from fairseq_plugins.encodings.tables import check_within_table
+
+ClsToken = Literal["auto", "untied", "tied"]
+
+
+@register_encoding(
+    "tupe_relative",
+    summary="tupe with T5's bias beside the learned positions",
+    source="TUPE-R (Ke et al. 2021)",
+    formula="q_s.k_t / sqrt(2D) + reset(p_s U_Q.p_t U_K / sqrt(2D) + b[h, bucket(t - s)])",
+    t5_bias=True,
+)
+@register_encoding(
+    "tupe",
+    summary="dot products of learned positions by their own projections, added to the logits",
+    source="TUPE-A (Ke et al. 2021)",
+    formula="q_s.k_t / sqrt(2D) + reset(p_s U_Q.p_t U_K / sqrt(2D)), reset at [CLS]",
+)
+class TUPE(PositionEncoding):
+    """(x_s W_Q)(x_t W_K)^T / sqrt(2D) + (p_s U_Q)(p_t U_K)^T / sqrt(2D) per head.
+
+    p is a learned table of ``max_positions`` vectors, layer-normed as in the paper, U_Q and U_K
+    are C x C without bias; all are shared by the layers, whose word embeddings stay free of
+    positions.
+
+    [CLS], at position 0, is a token without a place: there the whole positional term, T5's bias
+    included, is replaced by two learned scalars per head, theta_1 where [CLS] looks at a token
+    and theta_2 where any looks at [CLS]. The paper gives [CLS] looking at itself to theta_1 too,
+    which makes a constant row, and softmax sees no constant: theta_1 could not be learned. Here
+    that pair is theta_2's. The paper's model is theta_1 = theta_2, and the start.
+
+    ``tupe+t5`` adds a T5 bias of any size, that is not replaced at [CLS].
+
+    Args:
+        context: of the model.
+        t5_bias: also add T5's bias with its default sizes.
+        cls_token: ``untied`` as above, ``tied`` for a position 0 like all others, as in a model
+            without [CLS]; ``auto`` unties unless the model is causal, where the first token is a
+            word.
+
+    Raises:
+        ValueError: ``cls_token=untied`` in a causal model.
+    """
+
+    shared_across_layers = True
+    keeps_absolute_embedding = False
+    extrapolates = False
+    is_relative = False
+
+    def __init__(
+        self, context: EncodingContext, *, t5_bias: bool = False, cls_token: ClsToken = "auto"
+    ) -> None:
+        super().__init__(context)
+        if cls_token == "untied" and context.causal:
+            raise ValueError(
+                "`cls_token` must be auto or tied in a causal model, which has no [CLS], "
+                "but is 'untied' instead."
+            )
+        width, inner = context.embed_dim, context.num_heads * context.head_dim
+
+        def draw(rows: int, columns: int) -> nn.Parameter:
+            draws = torch.randn(rows, columns, generator=context.generator)
+            return nn.Parameter(draws * width**-0.5)
+
+        self.weight = draw(context.max_positions, width)
+        self.norm = nn.LayerNorm(width)
+        self.query_projection, self.key_projection = draw(width, inner), draw(width, inner)
+        self.relative = T5Bias(context) if t5_bias else None
+        self.untied = not context.causal if cls_token == "auto" else cls_token == "untied"
+        if self.untied:
+            self.from_cls = nn.Parameter(torch.zeros(context.num_heads))
+            self.to_cls = nn.Parameter(torch.zeros(context.num_heads))
+
+    def logit_scale(self) -> float:
+        """1/sqrt(2D): the sum of two dot products of D features has twice the variance."""
+        return float((2 * self.context.head_dim) ** -0.5)
+
+    def attn_bias(self, q_positions: Tensor, k_positions: Tensor) -> Tensor:
+        """(B or 1, H, T, S) float32.
+
+        Raises:
+            ValueError: for a position beyond the table.
+        """
+        q = self._project(q_positions, self.query_projection)
+        k = self._project(k_positions, self.key_projection)
+        bias = (self.logit_scale() * q) @ k.mT
+        if self.relative is not None:
+            bias = bias + self.relative.attn_bias(q_positions, k_positions)
+        return self._untie(bias, q_positions, k_positions) if self.untied else bias
+
+    def _project(self, positions: Tensor, projection: Tensor) -> Tensor:
+        """Projected positions per head: (B or 1, T) -> (B or 1, H, T, D)."""
+        check_within_table(positions, self.context.max_positions)
+        projected = self.norm(self.weight[positions]) @ projection
+        return projected.unflatten(-1, (self.context.num_heads, -1)).transpose(1, 2)
+
+    def _untie(self, bias: Tensor, q_positions: Tensor, k_positions: Tensor) -> Tensor:
+        """The bias (B or 1, H, T, S) with the scalars in the row and the column of position 0."""
+        is_cls = q_positions.eq(0)[:, None, :, None]
+        bias = torch.where(is_cls, self.from_cls.view(1, -1, 1, 1), bias)
+        is_cls = k_positions.eq(0)[:, None, None, :]
+        return torch.where(is_cls, self.to_cls.view(1, -1, 1, 1), bias)

@@ -1,0 +1,64 @@
+"""Which implementation computes causal linear attention."""
+
+import os
+from functools import lru_cache
+from importlib.util import find_spec
+from typing import Literal
+
+import torch
+
+Backend = Literal["triton", "torch", "naive"]
+BACKENDS: tuple[Backend, ...] = ("triton", "torch", "naive")
+
+VARIABLE = "FAIRSEQ_PLUGINS_KERNEL"
+CAPABILITY = (8, 0)  # tensor cores with bfloat16 and TF32
+
+
+def choose_backend(device: torch.device, dtype: torch.dtype) -> Backend:
+    """``triton`` on a GPU that can run it, else ``torch``, or what the environment forces.
+
+    Args:
+        device: of the inputs.
+        dtype: of the inputs, promoted.
+
+    Raises:
+        ValueError: ``FAIRSEQ_PLUGINS_KERNEL`` is another word, or forces what cannot run here.
+    """
+    word = os.environ.get(VARIABLE, "")
+    if not word:
+        return "triton" if device.type == "cuda" and not _obstacle(device, dtype) else "torch"
+    if word not in BACKENDS:
+        raise ValueError(f"`{VARIABLE}` must be one of {list(BACKENDS)}, but is {word!r}.")
+    if word == "triton" and (obstacle := _obstacle(device, dtype)):
+        raise ValueError(f"`{VARIABLE}=triton` cannot run here: {obstacle}.")
+    return word
+
+
+def _obstacle(device: torch.device, dtype: torch.dtype) -> str:
+    """Why the Triton kernel cannot run, empty where it can."""
+    if dtype not in (torch.float32, torch.bfloat16, torch.float16):
+        return f"it computes in float32, but the inputs are {dtype}"
+    if not _has_triton():
+        return "triton is not installed"
+    if os.environ.get("TRITON_INTERPRET") == "1":
+        return ""
+    if device.type != "cuda":
+        return f"the inputs are on {device.type!r}, where it needs TRITON_INTERPRET=1"
+    if torch.version.hip:
+        return "it was written for NVIDIA GPUs"
+    found = _capability(device)
+    if found < CAPABILITY:
+        return "it needs compute capability {}.{}, but {} has {}.{}".format(
+            *CAPABILITY, device, *found
+        )
+    return ""
+
+
+@lru_cache
+def _has_triton() -> bool:
+    return find_spec("triton") is not None
+
+
+@lru_cache
+def _capability(device: torch.device) -> tuple[int, int]:
+    return torch.cuda.get_device_capability(device)

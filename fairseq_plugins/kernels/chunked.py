@@ -1,0 +1,263 @@
+"""Causal linear attention, chunk by chunk, with its denominator computed on the way.
+
+out_s = q_s (kv_0 + sum_{t <= s} k_t v_t^T) / q_s (z_0 + sum_{t <= s} k_t). Inside a chunk through
+its C x C weights, of which the denominator is the row sum; across chunks through running sums.
+Products are written into scratch that all chunks share. Saved are the inputs, the output and the
+denominators; the sums at the chunks' borders are computed anew in backward.
+
+Shapes: B batch, H heads, T queries and keys, D' features, M values, C chunk; N = B H.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from fairseq_plugins.kernels.normalizer import MIN_DENOMINATOR, clamp_denominator, norms
+
+
+class LinearState(NamedTuple):
+    """What linear attention remembers of the keys so far, in float32 or wider.
+
+    Attributes:
+        kv: (B, H, D', M), the sum of k_t v_t^T.
+        k_sum: (B, H, D), the sum of the denominator's keys.
+        k_norm: (B, H, 1), the sum of their norms.
+    """
+
+    kv: Tensor
+    k_sum: Tensor
+    k_norm: Tensor
+
+
+def chunked_attention(
+    q: Tensor, k: Tensor, v: Tensor, start: LinearState, *, min_cosine: float | None, chunk: int
+) -> tuple[Tensor, LinearState]:
+    """Attention with the denominator of the same features, or with none.
+
+    Args:
+        q: (B, H, T, D').
+        k: (B, H, T, D').
+        v: (B, H, T, M).
+        start: before the first key; its dtype is the one computed in.
+        min_cosine: see ``causal_linear_attention``; None for no denominator at all, which leaves
+            ``k_sum`` and ``k_norm`` as they are.
+        chunk: C.
+
+    Returns:
+        (B, H, T, M), in the dtype of ``v`` or without a denominator of the sums, and the sums
+        after the last key.
+    """
+    output, *sums = _ChunkedAttention.apply(q, k, v, *start, min_cosine, chunk)
+    return output, LinearState(*sums)
+
+
+def chunks(length: int, size: int) -> list[slice]:
+    """0..length in slices of ``size``, the last maybe shorter."""
+    return [slice(i, min(i + size, length)) for i in range(0, length, size)]
+
+
+def _flat(x: Tensor) -> Tensor:
+    """(B, H, ...) -> (N, ...), without a copy where B and H lie as the projections leave them."""
+    return x.flatten(0, 1)
+
+
+def _square(scratch: Tensor, rows: slice) -> Tensor:
+    """Room for the (N, C, C) weights of a chunk, which the last may need smaller."""
+    size = rows.stop - rows.start
+    return scratch if size == scratch.size(1) else scratch.new_empty(scratch.size(0), size, size)
+
+
+class _ChunkedAttention(torch.autograd.Function):
+    @staticmethod
+    def forward(  # type: ignore[no-untyped-def]
+        ctx,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        kv: Tensor,
+        k_sum: Tensor,
+        k_norm: Tensor,
+        min_cosine: float | None,
+        chunk: int,
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        wide, divides = kv.dtype, min_cosine is not None
+        flat_q, flat_k, flat_v = _flat(q), _flat(k), _flat(v)
+        state, total = _flat(kv).clone(), _flat(k_sum).unsqueeze(1).clone()
+        last_norm, floor = k_norm.clone(), None
+        if divides:
+            sizes = norms(flat_k, wide).cumsum(1) + _flat(k_norm).unsqueeze(1)
+            last_norm = sizes[:, -1].reshape(k_norm.shape).clone()
+            floor = sizes.mul_(norms(flat_q, wide)).mul_(min_cosine) if min_cosine else None
+        output = torch.empty_like(flat_v, dtype=v.dtype if divides else wide)
+        denominator = output.new_empty((*flat_q.shape[:2], 1) if divides else 0, dtype=wide)
+        scratch = output.new_empty(flat_q.size(0), chunk, chunk, dtype=wide)
+        for rows in chunks(q.size(2), chunk):
+            qc, kc, vc = (x[:, rows].to(wide) for x in (flat_q, flat_k, flat_v))
+            weights = torch.bmm(qc, kc.mT, out=_square(scratch, rows)).tril_()
+            numerator = torch.bmm(weights, vc).baddbmm_(qc, state)
+            if divides:
+                raw = torch.bmm(qc, total.mT).add_(weights.sum(-1, keepdim=True))
+                denominator[:, rows] = raw
+                numerator /= clamp_denominator(raw, 0.0 if floor is None else floor[:, rows])
+                total += kc.sum(1, keepdim=True)
+            output[:, rows] = numerator
+            state.baddbmm_(kc.mT, vc)
+        output = output.view(v.shape)
+        ctx.save_for_backward(q, k, v, kv, k_sum, k_norm, output, denominator, floor)
+        ctx.min_cosine, ctx.chunk = min_cosine, chunk
+        ctx.set_materialize_grads(False)
+        return output, state.view(kv.shape), total.view(k_sum.shape), last_norm
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(  # type: ignore[no-untyped-def]
+        ctx,
+        grad_output: Tensor | None,
+        grad_kv: Tensor | None,
+        grad_sum: Tensor | None,
+        grad_norm: Tensor | None,
+    ) -> tuple[Tensor | None, ...]:
+        q, k, v, kv, k_sum, k_norm, output, denominator, floor = ctx.saved_tensors
+        wide = kv.dtype
+        flat_q, flat_k, flat_v = _flat(q), _flat(k), _flat(v)
+        grad_output = torch.zeros_like(output) if grad_output is None else grad_output
+        slopes = _Slopes(_flat(grad_output).to(wide))
+        if ctx.min_cosine is not None:
+            slopes = _undo_division(slopes.numerator, _flat(output), denominator, floor)
+        if not slopes.divides:
+            grad_norm = None  # No key entered that sum; zeros in a compiled graph, None otherwise.
+        to_norms = _norm_slopes(flat_q, flat_k, _flat(k_norm), ctx.min_cosine, slopes, grad_norm)
+        borders = chunks(q.size(2), ctx.chunk)
+        states = _border_states(flat_k, flat_v, _flat(kv), borders)
+        totals = _border_totals(flat_k, _flat(k_sum), borders if slopes.divides else [])
+        # The gradients of the sums that a key enters, from the last chunk to the first.
+        later = torch.zeros_like(_flat(kv)) if grad_kv is None else _flat(grad_kv).clone()
+        later_sum = torch.zeros_like(_flat(k_sum)) if grad_sum is None else _flat(grad_sum).clone()
+        later_sum = later_sum.unsqueeze(1)
+        grad_q, grad_k, grad_v = (torch.empty_like(x) for x in (flat_q, flat_k, flat_v))
+        scratch = states.new_empty(2, flat_q.size(0), ctx.chunk, ctx.chunk)
+        for index, rows in reversed([*enumerate(borders)]):
+            qc, kc, vc = (x[:, rows].to(wide) for x in (flat_q, flat_k, flat_v))
+            gc = slopes.numerator[:, rows]
+            weights = torch.bmm(qc, kc.mT, out=_square(scratch[0], rows)).tril_()
+            to_weights = torch.bmm(gc, vc.mT, out=_square(scratch[1], rows))
+            above = None if slopes.denominator is None else slopes.denominator[:, rows]
+            if above is not None:
+                to_weights += above
+            to_weights.tril_()
+            to_q = torch.bmm(to_weights, kc).baddbmm_(gc, states[index].mT)
+            to_k = torch.bmm(to_weights.mT, qc).baddbmm_(vc, later.mT)
+            if above is not None:
+                to_k += later_sum
+                to_q.addcmul_(above, totals[index])
+                later_sum.baddbmm_(above.mT, qc)
+            if to_norms.query is not None:
+                to_q.addcmul_(to_norms.query[:, rows], qc)
+            if to_norms.key is not None:
+                to_k.addcmul_(to_norms.key[:, rows], kc)
+            grad_q[:, rows], grad_k[:, rows] = to_q, to_k
+            grad_v[:, rows] = torch.bmm(weights.mT, gc).baddbmm_(kc, later)
+            later.baddbmm_(qc.mT, gc)
+        to_start = to_norms.start
+        return (
+            grad_q.view(q.shape),
+            grad_k.view(k.shape),
+            grad_v.view(v.shape),
+            later.view(kv.shape),
+            later_sum.view(k_sum.shape),
+            None if to_start is None else to_start.view(k_norm.shape),
+            None,
+            None,
+        )
+
+
+class _Slopes(NamedTuple):
+    """Gradients at a division.
+
+    Attributes:
+        numerator: (N, T, M).
+        denominator: (N, T, 1) of the raw denominator; None where nothing is divided.
+        floor: (N, T, 1) of the floor in its place; None where there is none.
+    """
+
+    numerator: Tensor
+    denominator: Tensor | None = None
+    floor: Tensor | None = None
+
+    @property
+    def divides(self) -> bool:
+        """Whether there is a denominator."""
+        return self.denominator is not None
+
+
+def _undo_division(
+    grad: Tensor, output: Tensor, denominator: Tensor, floor: Tensor | None
+) -> _Slopes:
+    """From the gradient (N, T, M) of ``output`` to those of what it was made of."""
+    numerator = grad / clamp_denominator(denominator, 0.0 if floor is None else floor)
+    slope = -(numerator * output).sum(-1, keepdim=True)
+    if floor is None:
+        return _Slopes(numerator, slope.masked_fill(denominator.abs() < MIN_DENOMINATOR, 0.0))
+    is_low = denominator.abs() < floor.clamp(min=MIN_DENOMINATOR)
+    # Where the least of all denominators stands in, there is nothing to follow.
+    follows = is_low & (floor >= MIN_DENOMINATOR)
+    sign = torch.where(denominator < 0, -1.0, 1.0).to(slope.dtype)
+    return _Slopes(numerator, slope.masked_fill(is_low, 0.0), sign * slope * follows)
+
+
+class _NormSlopes(NamedTuple):
+    """What q and k are multiplied by in their gradients through norms, None where there are none.
+
+    Attributes:
+        query: (N, T, 1).
+        key: (N, T, 1).
+        start: (N, 1, 1), the gradient of the norms' sum before the first key.
+    """
+
+    query: Tensor | None = None
+    key: Tensor | None = None
+    start: Tensor | None = None
+
+
+def _norm_slopes(
+    q: Tensor,
+    k: Tensor,
+    k_norm: Tensor,
+    min_cosine: float | None,
+    slopes: _Slopes,
+    grad_norm: Tensor | None,
+) -> _NormSlopes:
+    """Through floor_s = min_cosine |q_s| (sum of |k_t|), and through the sum after the last."""
+    if slopes.floor is None and grad_norm is None:
+        return _NormSlopes()
+    tiny = torch.finfo(k_norm.dtype).tiny
+    key, query = norms(k, k_norm.dtype), None
+    to_sizes = torch.zeros_like(key)
+    if slopes.floor is not None:
+        length, sizes = norms(q, k_norm.dtype), key.cumsum(1) + k_norm.unsqueeze(1)
+        to_floor = slopes.floor * (min_cosine or 0.0)
+        query = to_floor * sizes / length.clamp(min=tiny)
+        to_sizes = to_floor * length
+    if grad_norm is not None:
+        to_sizes[:, -1:] += _flat(grad_norm).unsqueeze(1)
+    to_keys = to_sizes.flip(1).cumsum(1).flip(1)
+    return _NormSlopes(query, to_keys / key.clamp(min=tiny), to_keys[:, :1])
+
+
+def _border_states(k: Tensor, v: Tensor, kv: Tensor, borders: list[slice]) -> Tensor:
+    """The sum of k v^T before each chunk: (chunks, N, D', M)."""
+    states = kv.new_empty(len(borders), *kv.shape)
+    states[0] = kv
+    for index, rows in enumerate(borders[:-1]):
+        kc, vc = k[:, rows].to(kv.dtype), v[:, rows].to(kv.dtype)
+        torch.baddbmm(states[index], kc.mT, vc, out=states[index + 1])
+    return states
+
+
+def _border_totals(k: Tensor, k_sum: Tensor, borders: list[slice]) -> list[Tensor]:
+    """The sum of k before each chunk, (N, 1, D') each."""
+    totals = [k_sum.unsqueeze(1)]
+    for rows in borders[:-1]:
+        totals.append(totals[-1] + k[:, rows].sum(1, keepdim=True, dtype=k_sum.dtype))
+    return totals

@@ -1,0 +1,141 @@
+"""The products q_s (sum_{t <= s} k_t v_t^T) with sums that may decay, chunk by chunk.
+
+Saved are the inputs only; the states at the chunks' borders are computed anew in backward.
+
+Shapes: B batch, H heads, T queries and keys, D' features, M values, C chunk.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from fairseq_plugins.kernels.backend import choose_backend
+from fairseq_plugins.kernels.chunked import LinearState, chunked_attention, chunks
+from fairseq_plugins.kernels.naive import naive_causal_product
+
+
+def causal_product(
+    q: Tensor, k: Tensor, v: Tensor, start: Tensor, log_decay: Tensor | None, chunk: int
+) -> tuple[Tensor, Tensor]:
+    """Products with the running sum, and the sum after the last key.
+
+    Args:
+        q: (B, H, T, D').
+        k: (B, H, T, D').
+        v: (B, H, T, M).
+        start: (B, H, D', M), the sum before the first key; its dtype is that of the results.
+        log_decay: see ``causal_linear_attention``; None where nothing decays.
+        chunk: C.
+
+    Returns:
+        (B, H, T, M) and (B, H, D', M).
+
+    Raises:
+        ValueError: a ``log_decay`` of another shape, or one that requires a gradient.
+    """
+    if log_decay is None:
+        backend = choose_backend(q.device, torch.promote_types(q.dtype, v.dtype))
+        if backend == "triton":
+            from fairseq_plugins.kernels import triton_linear  # triton is optional
+
+            return triton_linear.causal_product(q, k, v, start)
+        if backend == "naive":
+            return naive_causal_product(q, k, v, start)
+        # Two tensors, as Dynamo traces no autograd.Function that has one twice.
+        nothing = (start.new_empty(*start.shape[:2], 0) for _ in range(2))
+        state = LinearState(start, *nothing)
+        output, state = chunked_attention(q, k, v, state, min_cosine=None, chunk=chunk)
+        return output, state.kv
+    _check_decay(log_decay, q)
+    result: tuple[Tensor, Tensor] = _DecayedProduct.apply(q, k, v, start, log_decay, chunk)
+    return result
+
+
+def _check_decay(log_decay: Tensor, q: Tensor) -> None:
+    batch, heads, length, _ = q.shape
+    if log_decay.shape not in {(1, heads, length), (batch, heads, length)}:
+        raise ValueError(
+            f"`log_decay` must be (B or 1, H, T), here ({batch} or 1, {heads}, {length}), "
+            f"but is {tuple(log_decay.shape)} instead."
+        )
+    if log_decay.requires_grad:
+        raise ValueError(
+            "`log_decay` must not require a gradient: decays are fixed, and none is computed."
+        )
+
+
+class _Factors(NamedTuple):
+    """What weights of one chunk are multiplied by; none is above 1.
+
+    Attributes:
+        since_start: (B or 1, H, C, 1), of the sum before the chunk, for each query.
+        between: (B or 1, H, C, C), of each key, for each query; 0 for later keys.
+        until_end: (B or 1, H, C, 1), of each key in the sum after the chunk.
+        whole: (B or 1, H, 1, 1), of the sum before the chunk in the sum after it.
+    """
+
+    since_start: Tensor
+    between: Tensor
+    until_end: Tensor
+    whole: Tensor
+
+
+def _factors(log_decay: Tensor, dtype: torch.dtype) -> _Factors:
+    """From the decays (B or 1, H, C) of a chunk's tokens.
+
+    Exponents are sums over the tokens between key and query, so none is positive. They are
+    differences of running sums, in float64 because a strong decay would drown the weak ones
+    after it.
+    """
+    sums = log_decay.double().cumsum(-1).unsqueeze(-1)
+    later = torch.ones(sums.size(-2), sums.size(-2), dtype=torch.bool, device=sums.device).triu(1)
+    between = (sums - sums.mT).masked_fill(later, float("-inf")).to(dtype).exp()
+    since_start = sums.to(dtype).exp()
+    return _Factors(since_start, between, between[..., -1:, :].mT, since_start[..., -1:, :])
+
+
+class _DecayedProduct(torch.autograd.Function):
+    """The sum is multiplied by exp(log_decay_t) before k_t v_t^T joins it; in wide dtype."""
+
+    @staticmethod
+    def forward(  # type: ignore[no-untyped-def]
+        ctx, q: Tensor, k: Tensor, v: Tensor, start: Tensor, log_decay: Tensor, chunk: int
+    ) -> tuple[Tensor, Tensor]:
+        ctx.save_for_backward(q, k, v, start, log_decay)
+        ctx.chunk = chunk
+        kv = start.clone()
+        output = torch.empty(v.shape, dtype=start.dtype, device=v.device)
+        for rows in chunks(q.size(2), chunk):
+            qc, kc, vc = (t[:, :, rows].to(start.dtype) for t in (q, k, v))
+            factors = _factors(log_decay[:, :, rows], start.dtype)
+            inside = (qc @ kc.mT).mul_(factors.between)
+            output[:, :, rows] = (qc * factors.since_start) @ kv + inside @ vc
+            kv.mul_(factors.whole).add_((kc * factors.until_end).mT @ vc)
+        return output, kv
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(  # type: ignore[no-untyped-def]
+        ctx, grad_output: Tensor, grad_kv: Tensor
+    ) -> tuple[Tensor | None, ...]:
+        q, k, v, start, log_decay = ctx.saved_tensors
+        wide = start.dtype
+        grad_q, grad_k, grad_v = torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)
+        kv = start.clone()
+        for rows in chunks(q.size(2), ctx.chunk):
+            kc, vc, gc = (t[:, :, rows].to(wide) for t in (k, v, grad_output))
+            factors = _factors(log_decay[:, :, rows], wide)
+            inside = (gc @ vc.mT).mul_(factors.between)
+            grad_q[:, :, rows] = factors.since_start * (gc @ kv.mT) + inside @ kc
+            kv.mul_(factors.whole).add_((kc * factors.until_end).mT @ vc)
+        # From the last chunk to the first: the gradient of the state that each key enters.
+        later = grad_kv.to(wide).clone()
+        for rows in reversed(chunks(q.size(2), ctx.chunk)):
+            qc, kc, vc, gc = (t[:, :, rows].to(wide) for t in (q, k, v, grad_output))
+            factors = _factors(log_decay[:, :, rows], wide)
+            back = factors.between.mT
+            grad_v[:, :, rows] = factors.until_end * (kc @ later) + (kc @ qc.mT * back) @ gc
+            grad_k[:, :, rows] = factors.until_end * (vc @ later.mT) + (vc @ gc.mT * back) @ qc
+            later.mul_(factors.whole).add_((qc * factors.since_start).mT @ gc)
+        return grad_q, grad_k, grad_v, later, None, None

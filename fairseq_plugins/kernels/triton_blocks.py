@@ -1,0 +1,96 @@
+"""How the Triton kernels are cut on each architecture: a table, since autotuning needs a GPU."""
+
+from typing import Any, NamedTuple
+
+import torch
+import triton.language as tl
+
+
+class Blocks(NamedTuple):
+    """How a kernel is cut: tokens per chunk and per segment, warps, and stages of loading."""
+
+    chunk: int
+    segment: int
+    warps: int
+    stages: int
+
+
+def choose_blocks(capability: tuple[int, int], dtype: torch.dtype, features: int) -> Blocks:
+    """The table, by what ptxas says of registers and shared memory.
+
+    Hopper multiplies from shared memory; other architectures hold operands in registers, of which
+    three TF32 products take the most.
+
+    Args:
+        capability: of the GPU.
+        dtype: of the inputs.
+        features: the wider of D' and M, as a power of two.
+    """
+    is_single, is_wide = dtype == torch.float32, features > 64
+    if is_hopper(capability):
+        if is_single:
+            return Blocks(chunk=16 if is_wide else 32, segment=256, warps=8, stages=1)
+        return Blocks(chunk=64, segment=256, warps=8 if is_wide else 4, stages=2)
+    if is_single:
+        return Blocks(chunk=16, segment=256, warps=4, stages=1)
+    return Blocks(chunk=32, segment=256, warps=8 if is_wide else 4, stages=2)
+
+
+def widest_part(capability: tuple[int, int], dtype: torch.dtype) -> tuple[int, int]:
+    """The most features and values that one kernel has registers for."""
+    if dtype == torch.float32:
+        return (128, 64) if is_hopper(capability) else (64, 64)
+    return (128, 128) if is_hopper(capability) else (128, 64)
+
+
+def is_hopper(capability: tuple[int, int]) -> bool:
+    """Compute capability 9.0 or 10.x, with 227 KiB of shared memory for a program."""
+    return capability[0] in (9, 10)
+
+
+class Plan(NamedTuple):
+    """Everything that the launches of one call share."""
+
+    shape: tuple[int, int, int]
+    features: int
+    values: int
+    blocks: Blocks
+    dtype: torch.dtype
+
+    @property
+    def pairs(self) -> int:
+        return self.shape[0] * self.shape[1]
+
+    @property
+    def segments(self) -> int:
+        return -(-self.shape[2] // self.blocks.segment)
+
+    def constants(self) -> dict[str, Any]:
+        """The arguments that all kernels but the scan are compiled for."""
+        return {
+            "D": self.features,
+            "M": self.values,
+            "BLOCK_D": block_width(self.features),
+            "BLOCK_M": block_width(self.values),
+            "CHUNK": self.blocks.chunk,
+            "num_warps": self.blocks.warps,
+            "num_stages": self.blocks.stages,
+        }
+
+    def segmented(self) -> dict[str, Any]:
+        """Those of the kernels that walk through a segment."""
+        return self.constants() | operand_constants(self.dtype) | {"SEGMENT": self.blocks.segment}
+
+
+def block_width(width: int) -> int:
+    """The power of two that a width is masked to; tensor cores take at least 16."""
+    return max(16, 1 << (width - 1).bit_length())
+
+
+def operand_constants(dtype: torch.dtype) -> dict[str, Any]:
+    """What operands are rounded to, for inputs of ``dtype``."""
+    is_bfloat16 = dtype == torch.bfloat16
+    return {
+        "OPERAND": tl.bfloat16 if is_bfloat16 else tl.float32,
+        "PRECISION": "tf32x3" if dtype == torch.float32 else "tf32",
+    }

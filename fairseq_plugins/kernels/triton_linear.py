@@ -1,0 +1,278 @@
+"""Causal linear attention on a GPU, through the kernels of ``triton_kernels``.
+
+A sequence is cut into segments of a few chunks. Three launches make the outputs: the sum of
+k_t v_t^T over every segment, running sums over these (one per 256 tokens: they cost little), and
+then all segments at once, each from its first chunk to its last with the state in registers. Four
+make the gradients: those of q like the outputs, from the states that forward kept, and those of k
+and v from the last chunk to the first with sums of q_s grad_s^T in the place of states.
+
+Why not one program per pair of batch and head that walks through the whole sequence: at B = H = 8
+that is 64 programs, where an H100 has 132 multiprocessors, with T / 64 steps that wait for each
+other. Segments give 512 programs at T = 2,048 and 2,048 at T = 8,192, of four steps each, for
+reading k and v once more, mostly from the L2 cache. Why not states at the border of every chunk: a
+state of 64 x 64 floats weighs as much as 128 bfloat16 rows, so that at every 64 tokens they would
+be most of the traffic, and the work is bound by memory.
+
+Sums are float32. Operands of tensor cores are bfloat16 for bfloat16 inputs; float16 inputs are
+taken as TF32, which holds them exactly and has the range that sums need; float32 inputs as three
+TF32 products, for an error of 1e-6. Nothing is added atomically: results repeat bit for bit.
+
+A denominator of the same features (``encoded``) is made in the same pass, for one column of sums
+more; its gradients take one more small launch.
+
+Saved for backward are the inputs and the segments' states: one (D, M) float32 matrix per pair and
+256 tokens.
+Wide features or values are cut into parts, whose products add up.
+
+Shapes: B batch, H heads, T tokens, D' features, M values.
+"""
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+import triton
+from torch import Tensor
+
+from fairseq_plugins.kernels import triton_kernels as kernels
+from fairseq_plugins.kernels.normalizer import MIN_DENOMINATOR, clamp_denominator
+from fairseq_plugins.kernels.triton_blocks import Plan, block_width, choose_blocks, widest_part
+
+DTYPES = (torch.bfloat16, torch.float16, torch.float32)
+
+
+def causal_product(
+    q: Tensor, k: Tensor, v: Tensor, start: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """out_s = q_s (start + sum_{t <= s} k_t v_t^T), and the state after the last key.
+
+    Args:
+        q: (B, H, T, D').
+        k: (B, H, T, D').
+        v: (B, H, T, M).
+        start: (B, H, D', M), zero where None.
+
+    Returns:
+        (B, H, T, M) and (B, H, D', M), both float32.
+    """
+    dtype = _common_dtype(q, k, v)
+    q, k, v = q.to(dtype), k.to(dtype), v.to(dtype)
+    start = None if start is None else start.float()
+    features, values = widest_part(_capability(q), dtype)
+    if q.size(-1) <= features and v.size(-1) <= values:
+        return _Causal.apply(q, k, v, start, None)
+    columns = [
+        _sum_of_features(q, k, v[..., m], None if start is None else start[..., m], features)
+        for m in _parts(v.size(-1), values)
+    ]
+    return torch.cat([c[0] for c in columns], -1), torch.cat([c[1] for c in columns], -1)
+
+
+def _sum_of_features(
+    q: Tensor, k: Tensor, v: Tensor, start: Tensor | None, widest: int
+) -> tuple[Tensor, Tensor]:
+    """The product of wide q and k: features in parts, whose products add up."""
+    parts = [
+        _Causal.apply(q[..., d], k[..., d], v, None if start is None else start[..., d, :], None)
+        for d in _parts(q.size(-1), widest)
+    ]
+    output = parts[0][0]
+    for part in parts[1:]:
+        output = output + part[0]
+    return output, torch.cat([part[1] for part in parts], -2)
+
+
+def causal_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    normalizer_q: Tensor | None,
+    normalizer_k: Tensor | None,
+    min_cosine: float,
+) -> Tensor | None:
+    """``causal_linear_attention`` of a whole sequence, divided, None where this is not for it.
+
+    A denominator of the same features is made along with the output, in the same pass; one of
+    other features is the causal product with values of one.
+    """
+    dtype = _common_dtype(q, k, v)
+    if normalizer_q is not None and normalizer_k is not None:
+        if min_cosine:
+            return None
+        ones = torch.ones_like(normalizer_k[..., :1])
+        denominator, _ = causal_product(normalizer_q, normalizer_k, ones)
+        return (causal_product(q, k, v)[0] / clamp_denominator(denominator)).to(v.dtype)
+    features, values = widest_part(_capability(q), dtype)
+    if q.size(-1) > features or v.size(-1) > values:
+        return None
+    output, _ = _Causal.apply(q.to(dtype), k.to(dtype), v.to(dtype), None, float(min_cosine))
+    return output.to(v.dtype)
+
+
+def _parts(width: int, widest: int) -> list[slice]:
+    return [slice(i, min(i + widest, width)) for i in range(0, width, widest)]
+
+
+def _capability(tensor: Tensor) -> tuple[int, int]:
+    """Of the tensor's GPU; the interpreter counts as the least that compiles."""
+    return torch.cuda.get_device_capability(tensor.device) if tensor.is_cuda else (8, 0)
+
+
+def _common_dtype(*tensors: Tensor) -> torch.dtype:
+    dtype = tensors[0].dtype
+    for tensor in tensors[1:]:
+        dtype = torch.promote_types(dtype, tensor.dtype)
+    if dtype not in DTYPES:
+        raise ValueError(
+            f"the Triton kernel takes {', '.join(str(d) for d in DTYPES)}, but got {dtype}."
+        )
+    return dtype
+
+
+def _plan(q: Tensor, v: Tensor) -> Plan:
+    widest = max(block_width(q.size(-1)), block_width(v.size(-1)))
+    blocks = choose_blocks(_capability(q), q.dtype, widest)
+    batch, heads, length = q.shape[:3]
+    return Plan((batch, heads, length), q.size(-1), v.size(-1), blocks, q.dtype)
+
+
+def _strided(tensor: Tensor) -> tuple[Tensor, int, int, int]:
+    """A tensor dense in its last dimension, with its strides over batch, head and token."""
+    if tensor.stride(-1) != 1:
+        tensor = tensor.contiguous()
+    return tensor, tensor.stride(0), tensor.stride(1), tensor.stride(2)
+
+
+def _on(tensor: Tensor) -> AbstractContextManager[Any]:
+    """Triton launches on the current device, which need not be the tensor's."""
+    return torch.cuda.device(tensor.device) if tensor.is_cuda else nullcontext()
+
+
+def _slots(
+    plan: Plan,
+    a: Tensor,
+    b: Tensor,
+    start: Tensor | None,
+    *,
+    backward: bool = False,
+    normalize: bool = False,
+    rows: tuple[Tensor | None, ...] = (None, None, None),
+) -> Tensor:
+    """The states at the segments' borders: (pairs, segments, floats of a slot)."""
+    kv = plan.features * plan.values
+    # Rounded up to whole vectors of four, so that each slot is aligned.
+    width = kv + (-(-(plan.features + 1) // 4) * 4 if normalize else 0)
+    if plan.segments == 1:
+        if start is None:
+            return torch.zeros(plan.pairs, 1, width, device=a.device)
+        return start.reshape(plan.pairs, 1, kv)
+    start = start if start is None else start.contiguous()
+    slots = torch.empty(plan.pairs, plan.segments, width, device=a.device)
+    grid = (plan.pairs, plan.segments)
+    kernels.segment_sums[grid](
+        *_strided(a), *_strided(b),
+        start, slots, *rows,
+        plan.shape[1], plan.shape[2], plan.segments,
+        SLOT=width, BACKWARD=backward, NORMALIZE=normalize, HAS_START=start is not None,
+        **plan.segmented(),
+    )  # fmt: skip
+    if plan.segments > 1:
+        block = 128
+        kernels.scan_slots[(plan.pairs, triton.cdiv(width, block))](
+            slots, plan.segments, SLOT=width, BLOCK=block, SLOTS=16, BACKWARD=backward, num_warps=4
+        )
+    return slots
+
+
+class _Causal(torch.autograd.Function):
+    """``causal_product`` of features and values that are not too wide for one kernel.
+
+    Divided by its denominator where ``min_cosine`` is a number, then in the dtype of ``v`` and
+    without the last state.
+    """
+
+    @staticmethod
+    def forward(  # type: ignore[no-untyped-def]
+        ctx, q: Tensor, k: Tensor, v: Tensor, start: Tensor | None, min_cosine: float | None
+    ) -> tuple[Tensor, Tensor | None]:
+        plan, normalize = _plan(q, v), min_cosine is not None
+        output = torch.empty(
+            v.shape, dtype=v.dtype if normalize else torch.float32, device=v.device
+        )
+        end: Tensor | None = None
+        statistics: tuple[Tensor | None, ...] = (None, None)
+        if normalize:
+            statistics = _rows(plan, q, 2)
+        else:
+            end = torch.empty(*plan.shape[:2], plan.features, plan.values, device=q.device)
+        with _on(q):
+            slots = _slots(plan, k, v, start, normalize=normalize)
+            kernels.outputs[(plan.pairs, plan.segments)](
+                *_strided(q), *_strided(k), *_strided(v),
+                slots, output, end, *statistics,
+                *plan.shape[1:], plan.segments, min_cosine or 0.0, MIN_DENOMINATOR,
+                SLOT=slots.size(2), **_division(min_cosine), **plan.segmented(),
+            )  # fmt: skip
+        ctx.save_for_backward(q, k, v, slots, output if normalize else None, *statistics)
+        ctx.plan, ctx.min_cosine, ctx.has_start = plan, min_cosine, start is not None
+        return output, end
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(  # type: ignore[no-untyped-def]
+        ctx, grad_output: Tensor, grad_end: Tensor | None
+    ) -> tuple[Tensor | None, ...]:
+        q, k, v, slots, output, raw, sizes = ctx.saved_tensors
+        plan, normalize = ctx.plan, ctx.min_cosine is not None
+        constants = plan.segmented() | _division(ctx.min_cosine)
+        grads = [torch.empty(x.shape, dtype=x.dtype, device=x.device) for x in (q, k, v)]
+        grad_start: Tensor | None = None
+        rows: tuple[Tensor | None, ...] = (None, None, None)
+        if not normalize:
+            grad_start = torch.empty(*plan.shape[:2], plan.features, plan.values, device=q.device)
+        grid = (plan.pairs, plan.segments)
+        inputs = (*_strided(q), *_strided(k), *_strided(v), *_strided(grad_output))
+        with _on(q):
+            if normalize:
+                rows = _row_gradients(plan, q, grad_output, output, raw, sizes, ctx.min_cosine)
+            kernels.query_gradients[grid](
+                *inputs, slots, grads[0], sizes, *rows, *plan.shape[1:], plan.segments,
+                SLOT=slots.size(2), **constants,
+            )  # fmt: skip
+            later = _slots(
+                plan, q, grad_output, grad_end, backward=True, normalize=normalize, rows=rows
+            )
+            kernels.key_value_gradients[grid](
+                *inputs, later, grads[1], grads[2], grad_start, *rows,
+                *plan.shape[1:], plan.segments,
+                SLOT=later.size(2), **constants,
+            )  # fmt: skip
+        return *grads, grad_start if ctx.has_start else None, None
+
+
+def _division(min_cosine: float | None) -> dict[str, bool]:
+    return {"NORMALIZE": min_cosine is not None, "FLOOR": bool(min_cosine)}
+
+
+def _rows(plan: Plan, like: Tensor, count: int) -> tuple[Tensor, ...]:
+    """Room for ``count`` numbers per query."""
+    return torch.empty(count, *plan.shape, device=like.device).unbind()
+
+
+def _row_gradients(
+    plan: Plan,
+    q: Tensor,
+    grad_output: Tensor,
+    output: Tensor,
+    raw: Tensor,
+    sizes: Tensor,
+    min_cosine: float,
+) -> tuple[Tensor, ...]:
+    """Per query: 1 / denominator, and the gradients of the denominator and of its bound."""
+    rows = _rows(plan, q, 3)
+    kernels.row_gradients[(plan.pairs, triton.cdiv(plan.shape[2], plan.blocks.chunk))](
+        *_strided(q), *_strided(grad_output), output, raw, sizes, *rows,
+        *plan.shape[1:], min_cosine, MIN_DENOMINATOR,
+        FLOOR=bool(min_cosine), **plan.constants(),
+    )  # fmt: skip
+    return rows

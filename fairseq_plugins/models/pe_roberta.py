@@ -1,0 +1,155 @@
+"""``pe_roberta``: fairseq's RoBERTa, any position encoding, any attention."""
+
+import argparse
+from dataclasses import fields
+from typing import Any
+
+import torch
+from fairseq.models import register_model
+from fairseq.models.roberta import RobertaEncoder, RobertaModel
+from fairseq.models.transformer import DEFAULT_MIN_PARAMS_TO_WRAP, TransformerConfig
+from fairseq.modules.transformer_sentence_encoder import init_bert_params
+from omegaconf import OmegaConf
+from torch import nn
+
+from fairseq_plugins.attention.multihead import PositionalMultiheadAttention
+from fairseq_plugins.encodings import PositionEncoding
+from fairseq_plugins.encodings.absolute import Learned
+from fairseq_plugins.modules.encoder import PositionalEncoder
+from fairseq_plugins.modules.roberta_options import PERobertaConfig
+from fairseq_plugins.modules.stack import build_stack_encodings
+
+# Options that prune parts which are replaced here, or wrap layers for FSDP.
+_NOT_OFFERED = {
+    "encoder_layers_to_keep": None,
+    "mha_heads_to_keep": -1,
+    "ffn_blocks_to_remove": -1,
+    "min_params_to_wrap": DEFAULT_MIN_PARAMS_TO_WRAP,
+}
+
+
+def initialize_as_bert(model: nn.Module) -> None:
+    """Draw weights as fairseq's RoBERTa does, in its order; encodings keep their own.
+
+    A learned table is the exception: BERT's is drawn like the embedding of the tokens.
+    """
+    encodings = [m for m in model.modules() if isinstance(m, PositionEncoding)]
+    kept = {module for encoding in encodings for module in encoding.modules()}
+    tables = [encoding for encoding in encodings if isinstance(encoding, Learned)]
+
+    def initialize(module: nn.Module) -> None:
+        if module in kept:
+            return
+        init_bert_params(module)
+        if isinstance(module, PositionalMultiheadAttention):
+            # fairseq's function draws these a second time, knowing its own class only.
+            for projection in (module.q_proj, module.k_proj, module.v_proj):
+                init_bert_params(projection)
+        if isinstance(module, nn.Embedding):  # of the tokens; fairseq's table comes after it
+            for table in tables:
+                _draw_table(table, first=(module.padding_idx or 0) + 1)
+
+    model.apply(initialize)
+
+
+def _draw_table(table: Learned, first: int) -> None:
+    """BERT's initial values; fairseq's table has ``first`` rows before that of position 0."""
+    rows, width = table.weight.shape
+    with torch.no_grad():
+        table.weight.copy_(torch.empty(first + rows, width).normal_(std=0.02)[first:])
+
+
+class PERobertaEncoder(RobertaEncoder):
+    """fairseq's, with the stack of layers replaced."""
+
+    def build_encoder(self, args: Any, dictionary: Any, embed_tokens: Any) -> PositionalEncoder:
+        """The stack, with BERT's initial values except in the encodings."""
+        config = TransformerConfig.from_namespace(args)
+        # On a fork of the random numbers, so that the rest of the model is drawn as fairseq's.
+        with torch.random.fork_rng(devices=[]):
+            encodings = build_stack_encodings(
+                args,
+                config,
+                "encoder",
+                max_positions=config.max_source_positions,
+                vocab_size=len(dictionary),
+                base="learned" if args.encoder_learned_pos else "base",
+            )
+        encoder = PositionalEncoder(config, args, dictionary, embed_tokens, encodings=encodings)
+        initialize_as_bert(encoder)
+        return encoder
+
+
+@register_model("pe_roberta", dataclass=PERobertaConfig)
+class PERoberta(RobertaModel):
+    """A bidirectional encoder with fairseq's heads for masked words and for classes.
+
+    ``--attention-type``, ``--position-encoding`` and ``--position-encoding-options`` choose what
+    is inside; the rest is fairseq's. The encoding ``base`` is the learned table that RoBERTa has,
+    with ``encoder_learned_pos=False`` fairseq's sinusoidal one.
+    """
+
+    def __init__(self, args: Any, encoder: PERobertaEncoder) -> None:
+        # Past RobertaModel's own constructor, which would draw new weights for encodings too.
+        super(RobertaModel, self).__init__(encoder)
+        self.args = args
+        initialize_as_bert(self)
+        self.classification_heads = nn.ModuleDict()
+
+    @classmethod
+    def hub_models(cls) -> dict[str, str]:
+        """None: what fairseq publishes are models called ``roberta``."""
+        return {}
+
+    @staticmethod
+    def add_args(parser: Any) -> None:
+        """Flags of the dataclass; what is on by default has one for on and one for off.
+
+        fairseq's parser would let ``--layernorm-embedding`` turn it off.
+        """
+        for option in fields(PERobertaConfig):
+            if option.default is True:
+                name = option.name.replace("_", "-")
+                opposite = name.removeprefix("no-") if name.startswith("no-") else f"no-{name}"
+                text = {"help": option.metadata["help"], "default": argparse.SUPPRESS}
+                parser.add_argument(f"--{name}", dest=option.name, action="store_true", **text)
+                parser.add_argument(f"--{opposite}", dest=option.name, action="store_false", **text)
+        super(RobertaModel, PERoberta).add_args(parser)
+
+    @classmethod
+    def build_model(cls, args: Any, task: Any) -> "PERoberta":
+        """Build a model from flags or a composed config.
+
+        Raises:
+            ValueError: an option that is not offered, or what the encodings refuse.
+        """
+        for name, default in _NOT_OFFERED.items():
+            if getattr(args, name) != default:
+                raise ValueError(
+                    f"`{name}` must be {default} in pe_roberta, "
+                    f"but is {getattr(args, name)!r} instead."
+                )
+        longest = getattr(task.cfg, "tokens_per_sample", None) or task.max_positions()
+        if args.max_positions is None:
+            args.max_positions = longest
+        if longest is not None and longest > args.max_positions:
+            raise ValueError(
+                f"`tokens_per_sample` must be at most max_positions={args.max_positions}, "
+                f"but is {longest} instead."
+            )
+        if OmegaConf.is_config(args):
+            OmegaConf.set_struct(args, False)  # fairseq's encoder adds to it
+        return cls(args, PERobertaEncoder(args, task.source_dictionary))
+
+    def upgrade_state_dict_named(self, state_dict: dict[str, Any], name: str) -> None:
+        """As fairseq does; and take the learned table of its own ``roberta``."""
+        prefix = f"{name}." if name else ""
+        stack = f"{prefix}encoder.sentence_encoder."
+        theirs, ours = f"{stack}embed_positions.weight", f"{stack}position_embedding.weight"
+        if theirs in state_dict and isinstance(
+            self.encoder.sentence_encoder.position_embedding, Learned
+        ):
+            # Its first rows, up to that of padding, belong to no position.
+            first = self.encoder.dictionary.pad() + 1
+            state_dict[ours] = state_dict.pop(theirs)[first:]
+        super().upgrade_state_dict_named(state_dict, name)

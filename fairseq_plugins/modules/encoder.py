@@ -1,0 +1,158 @@
+"""fairseq's encoder with a position encoding under any attention."""
+
+from typing import Any
+
+from fairseq.models.transformer import TransformerConfig, TransformerEncoderBase
+from fairseq.modules import transformer_layer
+from fairseq.modules.checkpoint_activations import checkpoint_wrapper
+from torch import Tensor, nn
+
+from fairseq_plugins.attention import make_positions
+from fairseq_plugins.attention.shared import SharedPass
+from fairseq_plugins.encodings import ModelEncodings, PositionEncoding
+from fairseq_plugins.encodings.reach import positions_below
+from fairseq_plugins.modules.options import PositionEncodingConfig
+from fairseq_plugins.modules.stack import (
+    build_self_attention,
+    build_stack_encodings,
+    has_padding,
+    register_inputs,
+)
+
+
+class PositionalEncoderLayer(transformer_layer.TransformerEncoderLayerBase):
+    """fairseq's encoder layer with its self-attention replaced.
+
+    Args:
+        config: fairseq's.
+        options: of the position encoding and attention.
+        encoding: of this layer's self-attention.
+        shared: what the stack's layers have in common while it runs.
+        return_fc: also return what the feed-forward part adds.
+    """
+
+    def __init__(
+        self,
+        config: TransformerConfig,
+        options: PositionEncodingConfig,
+        encoding: PositionEncoding | None,
+        shared: SharedPass,
+        return_fc: bool = False,
+    ) -> None:
+        # The superclass builds its self-attention while it is constructed, so this comes first;
+        # in a tuple, because a module cannot be assigned before nn.Module's constructor ran.
+        self._self_attention = (options, encoding, shared)
+        super().__init__(config, return_fc=return_fc)
+        del self._self_attention
+
+    def build_self_attention(self, embed_dim: int, cfg: Any) -> nn.Module:
+        noise = (self.quant_noise, self.quant_noise_block_size)
+        options, encoding, shared = self._self_attention
+        return build_self_attention(options, encoding, cfg, "encoder", shared, noise)
+
+
+class PositionalEncoder(TransformerEncoderBase):
+    """fairseq's encoder.
+
+    Args:
+        config: fairseq's.
+        options: of the position encoding and attention.
+        dictionary: of the input.
+        embed_tokens: token embeddings.
+        return_fc: also return what the layers' feed-forward parts add.
+        encodings: of the stack, where they are built already; by default from the options.
+    """
+
+    def __init__(
+        self,
+        config: TransformerConfig,
+        options: PositionEncodingConfig,
+        dictionary: Any,
+        embed_tokens: nn.Module,
+        return_fc: bool = False,
+        encodings: ModelEncodings | None = None,
+    ) -> None:
+        encodings = encodings or build_stack_encodings(
+            options,
+            config,
+            "encoder",
+            max_positions=config.max_source_positions,
+            vocab_size=len(dictionary),
+        )
+        self._options, self._layer_encodings = options, iter(encodings.layers)
+        self._shared = SharedPass()
+        super().__init__(config, dictionary, embed_tokens, return_fc=return_fc)
+        del self._options, self._layer_encodings
+        register_inputs(self, encodings)
+
+    def build_encoder_layer(self, cfg: Any) -> nn.Module:
+        layer: nn.Module = PositionalEncoderLayer(
+            cfg, self._options, next(self._layer_encodings), self._shared, self.return_fc
+        )
+        if cfg.checkpoint_activations:
+            layer = checkpoint_wrapper(layer, offload_to_cpu=cfg.offload_activations)
+        return layer
+
+    def forward_scriptable(
+        self,
+        src_tokens: Tensor,
+        src_lengths: Tensor | None = None,
+        return_all_hiddens: bool = False,
+        token_embeddings: Tensor | None = None,
+    ) -> dict[str, Any]:
+        """fairseq's dictionary of outputs for tokens (B, T), padded on either side."""
+        padding = src_tokens.eq(self.padding_idx)
+        padded = padding if has_padding(padding) else None
+        positions = make_positions(padded, src_tokens.size(1), device=src_tokens.device)
+        lengths = (~padding).sum(1)
+        x, embedding = self._embed(src_tokens, positions, lengths, token_embeddings)
+        if padded is not None:
+            x = x.masked_fill(padded.unsqueeze(-1), 0.0)
+        x = x.transpose(0, 1)
+        states, fc_results = [x], []
+        with self._shared.running():
+            for layer in self.layers:
+                if str(layer.layer_index) in self.deeper_embeddings:
+                    embed = self.deeper_embeddings[str(layer.layer_index)].embed
+                    with positions_below(src_tokens.size(1)):
+                        x = embed(x.transpose(0, 1), positions, lengths=lengths).transpose(0, 1)
+                x = layer(x, encoder_padding_mask=padded)
+                x, fc_result = x if isinstance(x, tuple) else (x, None)
+                states.append(x)
+                fc_results.append(fc_result)
+        if self.layer_norm is not None:
+            x = self.layer_norm(x)
+        return {
+            "encoder_out": [x],
+            "encoder_padding_mask": [padding],
+            "encoder_embedding": [embedding],
+            "encoder_states": states if return_all_hiddens else [],
+            "fc_results": fc_results if return_all_hiddens else [],
+            "src_tokens": [],
+            "src_lengths": [lengths.int().unsqueeze(1)],
+        }
+
+    def _embed(
+        self,
+        tokens: Tensor,
+        positions: Tensor,
+        lengths: Tensor,
+        token_embeddings: Tensor | None,
+    ) -> tuple[Tensor, Tensor]:
+        """Embedded tokens (B, T, C) with and without position."""
+        if token_embeddings is None:
+            token_embeddings = self.embed_tokens(tokens)
+        x = embedding = self.embed_scale * token_embeddings
+        if self.position_embedding is not None:
+            with positions_below(tokens.size(1)):
+                x = self.position_embedding.embed(x, positions, lengths=lengths, tokens=tokens)
+        if self.layernorm_embedding is not None:
+            x = self.layernorm_embedding(x)
+        x = self.dropout_module(x)
+        if self.quant_noise is not None:
+            x = self.quant_noise(x)
+        return x, embedding
+
+    def max_positions(self) -> int:
+        """Longest sequence: fairseq cuts or refuses longer ones."""
+        return int(self.max_source_positions)

@@ -1,0 +1,70 @@
+"""Options of ``pe_roberta``: fairseq's ``roberta`` has them as flags only, not as a dataclass."""
+
+from dataclasses import dataclass, field
+from typing import Any, Optional
+
+from fairseq import utils
+from fairseq.dataclass import ChoiceEnum, FairseqDataclass
+from fairseq.models.transformer import DEFAULT_MIN_PARAMS_TO_WRAP
+
+from fairseq_plugins.modules.options import PositionEncodingConfig
+
+_ACTIVATIONS = ChoiceEnum(utils.get_available_activation_fns())
+
+
+def _option(default: Any, text: str) -> Any:
+    return field(default=default, metadata={"help": text})
+
+
+@dataclass
+class RobertaConfig(FairseqDataclass):
+    """fairseq's options of ``roberta`` and their defaults in ``roberta_base``."""
+
+    encoder_layers: int = _option(12, "number of layers")
+    encoder_embed_dim: int = _option(768, "width")
+    encoder_ffn_embed_dim: int = _option(3072, "width of the feed-forward part")
+    encoder_attention_heads: int = _option(12, "number of heads")
+    activation_fn: _ACTIVATIONS = field(
+        default="gelu", metadata={"help": "of the feed-forward part and the LM head"}
+    )
+    pooler_activation_fn: _ACTIVATIONS = field(
+        default="tanh", metadata={"help": "of classification heads"}
+    )
+    dropout: float = _option(0.1, "dropout")
+    attention_dropout: float = _option(0.1, "dropout of attention weights")
+    activation_dropout: float = _option(0.0, "dropout after the activation")
+    pooler_dropout: float = _option(0.0, "dropout in classification heads")
+    max_positions: Optional[int] = _option(
+        None, "longest sequence; by default tokens_per_sample or max_positions of the task"
+    )
+    encoder_normalize_before: bool = _option(False, "layer norm before each part of a layer")
+    layernorm_embedding: bool = _option(True, "layer norm of the embedded tokens")
+    encoder_learned_pos: bool = _option(
+        True, "the framework's own embedding, `base`, is learned as in BERT; else sinusoidal"
+    )
+    no_scale_embedding: bool = _option(True, "do not multiply embeddings by sqrt(width)")
+    no_token_positional_embeddings: bool = _option(
+        False, "no absolute embedding beside a relative encoding"
+    )
+    untie_weights_roberta: bool = _option(False, "the LM head has weights of its own")
+    load_checkpoint_heads: bool = _option(False, "(re-)register heads that a checkpoint has")
+    spectral_norm_classification_head: bool = _option(
+        False, "spectral norm of classification heads"
+    )
+    encoder_layerdrop: float = _option(0.0, "probability of dropping a layer")
+    quant_noise_pq: float = _option(0.0, "quantisation noise (iterative PQ)")
+    quant_noise_pq_block_size: int = _option(8, "its block size")
+    quant_noise_scalar: float = _option(0.0, "scalar quantisation noise")
+    checkpoint_activations: bool = _option(False, "recompute activations: less memory, more time")
+    offload_activations: bool = _option(False, "likewise, what is kept lies in CPU memory")
+    mha_reg_scale_factor: float = _option(0.0, "weight of the L1 norm of attention projections")
+    ffn_reg_scale_factor: float = _option(0.0, "weight of the L1 norm of feed-forward weights")
+    encoder_layers_to_keep: Optional[str] = _option(None, "not offered")
+    mha_heads_to_keep: int = _option(-1, "not offered")
+    ffn_blocks_to_remove: int = _option(-1, "not offered")
+    min_params_to_wrap: int = _option(DEFAULT_MIN_PARAMS_TO_WRAP, "not offered")
+
+
+@dataclass
+class PERobertaConfig(RobertaConfig, PositionEncodingConfig):
+    """fairseq's options of ``roberta`` with those of the position encoding."""

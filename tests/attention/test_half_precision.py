@@ -1,0 +1,42 @@
+"""bfloat16 and float16 only round: the same result, near the first position and near 10,000."""
+
+import pytest
+import torch
+from attention_cases import DIRECTED, Layer, count, error, tokens
+
+from fairseq_plugins.encodings import ENCODINGS
+
+# Rounding of q, k, v and the weights, each once: a few units of the dtype's precision.
+UNITS = 8
+FAR = 10_000
+
+
+def extrapolates(name: str) -> bool:
+    classes = [cls for part in name.split("+") for cls in ENCODINGS[part].classes]
+    return all(cls.extrapolates for cls in classes)
+
+
+@pytest.mark.parametrize("start", [0, FAR])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize(("name", "attention", "causal"), DIRECTED)
+def test_half_precision_is_the_same_result(name, attention, causal, dtype, start):
+    if start and not extrapolates(name):
+        return
+    wide = Layer(name, attention, causal=causal, dtype=torch.float32)
+    with torch.no_grad():
+        for projection in (wide.q_proj, wide.k_proj, wide.v_proj):
+            for parameter in projection.parameters():
+                parameter.copy_(parameter.to(dtype))
+    narrow = Layer(name, attention, causal=causal, dtype=dtype)
+    narrow.load_state_dict(wide.state_dict())
+    x = tokens(2, 12, dtype)
+    with torch.no_grad():
+        expected = wide(x.float(), count(12, start))
+        if name == "xpos" and dtype == torch.float16 and start:
+            # float16 ends at 65,504, which its scale reaches at such a position.
+            with pytest.raises(ValueError, match="float16"):
+                narrow(x, count(12, start))
+            return
+        actual = narrow(x, count(12, start))
+    assert actual.dtype == dtype
+    assert error(actual, expected) <= UNITS * torch.finfo(dtype).eps

@@ -1,0 +1,150 @@
+"""What is wrong is refused by name before anything is timed."""
+
+import sys
+
+import pytest
+import torch
+
+from benchmarks import __main__ as program
+from benchmarks import contenders, kernels, table9
+from benchmarks.contenders import CONTENDERS, Contender, Unavailable
+from benchmarks.context import Context
+from benchmarks.record import Found
+from benchmarks.recurrent import CompilerMissing, compile_recurrent
+from benchmarks.reference import Mismatch, check_attention, check_contender, check_decoding
+from fairseq_plugins.attention import linear as linear_module
+from fairseq_plugins.kernels import causal_linear_attention, linear_attention
+
+CPU = torch.device("cpu")
+
+
+class _WrongGradient(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return 1.01 * gradient
+
+
+def wrong(kernel, part):
+    """A kernel whose output or whose gradient is off by a hundredth."""
+
+    def changed(*args, **options):
+        result = kernel(*args, **options)
+        output = result[0] if isinstance(result, tuple) else result
+        output = 1.01 * output if part == "output" else _WrongGradient.apply(output)
+        return (output, result[1]) if isinstance(result, tuple) else output
+
+    return changed
+
+
+@pytest.fixture
+def _no_timing(monkeypatch):
+    def fail(*_, **__):
+        raise AssertionError("something was timed")
+
+    for module in ("kernels", "decoding", "language_model", "table9"):
+        monkeypatch.setattr(f"benchmarks.{module}.interleave", fail)
+    monkeypatch.setattr("benchmarks.kernels.peak_bytes", fail)
+
+
+@pytest.mark.usefixtures("_no_timing")
+@pytest.mark.parametrize(
+    ("part", "named"), [("output", "the output"), ("gradient", "the gradient of")]
+)
+@pytest.mark.parametrize("name", ["causal", "scaling", "memory", "figure", "lm_step", "table9"])
+def test_a_wrong_kernel_is_refused(name, part, named, tmp_path, monkeypatch, capsys):
+    bad = wrong(causal_linear_attention, part)
+    monkeypatch.setattr(contenders, "causal_linear_attention", bad)
+    monkeypatch.setattr(linear_module, "causal_linear_attention", bad)
+    monkeypatch.setattr(linear_module, "linear_attention", wrong(linear_attention, part))
+    assert program.main(["--quick", "--only", name, "--output", str(tmp_path)]) == 1
+    error = capsys.readouterr().err
+    assert f"{name}: refused, nothing was timed: linear" in error and named in error
+    assert not list(tmp_path.rglob("*.json"))
+
+
+@pytest.mark.usefixtures("_no_timing")
+def test_wrong_decoding_is_refused(tmp_path, monkeypatch, capsys):
+    bad = wrong(causal_linear_attention, "output")
+    monkeypatch.setattr(linear_module, "causal_linear_attention", bad)
+    assert program.main(["--quick", "--only", "decoding", "--output", str(tmp_path)]) == 1
+    assert "decoding with linear attention: the output" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("_no_timing")
+def test_table9_script_refuses_too(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(linear_module, "linear_attention", wrong(linear_attention, "output"))
+    assert table9.main(["--quick", "--rows", "rope", "--output", str(tmp_path)]) == 1
+    assert "refused, nothing was timed: linear attention" in capsys.readouterr().err
+    assert not list(tmp_path.rglob("*.json"))
+
+
+def test_nan_is_wrong():
+    def attend(q, k, v):
+        return contenders.linear(q, k, v) * float("nan")
+
+    with pytest.raises(Mismatch, match="linear, length 19: the output is off by nan"):
+        check_contender("linear", attend, heads=1, dim=8, device=CPU, dtype=torch.float32)
+
+
+@pytest.mark.parametrize("name", ["linear", "linear_encoded", "softmax", "masked"])
+def test_contenders_are_right_in_half_precision(name):
+    attend = CONTENDERS[name].build()
+    check_contender(name, attend, heads=2, dim=64, device=CPU, dtype=torch.bfloat16)
+
+
+@pytest.mark.parametrize("name", [n for n, c in CONTENDERS.items() if not c.peer and n != "flash"])
+def test_contenders_are_right(name):
+    """The C++ kernels too, whose width is no multiple of their lanes here."""
+    try:
+        attend = CONTENDERS[name].build()
+    except Unavailable as error:
+        pytest.skip(str(error))
+    check_contender(name, attend, heads=2, dim=20, device=CPU, dtype=torch.float32)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("attention", ["linear", "vanilla"])
+def test_attentions_are_right(attention, dtype):
+    """In the precision of a GPU's benchmarks too."""
+    for causal in (False, True):
+        check_attention(attention, causal=causal, device=CPU, dtype=dtype)
+    check_decoding(attention, device=CPU, dtype=dtype)
+
+
+def test_without_a_compiler_its_kernel_is_left_out(monkeypatch):
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    with pytest.raises(CompilerMissing, match="no C\\+\\+ compiler"):
+        compile_recurrent("-O3", "-DNOT_BUILT_BEFORE")
+
+
+def test_a_peer_that_is_missing_or_wrong_is_named(monkeypatch, tmp_path):
+    def missing():
+        raise Unavailable("a-peer: not installed")
+
+    right = CONTENDERS["linear"].reference
+    peers = {
+        "missing": Contender("", missing, right, peer=True),
+        "wrong": Contender("", lambda: lambda q, k, v: q * k * v, right, peer=True),
+        "right": Contender("", lambda: right, right, peer=True),
+    }
+    for module in ("kernels", "reference"):
+        monkeypatch.setattr(f"benchmarks.{module}.CONTENDERS", peers)
+    said, found = [], Found()
+    context = Context("cpu", tmp_path, say=said.append)
+    functions = kernels.available(list(peers), {"heads": 2, "head_dim": 8}, context, found)
+    assert list(functions) == ["right"]
+    assert found.skipped["missing"] == "a-peer: not installed"
+    assert found.skipped["wrong"].startswith("Mismatch: wrong, length 19: the output is off by")
+    assert len(said) == 2
+
+
+def test_a_fast_kernel_leaves_small_numbers_to_the_rest_of_the_process():
+    """-ffast-math at the linker would have a loaded library flush them to zero everywhere."""
+    compile_recurrent("-O3", "-march=native", "-ffast-math")
+    smallest = torch.tensor([5e-324], dtype=torch.float64)
+    assert (smallest / 1.0).item() == 5e-324
+    assert sys.float_info.min / 2 > 0

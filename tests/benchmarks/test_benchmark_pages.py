@@ -1,0 +1,147 @@
+"""Pages: every target stands on them, met, missed or without a number."""
+
+import pytest
+
+from benchmarks import page, table9_page
+from benchmarks.catalog import BENCHMARKS
+from benchmarks.figure_page import curves
+from benchmarks.record import KEYS
+from benchmarks.table9_page import ROWS
+from benchmarks.targets import SPEEDS, TARGETS, Target
+from fairseq_plugins.reproduce.tables import ATTENTIONS
+
+AROUND = {
+    "command": ["python", "-m", "benchmarks"],
+    "source": "0" * 16,
+    "commit": "0" * 40 + "-dirty",
+    "versions": {"python": "3.11.7", "torch": "2.13.0", "fairseq": "0.12.3.1"},
+    "hardware": {"cpu": "A CPU", "cores": 2, "threads": 1, "gpus": [], "memory_gib": 4.0},
+    "load_average": 0.1,
+    "wall_seconds": 1.0,
+    "finished_at": "2026-01-01T00:00:00+00:00",
+}
+
+
+def made_up(name, ratios):
+    found = {"medians": {}, "rounds": {}, "ratios": ratios, "values": {}, "skipped": {}}
+    found["quartiles"] = {key: (0.9 * value, 1.1 * value) for key, value in ratios.items()}
+    settings = BENCHMARKS[name].settings("cpu", False)
+    result = {"benchmark": name, "device": "cpu", "settings": settings, "found": found, **AROUND}
+    assert set(result) == set(KEYS)
+    return result
+
+
+def lines_of(results, device="cpu"):
+    text = page.render(device, results, {name: b.summary for name, b in BENCHMARKS.items()})
+    rows = [line.split(" | ") for line in text.splitlines() if line.startswith("| ")]
+    return {row[0].removeprefix("| "): row for row in rows}, text
+
+
+def test_met_missed_and_absent():
+    ratios = {"linear/softmax@512": 0.3, "linear/softmax@2048": 0.25}
+    lines, text = lines_of({"causal": made_up("causal", ratios)})
+    start = "causal linear, forward+backward, / SDPA causal, N = "
+    assert lines[f"{start}512"][1:] == ["<= 0.45", "0.300", "0.270 to 0.330", "met |"]
+    assert lines[f"{start}2,048"][1:] == ["<= 0.20", "0.250", "0.225 to 0.275", "missed |"]
+    assert lines[f"{start}8,192"][1:] == ["<= 0.07", "-", "-", "not measured |"]
+    assert f"1 met, 1 missed, {len(TARGETS) - 2} without a number." in text
+    assert all(target.what in lines for target in TARGETS)
+
+
+def test_higher_is_better_where_it_is():
+    speed = Target("", "", "", 0.97, at_least=True)
+    time = Target("", "", "", 0.97)
+    assert speed.is_met(0.97) and speed.is_met(1.2) and not speed.is_met(0.96)
+    assert time.is_met(0.97) and time.is_met(0.5) and not time.is_met(0.98)
+
+
+def test_lines_of_another_device_have_no_verdict():
+    ratios = {"linear/flash@2048": 0.5}
+    lines, _ = lines_of({"causal": made_up("causal", ratios)})
+    gpu_only = [t.what for t in TARGETS if t.devices == ("gpu",)]
+    assert {lines[what][-1] for what in gpu_only} == {"not asked on a CPU |"}
+    lines, _ = lines_of({"causal": made_up("causal", ratios)}, "gpu")
+    assert lines[gpu_only[0]][-1] == "met |"
+
+
+def test_an_empty_page():
+    _, text = lines_of({})
+    assert "No benchmark is done yet." in text and f"{len(TARGETS)} without a number" in text
+
+
+def ratio_keys(name, device):
+    """The ratios that a benchmark writes, from its settings."""
+    settings = BENCHMARKS[name].settings(device, False)
+    ours = ("linear", "linear_encoded")
+    if name == "causal":
+        wanted = settings["contenders"].items()
+        return {f"{o}/{c}@{n}" for o in ours for c, lengths in wanted for n in lengths}
+    if name == "scaling":
+        short, long = settings["lengths"]
+        return {f"{o}@{long}/{o}@{short}" for o in ours}
+    if name == "memory":
+        parts, wanted = ("forward", "forward+backward"), settings["contenders"].items()
+        return {f"{p} {c}@{n}" for p in parts for c, lengths in wanted for n in lengths}
+    if name == "decoding":
+        short, long = settings["contexts"]
+        return {f"{a}@{long}/{a}@{short}" for a in ATTENTIONS}
+    if name == "lm_step":
+        return {f"{a}/transformer_lm@{n}" for a in ATTENTIONS for n in settings["lengths"]}
+    assert name == "table9"
+    return {f"{row} {a}" for row in ROWS for a in ATTENTIONS}
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=lambda t: t.what)
+def test_every_target_is_measured_on_its_devices(target):
+    for device in target.devices:
+        assert target.ratio in ratio_keys(target.benchmark, device)
+
+
+def cell(row, attention, speed):
+    config = {"layers": 4, "width": 512, "heads": 8, "ffn": 2048, "dictionary": 1000}
+    return {
+        "table": "table9",
+        "row": row,
+        "attention": attention,
+        "scale": "cpu",
+        "metrics": {"relative_speed": speed, "quartiles": [speed, speed], "rounds": 7},
+        "config": {**config, "batch": 2, "length": 512, "dtype": "float32"},
+        **AROUND,
+    }
+
+
+def test_table9_page():
+    cells = [
+        cell("rope", "linear", 0.99),
+        cell("rope", "vanilla", 0.90),
+        cell("base+rope", "linear", 0.95),
+        cell("none", "linear", 1.01),
+    ]
+    assert set(cells[0]) == set(table9_page.KEYS)
+    text = table9_page.render("cpu", cells)
+    lines = {line.split(" | ")[0]: line for line in text.splitlines() if line.startswith("| ")}
+    same = "0.990 to 0.990"
+    assert lines["| RoPE (`rope`)"] == (
+        f"| RoPE (`rope`) | 0.97 | 0.990 | {same} | >= 0.98 | met "
+        "| 0.95 | 0.900 | 0.900 to 0.900 | >= 0.98 | missed |"
+    )
+    assert lines["| T5 (`t5`)"].split(" | ")[6:] == ["0.70", "-", "-", ">= 0.85", "- |"]
+    assert lines["| `base+rope`"].split(" | ")[1:3] == ["-", "0.950"]
+    assert lines["| no position (`none`)"].split(" | ")[2:5] == ["1.010", "1.010 to 1.010", "-"]
+    assert "4 layers of 512 features, 8 heads, feed-forward 2048, a dictionary of 1,000" in text
+    assert "No cell is measured yet" in table9_page.render("cpu", [])
+
+
+def test_table9_names_the_papers_numbers_and_targets_of_its_own_rows():
+    for known in (table9_page.PAPER, SPEEDS):
+        assert set(known) == set(ATTENTIONS)
+        assert all(set(rows) <= set(ROWS) for rows in known.values())
+    assert set(table9_page.LABELS) == set(ROWS)
+
+
+def test_curves_by_length():
+    found = {"medians": {"linear@1024": 2.0, "linear@512": 1.0}, "values": {"bytes linear@512": 8}}
+    assert curves({"found": found}) == {
+        "seconds": {"linear": [(512, 1.0), (1024, 2.0)]},
+        "bytes": {"linear": [(512, 8)]},
+    }

@@ -1,0 +1,134 @@
+"""Each benchmark at its tiny size: it runs through, its JSON is whole, what is done is skipped."""
+
+import json
+import math
+
+import pytest
+
+from benchmarks import __main__ as program
+from benchmarks import table9
+from benchmarks.catalog import BENCHMARKS
+from benchmarks.figure_page import has_matplotlib
+from benchmarks.record import KEYS
+from benchmarks.table9_page import KEYS as CELL_KEYS
+
+
+@pytest.fixture(autouse=True)
+def _few_rows(monkeypatch):
+    monkeypatch.setattr(table9, "default_rows", lambda: ["base", "rope", "t5"])
+
+
+def run(output, *words):
+    return program.main(["--quick", "--output", str(output), *words])
+
+
+def result(output, name):
+    return json.loads((output / "benchmarks" / "results" / "cpu" / f"{name}.json").read_text())
+
+
+@pytest.mark.parametrize("name", BENCHMARKS)
+def test_quick_run(name, tmp_path):
+    assert run(tmp_path, "--only", name) == 0
+    found = result(tmp_path, name)
+    assert tuple(found) == KEYS
+    assert found["benchmark"] == name and found["device"] == "cpu"
+    assert found["command"][:3] == ["python", "-m", "benchmarks"]
+    assert found["hardware"]["threads"] == 1
+    numbers = found["found"]
+    assert numbers["ratios"] or numbers["values"]
+    for part in ("medians", "ratios", "values"):
+        assert all(math.isfinite(v) and v > 0 for v in numbers[part].values())
+    for key, (first, third) in numbers["quartiles"].items():
+        assert first <= numbers["ratios"][key] <= third
+    page = (tmp_path / "benchmarks" / "results" / "cpu.md").read_text()
+    assert f"## `{name}`" in page
+    if name == "figure" and has_matplotlib():
+        drawn = tmp_path / "benchmarks" / "results" / "cpu-lengths.png"
+        assert drawn.read_bytes().startswith(b"\x89PNG") and f"({drawn.name})" in page
+    leftovers = [path for path in tmp_path.rglob(".*") if path.is_file()]
+    assert not leftovers
+
+
+def test_what_is_done_is_skipped_until_forced_or_changed(tmp_path, capsys):
+    assert run(tmp_path, "--only", "scaling") == 0
+    first = result(tmp_path, "scaling")
+    assert run(tmp_path, "--only", "scaling") == 0
+    assert "done before" in capsys.readouterr().out
+    assert result(tmp_path, "scaling") == first
+    path = tmp_path / "benchmarks" / "results" / "cpu" / "scaling.json"
+    outdated, cut_off = json.dumps({**first, "source": "other"}), path.read_text()[:100]
+    for text in (outdated, cut_off):
+        path.write_text(text)
+        assert run(tmp_path, "--only", "scaling") == 0
+        assert "done before" not in capsys.readouterr().out
+        assert result(tmp_path, "scaling")["source"] == first["source"]
+    assert run(tmp_path, "--only", "scaling", "--force") == 0
+    assert "done before" not in capsys.readouterr().out
+
+
+def test_a_failing_benchmark_does_not_stop_the_others(tmp_path, monkeypatch, capsys):
+    def fail(*_):
+        raise RuntimeError("no such luck")
+
+    monkeypatch.setattr("benchmarks.kernels.peak_bytes", fail)
+    assert run(tmp_path, "--only", "memory,decoding") == 1
+    assert "memory: RuntimeError: no such luck" in capsys.readouterr().err
+    assert result(tmp_path, "decoding")
+    assert not (tmp_path / "benchmarks" / "results" / "cpu" / "memory.json").exists()
+
+
+def test_unknown_name_gives_the_nearest(capsys):
+    with pytest.raises(SystemExit) as stopped:
+        program.main(["--only", "decodin"])
+    assert stopped.value.code == 2
+    assert "Did you mean 'decoding'?" in capsys.readouterr().err
+
+
+def test_list(capsys):
+    assert program.main(["--list"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == list(BENCHMARKS)
+
+
+@pytest.mark.parametrize("main", [program.main, table9.main])
+def test_a_gpu_run_without_a_gpu_is_refused(main, monkeypatch, capsys, tmp_path):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    with pytest.raises(SystemExit) as stopped:
+        main(["--device", "gpu", "--output", str(tmp_path)])
+    assert stopped.value.code == 2
+    assert "needs a GPU" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_table9_cells(tmp_path, capsys):
+    words = ["--quick", "--output", str(tmp_path), "--rows", "rope,t5", "--attention", "linear"]
+    assert table9.main(words) == 0
+    folder = tmp_path / "results" / "table9"
+    assert [path.name for path in (folder / "cpu").iterdir()] == ["rope-linear.json"]
+    assert "t5, linear: - (linear attention cannot use" in capsys.readouterr().out
+    cell = json.loads((folder / "cpu" / "rope-linear.json").read_text())
+    assert tuple(cell) == CELL_KEYS
+    assert cell["table"] == "table9" and cell["scale"] == "cpu"
+    metrics = cell["metrics"]
+    assert metrics["step_seconds"] > 0 and metrics["relative_speed"] > 0
+    assert "| RoPE (`rope`) | 0.97 |" in (folder / "cpu.md").read_text()
+    assert table9.main(words) == 0
+    assert "rope, linear: done before" in capsys.readouterr().out
+
+
+def test_table9_dry_run_does_nothing(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(table9, "measure_cell", None)
+    words = ["--dry-run", "--output", str(tmp_path), "--rows", "base+rope"]
+    assert table9.main(words) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "width=512" in lines[0]
+    assert [line.endswith("to be measured") for line in lines[1:]] == [True, True]
+    assert "base+rope-vanilla.json" in lines[2]
+    assert not list(tmp_path.iterdir())
+
+
+def test_table9_unknown_row_gives_the_nearest(capsys):
+    with pytest.raises(SystemExit) as stopped:
+        table9.main(["--rows", "lrpe_typ2"])
+    assert stopped.value.code == 2
+    assert "Did you mean 'lrpe_type2'?" in capsys.readouterr().err

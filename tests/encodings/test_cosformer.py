@@ -1,0 +1,97 @@
+"""cosFormer: scores times a cosine of the distance, with a constant M."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fairseq_plugins.attention import LinearAttention, SoftmaxAttention
+from fairseq_plugins.attention.linear import MIN_COSINE
+from fairseq_plugins.encodings import build_encoding
+from fairseq_plugins.kernels import naive_linear_attention
+
+HEADS, DIM, LONGEST = 2, 6, 50
+
+
+def build(**options):
+    return build_encoding(
+        "cosformer", num_heads=HEADS, head_dim=DIM, max_positions=LONGEST, **options
+    )
+
+
+def cosines(at: torch.Tensor, length: int) -> torch.Tensor:
+    """cos(pi (t - s) / 2M): (T, T) float64."""
+    return torch.cos(math.pi / (2 * length) * (at - at.mT).double())
+
+
+@pytest.mark.parametrize("length", [0, 7, 1000])
+@given(st.integers(0, 2**31))
+def test_scores_are_products_times_a_cosine_of_the_distance(length, seed):
+    torch.manual_seed(seed)
+    encoding = build(length=length)
+    q, k = torch.randn(2, 2, HEADS, 9, DIM, dtype=torch.float64)
+    at = torch.randint(0, 10_000, (1, 9))
+    encoded_q, encoded_k = encoding.transform_query(q, at), encoding.transform_key(k, at)
+    assert encoded_q.shape == (2, HEADS, 9, 2 * DIM)
+    expected = (q @ k.mT) * cosines(at, length or LONGEST)
+    # Cosines are kept in float32.
+    torch.testing.assert_close(encoded_q @ encoded_k.mT, expected, atol=2e-6, rtol=0)
+
+
+def test_features_do_not_depend_on_what_comes_along():
+    """Not on the batch's length nor its positions: decoding is the model that was trained."""
+    encoding, x = build(), torch.randn(1, HEADS, 40, DIM)
+    whole = encoding.transform_key(x, torch.arange(40).unsqueeze(0))
+    for s in range(40):
+        alone = encoding.transform_key(x[:, :, s : s + 1], torch.tensor([[s]]))
+        assert torch.equal(alone, whole[:, :, s : s + 1])
+    encoding.transform_key(x, torch.arange(40).unsqueeze(0) + 5000)
+    assert torch.equal(encoding.transform_key(x, torch.arange(40).unsqueeze(0)), whole)
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_linear_attention_is_the_papers(causal):
+    """sum relu(q).relu(k) cos v over the sum of the same weights, which are positive up to M."""
+    attention = LinearAttention(
+        build(), num_heads=HEADS, head_dim=DIM, causal=causal, feature_map="elu"
+    )
+    q, k, v = torch.randn(3, 2, HEADS, LONGEST, DIM, dtype=torch.float64)
+    at = torch.arange(LONGEST).unsqueeze(0)
+    weights = (q.relu() @ k.relu().mT) * cosines(at, LONGEST)
+    weights = weights.tril() if causal else weights
+    assert weights.min() >= 0
+    expected = weights @ v / weights.sum(-1, keepdim=True).clamp(min=1e-6)
+    output, _ = attention(q, k, v, q_positions=at, k_positions=at)
+    torch.testing.assert_close(output, expected, atol=1e-5, rtol=1e-5)
+
+
+def test_softmax_attention_gets_the_product_as_logits():
+    attention = SoftmaxAttention(build(length=20), num_heads=HEADS, head_dim=DIM, causal=False)
+    q, k, v = torch.randn(3, 2, HEADS, LONGEST, DIM, dtype=torch.float64)
+    at = torch.arange(LONGEST).unsqueeze(0)
+    weights = ((q @ k.mT) * cosines(at, 20) / DIM**0.5).softmax(-1)
+    output, _ = attention(q, k, v, q_positions=at, k_positions=at)
+    torch.testing.assert_close(output, weights @ v, atol=1e-6, rtol=0)
+
+
+def test_a_length_below_the_models_has_negative_weights_and_a_floor_under_their_sum():
+    encoding = build(length=10)
+    assert build().keeps_positive
+    assert not encoding.keeps_positive
+    attention = LinearAttention(encoding, num_heads=HEADS, head_dim=DIM, causal=True)
+    q, k, v = torch.randn(3, 2, HEADS, LONGEST, DIM, dtype=torch.float64)
+    at = torch.arange(LONGEST).unsqueeze(0)
+    encoded_q, encoded_k = (encoding.transform_key(x.relu(), at) for x in (q, k))
+    assert (encoded_q @ encoded_k.mT).min() < 0
+    expected = naive_linear_attention(
+        encoded_q, encoded_k, v, causal=True, min_cosine=MIN_COSINE
+    )
+    output, _ = attention(q, k, v, q_positions=at, k_positions=at)
+    torch.testing.assert_close(output, expected)
+
+
+def test_a_negative_length_is_refused():
+    with pytest.raises(ValueError, match=r"`length` must be positive, or 0 .*=50, but is -1"):
+        build(length=-1)

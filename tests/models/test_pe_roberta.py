@@ -1,0 +1,402 @@
+"""``pe_roberta``: fairseq's model where nothing is new, and every encoding in both directions."""
+
+from argparse import SUPPRESS, ArgumentParser, Namespace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from fairseq.models.roberta import RobertaModel
+from fairseq.models.roberta.model import roberta_base_architecture
+
+from fairseq_plugins.attention import ATTENTIONS
+from fairseq_plugins.encodings import (
+    ENCODINGS,
+    IncompatibleEncodingError,
+    ModelEncodings,
+    PositionEncoding,
+    expand_name,
+)
+from fairseq_plugins.encodings.absolute import Learned
+from fairseq_plugins.models import pe_roberta
+from fairseq_plugins.models.pe_roberta import PERoberta, PERobertaConfig
+from fairseq_plugins.modules.stack import build_stack_encodings
+from tests.models.helpers import DICTIONARY, HEADS, LAYERS, LONGEST, PAD, WIDTH, pad_rows
+from tests.models.helpers import random_tokens as words
+
+REFUSED = [
+    (attention, name)
+    for attention, cls in ATTENTIONS.items()
+    for name, entry in ENCODINGS.items()
+    if entry.hooks - cls.supported_hooks or entry.refusal(causal=False)
+]
+PAIRS = [
+    (attention, name)
+    for attention in ATTENTIONS
+    for name in ENCODINGS
+    if (attention, name) not in REFUSED
+]
+every_pair = pytest.mark.parametrize(("attention", "encoding"), PAIRS)
+
+TINY: dict[str, Any] = {
+    "encoder_layers": LAYERS,
+    "encoder_embed_dim": WIDTH,
+    "encoder_ffn_embed_dim": WIDTH,
+    "encoder_attention_heads": HEADS,
+    "dropout": 0.0,
+    "attention_dropout": 0.0,
+}
+_TASK = SimpleNamespace(
+    cfg=SimpleNamespace(tokens_per_sample=LONGEST), source_dictionary=DICTIONARY
+)
+
+# fairseq's own options, each of which acts outside or around the attention.
+FAIRSEQ_OPTIONS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "pre_norm": {"encoder_normalize_before": True, "layernorm_embedding": False},
+    "sinusoidal": {"encoder_learned_pos": False},
+    "scaled": {"no_scale_embedding": False, "activation_fn": "relu"},
+    "untied": {"untie_weights_roberta": True},
+}
+
+
+def build(attention: str = "vanilla", encoding: str = "base", **options: Any) -> PERoberta:
+    """In evaluation mode."""
+    config = PERobertaConfig(attention_type=attention, position_encoding=encoding)
+    for name, value in {**TINY, **options}.items():
+        assert name in config.__dataclass_fields__, name
+        setattr(config, name, value)
+    return PERoberta.build_model(config, _TASK).eval()
+
+
+def build_fairseq(**options: Any) -> RobertaModel:
+    """fairseq's own ``roberta``."""
+    unset = {"mha_reg_scale_factor": 0.0, "ffn_reg_scale_factor": 0.0, "max_positions": LONGEST}
+    return RobertaModel.build_model(Namespace(**{**TINY, **unset, **options}), _TASK).eval()
+
+
+def random_tokens(batch: int, length: int) -> torch.Tensor:
+    """<s>, then words: (B, T)."""
+    tokens = words(batch, length)
+    tokens[:, 0] = DICTIONARY.bos()
+    return tokens
+
+
+def enlarge(model: PERoberta) -> PERoberta:
+    """Encodings with large learned tables."""
+    with torch.no_grad():
+        for encoding in {m for m in model.modules() if isinstance(m, PositionEncoding)}:
+            for parameter in encoding.parameters():
+                parameter.add_(0.3 * torch.randn_like(parameter))
+    return model
+
+
+THEIRS = "encoder.sentence_encoder.embed_positions.weight"
+OURS = "encoder.sentence_encoder.position_embedding.weight"
+
+
+def as_ours(state: dict[str, Any]) -> dict[str, Any]:
+    """fairseq's names and rows as they are here, for a learned table."""
+    table = {OURS: state[THEIRS][PAD + 1 :]} if THEIRS in state else {}
+    return {**{name: value for name, value in state.items() if name != THEIRS}, **table}
+
+
+@pytest.mark.parametrize("head", [False, True])
+@pytest.mark.parametrize("case", FAIRSEQ_OPTIONS)
+def test_base_is_fairseq(case: str, head: bool) -> None:
+    """Row Base under softmax attention is fairseq's own model: names, initial values, outputs
+    and gradients, of masked words and of classes."""
+    models: list[Any] = []
+    for make in (build_fairseq, build):
+        torch.manual_seed(5)
+        models.append(make(**FAIRSEQ_OPTIONS[case]))
+        models[-1].register_classification_head("classes", num_classes=3)
+    reference, model = models
+    expected, actual = as_ours(reference.state_dict()), model.state_dict()
+    assert sorted(actual) == sorted(expected)
+    for name, value in expected.items():
+        assert torch.equal(actual[name], value), name
+    tokens = pad_rows(random_tokens(3, 12), [12, 5, 9], left=False)
+    outputs = []
+    for m in models:
+        if head:
+            output = m(tokens, classification_head_name="classes")[0]
+        else:
+            output = m(tokens, masked_tokens=tokens != PAD)[0]
+        output.square().mean().backward()
+        outputs.append(output)
+    torch.testing.assert_close(outputs[1], outputs[0], rtol=1e-5, atol=1e-5)
+    gradients = as_ours({name: p.grad for name, p in reference.named_parameters()})
+    for name, parameter in model.named_parameters():
+        if gradients[name] is None:
+            assert parameter.grad is None, name
+        else:
+            torch.testing.assert_close(
+                parameter.grad, gradients[name], rtol=1e-4, atol=1e-6, msg=name
+            )
+
+
+def test_defaults_are_fairseqs() -> None:
+    """Of each option that ``roberta_base`` has."""
+    args = Namespace(max_positions=512)
+    roberta_base_architecture(args)
+    config = PERobertaConfig()
+    ours = config.__dataclass_fields__
+    shared = [name for name in vars(args) if name in ours and name != "max_positions"]
+    assert len(shared) > 15
+    for name in shared:
+        assert getattr(config, name) == getattr(args, name), name
+
+
+def test_flags_mean_what_they_say() -> None:
+    """What is on by default can be said and turned off; fairseq's own flags are all there."""
+    ours, theirs = (ArgumentParser(argument_default=SUPPRESS) for _ in range(2))
+    PERoberta.add_args(ours)
+    RobertaModel.add_args(theirs)
+    for option, name in {
+        "encoder-learned-pos": "encoder_learned_pos",
+        "layernorm-embedding": "layernorm_embedding",
+        "scale-embedding": "scale_embedding",
+    }.items():
+        for prefix, value in (("", True), ("no-", False)):
+            args = vars(ours.parse_args([f"--{prefix}{option}"]))
+            if name == "scale_embedding":  # fairseq's name is its opposite
+                assert args["no_scale_embedding"] is not value
+            else:
+                assert args[name] is value
+    flags = [
+        {flag for action in parser._actions for flag in action.option_strings}
+        for parser in (ours, theirs)
+    ]
+    assert flags[1] <= flags[0]
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize(
+    ("attention", "encoding"),
+    [("vanilla", "base"), ("vanilla", "tupe"), ("linear", "lrpe_type2"), ("linear", "floater")],
+)
+def test_half_precision(attention: str, encoding: str, dtype: torch.dtype) -> None:
+    model, tokens = build(attention, encoding), random_tokens(2, 40)
+    with torch.no_grad():
+        exact = model(tokens)[0]
+    logits = model.to(dtype)(tokens)[0]
+    assert logits.dtype == dtype
+    logits.float().square().mean().backward()
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
+    error = (logits.float() - exact).norm() / exact.norm()
+    assert error < (0.05 if dtype == torch.bfloat16 else 0.01)
+
+
+def test_weights_of_fairseqs_own_model() -> None:
+    """A learned table of ``roberta`` loads; its first rows belong to no position."""
+    reference, model = build_fairseq(), build()
+    model.load_state_dict(reference.state_dict())
+    tokens = random_tokens(2, 9)
+    torch.testing.assert_close(model(tokens)[0], reference(tokens)[0], rtol=1e-5, atol=1e-5)
+
+
+@every_pair
+@pytest.mark.parametrize("left", [False, True])
+def test_padding_changes_nothing(attention: str, encoding: str, left: bool) -> None:
+    """On either side; so <s> is at position 0 and what is defined by lengths gets true ones."""
+    model, tokens = enlarge(build(attention, encoding)), random_tokens(3, 10)
+    lengths = [10, 3, 7]
+    padded = pad_rows(tokens, lengths, left=left)
+    with torch.no_grad():
+        logits = model(padded)[0]
+        assert logits.shape == (3, 10, len(DICTIONARY))
+        for row, length in enumerate(lengths):
+            expected = model(tokens[row : row + 1, :length])[0][0]
+            actual = logits[row][padded[row] != PAD]
+            torch.testing.assert_close(actual, expected, rtol=1e-4, atol=1e-5)
+
+
+@every_pair
+def test_a_step_lowers_the_loss(attention: str, encoding: str) -> None:
+    """Of masked words; every parameter gets a finite gradient."""
+    model = build(attention, encoding).train()
+    tokens = pad_rows(random_tokens(3, 12), [12, 5, 9], left=False)
+    masked = (torch.rand(tokens.shape) < 0.4) & (tokens >= DICTIONARY.nspecial)
+    inputs = tokens.masked_fill(masked, DICTIONARY.unk())
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    losses = []
+    for _ in range(2):
+        logits = model(inputs, masked_tokens=masked)[0]
+        losses.append(torch.nn.functional.cross_entropy(logits, tokens[masked]))
+        optimizer.zero_grad()
+        losses[-1].backward()
+        for name, parameter in model.named_parameters():
+            assert parameter.grad is not None, name
+            assert parameter.grad.isfinite().all(), name
+        optimizer.step()
+    assert losses[1] < losses[0]
+
+
+@pytest.mark.parametrize(("attention", "encoding"), REFUSED)
+def test_what_cannot_be_is_refused_by_name(attention: str, encoding: str) -> None:
+    with pytest.raises(IncompatibleEncodingError, match="cannot use the encoding '") as error:
+        build(attention, encoding)
+    assert any(f"'{part}'" in str(error.value) for part in expand_name(encoding))
+
+
+@pytest.mark.parametrize("encoding", [name for attention, name in PAIRS if attention == "vanilla"])
+def test_encodings_keep_their_initial_values(
+    encoding: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """BERT's are for the framework's layers: not even a linear layer of an encoding gets them."""
+    before: dict[torch.nn.Parameter, torch.Tensor] = {}
+
+    def recording(*args: Any, **options: Any) -> ModelEncodings:
+        result = build_stack_encodings(*args, **options)
+        for part in (*result.inputs, *result.layers):
+            for module in part.modules() if part is not None else ():
+                if not isinstance(module, Learned):
+                    own = module.parameters(recurse=False)
+                    before.update({p: p.detach().clone() for p in own})
+        return result
+
+    monkeypatch.setattr(pe_roberta, "build_stack_encodings", recording)
+    model = build("vanilla", encoding)
+    parameters = set(model.parameters())
+    for parameter, value in before.items():
+        assert parameter in parameters
+        assert torch.equal(parameter, value)
+
+
+def test_a_learned_table_starts_as_in_bert() -> None:
+    for encoding in ("base", "learned", "shaw"):
+        model = build("vanilla", encoding, encoder_embed_dim=256)
+        table = model.encoder.sentence_encoder.position_embedding.weight
+        assert table.std().item() == pytest.approx(0.02, rel=0.05)
+
+
+def test_what_base_stands_for() -> None:
+    """RoBERTa's own table, alone and beside a relative encoding that does not replace it."""
+    cases: list[tuple[str, dict[str, Any], str | None]] = [
+        ("base", {}, "learned"),
+        ("base", {"encoder_learned_pos": False}, "base"),
+        ("base+rope", {}, "learned"),
+        ("rope", {}, "learned"),
+        ("rope", {"encoder_learned_pos": False}, "base"),
+        ("rope", {"no_token_positional_embeddings": True}, None),
+        ("alibi", {}, None),
+        ("none", {}, None),
+        ("sinusoidal", {}, "sinusoidal"),
+        ("learned", {"encoder_learned_pos": False}, "learned"),
+    ]
+    for encoding, options, expected in cases:
+        embedding = build("vanilla", encoding, **options).encoder.sentence_encoder
+        label = getattr(embedding.position_embedding, "label", None)
+        assert label == expected, (encoding, options)
+
+
+@pytest.mark.parametrize("left", [False, True])
+def test_tupe_unties_the_first_token(left: bool) -> None:
+    """<s> is [CLS]: what it sees depends on no position, what others see does."""
+    model = build("vanilla", "tupe")
+    tokens = pad_rows(random_tokens(2, 8), [6, 8], left=left)
+    encoding = model.encoder.sentence_encoder.layers[0].self_attn.attention.encoding
+    assert encoding.untied
+    seen: list[torch.Tensor] = []
+    original = encoding.attn_bias
+
+    def spy(q_positions: torch.Tensor, k_positions: torch.Tensor) -> torch.Tensor:
+        seen.append(q_positions)
+        return original(q_positions, k_positions)
+
+    encoding.attn_bias = spy
+    model(tokens)
+    assert seen
+    starts = tokens == DICTIONARY.bos()
+    for positions in seen:
+        assert (positions.expand_as(tokens)[starts] == 0).all()
+        others = ~starts & (tokens != PAD)
+        assert (positions.expand_as(tokens)[others] > 0).all()
+
+
+@pytest.mark.parametrize("attention", ["vanilla", "linear"])
+@pytest.mark.parametrize("offload", [False, True])
+def test_checkpointed_activations(attention: str, offload: bool) -> None:
+    models = []
+    for checkpoint in (False, True):
+        torch.manual_seed(2)
+        options = {"checkpoint_activations": checkpoint, "offload_activations": offload}
+        models.append(build(attention, "lrpe_type2", dropout=0.1, **options).train())
+    tokens, losses = random_tokens(2, 12), []
+    for model in models:
+        torch.manual_seed(4)
+        losses.append(model(tokens)[0].square().mean())
+        losses[-1].backward()
+    torch.testing.assert_close(losses[1], losses[0])
+    for plain, checkpointed in zip(models[0].parameters(), models[1].parameters(), strict=True):
+        torch.testing.assert_close(checkpointed.grad, plain.grad)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"encoder_layerdrop": 0.5},
+        {"quant_noise_pq": 0.1, "quant_noise_pq_block_size": 4},
+        {"dropout": 0.1, "attention_dropout": 0.1, "activation_dropout": 0.1},
+        {"spectral_norm_classification_head": True, "pooler_dropout": 0.1},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("attention", ["vanilla", "linear"])
+def test_other_options_run(attention: str, options: dict[str, Any]) -> None:
+    model = build(attention, "rope", **options)
+    model.register_classification_head("classes", num_classes=2)
+    output = model.train()(random_tokens(2, 8), classification_head_name="classes")[0]
+    assert output.shape == (2, 2)
+    output.square().sum().backward()
+
+
+def test_regularisation_is_fairseqs() -> None:
+    """The L1 norms that a criterion adds."""
+    options = {"mha_reg_scale_factor": 0.1, "ffn_reg_scale_factor": 0.2}
+    models: list[Any] = []
+    for make in (build_fairseq, build):
+        torch.manual_seed(5)
+        models.append(make(**options))
+    for name in ("_get_adaptive_head_loss", "_get_adaptive_ffn_loss"):
+        expected, actual = (getattr(model, name)() for model in models)
+        assert actual == expected
+        assert actual > 0
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("encoder_layers_to_keep", "0,1"),
+        ("mha_heads_to_keep", 1),
+        ("ffn_blocks_to_remove", 1),
+        ("min_params_to_wrap", 5),
+    ],
+)
+def test_what_is_not_offered(option: str, value: Any) -> None:
+    with pytest.raises(ValueError, match=f"`{option}` must be .* but is {value!r}"):
+        build(**{option: value})
+
+
+def test_wrong_options_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"`tokens_per_sample` must be at most max_positions=8"):
+        build(max_positions=8)
+    with pytest.raises(ValueError, match=r"`encoder_embed_dim` must be a multiple of .*=5"):
+        build(encoder_attention_heads=5)
+    with pytest.raises(ValueError, match="`no_token_positional_embeddings` must be False"):
+        build(no_token_positional_embeddings=True)
+    with pytest.raises(ValueError, match="Did you mean 'rope'"):
+        build(encoding="ropee")
+
+
+def test_shape_of_what_it_returns() -> None:
+    model = build("linear", "lrpe_type2")
+    tokens = random_tokens(2, 7)
+    features, extra = model(tokens, features_only=True, return_all_hiddens=True)
+    assert features.shape == (2, 7, WIDTH)
+    assert [state.shape for state in extra["inner_states"]] == [(7, 2, WIDTH)] * (LAYERS + 1)
+    masked = torch.zeros_like(tokens, dtype=torch.bool)
+    masked[0, 3] = masked[1, 5] = True
+    torch.testing.assert_close(model(tokens, masked_tokens=masked)[0], model(tokens)[0][masked])
+    assert model.max_positions() == LONGEST

@@ -1,0 +1,83 @@
+"""A bias that all layers share is computed once per forward pass, with the same gradients."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+
+import pytest
+import torch
+
+from fairseq_plugins.attention.shared import SharedPass
+from fairseq_plugins.encodings import PositionEncoding
+from tests.models.helpers import PAD, build_lm, each_step, pad_rows, random_tokens
+
+SHARED = ["t5", "alibi", "tupe", "scalar", "t5+rope", "shaw+t5"]
+
+
+def count_biases(model: torch.nn.Module, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The labels of the encodings whose ``attn_bias`` is asked for, as it happens."""
+    asked: list[str] = []
+    for cls in {type(m) for m in model.modules() if isinstance(m, PositionEncoding)}:
+        original = cls.attn_bias
+
+        def spy(self, *args, _original=original):
+            asked.append(self.label)
+            return _original(self, *args)
+
+        monkeypatch.setattr(cls, "attn_bias", spy)
+    return asked
+
+
+@pytest.mark.parametrize("encoding", SHARED)
+@pytest.mark.parametrize("padded", [False, True])
+def test_once_per_pass(encoding: str, padded: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = build_lm("vanilla", encoding, decoder_layers=3)
+    asked = count_biases(model, monkeypatch)
+    tokens = random_tokens(2, 9)
+    if padded:
+        tokens = pad_rows(tokens, [9, 5], left=True)
+    biases = [name for name in encoding.split("+") if name in ("t5", "alibi", "tupe", "scalar")]
+    for passes in (1, 2):
+        model(tokens)
+        assert asked == biases * passes
+    del asked[:]
+    each_step(model, tokens[:, :4], {})
+    assert asked == biases * 4
+
+
+@contextmanager
+def nothing_shared() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SharedPass, "once", lambda self, key, make: make())
+        yield
+
+
+@pytest.mark.parametrize("encoding", [*SHARED, "rope", "lrpe_type2"])
+@pytest.mark.parametrize("checkpoints", [False, True])
+def test_results_and_gradients_are_those_of_separate_layers(
+    encoding: str, checkpoints: bool
+) -> None:
+    """Also where layers are computed again in backward, which is after the pass."""
+    torch.manual_seed(5)
+    model = build_lm("vanilla", encoding, decoder_layers=3, checkpoint_activations=checkpoints)
+    tokens = pad_rows(random_tokens(3, 9), [9, 5, 7], left=False)
+    results = []
+    for context in (nullcontext(), nothing_shared()):
+        model.train().zero_grad()
+        with context:
+            output = model(tokens)[0]
+            output[tokens != PAD].square().mean().backward()
+        grads = {name: p.grad.clone() for name, p in model.named_parameters()}
+        results.append((output, grads))
+    (one, first), (other, second) = results
+    torch.testing.assert_close(one, other)
+    for name, grad in first.items():
+        torch.testing.assert_close(grad, second[name], msg=name)
+
+
+def test_nothing_is_kept_after_a_pass_that_failed() -> None:
+    shared = SharedPass()
+    with pytest.raises(RuntimeError), shared.running():
+        assert shared.once("key", lambda: 1) == 1
+        assert shared.once("key", lambda: 2) == 1
+        raise RuntimeError
+    assert shared.once("key", lambda: 3) == 3

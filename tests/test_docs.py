@@ -1,0 +1,110 @@
+"""The documents say what the code says, and their code runs."""
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fairseq_plugins.catalog.page import COMMAND, page
+from fairseq_plugins.encodings import ALL_HOOKS, PositionEncoding
+
+ROOT = Path(__file__).parents[1]
+EXTENDING = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
+NAME = "gaussian_window"
+
+
+def test_the_page_of_encodings_is_current() -> None:
+    if (ROOT / "docs" / "encodings.md").read_text(encoding="utf-8") != page():
+        pytest.fail(f"docs/encodings.md is not what the code says; run: {COMMAND}")
+
+
+@pytest.mark.parametrize(
+    "path", ["README.md", *sorted(f"docs/{p.name}" for p in (ROOT / "docs").glob("*.md"))]
+)
+def test_links_lead_somewhere(path: str) -> None:
+    """Each to a file, or to one heading of the page."""
+    text = (ROOT / path).read_text(encoding="utf-8")
+    headings = [re.sub(r"[^\w -]", "", h.lower()).replace(" ", "-") for h in _headings(text)]
+    for target in re.findall(r"\]\(([^)\s]+)\)", _prose(text)):
+        if target.startswith("#"):
+            assert headings.count(target[1:]) == 1, target
+        elif "://" not in target:
+            assert (ROOT / path).parent.joinpath(target).is_file(), target
+
+
+def _headings(text: str) -> list[str]:
+    return re.findall(r"^#+ (.*)$", _prose(text), re.MULTILINE)
+
+
+def _prose(text: str) -> str:
+    """Without the blocks of code."""
+    return re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
+
+
+def test_extending_names_everything_that_a_class_can_say() -> None:
+    """Its attributes, and every hook and method that is there to be overridden."""
+    own = {name for name in vars(PositionEncoding) if not name.startswith("_")} - {"hooks"}
+    assert own >= ALL_HOOKS
+    for name in own:
+        assert re.search(rf"`{name}[`(]", EXTENDING), name
+
+
+def _files() -> dict[str, str]:
+    """The blocks of docs/extending.md that are files, by path."""
+    return dict(re.findall(r"^`([\w/.]+)`:\n\n```\w+\n(.*?)^```$", EXTENDING, re.M | re.S))
+
+
+@pytest.fixture(scope="module")
+def extended(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the repository with the files of docs/extending.md."""
+    copy = tmp_path_factory.mktemp("extended")
+    for folder in ("fairseq_plugins", "tests", "configs"):
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(ROOT / folder, copy / folder, ignore=ignored)
+    shutil.copy(ROOT / "pyproject.toml", copy)
+    for path, text in _files().items():
+        assert not (copy / path).exists()
+        (copy / path).write_text(text, encoding="utf-8")
+    return copy
+
+
+def _run(folder: Path, *words: str) -> str:
+    """The output of this Python, run in a copy of the repository."""
+    done = subprocess.run(
+        [sys.executable, *words], cwd=folder, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
+    return done.stdout
+
+
+def test_the_files_are_an_encoding_and_a_row() -> None:
+    assert list(_files()) == [
+        "fairseq_plugins/encodings/gaussian.py",
+        f"configs/model/{NAME}.yaml",
+    ]
+
+
+def test_the_example_is_in_the_catalogue(extended: Path) -> None:
+    shown = _run(extended, "-m", "fairseq_plugins", "encodings", NAME)
+    assert "  width=16.0   a number" in shown
+    assert "softmax attention: causal, bidirectional, cross\nlinear attention: no\n" in shown
+    assert "learned parameters: 48, 8 in each layer" in shown
+
+
+def test_the_example_runs_outside_fairseq(extended: Path) -> None:
+    files = _files().values()
+    blocks = re.findall(r"^```python\n(.*?)^```$", EXTENDING, re.M | re.S)
+    (outside,) = [block for block in blocks if block not in files]
+    _run(extended, "-c", outside)
+
+
+def test_the_example_passes_the_tests_of_every_encoding_and_trains(extended: Path) -> None:
+    folders = ["attention", "encodings", "models", "integration/test_configs_train.py"]
+    places = [f"tests/{name}" for name in folders]
+    options = ["-q", "-k", NAME, "-p", "no:cacheprovider"]
+    summary = _run(extended, "-m", "pytest", *options, *places).splitlines()[-1]
+    passed = int(re.search(r"(\d+) passed", summary)[1])
+    assert passed > 50
