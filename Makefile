@@ -7,6 +7,7 @@ PYTHON ?= python3
 VENV := .venv
 VENV_BIN := $(CURDIR)/$(VENV)/bin
 PIP_INSTALL := $(VENV)/bin/python -m pip install --disable-pip-version-check --no-compile
+TEST_WORKERS ?= 2
 export OMP_NUM_THREADS ?= 2
 
 # A set-up is done when the stamp with the checksum of all that it depends on is there.
@@ -26,7 +27,8 @@ quickstart: $(RUNTIME) ## set up, generate the corpus, train and print the toy t
 	    --rows none,base,rope,lrpe_type2 --attention linear,vanilla
 
 test: lint ## set up, lint, and run all tests but the slow ones and those of the GPU kernel
-	PATH="$(VENV_BIN):$$PATH" $(VENV)/bin/python -m pytest -m "not slow and not triton and not gpu"
+	PATH="$(VENV_BIN):$$PATH" OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest -n $(TEST_WORKERS) \
+	    -m "not slow and not triton and not gpu"
 
 test-slow: $(DEV) ## set up and run the slow tests
 	PATH="$(VENV_BIN):$$PATH" $(VENV)/bin/python -m pytest -m slow

@@ -18,9 +18,13 @@ setup(
         "omegaconf>=2.3",
         "rich>=13",
         "sacrebleu>=2.3",
+        "sacremoses>=0.1",
+        "safetensors>=0.4",
+        "scikit-learn>=1.3",
         "scipy>=1.11",
         "subword-nmt>=0.3.8",
         "torchdiffeq>=0.2.5",
+        "tqdm>=4.60",
     ],
     extras_require={
         "figures": ["matplotlib>=3.8"],
@@ -30,6 +34,7 @@ setup(
         "dev": [
             "pytest>=8",
             "pytest-timeout>=2.3",
+            "pytest-xdist>=3.5",
             "hypothesis>=6.100",
             "ruff>=0.9",
             "mypy>=1.14",
