@@ -7,7 +7,8 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from fairseq_plugins.reproduce.tables import ATTENTIONS, SCALES, TABLES, Table
+from fairseq_plugins.reproduce.papers import SCALE_NAMES, TABLES
+from fairseq_plugins.reproduce.tables import ATTENTIONS, Table
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -51,7 +52,7 @@ def get_parser(table: Table) -> argparse.ArgumentParser:
         "checkpoint. Exit status: 0 all done, 1 a row failed, 2 nothing was started, 130 Ctrl-C.",
     )
     add = parser.add_argument
-    add("--scale", choices=list(SCALES), default="mini", help="(default: mini, on a CPU)")
+    add("--scale", choices=SCALE_NAMES, default="mini", help="(default: mini, on a CPU)")
     add(
         "--rows",
         type=words("--rows"),
@@ -63,11 +64,13 @@ def get_parser(table: Table) -> argparse.ArgumentParser:
     add(
         "--attention",
         type=words("--attention", ATTENTIONS),
-        default=list(ATTENTIONS),
+        default=list(table.attentions),
         metavar="A,B",
-        help="linear, vanilla or both (default: both)",
+        help=f"linear, vanilla or both (default: {','.join(table.attentions)})",
     )
-    add("--seeds", type=seeds, default=[1], metavar="1,2", help="(default: 1)")
+    several = ",".join(map(str, table.seeds))
+    default = "1" if len(table.seeds) == 1 else f"{several} at scale paper, else 1"
+    add("--seeds", type=seeds, metavar="1,2", help=f"(default: {default})")
     add(
         "--gpus",
         type=int,
@@ -96,9 +99,11 @@ def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
     parser = get_parser(table)
     args = parser.parse_args(given[1:])
     # Only now, because these import torch and fairseq, which takes seconds.
+    from fairseq_plugins.reproduce.experiments import EXPERIMENTS
     from fairseq_plugins.reproduce.plan import Place, check_place, plan
 
-    scale = SCALES[args.scale]
+    scale = EXPERIMENTS[table.experiment].scales[args.scale]
+    seeds_asked = args.seeds or list(table.seeds if scale.name == "paper" else (1,))
     gpus = scale.gpus if args.gpus is None else args.gpus
     place = Place(gpus, srun=args.slurm or args.srun)
     try:
@@ -110,7 +115,7 @@ def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
             place,
             rows=args.rows,
             attentions=args.attention,
-            seeds=args.seeds,
+            seeds=seeds_asked,
         )
     except ValueError as error:
         parser.error(str(error))

@@ -7,15 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fairseq_plugins.reproduce.recipe import Layout
-from fairseq_plugins.reproduce.tables import SCALES, TABLES, Evaluation
 
 GPUS_PER_NODE = 8
 SRUN = ("srun", "--ntasks-per-node=1")  # one task per node; fairseq starts a process per GPU
 
 # fairseq's commands as modules of this interpreter, so that no PATH has to be right.
 _MODULES = {
-    "fairseq-hydra-train": "fairseq_cli.hydra_train",
-    "fairseq-eval-lm": "fairseq_cli.eval_lm",
+    "fairseq-hydra-train": ("-m", "fairseq_cli.hydra_train"),
+    "fairseq-eval-lm": ("-m", "fairseq_cli.eval_lm"),
+    "fairseq-generate": ("-m", "fairseq_cli.generate"),
+    "python": (),
 }
 
 
@@ -44,7 +45,7 @@ class Run:
         return Path("checkpoints", self.table, self.scale, self.name)
 
 
-def selection(run: Run, *, has_file: bool) -> list[str]:
+def selection(run: Run, *, has_file: bool, scale_group: str, attention_option: str) -> list[str]:
     """The Hydra overrides that say what is trained, without where.
 
     has_file: whether the row has a file in configs/model; one without is Base with the encoding
@@ -53,82 +54,33 @@ def selection(run: Run, *, has_file: bool) -> list[str]:
     row = [f"model={run.row}"]
     return [
         *(row if has_file else ["model=base", f"model.position_encoding={run.row}"]),
-        f"scale={run.scale}",
-        f"model.attention_type={run.attention}",
+        f"{scale_group}={run.scale}",
+        f"model.{attention_option}={run.attention}",
         f"common.seed={run.seed}",
     ]
 
 
-def placement(run: Run, gpus: int, layout: Layout, *, srun: bool) -> list[str]:
+def placement(folder: Path, gpus: int, layout: Layout, *, srun: bool) -> list[str]:
     """The Hydra overrides that say where it is trained; gpus 0 is one process on the CPU."""
     where = "slurm" if srun else "node8" if gpus == GPUS_PER_NODE else "local"
     return [
         f"run={where}",
         f"common.cpu={'false' if gpus else 'true'}",
         *layout.overrides,
-        f"checkpoint.save_dir={run.folder.as_posix()}",
+        f"checkpoint.save_dir={folder.as_posix()}",
     ]
 
 
-def train_command(run: Run, overrides: Sequence[str], *, srun: bool = False) -> list[str]:
-    """fairseq-hydra-train for a run, with Hydra's overrides."""
+def train_command(recipe: str, overrides: Sequence[str], *, srun: bool = False) -> list[str]:
+    """fairseq-hydra-train with Hydra's overrides."""
     return [
         *(SRUN if srun else ()),
         "fairseq-hydra-train",
         "--config-dir",
         "configs",
         "--config-name",
-        TABLES[run.table].recipe,
+        recipe,
         *overrides,
-    ]
-
-
-def evaluation_name(subset: str, context: int) -> str:
-    """A word for one evaluation: "valid" without extra context, else "valid_context_400"."""
-    return subset if context == 0 else f"{subset}_context_{context}"
-
-
-def evaluations(evaluation: Evaluation) -> list[tuple[str, int]]:
-    """The (subset, context) pairs of a scale."""
-    return [(s, context) for context in evaluation.contexts for s in ("valid", "test")]
-
-
-@dataclass(frozen=True)
-class Material:
-    """What an evaluation needs to know of the training: paths relative to the repository."""
-
-    data: str
-    tokens_per_sample: int
-
-
-def evaluate_command(
-    run: Run, material: Material, checkpoint: Path, subset: str, context: int, gpus: int
-) -> list[str]:
-    """fairseq-eval-lm of one checkpoint on one subset, in one process."""
-    return [
-        "fairseq-eval-lm",
-        material.data,
-        "--user-dir",
-        "fairseq_plugins",
-        "--path",
-        checkpoint.as_posix(),
-        "--gen-subset",
-        subset,
-        "--sample-break-mode",
-        "none",
-        "--tokens-per-sample",
-        str(material.tokens_per_sample),
-        "--context-window",
-        str(context),
-        "--batch-size",
-        str(SCALES[run.scale].evaluation.batch_size),
-        "--num-workers",
-        "0",
-        "--no-progress-bar",
-        # With more, each process would print the perplexity of its own share.
-        "--distributed-world-size",
-        "1",
-        *(() if gpus else ("--cpu",)),
     ]
 
 
@@ -163,7 +115,6 @@ def executable(command: Sequence[str]) -> list[str]:
     return [
         *words[:start],
         sys.executable,
-        "-m",
-        _MODULES[words[start]],
+        *_MODULES[words[start]],
         *words[start + 1 :],
     ]

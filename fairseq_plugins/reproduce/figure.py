@@ -7,26 +7,28 @@ from pathlib import Path
 
 from fairseq_plugins.reproduce.orderings import deviation, gather, mean
 from fairseq_plugins.reproduce.results import Result
-from fairseq_plugins.reproduce.tables import ATTENTIONS, Table
+from fairseq_plugins.reproduce.tables import Table
 
 
 def draw(table: Table, scale: str, results: Sequence[Result], path: Path) -> None:
-    """Write a PNG of test perplexities, one panel per attention, the best row on top."""
+    """Write a PNG of what ranks the rows, one panel per attention, the best row on top."""
     from matplotlib.figure import Figure
 
-    cells = gather(results)
-    most = max(sum(a == attention for _, a in cells) for attention in ATTENTIONS)
+    ranked, metric = table.ranked_by, table.ranked_by.metric
+    cells = gather(results, [ranked])
+    most = max(sum(a == attention for _, a in cells) for attention in table.attentions)
     figure = Figure(figsize=(12, 2 + 0.2 * most), layout="constrained")
-    panels = figure.subplots(1, len(ATTENTIONS))
-    for panel, attention in zip(panels, ATTENTIONS, strict=True):
+    panels = figure.subplots(1, len(table.attentions), squeeze=False)[0]
+    for panel, attention in zip(panels, table.attentions, strict=True):
         found = {row: cell for (row, a), cell in cells.items() if a == attention}
-        rows = sorted(found, key=lambda row: mean(found[row].test), reverse=True)
-        means = [mean(found[row].test) for row in rows]
-        spreads = [deviation(found[row].test) or 0.0 for row in rows]
+        worst_first = not ranked.higher_is_better
+        rows = sorted(found, key=lambda row: mean(found[row][metric]), reverse=worst_first)
+        means = [mean(found[row][metric]) for row in rows]
+        spreads = [deviation(found[row][metric]) or 0.0 for row in rows]
         panel.errorbar(means, range(len(rows)), xerr=spreads, fmt="o", capsize=3)
         panel.set_yticks(range(len(rows)), [table.row(row).label for row in rows], fontsize=8)
         panel.set_title(f"{attention} attention")
-        panel.set_xlabel("test perplexity")
+        panel.set_xlabel(ranked.label)
         panel.grid(axis="x", alpha=0.3)
     figure.suptitle(f"{table.source}, scale {scale}")
     image = io.BytesIO()

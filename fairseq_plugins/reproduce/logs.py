@@ -86,6 +86,21 @@ def read_evaluation_loss(path: Path) -> float:
     return loss
 
 
+def read_validations(path: Path) -> list[tuple[int, float]]:
+    """(updates, base-2 loss) of every validation of a training, by updates.
+
+    A run that was cut off validates again where it goes on: the later line counts.
+    """
+    found = {}
+    for line in _lines(path):
+        measured = read_statistics(line) or {}
+        if {"valid_loss", "valid_num_updates"} <= measured.keys():
+            loss = float(measured["valid_loss"])
+            if math.isfinite(loss):
+                found[int(measured["valid_num_updates"])] = loss
+    return sorted(found.items())
+
+
 def last_lines(path: Path, count: int = 8) -> list[str]:
     """The last lines of a log that say something."""
     if not path.exists():

@@ -5,24 +5,13 @@ import statistics
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from scipy.stats import kendalltau, spearmanr
+from scipy.stats import kendalltau, spearmanr, ttest_ind
 
 from fairseq_plugins.reproduce.results import Result
-from fairseq_plugins.reproduce.tables import Table
+from fairseq_plugins.reproduce.tables import Column, Table
 
-
-@dataclass(frozen=True)
-class Cell:
-    """The runs of a row under an attention: perplexities of all seeds, in the seeds' order."""
-
-    valid: tuple[float, ...]
-    test: tuple[float, ...]
-
-    @property
-    def seeds(self) -> int:
-        return len(self.test)
-
-
+# The runs of a row under an attention: by metric the values of all seeds, in the seeds' order.
+Cell = Mapping[str, tuple[float, ...]]
 Cells = Mapping[tuple[str, str], Cell]  # by (row, attention)
 
 
@@ -35,27 +24,29 @@ def deviation(values: tuple[float, ...]) -> float | None:
     return statistics.stdev(values) if len(values) > 1 else None
 
 
-def gather(results: Iterable[Result], suffix: str = "") -> dict[tuple[str, str], Cell]:
-    """Perplexities by row and attention; `suffix` picks an evaluation ("_context_400")."""
-    keys = f"valid_ppl{suffix}", f"test_ppl{suffix}"
-    found: dict[tuple[str, str], list[tuple[int, float, float]]] = {}
+def gather(
+    results: Iterable[Result], columns: Iterable[Column], suffix: str = ""
+) -> dict[tuple[str, str], Cell]:
+    """The columns' metrics by row and attention; `suffix` picks an evaluation ("_context_400")."""
+    metrics = [column.metric for column in columns]
+    found: dict[tuple[str, str], list[tuple[int, tuple[float, ...]]]] = {}
     for result in results:
-        values = [result["metrics"].get(key) for key in keys]
+        values = tuple(result["metrics"].get(metric + suffix) for metric in metrics)
         if None not in values:
             place = (result["row"], result["attention"])
-            found.setdefault(place, []).append((result["seed"], *values))
+            found.setdefault(place, []).append((result["seed"], values))
     cells = {}
     for place, runs in found.items():
-        _, valid, test = zip(*sorted(runs), strict=True)
-        cells[place] = Cell(valid, test)
+        by_metric = zip(*(values for _, values in sorted(runs)), strict=True)
+        cells[place] = dict(zip(metrics, by_metric, strict=True))
     return cells
 
 
 @dataclass(frozen=True)
 class Pair:
-    """Two rows of which the paper has `better` below `worse` in test perplexity.
+    """Two rows of which the paper has `better` before `worse` in the column that ranks them.
 
-    paper_gap and gap: test perplexity of worse minus better, in the paper and here.
+    paper_gap and gap: by how much `worse` is worse, in the paper and here.
     spread: what seeds alone do to such a row; None where no row has two seeds.
     """
 
@@ -106,55 +97,76 @@ class Agreement:
 
 def compare_orders(table: Table, cells: Cells, attention: str) -> Agreement:
     """Compare the order of the rows that both the paper and the results have."""
+    metric = table.ranked_by.metric
+    sign = -1 if table.ranked_by.higher_is_better else 1
     paper = {
-        row.name: row.paper[attention].test
+        row.name: sign * row.paper[attention][metric].mean
         for row in table.rows
-        if attention in row.paper and (row.name, attention) in cells
+        if metric in row.paper.get(attention, {}) and (row.name, attention) in cells
     }
-    ours = {name: mean(cells[name, attention].test) for name in paper}
+    ours = {name: sign * mean(cells[name, attention][metric]) for name in paper}
     ranking = tuple(sorted(paper, key=lambda name: paper[name]))
-    usual = _usual_spread(cells, attention)
+    values = {place: cell[metric] for place, cell in cells.items()}
+    usual = _usual_spread(values, attention)
     pairs = tuple(
         Pair(
             better,
             worse,
             paper[worse] - paper[better],
             ours[worse] - ours[better],
-            _spread(cells, attention, (better, worse), usual),
+            _spread(values, attention, (better, worse), usual),
         )
         for better, worse in itertools.combinations(ranking, 2)
         if paper[better] < paper[worse]
     )
     kendall = spearman = None
     if len(ranking) > 2 and len(set(ours.values())) > 1:
-        values = [paper[n] for n in ranking], [ours[n] for n in ranking]
-        kendall = float(kendalltau(*values).statistic)
-        spearman = float(spearmanr(*values).statistic)
+        both = [paper[n] for n in ranking], [ours[n] for n in ranking]
+        kendall = float(kendalltau(*both).statistic)
+        spearman = float(spearmanr(*both).statistic)
     return Agreement(attention, ranking, pairs, kendall, spearman)
 
 
-def _usual_spread(cells: Cells, attention: str) -> float | None:
-    found = [deviation(cell.test) for (_, a), cell in cells.items() if a == attention]
+Values = Mapping[tuple[str, str], tuple[float, ...]]  # of all seeds, by (row, attention)
+
+
+def _usual_spread(values: Values, attention: str) -> float | None:
+    found = [deviation(seeds) for (_, a), seeds in values.items() if a == attention]
     return max((s for s in found if s is not None), default=None)
 
 
 def _spread(
-    cells: Cells, attention: str, rows: tuple[str, str], usual: float | None
+    values: Values, attention: str, rows: tuple[str, str], usual: float | None
 ) -> float | None:
     """The larger deviation of two rows; the largest of all rows where either has one seed."""
-    own = [deviation(cells[row, attention].test) for row in rows]
+    own = [deviation(values[row, attention]) for row in rows]
     known = [s for s in own if s is not None]
     return max(known) if len(known) == len(rows) else usual
 
 
-def against_none(cells: Cells, attention: str) -> tuple[list[str], list[str]] | None:
+def against_none(
+    cells: Cells, attention: str, ranked_by: Column
+) -> tuple[list[str], list[str]] | None:
     """The rows better and those not better than row `none`; None where it has no result."""
     if ("none", attention) not in cells:
         return None
-    without = mean(cells["none", attention].test)
+    sign = -1 if ranked_by.higher_is_better else 1
+    without = sign * mean(cells["none", attention][ranked_by.metric])
     better: list[str] = []
     worse: list[str] = []
     for (row, a), cell in cells.items():
         if a == attention and row != "none":
-            (better if mean(cell.test) < without else worse).append(row)
+            is_better = sign * mean(cell[ranked_by.metric]) < without
+            (better if is_better else worse).append(row)
     return better, worse
+
+
+def differs_from(
+    cells: Cells, place: tuple[str, str], reference: tuple[str, str], metric: str
+) -> float | None:
+    """p of the two-sided t-test (of unequal variances) that a row's seeds have another mean than
+    the reference's; None where either has a single seed."""
+    own, other = (cells.get(p, {}).get(metric, ()) for p in (place, reference))
+    if place == reference or min(len(own), len(other)) < 2:
+        return None
+    return float(ttest_ind(own, other, equal_var=False).pvalue)

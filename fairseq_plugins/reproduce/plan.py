@@ -1,34 +1,24 @@
 """From what a user asks for to the runs of a table, everything refused that cannot work."""
 
 import functools
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from fairseq_plugins.attention import check_compatible
 from fairseq_plugins.encodings import IncompatibleEncodingError
-from fairseq_plugins.reproduce.checkpoints import BEST, LAST
-from fairseq_plugins.reproduce.commands import (
-    GPUS_PER_NODE,
-    Material,
-    Run,
-    evaluate_command,
-    evaluations,
-    placement,
-    selection,
-    train_command,
-)
-from fairseq_plugins.reproduce.recipe import Layout, compose_recipe, record, spread, total_batch
-from fairseq_plugins.reproduce.tables import (
-    SCALES,
-    TABLES,
+from fairseq_plugins.reproduce.commands import GPUS_PER_NODE, Run, placement, selection
+from fairseq_plugins.reproduce.experiments import experiment_of
+from fairseq_plugins.reproduce.experiments.base import (
+    Experiment,
     Scale,
-    Table,
-    check_rows,
-    default_rows,
-    has_file,
+    Training,
+    Variant,
+    starting_from,
 )
+from fairseq_plugins.reproduce.recipe import Layout, compose_recipe, record, spread
+from fairseq_plugins.reproduce.tables import Table, check_rows, default_rows, has_file
 
 
 @dataclass(frozen=True)
@@ -41,47 +31,50 @@ class Place:
 
 @dataclass(frozen=True)
 class Planned:
-    """A run with what its commands need.
-
-    overrides: Hydra's, for its training. config: what `recipe.record` gives of it.
-    """
+    """A run with its trainings, and the run whose checkpoint they start from, if any."""
 
     run: Run
     place: Place
-    overrides: tuple[str, ...]
-    config: dict[str, Any]
+    trainings: tuple[Training, ...]
+    pretraining: "Planned | None" = None
 
     @property
-    def max_update(self) -> int:
-        return int(self.config["optimization"]["max_update"])
+    def experiment(self) -> Experiment:
+        return experiment_of(self.run.table)
+
+    @functools.cached_property
+    def config(self) -> dict[str, Any]:
+        """What is recorded of it: the configuration of its training, or one for each kind."""
+        if self.pretraining is None and len(self.trainings) == 1:
+            return self.trainings[0].config
+        kinds: dict[str, list[Training]] = {}
+        for training in self.trainings:
+            kinds.setdefault(training.variant.kind, []).append(training)
+        parts = {kind: _common(trainings) for kind, trainings in kinds.items()}
+        before = {"pretraining": self.pretraining.config} if self.pretraining else {}
+        return {"trainings": {**before, **parts}}
 
     @property
-    def data(self) -> Path:
-        """The folder of its data, relative to the repository."""
-        return Path(self.config["task"]["data"])
-
-    def train(self, restore: Path | None = None) -> list[str]:
-        """The training; `restore` is a checkpoint other than checkpoint_last.pt."""
-        overrides = list(self.overrides)
-        if restore:
-            overrides.append(f"checkpoint.restore_file={restore.as_posix()}")
-        return train_command(self.run, overrides, srun=self.place.srun)
-
-    def evaluate(self, checkpoint: Path, subset: str, context: int) -> list[str]:
-        material = Material(self.data.as_posix(), int(self.config["task"]["tokens_per_sample"]))
-        return evaluate_command(self.run, material, checkpoint, subset, context, self.place.gpus)
+    def data(self) -> tuple[Path, ...]:
+        """The folders of its data, relative to the repository."""
+        before = self.pretraining.data if self.pretraining else ()
+        return tuple(dict.fromkeys((*before, *(t.data for t in self.trainings))))
 
     def commands(self) -> list[list[str]]:
         """All its commands, in order, when nothing goes wrong."""
-        chosen = self.run.folder / self.evaluated
-        pairs = evaluations(SCALES[self.run.scale].evaluation)
-        return [self.train(), *(self.evaluate(chosen, s, context) for s, context in pairs)]
+        found = self.pretraining.commands() if self.pretraining else []
+        for training in self.trainings:
+            checkpoint = training.folder / training.evaluated
+            steps = self.experiment.steps(training, checkpoint, self.run, self.place.gpus)
+            found += [training.command(), *(step.command for step in steps)]
+        return found
 
-    @property
-    def evaluated(self) -> str:
-        """The checkpoint that is evaluated: the best on the validation set, or the last where
-        training does without validation."""
-        return LAST if self.config["dataset"]["disable_validation"] else BEST
+
+def _common(trainings: Sequence[Training]) -> dict[str, Any]:
+    """The configuration of trainings that differ in their learning rate, with all of these."""
+    config = trainings[0].config
+    rates = [rate for training in trainings for rate in training.config["optimization"]["lr"]]
+    return {**config, "optimization": {**config["optimization"], "lr": rates}}
 
 
 @dataclass(frozen=True)
@@ -93,13 +86,24 @@ class Dash:
     reason: str
 
 
-def compose_run(configs: Path, run: Run, more: Sequence[str] = ()) -> dict[str, Any]:
-    """The recorded configuration of a run, on one device unless `more` overrides say other.
+def compose_variant(
+    configs: Path, run: Run, variant: Variant, more: Sequence[str] = ()
+) -> dict[str, Any]:
+    """The recorded configuration of a training, on one device unless `more` overrides say other.
 
     Composed once per process, so not to be changed.
     """
-    overrides = (*selection(run, has_file=has_file(configs, run.row)), *more)
-    return _compose(configs.resolve(), TABLES[run.table].recipe, overrides)
+    return _compose(configs.resolve(), variant.recipe, (*_selection(configs, run), *more))
+
+
+def _selection(configs: Path, run: Run) -> list[str]:
+    experiment = experiment_of(run.table)
+    return selection(
+        run,
+        has_file=has_file(configs, run.row),
+        scale_group=experiment.scale_group,
+        attention_option=experiment.attention_option,
+    )
 
 
 @functools.cache
@@ -107,31 +111,83 @@ def _compose(configs: Path, recipe: str, overrides: tuple[str, ...]) -> dict[str
     return record(compose_recipe(configs, recipe, overrides))
 
 
-def set_run(config: dict[str, Any], run: Run) -> dict[str, Any]:
-    """The configuration of another attention and seed of the same row, without composing it."""
+def _set(config: Mapping[str, Any], run: Run, variant: Variant, folder: Path) -> dict[str, Any]:
+    """The configuration of another attention, seed and variant of the same row, without composing
+    it."""
+    optimization = dict(config["optimization"])
+    if variant.learning_rate is not None:
+        optimization["lr"] = [variant.learning_rate]
+    option = experiment_of(run.table).attention_option
     return {
         **config,
-        "model": {**config["model"], "attention_type": run.attention},
+        "model": {**config["model"], option: run.attention},
+        "optimization": optimization,
         "common": {**config["common"], "seed": run.seed},
-        "checkpoint": {**config["checkpoint"], "save_dir": run.folder.as_posix()},
+        "checkpoint": {**config["checkpoint"], "save_dir": folder.as_posix()},
     }
 
 
-def incompatibility(config: dict[str, Any]) -> str | None:
-    """Why the attention of a composed model cannot have its encoding; None where it can."""
-    model = config["model"]
-    heads = int(model["decoder_attention_heads"])
-    try:
-        check_compatible(
-            model["attention_type"],
-            model["position_encoding"],
-            model.get("position_encoding_options", ""),
-            causal=True,
-            num_heads=heads,
-            head_dim=int(model["decoder_embed_dim"]) // heads,
-        )
-    except IncompatibleEncodingError as error:
-        return str(error)
+def plan_run(configs: Path, run: Run, place: Place) -> Planned:
+    """One run with its trainings.
+
+    Raises:
+        ValueError: GPUs that do not share the batch.
+    """
+    experiment = experiment_of(run.table)
+    pretraining = None
+    if experiment.pretraining:
+        before = Run(experiment.pretraining, run.scale, run.row, run.attention, 1)
+        pretraining = plan_run(configs, before, place)
+    trainings = []
+    for variant in experiment.variants(run.scale):
+        folder = run.folder / variant.name if variant.name else run.folder
+        training = _training(configs, run, variant, folder, place)
+        if pretraining:
+            (first,) = pretraining.trainings
+            training = starting_from(training, first.folder / first.evaluated)
+        trainings.append(training)
+    return Planned(run, place, tuple(trainings), pretraining)
+
+
+def _training(configs: Path, run: Run, variant: Variant, folder: Path, place: Place) -> Training:
+    attention = _first_attention(run)
+    layout = _layout(configs, replace(attention, row="base"), variant, place)
+    where = placement(attention.folder, place.gpus, layout, srun=place.srun)
+    composed = compose_variant(configs, attention, variant, where)
+    overrides = (
+        *_selection(configs, run),
+        *placement(folder, place.gpus, layout, srun=place.srun),
+        *variant.overrides,
+    )
+    config = _set(composed, run, variant, folder)
+    return Training(variant, folder, overrides, config, place.srun)
+
+
+def _first_attention(run: Run) -> Run:
+    """The run of which all attentions and seeds of a row are copies, so that it is composed
+    once."""
+    return replace(run, attention="vanilla", seed=1)
+
+
+def _layout(configs: Path, run: Run, variant: Variant, place: Place) -> Layout:
+    """How the scale's total batch, which is the same for all rows, is spread."""
+    return spread(compose_variant(configs, run, variant), max(1, place.gpus))
+
+
+def incompatibility(experiment: Experiment, model: Mapping[str, Any]) -> str | None:
+    """Why an attention of a composed model cannot have its encoding; None where it can."""
+    for side in experiment.sides(model):
+        try:
+            check_compatible(
+                side.attention_type,
+                side.position_encoding,
+                side.options,
+                causal=side.causal,
+                num_heads=side.num_heads,
+                head_dim=side.head_dim,
+            )
+        except IncompatibleEncodingError as error:
+            return str(error)
     return None
 
 
@@ -172,38 +228,18 @@ def plan(
             name that none of the attentions can have.
     """
     names = default_rows(table, configs) if rows is None else check_rows(table, configs, [*rows])
-    layout = _layout(configs, Run(table.name, scale.name, names[0], attentions[0], seeds[0]), place)
     planned: list[Planned] = []
     dashes: list[Dash] = []
     for name in names:
         before = len(planned)
-        first = Run(table.name, scale.name, name, attentions[0], seeds[0])
-        where = placement(first, place.gpus, layout, srun=place.srun)
-        composed = compose_run(configs, first, where)
         for attention in attentions:
             runs = [Run(table.name, scale.name, name, attention, seed) for seed in seeds]
-            reason = incompatibility(set_run(composed, runs[0]))
+            first = plan_run(configs, runs[0], place)
+            reason = incompatibility(first.experiment, first.trainings[0].config["model"])
             if reason:
                 dashes.append(Dash(name, attention, reason))
                 continue
-            planned += [_planned(configs, run, place, layout, composed) for run in runs]
+            planned += [first, *(plan_run(configs, run, place) for run in runs[1:])]
         if rows is not None and len(planned) == before:
             raise ValueError(f"row {name!r}: {dashes[-1].reason}")
     return planned, dashes
-
-
-def _planned(
-    configs: Path, run: Run, place: Place, layout: Layout, composed: dict[str, Any]
-) -> Planned:
-    overrides = (
-        *selection(run, has_file=has_file(configs, run.row)),
-        *placement(run, place.gpus, layout, srun=place.srun),
-    )
-    return Planned(run, place, overrides, set_run(composed, run))
-
-
-def _layout(configs: Path, run: Run, place: Place) -> Layout:
-    """How the scale's total batch, which is the same for all rows, is spread."""
-    config = compose_run(configs, run)
-    per_device = int(config["dataset"]["batch_size"])
-    return spread(total_batch(config), per_device, max(1, place.gpus))

@@ -5,10 +5,13 @@ import json
 import os
 import platform
 import subprocess
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 SPLITS = ("train", "valid", "test")
+# The files of a binarised folder of one language.
+DATA_FILES = ("dict.txt", *(f"{s}.{suffix}" for s in SPLITS for suffix in ("bin", "idx")))
 SPECIAL_SYMBOLS = 4  # fairseq's <s>, <pad>, </s>, <unk>, which dict.txt does not list
 # What makes two data folders the same; the rest of data.json is where they were made from.
 DATA_IDENTITY = ("request", "splits", "dictionary_size")
@@ -16,19 +19,31 @@ DATA_IDENTITY = ("request", "splits", "dictionary_size")
 _PACKAGES = ("torch", "fairseq", "hydra-core", "numpy")
 
 
-def missing_data(folder: Path) -> list[str]:
-    """The files of a binarised data folder that are not there."""
-    names = ["dict.txt", *(f"{s}.{suffix}" for s in SPLITS for suffix in ("bin", "idx"))]
+def missing_data(folder: Path, names: Sequence[str] = DATA_FILES) -> list[str]:
+    """The files of a data folder that are not there."""
     return [name for name in names if not (folder / name).is_file()]
 
 
 def describe_data(folder: Path) -> dict[str, Any]:
-    """The folder's data.json, where there is one, and the size of its dictionary."""
+    """The folder's data.json, where there is one, and the size of its dictionary, or sizes."""
     path = folder / "data.json"
     about = json.loads(path.read_text()) if path.is_file() else {}
-    with (folder / "dict.txt").open(encoding="utf-8") as words:
-        size = sum(1 for _ in words) + SPECIAL_SYMBOLS
+    sizes = {found.name: _symbols(found) for found in sorted(folder.glob("dict*.txt"))}
+    size = sizes.get("dict.txt", sizes) or about.get("dictionary_size")
     return {**_without_absolute_paths(about), "dictionary_size": size}
+
+
+def _symbols(dictionary: Path) -> int:
+    with dictionary.open(encoding="utf-8") as words:
+        return sum(1 for _ in words) + SPECIAL_SYMBOLS
+
+
+def describe_all(folders: Mapping[str, Path]) -> dict[str, Any]:
+    """One folder's description, or of several by name what makes them the same."""
+    about = {name: describe_data(folder) for name, folder in folders.items()}
+    if len(about) == 1:
+        return about.popitem()[1]
+    return {key: {name: one.get(key) for name, one in about.items()} for key in DATA_IDENTITY}
 
 
 def same_data(one: dict[str, Any], other: dict[str, Any]) -> bool:

@@ -87,9 +87,10 @@ def _without_absolute_paths(value: Any) -> Any:
 
 
 def total_batch(recorded: Mapping[str, Any]) -> int:
-    """Sequences per update, over all devices (Table 7: "Total batch size")."""
+    """Sequences per update, over all devices (Table 7: "Total batch size"); tokens where a batch
+    is counted in these (its "Max token per batch")."""
     return int(
-        recorded["dataset"]["batch_size"]
+        (recorded["dataset"].get("batch_size") or recorded["dataset"]["max_tokens"])
         * recorded["optimization"]["update_freq"][0]
         * recorded["distributed_training"]["distributed_world_size"]
     )
@@ -114,7 +115,21 @@ def _experiment(recorded: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    """What makes two recorded configurations different experiments: "key: old -> new"."""
+    """What makes two recorded configurations different experiments: "key: old -> new".
+
+    Of runs with several trainings, which are recorded by name, "name: key: old -> new".
+    """
+    if "trainings" not in new:
+        return _differences(old, new)
+    before, after = old.get("trainings", {}), new["trainings"]
+    return [
+        f"{name}: {difference}"
+        for name in sorted(before.keys() | after.keys())
+        for difference in _differences(before.get(name, {}), after.get(name, {}))
+    ]
+
+
+def _differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     try:
         before, after = _experiment(old), _experiment(new)
     except (KeyError, TypeError, AttributeError, IndexError):
@@ -135,31 +150,41 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
 
 @dataclass(frozen=True)
 class Layout:
-    """How a total batch is spread: sequences per device and step, steps per update, devices."""
+    """How a total batch is spread: sequences per device and step (None where batches are counted
+    in tokens), steps per update, devices."""
 
-    batch_size: int
+    batch_size: int | None
     update_freq: int
     devices: int
 
     @property
     def overrides(self) -> list[str]:
+        size = [] if self.batch_size is None else [f"dataset.batch_size={self.batch_size}"]
         return [
-            f"dataset.batch_size={self.batch_size}",
+            *size,
             f"optimization.update_freq=[{self.update_freq}]",
             f"distributed_training.distributed_world_size={self.devices}",
         ]
 
 
-def spread(total: int, per_device: int, devices: int) -> Layout:
-    """Spread `total` sequences over devices, with at most `per_device` at once on each.
+def spread(recorded: Mapping[str, Any], devices: int) -> Layout:
+    """Spread the total batch of a configuration, with at most its own batch at once on each
+    device.
 
     Raises:
         ValueError: where the devices cannot share the batch equally.
     """
-    if total % devices:
+    per_device = recorded["dataset"].get("batch_size")
+    if per_device is None:
+        steps, unit = int(recorded["optimization"]["update_freq"][0]), "batches per update"
+    else:
+        steps, unit = total_batch(recorded), "sequences"
+    if steps % devices:
         raise ValueError(
-            f"`--gpus` must divide the total batch of {total} sequences, but is {devices} instead."
+            f"`--gpus` must divide the total batch of {steps} {unit}, but is {devices} instead."
         )
-    share = total // devices
-    batch_size = max(size for size in range(1, per_device + 1) if share % size == 0)
+    share = steps // devices
+    if per_device is None:
+        return Layout(None, share, devices)
+    batch_size = max(size for size in range(1, int(per_device) + 1) if share % size == 0)
     return Layout(batch_size, share // batch_size, devices)

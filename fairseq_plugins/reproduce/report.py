@@ -3,13 +3,15 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from fairseq_plugins.reproduce import provenance, results
+from fairseq_plugins.reproduce import results
 from fairseq_plugins.reproduce.commands import Run
+from fairseq_plugins.reproduce.experiments.base import Scale
 from fairseq_plugins.reproduce.orderings import Cells, gather, mean
-from fairseq_plugins.reproduce.plan import compose_run, set_run
+from fairseq_plugins.reproduce.plan import Place, plan_run
 from fairseq_plugins.reproduce.render import DASH, render
 from fairseq_plugins.reproduce.results import Result
-from fairseq_plugins.reproduce.tables import ATTENTIONS, Scale, Table, runnable_rows
+from fairseq_plugins.reproduce.runner import data_of
+from fairseq_plugins.reproduce.tables import Table, runnable_rows
 
 
 @dataclass(frozen=True)
@@ -60,17 +62,16 @@ class Report:
         configs = self.root / "configs"
         if run.row not in runnable_rows(configs):
             return f"there is no row {run.row}"
-        any_cell = Run(run.table, run.scale, run.row, ATTENTIONS[0], 1)  # composed once per row
-        config = set_run(compose_run(configs, any_cell), run)
-        folder = self.root / config["task"]["data"]
-        data = None if provenance.missing_data(folder) else provenance.describe_data(folder)
-        return "; ".join(results.mismatch(result, run, config, data)[:3])
+        planned = plan_run(configs, run, Place(gpus=0))
+        data = data_of(self.root, planned)
+        return "; ".join(results.mismatch(result, run, planned.config, data)[:3])
 
     def text(self) -> str:
-        """The test perplexities for a terminal: paper, ours and difference."""
+        """What ranks the rows, for a terminal: paper, ours and difference."""
         shown, _ = self.read()
-        cells = gather(shown)
-        header = ["row", *(f"{a}: {w}" for a in ATTENTIONS for w in ("paper", "ours", "diff"))]
+        cells = gather(shown, [self.table.ranked_by])
+        words = ("paper", "ours", "diff")
+        header = ["row", *(f"{a}: {word}" for a in self.table.attentions for word in words)]
         done = (row for row, _ in cells)
         names = list(dict.fromkeys([*self.table.row_names, *sorted(done)]))
         lines = [header, *(self._line(name, cells) for name in names)]
@@ -84,14 +85,14 @@ class Report:
         )
 
     def _line(self, name: str, cells: Cells) -> list[str]:
-        line = [name]
-        for attention in ATTENTIONS:
-            paper = self.table.row(name).paper.get(attention)
+        line, metric = [name], self.table.ranked_by.metric
+        for attention in self.table.attentions:
+            paper = self.table.row(name).paper.get(attention, {}).get(metric)
             cell = cells.get((name, attention))
-            ours = mean(cell.test) if cell else None
+            ours = mean(cell[metric]) if cell else None
             line += [
-                f"{paper.test:.2f}" if paper else DASH,
+                f"{paper.mean:.2f}" if paper else DASH,
                 f"{ours:.2f}" if ours is not None else DASH,
-                f"{ours - paper.test:+.2f}" if paper and ours is not None else DASH,
+                f"{ours - paper.mean:+.2f}" if paper and ours is not None else DASH,
             ]
         return line

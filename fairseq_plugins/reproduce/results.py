@@ -3,14 +3,16 @@
 import json
 import os
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from fairseq_plugins.reproduce import provenance
-from fairseq_plugins.reproduce.commands import Run, evaluation_name
+from fairseq_plugins.reproduce.commands import Run
+from fairseq_plugins.reproduce.experiments import experiment_of
 from fairseq_plugins.reproduce.logs import TrainingLog
+from fairseq_plugins.reproduce.papers import TABLES
 from fairseq_plugins.reproduce.recipe import differences
 
 Result = dict[str, Any]
@@ -31,16 +33,9 @@ KEYS = (
     "wall_seconds",
     "finished_at",
 )
-METRICS = (
-    "valid_ppl",
-    "test_ppl",
-    "valid_loss",
-    "test_loss",
-    "train_seconds",
-    "updates",
-    "tokens_per_second",
-    "parameters",
-)
+SIGNATURE = "signature"  # of BLEU: how it was counted
+# Beside those of the experiment.
+METRICS = ("train_seconds", "updates", "tokens_per_second", "parameters")
 
 
 def write_text(path: Path, text: str) -> None:
@@ -68,25 +63,14 @@ def write_json(path: Path, value: Any) -> None:
     write_text(path, json.dumps(value, indent=1, allow_nan=False) + "\n")
 
 
-def metrics(
-    losses: Mapping[tuple[str, int], float], log: TrainingLog, train_seconds: float
-) -> dict[str, Any]:
-    """The metrics of a run.
-
-    losses: base-2 loss per token by (subset, context); perplexity is two to its power.
-    """
-    found: dict[str, Any] = {}
-    for (subset, context), loss in losses.items():
-        subset, _, suffix = evaluation_name(subset, context).partition("_")
-        end = f"_{suffix}" if suffix else ""
-        found[f"{subset}_ppl{end}"] = round(2**loss, 4)
-        found[f"{subset}_loss{end}"] = loss
+def training_metrics(trainings: Sequence[TrainingLog], train_seconds: float) -> dict[str, Any]:
+    """What is told of the trainings of a run: the first one's parameters and speed, all updates."""
+    first = trainings[0]
     return {
-        **found,
         "train_seconds": round(train_seconds, 1),
-        "updates": log.updates,
-        "tokens_per_second": log.tokens_per_second,
-        "parameters": log.parameters,
+        "updates": sum(log.updates or 0 for log in trainings) or None,
+        "tokens_per_second": first.tokens_per_second,
+        "parameters": first.parameters,
     }
 
 
@@ -101,14 +85,20 @@ def make_result(
     gpus: int,
     wall_seconds: float,
 ) -> Result:
-    """Everything that is recorded of a finished run, in the order of `KEYS`."""
+    """Everything that is recorded of a finished run, in the order of `KEYS`.
+
+    A metric `signature` stands beside the metrics.
+    """
+    metrics = dict(metrics)
+    signature = {SIGNATURE: metrics.pop(SIGNATURE)} if SIGNATURE in metrics else {}
     return {
         "table": run.table,
         "row": run.row,
         "attention": run.attention,
         "scale": run.scale,
         "seed": run.seed,
-        "metrics": dict(metrics),
+        "metrics": metrics,
+        **signature,
         "command": list(command),
         "config": dict(config),
         "data": dict(data),
@@ -126,10 +116,13 @@ def read_result(path: Path) -> Result | None:
         found = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    if not isinstance(found, dict) or set(found) != set(KEYS):
+    if not isinstance(found, dict) or set(found) - {SIGNATURE} != set(KEYS):
         return None
     numbers = found["metrics"] if isinstance(found["metrics"], dict) else {}
-    return found if set(METRICS) <= set(numbers) else None
+    if found["table"] not in TABLES:
+        return None
+    required = {*METRICS, *experiment_of(found["table"]).required}
+    return found if required <= set(numbers) else None
 
 
 def mismatch(

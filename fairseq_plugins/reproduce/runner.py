@@ -3,20 +3,22 @@
 import json
 import shlex
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fairseq_plugins.reproduce import checkpoints, logs, results
-from fairseq_plugins.reproduce.commands import Run, evaluation_name, evaluations, executable
+from fairseq_plugins.reproduce.commands import Run, executable
+from fairseq_plugins.reproduce.experiments.base import Metrics, Training
 from fairseq_plugins.reproduce.launcher import Launcher
+from fairseq_plugins.reproduce.papers import TABLES
 from fairseq_plugins.reproduce.plan import Planned
 from fairseq_plugins.reproduce.progress import DONE, EVALUATING, FAILED, SKIPPED, Progress
-from fairseq_plugins.reproduce.provenance import describe_data, missing_data
+from fairseq_plugins.reproduce.provenance import describe_all, missing_data
 from fairseq_plugins.reproduce.results import Result
-from fairseq_plugins.reproduce.tables import SCALES, TABLES
 
+MEASURED = "metrics.json"  # in the folder of one of several trainings: it is done
 JOURNAL_SECONDS = 5.0  # at most this much time is not counted when a run is killed
 
 
@@ -113,12 +115,26 @@ class TableRunner:
     def _run(self, planned: Planned) -> None:
         if self._is_done(planned):
             return
+        if planned.pretraining:
+            self._pretrain(planned.pretraining)
         with checkpoints.exclusive(self.root / planned.run.folder) as lock:
             if self._is_done(planned):  # by the process that held the lock until now
                 return
             attempt = _Attempt(self, planned, lock)
             attempt.complete()
             self.progress.change(planned.run.name, DONE, attempt.summary())
+
+    def _pretrain(self, planned: Planned) -> None:
+        """Bring the run that another one starts from to its result and its checkpoint."""
+        (training,) = planned.trainings
+        kept = self.root / training.folder / training.evaluated
+        path = self.root / planned.run.result
+        if kept.exists() and results.read_result(path):
+            return
+        with checkpoints.exclusive(self.root / planned.run.folder) as lock:
+            attempt = _Attempt(self, planned, lock, shown_as=f"pre-training {planned.run.name}")
+            # A result that is there stays: only its checkpoint is not in this folder.
+            attempt.complete(write=not path.exists())
 
     def _is_done(self, planned: Planned) -> bool:
         run = planned.run
@@ -136,55 +152,80 @@ class TableRunner:
                 f"{run.result} was made by another experiment ({'; '.join(reasons[:3])}); "
                 "--force trains it again"
             )
-        self.progress.change(run.name, SKIPPED, _perplexity(result))
+        self.progress.change(run.name, SKIPPED, _told(result))
         return True
 
     def _take_from_other_table(self, planned: Planned) -> bool:
         """Use the same run where another table has it; Tables 2 and 5 share rows."""
         run = planned.run
         data = data_of(self.root, planned)
-        for table in TABLES:
+        own = TABLES[run.table]
+        for table in (name for name, t in TABLES.items() if t.experiment == own.experiment):
             other = Run(table, run.scale, run.row, run.attention, run.seed)
             result = results.read_result(self.root / other.result)
             if result is None or results.mismatch(result, other, planned.config, data):
                 continue
             results.write_json(self.root / run.result, {**result, "table": run.table})
-            self.progress.change(run.name, SKIPPED, f"{_perplexity(result)}, from {table}")
+            self.progress.change(run.name, SKIPPED, f"{_told(result)}, from {table}")
             return True
         return False
 
 
 def data_of(root: Path, planned: Planned) -> dict[str, Any] | None:
-    """The description of a run's data, or None where it is not there."""
-    folder = root / planned.data
-    return None if missing_data(folder) else describe_data(folder)
+    """The description of a run's data, or None where it is not all there."""
+    folders = {folder.as_posix(): root / folder for folder in planned.data}
+    if missing_folders(root, planned):
+        return None
+    return describe_all(folders)
 
 
-def _perplexity(result: Result) -> str:
-    return "valid {valid_ppl:.2f}, test {test_ppl:.2f}".format(**result["metrics"])
+def missing_folders(root: Path, planned: Planned) -> dict[Path, list[str]]:
+    """What a run's folders of data lack, by folder."""
+    found = {}
+    before = missing_folders(root, planned.pretraining) if planned.pretraining else {}
+    for folder in dict.fromkeys(training.data for training in planned.trainings):
+        if missing := missing_data(root / folder, planned.experiment.data_files):
+            found[folder] = missing
+    return {**before, **found}
+
+
+def _told(result: Result) -> str:
+    """The numbers of a result for one line."""
+    columns = TABLES[result["table"]].columns[-2:]
+    return ", ".join(f"{c.label} {result['metrics'][c.metric]:.2f}" for c in columns)
 
 
 class _Attempt:
-    """One run in this process, while its lock is held."""
+    """One run in this process, while its lock is held.
 
-    def __init__(self, runner: TableRunner, planned: Planned, lock: int) -> None:
+    shown_as: what is said of it, where it is another run that is shown.
+    """
+
+    def __init__(
+        self, runner: TableRunner, planned: Planned, lock: int, shown_as: str | None = None
+    ) -> None:
         self.runner, self.planned, self.lock = runner, planned, lock
         self.run, self.progress = planned.run, runner.progress
+        self.is_shown = shown_as is None
+        self.title = shown_as or self.run.name
         self.folder = runner.root / planned.run.folder
         self.data = data_of(runner.root, planned) or {}
         self.journal = self._open_folder()
         self.result: Result | None = None
+        if shown_as:
+            self.progress.say(shown_as)
 
     def say(self, text: str) -> None:
-        self.progress.say(f"{self.run.name}: {text}")
+        self.progress.say(f"{self.title}: {text}")
 
     def summary(self) -> str:
-        return _perplexity(self.result) if self.result else ""
+        return _told(self.result) if self.result else ""
 
-    def complete(self) -> None:
-        self.train()
-        losses = self.evaluate()
-        self.write(losses)
+    def complete(self, *, write: bool = True) -> None:
+        """Train and measure everything; `write` the result."""
+        parts = {t.variant.name: self._measured(t) for t in self.planned.trainings}
+        if write:
+            self.write(parts)
 
     def _open_folder(self) -> Journal:
         """The journal of a run to go on with; anything else in the folder is set aside."""
@@ -222,7 +263,7 @@ class _Attempt:
             self.journal.add(now - last, training=training)
             last = now
             for line in lines:
-                measured = logs.read_training(line) if training else None
+                measured = logs.read_training(line) if training and self.is_shown else None
                 if measured:
                     self.progress.train(self.run.name, measured.updates, measured.loss)
             self.progress.refresh()
@@ -236,54 +277,87 @@ class _Attempt:
             word = "training" if training else "evaluation"
             raise RunFailed(f"{word} ended with status {status}", log)
 
-    def train(self) -> None:
+    def _measured(self, training: Training) -> Metrics:
+        """The metrics of one training; of several, each keeps its own in metrics.json, and its
+        checkpoints only as long as they are needed."""
+        folder = self.runner.root / training.folder
+        kept = folder / MEASURED
+        if training.variant.name and (found := _read_metrics(kept)) is not None:
+            return found
+        folder.mkdir(exist_ok=True)
+        self.train(training)
+        metrics = self.evaluate(training)
+        if training.variant.name:
+            results.write_json(kept, metrics)
+            for checkpoint in folder.glob("*.pt"):
+                checkpoint.unlink()
+        return metrics
+
+    def train(self, training: Training) -> None:
         """Train until the last update, from the newest intact checkpoint."""
-        restart = checkpoints.find_restart(self.folder, self.say)
-        total = self.planned.max_update
-        if restart.updates >= total:
+        folder = self.runner.root / training.folder
+        if training.variant.name:
+            self.say(training.variant.name)
+        restart = checkpoints.find_restart(folder, self.say)
+        total = training.max_update
+        if total and restart.updates >= total:
             self.say("training is complete already; it is evaluated")
             return
-        self.progress.begin_training(self.run.name, restart.updates, total)
-        restore = restart.restore and self.run.folder / restart.restore.name
-        command = self.planned.train(restore)
-        self._launch(command, self.folder / "train.log", training=True)
+        if self.is_shown:
+            self.progress.begin_training(self.run.name, restart.updates, total)
+        restore = restart.restore and training.folder / restart.restore.name
+        self._launch(training.command(restore), folder / "train.log", training=True)
 
-    def evaluate(self) -> dict[tuple[str, int], float]:
-        """Base-2 losses by (subset, context)."""
-        self.progress.change(self.run.name, EVALUATING)
-        log = self.folder / "train.log"
+    def evaluate(self, training: Training) -> Metrics:
+        """What is measured of a training."""
+        folder, experiment = self.runner.root / training.folder, self.planned.experiment
+        if self.is_shown:
+            self.progress.change(self.run.name, EVALUATING)
+        log = folder / "train.log"
         try:
-            chosen = checkpoints.checkpoint_to_evaluate(
-                self.folder, self.planned.evaluated, self.say
-            )
-        except FileNotFoundError as error:
+            chosen = checkpoints.checkpoint_to_evaluate(folder, training.evaluated, self.say)
+            metrics = experiment.measure(training, folder)
+        except (FileNotFoundError, ValueError) as error:
             raise RunFailed(str(error), log) from None
-        losses = {}
-        for subset, context in evaluations(SCALES[self.run.scale].evaluation):
-            log = self.folder / f"eval-{evaluation_name(subset, context)}.log"
+        checkpoint, gpus = training.folder / chosen.name, self.planned.place.gpus
+        for step in experiment.steps(training, checkpoint, self.run, gpus):
+            log = folder / step.log
             log.unlink(missing_ok=True)
-            command = self.planned.evaluate(self.run.folder / chosen.name, subset, context)
-            self._launch(command, log, training=False)
+            self._launch(step.command, log, training=False)
             try:
-                losses[subset, context] = logs.read_evaluation_loss(log)
+                metrics |= step.read(log)
             except ValueError as error:
-                raise RunFailed(f"{subset}: {error}", log) from None
-        return losses
+                raise RunFailed(f"{step.log}: {error}", log) from None
+        return metrics
 
-    def write(self, losses: dict[tuple[str, int], float]) -> None:
+    def write(self, parts: Mapping[str, Metrics]) -> None:
         """Write the result and close the journal."""
-        log = logs.read_training_log(self.folder / "train.log")
-        times = self.journal.content
+        root, times = self.runner.root, self.journal.content
+        trained = [
+            logs.read_training_log(root / training.folder / "train.log")
+            for training in self.planned.trainings
+        ]
         self.result = results.make_result(
             self.run,
-            self.runner.root,
-            metrics=results.metrics(losses, log, times["train_seconds"]),
+            root,
+            metrics={
+                **self.planned.experiment.combine(parts),
+                **results.training_metrics(trained, times["train_seconds"]),
+            },
             command=[shlex.join(words) for words in self.planned.commands()],
             config=self.planned.config,
             data=self.data,
             gpus=self.planned.place.gpus,
             wall_seconds=times["wall_seconds"],
         )
-        results.write_json(self.runner.root / self.run.result, self.result)
+        results.write_json(root / self.run.result, self.result)
         self.journal.content["finished"] = True
         self.journal.write()
+
+
+def _read_metrics(path: Path) -> Metrics | None:
+    try:
+        found = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None

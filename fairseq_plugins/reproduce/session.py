@@ -12,19 +12,19 @@ import torch
 
 from fairseq_plugins.reproduce import results
 from fairseq_plugins.reproduce.commands import sbatch_command
+from fairseq_plugins.reproduce.experiments.base import Scale
 from fairseq_plugins.reproduce.launcher import Launcher, ProcessLauncher
 from fairseq_plugins.reproduce.logs import last_lines
 from fairseq_plugins.reproduce.plan import Planned
 from fairseq_plugins.reproduce.progress import Progress
-from fairseq_plugins.reproduce.provenance import missing_data
 from fairseq_plugins.reproduce.report import Report
-from fairseq_plugins.reproduce.runner import Failure, TableRunner
-from fairseq_plugins.reproduce.tables import Scale, Table
+from fairseq_plugins.reproduce.runner import Failure, TableRunner, missing_folders
+from fairseq_plugins.reproduce.tables import Table
 
 
 def dry_run(planned: Sequence[Planned], scale: Scale, *, slurm: bool) -> list[str]:
     """The exact commands of all runs, to be typed in the repository's root."""
-    lines = [f"# Runs: {len(planned)}. Data, where it is not there yet:", scale.prepare]
+    lines = [f"# Runs: {len(planned)}. Data, where it is not there yet:", *scale.prepare]
     for one in planned:
         run = one.run
         lines += ["", f"# {run.row}, {run.attention} attention, seed {run.seed}"]
@@ -44,11 +44,11 @@ def require(root: Path, planned: Sequence[Planned], scale: Scale, *, force: bool
         ValueError: naming the folder and the script that makes it, or the number of GPUs.
     """
     to_make = [p for p in planned if force or results.read_result(root / p.run.result) is None]
-    for folder in dict.fromkeys(p.data for p in to_make):
-        missing = missing_data(root / folder)
-        if missing:
+    for one in to_make:
+        for folder, missing in missing_folders(root, one).items():
             raise ValueError(
-                f"the data folder {folder} lacks {', '.join(missing)}; {scale.prepare} makes it."
+                f"the data folder {folder} lacks {', '.join(missing)}; "
+                f"{' and '.join(scale.prepare)} makes it."
             )
     gpus = max((p.place.gpus for p in to_make if not p.place.srun), default=0)
     if gpus > torch.cuda.device_count():
@@ -123,7 +123,8 @@ def work(
     except KeyboardInterrupt as interruption:
         print("\nStopped. The same command goes on from the last checkpoint.")
         return 143 if isinstance(interruption, Terminated) else 130
-    heading = f"{table.source}: test perplexity in the paper and, at scale {scale.name}, ours"
+    ranked = table.ranked_by.label
+    heading = f"{table.source}: {ranked} in the paper and, at scale {scale.name}, ours"
     print(f"\n{heading}\n\n{report.text()}\n\nThe whole table: {report.page}")
     for failure in failures:
         print(f"\nFAILED {failure.name}: {failure.reason}")

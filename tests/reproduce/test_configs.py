@@ -11,6 +11,8 @@ from omegaconf import OmegaConf
 
 import fairseq_plugins  # noqa: F401  (registers the model)
 from fairseq_plugins.encodings import ENCODINGS
+from fairseq_plugins.reproduce.experiments.lm import LANGUAGE_MODEL
+from fairseq_plugins.reproduce.lrpe_tables import TABLE_2
 from fairseq_plugins.reproduce.plan import Place, check_place, incompatibility, plan
 from fairseq_plugins.reproduce.recipe import (
     compose_recipe,
@@ -19,8 +21,8 @@ from fairseq_plugins.reproduce.recipe import (
     spread,
     total_batch,
 )
-from fairseq_plugins.reproduce.tables import SCALES, TABLE_2
 
+SCALES = LANGUAGE_MODEL.scales
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 ROWS = sorted(path.stem for path in (CONFIGS / "model").glob("*.yaml"))
 
@@ -113,7 +115,7 @@ def test_small_scales_train_on_a_cpu():
 
 def test_scales_change_only_what_they_say():
     """A row's own settings survive every scale: scale files do not touch the encodings."""
-    for path in (CONFIGS / "scale").glob("*.yaml"):
+    for path in (CONFIGS / "scale").rglob("*.yaml"):
         content = yaml.safe_load(path.read_text()) or {}
         keys = set(content.get("model", {}))
         assert not keys & {"_name", "position_encoding", "position_encoding_options"}
@@ -129,7 +131,8 @@ def test_total_batch_is_the_papers_on_any_number_of_gpus(gpus, srun):
     )  # fmt: skip
     last = planned[-1]
     assert last.run.name == "rope-vanilla-s2"
-    overrides = last.train()[last.train().index("wikitext103_lm") + 1 :]
+    (training,) = last.trainings
+    overrides = training.command()[training.command().index("wikitext103_lm") + 1 :]
     trained = record(composed(*overrides))
     assert trained["distributed_training"]["distributed_world_size"] == gpus
     assert total_batch(trained) == 128
@@ -143,17 +146,35 @@ def test_total_batch_is_the_papers_on_any_number_of_gpus(gpus, srun):
         (128, 4, 8, (4, 4)),
         (128, 4, 64, (2, 1)),
         (32, 32, 2, (16, 1)),
-        (96, 64, 1, (48, 2)),
+        (96, 32, 1, (32, 3)),
+        (96, 32, 2, (24, 2)),
     ],
 )
 def test_spread(total, per_device, devices, expected):
-    layout = spread(total, per_device, devices)
+    layout = spread(_batches(total // per_device, batch_size=per_device), devices)
     assert (layout.batch_size, layout.update_freq) == expected
+
+
+def test_batches_that_are_counted_in_tokens_are_spread_whole():
+    recorded = _batches(8, max_tokens=4400)
+    layouts = [spread(recorded, devices) for devices in (1, 2, 8)]
+    assert [(layout.update_freq, layout.devices) for layout in layouts] == [(8, 1), (4, 2), (1, 8)]
+    assert not any("batch_size" in word for word in layouts[0].overrides)
+    with pytest.raises(ValueError, match=r"`--gpus` must divide .* 8 batches per update"):
+        spread(recorded, 3)
+
+
+def _batches(update_freq, **dataset):
+    return {
+        "dataset": dataset,
+        "optimization": {"update_freq": [update_freq]},
+        "distributed_training": {"distributed_world_size": 1},
+    }
 
 
 def test_gpus_that_do_not_share_the_batch_are_refused():
     with pytest.raises(ValueError, match=r"`--gpus` must divide .* 128 .* is 3 instead"):
-        spread(128, 4, 3)
+        spread(_batches(32, batch_size=4), 3)
 
 
 @pytest.mark.parametrize(
@@ -197,7 +218,7 @@ def test_every_row_of_the_paper_that_the_paper_ran_is_compatible():
         for attention in row.paper if row.name in ROWS else ():
             config = record(composed(f"model={row.name}"))
             config["model"]["attention_type"] = attention
-            assert incompatibility(config) is None, (row.name, attention)
+            assert incompatibility(LANGUAGE_MODEL, config["model"]) is None, (row.name, attention)
 
 
 def test_differences_name_the_key_and_ignore_where_a_run_goes():

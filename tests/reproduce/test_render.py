@@ -2,11 +2,12 @@
 
 import pytest
 
+from fairseq_plugins.reproduce.experiments import EXPERIMENTS
+from fairseq_plugins.reproduce.lrpe_tables import PERPLEXITIES, TABLE_2, TABLE_5
 from fairseq_plugins.reproduce.orderings import against_none, compare_orders, gather
 from fairseq_plugins.reproduce.render import cell_text, render
 from fairseq_plugins.reproduce.report import Report
 from fairseq_plugins.reproduce.results import write_json
-from fairseq_plugins.reproduce.tables import SCALES, TABLE_2, TABLE_5
 
 
 @pytest.fixture
@@ -57,9 +58,10 @@ def test_rows_beyond_the_paper_have_a_table_of_their_own(results):
 def test_caption_says_the_scale_of_everything(results):
     page = render(TABLE_2, "mini", results, ["`x`, made by another experiment."])
     for fact in (
-        "wikitext-2 (2,051,910 words to train on; perplexities per unit)",
-        "4 layers of 128 features, 4 heads, feed-forward 512, 1.82 million parameters",
-        "dictionary of 8,000 symbols",
+        "wikitext-2 (2,051,910 words to train on)",
+        "Perplexities are per unit of the data",
+        "4 decoder layers of 128 features, 4 heads, feed-forward 512",
+        "1.82 million parameters with a dictionary of 8,000 symbols",
         "900 updates of 4,096 tokens",
         "seeds 1 / 2 / 3",
         "2 cores of A CPU",
@@ -71,7 +73,7 @@ def test_caption_says_the_scale_of_everything(results):
 
 
 def test_orders_are_compared_pair_by_pair(results):
-    agreement = compare_orders(TABLE_2, gather(results), "linear")
+    agreement = compare_orders(TABLE_2, gather(results, PERPLEXITIES), "linear")
     assert agreement.ranking == ("lrpe_type2", "rope", "base")  # by the paper's test perplexity
     found = {(p.better, p.worse): p for p in agreement.pairs}
     assert len(found) == 3
@@ -88,7 +90,7 @@ def test_orders_are_compared_pair_by_pair(results):
 
 def test_a_reversed_order_is_told_as_such(make_result):
     rows = [make_result("base", "vanilla", 1, 60.0), make_result("rope", "vanilla", 1, 61.0)]
-    agreement = compare_orders(TABLE_2, gather(rows), "vanilla")
+    agreement = compare_orders(TABLE_2, gather(rows, PERPLEXITIES), "vanilla")
     assert (agreement.holding, len(agreement.pairs), agreement.kendall) == (0, 1, None)
     page = render(TABLE_2, "mini", rows, [])
     assert "0 of 1 pairs of rows stand in the paper's order" in page
@@ -104,7 +106,7 @@ def test_the_orderings_section_counts_over_both_attentions(results):
 
 
 def test_against_none():
-    assert against_none({}, "linear") is None
+    assert against_none({}, "linear", PERPLEXITIES[1]) is None
 
 
 def test_table_5_orders_its_three_rows(make_result):
@@ -137,7 +139,7 @@ def test_report_leaves_out_results_of_another_experiment(root, make_result):
     write_json(root / "results/table2/toy/rope-linear-s1.json", result)
     gone = make_result("removed", "linear", 1, 80.0, scale="toy")
     write_json(root / "results/table2/toy/removed-linear-s1.json", gone)
-    report = Report(root, TABLE_2, SCALES["toy"])
+    report = Report(root, TABLE_2, EXPERIMENTS["lm"].scales["toy"])
     report.write()
     page = (root / report.page).read_text()
     assert "`rope-linear-s1`, made by another experiment" in page

@@ -4,12 +4,16 @@ import json
 import math
 import os
 import subprocess
+from pathlib import Path
 
 import pytest
 
 from fairseq_plugins.reproduce import logs, provenance, results
 from fairseq_plugins.reproduce.commands import Run
+from fairseq_plugins.reproduce.experiments.lm import LANGUAGE_MODEL
+from fairseq_plugins.reproduce.plan import Place, plan_run
 
+CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 RUN = Run("table2", "mini", "rope", "linear", 1)
 TRAINING_LOG = """\
 [2026-01-01][fairseq_cli.train][INFO] - num. shared model params: 1,820,416 (num. trained: 1)
@@ -43,17 +47,41 @@ def test_evaluation_log(tmp_path):
         logs.read_evaluation_loss(path)
 
 
-def test_metrics_are_two_to_the_loss_for_every_context():
-    log = logs.TrainingLog(1000, 900, 5000.0)
-    losses = {("valid", 0): 6.0, ("test", 0): 5.0, ("valid", 400): 4.0, ("test", 400): 3.0}
-    found = results.metrics(losses, log, 12.34)
+def test_every_evaluation_is_two_to_its_loss(tmp_path):
+    run = Run("table2", "paper", "rope", "linear", 1)
+    (training,) = plan_run(CONFIGS, run, Place(8)).trainings
+    found = {}
+    for loss, step in enumerate(LANGUAGE_MODEL.steps(training, Path("best.pt"), run, 8), 3):
+        log = tmp_path / step.log
+        log.write_text(f"Loss (base 2): {loss}.0, Perplexity: -\n")
+        found |= step.read(log)
     assert found == {
-        **{"valid_ppl": 64.0, "test_ppl": 32.0, "valid_loss": 6.0, "test_loss": 5.0},
-        **{"valid_ppl_context_400": 16.0, "test_ppl_context_400": 8.0},
-        **{"valid_loss_context_400": 4.0, "test_loss_context_400": 3.0},
-        **{"train_seconds": 12.3, "updates": 900, "tokens_per_second": 5000.0},
+        **{"valid_ppl": 8.0, "test_ppl": 16.0, "valid_loss": 3.0, "test_loss": 4.0},
+        **{"valid_ppl_context_400": 32.0, "test_ppl_context_400": 64.0},
+        **{"valid_loss_context_400": 5.0, "test_loss_context_400": 6.0},
+    }
+
+
+def test_a_run_of_several_trainings_tells_all_updates():
+    first, second = logs.TrainingLog(1000, 900, 5000.0), logs.TrainingLog(1001, 100, 4000.0)
+    assert results.training_metrics([first, second], 12.34) == {
+        "train_seconds": 12.3,
+        "updates": 1000,
+        "tokens_per_second": 5000.0,
         "parameters": 1000,
     }
+
+
+def test_validations_are_a_curve_without_repetitions(tmp_path):
+    log = tmp_path / "train.log"
+    lines = [(100, "5.5"), (200, "5.0"), (200, "4.9"), (300, "inf")]
+    log.write_text(
+        "\n".join(
+            f'[valid] - {{"epoch": 1, "valid_loss": "{loss}", "valid_num_updates": "{updates}"}}'
+            for updates, loss in lines
+        )
+    )
+    assert logs.read_validations(log) == [(100, 5.5), (200, 4.9)]
 
 
 def test_result_has_exactly_the_agreed_keys(root):
@@ -61,7 +89,10 @@ def test_result_has_exactly_the_agreed_keys(root):
     result = results.make_result(
         RUN,
         root,
-        metrics=results.metrics({("valid", 0): 6.0, ("test", 0): 6.1}, log, 10.0),
+        metrics={
+            **{"valid_ppl": 64.0, "test_ppl": 68.6, "valid_loss": 6.0, "test_loss": 6.1},
+            **results.training_metrics([log], 10.0),
+        },
         command=["train", "evaluate"],
         config={"task": {}},
         data=provenance.describe_data(root / "data" / "toy"),

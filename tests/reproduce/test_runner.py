@@ -14,10 +14,12 @@ import torch
 from fairseq_plugins.reproduce import checkpoints, session
 from fairseq_plugins.reproduce.__main__ import main
 from fairseq_plugins.reproduce.commands import sbatch_command
+from fairseq_plugins.reproduce.experiments.lm import LANGUAGE_MODEL
+from fairseq_plugins.reproduce.lrpe_tables import TABLE_2, TABLE_5
 from fairseq_plugins.reproduce.plan import Place, plan
 from fairseq_plugins.reproduce.results import KEYS, METRICS, read_result
-from fairseq_plugins.reproduce.tables import SCALES, TABLE_2, TABLE_5
 
+TOY = LANGUAGE_MODEL.scales["toy"]
 TOTAL = 250  # as in the configs of conftest.py
 INTERVAL = 50
 
@@ -78,14 +80,14 @@ class FakeFairseq:
 def planned(configs):
     """base, rope and lrpe_type2 of Table 2 under linear attention."""
     runs, _ = plan(
-        configs, TABLE_2, SCALES["toy"], Place(0),
+        configs, TABLE_2, TOY, Place(0),
         rows=["base", "rope", "lrpe_type2"], attentions=["linear"], seeds=[1],
     )  # fmt: skip
     return runs
 
 
 def work(root, planned, fake, *, force=False, table=TABLE_2):
-    return session.work(root, table, SCALES["toy"], planned, force=force, launcher=fake)
+    return session.work(root, table, TOY, planned, force=force, launcher=fake)
 
 
 def folder_of(root, one):
@@ -110,7 +112,7 @@ def test_every_run_gets_a_result_and_the_page_is_rendered(root, planned, capsys)
     for one in planned:
         result = read_result(root / one.run.result)
         assert tuple(result) == KEYS
-        assert set(METRICS) == set(result["metrics"])
+        assert set(result["metrics"]) == {*METRICS, *LANGUAGE_MODEL.required}
         assert result["metrics"]["valid_ppl"] == pytest.approx(90.5097)
         assert result["metrics"]["updates"] == TOTAL
         assert result["metrics"]["parameters"] == 12345
@@ -120,7 +122,7 @@ def test_every_run_gets_a_result_and_the_page_is_rendered(root, planned, capsys)
     page = (root / "results/table2/toy.md").read_text()
     assert page.count("90.51 (1)") == 6
     output = capsys.readouterr().out
-    assert "rope-linear-s1: done, valid 90.51, test 90.51" in output
+    assert "rope-linear-s1: done, PPL (valid) 90.51, PPL (test) 90.51" in output
     assert "results/table2/toy.md" in output
 
 
@@ -248,11 +250,13 @@ def test_a_finished_training_without_its_best_checkpoint_is_evaluated_at_its_las
 
 def test_the_recipe_says_which_checkpoint_is_evaluated(planned):
     one = planned[0]
-    assert one.evaluated == "checkpoint_best.pt"
-    dataset = {**one.config["dataset"], "disable_validation": True}
-    without = replace(one, config={**one.config, "dataset": dataset})
-    assert without.evaluated == "checkpoint_last.pt"
-    assert all(f"{one.run.folder}/checkpoint_last.pt" in c for c in without.commands()[1:])
+    (training,) = one.trainings
+    assert training.evaluated == "checkpoint_best.pt"
+    dataset = {**training.config["dataset"], "disable_validation": True}
+    other = replace(training, config={**training.config, "dataset": dataset})
+    assert other.evaluated == "checkpoint_last.pt"
+    commands = replace(one, trainings=(other,)).commands()
+    assert all(f"{one.run.folder}/checkpoint_last.pt" in c for c in commands[1:])
 
 
 def test_a_failing_row_is_named_and_does_not_stop_the_others(root, planned, capsys):
@@ -278,7 +282,7 @@ def test_a_run_that_another_process_holds_is_left_to_it(root, planned, capsys):
 def test_table_5_takes_the_rows_that_table_2_has(root, configs, planned, capsys):
     work(root, planned[2:], FakeFairseq(root))
     (five,), _ = plan(
-        configs, TABLE_5, SCALES["toy"], Place(0),
+        configs, TABLE_5, TOY, Place(0),
         rows=["lrpe_type2"], attentions=["linear"], seeds=[1],
     )  # fmt: skip
     fake = FakeFairseq(root)

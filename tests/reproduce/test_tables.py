@@ -6,12 +6,13 @@ from pathlib import Path
 import pytest
 
 from fairseq_plugins.encodings import ENCODINGS
-from fairseq_plugins.reproduce.commands import Run, selection
-from fairseq_plugins.reproduce.plan import compose_run
+from fairseq_plugins.reproduce.commands import Run
+from fairseq_plugins.reproduce.experiments import EXPERIMENTS
+from fairseq_plugins.reproduce.experiments.lm import EVALUATIONS
+from fairseq_plugins.reproduce.lrpe_tables import TABLE_2, TABLE_4, TABLE_5, TABLE_8
+from fairseq_plugins.reproduce.papers import SCALE_NAMES
+from fairseq_plugins.reproduce.plan import Place, plan_run
 from fairseq_plugins.reproduce.tables import (
-    SCALES,
-    TABLE_2,
-    TABLE_5,
     check_rows,
     default_rows,
     has_file,
@@ -51,7 +52,7 @@ def test_numbers_and_order_are_the_papers(table, printed):
     lines = []
     for row in table.rows:
         cells = [row.paper.get(attention) for attention in ("linear", "vanilla")]
-        numbers = [f"{n:.2f}" for c in cells for n in ((c.valid, c.test) if c else ())]
+        numbers = [str(number) for cell in cells if cell for number in cell.values()]
         lines.append([row.label, *(numbers if len(numbers) == 4 else ["-", "-", *numbers])])
     assert lines == [line.split() for line in printed.strip().splitlines()]
 
@@ -82,11 +83,10 @@ def test_a_row_without_a_file_is_base_with_that_encoding(tmp_path):
     shutil.copytree(CONFIGS, tmp_path / "configs")
     (tmp_path / "configs" / "model" / "rope.yaml").unlink()
     run = Run("table2", "toy", "rope", "linear", 1)
-    assert selection(run, has_file=has_file(tmp_path / "configs", "rope"))[:2] == [
-        "model=base",
-        "model.position_encoding=rope",
-    ]
-    assert compose_run(tmp_path / "configs", run) == compose_run(CONFIGS, run)
+    assert not has_file(tmp_path / "configs", "rope")
+    without, own = plan_run(tmp_path / "configs", run, Place(0)), plan_run(CONFIGS, run, Place(0))
+    assert without.trainings[0].overrides[:2] == ("model=base", "model.position_encoding=rope")
+    assert without.config == own.config
 
 
 def test_unknown_row_is_refused_with_the_nearest_name():
@@ -102,8 +102,29 @@ def test_a_row_without_published_numbers_has_a_name():
     assert (TABLE_2.row("none").label, dict(TABLE_2.row("none").paper)) == ("none", {})
 
 
-def test_every_scale_says_how_its_data_is_made():
-    for scale in SCALES.values():
-        assert (CONFIGS / "scale" / f"{scale.name}.yaml").is_file()
-        assert scale.evaluation.contexts[0] == 0
-    assert SCALES["paper"].evaluation.contexts == (0, 400)
+@pytest.mark.parametrize("name", list(EXPERIMENTS))
+def test_every_scale_says_how_its_data_is_made(name):
+    experiment = EXPERIMENTS[name]
+    assert tuple(experiment.scales) == SCALE_NAMES
+    for scale in experiment.scales.values():
+        assert (CONFIGS / experiment.scale_group / f"{scale.name}.yaml").is_file()
+        for command in scale.prepare:
+            assert (CONFIGS.parent / command.split()[0]).is_file()
+
+
+def test_a_language_model_is_evaluated_with_and_without_more_context():
+    assert all(evaluation.contexts[0] == 0 for evaluation in EVALUATIONS.values())
+    assert EVALUATIONS["paper"].contexts == (0, 400)
+
+
+def test_means_and_deviations_of_table_4_are_the_papers():
+    cell = TABLE_4.row("per").paper["linear"]
+    assert [str(number) for number in cell.values()] == ["29.84 ± 0.04", "27.47 ± 0.10"]
+    assert "linear" not in TABLE_4.row("lrpe_type8").paper
+
+
+def test_table_8_prints_the_loss_of_its_perplexity():
+    for row in TABLE_8.rows:
+        for cell in row.paper.values():
+            loss, perplexity = (number.mean for number in cell.values())
+            assert abs(2**loss - perplexity) < 0.03, row.label

@@ -1,0 +1,12 @@
+"""What the runs of a table are, by the name that the table gives."""
+
+from fairseq_plugins.reproduce.experiments.base import Experiment
+from fairseq_plugins.reproduce.experiments.lm import LANGUAGE_MODEL
+from fairseq_plugins.reproduce.papers import TABLES
+
+EXPERIMENTS: dict[str, Experiment] = {"lm": LANGUAGE_MODEL}
+
+
+def experiment_of(table: str) -> Experiment:
+    """The experiment of a table by its name."""
+    return EXPERIMENTS[TABLES[table].experiment]

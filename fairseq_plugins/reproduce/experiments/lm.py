@@ -1,0 +1,112 @@
+"""The autoregressive language model: Tables 2 and 5 of LRPE."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fairseq_plugins.reproduce import logs
+from fairseq_plugins.reproduce.commands import Run
+from fairseq_plugins.reproduce.experiments.base import Experiment, Metrics, Scale, Step, Training
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """How fairseq-eval-lm is called, which the training's YAML has no place for.
+
+    contexts: each the least number of tokens before a scored one (--context-window). Context 0
+    is the one in the table. The paper does not say which it used.
+    """
+
+    contexts: tuple[int, ...]
+    batch_size: int
+
+
+EVALUATIONS = {
+    "toy": Evaluation((0,), 32),
+    "mini": Evaluation((0,), 32),
+    # fairseq's README evaluates this model two sequences at a time, with a context of 400.
+    "paper": Evaluation((0, 400), 2),
+}
+
+
+def evaluation_name(subset: str, context: int) -> str:
+    """A word for one evaluation: "valid" without extra context, else "valid_context_400"."""
+    return subset if context == 0 else f"{subset}_context_{context}"
+
+
+@dataclass(frozen=True)
+class LanguageModel(Experiment):
+    """Trained by `language_modeling`, measured by perplexity per token of fairseq-eval-lm."""
+
+    def steps(self, training: Training, checkpoint: Path, run: Run, gpus: int) -> Sequence[Step]:
+        evaluation = EVALUATIONS[run.scale]
+        return [
+            _step(training, checkpoint, subset, context, evaluation.batch_size, gpus)
+            for context in evaluation.contexts
+            for subset in ("valid", "test")
+        ]
+
+    def facts(self, results: Sequence[Mapping[str, Any]]) -> list[str]:
+        return ["Perplexities are per unit of the data: words, or pieces of these."]
+
+    def comparability(self, scale: str) -> str:
+        if scale == "paper":
+            return (
+                "The paper does not state its evaluation context; the main table scores every "
+                "token with the tokens before it in its own sample."
+            )
+        return super().comparability(scale)
+
+
+def _step(
+    training: Training, checkpoint: Path, subset: str, context: int, batch_size: int, gpus: int
+) -> Step:
+    """fairseq-eval-lm of one checkpoint on one subset, in one process."""
+    command = [
+        "fairseq-eval-lm",
+        training.data.as_posix(),
+        "--user-dir",
+        "fairseq_plugins",
+        "--path",
+        checkpoint.as_posix(),
+        "--gen-subset",
+        subset,
+        "--sample-break-mode",
+        "none",
+        "--tokens-per-sample",
+        str(training.config["task"]["tokens_per_sample"]),
+        "--context-window",
+        str(context),
+        "--batch-size",
+        str(batch_size),
+        "--num-workers",
+        "0",
+        "--no-progress-bar",
+        # With more, each process would print the perplexity of its own share.
+        "--distributed-world-size",
+        "1",
+        *(() if gpus else ("--cpu",)),
+    ]
+    suffix = f"_context_{context}" if context else ""
+
+    def read(log: Path) -> Metrics:
+        loss = logs.read_evaluation_loss(log)
+        return {f"{subset}_ppl{suffix}": round(2**loss, 4), f"{subset}_loss{suffix}": loss}
+
+    return Step(f"eval-{evaluation_name(subset, context)}.log", command, read)
+
+
+LANGUAGE_MODEL = LanguageModel(
+    recipe="wikitext103_lm",
+    scales={
+        scale.name: scale
+        for scale in (
+            Scale("toy", ("scripts/prepare_toy.sh",)),
+            Scale("mini", ("scripts/prepare_wikitext2.sh",)),
+            Scale("paper", ("scripts/prepare_wikitext103.sh",), gpus=8),
+        )
+    },
+    required=("valid_ppl", "test_ppl", "valid_loss", "test_loss"),
+    stacks=("decoder",),
+)

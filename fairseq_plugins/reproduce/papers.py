@@ -1,0 +1,7 @@
+"""All tables by name."""
+
+from fairseq_plugins.reproduce.lrpe_tables import TABLE_2, TABLE_5
+from fairseq_plugins.reproduce.tables import Table
+
+TABLES: dict[str, Table] = {table.name: table for table in (TABLE_2, TABLE_5)}
+SCALE_NAMES = ("toy", "mini", "paper")
