@@ -63,10 +63,11 @@ def get_parser(table: Table) -> argparse.ArgumentParser:
     )
     add(
         "--attention",
-        type=words("--attention", ATTENTIONS),
+        type=words("--attention", [*ATTENTIONS, *table.further]),
         default=list(table.attentions),
         metavar="A,B",
-        help=f"linear, vanilla or both (default: {','.join(table.attentions)})",
+        help=f"among {', '.join([*ATTENTIONS, *table.further])} "
+        f"(default: {','.join(table.attentions)})",
     )
     several = ",".join(map(str, table.seeds))
     default = "1" if len(table.seeds) == 1 else f"{several} at scale paper, else 1"

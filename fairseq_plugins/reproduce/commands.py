@@ -2,7 +2,7 @@
 
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,17 +45,19 @@ class Run:
         return Path("checkpoints", self.table, self.scale, self.name)
 
 
-def selection(run: Run, *, has_file: bool, scale_group: str, attention_option: str) -> list[str]:
+def selection(
+    run: Run, *, has_file: bool, scale_group: str, attention: Mapping[str, str]
+) -> list[str]:
     """The Hydra overrides that say what is trained, without where.
 
     has_file: whether the row has a file in configs/model; one without is Base with the encoding
-    of that name.
+    of that name. attention: the model's options that the run's attention sets.
     """
     row = [f"model={run.row}"]
     return [
         *(row if has_file else ["model=base", f"model.position_encoding={run.row}"]),
         f"{scale_group}={run.scale}",
-        f"model.{attention_option}={run.attention}",
+        *(f"model.{option}={word}" for option, word in attention.items()),
         f"common.seed={run.seed}",
     ]
 

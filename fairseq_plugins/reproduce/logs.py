@@ -86,19 +86,34 @@ def read_evaluation_loss(path: Path) -> float:
     return loss
 
 
-def read_validations(path: Path) -> list[tuple[int, float]]:
-    """(updates, base-2 loss) of every validation of a training, by updates.
+def read_validations(path: Path, loss: str = "loss") -> list[tuple[int, float]]:
+    """(updates, base-2 loss) of every validation of a training, by updates; `loss` is its name.
 
     A run that was cut off validates again where it goes on: the later line counts.
     """
     found = {}
     for line in _lines(path):
         measured = read_statistics(line) or {}
-        if {"valid_loss", "valid_num_updates"} <= measured.keys():
-            loss = float(measured["valid_loss"])
-            if math.isfinite(loss):
-                found[int(measured["valid_num_updates"])] = loss
+        if {f"valid_{loss}", "valid_num_updates"} <= measured.keys():
+            value = float(measured[f"valid_{loss}"])
+            if math.isfinite(value):
+                found[int(measured["valid_num_updates"])] = value
     return sorted(found.items())
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The JSON object that a command printed on a line of its own, the last one.
+
+    Raises:
+        ValueError: where it printed none, or a number in it is not finite.
+    """
+    found = [found for line in _lines(path) if (found := read_statistics(line)) is not None]
+    if not found:
+        raise ValueError("the command printed no JSON object")
+    for key, value in found[-1].items():
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ValueError(f"{key} is {value}")
+    return found[-1]
 
 
 def last_lines(path: Path, count: int = 8) -> list[str]:

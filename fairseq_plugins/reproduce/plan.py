@@ -102,7 +102,7 @@ def _selection(configs: Path, run: Run) -> list[str]:
         run,
         has_file=has_file(configs, run.row),
         scale_group=experiment.scale_group,
-        attention_option=experiment.attention_option,
+        attention=experiment.attention(run.attention),
     )
 
 
@@ -117,10 +117,10 @@ def _set(config: Mapping[str, Any], run: Run, variant: Variant, folder: Path) ->
     optimization = dict(config["optimization"])
     if variant.learning_rate is not None:
         optimization["lr"] = [variant.learning_rate]
-    option = experiment_of(run.table).attention_option
+    attention = experiment_of(run.table).attention(run.attention)
     return {
         **config,
-        "model": {**config["model"], option: run.attention},
+        "model": {**config["model"], **attention},
         "optimization": optimization,
         "common": {**config["common"], "seed": run.seed},
         "checkpoint": {**config["checkpoint"], "save_dir": folder.as_posix()},

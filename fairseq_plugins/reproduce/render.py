@@ -30,9 +30,14 @@ def render(table: Table, scale: str, results: Sequence[Result], left_out: Sequen
     parts = [f"# {table.source}, scale `{scale}`", caption(table, scale, results)]
     parts += [f"Left out: {sentence}" for sentence in left_out]
     parts += main_tables(table, cells)
-    beyond = _beyond(table, cells)
+    own = {place: cell for place, cell in cells.items() if place[1] in table.attentions}
+    beyond = sorted({row for row, _ in own} - set(table.row_names))
     if beyond:
-        parts += ["## Rows beyond the paper", beyond_table(table, beyond, cells)]
+        parts += ["## Rows beyond the paper", ours_table(table, beyond, table.attentions, cells)]
+    for attention, heading in table.further.items():
+        rows = sorted(row for row, a in cells if a == attention)
+        if rows:
+            parts += [f"## {heading}", ours_table(table, rows, [attention], cells)]
     for suffix, heading in _further_evaluations(results):
         wider = gather(results, table.columns, suffix)
         parts += [f"## {heading}", *main_tables(table, wider)]
@@ -133,20 +138,16 @@ def _ours(row: str, attention: str, column: Column, cells: Cells, table: Table) 
     return f"{text}†" if p is not None and p < SIGNIFICANT else text
 
 
-def _beyond(table: Table, cells: Cells) -> list[str]:
-    return sorted({row for row, _ in cells} - set(table.row_names))
-
-
-def beyond_table(table: Table, names: Sequence[str], cells: Cells) -> str:
+def ours_table(table: Table, names: Sequence[str], attentions: Sequence[str], cells: Cells) -> str:
     """Rows that the paper does not have: ours only."""
     header = ["Method"]
-    for attention in table.attentions:
+    for attention in attentions:
         first, *rest = (column.label for column in table.columns)
         header += [f"{attention.capitalize()}: {first}", *rest]
     lines = [
         [
             f"`{name}`",
-            *(_ours(name, a, c, cells, table) for a in table.attentions for c in table.columns),
+            *(_ours(name, a, c, cells, table) for a in attentions for c in table.columns),
         ]
         for name in names
     ]

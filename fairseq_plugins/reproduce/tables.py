@@ -2,7 +2,7 @@
 
 import difflib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 ATTENTIONS = ("linear", "vanilla")  # the columns of the LRPE paper, in its order
@@ -50,9 +50,10 @@ class Table:
 
     experiment: how its runs are trained and measured, a name in `experiments.EXPERIMENTS`.
     columns: the last one ranks the rows. rows: the paper's, in its order. is_open: whether every
-    other encoding is a row beyond the paper. attentions, seeds: what runs by default. against: the
-    row that others are tested against for significance, None for no test. options: of the
-    experiment.
+    other encoding is a row beyond the paper. attentions: what runs by default. seeds: likewise,
+    at scale paper. further: attentions beyond the paper, with a heading for their rows. against:
+    the row that others are tested against for significance, None for no test. notes: sentences
+    of the caption.
     """
 
     name: str
@@ -64,6 +65,7 @@ class Table:
     is_open: bool = False
     attentions: tuple[str, ...] = ATTENTIONS
     seeds: tuple[int, ...] = (1,)
+    further: Mapping[str, str] = field(default_factory=dict)
     against: str | None = None
     notes: tuple[str, ...] = ()
 

@@ -105,10 +105,9 @@ class Side:
 class Experiment:
     """How the runs of some tables are trained and measured.
 
-    scale_group: Hydra's group of its scales. attention_option: the model's option that a run's
-    attention sets. required: metrics without which a result is not complete. stacks: the sides
-    (``encoder``, ``decoder``) whose layers a run's encoding is in. data_files: what each folder
-    of data must hold.
+    scale_group: Hydra's group of its scales. required: metrics without which a result is not
+    complete. stacks: the sides (``encoder``, ``decoder``) whose layers a run's encoding is in.
+    data_files: what each folder of data must hold.
     """
 
     recipe: str
@@ -116,13 +115,16 @@ class Experiment:
     required: tuple[str, ...]
     stacks: tuple[str, ...]
     scale_group: str = "scale"
-    attention_option: str = "attention_type"
     data_files: tuple[str, ...] = DATA_FILES
 
     @property
     def pretraining(self) -> str | None:
         """The table whose run of the same row a run starts from."""
         return None
+
+    def attention(self, word: str) -> dict[str, str]:
+        """The model's options that a run's attention sets."""
+        return {"attention_type": word}
 
     def variants(self, scale: str) -> Sequence[Variant]:
         """The trainings of a run."""
@@ -157,7 +159,7 @@ class Experiment:
             of("position_encoding_options"),
             stack == "decoder",
             heads,
-            int(model[f"{stack}_embed_dim"]) // heads,
+            int(model[f"{stack}_embed_dim"] or model["encoder_embed_dim"]) // heads,
         )
 
     def facts(self, results: Sequence[Mapping[str, Any]]) -> list[str]:
