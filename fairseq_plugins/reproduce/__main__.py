@@ -8,8 +8,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from fairseq_plugins.reproduce.papers import SCALE_NAMES, TABLES
-from fairseq_plugins.reproduce.tables import ATTENTIONS, Table
+from fairseq_plugins.reproduce.tables import ATTENTIONS
 
+# A figure of curves shares the runs of its table.
+SCRIPTS = TABLES | {table.curves: table for table in TABLES.values() if table.curves}
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -42,12 +44,14 @@ def seeds(text: str) -> list[int]:
     return list(dict.fromkeys(found))
 
 
-def get_parser(table: Table) -> argparse.ArgumentParser:
-    """The options of one table's script."""
+def get_parser(name: str) -> argparse.ArgumentParser:
+    """The options of the script of a table or figure."""
+    table = SCRIPTS[name]
+    drawn = f", and draws results/{table.curves}/<scale>.png" if table.curves else ""
     parser = argparse.ArgumentParser(
-        prog=f"{table.name}.sh",
+        prog=f"{name}.sh",
         description=f"{table.source}: {table.title}. Trains and evaluates every row that is not "
-        f"done, and renders results/{table.name}/<scale>.md.",
+        f"done, and renders results/{table.name}/<scale>.md{drawn}.",
         epilog="A row that is done is skipped, one that was cut off goes on from its last intact "
         "checkpoint. Exit status: 0 all done, 1 a row failed, 2 nothing was started, 130 Ctrl-C.",
     )
@@ -94,10 +98,10 @@ def get_parser(table: Table) -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
     """Returns the exit status."""
     chooser = argparse.ArgumentParser(prog="python -m fairseq_plugins.reproduce")
-    chooser.add_argument("table", choices=list(TABLES))
+    chooser.add_argument("table", choices=list(SCRIPTS))
     given = list(sys.argv[1:] if arguments is None else arguments)
-    table = TABLES[chooser.parse_args(given[:1]).table]
-    parser = get_parser(table)
+    name = chooser.parse_args(given[:1]).table
+    table, parser = SCRIPTS[name], get_parser(name)
     args = parser.parse_args(given[1:])
     # Only now, because these import torch and fairseq, which takes seconds.
     from fairseq_plugins.reproduce.experiments import EXPERIMENTS

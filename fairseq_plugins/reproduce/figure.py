@@ -5,6 +5,8 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from matplotlib.figure import Figure
+
 from fairseq_plugins.reproduce.orderings import deviation, gather, mean
 from fairseq_plugins.reproduce.results import Result
 from fairseq_plugins.reproduce.tables import Table
@@ -12,8 +14,6 @@ from fairseq_plugins.reproduce.tables import Table
 
 def draw(table: Table, scale: str, results: Sequence[Result], path: Path) -> None:
     """Write a PNG of what ranks the rows, one panel per attention, the best row on top."""
-    from matplotlib.figure import Figure
-
     ranked, metric = table.ranked_by, table.ranked_by.metric
     cells = gather(results, [ranked])
     most = max(sum(a == attention for _, a in cells) for attention in table.attentions)
@@ -31,6 +31,11 @@ def draw(table: Table, scale: str, results: Sequence[Result], path: Path) -> Non
         panel.set_xlabel(ranked.label)
         panel.grid(axis="x", alpha=0.3)
     figure.suptitle(f"{table.source}, scale {scale}")
+    save(figure, path)
+
+
+def save(figure: Figure, path: Path) -> None:
+    """Write a figure as PNG beside its place and rename it there."""
     image = io.BytesIO()
     figure.savefig(image, format="png", dpi=110, metadata={"Software": None})
     beside = path.with_name(f".{path.name}.{os.getpid()}")

@@ -157,4 +157,5 @@ TABLE_8 = Table(
         "Competitors",
     ),
     is_open=True,
+    curves="figure2",
 )

@@ -36,15 +36,18 @@ class Report:
         results.write_text(self.root / self.page, page)
 
     def draw(self) -> None:
-        """Draw the figure, where matplotlib is installed and anything is done."""
+        """Draw the figures, where matplotlib is installed and anything is done."""
         shown, _ = self.read()
         if not shown:
             return
         try:
-            from fairseq_plugins.reproduce.figure import draw
+            from fairseq_plugins.reproduce import curves, figure
         except ImportError:
             return
-        draw(self.table, self.scale.name, shown, (self.root / self.page).with_suffix(".png"))
+        path = (self.root / self.page).with_suffix(".png")
+        figure.draw(self.table, self.scale.name, shown, path)
+        if self.table.curves:
+            curves.write_figure(self.root, self.table, self.scale.name, shown)
 
     def read(self) -> tuple[list[Result], list[str]]:
         """The results to show, and a sentence on each of the others."""

@@ -52,8 +52,8 @@ class Table:
     columns: the last one ranks the rows. rows: the paper's, in its order. is_open: whether every
     other encoding is a row beyond the paper. attentions: what runs by default. seeds: likewise,
     at scale paper. further: attentions beyond the paper, with a heading for their rows. against:
-    the row that others are tested against for significance, None for no test. notes: sentences
-    of the caption.
+    the row that others are tested against for significance, None for no test. curves:
+    the figure that is drawn from its runs while they train. notes: sentences of the caption.
     """
 
     name: str
@@ -67,6 +67,7 @@ class Table:
     seeds: tuple[int, ...] = (1,)
     further: Mapping[str, str] = field(default_factory=dict)
     against: str | None = None
+    curves: str | None = None
     notes: tuple[str, ...] = ()
 
     @property
