@@ -74,9 +74,7 @@ def causal_linear_attention(
             return divided
     start = initial_state or _empty_state(k, v, k if normalizer_k is None else normalizer_k)
     if backend == "torch" and normalize and normalizer_k is None and log_decay is None:
-        output, state = chunked_attention(
-            q, k, v, start, min_cosine=min_cosine, chunk=chunk_size
-        )
+        output, state = chunked_attention(q, k, v, start, min_cosine=min_cosine, chunk=chunk_size)
         return (output, state) if return_state else output
     output, kv = causal_product(q, k, v, start.kv, log_decay, chunk_size)
     if not (normalize or return_state):
@@ -84,7 +82,10 @@ def causal_linear_attention(
     norm_q, norm_k = q if normalizer_q is None else normalizer_q, k
     if normalizer_k is not None:
         norm_k, log_decay = normalizer_k, None
-    denominator, sizes, k_sum, k_norm = _denominator(norm_q, norm_k, start, log_decay, chunk_size)
+    denominator, k_sum = _weights_sum(norm_q, norm_k, start, log_decay, chunk_size)
+    sizes = k_norm = start.k_norm
+    if min_cosine or return_state:
+        sizes, k_norm = _norms_sum(norm_k, start, log_decay, chunk_size)
     if normalize:
         output = _divide(output, denominator, norm_q, sizes, min_cosine)
     output = output.to(v.dtype)
@@ -98,25 +99,24 @@ def _empty_state(k: Tensor, v: Tensor, norm_k: Tensor) -> LinearState:
     return LinearState(*(k.new_zeros(*k.shape[:2], *tail, dtype=wide) for tail in tails))
 
 
-def _denominator(
+def _weights_sum(
     norm_q: Tensor, norm_k: Tensor, start: LinearState, log_decay: Tensor | None, chunk: int
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The sum of weights as the weighted sum of ones, and that of norms as one of weights 1.
-
-    Returns:
-        Sums of weights and of the keys' norms, (B, H, T, 1) each, and the states ``k_sum`` and
-        ``k_norm`` after the last key.
-    """
-    wide = start.kv.dtype
+) -> tuple[Tensor, Tensor]:
+    """Sums of weights (B, H, T, 1), as weighted sums of ones, and ``k_sum`` after the last key."""
     ones = norm_k.new_ones(*norm_k.shape[:3], 1)
-    weights, k_sum = causal_product(
-        norm_q, norm_k, ones, start.k_sum.unsqueeze(-1), log_decay, chunk
-    )
+    sums, k_sum = causal_product(norm_q, norm_k, ones, start.k_sum.unsqueeze(-1), log_decay, chunk)
+    return sums, k_sum.squeeze(-1)
+
+
+def _norms_sum(
+    norm_k: Tensor, start: LinearState, log_decay: Tensor | None, chunk: int
+) -> tuple[Tensor, Tensor]:
+    """Sums of the keys' norms (B, H, T, 1), with weights of 1, and ``k_norm`` after the last."""
+    ones = norm_k.new_ones(*norm_k.shape[:3], 1)
     others = torch.ones_like(ones)  # Not the same tensor twice, which Dynamo would not trace.
-    sizes, k_norm = causal_product(
-        others, norms(norm_k, wide), ones, start.k_norm.unsqueeze(-1), log_decay, chunk
-    )
-    return weights, sizes, k_sum.squeeze(-1), k_norm.squeeze(-1)
+    sizes = norms(norm_k, start.kv.dtype)
+    sums, k_norm = causal_product(others, sizes, ones, start.k_norm.unsqueeze(-1), log_decay, chunk)
+    return sums, k_norm.squeeze(-1)
 
 
 def linear_attention(
