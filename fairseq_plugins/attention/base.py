@@ -24,7 +24,11 @@ def draw_seed() -> Tensor:
 
 
 class Attention(nn.Module):
-    """Base class.
+    """Base class. A subclass says about itself:
+        name: the value of the option ``attention_type``.
+        supported_hooks: of encodings.
+        refusal: what is said of other hooks, after their names.
+        gives_weights: whether it can honour ``need_weights``.
 
     Args:
         encoding: acts inside the attention; None for no position encoding.
@@ -40,6 +44,7 @@ class Attention(nn.Module):
     name: ClassVar[str]
     supported_hooks: ClassVar[frozenset[str]]
     refusal: ClassVar[str] = ""
+    gives_weights: ClassVar[bool] = True
 
     def __init__(
         self,

@@ -62,6 +62,8 @@ class PositionalMultiheadAttention(nn.Module):
             )
         self.attention = attention
         self.encoder_decoder_attention = encoder_decoder_attention
+        # (B, T) of the queries of a cross-attention, which fairseq's layers keep to themselves.
+        self.query_padding_mask: Tensor | None = None
         kdim, vdim = kdim or embed_dim, vdim or embed_dim
 
         def linear(inputs: int) -> nn.Module:
@@ -176,7 +178,7 @@ class PositionalMultiheadAttention(nn.Module):
         )
         q_positions = k_positions
         if self.encoder_decoder_attention:
-            q_positions = make_positions(None, q.size(2), device=q.device)
+            q_positions = make_positions(self.query_padding_mask, q.size(2), device=q.device)
         result: tuple[Tensor, Tensor | None] = self.attention(
             q,
             k,
@@ -211,8 +213,8 @@ class PositionalMultiheadAttention(nn.Module):
             key_padding_mask=key_padding_mask,
             state=saved or None,
         )
-        new = q.size(2) if key_padding_mask is None else (~key_padding_mask).sum(1, keepdim=True)
-        self._set_input_buffer(incremental_state, {**state, "seen": seen + new})
+        seen = seen + _tokens(q, key_padding_mask)
+        self._set_input_buffer(incremental_state, {**state, "seen": seen})
         return output
 
     def _static(
@@ -234,9 +236,11 @@ class PositionalMultiheadAttention(nn.Module):
             )
             seen = torch.zeros(q.size(0), 1, dtype=torch.long, device=q.device)
         assert seen is not None
-        positions = make_positions(None, q.size(2), offset=seen, device=q.device)
+        padding = self.query_padding_mask
+        positions = make_positions(padding, q.size(2), offset=seen, device=q.device)
         result = self.attention.attend(q, saved, q_positions=positions, need_weights=need_weights)
-        self._set_input_buffer(incremental_state, {**saved, "seen": seen + q.size(2)})
+        seen = seen + _tokens(q, padding)
+        self._set_input_buffer(incremental_state, {**saved, "seen": seen})
         return result
 
     def reorder_incremental_state(
@@ -255,6 +259,11 @@ class PositionalMultiheadAttention(nn.Module):
 
     def _set_input_buffer(self, incremental_state: IncrementalState, state: State) -> None:
         self.set_incremental_state(incremental_state, "attn_state", state)
+
+
+def _tokens(q: Tensor, padding_mask: Tensor | None) -> Tensor | int:
+    """How many of the queries (B, H, T, D) are no padding: (B, 1), or T for all rows."""
+    return q.size(2) if padding_mask is None else (~padding_mask).sum(1, keepdim=True)
 
 
 def _keeps_order(order: Tensor, batch: int) -> bool:

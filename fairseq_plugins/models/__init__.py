@@ -1,4 +1,5 @@
 """The models that register with fairseq; importing this package registers them."""
 
 from fairseq_plugins.models import pe_roberta as pe_roberta
+from fairseq_plugins.models import pe_transformer as pe_transformer
 from fairseq_plugins.models import pe_transformer_lm as pe_transformer_lm

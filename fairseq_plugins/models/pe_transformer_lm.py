@@ -3,15 +3,14 @@
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from fairseq import options as fairseq_options
 from fairseq.models import FairseqLanguageModel, register_model
 from fairseq.models.transformer import Embedding, TransformerConfig
 from fairseq.models.transformer_lm import TransformerLanguageModelConfig
 from fairseq.modules import AdaptiveInput
 
-from fairseq_plugins.encodings import PositionEncoding
 from fairseq_plugins.modules.decoder import PositionalDecoder
+from fairseq_plugins.modules.draws import SeededDraws
 from fairseq_plugins.modules.options import PositionEncodingConfig
 
 
@@ -30,7 +29,7 @@ _NOT_OFFERED = {
 
 
 @register_model("pe_transformer_lm", dataclass=PETransformerLMConfig)
-class PETransformerLM(FairseqLanguageModel):
+class PETransformerLM(SeededDraws, FairseqLanguageModel):
     """A causal decoder. ``--attention-type``, ``--position-encoding`` and
     ``--position-encoding-options`` choose what is inside; the rest is fairseq's."""
 
@@ -56,19 +55,7 @@ class PETransformerLM(FairseqLanguageModel):
             )
         config = TransformerConfig.from_namespace(args)
         embed_tokens = cls._build_embedding(args, task.source_dictionary)
-        decoder = PositionalDecoder(
-            config, args, task.target_dictionary, embed_tokens, no_encoder_attn=True
-        )
-        return cls(decoder)
-
-    def prepare_for_inference_(self, cfg: Any) -> None:
-        """As fairseq does; and seed the draws of a stochastic encoding by ``common.seed``.
-
-        fairseq-train and fairseq-generate seed PyTorch themselves, fairseq-eval-lm does not.
-        """
-        super().prepare_for_inference_(cfg)
-        if any(isinstance(m, PositionEncoding) and m.is_stochastic for m in self.modules()):
-            torch.manual_seed(cfg.common.seed)
+        return cls(PositionalDecoder(config, args, task.target_dictionary, embed_tokens))
 
     @staticmethod
     def _build_embedding(args: Any, dictionary: Any) -> Any:

@@ -1,6 +1,6 @@
 """fairseq's decoder with a position encoding under any attention."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from fairseq.models.transformer import TransformerConfig, TransformerDecoderBase
 from fairseq.modules import transformer_layer
@@ -13,37 +13,44 @@ from fairseq_plugins.encodings import PositionEncoding
 from fairseq_plugins.encodings.reach import positions_below
 from fairseq_plugins.modules.options import PositionEncodingConfig
 from fairseq_plugins.modules.stack import (
+    build_cross_attention,
+    build_cross_encodings,
     build_self_attention,
     build_stack_encodings,
+    embed_deeper,
     has_padding,
     register_inputs,
 )
 
 
+class LayerParts(NamedTuple):
+    """What one layer's attention is made of, and what it has in common with other layers'."""
+
+    options: PositionEncodingConfig
+    encoding: PositionEncoding | None
+    shared: SharedPass
+
+
 class PositionalDecoderLayer(transformer_layer.TransformerDecoderLayerBase):
-    """fairseq's decoder layer with its self-attention replaced.
+    """fairseq's decoder layer with its attentions replaced.
 
     Args:
         config: fairseq's.
-        options: of the position encoding and attention.
-        encoding: of this layer's self-attention.
-        shared: what the stack's layers have in common while it runs.
-        no_encoder_attn: whether the layer has self-attention only.
+        own: of the self-attention.
+        cross: of the attention to the encoder; None for a layer without.
     """
 
     def __init__(
-        self,
-        config: TransformerConfig,
-        options: PositionEncodingConfig,
-        encoding: PositionEncoding | None,
-        shared: SharedPass,
-        no_encoder_attn: bool,
+        self, config: TransformerConfig, own: LayerParts, cross: LayerParts | None
     ) -> None:
-        # The superclass builds its self-attention while it is constructed, so this comes first;
-        # in a tuple, because a module cannot be assigned before nn.Module's constructor ran.
-        self._self_attention = (options, encoding, shared)
-        super().__init__(config, no_encoder_attn)
-        del self._self_attention
+        # The superclass builds its attentions while it is constructed, so this comes first; in
+        # tuples, because a module cannot be assigned before nn.Module's constructor ran.
+        self._own, self._cross = own, cross
+        super().__init__(config, no_encoder_attn=cross is None)
+        del self._own, self._cross
+        self.gives_weights = cross is not None and self.encoder_attn.attention.gives_weights
+        # fairseq asks for them at every layer in evaluation, unless this says otherwise.
+        self.need_attn = self.gives_weights
 
     def build_self_attention(
         self, embed_dim: int, cfg: Any, add_bias_kv: bool = False, add_zero_attn: bool = False
@@ -51,8 +58,26 @@ class PositionalDecoderLayer(transformer_layer.TransformerDecoderLayerBase):
         if add_bias_kv or add_zero_attn:
             raise ValueError("`add_bias_kv` and `add_zero_attn` must be False: no position fits.")
         noise = (self.quant_noise, self.quant_noise_block_size)
-        options, encoding, shared = self._self_attention
+        options, encoding, shared = self._own
         return build_self_attention(options, encoding, cfg, "decoder", shared, noise)
+
+    def build_encoder_attention(self, embed_dim: int, cfg: Any) -> nn.Module:
+        noise = (self.quant_noise, self.quant_noise_block_size)
+        assert self._cross is not None
+        options, encoding, shared = self._cross
+        return build_cross_attention(options, encoding, cfg, shared, noise)
+
+    def forward(
+        self, x: Tensor, *args: Any, self_attn_padding_mask: Tensor | None = None, **options: Any
+    ) -> tuple[Tensor, Tensor | None, None]:
+        """fairseq's, whose cross-attention also knows which queries are padding."""
+        if self.encoder_attn is not None:
+            self.encoder_attn.query_padding_mask = self_attn_padding_mask
+        return super().forward(x, *args, self_attn_padding_mask=self_attn_padding_mask, **options)
+
+    def make_generation_fast_(self, need_attn: bool = False, **kwargs: Any) -> None:
+        """As fairseq's; without weights that nobody computes."""
+        self.need_attn = need_attn and self.gives_weights
 
 
 class PositionalDecoder(TransformerDecoderBase):
@@ -60,10 +85,10 @@ class PositionalDecoder(TransformerDecoderBase):
 
     Args:
         config: fairseq's.
-        options: of the position encoding and attention.
+        options: of the self-attention and its position encoding.
         dictionary: of the output.
         embed_tokens: token embeddings.
-        no_encoder_attn: whether there is no encoder to attend to.
+        cross: options of the attention to an encoder; None where there is no encoder.
     """
 
     def __init__(
@@ -72,7 +97,7 @@ class PositionalDecoder(TransformerDecoderBase):
         options: PositionEncodingConfig,
         dictionary: Any,
         embed_tokens: nn.Module,
-        no_encoder_attn: bool = False,
+        cross: PositionEncodingConfig | None = None,
     ) -> None:
         encodings = build_stack_encodings(
             options,
@@ -81,16 +106,20 @@ class PositionalDecoder(TransformerDecoderBase):
             max_positions=config.max_target_positions,
             vocab_size=len(dictionary),
         )
-        self._options, self._layer_encodings = options, iter(encodings.layers)
-        self._shared = SharedPass()
-        super().__init__(config, dictionary, embed_tokens, no_encoder_attn=no_encoder_attn)
-        del self._options, self._layer_encodings
+        # Two, since the keys of the cross-attentions are other tokens.
+        self._shared, self._shared_cross = SharedPass(), SharedPass()
+        own = [LayerParts(options, encoding, self._shared) for encoding in encodings.layers]
+        crosses: list[LayerParts | None] = [None] * len(own)
+        if cross is not None:
+            across = build_cross_encodings(cross, config)
+            crosses = [LayerParts(cross, encoding, self._shared_cross) for encoding in across]
+        self._parts = zip(own, crosses, strict=True)
+        super().__init__(config, dictionary, embed_tokens, no_encoder_attn=cross is None)
+        del self._parts
         register_inputs(self, encodings)
 
     def build_decoder_layer(self, cfg: Any, no_encoder_attn: bool = False) -> nn.Module:
-        layer: nn.Module = PositionalDecoderLayer(
-            cfg, self._options, next(self._layer_encodings), self._shared, no_encoder_attn
-        )
+        layer: nn.Module = PositionalDecoderLayer(cfg, *next(self._parts))
         if cfg.checkpoint_activations:
             layer = checkpoint_wrapper(layer, offload_to_cpu=cfg.offload_activations)
         return layer
@@ -110,26 +139,26 @@ class PositionalDecoder(TransformerDecoderBase):
         last_layer = self.num_layers - 1 if alignment_layer is None else alignment_layer
         encoder = _first(encoder_out, "encoder_out")
         encoder_padding = _first(encoder_out, "encoder_padding_mask")
+        if encoder_padding is not None and not has_padding(encoder_padding):
+            encoder_padding = None
         x, positions, padding_mask = self._embed(prev_output_tokens, incremental_state is not None)
         x = x.transpose(0, 1)
         inner_states, attn = [x], None
-        with self._shared.running():
+        with self._shared.running(), self._shared_cross.running():
             for index, layer in enumerate(self.layers):
-                if str(layer.layer_index) in self.deeper_embeddings:
-                    encoding = self.deeper_embeddings[str(layer.layer_index)]
-                    with positions_below(prev_output_tokens.size(1)):
-                        x = encoding.embed(x.transpose(0, 1), positions).transpose(0, 1)
+                x = embed_deeper(self, layer, x, positions, end=prev_output_tokens.size(1))
+                need_weights = index == last_layer and layer.gives_weights
                 x, weights, _ = layer(
                     x,
                     encoder,
                     encoder_padding,
                     incremental_state,
                     self_attn_padding_mask=padding_mask,
-                    need_attn=index == last_layer,
-                    need_head_weights=index == last_layer,
+                    need_attn=need_weights,
+                    need_head_weights=need_weights,
                 )
                 inner_states.append(x)
-                if weights is not None and index == last_layer:
+                if weights is not None and need_weights:
                     attn = weights[:alignment_heads].to(x).mean(0)
         if self.layer_norm is not None:
             x = self.layer_norm(x)
@@ -174,9 +203,7 @@ class PositionalDecoder(TransformerDecoderBase):
         raise NotImplementedError("causality lies in the attention")
 
 
-def _last(
-    tokens: Tensor, positions: Tensor, padding: Tensor, window: int
-) -> tuple[Tensor, Tensor]:
+def _last(tokens: Tensor, positions: Tensor, padding: Tensor, window: int) -> tuple[Tensor, Tensor]:
     """The last ``window`` tokens (B, window) and their positions (B or 1, window).
 
     Padding between them, as behind a prompt that is shorter than others, is left out, so that a

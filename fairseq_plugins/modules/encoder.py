@@ -15,6 +15,7 @@ from fairseq_plugins.modules.options import PositionEncodingConfig
 from fairseq_plugins.modules.stack import (
     build_self_attention,
     build_stack_encodings,
+    embed_deeper,
     has_padding,
     register_inputs,
 )
@@ -112,10 +113,7 @@ class PositionalEncoder(TransformerEncoderBase):
         states, fc_results = [x], []
         with self._shared.running():
             for layer in self.layers:
-                if str(layer.layer_index) in self.deeper_embeddings:
-                    embed = self.deeper_embeddings[str(layer.layer_index)].embed
-                    with positions_below(src_tokens.size(1)):
-                        x = embed(x.transpose(0, 1), positions, lengths=lengths).transpose(0, 1)
+                x = embed_deeper(self, layer, x, positions, end=src_tokens.size(1), lengths=lengths)
                 x = layer(x, encoder_padding_mask=padded)
                 x, fc_result = x if isinstance(x, tuple) else (x, None)
                 states.append(x)

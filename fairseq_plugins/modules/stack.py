@@ -1,15 +1,15 @@
 """What fairseq's encoder and decoder share: which encodings a stack of layers gets."""
 
-from typing import Any
-
 import torch
 from fairseq.models.transformer import TransformerConfig
 from torch import Tensor, nn
 
+from fairseq_plugins.attention import Attention
 from fairseq_plugins.attention.multihead import PositionalMultiheadAttention
 from fairseq_plugins.attention.shared import SharedPass
 from fairseq_plugins.encodings import (
     EncodingContext,
+    IncompatibleEncodingError,
     ModelEncodings,
     PositionEncoding,
     build_model_encodings,
@@ -18,6 +18,7 @@ from fairseq_plugins.encodings import (
     parse_options,
     with_absolute_embedding,
 )
+from fairseq_plugins.encodings.reach import positions_below
 from fairseq_plugins.modules.options import PositionEncodingConfig, build_model_attention
 
 
@@ -45,12 +46,7 @@ def build_stack_encodings(
         ValueError: the width is no multiple of the heads, or what the encodings refuse.
     """
     stack = getattr(config, side)
-    width, heads = stack.embed_dim, stack.attention_heads
-    if width % heads:
-        raise ValueError(
-            f"`{side}_embed_dim` must be a multiple of {side}_attention_heads={heads}, "
-            f"but is {width} instead."
-        )
+    width, heads, head_dim = widths_of(config, side)
     given, off = options.position_encoding, config.no_token_positional_embeddings
     if base is not None:
         given = "+".join(base if part == "base" else part for part in expand_name(given))
@@ -63,13 +59,64 @@ def build_stack_encodings(
         words = {key if "." in key else f"{given}.{key}": value for key, value in words.items()}
     context = EncodingContext(
         num_heads=heads,
-        head_dim=width // heads,
+        head_dim=head_dim,
         embed_dim=width,
         max_positions=max_positions,
         causal=side == "decoder",
         vocab_size=vocab_size,
     )
     return build_model_encodings(name, stack.layers, context, words)
+
+
+def widths_of(config: TransformerConfig, side: str) -> tuple[int, int, int]:
+    """Width, heads and features per head of a stack.
+
+    Raises:
+        ValueError: the width is no multiple of the heads.
+    """
+    width, heads = getattr(config, side).embed_dim, getattr(config, side).attention_heads
+    if width % heads:
+        raise ValueError(
+            f"`{side}_embed_dim` must be a multiple of {side}_attention_heads={heads}, "
+            f"but is {width} instead."
+        )
+    return width, heads, width // heads
+
+
+def check_cross_encoding(name: str) -> None:
+    """Refuse for cross-attention what acts elsewhere.
+
+    Raises:
+        IncompatibleEncodingError: an encoding that acts on the input of a stack.
+        ValueError: an unknown name.
+    """
+    for part in expand_name(name):
+        if "embed" in get_entry(part).hooks:
+            raise IncompatibleEncodingError(
+                f"cross-attention cannot use the encoding {part!r}: its hook `embed` acts on the "
+                "input of a stack of layers, and cross-attention has none of its own."
+            )
+
+
+def build_cross_encodings(
+    options: PositionEncodingConfig, config: TransformerConfig
+) -> list[PositionEncoding | None]:
+    """For each layer of the decoder the encoding of its attention to the encoder.
+
+    Raises:
+        ValueError: as ``check_cross_encoding``, or what the encodings refuse.
+    """
+    check_cross_encoding(options.position_encoding)
+    width, heads, head_dim = widths_of(config, "decoder")
+    context = EncodingContext(
+        num_heads=heads,
+        head_dim=head_dim,
+        embed_dim=width,
+        max_positions=max(config.max_source_positions, config.max_target_positions),
+    )
+    words = parse_options(options.position_encoding_options)
+    name = options.position_encoding
+    return build_model_encodings(name, config.decoder.layers, context, words).layers
 
 
 def _check_absolute(name: str, side: str, *, off: bool, learned: bool, replaced: bool) -> None:
@@ -98,6 +145,35 @@ def register_inputs(stack: nn.Module, encodings: ModelEncodings) -> None:
         stack.layers[index].layer_index = index
 
 
+def embed_deeper(
+    stack: nn.Module,
+    layer: nn.Module,
+    x: Tensor,
+    positions: Tensor,
+    *,
+    end: int,
+    lengths: Tensor | None = None,
+) -> Tensor:
+    """The input of a layer with what acts on it beyond the token embeddings.
+
+    Args:
+        stack: as ``register_inputs`` left it.
+        layer: one of its layers.
+        x: (T, B, C).
+        positions: (B or 1, T), all below ``end``.
+        end: tokens so far.
+        lengths: (B,), the true lengths where they are known.
+
+    Returns:
+        (T, B, C).
+    """
+    if str(layer.layer_index) not in stack.deeper_embeddings:
+        return x
+    encoding = stack.deeper_embeddings[str(layer.layer_index)]
+    with positions_below(end):
+        return encoding.embed(x.transpose(0, 1), positions, lengths=lengths).transpose(0, 1)
+
+
 @torch.compiler.disable(reason="whether a batch is padded decides which graph runs")
 def has_padding(padding_mask: Tensor) -> bool:
     """Whether a mask (B, T) hides anything; one without padding makes attention cheaper.
@@ -111,24 +187,59 @@ def has_padding(padding_mask: Tensor) -> bool:
 def build_self_attention(
     options: PositionEncodingConfig,
     encoding: PositionEncoding | None,
-    config: Any,
+    config: TransformerConfig,
     side: str,
     shared: SharedPass,
     quant_noise: tuple[float, int],
 ) -> PositionalMultiheadAttention:
     """The self-attention of one layer; ``quant_noise`` is fairseq's (amount, block size)."""
-    stack = getattr(config, side)
+    causal = side == "decoder"
+    attention = _build_attention(options, encoding, config, side, shared, causal=causal)
+    amount, block_size = quant_noise
+    return PositionalMultiheadAttention(
+        getattr(config, side).embed_dim, attention, q_noise=amount, qn_block_size=block_size
+    )
+
+
+def build_cross_attention(
+    options: PositionEncodingConfig,
+    encoding: PositionEncoding | None,
+    config: TransformerConfig,
+    shared: SharedPass,
+    quant_noise: tuple[float, int],
+) -> PositionalMultiheadAttention:
+    """A decoder layer's attention to the encoder, which sees all of it."""
+    attention = _build_attention(options, encoding, config, "decoder", shared, causal=False)
+    amount, block_size = quant_noise
+    return PositionalMultiheadAttention(
+        config.decoder.embed_dim,
+        attention,
+        kdim=config.encoder.embed_dim,
+        vdim=config.encoder.embed_dim,
+        encoder_decoder_attention=True,
+        q_noise=amount,
+        qn_block_size=block_size,
+    )
+
+
+def _build_attention(
+    options: PositionEncodingConfig,
+    encoding: PositionEncoding | None,
+    config: TransformerConfig,
+    side: str,
+    shared: SharedPass,
+    *,
+    causal: bool,
+) -> Attention:
+    _, heads, head_dim = widths_of(config, side)
     attention = build_model_attention(
         options,
         encoding,
         attention_type=options.attention_type,
-        num_heads=stack.attention_heads,
-        head_dim=stack.embed_dim // stack.attention_heads,
-        causal=side == "decoder",
+        num_heads=heads,
+        head_dim=head_dim,
+        causal=causal,
         dropout=config.attention_dropout,
     )
     attention.shared = shared
-    amount, block_size = quant_noise
-    return PositionalMultiheadAttention(
-        stack.embed_dim, attention, q_noise=amount, qn_block_size=block_size
-    )
+    return attention

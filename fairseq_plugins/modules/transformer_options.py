@@ -1,0 +1,163 @@
+"""Options of ``pe_transformer``: flat, as fairseq's flags of ``transformer`` are."""
+
+from dataclasses import dataclass, field
+from typing import Any, Optional
+
+from fairseq import utils
+from fairseq.dataclass import ChoiceEnum, FairseqDataclass
+from fairseq.models.transformer import (
+    DEFAULT_MAX_SOURCE_POSITIONS,
+    DEFAULT_MAX_TARGET_POSITIONS,
+    TransformerConfig,
+)
+
+from fairseq_plugins.attention import ATTENTIONS
+from fairseq_plugins.modules.options import PositionEncodingConfig
+
+_ACTIVATIONS = ChoiceEnum(utils.get_available_activation_fns())
+_ATTENTIONS = ChoiceEnum(list(ATTENTIONS))
+
+PLACES = ("encoder", "decoder", "cross")
+
+
+def _option(default: Any, text: str) -> Any:
+    return field(default=default, metadata={"help": text})
+
+
+@dataclass
+class TransformerOptions(FairseqDataclass):
+    """fairseq's options of ``transformer`` and their defaults in its base architecture."""
+
+    encoder_layers: int = _option(6, "number of encoder layers")
+    encoder_embed_dim: int = _option(512, "width of the encoder")
+    encoder_ffn_embed_dim: int = _option(2048, "width of the encoder's feed-forward part")
+    encoder_attention_heads: int = _option(8, "number of encoder heads")
+    encoder_normalize_before: bool = _option(False, "layer norm before each part of a layer")
+    encoder_learned_pos: bool = _option(
+        False, "fairseq's own embedding beside a relative encoding is learned"
+    )
+    encoder_layerdrop: float = _option(0.0, "probability of dropping an encoder layer")
+    encoder_embed_path: Optional[str] = _option(None, "path to a pre-trained source embedding")
+    decoder_layers: int = _option(6, "number of decoder layers")
+    decoder_embed_dim: Optional[int] = _option(None, "width of the decoder; the encoder's if unset")
+    decoder_ffn_embed_dim: Optional[int] = _option(
+        None, "width of the decoder's feed-forward part; the encoder's if unset"
+    )
+    decoder_output_dim: Optional[int] = _option(
+        None, "width before the vocabulary; decoder_embed_dim if unset"
+    )
+    decoder_attention_heads: int = _option(8, "number of decoder heads")
+    decoder_normalize_before: bool = _option(False, "layer norm before each part of a layer")
+    decoder_learned_pos: bool = _option(
+        False, "fairseq's own embedding beside a relative encoding is learned"
+    )
+    decoder_layerdrop: float = _option(0.0, "probability of dropping a decoder layer")
+    decoder_embed_path: Optional[str] = _option(None, "path to a pre-trained target embedding")
+    no_decoder_final_norm: bool = _option(
+        False, "no layer norm after the last layer of a decoder with decoder_normalize_before"
+    )
+    activation_fn: _ACTIVATIONS = field(
+        default="relu", metadata={"help": "of the feed-forward part"}
+    )
+    dropout: float = _option(0.1, "dropout")
+    attention_dropout: float = _option(0.0, "dropout of attention weights")
+    activation_dropout: float = _option(0.0, "dropout after the activation")
+    max_source_positions: int = _option(DEFAULT_MAX_SOURCE_POSITIONS, "longest source")
+    max_target_positions: int = _option(DEFAULT_MAX_TARGET_POSITIONS, "longest target")
+    share_decoder_input_output_embed: bool = _option(
+        False, "one table for the decoder's input and output"
+    )
+    share_all_embeddings: bool = _option(
+        False, "one table for source, target and output; needs a joined dictionary"
+    )
+    no_token_positional_embeddings: bool = _option(
+        False, "no absolute embedding beside a relative encoding"
+    )
+    layernorm_embedding: bool = _option(False, "layer norm of the embedded tokens")
+    no_scale_embedding: bool = _option(False, "do not multiply embeddings by sqrt(width)")
+    adaptive_softmax_cutoff: Optional[str] = _option(
+        None, "cut-offs of an adaptive softmax, with the criterion adaptive_loss"
+    )
+    adaptive_softmax_dropout: float = _option(0.0, "dropout of its tails")
+    adaptive_softmax_factor: float = _option(4.0, "by how much its tails are narrower")
+    quant_noise_pq: float = _option(0.0, "quantisation noise (iterative PQ)")
+    quant_noise_pq_block_size: int = _option(8, "its block size")
+    quant_noise_scalar: float = _option(0.0, "scalar quantisation noise")
+    checkpoint_activations: bool = _option(False, "recompute activations: less memory, more time")
+    offload_activations: bool = _option(False, "likewise, what is kept lies in CPU memory")
+
+
+@dataclass
+class PETransformerConfig(TransformerOptions, PositionEncodingConfig):
+    """fairseq's options of ``transformer`` with those of the position encodings.
+
+    ``attention_type``, ``position_encoding`` and ``position_encoding_options`` are those of both
+    self-attentions, ``feature_map`` and ``linear_normalizer`` of every linear attention.
+    """
+
+    encoder_attention_type: Optional[_ATTENTIONS] = field(
+        default=None, metadata={"help": "attention of the encoder; attention_type if unset"}
+    )
+    encoder_position_encoding: Optional[str] = _option(
+        None, "encoding of the encoder; position_encoding if unset"
+    )
+    encoder_position_encoding_options: Optional[str] = _option(
+        None, "its options; position_encoding_options if unset and the encoding is the common one"
+    )
+    decoder_attention_type: Optional[_ATTENTIONS] = field(
+        default=None, metadata={"help": "self-attention of the decoder; attention_type if unset"}
+    )
+    decoder_position_encoding: Optional[str] = _option(
+        None, "encoding of the decoder's self-attention; position_encoding if unset"
+    )
+    decoder_position_encoding_options: Optional[str] = _option(
+        None, "its options; position_encoding_options if unset and the encoding is the common one"
+    )
+    cross_attention_type: _ATTENTIONS = field(
+        default="vanilla", metadata={"help": "attention of the decoder to the encoder"}
+    )
+    cross_position_encoding: str = _option("none", "encoding of the cross-attention")
+    cross_position_encoding_options: str = _option("", "its options")
+
+
+def options_at(config: PETransformerConfig, place: str) -> PositionEncodingConfig:
+    """The encoding and attention at one of ``PLACES``.
+
+    Options of the common encoding are not handed on to another one, which has others.
+    """
+
+    def own(name: str) -> Any:
+        return getattr(config, f"{place}_{name}")
+
+    encoding, words = own("position_encoding"), own("position_encoding_options")
+    if words is None:
+        is_common = encoding in (None, config.position_encoding)
+        words = config.position_encoding_options if is_common else ""
+    return PositionEncodingConfig(
+        attention_type=own("attention_type") or config.attention_type,
+        position_encoding=encoding or config.position_encoding,
+        position_encoding_options=words,
+        feature_map=config.feature_map,
+        linear_normalizer=config.linear_normalizer,
+    )
+
+
+def to_transformer_config(options: TransformerOptions) -> TransformerConfig:
+    """fairseq's nested options, with what is unset filled in as its base architecture does.
+
+    Raises:
+        ValueError: a table shared with the output that has another width.
+    """
+    config = TransformerConfig.from_namespace(options)
+    decoder, encoder = config.decoder, config.encoder
+    decoder.embed_dim = decoder.embed_dim or encoder.embed_dim
+    decoder.ffn_embed_dim = decoder.ffn_embed_dim or encoder.ffn_embed_dim
+    decoder.output_dim = decoder.output_dim or decoder.embed_dim
+    decoder.input_dim = decoder.embed_dim
+    shares = options.share_decoder_input_output_embed or options.share_all_embeddings
+    if shares and decoder.output_dim != decoder.embed_dim:
+        raise ValueError(
+            f"`decoder_output_dim` must be decoder_embed_dim={decoder.embed_dim} where the output "
+            f"shares its table, but is {decoder.output_dim} instead."
+        )
+    return config
