@@ -150,9 +150,10 @@ def to_transformer_config(options: TransformerOptions) -> TransformerConfig:
     """
     config = TransformerConfig.from_namespace(options)
     decoder, encoder = config.decoder, config.encoder
-    decoder.embed_dim = decoder.embed_dim or encoder.embed_dim
-    decoder.ffn_embed_dim = decoder.ffn_embed_dim or encoder.ffn_embed_dim
-    decoder.output_dim = decoder.output_dim or decoder.embed_dim
+    # From the flat options: fairseq fills in 512 for what is unset in a composed config.
+    decoder.embed_dim = options.decoder_embed_dim or encoder.embed_dim
+    decoder.ffn_embed_dim = options.decoder_ffn_embed_dim or encoder.ffn_embed_dim
+    decoder.output_dim = options.decoder_output_dim or decoder.embed_dim
     decoder.input_dim = decoder.embed_dim
     shares = options.share_decoder_input_output_embed or options.share_all_embeddings
     if shares and decoder.output_dim != decoder.embed_dim:

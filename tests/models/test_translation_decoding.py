@@ -86,9 +86,7 @@ def _check_beams(model: PETransformer) -> None:
             inputs = torch.cat((torch.tensor([EOS]), tokens[:-1]))
             logits = _forced(model, sentence.unsqueeze(0), inputs.unsqueeze(0))
             scores = logits[0].log_softmax(-1).gather(1, tokens.unsqueeze(1)).squeeze(1)
-            torch.testing.assert_close(
-                hypothesis["positional_scores"], scores, rtol=0, atol=1e-4
-            )
+            torch.testing.assert_close(hypothesis["positional_scores"], scores, rtol=0, atol=1e-4)
 
 
 def _check_steps(model: PETransformer) -> None:
