@@ -225,8 +225,17 @@ class RawSource:
         return found
 
 
-def download(url: str, target: Path, md5: str, report: Callable[[str], None]) -> Path:
+def download(
+    url: str,
+    target: Path,
+    md5: str | None,
+    report: Callable[[str], None],
+    elsewhere: str = "--from DIR or --url URL take",
+) -> Path:
     """Fetch a file unless it is there, resuming `<target>.part`; return target, checked.
+
+    md5: None for a file whose sum nobody published. elsewhere: the options that error messages
+    offer for files that cannot be fetched.
 
     A connection that breaks leaves the part for the next call; a wrong sum removes it, since
     nothing could be resumed from it.
@@ -240,10 +249,12 @@ def download(url: str, target: Path, md5: str, report: Callable[[str], None]) ->
             _fetch(url, part, report)
         except (OSError, http.client.HTTPException) as error:
             raise CorpusError(
-                f"{url} could not be fetched ({error}); the same command resumes, and --from DIR "
-                "or --url URL take the files from elsewhere"
+                f"{url} could not be fetched ({error}); the same command resumes, and "
+                f"{elsewhere} the files from elsewhere"
             ) from error
     candidate = target if target.exists() else part
+    if md5 is None:
+        return candidate.replace(target)
     with candidate.open("rb") as stream:
         found = hashlib.file_digest(stream, "md5").hexdigest()
     if found != md5:

@@ -10,7 +10,7 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,15 +49,19 @@ class Folder:
         """The size of its dictionary, None for everything that occurs."""
         return None if self.merges is None else self.merges + ROOM_FOR_CHARACTERS
 
+    @property
+    def file_names(self) -> Sequence[str]:
+        """What a complete folder holds beside its data.json."""
+        return ["dict.txt"] + [f"{s}.{suffix}" for s in SPLITS for suffix in ("bin", "idx")]
+
     def is_done(self) -> bool:
         """Whether it was made by the same request and nothing was removed since."""
-        names = ["dict.txt"] + [f"{s}.{suffix}" for s in SPLITS for suffix in ("bin", "idx")]
         try:
             made = json.loads((self.path / "data.json").read_text())
         except (OSError, json.JSONDecodeError):
             return False
         return made.get("request") == self.request and all(
-            (self.path / name).is_file() for name in names
+            (self.path / name).is_file() for name in self.file_names
         )
 
     def refuse_foreign(self) -> None:
@@ -70,18 +74,39 @@ class Folder:
 
 
 @contextmanager
-def building(output: Path) -> Iterator[Path]:
-    """An empty folder beside `output`, removed at the end; one process at a time per output."""
+def building(output: Path, resume: Mapping[str, Any] | None = None) -> Iterator[Path]:
+    """A folder beside `output` to build in; one process at a time per output.
+
+    It begins empty and is removed at the end. With `resume`, which says what is built from what,
+    a folder that was left by the same is taken over, and one is left where the work is cut off:
+    it is removed when the work is done or its input refused (CorpusError).
+    """
     output.parent.mkdir(parents=True, exist_ok=True)
     work = output.parent / f".{output.name}.building"
     with (output.parent / f".{output.name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        shutil.rmtree(work, ignore_errors=True)  # left by a process that was killed
-        work.mkdir()
+        if resume is None or not _same_json(work / "building.json", resume):
+            shutil.rmtree(work, ignore_errors=True)  # left by a process that was killed
+            work.mkdir()
+            (work / "building.json").write_text(json.dumps(resume))
+        keep = False
         try:
             yield work
+        except CorpusError:
+            raise
+        except BaseException:
+            keep = resume is not None
+            raise
         finally:
-            shutil.rmtree(work, ignore_errors=True)
+            if not keep:
+                shutil.rmtree(work, ignore_errors=True)
+
+
+def _same_json(path: Path, value: Mapping[str, Any]) -> bool:
+    try:
+        return bool(json.loads(path.read_text()) == value)
+    except (OSError, json.JSONDecodeError):
+        return False
 
 
 def replace_folder(built: Path, output: Path) -> None:
@@ -106,6 +131,12 @@ def binarise(
     arguments += ["--destdir", destination, "--workers", str(workers)]
     if max_words is not None:
         arguments += ["--nwordssrc", str(max_words)]
+    preprocess(work, arguments, workers)
+    return arguments
+
+
+def preprocess(work: Path, arguments: Sequence[str], workers: int) -> None:
+    """Run fairseq-preprocess in `work`, its output in the error where it fails."""
     report(f"running fairseq-preprocess with {workers} workers")
     subprocess.run(
         [sys.executable, *arguments],
@@ -115,7 +146,6 @@ def binarise(
         stderr=subprocess.STDOUT,
         text=True,
     )
-    return arguments
 
 
 def split_into_pieces(
