@@ -1,7 +1,8 @@
 """The embedded corpus: a small language in which position matters, and how it is written to files.
 
 Needs neither fairseq nor PyTorch; `python -m fairseq_plugins.corpus --output DIR` writes it.
-`published` knows the raw files of corpora that others publish.
+`published` knows the raw files of corpora that others publish, `gpt2_bpe` GPT-2's pieces, which it
+reads with fairseq.
 """
 
 from fairseq_plugins.corpus.files import (
