@@ -25,6 +25,14 @@ from fairseq_plugins.corpus.published import CorpusError
 
 ENCODER_FILE, MERGES_FILE, DICTIONARY_FILE = "encoder.json", "vocab.bpe", "dict.txt"
 FILES = (ENCODER_FILE, MERGES_FILE, DICTIONARY_FILE)
+# Published by fairseq for RoBERTa; with <mask>, which the task adds, its 50,265 symbols.
+PUBLISHED_URL = "https://dl.fbaipublicfiles.com/fairseq/gpt2_bpe"
+PUBLISHED_SHA256 = {
+    ENCODER_FILE: "196139668be63f3b5d6574427317ae82f612a97c5d1cdaf36ed2256dbf636783",
+    MERGES_FILE: "1ce1664773c50f3e0cc8842619a93edc4624525b728b188a9e0be33b7726adc5",
+    DICTIONARY_FILE: "2c31c5b236661067fe8626775eb995ef5fe808ac87d2ad4a6ddbef68550f5cc6",
+}
+PUBLISHED_DICTIONARY_SIZE = 50_264
 END_OF_TEXT = "<|endoftext|>"  # GPT-2's, with the last id; no text is ever written with it
 _VERSION = "#version: 0.2"
 _END_OF_WORD = "</w>"  # subword-nmt's, on the last piece of a word

@@ -37,7 +37,7 @@ class FileFacts:
     """
 
     lines: int
-    words: int
+    words: int | None = None
     bytes: int | None = None
     types: int | None = None
     sha256: str | None = None
@@ -45,19 +45,21 @@ class FileFacts:
 
 @dataclass(frozen=True)
 class PublishedCorpus:
-    """A corpus of `wiki.<split>.tokens` files, published as one zip.
+    """A corpus of `wiki.<split>.<suffix>` files, published as one zip.
 
-    dictionary_size counts fairseq's four special symbols and its padding to a multiple of 8.
+    zip_md5: None where nobody published one. dictionary_size: of its words; counts fairseq's four
+    special symbols and its padding to a multiple of 8.
     """
 
     name: str
     url: str
-    zip_md5: str
-    dictionary_size: int
+    zip_md5: str | None
+    dictionary_size: int | None
     files: Mapping[str, FileFacts]
+    suffix: str = "tokens"
 
     def file_name(self, split: str) -> str:
-        return f"wiki.{split}.tokens"
+        return f"wiki.{split}.{self.suffix}"
 
     @property
     def zip_name(self) -> str:
@@ -107,6 +109,15 @@ WIKITEXT_103 = PublishedCorpus(
             sha256="56db52eb157b1ab5c89646eef70510c1eca6e12a3bfdb99f0d6b05b4eacb75b9",
         ),
     },
+)
+# The same text before rare words became <unk>, which is what pieces are made of.
+WIKITEXT_103_RAW = PublishedCorpus(
+    name="wikitext-103-raw",
+    url="https://wikitext.smerity.com/wikitext-103-raw-v1.zip",
+    zip_md5=None,
+    dictionary_size=None,
+    files={split: FileFacts(facts.lines) for split, facts in WIKITEXT_103.files.items()},
+    suffix="raw",
 )
 
 
@@ -228,15 +239,15 @@ class RawSource:
 def download(
     url: str,
     target: Path,
-    md5: str | None,
+    expected: str | None,
     report: Callable[[str], None],
+    algorithm: str = "md5",
     elsewhere: str = "--from DIR or --url URL take",
 ) -> Path:
     """Fetch a file unless it is there, resuming `<target>.part`; return target, checked.
 
-    md5: None for a file whose sum nobody published. elsewhere: the options that error messages
-    offer for files that cannot be fetched.
-
+    expected: its sum by `algorithm`, None where nobody published one. elsewhere: the options that
+    error messages offer for files that cannot be fetched.
     A connection that breaks leaves the part for the next call; a wrong sum removes it, since
     nothing could be resumed from it.
     """
@@ -253,13 +264,13 @@ def download(
                 f"{elsewhere} the files from elsewhere"
             ) from error
     candidate = target if target.exists() else part
-    if md5 is None:
-        return candidate.replace(target)
     with candidate.open("rb") as stream:
-        found = hashlib.file_digest(stream, "md5").hexdigest()
-    if found != md5:
+        found = hashlib.file_digest(stream, algorithm).hexdigest()
+    if expected not in (None, found):
         candidate.unlink()
-        raise CorpusError(f"{target.name} from {url}: expected md5 {md5}, found {found}; removed")
+        raise CorpusError(
+            f"{target.name} from {url}: expected {algorithm} {expected}, found {found}; removed"
+        )
     return candidate.replace(target)
 
 

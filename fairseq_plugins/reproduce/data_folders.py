@@ -119,11 +119,17 @@ def replace_folder(built: Path, output: Path) -> None:
 
 
 def binarise(
-    work: Path, files: Mapping[str, str], destination: str, workers: int, max_words: int | None
+    work: Path,
+    files: Mapping[str, str],
+    destination: str,
+    workers: int,
+    max_words: int | None,
+    dictionary: str | None = None,
 ) -> list[str]:
     """Run fairseq-preprocess on files named relative to `work`; return the command's arguments.
 
-    Its output is kept in <destination>/preprocess.log.
+    dictionary: a dict.txt to use, by default one of the training words is made. The command's
+    output is kept in <destination>/preprocess.log.
     """
     arguments = ["-m", "fairseq_cli.preprocess", "--only-source"]
     for split in SPLITS:
@@ -131,6 +137,8 @@ def binarise(
     arguments += ["--destdir", destination, "--workers", str(workers)]
     if max_words is not None:
         arguments += ["--nwordssrc", str(max_words)]
+    if dictionary is not None:
+        arguments += ["--srcdict", dictionary]
     preprocess(work, arguments, workers)
     return arguments
 
