@@ -57,23 +57,23 @@ class PlainText:
     evaluation_lines: int | None = None
 
     def lines(self) -> dict[str, Iterator[bytes]]:
-        """Split -> its lines.
+        """Split -> its lines, read while they are taken.
 
         Raises:
             CorpusError: train has too few documents to hold some out.
         """
         lacking = [split for split in SPLITS if not self.files[split]]
         taken = self._documents_held_out(lacking) if lacking else {}
-        result = {}
-        for split in SPLITS:
-            documents = _numbered(_joined(self.files[split] or self.files["train"]))
-            if lacking and split in taken:
-                first, last = taken[split]
-                documents = ((n, line) for n, line in documents if first <= n < last)
-            if split != "train" and self.evaluation_lines is not None:
-                documents = _first_lines(documents, self.evaluation_lines)
-            result[split] = (line for _, line in documents)
-        return result
+        return {split: self._lines_of(split, taken.get(split)) for split in SPLITS}
+
+    def _lines_of(self, split: str, taken: tuple[int, int] | None) -> Iterator[bytes]:
+        documents = _numbered(_joined(self.files[split] or self.files["train"]))
+        if taken is not None:
+            first, last = taken
+            documents = ((n, line) for n, line in documents if first <= n < last)
+        if split != "train" and self.evaluation_lines is not None:
+            documents = _first_lines(documents, self.evaluation_lines)
+        return (line for _, line in documents)
 
     def _documents_held_out(self, lacking: Sequence[str]) -> dict[str, tuple[int, int]]:
         """Which of train's documents train and the lacking splits get: split -> [first, last)."""
