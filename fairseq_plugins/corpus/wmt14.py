@@ -166,7 +166,7 @@ def fetch(corpus: ArchivedCorpus, folder: Path, report: Callable[[str], None]) -
     """Download the archives that are not there; name -> sha256 of what came."""
     for member in corpus.members:
         target = folder / member.archive
-        download(member.url, target, member.md5, report, "--from DIR takes")
+        download(member.url, target, member.md5, report, elsewhere="--from DIR takes")
     return {member.archive: sha256(folder / member.archive) for member in corpus.members}
 
 

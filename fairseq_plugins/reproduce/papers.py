@@ -1,7 +1,7 @@
 """All tables by name."""
 
-from fairseq_plugins.reproduce.lrpe_tables import TABLE_2, TABLE_5
+from fairseq_plugins.reproduce.lrpe_tables import TABLE_2, TABLE_4, TABLE_5, TABLE_8
 from fairseq_plugins.reproduce.tables import Table
 
-TABLES: dict[str, Table] = {table.name: table for table in (TABLE_2, TABLE_5)}
+TABLES: dict[str, Table] = {table.name: table for table in (TABLE_2, TABLE_4, TABLE_5, TABLE_8)}
 SCALE_NAMES = ("toy", "mini", "paper")

@@ -2,9 +2,15 @@
 
 from fairseq_plugins.reproduce.experiments.base import Experiment
 from fairseq_plugins.reproduce.experiments.lm import LANGUAGE_MODEL
+from fairseq_plugins.reproduce.experiments.mlm import MASKED_LANGUAGE_MODEL
+from fairseq_plugins.reproduce.experiments.mt import TRANSLATION
 from fairseq_plugins.reproduce.papers import TABLES
 
-EXPERIMENTS: dict[str, Experiment] = {"lm": LANGUAGE_MODEL}
+EXPERIMENTS: dict[str, Experiment] = {
+    "lm": LANGUAGE_MODEL,
+    "mlm": MASKED_LANGUAGE_MODEL,
+    "mt": TRANSLATION,
+}
 
 
 def experiment_of(table: str) -> Experiment:

@@ -1,0 +1,9 @@
+#!/usr/bin/env bash
+# Trains and evaluates the rows of the LRPE paper's Table 4 and renders results/table4/<scale>.md.
+# All options: scripts/table4.sh --help
+set -euo pipefail
+# shellcheck source=scripts/lib.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+find_python
+exec "$PYTHON" -m fairseq_plugins.reproduce table4 "$@"
