@@ -105,7 +105,7 @@ def _one_table(table: Table, cells: Cells) -> str:
         paper = [f"paper {column.label}" for column in table.columns]
         ours = [f"ours {column.label}" for column in table.columns]
         header += [f"{attention.capitalize()}: {paper[0]}", *paper[1:], *ours]
-        header += [f"difference ({table.ranked_by.label})"]
+        header += [f"difference, {table.ranked_by.label}"]
     lines = [
         [*words, *(text for a in table.attentions for text in _columns(table, row, a, cells))]
         for words, row in _labelled(table)

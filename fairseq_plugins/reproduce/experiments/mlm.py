@@ -34,8 +34,9 @@ class MaskedLanguageModel(Experiment):
 
     def comparability(self, scale: str) -> str:
         masks = (
-            "Losses are in bits per masked token of the validation set, whose masks are the same "
-            "for every row and every evaluation; shown is the best one of a run."
+            "Losses are in bits per masked token of the validation set, whose masks follow from "
+            "the seed, so that they are the same for every row and at every evaluation; shown is "
+            "the best one of a run."
         )
         return " ".join(filter(None, (masks, super().comparability(scale))))
 
