@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 _PARAMETERS = re.compile(r"num\. shared model params: ([\d,]+)")
+_OBJECT = re.compile(r"^\{", re.MULTILINE)
 _EVALUATED = re.compile(r"Loss \(base 2\): (\S+), Perplexity: ")
 
 
@@ -102,18 +103,20 @@ def read_validations(path: Path, loss: str = "loss") -> list[tuple[int, float]]:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """The JSON object that a command printed on a line of its own, the last one.
+    """The JSON object that a command printed last, from the beginning of a line on.
 
     Raises:
-        ValueError: where it printed none, or a number in it is not finite.
+        ValueError: where it printed none.
     """
-    found = [found for line in _lines(path) if (found := read_statistics(line)) is not None]
-    if not found:
-        raise ValueError("the command printed no JSON object")
-    for key, value in found[-1].items():
-        if isinstance(value, float) and not math.isfinite(value):
-            raise ValueError(f"{key} is {value}")
-    return found[-1]
+    text = path.read_text(errors="replace")
+    for start in reversed([match.start() for match in _OBJECT.finditer(text)]):
+        try:
+            found, _ = json.JSONDecoder().raw_decode(text, start)
+        except json.JSONDecodeError:
+            continue
+        if isinstance(found, dict):
+            return found
+    raise ValueError("the command printed no JSON object")
 
 
 def last_lines(path: Path, count: int = 8) -> list[str]:

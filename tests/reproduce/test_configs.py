@@ -93,8 +93,9 @@ def test_paper_scale_is_table_7(row, run):
 def test_every_row_composes_and_says_which_row_it_is(row):
     config = complete(f"model={row}")
     assert config.model._name == "pe_transformer_lm"
-    assert config.model.position_encoding == row
-    assert row in ENCODINGS
+    alone = row.removesuffix("_only")  # without the absolute embedding that others have
+    assert config.model.position_encoding == (row if row == alone else f"none+{alone}")
+    assert alone in ENCODINGS
     assert config.optimization.clip_norm == (1.0 if row == "lrpe_type8" else 0.0)
     lines = (CONFIGS / "model" / f"{row}.yaml").read_text().splitlines()
     assert lines[0].startswith(("# LRPE, Table", "# Beyond LRPE's Table 2"))

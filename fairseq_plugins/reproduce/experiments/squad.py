@@ -1,0 +1,75 @@
+"""Fine-tuning on SQuAD: Table 4 of the BERT paper."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from fairseq_plugins.reproduce import logs
+from fairseq_plugins.reproduce.commands import Run
+from fairseq_plugins.reproduce.experiments.base import (
+    Experiment,
+    Metrics,
+    Scale,
+    Step,
+    Training,
+    Variant,
+)
+
+
+@dataclass(frozen=True)
+class Squad(Experiment):
+    """Starts from the row's pre-trained model of Table 8; fine-tunes on both versions.
+
+    Metrics: `v1_exact`, `v1_f1`, `v2_exact`, `v2_f1`, in per cent on the development set.
+    """
+
+    @property
+    def pretraining(self) -> str:
+        return "table8"
+
+    def variants(self, scale: str) -> Sequence[Variant]:
+        return [Variant(name, f"squad_{name}", kind=f"SQuAD {name}") for name in ("v1", "v2")]
+
+    def steps(self, training: Training, checkpoint: Path, run: Run, gpus: int) -> Sequence[Step]:
+        answers = training.folder / "predictions.json"
+        device = () if gpus else ("--cpu",)
+        predict = [
+            *("python", "-m", "fairseq_plugins.squad", "predict"),
+            *("--path", checkpoint.as_posix(), "--data", training.data.as_posix()),
+            *("--output", answers.as_posix(), *device),
+        ]
+        gold = training.data / "raw" / "valid.json"
+        evaluate = [
+            *("python", "-m", "fairseq_plugins.squad", "evaluate"),
+            *(gold.as_posix(), answers.as_posix()),
+        ]
+
+        def read(log: Path) -> Metrics:
+            found = logs.read_json(log)
+            name = training.variant.name
+            return {f"{name}_{key}": round(found[key], 4) for key in ("exact", "f1")}
+
+        return [
+            Step("predict.log", predict, lambda log: {}),
+            Step("evaluate.log", evaluate, read),
+        ]
+
+    def combine(self, parts: Mapping[str, Metrics]) -> Metrics:
+        return {key: value for metrics in parts.values() for key, value in metrics.items()}
+
+
+SQUAD = Squad(
+    recipe="squad_v1",
+    scales={
+        scale.name: scale
+        for scale in (
+            Scale("toy", ("scripts/prepare_toy_squad.sh",)),
+            Scale("mini", ("scripts/prepare_squad.sh --from DIR",)),
+            Scale("paper", ("scripts/prepare_squad.sh",), gpus=8),
+        )
+    },
+    required=("v1_exact", "v1_f1", "v2_exact", "v2_f1"),
+    stacks=("encoder",),
+    scale_group="scale/squad",
+    data_files=("data.json", "dict.txt"),
+)
