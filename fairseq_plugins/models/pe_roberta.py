@@ -15,6 +15,7 @@ from torch import nn
 from fairseq_plugins.attention.multihead import PositionalMultiheadAttention
 from fairseq_plugins.encodings import PositionEncoding
 from fairseq_plugins.encodings.absolute import Learned
+from fairseq_plugins.modules.draws import SeededDraws
 from fairseq_plugins.modules.encoder import PositionalEncoder
 from fairseq_plugins.modules.roberta_options import PERobertaConfig
 from fairseq_plugins.modules.stack import build_stack_encodings
@@ -81,7 +82,7 @@ class PERobertaEncoder(RobertaEncoder):
 
 
 @register_model("pe_roberta", dataclass=PERobertaConfig)
-class PERoberta(RobertaModel):
+class PERoberta(SeededDraws, RobertaModel):
     """A bidirectional encoder with fairseq's heads for masked words and for classes.
 
     ``--attention-type``, ``--position-encoding`` and ``--position-encoding-options`` choose what

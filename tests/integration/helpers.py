@@ -17,7 +17,7 @@ import torch
 from fairseq import checkpoint_utils, options, tasks
 from fairseq.data import data_utils
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
-from fairseq_cli import eval_lm, generate, hydra_train, interactive, train
+from fairseq_cli import eval_lm, generate, hydra_train, interactive, train, validate
 from hydra.core.global_hydra import GlobalHydra
 from omegaconf import DictConfig, OmegaConf
 
@@ -205,6 +205,25 @@ def fairseq_generate(data: Path, checkpoint: Path, *words: str) -> None:
 def fairseq_interactive(data: Path, checkpoint: Path, *words: str) -> None:
     with _command("fairseq-interactive", _evaluation_words(data, checkpoint, *words)):
         interactive.cli_main()
+
+
+def fairseq_validate(data: Path, checkpoint: Path, *words: str) -> None:
+    arguments = _evaluation_words(data, checkpoint, "--batch-size", "4", *words)
+    with _command("fairseq-validate", arguments):
+        validate.cli_main()
+
+
+def record_draws(patch: pytest.MonkeyPatch) -> list[int]:
+    """What stochastic encodings draw from now on, in a list that grows; as outside the tests."""
+    drawn: list[int] = []
+
+    def draw() -> torch.Tensor:
+        seed = torch.randint(2**62, ())
+        drawn.append(int(seed))
+        return seed
+
+    patch.setattr("fairseq_plugins.attention.base.draw_seed", draw)
+    return drawn
 
 
 def _evaluation_words(data: Path, checkpoint: Path, *words: str) -> list[str]:

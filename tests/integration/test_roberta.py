@@ -17,10 +17,12 @@ from tests.integration.helpers import (
     TOKENS_PER_SAMPLE,
     fairseq_hydra_train,
     fairseq_train,
+    fairseq_validate,
     load_checkpoint,
     load_model,
     losses,
     overrides,
+    record_draws,
     stopping_before_training,
 )
 
@@ -92,6 +94,21 @@ def test_masked_words(attention: str, encoding: str, data: Path, tmp_path: Path)
         assert torch.equal(saved[name], value), name
     tokens = torch.tensor([[task.source_dictionary.bos(), 5, 6, 7, task.source_dictionary.eos()]])
     assert loaded(tokens)[0].isfinite().all()
+
+
+def test_validation_of_a_stochastic_encoding_is_reproducible(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """fairseq-validate seeds nothing itself."""
+    checkpoint = pretrain(tmp_path, data, model_of("linear", "spe"))
+    drawn, runs = record_draws(monkeypatch), []
+    for before in (1, 2):
+        torch.manual_seed(before)
+        del drawn[:]
+        fairseq_validate(data, checkpoint, "--task", "masked_lm")
+        runs.append(list(drawn))
+    assert runs[0] == runs[1]
+    assert len(set(runs[0])) == len(runs[0]) > 2
 
 
 @pytest.fixture(scope="module")
