@@ -339,6 +339,20 @@ def test_relative_cross_attention_counts_words() -> None:
         assert keys.tolist() == [[0, 0, 0, 1, 2], [0, 1, 2, 3, 4]]
 
 
+@pytest.mark.parametrize("side", ["encoder", "decoder"])
+def test_deeper_layers_get_their_positions(side: str) -> None:
+    """deberta_emd has them before the last two layers alone; the table acts through these."""
+    model = build(**{f"{side}_position_encoding": "deberta_emd", f"{side}_layers": 3})
+    stack = getattr(model, side)
+    assert stack.position_embedding is None
+    assert sorted(stack.deeper_embeddings) == ["1", "2"]
+    outputs = [_pass(model, True)[0]]
+    with torch.no_grad():
+        stack.deeper_embeddings["2"].absolute.weight.normal_()
+    outputs.append(_pass(model, True)[0])
+    assert (outputs[0] - outputs[1]).abs().max() > 1e-3
+
+
 def test_what_is_shared_by_layers_is_computed_once() -> None:
     """One bias per pass and place, however many layers."""
     model = build(
