@@ -1,8 +1,9 @@
 """A generated language pair in which translating is reordering: the toy corpus of translation.
 
-    source (qaa)   boral tair  dural  kebal fair  near miral sair .
-                   NOUN  ADJ   VERB   NOUN  ADJ   PREP NOUN  ADJ
-    target (qab)   the modifier first, then the object, then the subject with its verb last
+    source (qaa)   NOUN ADJ VERB NOUN ADJ [PREP NOUN ADJ].
+                   subject       object    modifier
+    target (qab)   [ka ADJ NOUN PREP] lo ADJ NOUN mi ADJ NOUN VERBmi.
+                   modifier           object      subject
 
 Source sentences put the subject first, the verb second and adjectives after their nouns; nothing
 but the order says who does what to whom. In the target the verb is last and ends in the subject's
@@ -23,7 +24,6 @@ PAIRS = {"train": 12_000, "valid": 300, "test": 300}
 _NOUNS = {noun: c for c, nouns in enumerate(lexicon.NOUNS[:3]) for noun in nouns[:6]}
 _VERBS = lexicon.VERBS[:10]
 _ADJECTIVES = lexicon.ADJECTIVES[:10]
-_STOP = "."
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,5 @@ def generate_pairs(seed: int | str, count: int) -> list[tuple[str, str]]:
     pairs = []
     for _ in range(count):
         clause = _clause(rng)
-        pairs.append(
-            (" ".join([*clause.source, _STOP]), " ".join([*clause.target, _STOP]))
-        )
+        pairs.append((" ".join(clause.source) + lexicon.STOP, " ".join(clause.target) + lexicon.STOP))
     return pairs

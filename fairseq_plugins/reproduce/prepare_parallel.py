@@ -21,6 +21,7 @@ from fairseq_plugins.reproduce.data_folders import building, report
 from fairseq_plugins.reproduce.parallel_folders import ParallelBuild, ParallelFolder
 from fairseq_plugins.reproduce.prepare import FEWEST_MERGES, report_done
 
+ROOT = Path(__file__).resolve().parents[2]
 PREPARATION_VERSION = 1  # raise when the same request would give other files
 # Names under which small corpora keep a split, the first that is there.
 TRAIN_NAMES, VALID_NAMES, TEST_NAMES = ("train",), ("valid", "val", "dev"), ("test",)
@@ -222,7 +223,12 @@ def _add_files(commands: Any) -> None:
 
 def _add_common_options(parser: argparse.ArgumentParser, name: str, merges: int) -> None:
     add = parser.add_argument
-    add("--output", type=Path, metavar="DIR", help=f"folder to make (default: data/{name})")
+    add(
+        "--output",
+        type=Path,
+        metavar="DIR",
+        help=f"folder to make (default: data/{name} in the repository)",
+    )
     add(
         "--merges",
         type=int,
@@ -257,15 +263,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 "valid": args.valid_prefix,
                 "test": args.test_prefix,
             }
-            default = Path("data", f"{args.source.resolve().name}-{args.src}-{args.tgt}")
+            default = Path(ROOT, "data", f"{args.source.resolve().name}-{args.src}-{args.tgt}")
             languages = (args.src, args.tgt)
             prepare_files(args.source, args.output or default, languages, settings, names)
         elif args.command == "wmt14":
-            output = args.output or Path("data", "wmt14-en-de")
+            output = args.output or Path(ROOT, "data", "wmt14-en-de")
             prepare_archived(WMT14_EN_DE, output, settings, args.source)
         else:
             pairs = {split: getattr(args, f"{split}_pairs") for split in reordering.PAIRS}
-            output = args.output or Path("data", "toy-mt")
+            output = args.output or Path(ROOT, "data", "toy-mt")
             prepare_toy(output, settings, seed=args.seed, pairs=pairs)
     except subprocess.CalledProcessError as error:
         print(f"{error.output}\nprepare: error: {error}", file=sys.stderr)
