@@ -15,6 +15,11 @@ from torch import nn
 from fairseq_plugins.attention.multihead import PositionalMultiheadAttention
 from fairseq_plugins.encodings import PositionEncoding
 from fairseq_plugins.encodings.absolute import Learned
+from fairseq_plugins.modules.continued import (
+    initialize_from,
+    rename_learned_table,
+    take_init_from,
+)
 from fairseq_plugins.modules.draws import SeededDraws
 from fairseq_plugins.modules.encoder import PositionalEncoder
 from fairseq_plugins.modules.roberta_options import PERobertaConfig
@@ -122,7 +127,8 @@ class PERoberta(SeededDraws, RobertaModel):
         """Build a model from flags or a composed config.
 
         Raises:
-            ValueError: an option that is not offered, or what the encodings refuse.
+            ValueError: an option that is not offered, what the encodings refuse, or a checkpoint
+                to start from that does not fit.
         """
         for name, default in _NOT_OFFERED.items():
             if getattr(args, name) != default:
@@ -140,17 +146,16 @@ class PERoberta(SeededDraws, RobertaModel):
             )
         if OmegaConf.is_config(args):
             OmegaConf.set_struct(args, False)  # fairseq's encoder adds to it
-        return cls(args, PERobertaEncoder(args, task.source_dictionary))
+        start = take_init_from(args)
+        model = cls(args, PERobertaEncoder(args, task.source_dictionary))
+        if start is not None:
+            initialize_from(model, start, args, task.source_dictionary)
+        return model
 
     def upgrade_state_dict_named(self, state_dict: dict[str, Any], name: str) -> None:
         """As fairseq does; and take the learned table of its own ``roberta``."""
         prefix = f"{name}." if name else ""
         stack = f"{prefix}encoder.sentence_encoder."
-        theirs, ours = f"{stack}embed_positions.weight", f"{stack}position_embedding.weight"
-        if theirs in state_dict and isinstance(
-            self.encoder.sentence_encoder.position_embedding, Learned
-        ):
-            # Its first rows, up to that of padding, belong to no position.
-            first = self.encoder.dictionary.pad() + 1
-            state_dict[ours] = state_dict.pop(theirs)[first:]
+        if isinstance(self.encoder.sentence_encoder.position_embedding, Learned):
+            rename_learned_table(state_dict, stack, self.encoder.dictionary.pad())
         super().upgrade_state_dict_named(state_dict, name)

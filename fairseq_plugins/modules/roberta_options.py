@@ -68,3 +68,9 @@ class RobertaConfig(FairseqDataclass):
 @dataclass
 class PERobertaConfig(RobertaConfig, PositionEncodingConfig):
     """fairseq's options of ``roberta`` with those of the position encoding."""
+
+    init_from: Optional[str] = _option(
+        None,
+        "checkpoint to start from, whose position encoding may be another; what fits is loaded, "
+        "what is new or left behind is listed, and nothing else may differ",
+    )

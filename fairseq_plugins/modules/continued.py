@@ -1,0 +1,236 @@
+"""Continued training: a checkpoint's weights in a model with another position encoding.
+
+The BERT paper replaces the position module of a pre-trained model. What belongs to no encoding
+must fit exactly; an encoding's weights are taken where the two models have the same one.
+"""
+
+import logging
+import pickle
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from fairseq.data import Dictionary
+from omegaconf import OmegaConf
+from torch import Tensor, nn
+
+from fairseq_plugins.encodings import expand_name, get_entry, with_absolute_embedding
+
+logger = logging.getLogger(__name__)
+
+STACK = "encoder.sentence_encoder."
+THEIR_TABLE, OUR_TABLE = "embed_positions.weight", "position_embedding.weight"
+# Where weights of encodings are: on the input (or that of deeper layers), and in the layers.
+_INPUT = re.compile(r"(position_embedding|deeper_embeddings\.\d+)\.")
+_LAYERS = re.compile(r"layers\.\d+\.self_attn\.attention\.encoding\.")
+_SHOWN = 12  # weights in an error; there may be hundreds
+
+
+def rename_learned_table(state: dict[str, Any], stack: str, pad: int) -> None:
+    """Give the table of fairseq's own ``roberta`` the name and rows that it has here, in place.
+
+    Its first rows, up to that of padding, belong to no position.
+    """
+    if stack + THEIR_TABLE in state:
+        state[stack + OUR_TABLE] = state.pop(stack + THEIR_TABLE)[pad + 1 :]
+
+
+def take_init_from(config: Any) -> Path | None:
+    """The file to start from, or None where there is none or a checkpoint will be restored.
+
+    fairseq restores after the model is built, and writes the config into its checkpoints: there
+    the option is emptied, so that reading them does not ask for the file again.
+
+    Raises:
+        ValueError: beside `finetune_from_model`, which says where to start, too.
+    """
+    given = config.init_from
+    config.init_from = None
+    root = config._get_root() if OmegaConf.is_config(config) else None
+    if root is not None and "model" in root and "init_from" in (root.model or {}):
+        root.model.init_from = None
+    if not given:
+        return None
+    checkpoint = root.get("checkpoint") if root is not None else None
+    if checkpoint is None:
+        return Path(given)
+    restored = Path(checkpoint.restore_file)
+    if checkpoint.restore_file == "checkpoint_last.pt":
+        restored = Path(checkpoint.save_dir, restored)
+    suffix = checkpoint.get("checkpoint_suffix") or ""
+    if restored.with_name(restored.stem + suffix + restored.suffix).exists():
+        logger.info("init_from: not used, training goes on from %s", restored)
+        return None
+    if checkpoint.finetune_from_model:
+        raise ValueError(
+            "`init_from` must not be given together with finetune_from_model="
+            f"{checkpoint.finetune_from_model}: both say where training starts."
+        )
+    return Path(given)
+
+
+@dataclass(frozen=True)
+class Fit:
+    """How a checkpoint's weights and a model's go together.
+
+    taken: names that both have. new: names in the model that keep their initial values.
+    left: names in the checkpoint that are not used. wrong: what does not fit, in words.
+    """
+
+    taken: list[str]
+    new: list[str]
+    left: list[str]
+    wrong: list[str]
+
+
+def initialize_from(model: nn.Module, path: Path, config: Any, dictionary: Dictionary) -> Fit:
+    """Load into a model what fits of a checkpoint, and log by name what is new or left behind.
+
+    Args:
+        model: ``pe_roberta``.
+        path: a checkpoint of ``pe_roberta`` or fairseq's ``roberta``.
+        config: the model's options.
+        dictionary: the task's.
+
+    Raises:
+        ValueError: no checkpoint, another dictionary, or a weight outside the position encodings
+            that is missing, too many or of another shape. Nothing is then loaded.
+    """
+    checkpoint = read_checkpoint(path)
+    state = dict(checkpoint["model"])
+    rename_learned_table(state, STACK, dictionary.pad())
+    theirs = (checkpoint.get("cfg") or {}).get("model") or {}
+    _check_dictionary(path, checkpoint, state, dictionary)
+    own = model.state_dict()
+    fit = compare(own, state, _parts(config), _parts(theirs))
+    if fit.wrong:
+        more = len(fit.wrong) - _SHOWN
+        shown = fit.wrong[:_SHOWN] + ([f"and {more} more"] if more > 0 else [])
+        raise ValueError(
+            f"`init_from` must be a model that differs in its position encoding alone, but in "
+            f"{path}: {'; '.join(shown)}."
+        )
+    model.load_state_dict({**own, **{name: state[name] for name in fit.taken}})
+    logger.info("init_from %s: %d weights taken", path, len(fit.taken))
+    logger.info("init_from: new, with their initial values: %s", ", ".join(fit.new) or "none")
+    logger.info("init_from: left behind: %s", ", ".join(fit.left) or "none")
+    return fit
+
+
+def read_checkpoint(path: Path) -> dict[str, Any]:
+    """A checkpoint of fairseq's as plain data.
+
+    Raises:
+        ValueError: there is no such file, or it is damaged or something else.
+    """
+    if not path.is_file():
+        raise ValueError(f"`init_from` must be a checkpoint, but {path} is not there.")
+    try:
+        checkpoint = torch.load(path, map_location="cpu", weights_only=True)
+    except (RuntimeError, pickle.UnpicklingError, EOFError, ValueError) as error:
+        raise ValueError(f"`init_from` must be a checkpoint, but {path}: {error}") from error
+    if not isinstance(checkpoint, dict) or not isinstance(checkpoint.get("model"), Mapping):
+        raise ValueError(f"`init_from` must be a checkpoint of fairseq's, but {path} is none.")
+    return checkpoint
+
+
+def compare(
+    own: Mapping[str, Tensor],
+    state: Mapping[str, Tensor],
+    parts: Mapping[str, set[str]],
+    their_parts: Mapping[str, set[str]],
+) -> Fit:
+    """Weight by weight; `parts` are the encodings on the input and in the layers by name."""
+    fit = Fit([], [], [], [])
+    for name in [*own, *(name for name in state if name not in own)]:
+        place = _place(name)
+        if name in own and name in state and own[name].shape == state[name].shape:
+            same = place is None or parts[place] == their_parts[place]
+            (fit.taken if same else fit.new).append(name)
+            if not same:
+                fit.left.append(name)
+        elif place is not None:
+            if name in own:
+                fit.new.append(name)
+            if name in state:
+                fit.left.append(name)
+        else:
+            fit.wrong.append(f"{name} is {_shape(state, name)}, here {_shape(own, name)}")
+    return fit
+
+
+def _shape(weights: Mapping[str, Tensor], name: str) -> str:
+    return str(tuple(weights[name].shape)) if name in weights else "absent"
+
+
+def _place(name: str) -> str | None:
+    """``input`` or ``layers`` for a weight of an encoding, None for any other."""
+    inner = name.removeprefix(STACK)
+    if _INPUT.match(inner):
+        return "input"
+    return "layers" if _LAYERS.match(inner) else None
+
+
+def _parts(config: Any) -> dict[str, set[str]]:
+    """The encodings of a model by the place of their weights; fairseq's own has Base's table."""
+
+    def option(name: str, default: Any) -> Any:
+        value = config.get(name) if hasattr(config, "get") else getattr(config, name)
+        return default if value is None else value
+
+    base = "learned" if option("encoder_learned_pos", True) else "base"
+    name = option("position_encoding", "base")
+    given = "+".join(base if part == "base" else part for part in expand_name(name))
+    off = option("no_token_positional_embeddings", False)
+    names = set(expand_name(with_absolute_embedding(given, None if off else base)))
+    on_input = {name for name in names if "embed" in get_entry(name).hooks}
+    in_layers = {name for name in names if get_entry(name).hooks - {"embed"}}
+    return {"input": on_input, "layers": in_layers}
+
+
+def _check_dictionary(
+    path: Path, checkpoint: Mapping[str, Any], state: Mapping[str, Tensor], dictionary: Dictionary
+) -> None:
+    """Raise ValueError where the checkpoint's symbols are known not to be the task's."""
+    embedding = state.get(f"{STACK}embed_tokens.weight")
+    if embedding is not None and len(embedding) != len(dictionary):
+        raise ValueError(
+            f"`init_from` must have the task's dictionary of {len(dictionary)} symbols, "
+            f"but {path} has {len(embedding)}."
+        )
+    beside = find_dictionary(path, checkpoint)
+    if beside is None:
+        logger.info("init_from: no dict.txt beside %s, its symbols are not compared", path)
+        return
+    known = _symbols(beside)
+    # Tasks add to what the file has: <mask>.
+    for index, (there, here) in enumerate(zip(known, dictionary.symbols, strict=False)):
+        if there != here:
+            raise ValueError(
+                f"`init_from` must have the task's dictionary, but symbol {index} is {there!r} "
+                f"in {beside} and {here!r} in the task's."
+            )
+
+
+def find_dictionary(path: Path, checkpoint: Mapping[str, Any]) -> Path | None:
+    """The dict.txt beside a checkpoint, or in the data folder that it was trained on."""
+    task = (checkpoint.get("cfg") or {}).get("task") or {}
+    folders = [path.parent]
+    if task.get("data"):
+        data = Path(str(task["data"]).split(":")[0])
+        folders += [data, data / "input0"]
+    return _first_file(folder / "dict.txt" for folder in folders)
+
+
+def _first_file(paths: Iterable[Path]) -> Path | None:
+    return next((path for path in paths if path.is_file()), None)
+
+
+def _symbols(path: Path) -> list[str]:
+    try:
+        return Dictionary.load(str(path)).symbols
+    except (ValueError, RuntimeError) as error:
+        raise ValueError(f"{path} is damaged: {error}") from error
