@@ -1,0 +1,69 @@
+#!/usr/bin/env python
+"""RoBERTa from a Hugging Face folder into a checkpoint of pe_roberta, and back.
+
+    scripts/convert_roberta.py to-fairseq roberta-base checkpoints/roberta-base
+    scripts/convert_roberta.py to-huggingface checkpoints/x/checkpoint_best.pt exported --bpe DIR
+
+The first makes a folder with model.pt, dict.txt, encoder.json and vocab.bpe, the second one with
+config.json, model.safetensors, vocab.json and merges.txt.
+"""
+
+import argparse
+import logging
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from fairseq_plugins.modules import huggingface  # noqa: E402
+from fairseq_plugins.reproduce.data_folders import building, replace_folder  # noqa: E402
+
+COMMANDS = {
+    "to-fairseq": (huggingface.to_fairseq, "Hugging Face folder"),
+    "to-huggingface": (huggingface.to_huggingface, "checkpoint of pe_roberta"),
+}
+
+
+def get_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="convert_roberta.py",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    for name, (_, what) in COMMANDS.items():
+        command = commands.add_parser(name)
+        command.add_argument("source", type=Path, help=what)
+        command.add_argument("output", type=Path, help="folder to make; it must not exist")
+        command.add_argument(
+            "--bpe",
+            type=Path,
+            default=ROOT / "data" / "gpt2_bpe",
+            metavar="DIR",
+            help="the model's pieces (default: data/gpt2_bpe, made by scripts/prepare_gpt2_bpe.sh)",
+        )
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    logging.basicConfig(level=logging.INFO, format="convert_roberta: %(message)s", force=True)
+    args = get_parser().parse_args(arguments)
+    convert, _ = COMMANDS[args.command]
+    try:
+        if args.output.exists():
+            raise ValueError(f"output {args.output} exists; move it away")
+        with building(args.output) as work:
+            built = work / "converted"
+            built.mkdir()
+            convert(args.source, built, args.bpe)
+            replace_folder(built, args.output)
+    except (ValueError, OSError) as error:
+        print(f"convert_roberta: error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
