@@ -10,7 +10,7 @@ from fairseq.models.roberta import RobertaEncoder, RobertaModel
 from fairseq.models.transformer import DEFAULT_MIN_PARAMS_TO_WRAP, TransformerConfig
 from fairseq.modules.transformer_sentence_encoder import init_bert_params
 from omegaconf import OmegaConf
-from torch import nn
+from torch import Tensor, nn
 
 from fairseq_plugins.attention.multihead import PositionalMultiheadAttention
 from fairseq_plugins.encodings import PositionEncoding
@@ -23,6 +23,7 @@ from fairseq_plugins.modules.continued import (
 from fairseq_plugins.modules.draws import SeededDraws
 from fairseq_plugins.modules.encoder import PositionalEncoder
 from fairseq_plugins.modules.roberta_options import PERobertaConfig
+from fairseq_plugins.modules.span_head import SpanHead, upgrade_span_heads
 from fairseq_plugins.modules.stack import build_stack_encodings
 
 # Options that prune parts which are replaced here, or wrap layers for FSDP.
@@ -88,7 +89,7 @@ class PERobertaEncoder(RobertaEncoder):
 
 @register_model("pe_roberta", dataclass=PERobertaConfig)
 class PERoberta(SeededDraws, RobertaModel):
-    """A bidirectional encoder with fairseq's heads for masked words and for classes.
+    """A bidirectional encoder with fairseq's heads for masked words and for classes, and spans.
 
     ``--attention-type``, ``--position-encoding`` and ``--position-encoding-options`` choose what
     is inside; the rest is fairseq's. The encoding ``base`` is the learned table that RoBERTa has,
@@ -101,6 +102,25 @@ class PERoberta(SeededDraws, RobertaModel):
         self.args = args
         initialize_as_bert(self)
         self.classification_heads = nn.ModuleDict()
+        self.span_heads = nn.ModuleDict()
+
+    def register_span_head(self, name: str) -> None:
+        """Add a head with new weights for spans, to be asked for by its name."""
+        head = SpanHead(self.args.encoder_embed_dim, self.args.pooler_dropout)
+        init_bert_params(head.out_proj)
+        self.span_heads[name] = head
+
+    def forward(
+        self, src_tokens: Tensor, *args: Any, span_head_name: str | None = None, **kwargs: Any
+    ) -> tuple[Tensor, dict[str, Any]]:
+        """fairseq's; with ``span_head_name`` logits (B, T, 2) of an answer's first and last token,
+        -inf at padding, for tokens (B, T)."""
+        if span_head_name is None:
+            output: tuple[Tensor, dict[str, Any]] = super().forward(src_tokens, *args, **kwargs)
+            return output
+        features, extra = self.encoder(src_tokens, features_only=True)
+        padding = src_tokens.eq(self.encoder.dictionary.pad())
+        return self.span_heads[span_head_name](features, padding), extra
 
     @classmethod
     def hub_models(cls) -> dict[str, str]:
@@ -158,4 +178,6 @@ class PERoberta(SeededDraws, RobertaModel):
         stack = f"{prefix}encoder.sentence_encoder."
         if isinstance(self.encoder.sentence_encoder.position_embedding, Learned):
             rename_learned_table(state_dict, stack, self.encoder.dictionary.pad())
+        register = self.register_span_head if self.args.load_checkpoint_heads else None
+        upgrade_span_heads(self.span_heads, state_dict, prefix, register)
         super().upgrade_state_dict_named(state_dict, name)

@@ -50,9 +50,9 @@ class Folder:
         return None if self.merges is None else self.merges + ROOM_FOR_CHARACTERS
 
     @property
-    def file_names(self) -> Sequence[str]:
-        """What a complete folder holds beside its data.json."""
-        return ["dict.txt"] + [f"{s}.{suffix}" for s in SPLITS for suffix in ("bin", "idx")]
+    def files(self) -> tuple[str, ...]:
+        """What it must hold beside data.json."""
+        return ("dict.txt", *(f"{s}.{suffix}" for s in SPLITS for suffix in ("bin", "idx")))
 
     def is_done(self) -> bool:
         """Whether it was made by the same request and nothing was removed since."""
@@ -61,7 +61,7 @@ class Folder:
         except (OSError, json.JSONDecodeError):
             return False
         return made.get("request") == self.request and all(
-            (self.path / name).is_file() for name in self.file_names
+            (self.path / name).is_file() for name in self.files
         )
 
     def refuse_foreign(self) -> None:

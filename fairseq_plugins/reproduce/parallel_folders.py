@@ -64,7 +64,7 @@ class ParallelFolder(Folder):
     cleaning: Cleaning = field(default_factory=Cleaning)
 
     @property
-    def file_names(self) -> list[str]:
+    def files(self) -> list[str]:
         pair = "-".join(self.languages)
         binarised = itertools.product(SPLITS, self.languages, ("bin", "idx"))
         raw = itertools.product(("valid", "test"), self.languages)

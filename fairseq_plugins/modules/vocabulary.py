@@ -1,0 +1,68 @@
+"""Whether the data to train on and a checkpoint have the same dictionary."""
+
+import pickle
+from collections.abc import Mapping, Sequence
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+import torch
+from fairseq.data import Dictionary
+
+_EMBEDDING = "sentence_encoder.embed_tokens.weight"
+
+
+def check_vocabulary(checkpoint: Path, dictionary: Dictionary, data: Path) -> None:
+    """Refuse a checkpoint whose tokens are others than those of the data.
+
+    A checkpoint holds the number of its tokens, but not their names: those are compared where the
+    data that it was trained on is still in its place.
+
+    Args:
+        checkpoint: a file that fairseq wrote.
+        dictionary: of the data.
+        data: its folder, for the message.
+
+    Raises:
+        ValueError: naming both sizes, or the first token that differs; or a damaged file.
+    """
+    try:
+        state = torch.load(checkpoint, map_location="cpu", weights_only=True, mmap=True)
+        weights = state["model"]
+        rows = next(len(value) for name, value in weights.items() if name.endswith(_EMBEDDING))
+    except FileNotFoundError:
+        raise ValueError(f"{checkpoint} is missing") from None
+    except (RuntimeError, EOFError, pickle.UnpicklingError, LookupError, StopIteration) as error:
+        raise ValueError(f"{checkpoint} is no checkpoint of a RoBERTa: {error}") from error
+    if rows != len(dictionary):
+        raise ValueError(
+            f"{checkpoint} has {rows} tokens, but {data / 'dict.txt'} has {len(dictionary)} "
+            "(with fairseq's special symbols and <mask>): prepare the data with the pieces that "
+            "the checkpoint was trained on (--bpe)"
+        )
+    trained_on = _dictionary_file(state.get("cfg"))
+    if trained_on is not None:
+        _compare(trained_on, Dictionary.load(str(trained_on)).symbols, dictionary, data)
+
+
+def _dictionary_file(config: Any) -> Path | None:
+    """dict.txt of the data that a checkpoint's own config names, where it is there."""
+    task = config.get("task") if isinstance(config, Mapping) else None
+    data = task.get("data") if isinstance(task, Mapping) else None
+    if not isinstance(data, str):
+        return None
+    folder = Path(data.split(":")[0])
+    candidates = (folder / "dict.txt", folder / "input0" / "dict.txt")
+    return next((path for path in candidates if path.is_file()), None)
+
+
+def _compare(trained_on: Path, symbols: Sequence[str], dictionary: Dictionary, data: Path) -> None:
+    """Raise ValueError at the first symbol that differs; <mask>, which tasks add, is left out."""
+    ours = [symbol for symbol in dictionary.symbols if symbol != "<mask>"]
+    theirs = [symbol for symbol in symbols if symbol != "<mask>"]
+    for i, (wanted, found) in enumerate(zip_longest(theirs, ours)):
+        if wanted != found:
+            raise ValueError(
+                f"{data / 'dict.txt'} must hold the tokens of {trained_on}, on which the "
+                f"checkpoint was trained, but token {i} is {found!r} instead of {wanted!r}"
+            )

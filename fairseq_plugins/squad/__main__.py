@@ -1,0 +1,152 @@
+"""``python -m fairseq_plugins.squad prepare | predict | evaluate``."""
+
+import argparse
+import json
+import math
+import sys
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from fairseq_plugins.corpus.published import CorpusError
+from fairseq_plugins.squad.examples import VERSIONS, Question, parse_json, read_bytes, read_squad
+from fairseq_plugins.squad.metrics import evaluate
+from fairseq_plugins.squad.predictions import SearchOptions
+
+
+def _add_predict(parser: argparse.ArgumentParser) -> None:
+    default = SearchOptions()
+    parser.add_argument("--path", type=Path, required=True, metavar="CHECKPOINT")
+    parser.add_argument("--data", type=Path, required=True, metavar="DIR", help="prepared folder")
+    parser.add_argument("--subset", default="valid", help="train or valid (default)")
+    parser.add_argument(
+        "--output", type=Path, required=True, metavar="FILE", help="predictions to write"
+    )
+    parser.add_argument(
+        "--no-answer-output",
+        type=Path,
+        metavar="FILE",
+        help="v2.0: also write the probability that a question has no answer",
+    )
+    parser.add_argument(
+        "--n-best-output", type=Path, metavar="FILE", help="also write the best spans with scores"
+    )
+    parser.add_argument(
+        "--n-best", type=int, default=default.n_best, help=f"spans kept (default: {default.n_best})"
+    )
+    parser.add_argument(
+        "--max-answer-length",
+        type=int,
+        default=default.max_answer_length,
+        metavar="N",
+        help=f"tokens of an answer (default: {default.max_answer_length})",
+    )
+    parser.add_argument(
+        "--null-threshold",
+        type=float,
+        default=default.null_threshold,
+        metavar="X",
+        help="v2.0: no answer is given where its score is higher than the best span's by more than "
+        f"this; inf always gives a span (default: {default.null_threshold})",
+    )
+    parser.add_argument("--batch-size", type=int, default=16, metavar="N")
+    parser.add_argument("--cpu", action="store_true", help="even where there is a GPU")
+
+
+def _predict(args: argparse.Namespace) -> None:
+    options = SearchOptions(args.n_best, args.max_answer_length, args.null_threshold)
+    squad = import_module("fairseq_plugins.squad.predict")  # PyTorch: only where it is needed
+    answers = squad.predict(
+        args.path, args.data, args.subset, options, batch_size=args.batch_size, cpu=args.cpu
+    )
+    if args.no_answer_output and answers.version != "2.0":
+        raise CorpusError("--no-answer-output needs data of v2.0, but it is of v1.1")
+    squad.write_json(args.output, answers.texts(options))
+    if args.no_answer_output:
+        squad.write_json(args.no_answer_output, answers.no_answer())
+    if args.n_best_output:
+        squad.write_json(args.n_best_output, answers.n_best())
+
+
+def _add_evaluate(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("dataset", type=Path, help="official file, plain or .xz")
+    parser.add_argument("predictions", type=Path, help="{id: text}")
+    parser.add_argument("--version", choices=VERSIONS, help="of the file (default: as it says)")
+    parser.add_argument(
+        "--no-answer",
+        type=Path,
+        metavar="FILE",
+        help="v2.0: {id: probability of no answer}; adds the best numbers a threshold could give",
+    )
+
+
+def _evaluate(args: argparse.Namespace) -> None:
+    squad = read_squad(args.dataset, args.version)
+    predictions = _read_table(args.predictions, str, "text")
+    probabilities = None
+    if args.no_answer is not None:
+        if squad.version != "2.0":
+            raise CorpusError("--no-answer needs a file of v2.0, but it is of v1.1")
+        probabilities = _read_probabilities(args.no_answer, squad.questions)
+    result = evaluate(squad.questions, predictions, squad.version, probabilities)
+    print(json.dumps(result, indent=2))
+
+
+def _read_table(path: Path, kind: type | tuple[type, ...], name: str) -> dict[str, Any]:
+    """A JSON object with values of one type."""
+    table = parse_json(read_bytes(path), path)
+    if not isinstance(table, dict):
+        raise CorpusError(f"{path}: must be an object {{id: {name}}}, but is {table!r:.60} instead")
+    for key, value in table.items():
+        if not isinstance(value, kind) or isinstance(value, bool):
+            raise CorpusError(f"{path}: {key!r} must have a {name}, but has {value!r:.60} instead")
+    return table
+
+
+def _read_probabilities(path: Path, questions: Sequence[Question]) -> dict[str, float]:
+    table = _read_table(path, (int, float), "probability")
+    for question in questions:
+        value = table.get(question.id)
+        if value is None or math.isnan(value):
+            raise CorpusError(
+                f"{path}: must have a number for every question, not for {question.id}"
+            )
+    return table
+
+
+def _add_prepare(parser: argparse.ArgumentParser) -> None:
+    import_module("fairseq_plugins.squad.prepare").add_arguments(parser)
+
+
+def _prepare(args: argparse.Namespace) -> None:
+    import_module("fairseq_plugins.squad.prepare").run(args)
+
+
+Command = tuple[
+    Callable[[argparse.ArgumentParser], None], Callable[[argparse.Namespace], None], str
+]
+COMMANDS: dict[str, Command] = {
+    "prepare": (_add_prepare, _prepare, "make a data folder from the official files"),
+    "predict": (_add_predict, _predict, "write a checkpoint's answers"),
+    "evaluate": (_add_evaluate, _evaluate, "exact match and F1 of answers, as JSON"),
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; its exit status."""
+    parser = argparse.ArgumentParser(prog="python -m fairseq_plugins.squad", description="SQuAD.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    for name, (add, _, summary) in COMMANDS.items():
+        add(commands.add_parser(name, help=summary, description=summary))
+    args = parser.parse_args(arguments)
+    try:
+        COMMANDS[args.command][1](args)
+    except (ValueError, OSError) as error:
+        print(f"squad {args.command}: error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

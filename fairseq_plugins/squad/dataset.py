@@ -1,0 +1,65 @@
+"""Windows as fairseq's data sets."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from fairseq.data import (
+    BaseWrapperDataset,
+    Dictionary,
+    IdDataset,
+    NestedDictionaryDataset,
+    NumelDataset,
+    NumSamplesDataset,
+    RawLabelDataset,
+    RightPadDataset,
+    data_utils,
+)
+from numpy.typing import NDArray
+
+from fairseq_plugins.corpus.published import CorpusError
+from fairseq_plugins.squad.features import Features
+from fairseq_plugins.squad.folder import features_path
+
+
+class ShuffledDataset(BaseWrapperDataset):
+    """Another order in every epoch, from the numbers that fairseq seeds for it."""
+
+    def ordered_indices(self) -> NDArray[np.int64]:
+        return np.random.permutation(len(self))
+
+
+def load_windows(
+    folder: Path, split: str, dictionary: Dictionary, *, combine: bool = False
+) -> tuple[Any, Features]:
+    """The windows of a split, as padded batches in the order of the file, and their features.
+
+    A batch: id (B,), net_input.src_tokens (B, T), net_input.src_lengths (B,), target.start and
+    target.end (B,), nsentences, ntokens.
+
+    Raises:
+        CorpusError: where a file is missing, damaged, or the two do not belong together.
+    """
+    features = Features.load(features_path(folder, split))
+    tokens = data_utils.load_indexed_dataset(str(folder / split), dictionary, combine=combine)
+    if tokens is None:
+        raise CorpusError(f"{folder / split}.bin is missing; scripts/prepare_squad.sh makes it")
+    if len(tokens) != len(features):
+        raise CorpusError(
+            f"{folder / split}.bin has {len(tokens)} windows, but {features_path(folder, split)} "
+            f"{len(features)}: prepare the folder anew"
+        )
+    parts = {
+        "id": IdDataset(),
+        "net_input": {
+            "src_tokens": RightPadDataset(tokens, pad_idx=dictionary.pad()),
+            "src_lengths": NumelDataset(tokens, reduce=False),
+        },
+        "target": {
+            "start": RawLabelDataset(features.start.tolist()),
+            "end": RawLabelDataset(features.end.tolist()),
+        },
+        "nsentences": NumSamplesDataset(),
+        "ntokens": NumelDataset(tokens, reduce=True),
+    }
+    return NestedDictionaryDataset(parts, sizes=[tokens.sizes]), features

@@ -1,0 +1,216 @@
+"""The official files of SQuAD v1.1 and v2.0, read and checked field by field.
+
+{"version": ..., "data": [{"title": ..., "paragraphs": [{"context": ..., "qas": [{"id": ...,
+"question": ..., "answers": [{"text": ..., "answer_start": ...}], "is_impossible": ...}]}]}]},
+where "is_impossible" is v2.0's alone and "answer_start" counts characters.
+"""
+
+import json
+import lzma
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fairseq_plugins.corpus.published import CorpusError
+
+VERSIONS = ("1.1", "2.0")
+_KINDS = {str: "a string", int: "an integer", list: "a list", dict: "an object", bool: "a boolean"}
+
+
+@dataclass(frozen=True)
+class Answer:
+    """`text`, which stands at context[start : start + len(text)]."""
+
+    text: str
+    start: int
+
+    @property
+    def end(self) -> int:
+        """One past its last character."""
+        return self.start + len(self.text)
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question with every gold answer; none of them where it is impossible (v2.0)."""
+
+    id: str
+    text: str
+    answers: tuple[Answer, ...]
+
+
+@dataclass(frozen=True)
+class Paragraph:
+    """A text with its questions."""
+
+    context: str
+    questions: tuple[Question, ...]
+
+
+@dataclass(frozen=True)
+class SquadFile:
+    """The content of a file; `version` is one of VERSIONS, `raw` its bytes, unpacked."""
+
+    version: str
+    paragraphs: tuple[Paragraph, ...]
+    raw: bytes
+
+    @property
+    def questions(self) -> list[Question]:
+        """All of them, in the order of the file."""
+        return [question for paragraph in self.paragraphs for question in paragraph.questions]
+
+
+def read_squad(path: Path, version: str | None = None) -> SquadFile:
+    """Read a file, plain or .xz.
+
+    Args:
+        path: of the file.
+        version: that it must have; by default 2.0 where a question says whether it is impossible.
+
+    Raises:
+        CorpusError: for what is no such file, naming it and the line or the field.
+    """
+    raw = read_bytes(path)
+    content = parse_json(raw, path)
+    articles = _field(content, "data", list, str(path), "")
+    found = "2.0" if _mentions_impossible(articles) else "1.1"
+    if version not in (None, found):
+        raise CorpusError(
+            f"{path}: must be SQuAD v{version}, but is v{found} instead: "
+            f"'is_impossible' {'occurs' if found == '2.0' else 'is missing'}"
+        )
+    reader = _Reader(str(path), found)
+    paragraphs = []
+    for i, article in enumerate(articles):
+        where = f"data[{i}]"
+        for j, paragraph in enumerate(_field(article, "paragraphs", list, str(path), where)):
+            paragraphs.append(reader.paragraph(paragraph, f"{where}.paragraphs[{j}]"))
+    if not reader.ids:
+        raise CorpusError(f"{path}: holds no question")
+    return SquadFile(found, tuple(paragraphs), raw)
+
+
+def read_bytes(path: Path) -> bytes:
+    """The content of a file, unpacked where its name ends in .xz.
+
+    Raises:
+        CorpusError: where it is absent or cut off.
+    """
+    try:
+        if path.suffix != ".xz":
+            return path.read_bytes()
+        with lzma.open(path) as stream:
+            return stream.read()
+    except (lzma.LZMAError, EOFError) as error:
+        raise CorpusError(f"{path}: is damaged: {error}") from error
+    except OSError as error:
+        raise CorpusError(f"{path}: cannot be read: {error.strerror}") from error
+
+
+def parse_json(raw: bytes, path: Path) -> Any:
+    """The value that a JSON file holds.
+
+    Raises:
+        CorpusError: naming file and line where it is no JSON, or ends too early.
+    """
+    try:
+        return json.loads(raw.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        line = raw[: error.start].count(b"\n") + 1
+        raise CorpusError(f"{path}, line {line}: is not UTF-8: {error.reason}") from error
+    except json.JSONDecodeError as error:
+        raise CorpusError(
+            f"{path}, line {error.lineno}, column {error.colno}: is not JSON: {error.msg} "
+            f"(character {error.pos} of {len(error.doc)})"
+        ) from error
+
+
+def _mentions_impossible(articles: list[Any]) -> bool:
+    """Whether a question has the field that v2.0 added; of what is malformed, no."""
+    return any(
+        isinstance(question, dict) and "is_impossible" in question
+        for article in articles
+        if isinstance(article, dict)
+        for paragraph in article.get("paragraphs") or ()
+        if isinstance(paragraph, dict)
+        for question in paragraph.get("qas") or ()
+    )
+
+
+def _field(value: Any, name: str, kind: type, file: str, where: str) -> Any:
+    """value[name], which must be of that kind."""
+    place = f"{file}: {where}" if where else file
+    if not isinstance(value, dict):
+        raise CorpusError(f"{place} must be an object, but is {value!r:.60} instead")
+    full = f"{file}: {where}.{name}" if where else f"{file}: {name}"
+    if name not in value:
+        raise CorpusError(f"{full} is missing")
+    found = value[name]
+    if not isinstance(found, kind) or (kind is int and isinstance(found, bool)):
+        raise CorpusError(f"{full} must be {_KINDS[kind]}, but is {found!r:.60} instead")
+    if kind is str and not _is_text(found):
+        raise CorpusError(f"{full} must be text, but has half of a surrogate pair: {found!r:.60}")
+    return found
+
+
+def _is_text(value: str) -> bool:
+    """Whether it can be written as UTF-8, which an escape like \\ud83d in JSON need not."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+class _Reader:
+    """Checks the parts of one file; `ids` are those seen so far."""
+
+    def __init__(self, file: str, version: str) -> None:
+        self.file, self.version = file, version
+        self.ids: set[str] = set()
+
+    def paragraph(self, value: Any, where: str) -> Paragraph:
+        context = _field(value, "context", str, self.file, where)
+        questions = _field(value, "qas", list, self.file, where)
+        return Paragraph(
+            context,
+            tuple(
+                self.question(question, context, f"{where}.qas[{k}]")
+                for k, question in enumerate(questions)
+            ),
+        )
+
+    def question(self, value: Any, context: str, where: str) -> Question:
+        name = _field(value, "id", str, self.file, where)
+        if name in self.ids:
+            raise CorpusError(f"{self.file}: {where}.id must be unique, but {name!r} came before")
+        self.ids.add(name)
+        text = _field(value, "question", str, self.file, where)
+        answers = tuple(
+            self.answer(answer, context, f"{where}.answers[{i}]")
+            for i, answer in enumerate(_field(value, "answers", list, self.file, where))
+        )
+        impossible = self.version == "2.0" and _field(
+            value, "is_impossible", bool, self.file, where
+        )
+        if impossible == bool(answers):
+            raise CorpusError(
+                f"{self.file}: {where}.answers must be "
+                f"{'empty where is_impossible is true' if impossible else 'at least one'}, "
+                f"but there are {len(answers)}"
+            )
+        return Question(name, text, answers)
+
+    def answer(self, value: Any, context: str, where: str) -> Answer:
+        text = _field(value, "text", str, self.file, where)
+        start = _field(value, "answer_start", int, self.file, where)
+        if not text:
+            raise CorpusError(f"{self.file}: {where}.text must not be empty")
+        found = context[start : start + len(text)] if start >= 0 else ""
+        if found != text:
+            raise CorpusError(
+                f"{self.file}: {where}.answer_start must be where {text!r:.60} stands, "
+                f"but at {start} the context has {found!r:.60}"
+            )
+        return Answer(text, start)

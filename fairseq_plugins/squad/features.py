@@ -1,0 +1,187 @@
+"""Questions with windows of their texts, as token ids: what a model reads and what it has to find.
+
+    <s> question </s></s> pieces of the text </s>
+
+as RoBERTa separates two sentences. A text that is longer than the room for it is cut into windows
+that begin `stride` pieces after one another (BERT, run_squad). What has to be found are the first
+and the last token of the answer; where a window holds none, or a part of it, both are 0, the place
+of <s>.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairseq_plugins.corpus.published import CorpusError
+from fairseq_plugins.squad.examples import Question
+from fairseq_plugins.squad.offsets import Pieces
+
+SPECIAL_TOKENS = 4  # of a window: <s>, </s></s> in its middle and </s>
+NO_ANSWER = 0  # where <s> is
+
+
+@dataclass(frozen=True)
+class WindowSizes:
+    """In tokens: of a window with its special tokens, between windows, of a question.
+
+    Raises:
+        CorpusError: naming the option, where a window would have no room for the text.
+    """
+
+    max_length: int = 384
+    stride: int = 128
+    max_query_length: int = 64
+
+    def __post_init__(self) -> None:
+        for option in fields(self):
+            value = getattr(self, option.name)
+            if value < 1:
+                name = option.name.replace("_", "-")
+                raise CorpusError(f"--{name} must be at least 1, but is {value}")
+        fewest = self.max_query_length + SPECIAL_TOKENS + 1
+        if self.max_length < fewest:
+            raise CorpusError(
+                f"--max-length must be at least {fewest} with --max-query-length "
+                f"{self.max_query_length}, but is {self.max_length}"
+            )
+
+
+@dataclass(frozen=True)
+class Specials:
+    """Ids of the symbols around question and text."""
+
+    bos: int
+    eos: int
+
+
+@dataclass(frozen=True)
+class Window:
+    """One input: pieces first .. first + count - 1 of the text, from tokens[context_at] on.
+
+    start and end are the answer's first and last token, or both NO_ANSWER.
+    """
+
+    tokens: list[int]
+    first: int
+    count: int
+    context_at: int
+    start: int
+    end: int
+
+
+def spans_of_windows(pieces: int, room: int, stride: int) -> Iterator[tuple[int, int]]:
+    """(first piece, number of pieces) of every window of a text; one, empty, of an empty text."""
+    first = 0
+    while True:
+        count = min(pieces - first, room)
+        yield first, count
+        if first + count == pieces:
+            return
+        first += min(count, stride)
+
+
+def make_windows(
+    question: Question,
+    question_tokens: Sequence[int],
+    context_tokens: Sequence[int],
+    pieces: Pieces,
+    specials: Specials,
+    sizes: WindowSizes,
+) -> Iterator[Window]:
+    """The windows of a question; the first of several answers is the one to find.
+
+    Args:
+        question: with its answers.
+        question_tokens: its pieces as ids of the dictionary; cut at `max_query_length`.
+        context_tokens: likewise those of the text, as many as `pieces`.
+        pieces: of the text.
+        specials: ids of <s> and </s>.
+        sizes: of windows.
+    """
+    asked = list(question_tokens[: sizes.max_query_length])
+    head = [specials.bos, *asked, specials.eos, specials.eos]
+    room = sizes.max_length - len(head) - 1
+    answer = question.answers[0] if question.answers else None
+    span = pieces.cover(answer.start, answer.end) if answer else None
+    for first, count in spans_of_windows(len(pieces), room, sizes.stride):
+        start = end = NO_ANSWER
+        if span and first <= span[0] and span[1] < first + count:
+            start, end = (len(head) + piece - first for piece in span)
+        tokens = [*head, *context_tokens[first : first + count], specials.eos]
+        yield Window(tokens, first, count, len(head), start, end)
+
+
+@dataclass(frozen=True)
+class Features:
+    """All windows of a split but for their tokens, and the offsets of the pieces of its texts.
+
+    Of windows (W,): `question` is the question's number in the file, and the others as in Window.
+    Piece i of text p touches its characters piece_starts[k] to piece_ends[k], for
+    k = piece_at[p] + i; piece_at is one longer than there are texts.
+    """
+
+    question: NDArray[np.int32]
+    first: NDArray[np.int32]
+    count: NDArray[np.int32]
+    context_at: NDArray[np.int32]
+    start: NDArray[np.int32]
+    end: NDArray[np.int32]
+    piece_at: NDArray[np.int64]
+    piece_starts: NDArray[np.int32]
+    piece_ends: NDArray[np.int32]
+
+    def __len__(self) -> int:
+        return len(self.question)
+
+    def save(self, path: Path) -> None:
+        """Write an .npz file."""
+        np.savez_compressed(path, **{f.name: getattr(self, f.name) for f in fields(self)})
+
+    @classmethod
+    def load(cls, path: Path) -> "Features":
+        """Read what `save` wrote.
+
+        Raises:
+            CorpusError: where the file is absent or damaged.
+        """
+        try:
+            with np.load(path, allow_pickle=False) as arrays:
+                return cls(**{f.name: arrays[f.name] for f in fields(cls)})
+        except FileNotFoundError as error:
+            raise CorpusError(f"{path} is missing; scripts/prepare_squad.sh makes it") from error
+        except Exception as error:  # zipfile, zlib, numpy and a missing array each have their own
+            raise CorpusError(f"{path} is damaged: {error}") from error
+
+
+class FeatureTable:
+    """Gathers the windows and texts of a split for `Features`."""
+
+    def __init__(self) -> None:
+        self._windows: list[tuple[int, int, int, int, int, int]] = []
+        self._starts: list[NDArray[np.int32]] = []
+        self._ends: list[NDArray[np.int32]] = []
+
+    def add_text(self, pieces: Pieces) -> None:
+        """The next text of the file."""
+        self._starts.append(np.array(pieces.starts, np.int32))
+        self._ends.append(np.array(pieces.ends, np.int32))
+
+    def add_window(self, question: int, window: Window) -> None:
+        """A window of the question with this number."""
+        w = window
+        self._windows.append((question, w.first, w.count, w.context_at, w.start, w.end))
+
+    def finish(self) -> Features:
+        """What was added."""
+        columns = np.array(self._windows, np.int32).reshape(-1, 6).T
+        sizes = [0, *(len(starts) for starts in self._starts)]
+        empty = [np.zeros(0, np.int32)]
+        return Features(
+            *columns,
+            np.cumsum(sizes, dtype=np.int64),
+            np.concatenate(self._starts or empty),
+            np.concatenate(self._ends or empty),
+        )

@@ -1,0 +1,49 @@
+"""A prepared data folder: what lies where in it.
+
+dict.txt            the dictionary, fairseq's
+<split>.bin, .idx   the windows as token ids, fairseq's
+<split>.npz         where each comes from and what has to be found in it (`Features`)
+raw/<split>.json    the official file
+data.json           what it was made from
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from fairseq_plugins.corpus.published import CorpusError
+
+SPLITS = ("train", "valid")
+_HINT = "scripts/prepare_squad.sh makes such a folder"
+
+
+def features_path(folder: Path, split: str) -> Path:
+    return folder / f"{split}.npz"
+
+
+def raw_path(folder: Path, split: str) -> Path:
+    return folder / "raw" / f"{split}.json"
+
+
+def files_of(split: str) -> tuple[str, ...]:
+    """What a folder holds for a split."""
+    return f"{split}.bin", f"{split}.idx", f"{split}.npz", f"raw/{split}.json"
+
+
+def read_facts(folder: Path) -> dict[str, Any]:
+    """What data.json says, at least {"request": {"version": ..., "max_length": ...}}.
+
+    Raises:
+        CorpusError: where it is missing, damaged or of other data.
+    """
+    path = folder / "data.json"
+    try:
+        facts: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise CorpusError(f"{path} cannot be read ({error.strerror}); {_HINT}") from error
+    except ValueError as error:
+        raise CorpusError(f"{path} is damaged: {error}") from error
+    request = facts.get("request") if isinstance(facts, dict) else None
+    if not isinstance(request, dict) or not {"version", "max_length"} <= request.keys():
+        raise CorpusError(f"{folder} holds other data; {_HINT}")
+    return facts

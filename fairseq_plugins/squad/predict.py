@@ -1,0 +1,120 @@
+"""A checkpoint's answers to the questions of a prepared folder."""
+
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from fairseq import checkpoint_utils
+from fairseq import utils as fairseq_utils
+from tqdm import tqdm
+
+from fairseq_plugins.corpus.published import CorpusError
+from fairseq_plugins.modules.vocabulary import check_vocabulary
+from fairseq_plugins.squad.dataset import load_windows
+from fairseq_plugins.squad.examples import read_squad
+from fairseq_plugins.squad.folder import SPLITS, raw_path, read_facts
+from fairseq_plugins.squad.predictions import Logits, Prediction, SearchOptions, predict_file
+from fairseq_plugins.tasks.squad import SquadTask
+
+
+@dataclass(frozen=True)
+class Answers:
+    """The predictions of a file's questions by id, and the version of the data."""
+
+    predictions: Mapping[str, Prediction]
+    version: str
+
+    def texts(self, options: SearchOptions) -> dict[str, str]:
+        """The official format; v1.1 always has an answer."""
+        threshold = options.null_threshold if self.version == "2.0" else float("inf")
+        return {name: found.text(threshold) for name, found in self.predictions.items()}
+
+    def no_answer(self) -> dict[str, float]:
+        """The probability of there being no answer."""
+        return {name: found.no_answer_probability() for name, found in self.predictions.items()}
+
+    def n_best(self) -> dict[str, Any]:
+        """The best spans with score and probability among themselves."""
+        return {
+            name: [
+                {
+                    "text": span.text,
+                    "probability": round(p, 6),
+                    "score": round(span.score, 4),
+                    "start": span.start,
+                }
+                for span, p in zip(found.spans, found.probabilities(), strict=True)
+            ]
+            for name, found in self.predictions.items()
+        }
+
+
+def predict(
+    checkpoint: Path,
+    data: Path,
+    subset: str,
+    options: SearchOptions,
+    *,
+    batch_size: int = 16,
+    cpu: bool = False,
+) -> Answers:
+    """Answer the questions of `subset` ("train" or "valid") of a prepared folder.
+
+    Raises:
+        ValueError: for a folder or checkpoint that is missing, damaged or does not fit.
+    """
+    if batch_size < 1:
+        raise CorpusError(f"--batch-size must be at least 1, but is {batch_size}")
+    if subset not in SPLITS:
+        raise CorpusError(f"--subset must be one of {', '.join(SPLITS)}, but is {subset}")
+    version = read_facts(data)["request"]["version"]
+    dictionary = SquadTask.load_dictionary(str(data / "dict.txt"))
+    check_vocabulary(checkpoint, dictionary, data)
+    squad = read_squad(raw_path(data, subset), version)
+    models, config, task = checkpoint_utils.load_model_ensemble_and_task(
+        [str(checkpoint)], arg_overrides={"data": str(data)}
+    )
+    if not isinstance(task, SquadTask):
+        raise CorpusError(f"{checkpoint} must be of task squad, but is of {config.task._name}")
+    windows, features = load_windows(data, subset, dictionary)
+    longest, reach = int(windows.sizes[0].max()), models[0].max_positions()
+    if longest > reach:
+        raise CorpusError(
+            f"{data} must have windows of at most {reach} tokens, which the model can read, but "
+            f"has one of {longest}"
+        )
+    device = torch.device("cpu" if cpu or not torch.cuda.is_available() else "cuda")
+    model = models[0].eval().to(device)
+    logits = window_logits(model, windows, task.cfg.span_head_name, batch_size, device)
+    return Answers(dict(predict_file(squad, features, logits, options)), version)
+
+
+def window_logits(
+    model: Any, windows: Any, head: str, batch_size: int, device: torch.device
+) -> Iterator[Logits]:
+    """(T, 2) float32 of every window in its order, without padding."""
+    lengths = np.asarray(windows.sizes[0])
+    batches = range(0, len(windows), batch_size)
+    for first in tqdm(batches, desc="predict", unit="batch", file=sys.stderr, mininterval=5):
+        rows = range(first, min(first + batch_size, len(windows)))
+        batch = windows.collater([windows[i] for i in rows])
+        inputs = batch["net_input"]
+        if device.type == "cuda":
+            inputs = fairseq_utils.move_to_cuda(inputs)
+        with torch.inference_mode():
+            logits, _ = model(**inputs, span_head_name=head)
+        for row, scores in zip(rows, logits.float().cpu().numpy(), strict=True):
+            yield scores[: lengths[row]]
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write a file that appears complete or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(path.name + ".tmp")
+    temporary.write_text(json.dumps(value, ensure_ascii=False) + "\n", encoding="utf-8")
+    temporary.replace(path)

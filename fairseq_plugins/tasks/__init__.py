@@ -1,0 +1,3 @@
+"""The tasks that register with fairseq; importing this package registers them."""
+
+from fairseq_plugins.tasks import squad as squad
