@@ -51,7 +51,7 @@ def write_corpus(output: Path, *, seed: int, sentences: Mapping[str, int]) -> di
     for split, count in sentences.items():
         written = generate(f"{seed}/{split}", count)
         text = "".join(" ".join(sentence.tokens) + "\n" for sentence in written)
-        _write(output / f"{split}.txt", text)
+        write_text(output / f"{split}.txt", text)
         about["splits"][split] = {
             "file": f"{split}.txt",
             "sentences": count,
@@ -59,11 +59,12 @@ def write_corpus(output: Path, *, seed: int, sentences: Mapping[str, int]) -> di
             "kinds": dict(sorted(Counter(sentence.kind for sentence in written).items())),
             "sha256": hashlib.sha256(text.encode()).hexdigest(),
         }
-    _write(output / "corpus.json", json.dumps(about, indent=1) + "\n")
+    write_text(output / "corpus.json", json.dumps(about, indent=1) + "\n")
     return about
 
 
-def _write(path: Path, text: str) -> None:
+def write_text(path: Path, text: str) -> None:
+    """Write a file that appears complete or not at all."""
     temporary = path.with_name(path.name + ".tmp")
     temporary.write_text(text, encoding="utf-8", newline="\n")
     temporary.replace(path)

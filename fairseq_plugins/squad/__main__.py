@@ -1,4 +1,4 @@
-"""``python -m fairseq_plugins.squad prepare | predict | evaluate``."""
+"""``python -m fairseq_plugins.squad prepare | toy | predict | evaluate``."""
 
 import argparse
 import json
@@ -123,11 +123,20 @@ def _prepare(args: argparse.Namespace) -> None:
     import_module("fairseq_plugins.squad.prepare").run(args)
 
 
+def _add_toy(parser: argparse.ArgumentParser) -> None:
+    import_module("fairseq_plugins.squad.prepare").add_toy_arguments(parser)
+
+
+def _toy(args: argparse.Namespace) -> None:
+    import_module("fairseq_plugins.squad.prepare").run_toy(args)
+
+
 Command = tuple[
     Callable[[argparse.ArgumentParser], None], Callable[[argparse.Namespace], None], str
 ]
 COMMANDS: dict[str, Command] = {
     "prepare": (_add_prepare, _prepare, "make a data folder from the official files"),
+    "toy": (_add_toy, _toy, "make a data folder of generated questions"),
     "predict": (_add_predict, _predict, "write a checkpoint's answers"),
     "evaluate": (_add_evaluate, _evaluate, "exact match and F1 of answers, as JSON"),
 }

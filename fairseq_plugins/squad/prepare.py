@@ -6,7 +6,7 @@ python -m fairseq_plugins.squad prepare --version 1.1 --bpe DIR [--from DIR] [op
 import argparse
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from fairseq.data import Dictionary, indexed_dataset
 
+from fairseq_plugins.corpus import questions
 from fairseq_plugins.corpus.gpt2_bpe import DICTIONARY_FILE, FILES, load_encoder
 from fairseq_plugins.corpus.published import CorpusError, download
 from fairseq_plugins.reproduce.data_folders import Folder, building, replace_folder, report
@@ -31,6 +32,7 @@ from fairseq_plugins.squad.recovery import count_recovered
 
 PREPARATION_VERSION = 1  # raise when the same request would give other files
 REPORTS = 5  # of progress, per split
+TOY_SIZES = WindowSizes(max_length=64, stride=32, max_query_length=8)
 ADDRESS = "https://rajpurkar.github.io/SQuAD-explorer/dataset"
 FILE_SPLITS = {"train": "train", "valid": "dev"}  # the test sets are not published
 # md5 of the official files, as torchtext holds them to.
@@ -113,54 +115,88 @@ def download_files(folder: Path, version: str) -> dict[str, Path]:
     return found
 
 
+Gather = Callable[[Path], Mapping[str, Path]]
+
+
 def prepare(
     output: Path,
     *,
     version: str,
     bpe: Path,
     source: Path | None = None,
-    files: Mapping[str, Path] | None = None,
-    corpus: str = "squad",
     sizes: WindowSizes | None = None,
 ) -> None:
-    """Make a data folder where it is not made yet.
+    """Make a data folder of the official files where it is not made yet.
 
     Args:
         output: the folder.
         version: of SQuAD.
         bpe: folder of pieces.
         source: folder with the files; without one they are downloaded beside ``output``.
-        files: split -> file, instead of both.
-        corpus: name of the data, for data.json.
         sizes: of the windows.
 
     Raises:
         CorpusError: for anything missing, damaged or of another version; nothing is then written.
     """
+    request = {"corpus": f"squad-v{version}", "version": version}
+    if source is not None:
+        files = find_files(source, version)
+        origin = {"from": source.resolve().name}
+        _make_folder(output, request, origin, bpe, lambda _: files, sizes)
+    else:
+        downloads = output.parent / "downloads"
+        origin = {"url": ADDRESS}
+        _make_folder(
+            output, request, origin, bpe, lambda _: download_files(downloads, version), sizes
+        )
+
+
+def prepare_toy(
+    output: Path,
+    *,
+    version: str,
+    bpe: Path,
+    seed: int,
+    texts: Mapping[str, int],
+    sizes: WindowSizes | None = None,
+) -> None:
+    """Make a data folder of generated questions, `texts` texts of each split."""
+    name = f"embedded-questions-v{questions.VERSION}"
+    request = {"corpus": name, "version": version, "seed": seed, "texts": dict(texts)}
+
+    def gather(work: Path) -> Mapping[str, Path]:
+        return questions.write_questions(work, seed=seed, version=version, texts=texts)
+
+    _make_folder(output, request, {"generated": name}, bpe, gather, sizes or TOY_SIZES)
+
+
+def _make_folder(
+    output: Path,
+    request: Mapping[str, Any],
+    origin: Mapping[str, str],
+    bpe: Path,
+    gather: Gather,
+    sizes: WindowSizes | None,
+) -> None:
+    """Make a folder from the files that `gather` finds, or writes into the folder it is given."""
     sizes = sizes or WindowSizes()
     pieces = Pieces.load(bpe)
     request = {
         "preparation": PREPARATION_VERSION,
-        "corpus": f"{corpus}-v{version}",
-        "version": version,
+        **request,
         "pieces": pieces.fingerprint(),
         **asdict(sizes),
     }
     folder = SquadFolder(output, request)
     folder.refuse_foreign()
-    if files is None and source is not None:
-        files = find_files(source, version)
     with building(output) as work:
         if folder.is_done():
             report(f"{output} is already there; remove it to make it anew")
             return
-        origin: dict[str, Any] = {"from": source.resolve().name} if source else {}
-        if files is None:
-            files = download_files(output.parent / "downloads", version)
-            origin = {"url": ADDRESS}
+        files = gather(work / "files")
         built = work / "built"
         (built / "raw").mkdir(parents=True)
-        squads = {split: _read(files[split], version) for split in SPLITS}
+        squads = {split: _read(files[split], request["version"]) for split in SPLITS}
         about = {
             split: _make_split(built, split, files[split].name, squad, pieces, sizes)
             for split, squad in squads.items()
@@ -253,13 +289,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="folder to make (default: data/squad-vVERSION)",
     )
-    parser.add_argument("--data-root", type=Path, default=Path("data"), help=argparse.SUPPRESS)
-    add_sizes(parser)
+    _add_data_root(parser)
+    add_sizes(parser, WindowSizes())
 
 
-def add_sizes(parser: argparse.ArgumentParser) -> None:
+def add_sizes(parser: argparse.ArgumentParser, default: WindowSizes) -> None:
     """Options of the windows."""
-    default = WindowSizes()
     for name, text in (
         ("max_length", "tokens of a window, with the question and four special ones"),
         ("stride", "tokens from the beginning of one window to that of the next"),
@@ -277,6 +312,52 @@ def add_sizes(parser: argparse.ArgumentParser) -> None:
 def sizes_from(args: argparse.Namespace) -> WindowSizes:
     """What `add_sizes` added."""
     return WindowSizes(args.max_length, args.stride, args.max_query_length)
+
+
+def add_toy_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of the command for the generated questions."""
+    parser.add_argument(
+        "--version", choices=VERSIONS, default="1.1", help="of SQuAD's format (default: 1.1)"
+    )
+    parser.add_argument(
+        "--bpe",
+        type=Path,
+        metavar="DIR",
+        help="pieces the model is pre-trained with (default: data/toy-mlm/bpe)",
+    )
+    parser.add_argument(
+        "--output",
+        type=Path,
+        metavar="DIR",
+        help="folder to make (default: data/toy-squad-vVERSION)",
+    )
+    parser.add_argument("--seed", type=int, default=1, help="another seed, other questions")
+    for split, count in questions.TEXTS.items():
+        parser.add_argument(
+            f"--{split}-texts",
+            type=int,
+            default=count,
+            metavar="N",
+            help=f"texts with {questions.QUESTIONS_PER_TEXT} questions each (default: {count})",
+        )
+    _add_data_root(parser)
+    add_sizes(parser, TOY_SIZES)
+
+
+def run_toy(args: argparse.Namespace) -> None:
+    """The command for the generated questions."""
+    prepare_toy(
+        args.output or args.data_root / f"toy-squad-v{args.version}",
+        version=args.version,
+        bpe=args.bpe or args.data_root / "toy-mlm" / "bpe",
+        seed=args.seed,
+        texts={split: getattr(args, f"{split}_texts") for split in questions.TEXTS},
+        sizes=sizes_from(args),
+    )
+
+
+def _add_data_root(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--data-root", type=Path, default=Path("data"), help=argparse.SUPPRESS)
 
 
 def run(args: argparse.Namespace) -> None:
