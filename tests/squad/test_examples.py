@@ -1,0 +1,117 @@
+"""Official files: what is read, and what is refused with its place."""
+
+import lzma
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fairseq_plugins.corpus.published import CorpusError
+from fairseq_plugins.squad.examples import read_squad
+from tests.squad.conftest import question, squad
+
+CONTEXT = "Rollo came to Normandy."
+Write = Callable[..., Path]
+
+
+def test_both_versions(write: Write) -> None:
+    first = question("a", CONTEXT, "Normandy", "to Normandy")
+    read = read_squad(write(squad((CONTEXT, [first]))))
+    (found,) = read.questions
+    assert read.version == "1.1"
+    assert [(a.text, a.start, a.end) for a in found.answers] == [
+        ("Normandy", 14, 22),
+        ("to Normandy", 11, 22),
+    ]
+    second = question("b", CONTEXT, impossible=True)
+    read = read_squad(write(squad((CONTEXT, [{**first, "is_impossible": False}, second]))), "2.0")
+    assert read.version == "2.0"
+    assert [len(q.answers) for q in read.questions] == [2, 0]
+
+
+def test_packed_is_the_same(write: Write) -> None:
+    path = write(squad((CONTEXT, [question("a", CONTEXT, "Rollo")])))
+    packed = path.with_name("file.json.xz")
+    packed.write_bytes(lzma.compress(path.read_bytes()))
+    assert read_squad(packed) == read_squad(path)
+    packed.write_bytes(packed.read_bytes()[:-30])
+    with pytest.raises(CorpusError, match=r"file\.json\.xz: is damaged"):
+        read_squad(packed)
+
+
+def test_truncated(write: Write) -> None:
+    path = write(squad((CONTEXT, [question("a", CONTEXT, "Rollo")])))
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join(lines[:9]) + "\n")
+    with pytest.raises(
+        CorpusError, match=rf"{re.escape(str(path))}, line 10, column 1: is not JSON"
+    ):
+        read_squad(path)
+    path.write_bytes(b'{"data":\n"\xff"}')
+    with pytest.raises(CorpusError, match="line 2: is not UTF-8"):
+        read_squad(path)
+    with pytest.raises(CorpusError, match="cannot be read"):
+        read_squad(path.with_name("absent.json"))
+
+
+PLACE = "data[0].paragraphs[0].qas[0]"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda q: q.pop("id"), f"{PLACE}.id is missing"),
+        (lambda q: q.pop("answers"), f"{PLACE}.answers is missing"),
+        (lambda q: q.update(question=3), f"{PLACE}.question must be a string, but is 3"),
+        (lambda q: q.update(answers=[]), f"{PLACE}.answers must be at least one"),
+        (lambda q: q["answers"][0].pop("text"), f"{PLACE}.answers[0].text is missing"),
+        (
+            lambda q: q["answers"][0].update(answer_start="0"),
+            f"{PLACE}.answers[0].answer_start must be an integer",
+        ),
+        (
+            lambda q: q["answers"][0].update(answer_start=1),
+            "must be where 'Rollo' stands, but at 1 the context has 'ollo '",
+        ),
+        (lambda q: q["answers"][0].update(answer_start=-23), "at -23 the context has ''"),
+        (lambda q: q["answers"][0].update(text=""), f"{PLACE}.answers[0].text must not be empty"),
+        (lambda q: q.update(is_impossible=True), f"{PLACE}.answers must be empty where"),
+        (lambda q: q.update(is_impossible=1), f"{PLACE}.is_impossible must be a boolean"),
+        (lambda q: q.update(question="\ud83d"), "half of a surrogate pair"),
+    ],
+)
+def test_wrong_question(change: Callable[[Any], Any], message: str, write: Write) -> None:
+    asked = question("a", CONTEXT, "Rollo")
+    change(asked)
+    path = write(squad((CONTEXT, [asked])))
+    with pytest.raises(CorpusError, match=re.escape(message)) as error:
+        read_squad(path)
+    assert str(path) in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ([], "must be an object, but is []"),
+        ({}, "data is missing"),
+        ({"data": [{}]}, "data[0].paragraphs is missing"),
+        ({"data": [{"paragraphs": [{"qas": []}]}]}, "data[0].paragraphs[0].context is missing"),
+        ({"data": ["x"]}, "data[0] must be an object, but is 'x'"),
+        ({"data": []}, "holds no question"),
+        (squad((CONTEXT, [question("a", CONTEXT, "Rollo")] * 2)), "qas[1].id must be unique"),
+        (squad(("", [question("a", CONTEXT, "Rollo")])), "at 0 the context has ''"),
+    ],
+)
+def test_wrong_file(content: Any, message: str, write: Write) -> None:
+    with pytest.raises(CorpusError, match=re.escape(message)):
+        read_squad(write(content))
+
+
+@pytest.mark.parametrize("asked_for", ["1.1", "2.0"])
+def test_other_version(asked_for: str, write: Write) -> None:
+    impossible = None if asked_for == "2.0" else False
+    path = write(squad((CONTEXT, [question("a", CONTEXT, "Rollo", impossible=impossible)])))
+    with pytest.raises(CorpusError, match=rf"must be SQuAD v{re.escape(asked_for)}"):
+        read_squad(path, asked_for)
