@@ -1,9 +1,15 @@
 """BLEU on detokenised text, by sacrebleu, and how fairseq-generate's output becomes such text.
 
 References are raw text: what a data folder keeps in raw/, never what was tokenised for training.
+
+python -m fairseq_plugins.reproduce.bleu OUTPUT --data DIR [--subset test] scores what
+fairseq-generate printed.
 """
 
+import argparse
+import json
 import re
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -23,9 +29,7 @@ def score(hypotheses: Sequence[str], references: Sequence[str]) -> tuple[float, 
         ValueError: lists of different length or without a line, or references that were tokenised.
     """
     if len(hypotheses) != len(references):
-        raise ValueError(
-            f"there are {len(hypotheses)} hypotheses and {len(references)} references"
-        )
+        raise ValueError(f"there are {len(hypotheses)} hypotheses and {len(references)} references")
     if not references:
         raise ValueError("there is no reference to score against")
     for number, line in enumerate(references, start=1):
@@ -79,3 +83,33 @@ def read_generated(output: Path, language: str, count: int | None = None) -> lis
         raise ValueError(f"{output}: {len(found)} hypotheses for {expected} sentences")
     moses = Moses(language)
     return [moses.detokenise(join_pieces(found[i])) for i in range(expected)]
+
+
+def score_output(output: Path, data: Path, subset: str) -> dict[str, object]:
+    """BLEU of fairseq-generate's output for a subset of a prepared folder.
+
+    Raises:
+        ValueError: see `read_references`, `read_generated` and `score`.
+    """
+    language = json.loads((data / "data.json").read_text())["request"]["target"]
+    references = read_references(data, subset, language)
+    bleu, signature = score(read_generated(output, language, len(references)), references)
+    return {"bleu": round(bleu, 4), "signature": signature, "sentences": len(references)}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m fairseq_plugins.reproduce.bleu")
+    parser.add_argument("output", type=Path, help="what fairseq-generate printed")
+    parser.add_argument("--data", type=Path, required=True, metavar="DIR", help="prepared folder")
+    parser.add_argument("--subset", default="test", help="valid or test (default)")
+    args = parser.parse_args(arguments)
+    try:
+        print(json.dumps(score_output(args.output, args.data, args.subset)))
+    except (ValueError, OSError) as error:
+        print(f"bleu: error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -64,16 +64,16 @@ class ParallelFolder(Folder):
     cleaning: Cleaning = field(default_factory=Cleaning)
 
     @property
-    def files(self) -> list[str]:
+    def files(self) -> tuple[str, ...]:
         pair = "-".join(self.languages)
         binarised = itertools.product(SPLITS, self.languages, ("bin", "idx"))
         raw = itertools.product(("valid", "test"), self.languages)
-        return [
+        return (
             "codes",
             *(f"dict.{language}.txt" for language in self.languages),
             *(f"{split}.{pair}.{language}.{suffix}" for split, language, suffix in binarised),
             *(f"raw/{split}.{language}" for split, language in raw),
-        ]
+        )
 
 
 class ParallelBuild:
@@ -93,9 +93,7 @@ class ParallelBuild:
         """(split, language, path) of every file of a step, whose folder is made."""
         (self.work / step).mkdir(exist_ok=True)
         for split in SPLITS:
-            for language, path in zip(
-                self.folder.languages, self.paths(step, split), strict=True
-            ):
+            for language, path in zip(self.folder.languages, self.paths(step, split), strict=True):
                 yield split, language, path
 
     def make(self, text: ParallelText, origin: Mapping[str, Any]) -> None:

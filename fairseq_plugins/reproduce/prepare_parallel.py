@@ -81,8 +81,7 @@ def prepare_files(
     found: dict[str, Paths] = {}
     for split, stems in names.items():
         left, right = (
-            find_text(source, [f"{stem}.{lang}" for stem in stems], "--from")
-            for lang in languages
+            find_text(source, [f"{stem}.{lang}" for stem in stems], "--from") for lang in languages
         )
         found[split] = (left, right)
     sums = {path.name: sha256(path) for paths in found.values() for path in paths}
@@ -125,9 +124,7 @@ def prepare_archived(
             ParallelBuild(folder, work, settings.workers).make(raw, origin)
 
 
-def prepare_toy(
-    output: Path, settings: Settings, *, seed: int, pairs: Mapping[str, int]
-) -> None:
+def prepare_toy(output: Path, settings: Settings, *, seed: int, pairs: Mapping[str, int]) -> None:
     """Make the folder of the generated language pair."""
     for split, count in pairs.items():
         if count < 1:

@@ -12,7 +12,6 @@ from fairseq_plugins.reproduce.commands import Run
 from fairseq_plugins.reproduce.experiments.base import (
     Experiment,
     Metrics,
-    Scale,
     Step,
     Training,
     Variant,
@@ -94,8 +93,10 @@ class Glue(Experiment):
         return round(fmean(numbers), 4)
 
     def facts(self, results: Sequence[Mapping[str, Any]]) -> list[str]:
-        words = [f"every task with the learning rates {_rates(results)}; the best one on the "
-                 "development set counts, whose numbers these are"]
+        words = [
+            f"every task with the learning rates {_rates(results)}; the best one on the "
+            "development set counts, whose numbers these are"
+        ]
         if self.left_out:
             words.append(f"the average leaves out {', '.join(self.left_out)}")
         return [f"Fine-tuning: {'; '.join(words)}. In per cent."]

@@ -8,8 +8,9 @@ from typing import Any
 from fairseq_plugins.reproduce import logs
 from fairseq_plugins.reproduce.commands import Run
 from fairseq_plugins.reproduce.experiments.base import Experiment, Metrics, Scale, Step, Training
+from fairseq_plugins.reproduce.translate import Decoding
 
-BEAM, LENGTH_PENALTY = 4, 0.6  # unstated in the paper: those of Vaswani et al. 2017
+DECODING = Decoding()
 SUBSETS = ("valid", "test")
 TOKENS_PER_BATCH = 4000  # of decoding; the result does not depend on it
 
@@ -43,9 +44,9 @@ class Translation(Experiment):
 
     def facts(self, results: Sequence[Mapping[str, Any]]) -> list[str]:
         return [
-            f"Decoding: beam {BEAM}, length penalty {LENGTH_PENALTY}, of one checkpoint, not an "
-            "average. BLEU is SacreBLEU of detokenised output against the raw reference, for the "
-            "validation set too.",
+            f"Decoding: beam {DECODING.beam}, length penalty {DECODING.length_penalty}, of one "
+            "checkpoint, not an average. BLEU is SacreBLEU of detokenised output against the raw "
+            "reference, for the validation set too.",
         ]
 
 
@@ -60,11 +61,18 @@ def _generate(training: Training, checkpoint: Path, subset: str, gpus: int) -> S
         "--gen-subset",
         subset,
         "--beam",
-        str(BEAM),
+        str(DECODING.beam),
         "--lenpen",
-        str(LENGTH_PENALTY),
+        str(DECODING.length_penalty),
+        "--max-len-a",
+        str(DECODING.longer_ratio),
+        "--max-len-b",
+        str(DECODING.longer),
         "--max-tokens",
         str(TOKENS_PER_BATCH),
+        # With another multiple fairseq leaves out the last sentences.
+        "--required-batch-size-multiple",
+        "1",
         "--remove-bpe",
         "--num-workers",
         "0",
