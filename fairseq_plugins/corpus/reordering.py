@@ -93,6 +93,7 @@ def generate_pairs(seed: int | str, count: int) -> list[tuple[str, str]]:
     pairs = []
     for _ in range(count):
         clause = _clause(rng)
-        source, target = " ".join(clause.source), " ".join(clause.target)
-        pairs.append((source + lexicon.STOP, target + lexicon.STOP))
+        pairs.append(
+            (" ".join(clause.source) + lexicon.STOP, " ".join(clause.target) + lexicon.STOP)
+        )
     return pairs
