@@ -95,7 +95,8 @@ def by_hand(raw: Path, work: Path) -> Path:
         normaliser, tokenizer = MosesPunctNormalizer(language), MosesTokenizer(language)
         for split in NAMES:
             path = raw / f"{'val' if split == 'valid' else split}.{language}"
-            data = path.read_bytes() if path.exists() else lzma.open(f"{path}.xz").read()
+            packed = Path(f"{path}.xz")
+            data = path.read_bytes() if path.exists() else lzma.decompress(packed.read_bytes())
             lines = [
                 tokenizer.tokenize(normaliser.normalize(line), True, return_str=True)
                 for line in data.decode().splitlines()
@@ -103,13 +104,13 @@ def by_hand(raw: Path, work: Path) -> Path:
             write_lines(work / f"{split}.{language}.tok", lines)
     text = b"".join((work / f"train.{language}.tok").read_bytes() for language in LANGUAGES)
     (work / "both").write_bytes(text)
-    subword_nmt = [sys.executable, "-m", "subword_nmt.subword_nmt"]
-    learn = [*subword_nmt, "learn-bpe", "-s", "60", "-i", str(work / "both")]
+    learn = [sys.executable, "-m", "subword_nmt.learn_bpe", "-s", "60", "-i", str(work / "both")]
     subprocess.run([*learn, "-o", str(work / "codes")], check=True, capture_output=True)
     for split in NAMES:
         for language in LANGUAGES:
             tokens, pieces = work / f"{split}.{language}.tok", work / f"{split}.{language}"
-            apply = [*subword_nmt, "apply-bpe", "-c", str(work / "codes"), "-i", str(tokens)]
+            apply = [sys.executable, "-m", "subword_nmt.apply_bpe", "-c", str(work / "codes")]
+            apply += ["-i", str(tokens)]
             subprocess.run([*apply, "-o", str(pieces)], check=True, capture_output=True)
     for language in LANGUAGES:  # the last two pairs are the spoilt ones
         kept[language] = (work / f"train.{language}").read_text().splitlines()[:-2]
@@ -321,7 +322,7 @@ def test_wrong_options_are_one_line_and_a_status(words, message, raw, tmp_path, 
 
 def test_cleaning_that_keeps_nothing_is_refused(raw, tmp_path, binarised):
     settings = Settings(60, prepare_parallel.Cleaning(min_length=200, max_length=201))
-    with pytest.raises(CorpusError, match="cleaning keeps no pair of train: {'pairs': 14"):
+    with pytest.raises(CorpusError, match=r"cleaning keeps no pair of train: \{'pairs': 14"):
         prepare_files(raw, tmp_path / "data" / "pair", LANGUAGES, settings, NAMES)
 
 

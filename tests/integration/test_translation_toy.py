@@ -1,0 +1,163 @@
+"""From raw text to BLEU on the generated language pair, and translating raw text."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from fairseq_plugins.corpus.published import CorpusError
+from fairseq_plugins.corpus.reordering import PAIRS, SOURCE, TARGET
+from fairseq_plugins.reproduce import translate
+from fairseq_plugins.reproduce.bleu import read_generated, read_references, read_text, score
+from fairseq_plugins.reproduce.prepare_parallel import Settings, prepare_toy
+from fairseq_plugins.reproduce.translate import Decoding, Translator
+from tests.integration.helpers import (
+    REPOSITORY,
+    USER_DIR,
+    fairseq_generate,
+    hydra_train_config,
+    overrides,
+)
+
+RECIPE = REPOSITORY / "configs" / "wmt14_en_de.yaml"
+MODELS = {
+    "base": {},
+    "linear encoder": {"model.encoder_attention_type": "linear"},
+    "linear decoder": {
+        "model.encoder_attention_type": "linear",
+        "model.decoder_attention_type": "linear",
+    },
+}
+
+
+@pytest.fixture(scope="session")
+def toy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("translation") / "toy-mt"
+    prepare_toy(folder, Settings(1000), seed=1, pairs=PAIRS)
+    return folder
+
+
+def train(row: str, toy: Path, folder: Path, **more: object) -> Path:
+    settings = {
+        "common.user_dir": USER_DIR,
+        "task.data": toy,
+        "checkpoint.save_dir": folder,
+        "checkpoint.save_interval_updates": 0,
+        **more,
+    }
+    hydra_train_config(RECIPE, f"model={row}", "scale/mt=toy", *overrides(settings))
+    return folder / "checkpoint_last.pt"
+
+
+@pytest.fixture(scope="session")
+def base(toy: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return train("base", toy, tmp_path_factory.mktemp("base"))
+
+
+@pytest.fixture(scope="session")
+def translator(base: Path, toy: Path) -> Translator:
+    return Translator(base, toy, Decoding(), cpu=True)
+
+
+def bleu(translator: Translator, toy: Path) -> float:
+    """Of raw test text against raw references."""
+    found = translator.translate(read_text(toy / "raw" / f"test.{SOURCE}"))
+    return score(list(found), read_references(toy, "test", TARGET))[0]
+
+
+def test_base_learns_the_toy_pair(translator, toy):
+    assert bleu(translator, toy) > 90
+
+
+@pytest.mark.parametrize("model", [name for name in MODELS if name != "base"])
+def test_a_relative_encoding_learns_it_under_linear_attention(model, toy, tmp_path):
+    checkpoint = train("lrpe_type2", toy, tmp_path, **MODELS[model])
+    assert bleu(Translator(checkpoint, toy, Decoding(), cpu=True), toy) > 90
+
+
+@pytest.mark.slow
+def test_without_positions_it_cannot_be_learned(toy, tmp_path):
+    checkpoint = train("none", toy, tmp_path)
+    assert bleu(Translator(checkpoint, toy, Decoding(), cpu=True), toy) < 60
+
+
+def test_fairseq_generate_says_the_same(base, translator, toy, tmp_path, capsys):
+    """Its tokens, detokenised, are what translating the raw text gives."""
+    words = ("--task", "translation", "--beam", "4", "--lenpen", "0.6", "--max-len-a", "1")
+    words += ("--max-len-b", "50", "--max-tokens", "4000", "--remove-bpe")
+    capsys.readouterr()
+    fairseq_generate(toy, base, *words)
+    output = tmp_path / "generated.txt"
+    output.write_text(capsys.readouterr().out, encoding="utf-8")
+    lines = read_text(toy / "raw" / f"test.{SOURCE}")
+    assert read_generated(output, TARGET, len(lines)) == list(translator.translate(lines))
+
+
+# ---- raw text
+
+
+def test_order_and_empty_lines_are_kept(translator, toy, monkeypatch):
+    lines = read_text(toy / "raw" / f"test.{SOURCE}")[:7]
+    mixed = ["", *lines[:3], " ", *lines[3:], ""]
+    monkeypatch.setattr(translate, "BUFFER_LINES", 4)
+    found = list(translator.translate(mixed))
+    assert [bool(line) for line in found] == [bool(line.strip()) for line in mixed]
+    alone = [next(translator.translate([line])) for line in lines]
+    assert [line for line in found if line] == alone
+    assert list(translator.translate([])) == []
+
+
+def test_a_file_in_and_a_file_out(base, toy, tmp_path, capsys):
+    source, target = tmp_path / "in.txt", tmp_path / "out.txt"
+    lines = read_text(toy / "raw" / f"test.{SOURCE}")[:2]
+    source.write_text("\n".join(lines), encoding="utf-8")  # the last line not ended
+    words = ["--checkpoint", str(base), "--data", str(toy), "--cpu", str(source)]
+    assert translate.main(words) == 0
+    printed = capsys.readouterr().out
+    assert translate.main([*words, "--output", str(target)]) == 0
+    assert target.read_text(encoding="utf-8") == printed
+    assert printed.splitlines() == read_references(toy, "test", TARGET)[:2]
+
+
+def test_a_line_that_is_too_long_is_named(translator, base, toy, tmp_path, capsys):
+    source, target = tmp_path / "in.txt", tmp_path / "out.txt"
+    source.write_text("boral tair.\n" + "boral " * 1100 + "\n", encoding="utf-8")
+    words = ["--checkpoint", str(base), "--data", str(toy), "--cpu", str(source)]
+    assert translate.main([*words, "--output", str(target)]) == 1
+    error = capsys.readouterr().err
+    assert "in.txt, line 2: " in error
+    assert "pieces, but at most 1024 can be translated" in error
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in.txt"]
+
+
+def damaged(toy: Path, folder: Path, name: str, text: str) -> Path:
+    """The data folder as far as translating needs it, with another file."""
+    folder.mkdir()
+    for file in ("codes", f"dict.{SOURCE}.txt", f"dict.{TARGET}.txt"):
+        shutil.copy(toy / file, folder / file)
+    (folder / name).write_text(text, encoding="utf-8")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("codes", "#version: 0.2\nx y</w>\n", r"dict\.qaa\.txt, line \d+: no merge of .*codes"),
+        ("codes", "#version: 0.2\nx\n", r"codes, line 2: not two pieces"),
+        (f"dict.{TARGET}.txt", ". 3\n", r"dict\.qab\.txt ends at line 1, but the dictionary of"),
+        (f"dict.{SOURCE}.txt", "cat 1\n", r"dict\.qaa\.txt, line 1: no merge of .* makes 'cat'"),
+    ],
+)
+def test_another_vocabulary_is_refused(name, text, message, base, toy, tmp_path):
+    folder = damaged(toy, tmp_path / "data", name, text)
+    with pytest.raises(CorpusError, match=message):
+        Translator(base, folder, Decoding(), cpu=True)
+
+
+def test_folders_and_models_of_something_else_are_refused(base, checkpoints, tmp_path):
+    with pytest.raises(CorpusError, match="does not hold codes"):
+        Translator(base, tmp_path, Decoding(), cpu=True)
+    with pytest.raises(CorpusError, match="holds no translation model"):
+        Translator(checkpoints["vanilla"], tmp_path, Decoding(), cpu=True)
+    with pytest.raises(ValueError, match="`beam` must be at least 1, but is 0 instead"):
+        Decoding(beam=0)
