@@ -19,7 +19,7 @@ import multiprocessing
 import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -284,12 +284,13 @@ class _TextFile:
 def writing(*paths: Path) -> Iterator[tuple[IO[bytes], ...]]:
     """Files that appear together when all are complete, or not at all."""
     parts = [path.with_name(path.name + ".tmp") for path in paths]
-    files = [part.open("wb") for part in parts]
     try:
-        yield tuple(files)
-    finally:
-        for file in files:
-            file.close()
+        with ExitStack() as stack:
+            yield tuple(stack.enter_context(part.open("wb")) for part in parts)
+    except BaseException:
+        for part in parts:
+            part.unlink(missing_ok=True)
+        raise
     for part, path in zip(parts, paths, strict=True):
         part.replace(path)
 

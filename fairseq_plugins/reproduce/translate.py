@@ -4,6 +4,7 @@ python -m fairseq_plugins.reproduce.translate --checkpoint FILE --data DIR INPUT
 """
 
 import argparse
+import itertools
 import logging
 import sys
 import warnings
@@ -20,6 +21,7 @@ from tqdm import tqdm
 import fairseq_plugins  # noqa: F401  (registers the models)
 from fairseq_plugins.corpus.moses import Moses
 from fairseq_plugins.corpus.published import CorpusError
+from fairseq_plugins.reproduce.parallel_folders import writing
 from fairseq_plugins.reproduce.vocabulary import (
     Pieces,
     check_vocabulary,
@@ -56,13 +58,23 @@ class Decoding:
                 )
 
     def generation(self) -> dict[str, Any]:
-        """The same as fairseq's options of generation; as flags `--max-len-a 1.0` and so on."""
+        """The same as fairseq's options of generation."""
         return {
             "beam": self.beam,
             "lenpen": self.length_penalty,
             "max_len_a": self.longer_ratio,
             "max_len_b": self.longer,
         }
+
+    def flags(self) -> list[str]:
+        """The same for fairseq-generate, which then prints whole words of every sentence.
+
+        Its default, batches of a multiple of 8 sentences, leaves out those beyond the last one.
+        """
+        named = {**self.generation(), "max_tokens": self.max_tokens}
+        named["required_batch_size_multiple"] = 1
+        words = [(f"--{name.replace('_', '-')}", str(value)) for name, value in named.items()]
+        return [*itertools.chain.from_iterable(words), "--remove-bpe"]
 
 
 class Translator:
@@ -249,10 +261,8 @@ def run(args: argparse.Namespace) -> None:
         for line in translated:
             print(line)
         return
-    part = args.output.with_name(args.output.name + ".tmp")
-    with part.open("w", encoding="utf-8", newline="\n") as out:
-        out.writelines(line + "\n" for line in translated)
-    part.replace(args.output)
+    with writing(args.output) as (out,):
+        out.writelines(line.encode() + b"\n" for line in translated)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -83,10 +83,8 @@ def test_without_positions_it_cannot_be_learned(toy, tmp_path):
 
 def test_fairseq_generate_says_the_same(base, translator, toy, tmp_path, capsys):
     """Its tokens, detokenised, are what translating the raw text gives."""
-    words = ("--task", "translation", "--beam", "4", "--lenpen", "0.6", "--max-len-a", "1")
-    words += ("--max-len-b", "50", "--max-tokens", "4000", "--remove-bpe")
     capsys.readouterr()
-    fairseq_generate(toy, base, *words)
+    fairseq_generate(toy, base, "--task", "translation", *Decoding().flags())
     output = tmp_path / "generated.txt"
     output.write_text(capsys.readouterr().out, encoding="utf-8")
     lines = read_text(toy / "raw" / f"test.{SOURCE}")
