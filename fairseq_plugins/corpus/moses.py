@@ -5,14 +5,13 @@ splits at hyphens (Moses' `-a`) and escapes (`&apos;`). `detokenise` undoes the 
 """
 
 import functools
+import unicodedata
 
-import regex
 from sacremoses import MosesDetokenizer, MosesPunctNormalizer, MosesTokenizer
 from sacremoses.corpus import NonbreakingPrefixes
 
 from fairseq_plugins.corpus.published import CorpusError
 
-_DO_NOT_PRINT = regex.compile(r"\p{C}")
 # ISO 639 keeps these codes for private use; the generated languages have them, and English rules.
 PRIVATE_USE = ("qaa", "qab")
 
@@ -32,7 +31,9 @@ def check_language(option: str, code: str) -> None:
 
 def printable(text: str) -> str:
     """With a space for every character that does not print, as a carriage return or a control."""
-    return str(_DO_NOT_PRINT.sub(" ", text))
+    if text.isprintable():
+        return text
+    return "".join(" " if unicodedata.category(c).startswith("C") else c for c in text)
 
 
 class Moses:
