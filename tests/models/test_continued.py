@@ -1,0 +1,184 @@
+"""Continued training: what is taken from a checkpoint with another encoding, what is refused."""
+
+import logging
+from argparse import Namespace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from omegaconf import OmegaConf
+
+from fairseq_plugins.models.pe_roberta import PERoberta, PERobertaConfig
+from fairseq_plugins.modules.continued import OUR_TABLE, STACK, take_init_from
+from tests.models.helpers import DICTIONARY, LONGEST, PAD
+from tests.models.test_pe_roberta import TINY, build, build_fairseq, enlarge
+
+TABLE = STACK + OUR_TABLE
+
+
+def save(path: Path, model: PERoberta, **config: Any) -> Path:
+    """As fairseq does, as far as it is read here."""
+    options = {**vars(PERobertaConfig()), **TINY, **config}
+    plain = {name: value for name, value in options.items() if isinstance(value, (int, float, str))}
+    checkpoint = {"model": model.state_dict(), "cfg": {"model": plain, "task": {"data": ""}}}
+    torch.save(checkpoint, path)
+    return path
+
+
+def saved(path: Path, encoding: str, **options: Any) -> tuple[Path, dict[str, torch.Tensor]]:
+    model = enlarge(build(encoding=encoding, **options))
+    return save(path / "model.pt", model, position_encoding=encoding, **options), model.state_dict()
+
+
+def logged(caplog: pytest.LogCaptureFixture, what: str) -> set[str]:
+    (message,) = [r.getMessage() for r in caplog.records if f"init_from: {what}" in r.getMessage()]
+    names = message.rpartition(": ")[2]
+    return set() if names == "none" else set(names.split(", "))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "new", "left"),
+    [
+        ("base", "base", [], []),
+        ("base", "learned", [], []),
+        ("base", "rope", [], []),
+        ("base", "none", [], ["position_embedding"]),
+        ("none", "base", ["position_embedding"], []),
+        ("base", "learnable_sinusoidal", ["position_embedding"], ["position_embedding"]),
+        # The same name and shape, another meaning.
+        ("base", "product", ["position_embedding"], ["position_embedding"]),
+        ("t5", "t5", [], []),
+        ("t5", "scalar", ["encoding"], ["encoding"]),
+        ("base", "lrpe_type2", ["encoding"], []),
+        ("learned+shaw", "base", [], ["encoding"]),
+    ],
+)
+def test_encodings_are_replaced(
+    before: str, after: str, new: list[str], left: list[str], tmp_path: Path, caplog
+) -> None:
+    path, theirs = saved(tmp_path, before)
+    torch.manual_seed(1)
+    fresh = build(encoding=after).state_dict()
+    torch.manual_seed(1)
+    with caplog.at_level(logging.INFO):
+        model = build(encoding=after, init_from=str(path)).state_dict()
+    is_new, is_left = logged(caplog, "new"), logged(caplog, "left behind")
+    for name, value in model.items():
+        expected = fresh[name] if name in is_new else theirs[name]
+        assert torch.equal(value, expected), name
+    assert theirs.keys() - model.keys() <= is_left
+    for names, parts in ((is_new, new), (is_left, left)):
+        assert {part for part in parts if any(part in name for name in names)} == set(parts)
+        assert all(any(part in name for part in parts) for name in names)
+
+
+def test_a_longer_table_is_new(tmp_path: Path, caplog) -> None:
+    path, _ = saved(tmp_path, "base")
+    with caplog.at_level(logging.INFO):
+        build(init_from=str(path), max_positions=LONGEST + 3)
+    assert logged(caplog, "new") == logged(caplog, "left behind") == {TABLE}
+
+
+def test_fairseqs_own_roberta(tmp_path: Path) -> None:
+    theirs = build_fairseq()
+    path = tmp_path / "model.pt"
+    torch.save({"model": theirs.state_dict()}, path)
+    model = build(encoding="rope", init_from=str(path)).state_dict()
+    table = theirs.state_dict()[f"{STACK}embed_positions.weight"]
+    assert torch.equal(model[TABLE], table[PAD + 1 :])
+    assert torch.equal(model["encoder.lm_head.bias"], theirs.state_dict()["encoder.lm_head.bias"])
+
+
+def other_width(state: dict[str, Any]) -> None:
+    name = f"{STACK}layers.0.fc1.weight"
+    state[name] = state[name][:, :-1]
+
+
+def missing_layer(state: dict[str, Any]) -> None:
+    for name in [name for name in state if ".layers.1." in name]:
+        del state[name]
+
+
+def a_head(state: dict[str, Any]) -> None:
+    state["classification_heads.cola.dense.weight"] = torch.zeros(3, 3)
+
+
+@pytest.mark.parametrize(
+    ("damage", "parts"),
+    [
+        (other_width, ["layers.0.fc1.weight is (32, 31), here (32, 32)"]),
+        (missing_layer, ["layers.1.self_attn.k_proj.weight is absent, here", "and 4 more"]),
+        (a_head, ["classification_heads.cola.dense.weight is (3, 3), here absent"]),
+    ],
+)
+def test_anything_else_is_refused(damage: Any, parts: list[str], tmp_path: Path) -> None:
+    path, _ = saved(tmp_path, "base")
+    checkpoint = torch.load(path, weights_only=True)
+    damage(checkpoint["model"])
+    torch.save(checkpoint, path)
+    with pytest.raises(ValueError, match="differs in its position encoding alone") as error:
+        build(encoding="rope", init_from=str(path))
+    assert all(part in str(error.value) for part in parts)
+
+
+def test_another_dictionary_is_refused(tmp_path: Path) -> None:
+    path, _ = saved(tmp_path, "base")
+    lines = [f"{word} 1" for word in DICTIONARY.symbols[4:]]
+    (tmp_path / "dict.txt").write_text("\n".join(lines) + "\n")
+    build(init_from=str(path))
+    lines[2] = "elsewhere 1"
+    (tmp_path / "dict.txt").write_text("\n".join(lines) + "\n")
+    wrong = f"symbol 6 is 'elsewhere' in .*dict.txt and {DICTIONARY.symbols[6]!r} in the task's"
+    with pytest.raises(ValueError, match=wrong):
+        build(init_from=str(path))
+    (tmp_path / "dict.txt").write_text("no number\n")
+    with pytest.raises(ValueError, match=r"dict\.txt is damaged"):
+        build(init_from=str(path))
+    checkpoint = torch.load(path, weights_only=True)
+    name = f"{STACK}embed_tokens.weight"
+    checkpoint["model"][name] = checkpoint["model"][name][:-1]
+    torch.save(checkpoint, path)
+    size = len(DICTIONARY)
+    with pytest.raises(ValueError, match=f"dictionary of {size} symbols, but .* has {size - 1}"):
+        build(init_from=str(path))
+
+
+@pytest.mark.parametrize("content", [None, b"no checkpoint", b""])
+def test_a_file_that_is_no_checkpoint(content: bytes | None, tmp_path: Path) -> None:
+    path = tmp_path / "model.pt"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(ValueError, match="`init_from` must be a checkpoint, but"):
+        build(init_from=str(path))
+
+
+def composed(folder: Path, **checkpoint: Any) -> Any:
+    defaults = {
+        "save_dir": str(folder),
+        "restore_file": "checkpoint_last.pt",
+        "finetune_from_model": None,
+        "checkpoint_suffix": "",
+    }
+    model = {"init_from": "start.pt"}
+    return OmegaConf.create({"model": model, "checkpoint": {**defaults, **checkpoint}})
+
+
+def test_it_does_nothing_where_training_goes_on(tmp_path: Path) -> None:
+    """And is emptied in the config, which fairseq writes into the checkpoints."""
+    first = composed(tmp_path)
+    assert take_init_from(first.model) == Path("start.pt")
+    assert first.model.init_from is None
+    (tmp_path / "checkpoint_last.pt").touch()
+    assert take_init_from(composed(tmp_path).model) is None
+    elsewhere = tmp_path / "elsewhere"
+    assert take_init_from(composed(elsewhere).model) == Path("start.pt")
+    restored = str(tmp_path / "checkpoint_last.pt")
+    assert take_init_from(composed(elsewhere, restore_file=restored).model) is None
+    assert take_init_from(Namespace(init_from="start.pt")) == Path("start.pt")
+
+
+def test_two_places_to_start_from_are_refused(tmp_path: Path) -> None:
+    config = composed(tmp_path, finetune_from_model="other.pt")
+    with pytest.raises(ValueError, match=r"together with finetune_from_model=other\.pt"):
+        take_init_from(config.model)
