@@ -19,9 +19,7 @@ every_bidirectional = pytest.mark.parametrize(("name", "attention"), BIDIRECTION
 
 
 def build(name: str, attention: str = "vanilla", *, causal: bool, **options):
-    encoding = build_encoding(
-        name, num_heads=HEADS, head_dim=DIM, causal=causal, vocab_size=VOCAB
-    )
+    encoding = build_encoding(name, num_heads=HEADS, head_dim=DIM, causal=causal, vocab_size=VOCAB)
     inner = build_attention(attention, encoding, num_heads=HEADS, head_dim=DIM, causal=causal)
     return multihead.PositionalMultiheadAttention(WIDTH, inner, **options).double()
 

@@ -157,9 +157,7 @@ def test_softmax_attention_is_the_formula(kind, need_weights):
     future = torch.ones(40, 40, dtype=torch.bool).triu(1)
     logits = encoding.transform_query(q, at) @ encoding.transform_key(k, at).mT
     logits = (logits * powers(at) / DIM**0.5).masked_fill(future, float("-inf"))
-    output, weights = attention(
-        q, k, v, q_positions=at, k_positions=at, need_weights=need_weights
-    )
+    output, weights = attention(q, k, v, q_positions=at, k_positions=at, need_weights=need_weights)
     assert error(output, logits.softmax(-1) @ v) <= 1e-6
     assert weights is None or error(weights, logits.softmax(-1)) <= 1e-6
 

@@ -71,9 +71,7 @@ def test_padding_never_changes_another_row_or_token(name, attention, causal, sid
 
 def check_padding(layer: Layer, side: str) -> None:
     lengths, longest = [9, 4, 1], 9
-    spans = [
-        slice(longest - n, longest) if side == "left" else slice(0, n) for n in lengths
-    ]
+    spans = [slice(longest - n, longest) if side == "left" else slice(0, n) for n in lengths]
     padding = torch.ones(3, longest, dtype=torch.bool)
     x = 1e3 * tokens(3, longest)  # Whatever stands in padding must not be seen.
     for b, span in enumerate(spans):
@@ -91,9 +89,7 @@ def check_padding(layer: Layer, side: str) -> None:
 def test_padded_keys_of_cross_attention_do_not_count(name, attention, side):
     """The queries have one row of positions here, the keys one per sentence."""
     layer, lengths, longest = Layer(name, attention, causal=False), [7, 3], 7
-    spans = [
-        slice(longest - n, longest) if side == "left" else slice(0, n) for n in lengths
-    ]
+    spans = [slice(longest - n, longest) if side == "left" else slice(0, n) for n in lengths]
     padding = torch.ones(2, longest, dtype=torch.bool)
     for b, span in enumerate(spans):
         padding[b, span] = False
@@ -101,9 +97,7 @@ def test_padded_keys_of_cross_attention_do_not_count(name, attention, side):
     at = make_positions(padding, longest)
     output = layer(x, count(5), memory=memory, memory_at=at, padding=padding)
     for b, (n, span) in enumerate(zip(lengths, spans, strict=True)):
-        alone = layer(
-            x[b : b + 1], count(5), memory=memory[b : b + 1, span], memory_at=count(n)
-        )
+        alone = layer(x[b : b + 1], count(5), memory=memory[b : b + 1, span], memory_at=count(n))
         assert error(output[b], alone[0]) <= 1e-9
 
 

@@ -84,9 +84,7 @@ def test_it_is_the_formula(name, causal, normalizer):
         **(plain if normalizer == "plain" else {}),
     )
     expected = encoding.transform_output(expected, at)
-    output, weights = attention(
-        q, k, v, q_positions=at, k_positions=at, key_padding_mask=padding
-    )
+    output, weights = attention(q, k, v, q_positions=at, k_positions=at, key_padding_mask=padding)
     assert weights is None
     assert error(output, expected) <= 1e-9
 
@@ -94,8 +92,7 @@ def test_it_is_the_formula(name, causal, normalizer):
 def reads_weights(name: str, causal: bool) -> bool:
     """Whether values go in and come out as they are, over an encoded denominator."""
     return (
-        "transform_value" not in hooks_of(name)
-        and build(name, causal=causal).encoding.keeps_norms
+        "transform_value" not in hooks_of(name) and build(name, causal=causal).encoding.keeps_norms
     )
 
 
@@ -181,9 +178,7 @@ def test_nothing_of_padding_reaches_the_sums(name):
     output, _ = attention(
         q, k, v, q_positions=count(6), k_positions=count(6), key_padding_mask=padding
     )
-    short, _ = attention(
-        q, k[:, :, :4], v[:, :, :4], q_positions=count(6), k_positions=count(4)
-    )
+    short, _ = attention(q, k[:, :, :4], v[:, :, :4], q_positions=count(6), k_positions=count(4))
     assert error(output, short) <= 1e-12
 
 

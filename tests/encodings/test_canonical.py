@@ -32,9 +32,7 @@ def test_scores_from_the_primitives_are_the_modules(name, causal):
     if any(ENCODINGS[part].refusal(causal=causal) for part in name.split("+")):
         return
     encoding = build(name, causal=causal)
-    attention = build_attention(
-        "vanilla", encoding, num_heads=HEADS, head_dim=DIM, causal=causal
-    )
+    attention = build_attention("vanilla", encoding, num_heads=HEADS, head_dim=DIM, causal=causal)
     q, k, v = torch.randn(3, 2, HEADS, 7, DIM, dtype=torch.float64)
     at = torch.tensor([[0, 1, 2, 3, 7, 8, 90]]) + 5
     _, weights = attention(q, k, v, q_positions=at, k_positions=at, need_weights=True)

@@ -85,9 +85,7 @@ def test_a_length_below_the_models_has_negative_weights_and_a_floor_under_their_
     at = torch.arange(LONGEST).unsqueeze(0)
     encoded_q, encoded_k = (encoding.transform_key(x.relu(), at) for x in (q, k))
     assert (encoded_q @ encoded_k.mT).min() < 0
-    expected = naive_linear_attention(
-        encoded_q, encoded_k, v, causal=True, min_cosine=MIN_COSINE
-    )
+    expected = naive_linear_attention(encoded_q, encoded_k, v, causal=True, min_cosine=MIN_COSINE)
     output, _ = attention(q, k, v, q_positions=at, k_positions=at)
     torch.testing.assert_close(output, expected)
 

@@ -216,9 +216,7 @@ def test_own_projections_are_not_replaced():
 
 @pytest.mark.parametrize("name", ["deberta", "deberta_emd"])
 def test_layers_share_their_tables_and_have_their_own_projections(name):
-    context = EncodingContext(
-        num_heads=HEADS, head_dim=DIM, embed_dim=WIDTH, max_positions=20
-    )
+    context = EncodingContext(num_heads=HEADS, head_dim=DIM, embed_dim=WIDTH, max_positions=20)
     options = {"max_distance": CLIP, "projections": "own"}
     encodings = build_model_encodings(name, 3, context, options)
     stack = nn.ModuleList(layer for layer in encodings.layers if layer is not None)

@@ -121,9 +121,9 @@ def test_parameters_and_tables_stay_float32_in_a_half_precision_model(name, dtyp
             assert tensor.dtype in (torch.float32, torch.int64), key
         for key, tensor in encoding.state_dict().items():
             assert torch.equal(tensor, before[key]), key
-    assert all(
-        p.dtype == torch.float32 for p in nn.Sequential(build(name)).half().parameters()
-    ), "half() is another way in"
+    assert all(p.dtype == torch.float32 for p in nn.Sequential(build(name)).half().parameters()), (
+        "half() is another way in"
+    )
 
 
 @every_encoding

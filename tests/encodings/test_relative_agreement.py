@@ -31,9 +31,7 @@ def attend(encoding: PositionEncoding, *, causal: bool, memory: int = 0) -> Atte
 
     def run(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         k_at = torch.arange(k.size(2)).unsqueeze(0)
-        return attention(
-            q, k, v, q_positions=k_at[:, memory:], k_positions=k_at, need_weights=True
-        )
+        return attention(q, k, v, q_positions=k_at[:, memory:], k_positions=k_at, need_weights=True)
 
     return run
 
@@ -179,8 +177,7 @@ def test_own_projections_are_deberta_v1(causal, clip, terms):
     # Each head's query, key and value lie side by side; queries and values have a bias.
     q, k, v = reference.in_proj(x).unflatten(-1, (HEADS, 3, DIM)).permute(3, 0, 2, 1, 4)
     q, v = (
-        x + bias.view(HEADS, 1, DIM)
-        for x, bias in ((q, reference.q_bias), (v, reference.v_bias))
+        x + bias.view(HEADS, 1, DIM) for x, bias in ((q, reference.q_bias), (v, reference.v_bias))
     )
     actual = attend(encoding, causal=causal)(q, k, v)
     check(actual, output.unflatten(-1, (HEADS, DIM)).transpose(1, 2), weights)

@@ -221,9 +221,7 @@ def test_xpos_is_finite_over_all_its_positions(kind, dtype):
         assert gradient.isfinite().all(), options
 
 
-@pytest.mark.parametrize(
-    "dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64]
-)
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
 def test_xpos_ends_at_a_position_that_it_names(dtype):
     last = MAX // 2 + 2832 if dtype == torch.float16 else 32_861
     encoding, x = build("xpos"), draw(1, HEADS, 1, DIM, dtype=dtype)

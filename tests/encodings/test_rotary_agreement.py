@@ -23,9 +23,7 @@ def build(name: str, **options):
 
 def attend(encoding, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     """Output (B, T, C) and weights (B, H, T, T) of a bidirectional attention."""
-    attention = build_attention(
-        "vanilla", encoding, num_heads=HEADS, head_dim=DIM, causal=False
-    )
+    attention = build_attention("vanilla", encoding, num_heads=HEADS, head_dim=DIM, causal=False)
     at = torch.arange(q.size(2)).unsqueeze(0)
     output, weights = attention(q, k, v, q_positions=at, k_positions=at, need_weights=True)
     return output.transpose(1, 2).flatten(2), weights

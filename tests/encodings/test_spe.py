@@ -214,9 +214,7 @@ def test_rows_and_heads_and_features_have_their_own_noise(name):
 @every_name
 @pytest.mark.parametrize("attention", ["vanilla", "linear"])
 def test_every_pass_draws_anew_in_evaluation_too(name, attention):
-    module = build_attention(
-        attention, build(name), num_heads=HEADS, head_dim=DIM, causal=True
-    )
+    module = build_attention(attention, build(name), num_heads=HEADS, head_dim=DIM, causal=True)
     x, at = torch.randn(2, HEADS, 9, DIM), torch.arange(9).unsqueeze(0)
     for training in (True, False):
         module.train(training)

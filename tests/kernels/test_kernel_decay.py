@@ -139,9 +139,7 @@ def test_zero_keys_only_pass_on_their_decay(normalizer):
     fewer = {n: t[:, :, kept] for n, t in masked.items()}
     reached = log_decay.cumsum(-1)[..., kept]
     merged = torch.cat((reached[..., :1], reached.diff(dim=-1)), -1)
-    whole = causal_linear_attention(
-        **masked, **case.options, log_decay=log_decay, chunk_size=7
-    )
+    whole = causal_linear_attention(**masked, **case.options, log_decay=log_decay, chunk_size=7)
     alone = causal_linear_attention(**fewer, **case.options, log_decay=merged, chunk_size=7)
     assert_close(whole[:, :, kept], alone, 1e-10)
 

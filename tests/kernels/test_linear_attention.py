@@ -78,9 +78,7 @@ def assert_close(actual: Tensor, expected: Tensor, tolerance: float) -> None:
     assert error <= tolerance, f"relative error {error:.2e}"
 
 
-def assert_gradients_close(
-    actual: list[Tensor], expected: list[Tensor], tolerance: float
-) -> None:
+def assert_gradients_close(actual: list[Tensor], expected: list[Tensor], tolerance: float) -> None:
     """Equal up to ``tolerance`` times the largest of all these gradients.
 
     Of all, because one may be zero but for rounding: that of a single floored feature is, whose

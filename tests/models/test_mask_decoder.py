@@ -80,9 +80,7 @@ def test_layers_that_are_dropped_do_not_shift_the_others() -> None:
         ran: list[int] = []
         layers = [model.decoder.layers[i] for i in range(LAYERS)]
         hooks = [
-            layer.register_forward_pre_hook(
-                lambda layer, _, ran=ran: ran.append(layer.layer_index)
-            )
+            layer.register_forward_pre_hook(lambda layer, _, ran=ran: ran.append(layer.layer_index))
             for layer in layers
         ]
         given, returned = layer_inputs(model, tokens)

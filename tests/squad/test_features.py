@@ -59,7 +59,7 @@ def test_offsets_cover_every_character_but_joined_spaces(encoder: Any) -> None:
         missing = set(range(len(text))) - touched
         assert all(text[i] == " " and not text[i + 1].isspace() for i in missing)
         shared += len(pieces.starts) - len(set(pieces.starts))
-    assert shared > 30  # characters of several pieces occurred
+    assert shared > 1000  # characters of several pieces occurred
 
 
 def random_answer(rng: random.Random, pieces: Pieces) -> tuple[int, int]:
