@@ -182,7 +182,7 @@ def test_recipe_resumes_as_if_it_never_stopped(
         return losses(folder)
 
     whole = train(tmp_path / "whole", 5)
-    assert list(whole) == [1, 2, 3, 4, 5]
+    assert list(whole) == [1, 2, 4, 5]  # the third ends the first epoch, under another name
     train(tmp_path / "parts", 4)
     assert train(tmp_path / "parts", 5) == whole
 
@@ -241,7 +241,7 @@ def test_wrong_input(questions: Path, words: Path, tmp_path: Path, capsys: Any) 
     output = tmp_path / "predictions.json"
     cases = [
         (["evaluate", str(tmp_path / "none.json"), "x"], "none.json: cannot be read"),
-        (["evaluate", str(raw_path(questions, "valid")), __file__], ", line 1, column 1: is not"),
+        (["evaluate", str(raw_path(questions, "valid")), __file__], ", line 1, column 3: is not JSON"),
         (
             ["predict", "--path", "x", "--data", str(words), "--output", str(output)],
             "holds other data; scripts/prepare_squad.sh makes such a folder",
