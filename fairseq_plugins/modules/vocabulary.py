@@ -1,13 +1,14 @@
 """Whether the data to train on and a checkpoint have the same dictionary."""
 
 import pickle
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any
 
 import torch
 from fairseq.data import Dictionary
+
+from fairseq_plugins.modules.continued import find_dictionary
 
 _EMBEDDING = "sentence_encoder.embed_tokens.weight"
 
@@ -16,7 +17,7 @@ def check_vocabulary(checkpoint: Path, dictionary: Dictionary, data: Path) -> No
     """Refuse a checkpoint whose tokens are others than those of the data.
 
     A checkpoint holds the number of its tokens, but not their names: those are compared where the
-    data that it was trained on is still in its place.
+    data that it was trained on is still in its place, or a dict.txt lies beside it.
 
     Args:
         checkpoint: a file that fairseq wrote.
@@ -40,20 +41,9 @@ def check_vocabulary(checkpoint: Path, dictionary: Dictionary, data: Path) -> No
             "(with fairseq's special symbols and <mask>): prepare the data with the pieces that "
             "the checkpoint was trained on (--bpe)"
         )
-    trained_on = _dictionary_file(state.get("cfg"))
+    trained_on = find_dictionary(checkpoint, state)
     if trained_on is not None:
         _compare(trained_on, Dictionary.load(str(trained_on)).symbols, dictionary, data)
-
-
-def _dictionary_file(config: Any) -> Path | None:
-    """dict.txt of the data that a checkpoint's own config names, where it is there."""
-    task = config.get("task") if isinstance(config, Mapping) else None
-    data = task.get("data") if isinstance(task, Mapping) else None
-    if not isinstance(data, str):
-        return None
-    folder = Path(data.split(":")[0])
-    candidates = (folder / "dict.txt", folder / "input0" / "dict.txt")
-    return next((path for path in candidates if path.is_file()), None)
 
 
 def _compare(trained_on: Path, symbols: Sequence[str], dictionary: Dictionary, data: Path) -> None:

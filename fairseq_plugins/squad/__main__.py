@@ -116,19 +116,19 @@ def _read_probabilities(path: Path, questions: Sequence[Question]) -> dict[str, 
 
 
 def _add_prepare(parser: argparse.ArgumentParser) -> None:
-    import_module("fairseq_plugins.squad.prepare").add_arguments(parser)
+    import_module("fairseq_plugins.squad.prepare_options").add_arguments(parser)
 
 
 def _prepare(args: argparse.Namespace) -> None:
-    import_module("fairseq_plugins.squad.prepare").run(args)
+    import_module("fairseq_plugins.squad.prepare_options").run(args)
 
 
 def _add_toy(parser: argparse.ArgumentParser) -> None:
-    import_module("fairseq_plugins.squad.prepare").add_toy_arguments(parser)
+    import_module("fairseq_plugins.squad.prepare_options").add_toy_arguments(parser)
 
 
 def _toy(args: argparse.Namespace) -> None:
-    import_module("fairseq_plugins.squad.prepare").run_toy(args)
+    import_module("fairseq_plugins.squad.prepare_options").run_toy(args)
 
 
 Command = tuple[
