@@ -1,0 +1,86 @@
+"""GLUE's files from their official addresses, into a folder in the layout that `read` knows.
+
+Nobody publishes sums of these files, so what was fetched is recorded by its sha256.
+"""
+
+import csv
+import hashlib
+import io
+import json
+import zipfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from fairseq_plugins.corpus.published import CorpusError, download
+from fairseq_plugins.glue.tasks import GlueTask
+
+ORIGIN_FILE = "origin.json"
+
+
+def fetch(task: GlueTask, downloads: Path, report: Callable[[str], None]) -> Path:
+    """The folder `downloads` with the task's files in <task>/; fetched unless they are there.
+
+    Raises:
+        CorpusError: an address cannot be fetched, or what came is not what it should be.
+    """
+    folder = downloads / task.name
+    if (folder / ORIGIN_FILE).is_file():
+        return downloads
+    if not task.addresses:
+        raise CorpusError(f"{task.name} is generated and has no official address")
+    paths = []
+    for address in task.addresses:
+        name = address.rsplit("/", 1)[1]
+        paths.append(download(address, downloads / name, None, report))
+    try:
+        files = _mrpc(paths) if len(paths) == 3 else _from_zip(task, paths[0])
+    except (zipfile.BadZipFile, UnicodeDecodeError, KeyError) as error:
+        names = ", ".join(path.name for path in paths)
+        raise CorpusError(f"{downloads}: {names} damaged ({error}); remove and repeat") from error
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
+    origin = {
+        address: {"sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
+        for address, path in zip(task.addresses, paths, strict=True)
+    }
+    # Last: its presence says that the others are complete.
+    (folder / ORIGIN_FILE).write_text(json.dumps(origin, indent=1) + "\n")
+    return downloads
+
+
+def _from_zip(task: GlueTask, path: Path) -> dict[str, bytes]:
+    """The expected members of the folder of the task; nothing else is looked at."""
+    with zipfile.ZipFile(path) as archive:
+        members = set(archive.namelist())
+        names = {split.file: f"{task.name}/{split.file}" for split in task.splits}
+        return {file: archive.read(name) for file, name in names.items() if name in members}
+
+
+_TEST_HEADER = ("index", "#1 ID", "#2 ID", "#1 String", "#2 String")
+
+
+def _mrpc(paths: Sequence[Path]) -> dict[str, bytes]:
+    """MRPC's three files in GLUE's layout: its training file is parted by a list of pairs."""
+    train, test, dev_ids = ([*_rows(path)] for path in paths)
+    chosen = {tuple(row) for row in dev_ids[1:]}
+    header, pairs = train[0], train[1:]
+    dev = [row for row in pairs if (row[1], row[2]) in chosen]
+    rest = [row for row in pairs if (row[1], row[2]) not in chosen]
+    if not dev or not rest:
+        raise CorpusError(f"{paths[2]} does not part the pairs of {paths[0].name}")
+    numbered = [[str(number), *row[1:]] for number, row in enumerate(test[1:])]
+    return {
+        "train.tsv": _tsv([header, *rest]),
+        "dev.tsv": _tsv([header, *dev]),
+        "test.tsv": _tsv([_TEST_HEADER, *numbered]),
+    }
+
+
+def _rows(path: Path) -> Iterator[list[str]]:
+    text = io.StringIO(path.read_bytes().decode("utf-8-sig"), newline="")
+    return csv.reader(text, delimiter="\t", quoting=csv.QUOTE_NONE)
+
+
+def _tsv(rows: Sequence[Sequence[str]]) -> bytes:
+    return "".join("\t".join(row) + "\n" for row in rows).encode()

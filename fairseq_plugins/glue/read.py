@@ -1,0 +1,102 @@
+"""GLUE's files: tab-separated, one example a line, quotation marks are characters like others."""
+
+import hashlib
+import io
+import lzma
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from fairseq_plugins.corpus.published import CorpusError
+from fairseq_plugins.glue.tasks import GlueTask, Split
+
+
+@dataclass(frozen=True)
+class Example:
+    """One or two sentences as the file has them; label is None in a file without labels."""
+
+    sentences: tuple[str, ...]
+    label: str | None
+
+
+@dataclass(frozen=True)
+class SplitText:
+    """A split as it was read.
+
+    file: its name; sha256: of the plain file; dropped: malformed lines that were left out.
+    """
+
+    file: str
+    sha256: str
+    examples: tuple[Example, ...]
+    dropped: int
+
+
+def find_file(folder: Path, split: Split) -> Path | None:
+    """The split's file in a task's folder, plain or as .xz."""
+    for name in (split.file, split.file + ".xz"):
+        if (folder / name).is_file():
+            return folder / name
+    return None
+
+
+def read_split(path: Path, task: GlueTask, split: Split) -> SplitText:
+    """Read and check a file.
+
+    Raises:
+        CorpusError: with file and line: damaged, empty, a column is missing, another number of
+            fields than columns, a label that the task does not have.
+    """
+    data = _read_bytes(path)
+    lines = _lines(path, data)
+    header = split.header
+    if header is None:
+        _, first = next(lines, (1, ""))
+        header = tuple(first.split("\t"))
+    columns = [_column(path, header, name) for name in split.sentences]
+    label_column = None if split.label is None else _column(path, header, split.label)
+    drops = task.drops_malformed and split.label is not None
+    examples, dropped = [], 0
+    for number, line in lines:
+        fields = line.split("\t")
+        if len(fields) != len(header):
+            if drops:
+                dropped += 1
+                continue
+            raise CorpusError(
+                f"{path}, line {number}: there must be {len(header)} fields between tabs, "
+                f"but there are {len(fields)}"
+            )
+        label = None if label_column is None else fields[label_column].strip()
+        problem = None if label is None else task.labels.problem(label)
+        if problem:
+            raise CorpusError(f"{path}, line {number}: the label {problem}, but is {label!r}")
+        examples.append(Example(tuple(fields[column] for column in columns), label))
+    if not examples:
+        raise CorpusError(f"{path} holds no examples")
+    return SplitText(split.file, hashlib.sha256(data).hexdigest(), tuple(examples), dropped)
+
+
+def _read_bytes(path: Path) -> bytes:
+    try:
+        return lzma.decompress(path.read_bytes()) if path.suffix == ".xz" else path.read_bytes()
+    except lzma.LZMAError as error:
+        raise CorpusError(f"{path} is damaged: {error}") from error
+
+
+def _lines(path: Path, data: bytes) -> Iterator[tuple[int, str]]:
+    """Lines from 1 with their numbers; only \\n and \\r\\n end one."""
+    for number, line in enumerate(io.BytesIO(data), start=1):
+        try:
+            text = line.decode("utf-8-sig" if number == 1 else "utf-8")
+        except UnicodeDecodeError as error:
+            raise CorpusError(f"{path}, line {number}: not UTF-8: {error}") from error
+        yield number, text.removesuffix("\n").removesuffix("\r")
+
+
+def _column(path: Path, header: tuple[str, ...], name: str) -> int:
+    if name not in header:
+        raise CorpusError(
+            f"{path}, line 1: there is no column {name!r}, only {', '.join(map(repr, header))}"
+        )
+    return header.index(name)

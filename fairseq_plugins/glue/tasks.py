@@ -1,0 +1,238 @@
+"""The nine tasks of GLUE (Wang et al. 2018) as data, and the two generated ones.
+
+A task is what its files are called, which of their columns are sentences and label, which labels
+there are, and which metrics count.
+"""
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from fairseq_plugins.corpus.published import CorpusError
+
+GLUE_BASE = "https://dl.fbaipublicfiles.com/glue/data"
+MRPC_BASE = "https://dl.fbaipublicfiles.com/senteval/senteval_data"
+
+
+@dataclass(frozen=True)
+class Split:
+    """One file of a task.
+
+    name: what fairseq calls it: train, valid (valid1: a second one), test.
+    sentences: the columns that are read; label: the labels' column, None for unlabelled files.
+    header: the columns of a file that does not name them itself.
+    """
+
+    name: str
+    file: str
+    sentences: tuple[str, ...]
+    label: str | None
+    header: tuple[str, ...] | None = None
+    required: bool = True
+
+
+@dataclass(frozen=True)
+class Labels:
+    """What a label may be: one of `classes`, or a number from `lowest` to `highest`."""
+
+    classes: tuple[str, ...] = ()
+    lowest: float = 0.0
+    highest: float = 5.0
+
+    @property
+    def is_number(self) -> bool:
+        return not self.classes
+
+    @property
+    def num_classes(self) -> int:
+        """Outputs of the head: one for a number."""
+        return len(self.classes) or 1
+
+    def problem(self, label: str) -> str | None:
+        """What is wrong with a label, None where nothing is."""
+        if self.classes:
+            return None if label in self.classes else f"must be one of {', '.join(self.classes)}"
+        try:
+            fits = self.lowest <= float(label) <= self.highest  # false for nan
+        except ValueError:
+            fits = False
+        return None if fits else f"must be a number from {self.lowest:g} to {self.highest:g}"
+
+
+@dataclass(frozen=True)
+class GlueTask:
+    """A task.
+
+    metrics: names of `metrics.METRICS`, the one by which checkpoints are chosen first.
+    positive: the class that F1 is about.
+    addresses: of a zip with the files in a folder called as the task; MRPC has its parts.
+    config: its recipe in configs/.
+    drops_malformed: lines of training and development files with another number of fields are
+    left out, as fairseq's own script does, instead of refused.
+    """
+
+    name: str
+    splits: tuple[Split, ...]
+    labels: Labels
+    metrics: tuple[str, ...]
+    positive: str | None = None
+    addresses: tuple[str, ...] = ()
+    drops_malformed: bool = False
+    config: str = ""
+
+    @property
+    def inputs(self) -> int:
+        """Sentences of an example."""
+        return len(self.splits[0].sentences)
+
+    def split(self, name: str) -> Split:
+        """Raises CorpusError for a split that the task does not have."""
+        for split in self.splits:
+            if split.name == name:
+                return split
+        names = ", ".join(split.name for split in self.splits)
+        raise CorpusError(f"`subset` must be one of {names} in {self.name}, but is {name!r}")
+
+
+def _splits(
+    sentences: tuple[str, ...], label: str, *, test: tuple[str, ...] | None = None
+) -> tuple[Split, ...]:
+    return (
+        Split("train", "train.tsv", sentences, label),
+        Split("valid", "dev.tsv", sentences, label),
+        Split("test", "test.tsv", test or sentences, None, required=False),
+    )
+
+
+def _zip(name: str) -> tuple[str, ...]:
+    return (f"{GLUE_BASE}/{name}.zip",)
+
+
+_BINARY = Labels(("0", "1"))
+_ENTAILMENT = Labels(("entailment", "not_entailment"))
+_TWO = ("sentence1", "sentence2")
+_COLA_HEADER = ("source", "label", "mark", "sentence")  # its files name no columns
+_MNLI = "gold_label"
+
+GLUE = (
+    GlueTask(
+        "CoLA",
+        (
+            Split("train", "train.tsv", ("sentence",), "label", _COLA_HEADER),
+            Split("valid", "dev.tsv", ("sentence",), "label", _COLA_HEADER),
+            Split("test", "test.tsv", ("sentence",), None, required=False),
+        ),
+        _BINARY,
+        ("matthews", "accuracy"),
+        addresses=_zip("CoLA"),
+        config="glue_cola",
+    ),
+    GlueTask(
+        "SST-2",
+        _splits(("sentence",), "label"),
+        _BINARY,
+        ("accuracy",),
+        addresses=_zip("SST-2"),
+        config="glue_sst2",
+    ),
+    GlueTask(
+        "MRPC",
+        _splits(("#1 String", "#2 String"), "Quality"),
+        _BINARY,
+        ("f1", "accuracy"),
+        positive="1",
+        addresses=(
+            f"{MRPC_BASE}/msr_paraphrase_train.txt",
+            f"{MRPC_BASE}/msr_paraphrase_test.txt",
+            f"{GLUE_BASE}/mrpc_dev_ids.tsv",
+        ),
+        config="glue_mrpc",
+    ),
+    GlueTask(
+        "STS-B",
+        _splits(_TWO, "score"),
+        Labels(),
+        ("spearman", "pearson"),
+        addresses=_zip("STS-B"),
+        config="glue_stsb",
+    ),
+    GlueTask(
+        "QQP",
+        _splits(("question1", "question2"), "is_duplicate"),
+        _BINARY,
+        ("f1", "accuracy"),
+        positive="1",
+        addresses=_zip("QQP-clean"),
+        drops_malformed=True,
+        config="glue_qqp",
+    ),
+    GlueTask(
+        "MNLI",
+        (
+            Split("train", "train.tsv", _TWO, _MNLI),
+            Split("valid", "dev_matched.tsv", _TWO, _MNLI),
+            Split("valid1", "dev_mismatched.tsv", _TWO, _MNLI, required=False),
+            Split("test", "test_matched.tsv", _TWO, None, required=False),
+            Split("test1", "test_mismatched.tsv", _TWO, None, required=False),
+        ),
+        Labels(("contradiction", "entailment", "neutral")),
+        ("accuracy",),
+        addresses=_zip("MNLI"),
+        config="glue_mnli",
+    ),
+    GlueTask(
+        "QNLI",
+        _splits(("question", "sentence"), "label"),
+        _ENTAILMENT,
+        ("accuracy",),
+        addresses=_zip("QNLIv2"),
+        config="glue_qnli",
+    ),
+    GlueTask(
+        "RTE",
+        _splits(_TWO, "label"),
+        _ENTAILMENT,
+        ("accuracy",),
+        addresses=_zip("RTE"),
+        config="glue_rte",
+    ),
+    GlueTask(
+        "WNLI",
+        _splits(_TWO, "label"),
+        _BINARY,
+        ("accuracy",),
+        addresses=_zip("WNLI"),
+        config="glue_wnli",
+    ),
+)
+
+_LABELLED = (
+    Split("train", "train.tsv", ("sentence",), "label"),
+    Split("valid", "dev.tsv", ("sentence",), "label"),
+)
+# Of the embedded language: corpus/toy_glue.py writes their files.
+TOY_GLUE = (
+    GlueTask("Order", _LABELLED, Labels(("right", "wrong")), ("accuracy",), config="glue_order"),
+    GlueTask("Place", _LABELLED, Labels(), ("spearman", "pearson"), config="glue_place"),
+)
+
+TASKS = {task.name: task for task in GLUE + TOY_GLUE}
+
+
+def find_task(name: str) -> GlueTask:
+    """The task of that name.
+
+    Raises:
+        CorpusError: there is none; the message has the nearest name.
+    """
+    if name in TASKS:
+        return TASKS[name]
+    folded = {known.lower(): known for known in TASKS}
+    near = difflib.get_close_matches(name.lower(), folded, n=1)
+    hint = f"; did you mean {folded[near[0]]}?" if near else ""
+    raise CorpusError(f"`task` must be one of {', '.join(TASKS)}, but is {name!r}{hint}")
+
+
+def find_tasks(names: Iterable[str]) -> tuple[GlueTask, ...]:
+    """Those tasks, each once."""
+    return tuple(dict.fromkeys(find_task(name) for name in names))
