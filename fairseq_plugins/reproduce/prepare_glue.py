@@ -143,9 +143,7 @@ def _check(options: Options, sources: Sequence[Path]) -> None:
 def _read(found: Found, options: Options) -> dict[str, SplitText]:
     """The checked splits, the training one sampled."""
     task = found.task
-    splits = {
-        name: read_split(path, task, task.split(name)) for name, path in found.paths.items()
-    }
+    splits = {name: read_split(path, task, task.split(name)) for name, path in found.paths.items()}
     train = splits["train"]
     kept = sample(train.examples, options.max_train, f"{options.seed}/{task.name}")
     splits["train"] = SplitText(train.file, train.sha256, kept, train.dropped)

@@ -39,6 +39,7 @@ NOT_THE_EXPERIMENT = frozenset(
         "common.log_format",
         "checkpoint.save_dir",
         "checkpoint.restore_file",
+        "checkpoint.finetune_from_model",
         "dataset.batch_size",
         "dataset.batch_size_valid",
         "dataset.num_workers",

@@ -1,0 +1,49 @@
+"""`python -m fairseq_plugins.glue evaluate --path CHECKPOINT --data DIR/<TASK> --task CoLA`."""
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from fairseq_plugins.glue.evaluate import BATCH_SIZE, evaluate
+from fairseq_plugins.glue.tasks import TASKS
+
+
+def get_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m fairseq_plugins.glue", description="GLUE's metrics of a checkpoint."
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    command = commands.add_parser("evaluate", help="print one line of JSON with the metrics")
+    command.add_argument("--path", type=Path, required=True, metavar="CHECKPOINT")
+    command.add_argument("--data", type=Path, required=True, metavar="DIR", help="the task's")
+    command.add_argument("--task", required=True, help=", ".join(TASKS))
+    command.add_argument("--subset", default="valid", help="valid1 is MNLI mismatched")
+    command.add_argument("--batch-size", type=int, default=BATCH_SIZE, metavar="N")
+    command.add_argument("--seed", type=int, default=1, help="of encodings that draw")
+    command.add_argument("--cpu", action="store_true", help="even where there is a GPU")
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    args = get_parser().parse_args(arguments)
+    try:
+        result = evaluate(
+            args.path,
+            args.data,
+            args.task,
+            args.subset,
+            batch_size=args.batch_size,
+            seed=args.seed,
+            cpu=args.cpu,
+        )
+    except (ValueError, OSError) as error:
+        print(f"glue: error: {error}", file=sys.stderr)
+        return 1
+    print(json.dumps(result))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

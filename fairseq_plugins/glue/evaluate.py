@@ -1,0 +1,145 @@
+"""Scores a fine-tuned checkpoint by its task's metrics."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from fairseq import checkpoint_utils, utils
+
+import fairseq_plugins  # noqa: F401  (registers the models)
+from fairseq_plugins.corpus.published import CorpusError
+from fairseq_plugins.glue.metrics import score
+from fairseq_plugins.glue.tasks import GlueTask, find_task
+
+BATCH_SIZE = 64
+
+
+def check_same_dictionary(data: Path, pretraining: Path) -> None:
+    """Raise CorpusError with file and line where two dict.txt have other words or another order.
+
+    data: a task's folder; pretraining: the folder of the masked language model's data. Counts may
+    differ, as only the order gives a word its number.
+    """
+    ours, theirs = data / "input0" / "dict.txt", pretraining / "dict.txt"
+    pair = [
+        [line.rpartition(" ")[0] for line in path.read_text(encoding="utf-8").splitlines()]
+        for path in (ours, theirs)
+    ]
+    for number, (found, expected) in enumerate(zip(*pair, strict=False), start=1):
+        if found != expected:
+            raise CorpusError(
+                f"{ours}, line {number}: must be {expected!r} as in {theirs}, but is {found!r}"
+            )
+    if len(pair[0]) != len(pair[1]):
+        raise CorpusError(
+            f"{ours} must have {len(pair[1])} lines as {theirs}, but has {len(pair[0])}"
+        )
+
+
+def evaluate(
+    checkpoint: Path,
+    data: Path,
+    task: str,
+    subset: str = "valid",
+    *,
+    batch_size: int = BATCH_SIZE,
+    seed: int = 1,
+    cpu: bool = False,
+) -> dict[str, Any]:
+    """The metrics of a checkpoint on one split of a task.
+
+    data: the task's folder. seed: of encodings that draw in evaluation too. cpu: even where there
+    is a GPU. Returns {"task", "subset", "examples", "metrics": {name: percent}}; the score by
+    which checkpoints are compared is the first of the metrics.
+
+    Raises:
+        CorpusError: unknown task or split, no such data or no labels, or a checkpoint that is not
+            of this task or whose dictionary has another size than the data's.
+    """
+    facts = find_task(task)
+    if facts.split(subset).label is None:
+        raise CorpusError(f"`subset` must be one with labels, but {task} has none for {subset!r}")
+    for path in (checkpoint, data / "input0" / "dict.txt", data / "input0" / f"{subset}.bin"):
+        if not path.is_file():
+            raise CorpusError(f"{path} does not exist")
+    state = checkpoint_utils.load_checkpoint_to_cpu(str(checkpoint))
+    _check_fits(state, checkpoint, data, facts)
+    utils.set_torch_seed(seed)
+    models, _, fairseq_task = checkpoint_utils.load_model_ensemble_and_task(
+        [str(checkpoint)], arg_overrides={"data": str(data)}, state=state
+    )
+    device = torch.device("cuda" if torch.cuda.is_available() and not cpu else "cpu")
+    model = models[0].eval().to(device)
+    fairseq_task.load_dataset(subset)
+    batches = _batches(fairseq_task, subset, batch_size)
+    targets, predictions = _predict(model, fairseq_task, batches, facts, device)
+    return {
+        "task": task,
+        "subset": subset,
+        "examples": len(targets),
+        "metrics": score(facts, targets, predictions),
+    }
+
+
+def _check_fits(state: Any, checkpoint: Path, data: Path, facts: GlueTask) -> None:
+    task = state["cfg"]["task"] if state.get("cfg") else None
+    name = getattr(task, "_name", None)
+    if name != "sentence_prediction":
+        raise CorpusError(
+            f"{checkpoint} must be of the task sentence_prediction, but is of {name!r}"
+        )
+    if task.num_classes != facts.labels.num_classes or (
+        bool(task.regression_target) != facts.labels.is_number
+    ):
+        kind = "numbers" if task.regression_target else f"{task.num_classes} classes"
+        raise CorpusError(f"{checkpoint} was trained for {kind}, which is not {facts.name}")
+    words = len((data / "input0" / "dict.txt").read_text(encoding="utf-8").splitlines())
+    rows = state["model"]["encoder.sentence_encoder.embed_tokens.weight"].shape[0]
+    if rows != words + 5:
+        raise CorpusError(
+            f"{data / 'input0' / 'dict.txt'} does not match {checkpoint}: it must have {rows - 5} "
+            f"lines, but has {words} (the data must be prepared with the pre-training's pieces)"
+        )
+
+
+def _batches(task: Any, subset: str, batch_size: int) -> Iterator[Any]:
+    """Of examples of about one length, so that there is little padding."""
+    dataset = task.dataset(subset)
+    by_length = sorted(range(len(dataset)), key=dataset.num_tokens)
+    for start in range(0, len(by_length), batch_size):
+        yield dataset.collater([dataset[i] for i in by_length[start : start + batch_size]])
+
+
+@torch.no_grad()
+def _predict(
+    model: Any, task: Any, batches: Iterator[Any], facts: GlueTask, device: torch.device
+) -> tuple[list[Any], list[Any]]:
+    """Targets and predictions: names of classes, or numbers on the labels' own scale."""
+    head = task.cfg.classification_head_name
+    targets: list[Any] = []
+    predictions: list[Any] = []
+    for batch in batches:
+        inputs = {name: value.to(device) for name, value in batch["net_input"].items()}
+        logits = model(**inputs, features_only=True, classification_head_name=head)[0].float()
+        expected = batch["target"].view(-1)
+        if facts.labels.is_number:
+            predictions += (logits.view(-1) * facts.labels.highest).tolist()
+            targets += (expected * facts.labels.highest).tolist()
+        else:
+            predictions += _names(task, logits.argmax(dim=1).tolist(), facts)
+            targets += _names(task, expected.tolist(), facts)
+    return targets, predictions
+
+
+def _names(task: Any, classes: list[int], facts: GlueTask) -> list[str]:
+    """Names of classes by the dictionary of the labels."""
+    labels = task.label_dictionary
+    names = [labels[c + labels.nspecial] for c in classes]
+    strange = set(names) - set(facts.labels.classes)
+    if strange:
+        raise CorpusError(
+            f"{task.cfg.data}/label holds {', '.join(map(repr, sorted(strange)))}, "
+            f"which {facts.name} has not"
+        )
+    return names

@@ -1,0 +1,108 @@
+"""The generated GLUE tasks from pre-training to metrics, through the recipes themselves."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from fairseq_plugins.corpus.gpt2_bpe import learn_gpt2_bpe
+from fairseq_plugins.corpus.published import CorpusError
+from fairseq_plugins.corpus.sentences import generate
+from fairseq_plugins.glue.__main__ import main
+from fairseq_plugins.glue.evaluate import evaluate
+from fairseq_plugins.reproduce.prepare_toy_glue import prepare_toy_glue
+from tests.integration.helpers import REPOSITORY, hydra_train_config, load_checkpoint
+
+SMALL = [
+    *("model.encoder_layers=1", "model.encoder_embed_dim=32", "model.encoder_ffn_embed_dim=32"),
+    *("model.dropout=0", "model.attention_dropout=0", "model=learned"),
+]
+
+
+def train(recipe: str, folder: Path, data: Path, *words: str) -> None:
+    places = [f"checkpoint.save_dir={folder}", f"task.data={data}"]
+    user_dir = f"common.user_dir={REPOSITORY / 'fairseq_plugins'}"
+    config = REPOSITORY / "configs" / f"{recipe}.yaml"
+    hydra_train_config(config, *SMALL, *places, user_dir, *words)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """data/<Task>, and a checkpoint of each in <task>/, from the same few masked words."""
+    folder = tmp_path_factory.mktemp("glue")
+    (folder / "bpe").mkdir()
+    text = [" ".join(sentence.tokens) for sentence in generate(3, 300)]
+    learn_gpt2_bpe(text, 150, folder / "bpe")
+    examples = {"train": 800, "dev": 100}
+    prepare_toy_glue(folder / "data", folder / "bpe", seed=1, examples=examples)
+    # What the task reads is text as any: enough for three updates of pre-training.
+    words = folder / "data" / "Order" / "input0"
+    mlm = ["scale/mlm=toy", "optimization.max_update=3", "dataset.disable_validation=true"]
+    train("wikitext103_mlm", folder / "mlm", words, *mlm)
+    start = f"checkpoint.finetune_from_model={folder / 'mlm' / 'checkpoint_last.pt'}"
+    for task in ("Order", "Place"):
+        budget = ["optimization.max_update=150", "optimization.lr=[0.005]"]
+        recipe = f"glue_{task.lower()}"
+        train(recipe, folder / task, folder / "data" / task, start, *budget)
+    return folder
+
+
+def test_accuracy_is_what_training_saw(trained: Path) -> None:
+    path = trained / "Order" / "checkpoint_last.pt"
+    result = evaluate(path, trained / "data" / "Order", "Order")
+    assert (result["subset"], result["examples"]) == ("valid", 100)
+    seen = load_checkpoint(path)["extra_state"]["val_loss"]
+    assert result["metrics"]["accuracy"] == pytest.approx(seen, abs=0.06)
+    assert result["metrics"]["accuracy"] > 80
+
+
+def test_correlations_do_not_depend_on_the_batch(
+    trained: Path, capsys: pytest.CaptureFixture
+) -> None:
+    path, data = trained / "Place" / "checkpoint_best.pt", trained / "data" / "Place"
+    words = ["evaluate", "--path", str(path), "--data", str(data), "--task", "Place", "--cpu"]
+    assert main(words) == 0
+    printed = json.loads(capsys.readouterr().out.splitlines()[-1])
+    alone = evaluate(path, data, "Place", batch_size=1)
+    assert printed["metrics"] == pytest.approx(alone["metrics"], abs=1e-2)
+    # Without having learned anything it would be within 20 of 0, 19 times out of 20.
+    assert alone["metrics"]["spearman"] > 30
+
+
+def test_what_does_not_fit_together_is_refused(trained: Path, tmp_path: Path) -> None:
+    data, order = trained / "data", trained / "Order" / "checkpoint_last.pt"
+    with pytest.raises(CorpusError, match="was trained for 2 classes, which is not STS-B"):
+        evaluate(order, data / "Order", "STS-B")
+    with pytest.raises(CorpusError, match="must be of the task sentence_prediction"):
+        evaluate(trained / "mlm" / "checkpoint_last.pt", data / "Order", "Order")
+    with pytest.raises(CorpusError, match="holds 'right', 'wrong', which RTE has not"):
+        evaluate(order, data / "Order", "RTE")
+    with pytest.raises(CorpusError, match="must be one with labels"):
+        evaluate(order, data / "Order", "RTE", "test")
+    with pytest.raises(CorpusError, match="does not exist"):
+        evaluate(tmp_path / "none.pt", data / "Order", "Order")
+    other = tmp_path / "Order"
+    shutil.copytree(data / "Order", other)
+    with (other / "input0" / "dict.txt").open("a") as more:
+        more.write("900 1\n901 1\n")
+    with pytest.raises(CorpusError, match=r"dict\.txt does not match .* but has"):
+        evaluate(order, other, "Order")
+
+
+def test_fine_tuning_with_another_dictionary_or_from_nothing_stops(
+    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """fairseq's own checks: the size of the embedding, and whether the checkpoint is there."""
+    monkeypatch.setenv("HYDRA_FULL_ERROR", "1")
+    other = tmp_path / "Order"
+    shutil.copytree(trained / "data" / "Order", other)
+    with (other / "input0" / "dict.txt").open("a") as more:
+        more.write("900 1\n")
+    checkpoint = trained / "mlm" / "checkpoint_last.pt"
+    with pytest.raises(Exception, match="Cannot load model parameters"):
+        start = f"checkpoint.finetune_from_model={checkpoint}"
+        train("glue_order", tmp_path / "out", other, start)
+    with pytest.raises(ValueError, match="does not exist"):
+        start = f"checkpoint.finetune_from_model={tmp_path / 'absent.pt'}"
+        train("glue_order", tmp_path / "out", trained / "data" / "Order", start)

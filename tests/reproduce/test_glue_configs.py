@@ -1,0 +1,119 @@
+"""The recipes of GLUE: every one composes at every scale, with the settings it says."""
+
+import math
+from pathlib import Path
+
+import pytest
+import yaml
+
+import fairseq_plugins  # noqa: F401  (registers the model)
+from fairseq_plugins.glue.tasks import GLUE, TASKS, TOY_GLUE
+from fairseq_plugins.reproduce.recipe import compose_recipe, record, total_batch
+
+CONFIGS = Path(__file__).resolve().parents[2] / "configs"
+# Training examples and batch sizes of fairseq's recipes.
+SIZES = {
+    "CoLA": (8551, 16),
+    "SST-2": (67349, 32),
+    "MRPC": (3668, 16),
+    "STS-B": (5749, 16),
+    "QQP": (363846, 32),
+    "MNLI": (392702, 32),
+    "QNLI": (104743, 32),
+    "RTE": (2490, 16),
+    "WNLI": (635, 16),
+    "Order": (2000, 16),
+    "Place": (2000, 16),
+}
+SHARED = {
+    "task._name": "sentence_prediction",
+    "task.init_token": 0,
+    "task.separator_token": 2,
+    "task.max_positions": 512,
+    "model._name": "pe_roberta",
+    "model.encoder_layers": 12,
+    "model.encoder_embed_dim": 768,
+    "model.encoder_attention_heads": 12,
+    "model.encoder_ffn_embed_dim": 3072,
+    "model.dropout": 0.1,
+    "model.attention_dropout": 0.1,
+    "criterion._name": "sentence_prediction",
+    "optimization.max_epoch": 3,
+    "optimization.clip_norm": 0.0,
+    "optimizer._name": "adam",
+    "optimizer.adam_betas": "(0.9, 0.98)",
+    "optimizer.adam_eps": 1e-6,
+    "optimizer.weight_decay": 0.1,
+    "lr_scheduler._name": "polynomial_decay",
+    "common.fp16": True,
+    "distributed_training.find_unused_parameters": True,
+    "checkpoint.no_epoch_checkpoints": True,
+}
+
+
+def composed(recipe, *overrides):
+    words = ["checkpoint.finetune_from_model=pretrained.pt", *overrides]
+    return record(compose_recipe(CONFIGS, recipe, words))
+
+
+def select(config, keys):
+    parts = [key.split(".") for key in keys]
+    return {".".join(part): config[part[0]][part[1]] for part in parts}
+
+
+@pytest.mark.parametrize("task", GLUE, ids=lambda t: t.name)
+def test_paper_scale(task):
+    config = composed(task.config, "optimization.lr=[6e-5]", "model=lrpe_type5")
+    assert select(config, SHARED) == SHARED
+    examples, batch = SIZES[task.name]
+    assert total_batch(config) == batch
+    updates = 3 * math.ceil(examples / batch)
+    assert config["optimization"]["max_update"] == updates
+    assert config["lr_scheduler"]["total_num_update"] == updates
+    assert config["lr_scheduler"]["warmup_updates"] == math.ceil(0.06 * updates)
+    assert config["optimization"]["lr"] == [6e-5]
+    assert config["model"]["position_encoding"] == "lrpe_type5"
+    assert config["task"]["data"] == f"data/glue/{task.name}"
+
+
+@pytest.mark.parametrize("scale", ["toy", "mini"])
+@pytest.mark.parametrize("task", TASKS.values(), ids=lambda t: t.name)
+def test_every_task_at_small_scales(task, scale):
+    config = composed(task.config, f"scale/glue={scale}")
+    assert config["task"]["num_classes"] == task.labels.num_classes
+    assert config["criterion"].get("regression_target", False) == task.labels.is_number
+    assert config["task"]["data"].endswith(f"/{task.name}")
+    chosen_by_loss = config["checkpoint"]["best_checkpoint_metric"] == "loss"
+    assert chosen_by_loss == task.labels.is_number
+    assert config["checkpoint"]["maximize_best_checkpoint_metric"] != chosen_by_loss
+    assert config["common"]["cpu"] and not config["common"]["fp16"]
+    if scale == "mini":
+        assert config["optimization"]["max_update"] == 3 * 640 // total_batch(config)
+
+
+@pytest.mark.parametrize("scale", ["toy", "mini", "paper"])
+def test_the_model_is_the_pretrained_one(scale):
+    pretraining = record(compose_recipe(CONFIGS, "wikitext103_mlm", [f"scale/mlm={scale}"]))
+    tuning = composed("glue_rte", f"scale/glue={scale}")
+    different = {
+        key
+        for key, value in pretraining["model"].items()
+        if tuning["model"].get(key) != value and "dropout" not in key
+    }
+    assert not different
+    assert tuning["task"]["max_positions"] == pretraining["task"]["tokens_per_sample"]
+
+
+def test_fine_tuning_starts_where_the_pretraining_saves():
+    """Never None, with which fairseq would train from scratch without a word."""
+    saved = compose_recipe(CONFIGS, "wikitext103_mlm", []).checkpoint.save_dir
+    start = compose_recipe(CONFIGS, "glue_rte", []).checkpoint.finetune_from_model
+    assert start == f"{saved}/checkpoint_best.pt"
+
+
+def test_toy_recipes_are_at_scale_toy_and_scales_leave_encodings_alone():
+    for task in TOY_GLUE:
+        assert composed(task.config)["task"]["data"] == f"data/toy-glue/{task.name}"
+    for path in (CONFIGS / "scale" / "glue").glob("*.yaml"):
+        keys = set((yaml.safe_load(path.read_text()) or {}).get("model", {}))
+        assert not keys & {"_name", "position_encoding", "position_encoding_options"}
