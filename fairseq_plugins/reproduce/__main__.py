@@ -135,7 +135,7 @@ def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     try:
-        session.require(root, planned, scale, force=args.force)
+        session.require(root, planned, force=args.force)
     except (ValueError, OSError) as error:
         parser.error(str(error))
     if args.slurm:

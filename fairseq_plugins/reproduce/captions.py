@@ -20,8 +20,7 @@ def caption(table: Table, scale: str, results: Sequence[Result]) -> str:
         return f"{what} No run is done yet."
     experiment = EXPERIMENTS[table.experiment]
     told = [f"Data: {_distinct(results, _data)}."]
-    for name in dict.fromkeys(name for result in results for name in trainings(result)):
-        told += _training(name, [c for r in results if (c := trainings(r).get(name))])
+    told += _trainings(results)
     told += [_runs(results), *experiment.facts(results), *table.notes, _machine(results)]
     signatures = _distinct(results, lambda r: r.get(SIGNATURE))
     if signatures != UNKNOWN:
@@ -54,20 +53,32 @@ def trainings(result: Result) -> dict[str, Config]:
     return config
 
 
-def _training(name: str, configs: Sequence[Config]) -> list[str]:
-    """Model, budget and recipe of trainings with the same name."""
+def _trainings(results: Sequence[Result]) -> list[str]:
+    """Models, budgets and recipes, each said once with the trainings that have it."""
+    said: dict[str, dict[str, list[str]]] = {"Model": {}, "Training": {}}
+    for name in dict.fromkeys(name for result in results for name in trainings(result)):
+        configs = [config for r in results if (config := trainings(r).get(name))]
+        said["Model"].setdefault(f"{' and '.join(_stacks(configs))}.", []).append(name)
+        said["Training"].setdefault(_training(configs), []).append(name)
+    return [
+        f"{what}{f' ({names})' if (names := ', '.join(filter(None, found))) else ''}: {text}"
+        for what, texts in said.items()
+        for text, found in texts.items()
+    ]
+
+
+def _training(configs: Sequence[Config]) -> str:
+    """Budget and recipe of trainings of one kind."""
 
     def of(section: str, key: str) -> str:
         return _distinct(configs, lambda c: c.get(section, {}).get(key))
 
-    where = f" ({name})" if name else ""
-    return [
-        f"Model{where}: {' and '.join(_stacks(configs))}.",
-        f"Training{where}: {_budget(configs)}; peak learning rate {_distinct(configs, _rates)}, "
+    return (
+        f"{_budget(configs)}; peak learning rate {_distinct(configs, _rates)}, "
         f"gradients clipped at {of('optimization', 'clip_norm')} (0.0 is not at all), layer "
         f"normalisation {_distinct(configs, _normalization)} each block; evaluated: "
-        f"{_distinct(configs, _evaluated)} checkpoint.",
-    ]
+        f"{_distinct(configs, _evaluated)} checkpoint."
+    )
 
 
 def _stacks(configs: Sequence[Config]) -> list[str]:
@@ -161,7 +172,7 @@ def _data(result: Result) -> str:
     if name is None:
         config = next(iter(trainings(result).values()))
         names = [str(one["corpus"]) for one in request.values() if _has_corpus(one)]
-        return ", ".join(names) or str(config["task"].get("data", UNKNOWN))
+        return ", ".join(dict.fromkeys(names)) or str(config["task"].get("data", UNKNOWN))
     size = data.get("splits", {}).get("train", {}).get("words")
     merges = request.get("merges")
     unit = f"BPE pieces of {merges:,} merges" if merges else "words"

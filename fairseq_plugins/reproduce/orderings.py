@@ -29,17 +29,14 @@ def gather(
 ) -> dict[tuple[str, str], Cell]:
     """The columns' metrics by row and attention; `suffix` picks an evaluation ("_context_400")."""
     metrics = [column.metric for column in columns]
-    found: dict[tuple[str, str], list[tuple[int, tuple[float, ...]]]] = {}
-    for result in results:
-        values = tuple(result["metrics"].get(metric + suffix) for metric in metrics)
-        if None not in values:
-            place = (result["row"], result["attention"])
-            found.setdefault(place, []).append((result["seed"], values))
-    cells = {}
-    for place, runs in found.items():
-        by_metric = zip(*(values for _, values in sorted(runs)), strict=True)
-        cells[place] = dict(zip(metrics, by_metric, strict=True))
-    return cells
+    found: dict[tuple[str, str], dict[str, tuple[float, ...]]] = {}
+    for result in sorted(results, key=lambda result: result["seed"]):
+        cell = found.setdefault((result["row"], result["attention"]), {})
+        for metric in metrics:
+            value = result["metrics"].get(metric + suffix)
+            if value is not None:
+                cell[metric] = (*cell.get(metric, ()), value)
+    return {place: cell for place, cell in found.items() if cell}
 
 
 @dataclass(frozen=True)
@@ -102,11 +99,11 @@ def compare_orders(table: Table, cells: Cells, attention: str) -> Agreement:
     paper = {
         row.name: sign * row.paper[attention][metric].mean
         for row in table.rows
-        if metric in row.paper.get(attention, {}) and (row.name, attention) in cells
+        if metric in row.paper.get(attention, {}) and metric in cells.get((row.name, attention), {})
     }
     ours = {name: sign * mean(cells[name, attention][metric]) for name in paper}
     ranking = tuple(sorted(paper, key=lambda name: paper[name]))
-    values = {place: cell[metric] for place, cell in cells.items()}
+    values = {place: cell[metric] for place, cell in cells.items() if metric in cell}
     usual = _usual_spread(values, attention)
     pairs = tuple(
         Pair(
@@ -148,14 +145,14 @@ def against_none(
     cells: Cells, attention: str, ranked_by: Column
 ) -> tuple[list[str], list[str]] | None:
     """The rows better and those not better than row `none`; None where it has no result."""
-    if ("none", attention) not in cells:
+    if ranked_by.metric not in cells.get(("none", attention), {}):
         return None
     sign = -1 if ranked_by.higher_is_better else 1
     without = sign * mean(cells["none", attention][ranked_by.metric])
     better: list[str] = []
     worse: list[str] = []
     for (row, a), cell in cells.items():
-        if a == attention and row != "none":
+        if a == attention and row != "none" and ranked_by.metric in cell:
             is_better = sign * mean(cell[ranked_by.metric]) < without
             (better if is_better else worse).append(row)
     return better, worse

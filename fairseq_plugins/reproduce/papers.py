@@ -1,7 +1,19 @@
 """All tables by name."""
 
+from fairseq_plugins.reproduce.bert_tables import BERT_GLUE_TABLE, BERT_SQUAD_TABLE, TABLE_3
 from fairseq_plugins.reproduce.lrpe_tables import TABLE_2, TABLE_4, TABLE_5, TABLE_8
 from fairseq_plugins.reproduce.tables import Table
 
-TABLES: dict[str, Table] = {table.name: table for table in (TABLE_2, TABLE_4, TABLE_5, TABLE_8)}
+TABLES: dict[str, Table] = {
+    table.name: table
+    for table in (
+        TABLE_2,
+        TABLE_3,
+        TABLE_4,
+        TABLE_5,
+        TABLE_8,
+        BERT_GLUE_TABLE,
+        BERT_SQUAD_TABLE,
+    )
+}
 SCALE_NAMES = ("toy", "mini", "paper")

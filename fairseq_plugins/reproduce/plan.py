@@ -55,6 +55,11 @@ class Planned:
         return {"trainings": {**before, **parts}}
 
     @property
+    def prepare(self) -> tuple[str, ...]:
+        """The commands that make its data."""
+        return self.experiment.scales[self.run.scale].prepare
+
+    @property
     def data(self) -> tuple[Path, ...]:
         """The folders of its data, relative to the repository."""
         before = self.pretraining.data if self.pretraining else ()

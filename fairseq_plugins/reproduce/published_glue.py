@@ -10,6 +10,7 @@ part (Appendix E). WNLI is in no average (Appendix E), and LRPE does not have it
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+AVERAGE = "average"  # the metric of a table's last column
 Metrics = Mapping[str, Mapping[str, Mapping[str, float]]]  # [task][subset][metric], in percent
 
 

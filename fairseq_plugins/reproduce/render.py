@@ -119,7 +119,7 @@ def _columns(table: Table, row: Row, attention: str, cells: Cells) -> list[str]:
     for column in table.columns:
         texts.append(_ours(row.name, attention, column, cells, table))
     ranked = table.ranked_by.metric
-    if cell is None or ranked not in paper:
+    if cell is None or ranked not in cell or ranked not in paper:
         return [*texts, DASH]
     return [*texts, f"{mean(cell[ranked]) - paper[ranked].mean:+.2f}"]
 

@@ -179,20 +179,29 @@ def data_of(root: Path, planned: Planned) -> dict[str, Any] | None:
     return describe_all(folders)
 
 
-def missing_folders(root: Path, planned: Planned) -> dict[Path, list[str]]:
-    """What a run's folders of data lack, by folder."""
-    found = {}
-    before = missing_folders(root, planned.pretraining) if planned.pretraining else {}
+@dataclass(frozen=True)
+class Missing:
+    """A folder of data that lacks files, and the commands that make it."""
+
+    folder: Path
+    files: list[str]
+    prepare: tuple[str, ...]
+
+
+def missing_folders(root: Path, planned: Planned) -> list[Missing]:
+    """What a run's folders of data lack, those of its pre-training first."""
+    found = missing_folders(root, planned.pretraining) if planned.pretraining else []
     for folder in dict.fromkeys(training.data for training in planned.trainings):
-        if missing := missing_data(root / folder, planned.experiment.data_files):
-            found[folder] = missing
-    return {**before, **found}
+        if files := missing_data(root / folder, planned.experiment.data_files):
+            found.append(Missing(folder, files, planned.prepare))
+    return found
 
 
 def _told(result: Result) -> str:
     """The numbers of a result for one line."""
-    columns = TABLES[result["table"]].columns[-2:]
-    return ", ".join(f"{c.label} {result['metrics'][c.metric]:.2f}" for c in columns)
+    numbers = result["metrics"]
+    columns = [c for c in TABLES[result["table"]].columns if c.metric in numbers]
+    return ", ".join(f"{c.label} {numbers[c.metric]:.2f}" for c in columns[-2:])
 
 
 class _Attempt:
@@ -325,7 +334,7 @@ class _Attempt:
             log.unlink(missing_ok=True)
             self._launch(step.command, log, training=False)
             try:
-                metrics |= step.read(log)
+                metrics = _merged(metrics, step.read(log))
             except ValueError as error:
                 raise RunFailed(f"{step.log}: {error}", log) from None
         return metrics
@@ -353,6 +362,15 @@ class _Attempt:
         results.write_json(root / self.run.result, self.result)
         self.journal.content["finished"] = True
         self.journal.write()
+
+
+def _merged(one: Metrics, other: Metrics) -> Metrics:
+    """Both, dictionaries in both merged."""
+    found = {**one, **other}
+    for key in one.keys() & other.keys():
+        if isinstance(one[key], dict) and isinstance(other[key], dict):
+            found[key] = {**one[key], **other[key]}
+    return found
 
 
 def _read_metrics(path: Path) -> Metrics | None:

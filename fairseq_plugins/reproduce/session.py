@@ -24,7 +24,8 @@ from fairseq_plugins.reproduce.tables import Table
 
 def dry_run(planned: Sequence[Planned], scale: Scale, *, slurm: bool) -> list[str]:
     """The exact commands of all runs, to be typed in the repository's root."""
-    lines = [f"# Runs: {len(planned)}. Data, where it is not there yet:", *scale.prepare]
+    before = {c: None for one in planned if one.pretraining for c in one.pretraining.prepare}
+    lines = [f"# Runs: {len(planned)}. Data, where it is not there yet:", *before, *scale.prepare]
     for one in planned:
         run = one.run
         lines += ["", f"# {run.row}, {run.attention} attention, seed {run.seed}"]
@@ -37,7 +38,7 @@ def dry_run(planned: Sequence[Planned], scale: Scale, *, slurm: bool) -> list[st
     return lines
 
 
-def require(root: Path, planned: Sequence[Planned], scale: Scale, *, force: bool) -> None:
+def require(root: Path, planned: Sequence[Planned], *, force: bool) -> None:
     """Refuse to start where data or GPUs are missing for a run that is still to be made.
 
     Raises:
@@ -45,10 +46,10 @@ def require(root: Path, planned: Sequence[Planned], scale: Scale, *, force: bool
     """
     to_make = [p for p in planned if force or results.read_result(root / p.run.result) is None]
     for one in to_make:
-        for folder, missing in missing_folders(root, one).items():
+        for missing in missing_folders(root, one):
             raise ValueError(
-                f"the data folder {folder} lacks {', '.join(missing)}; "
-                f"{' and '.join(scale.prepare)} makes it."
+                f"the data folder {missing.folder} lacks {', '.join(missing.files)}; "
+                f"{' and '.join(missing.prepare)} makes it."
             )
     gpus = max((p.place.gpus for p in to_make if not p.place.srun), default=0)
     if gpus > torch.cuda.device_count():

@@ -49,7 +49,7 @@ class Table:
     """A table of a paper.
 
     experiment: how its runs are trained and measured, a name in `experiments.EXPERIMENTS`.
-    columns: the last one ranks the rows. rows: the paper's, in its order. is_open: whether every
+    columns: the last one, or that of the metric `rank`, ranks the rows. rows: the paper's, in its order. is_open: whether every
     other encoding is a row beyond the paper. attentions: what runs by default. seeds: likewise,
     at scale paper. further: attentions beyond the paper, with a heading for their rows. against:
     the row that others are tested against for significance, None for no test. curves:
@@ -68,12 +68,13 @@ class Table:
     further: Mapping[str, str] = field(default_factory=dict)
     against: str | None = None
     curves: str | None = None
+    rank: str | None = None
     notes: tuple[str, ...] = ()
 
     @property
     def ranked_by(self) -> Column:
         """The column by which rows are compared."""
-        return self.columns[-1]
+        return next((c for c in self.columns if c.metric == self.rank), self.columns[-1])
 
     def row(self, name: str) -> Row:
         """The paper's row of that name, or one without published numbers."""

@@ -1,15 +1,20 @@
 """What the runs of a table are, by the name that the table gives."""
 
 from fairseq_plugins.reproduce.experiments.base import Experiment
+from fairseq_plugins.reproduce.experiments.glue import BERT_GLUE, LRPE_GLUE
 from fairseq_plugins.reproduce.experiments.lm import LANGUAGE_MODEL
 from fairseq_plugins.reproduce.experiments.mlm import MASKED_LANGUAGE_MODEL
 from fairseq_plugins.reproduce.experiments.mt import TRANSLATION
+from fairseq_plugins.reproduce.experiments.squad import SQUAD
 from fairseq_plugins.reproduce.papers import TABLES
 
 EXPERIMENTS: dict[str, Experiment] = {
     "lm": LANGUAGE_MODEL,
     "mlm": MASKED_LANGUAGE_MODEL,
     "mt": TRANSLATION,
+    "lrpe_glue": LRPE_GLUE,
+    "bert_glue": BERT_GLUE,
+    "squad": SQUAD,
 }
 
 

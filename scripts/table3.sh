@@ -1,0 +1,9 @@
+#!/usr/bin/env bash
+# Fine-tunes the rows of the LRPE paper's Table 3 on GLUE and renders results/table3/<scale>.md.
+# All options: scripts/table3.sh --help
+set -euo pipefail
+# shellcheck source=scripts/lib.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+find_python
+exec "$PYTHON" -m fairseq_plugins.reproduce table3 "$@"
