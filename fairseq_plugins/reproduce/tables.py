@@ -49,11 +49,12 @@ class Table:
     """A table of a paper.
 
     experiment: how its runs are trained and measured, a name in `experiments.EXPERIMENTS`.
-    columns: the last one, or that of the metric `rank`, ranks the rows. rows: the paper's, in its order. is_open: whether every
-    other encoding is a row beyond the paper. attentions: what runs by default. seeds: likewise,
-    at scale paper. further: attentions beyond the paper, with a heading for their rows. against:
-    the row that others are tested against for significance, None for no test. curves:
-    the figure that is drawn from its runs while they train. notes: sentences of the caption.
+    columns: the last one, or that of the metric `rank`, ranks the rows. rows: the paper's, in its
+    order. is_open: whether every other encoding is a row beyond the paper. attentions: what runs
+    by default. seeds: likewise, at scale paper. further: attentions beyond the paper, with a
+    heading for their rows. against: the row that others are tested against for significance, None
+    for no test. curves: the figure that is drawn from its runs while they train. notes: sentences
+    of the caption.
     """
 
     name: str

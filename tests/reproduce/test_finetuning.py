@@ -1,0 +1,223 @@
+"""Tables of fine-tuning, with stand-ins for the commands: what a run starts from, what is kept of
+its trainings, which one counts."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from fairseq_plugins.reproduce import session
+from fairseq_plugins.reproduce.bert_tables import BERT_GLUE_TABLE, BERT_SQUAD_TABLE, TABLE_3
+from fairseq_plugins.reproduce.commands import Run
+from fairseq_plugins.reproduce.experiments.glue import BERT_GLUE, LEARNING_RATES, LRPE_GLUE
+from fairseq_plugins.reproduce.experiments.mt import TRANSLATION
+from fairseq_plugins.reproduce.experiments.squad import SQUAD
+from fairseq_plugins.reproduce.papers import TABLES
+from fairseq_plugins.reproduce.plan import Place, plan_run
+from fairseq_plugins.reproduce.published_glue import BERT_TABLE_3
+from fairseq_plugins.reproduce.render import render
+from fairseq_plugins.reproduce.results import read_result
+
+CONFIGS = Path(__file__).resolve().parents[2] / "configs"
+
+
+class FakeCommands:
+    """Stands for all commands: trainings write checkpoints, evaluations print numbers.
+
+    failing: a word in the folder of a training that ends with an error. scores: by word in the
+    checkpoint's path.
+    """
+
+    def __init__(self, root, failing="", scores=()):
+        self.root, self.failing, self.scores = root, failing, dict(scores)
+        self.trained, self.started_from, self.measured = [], [], []
+
+    def __call__(self, command, log, on_lines, keep_open=()):
+        assert command[0] == sys.executable
+        module, words = command[2], command[3:]
+        if module == "fairseq_cli.hydra_train":
+            return self._train(dict(w.split("=", 1) for w in words if "=" in w), log)
+        self.measured.append((module, *words))
+        if module == "fairseq_plugins.glue":
+            path = words[words.index("--path") + 1]
+            assert (self.root / path).is_file()
+            score = next((s for word, s in self.scores.items() if word in path), 50.0)
+            names = ("accuracy", "f1", "matthews", "spearman", "pearson")
+            log.write_text(f"a line\n{json.dumps({'metrics': dict.fromkeys(names, score)})}\n")
+        elif words[0] == "evaluate":
+            log.write_text(json.dumps({"exact": 60.0, "f1": 70.0, "total": 9}, indent=2))
+        return 0
+
+    def _train(self, overrides, log):
+        folder = self.root / overrides["checkpoint.save_dir"]
+        self.trained.append(folder.relative_to(self.root / "checkpoints").as_posix())
+        if self.failing and self.failing in folder.name:
+            log.write_text("RuntimeError\n")
+            return 1
+        start = overrides.get("checkpoint.finetune_from_model")
+        if start:
+            assert (self.root / start).is_file()
+            self.started_from.append(start)
+        state = {"optimizer_history": [{"num_updates": 10}], "w": torch.zeros(3)}
+        for name in ("checkpoint_best.pt", "checkpoint_last.pt"):
+            torch.save(state, folder / name)
+        log.write_text('{"epoch": 1, "valid_loss": "4.0", "valid_num_updates": "10"}\n')
+        return 0
+
+
+@pytest.fixture
+def place(root):
+    """A repository with all data of scale toy, as far as the runner looks at it."""
+    for folder in ("toy-mlm", "toy-squad-v1.1", "toy-squad-v2.0"):
+        (root / "data" / folder).mkdir()
+        for path in (root / "data" / "toy").iterdir():
+            (root / "data" / folder / path.name).write_bytes(path.read_bytes())
+    for task in ("Order", "Place"):
+        (root / "data" / "toy-glue" / task / "input0").mkdir(parents=True)
+        for split in ("train", "valid"):
+            (root / "data" / "toy-glue" / task / "input0" / f"{split}.bin").touch()
+        (root / "data" / "toy-glue" / task / "data.json").write_text('{"request": {"task": "x"}}')
+    return root
+
+
+def work(root, table, row, fake):
+    run = Run(table.name, "toy", row, "vanilla", 1)
+    planned = plan_run(root / "configs", run, Place(0))
+    scale = planned.experiment.scales["toy"]
+    return session.work(root, table, scale, [planned], force=False, launcher=fake), run
+
+
+def test_a_run_is_pretrained_then_fine_tuned_and_measured(place):
+    fake = FakeCommands(place, scores={"Order": 90.0, "Place": 70.0})
+    status, run = work(place, TABLE_3, "rope", fake)
+    assert status == 0
+    assert fake.trained == [
+        "table8/toy/rope-vanilla-s1",
+        "table3/toy/rope-vanilla-s1/Order-lr0.001",
+        "table3/toy/rope-vanilla-s1/Place-lr0.001",
+    ]
+    assert set(fake.started_from) == {"checkpoints/table8/toy/rope-vanilla-s1/checkpoint_best.pt"}
+    result = read_result(place / run.result)
+    assert result["metrics"]["average"] == 80.0
+    assert result["metrics"]["tried"] == {"Order-lr0.001": 90.0, "Place-lr0.001": 70.0}
+    assert set(result["config"]["trainings"]) == {"pretraining", "Order", "Place"}
+    assert read_result(place / "results/table8/toy/rope-vanilla-s1.json")
+    assert not list((place / run.folder).rglob("*.pt"))
+    assert "80.00 (1)" in (place / "results/table3/toy.md").read_text()
+
+
+def test_another_table_starts_from_the_same_pretrained_model(place):
+    work(place, TABLE_3, "rope", FakeCommands(place))
+    fake = FakeCommands(place)
+    status, run = work(place, BERT_SQUAD_TABLE, "rope", fake)
+    assert status == 0
+    assert fake.trained == [f"bert_table4/toy/rope-vanilla-s1/{name}" for name in ("v1", "v2")]
+    metrics = read_result(place / run.result)["metrics"]
+    assert {key: metrics[key] for key in SQUAD.required} == {
+        **{"v1_exact": 60.0, "v1_f1": 70.0, "v2_exact": 60.0, "v2_f1": 70.0}
+    }
+
+
+def test_a_pretrained_model_that_is_gone_is_made_again_and_its_result_kept(place):
+    work(place, TABLE_3, "rope", FakeCommands(place))
+    path = place / "results/table8/toy/rope-vanilla-s1.json"
+    before = path.read_text()
+    for checkpoint in (place / "checkpoints/table8").rglob("*.pt"):
+        checkpoint.unlink()
+    fake = FakeCommands(place)
+    work(place, BERT_SQUAD_TABLE, "rope", fake)
+    assert fake.trained[0] == "table8/toy/rope-vanilla-s1"
+    assert path.read_text() == before
+
+
+def test_a_run_that_failed_goes_on_after_the_trainings_that_are_done(place, capsys):
+    status, run = work(place, TABLE_3, "rope", FakeCommands(place, failing="Place"))
+    assert status == 1
+    assert "training ended with status 1" in capsys.readouterr().out
+    fake = FakeCommands(place)
+    status, _ = work(place, TABLE_3, "rope", fake)
+    assert status == 0
+    assert fake.trained == ["table3/toy/rope-vanilla-s1/Place-lr0.001"]
+    assert read_result(place / run.result)
+
+
+@pytest.mark.parametrize("experiment", [LRPE_GLUE, BERT_GLUE])
+def test_the_best_learning_rate_of_each_task_counts(experiment):
+    variants = experiment.variants("paper")
+    tasks = {variant.kind for variant in variants}
+    assert len(variants) == 4 * len(tasks)
+    assert {v.learning_rate for v in variants} == set(LEARNING_RATES["paper"])
+    parts = {}
+    for variant in variants:
+        # Other metrics than the columns' say the opposite.
+        score = 50 + 1e5 * variant.learning_rate
+        wanted = {c.source.metric for c in experiment.columns.columns}
+        measured = {name: score if name in wanted else -score for name in ("accuracy", "other")}
+        if variant.kind in ("MRPC", "QQP") and experiment is BERT_GLUE:
+            measured = {"f1": score, "accuracy": -score}
+        if variant.kind == "CoLA":
+            measured = {"matthews": score}
+        if variant.kind == "STS-B":
+            measured = {"spearman": score}
+        parts[variant.name] = {
+            "task": variant.kind,
+            "learning_rate": variant.learning_rate,
+            "first": "other",
+            "subsets": {"valid": measured, "valid1": measured},
+        }
+    found = experiment.combine(parts)
+    assert set(found["learning_rates"].values()) == {1e-4}
+    assert found["average"] == pytest.approx(60.0)
+    assert "WNLI" not in found["averaged"]
+
+
+def test_a_dagger_stands_where_seeds_differ_from_the_learned_embedding(make_result):
+    def result(row, seed, value):
+        made = make_result(row, "vanilla", seed, 1.0, table="bert_table4")
+        made["metrics"] |= dict.fromkeys(SQUAD.required, value)
+        made["config"] = {"trainings": {"SQuAD v1": made["config"]}}
+        return made
+
+    results = [
+        *(result("learned", seed, 80 + 0.1 * seed) for seed in (1, 2, 3)),
+        *(result("none", seed, 40 + 0.1 * seed) for seed in (1, 2, 3)),
+        *(result("sinusoidal", seed, 80.05 + 0.1 * seed) for seed in (1, 2, 3)),
+    ]
+    page = render(BERT_SQUAD_TABLE, "mini", results, [])
+    assert "/ 40.20 ± 0.10 (3)†" in page
+    assert "/ 80.25 ± 0.10 (3) |" in page
+    assert "/ 80.20 ± 0.10 (3) |" in page
+
+
+def test_rows_of_the_bert_paper_are_files_or_encodings(configs):
+    assert len(BERT_SQUAD_TABLE.rows) == 13
+    assert BERT_GLUE_TABLE.row_names == BERT_SQUAD_TABLE.row_names
+    for name in BERT_SQUAD_TABLE.row_names:
+        planned = plan_run(configs, Run("bert_table4", "mini", name, "vanilla", 1), Place(0))
+        given = planned.trainings[0].config["model"]["position_encoding"]
+        assert given == (name if "only" not in name else f"none+{name[:-5]}")
+    assert {row.name for row in BERT_TABLE_3.rows} > {"none", "learned", "sinusoidal"}
+
+
+def test_every_table_has_its_script():
+    for name, table in TABLES.items():
+        for script in filter(None, (name, table.curves)):
+            text = (CONFIGS.parent / "scripts" / f"{script}.sh").read_text()
+            assert f"-m fairseq_plugins.reproduce {script} " in text
+
+
+def test_linear_attention_is_the_encoders_unless_both_are_asked_for(configs):
+    for word, decoder in (("linear", "vanilla"), ("linear_both", "linear")):
+        run = Run("table4", "mini", "lrpe_type2", word, 1)
+        (training,) = plan_run(configs, run, Place(0)).trainings
+        model = training.config["model"]
+        assert (model["encoder_attention_type"], model["decoder_attention_type"]) == (
+            "linear",
+            decoder,
+        )
+        steps = TRANSLATION.steps(training, training.folder / "checkpoint_last.pt", run, 0)
+        assert [step.command[0] for step in steps] == ["fairseq-generate", "python"] * 2
+        first = steps[0].command
+        assert first[first.index("--required-batch-size-multiple") + 1] == "1"
