@@ -149,7 +149,7 @@ def _field(value: Any, name: str, kind: type, file: str, where: str) -> Any:
     found = value[name]
     if not isinstance(found, kind) or (kind is int and isinstance(found, bool)):
         raise CorpusError(f"{full} must be {_KINDS[kind]}, but is {found!r:.60} instead")
-    if kind is str and not _is_text(found):
+    if isinstance(found, str) and not _is_text(found):
         raise CorpusError(f"{full} must be text, but has half of a surrogate pair: {found!r:.60}")
     return found
 

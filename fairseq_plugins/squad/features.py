@@ -176,11 +176,18 @@ class FeatureTable:
 
     def finish(self) -> Features:
         """What was added."""
-        columns = np.array(self._windows, np.int32).reshape(-1, 6).T
+        question, first, count, context_at, start, end = (
+            np.array(self._windows, np.int32).reshape(-1, 6).T
+        )
         sizes = [0, *(len(starts) for starts in self._starts)]
         empty = [np.zeros(0, np.int32)]
         return Features(
-            *columns,
+            question,
+            first,
+            count,
+            context_at,
+            start,
+            end,
             np.cumsum(sizes, dtype=np.int64),
             np.concatenate(self._starts or empty),
             np.concatenate(self._ends or empty),
