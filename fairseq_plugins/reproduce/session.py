@@ -39,10 +39,11 @@ def dry_run(planned: Sequence[Planned], scale: Scale, *, slurm: bool) -> list[st
 
 
 def require(root: Path, planned: Sequence[Planned], *, force: bool) -> None:
-    """Refuse to start where data or GPUs are missing for a run that is still to be made.
+    """Refuse to start where data or GPUs are missing for a run that is still to be made, or where
+    data does not go with that of the pre-training.
 
     Raises:
-        ValueError: naming the folder and the script that makes it, or the number of GPUs.
+        ValueError: naming the folder and the script that makes it, the file, or the number of GPUs.
     """
     to_make = [p for p in planned if force or results.read_result(root / p.run.result) is None]
     for one in to_make:
@@ -51,12 +52,25 @@ def require(root: Path, planned: Sequence[Planned], *, force: bool) -> None:
                 f"the data folder {missing.folder} lacks {', '.join(missing.files)}; "
                 f"{' and '.join(missing.prepare)} makes it."
             )
+    _check_pretraining(root, to_make)
     gpus = max((p.place.gpus for p in to_make if not p.place.srun), default=0)
     if gpus > torch.cuda.device_count():
         raise ValueError(
             f"`--gpus` must be at most the {torch.cuda.device_count()} of this machine, "
             f"but is {gpus} instead."
         )
+
+
+def _check_pretraining(root: Path, planned: Sequence[Planned]) -> None:
+    """Refuse data to fine-tune on that the pre-trained model would not understand."""
+    pairs = {
+        (training.data, one.pretraining.data[0]): one.experiment
+        for one in planned
+        if one.pretraining
+        for training in one.trainings
+    }
+    for (data, before), experiment in pairs.items():
+        experiment.check_data(root / data, root / before)
 
 
 def submit(root: Path, planned: Sequence[Planned], *, force: bool) -> int:

@@ -65,6 +65,40 @@ def test_dry_run_for_slurm_prints_the_jobs(root, capsys):
     assert any("run=slurm" in line for line in lines)
 
 
+@pytest.mark.parametrize(
+    ("table", "recipe", "measured"),
+    [
+        ("table4", "wmt14_en_de", "fairseq-generate data/wmt14-en-de "),
+        ("table8", "wikitext103_mlm", None),
+        ("figure2", "wikitext103_mlm", None),
+        ("bert_table4", "squad_v1", "python -m fairseq_plugins.squad predict "),
+    ],
+)
+def test_every_table_prints_its_commands_for_a_node_and_for_slurm(
+    tmp_path, capsys, table, recipe, measured
+):
+    (tmp_path / "configs").symlink_to(CONFIGS)
+    words = [table, "--scale", "paper", "--rows", "shaw", "--attention", "vanilla"]
+    words += ["--seeds", "1", "--gpus", "8", "--dry-run"]
+    assert main(words, tmp_path) == 0
+    lines = capsys.readouterr().out.splitlines()
+    trainings = [line for line in lines if f"--config-name {recipe} model=shaw" in line]
+    assert len(trainings) == 1
+    assert "run=node8" in trainings[0]
+    assert "distributed_training.distributed_world_size=8" in trainings[0]
+    assert measured is None or any(line.startswith(measured) for line in lines)
+    assert main([*words, "--slurm"], tmp_path) == 0
+    lines = capsys.readouterr().out.splitlines()
+    (job,) = [line for line in lines if line.startswith("sbatch ")]
+    script = "table8" if table == "figure2" else table
+    assert f"--wrap=scripts/{script}.sh --scale paper --rows shaw" in job
+    assert any(
+        f"srun --ntasks-per-node=1 fairseq-hydra-train --config-dir configs "
+        f"--config-name {recipe} " in line
+        for line in lines
+    )
+
+
 def test_srun_stays_in_front_of_the_interpreter():
     words = executable(["srun", "--ntasks-per-node=1", "fairseq-hydra-train", "model=rope"])
     assert words == [

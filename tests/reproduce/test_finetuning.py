@@ -143,6 +143,19 @@ def test_a_run_that_failed_goes_on_after_the_trainings_that_are_done(place, caps
     assert read_result(place / run.result)
 
 
+def test_data_in_other_pieces_than_the_pretraining_is_refused_with_file_and_line(place):
+    words = (place / "data/toy-mlm/dict.txt").read_text()
+    for task in ("Order", "Place"):
+        (place / "data/toy-glue" / task / "input0/dict.txt").write_text(words)
+    run = Run("table3", "toy", "rope", "vanilla", 1)
+    planned = plan_run(place / "configs", run, Place(0))
+    session.require(place, [planned], force=False)
+    path = place / "data/toy-glue/Place/input0/dict.txt"
+    path.write_text(words.replace("b 2", "x 2"))
+    with pytest.raises(ValueError, match=r"Place/input0/dict.txt, line 2: must be 'b'.*'x'"):
+        session.require(place, [planned], force=False)
+
+
 @pytest.mark.parametrize("experiment", [LRPE_GLUE, BERT_GLUE])
 def test_the_best_learning_rate_of_each_task_counts(experiment):
     variants = experiment.variants("paper")

@@ -162,6 +162,13 @@ class Experiment:
             int(model[f"{stack}_embed_dim"] or model["encoder_embed_dim"]) // heads,
         )
 
+    def check_data(self, data: Path, pretraining: Path) -> None:
+        """Refuse data that does not go with that of the pre-training, as another dictionary.
+
+        Raises:
+            ValueError: naming the file and the line.
+        """
+
     def facts(self, results: Sequence[Mapping[str, Any]]) -> list[str]:
         """Sentences of a table's caption beside those that all tables have."""
         return []

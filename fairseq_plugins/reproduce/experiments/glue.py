@@ -6,6 +6,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from fairseq_plugins.glue.evaluate import check_same_dictionary
 from fairseq_plugins.glue.tasks import GLUE, TOY_GLUE, GlueTask
 from fairseq_plugins.reproduce import logs
 from fairseq_plugins.reproduce.commands import Run
@@ -81,6 +82,9 @@ class Glue(Experiment):
             (column.source.task, column.source.subset) == (task, subset)
             for column in self.columns.columns
         )
+
+    def check_data(self, data: Path, pretraining: Path) -> None:
+        check_same_dictionary(data, pretraining)
 
     def combine(self, parts: Mapping[str, Metrics]) -> Metrics:
         best: dict[str, Metrics] = {}
