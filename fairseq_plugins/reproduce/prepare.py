@@ -4,7 +4,6 @@ python -m fairseq_plugins.reproduce.prepare toy|wikitext2|wikitext103 [options]
 """
 
 import argparse
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -20,7 +19,13 @@ from fairseq_plugins.corpus.published import (
     copy_measured,
     download,
 )
-from fairseq_plugins.reproduce.data_folders import Folder, building, make_folder, report
+from fairseq_plugins.reproduce.data_folders import (
+    Folder,
+    building,
+    exit_status,
+    make_folder,
+    report,
+)
 
 PREPARATION_VERSION = 2  # raise when the same request would give other files
 FEWEST_MERGES = 16
@@ -169,28 +174,24 @@ def _add_published_options(parser: argparse.ArgumentParser, corpus: PublishedCor
         )
 
 
+def _run(args: argparse.Namespace) -> None:
+    if args.corpus == "toy":
+        sentences = toy.sentences_from(args)
+        prepare_toy(args.output, seed=args.seed, sentences=sentences, workers=args.workers)
+    else:
+        prepare_published(
+            PUBLISHED[args.corpus],
+            args.output,
+            source=args.source,
+            url=args.url,
+            workers=args.workers,
+            mini_merges=getattr(args, "mini_merges", None),
+        )
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     args = get_parser().parse_args(arguments)
-    try:
-        if args.corpus == "toy":
-            sentences = toy.sentences_from(args)
-            prepare_toy(args.output, seed=args.seed, sentences=sentences, workers=args.workers)
-        else:
-            prepare_published(
-                PUBLISHED[args.corpus],
-                args.output,
-                source=args.source,
-                url=args.url,
-                workers=args.workers,
-                mini_merges=getattr(args, "mini_merges", None),
-            )
-    except subprocess.CalledProcessError as error:
-        print(f"{error.output}\nprepare: error: {error}", file=sys.stderr)
-        return 1
-    except (ValueError, OSError) as error:
-        print(f"prepare: error: {error}", file=sys.stderr)
-        return 1
-    return 0
+    return exit_status(lambda: _run(args))
 
 
 if __name__ == "__main__":

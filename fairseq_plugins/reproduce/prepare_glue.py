@@ -25,7 +25,13 @@ from fairseq_plugins.corpus.published import CorpusError
 from fairseq_plugins.glue import official
 from fairseq_plugins.glue.read import Example, SplitText, find_file, read_split
 from fairseq_plugins.glue.tasks import GLUE, GlueTask, find_tasks
-from fairseq_plugins.reproduce.data_folders import Folder, building, replace_folder, report
+from fairseq_plugins.reproduce.data_folders import (
+    Folder,
+    building,
+    exit_status,
+    replace_folder,
+    report,
+)
 
 PREPARATION_VERSION = 1  # raise when the same request would give other files
 LINES_PER_REPORT = 100_000
@@ -339,13 +345,12 @@ def get_parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     args = get_parser().parse_args(arguments)
     options = Options(args.bpe, args.max_train, args.seed, args.workers)
-    try:
+
+    def work() -> None:
         tasks = find_tasks(args.tasks.split(",")) if args.tasks else GLUE
         prepare(tasks, args.output, options, args.sources, skip_missing=not args.tasks)
-    except (ValueError, OSError) as error:
-        print(f"prepare: error: {error}", file=sys.stderr)
-        return 1
-    return 0
+
+    return exit_status(work)
 
 
 if __name__ == "__main__":

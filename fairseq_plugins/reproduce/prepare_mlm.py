@@ -6,7 +6,6 @@ python -m fairseq_plugins.reproduce.prepare_mlm gpt2_bpe|text|wikitext103|toy [o
 import argparse
 import hashlib
 import lzma
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -32,7 +31,13 @@ from fairseq_plugins.corpus.published import (
     copy_measured,
     download,
 )
-from fairseq_plugins.reproduce.data_folders import Folder, building, replace_folder, report
+from fairseq_plugins.reproduce.data_folders import (
+    Folder,
+    building,
+    exit_status,
+    replace_folder,
+    report,
+)
 from fairseq_plugins.reproduce.mlm_folders import (
     PREPARATION_VERSION,
     make_mlm_folder,
@@ -405,15 +410,7 @@ def _run(args: argparse.Namespace) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     args = get_parser().parse_args(arguments)
-    try:
-        _run(args)
-    except subprocess.CalledProcessError as error:
-        print(f"{error.output}\nprepare: error: {error}", file=sys.stderr)
-        return 1
-    except (ValueError, OSError) as error:
-        print(f"prepare: error: {error}", file=sys.stderr)
-        return 1
-    return 0
+    return exit_status(lambda: _run(args))
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ python -m fairseq_plugins.reproduce.prepare_parallel files|wmt14|toy [options]
 
 import argparse
 import dataclasses
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,7 +16,7 @@ from fairseq_plugins.corpus.moses import check_language
 from fairseq_plugins.corpus.parallel import Cleaning, ParallelText, Paths, find_text, sha256
 from fairseq_plugins.corpus.published import CorpusError
 from fairseq_plugins.corpus.wmt14 import WMT14_EN_DE, ArchivedCorpus, ArchivedText, fetch
-from fairseq_plugins.reproduce.data_folders import building, report
+from fairseq_plugins.reproduce.data_folders import building, exit_status, report
 from fairseq_plugins.reproduce.parallel_folders import ParallelBuild, ParallelFolder
 from fairseq_plugins.reproduce.prepare import FEWEST_MERGES, report_done
 
@@ -249,34 +248,30 @@ def _add_common_options(parser: argparse.ArgumentParser, name: str, merges: int)
     add("--workers", type=int, default=2, metavar="N", help="processes (default: 2)")
 
 
+def _run(args: argparse.Namespace) -> None:
+    cleaning = Cleaning(args.min_length, args.max_length, args.max_ratio)
+    settings = Settings(args.merges, cleaning, args.workers)
+    if args.command == "files":
+        names = {
+            "train": args.train_prefix,
+            "valid": args.valid_prefix,
+            "test": args.test_prefix,
+        }
+        default = Path(ROOT, "data", f"{args.source.resolve().name}-{args.src}-{args.tgt}")
+        languages = (args.src, args.tgt)
+        prepare_files(args.source, args.output or default, languages, settings, names)
+    elif args.command == "wmt14":
+        output = args.output or Path(ROOT, "data", "wmt14-en-de")
+        prepare_archived(WMT14_EN_DE, output, settings, args.source)
+    else:
+        pairs = {split: getattr(args, f"{split}_pairs") for split in reordering.PAIRS}
+        output = args.output or Path(ROOT, "data", "toy-mt")
+        prepare_toy(output, settings, seed=args.seed, pairs=pairs)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     args = get_parser().parse_args(arguments)
-    try:
-        cleaning = Cleaning(args.min_length, args.max_length, args.max_ratio)
-        settings = Settings(args.merges, cleaning, args.workers)
-        if args.command == "files":
-            names = {
-                "train": args.train_prefix,
-                "valid": args.valid_prefix,
-                "test": args.test_prefix,
-            }
-            default = Path(ROOT, "data", f"{args.source.resolve().name}-{args.src}-{args.tgt}")
-            languages = (args.src, args.tgt)
-            prepare_files(args.source, args.output or default, languages, settings, names)
-        elif args.command == "wmt14":
-            output = args.output or Path(ROOT, "data", "wmt14-en-de")
-            prepare_archived(WMT14_EN_DE, output, settings, args.source)
-        else:
-            pairs = {split: getattr(args, f"{split}_pairs") for split in reordering.PAIRS}
-            output = args.output or Path(ROOT, "data", "toy-mt")
-            prepare_toy(output, settings, seed=args.seed, pairs=pairs)
-    except subprocess.CalledProcessError as error:
-        print(f"{error.output}\nprepare: error: {error}", file=sys.stderr)
-        return 1
-    except (ValueError, OSError) as error:
-        print(f"prepare: error: {error}", file=sys.stderr)
-        return 1
-    return 0
+    return exit_status(lambda: _run(args))
 
 
 if __name__ == "__main__":

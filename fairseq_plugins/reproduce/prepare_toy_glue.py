@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 
 from fairseq_plugins.corpus.toy_glue import EXAMPLES, VERSION, write_tasks
 from fairseq_plugins.glue.tasks import TOY_GLUE
+from fairseq_plugins.reproduce.data_folders import exit_status
 from fairseq_plugins.reproduce.prepare_glue import Options, prepare
 
 
@@ -43,12 +44,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )  # fmt: skip
     args = parser.parse_args(arguments)
     examples = {split: getattr(args, f"{split}_examples") for split in EXAMPLES}
-    try:
-        prepare_toy_glue(args.output, args.bpe, seed=args.seed, examples=examples)
-    except (ValueError, OSError) as error:
-        print(f"prepare: error: {error}", file=sys.stderr)
-        return 1
-    return 0
+    return exit_status(
+        lambda: prepare_toy_glue(args.output, args.bpe, seed=args.seed, examples=examples)
+    )
 
 
 if __name__ == "__main__":

@@ -24,6 +24,11 @@ class Scale:
     gpus: int = 0
 
 
+def scales(*found: Scale) -> dict[str, Scale]:
+    """By name, from the smallest on."""
+    return {scale.name: scale for scale in found}
+
+
 @dataclass(frozen=True)
 class Variant:
     """One of the trainings that a run consists of.

@@ -17,6 +17,7 @@ from fairseq_plugins.reproduce.experiments.base import (
     Step,
     Training,
     Variant,
+    scales,
 )
 from fairseq_plugins.reproduce.published_glue import (
     AVERAGE,
@@ -153,20 +154,17 @@ def _step(
 def _glue(columns: GlueTable) -> Glue:
     return Glue(
         recipe="glue_cola",
-        scales={
-            scale.name: scale
-            for scale in (
-                Scale("toy", ("scripts/prepare_toy_glue.sh",)),
-                Scale(
-                    "mini",
-                    (
-                        "scripts/prepare_glue.sh --from DIR --bpe data/novels-mini/bpe "
-                        "--max-train 640 --output data/glue-mini",
-                    ),
+        scales=scales(
+            Scale("toy", ("scripts/prepare_toy_glue.sh",)),
+            Scale(
+                "mini",
+                (
+                    "scripts/prepare_glue.sh --from DIR --bpe data/novels-mini/bpe "
+                    "--max-train 640 --output data/glue-mini",
                 ),
-                Scale("paper", ("scripts/prepare_glue.sh --bpe data/gpt2_bpe",), gpus=8),
-            )
-        },
+            ),
+            Scale("paper", ("scripts/prepare_glue.sh --bpe data/gpt2_bpe",), gpus=8),
+        ),
         required=(AVERAGE, "learning_rates", "tried", "averaged", "replaced"),
         stacks=("encoder",),
         scale_group="scale/glue",

@@ -7,7 +7,14 @@ from typing import Any
 
 from fairseq_plugins.reproduce import logs
 from fairseq_plugins.reproduce.commands import Run
-from fairseq_plugins.reproduce.experiments.base import Experiment, Metrics, Scale, Step, Training
+from fairseq_plugins.reproduce.experiments.base import (
+    Experiment,
+    Metrics,
+    Scale,
+    Step,
+    Training,
+    scales,
+)
 
 
 @dataclass(frozen=True)
@@ -99,14 +106,11 @@ def _step(
 
 LANGUAGE_MODEL = LanguageModel(
     recipe="wikitext103_lm",
-    scales={
-        scale.name: scale
-        for scale in (
-            Scale("toy", ("scripts/prepare_toy.sh",)),
-            Scale("mini", ("scripts/prepare_wikitext2.sh",)),
-            Scale("paper", ("scripts/prepare_wikitext103.sh",), gpus=8),
-        )
-    },
+    scales=scales(
+        Scale("toy", ("scripts/prepare_toy.sh",)),
+        Scale("mini", ("scripts/prepare_wikitext2.sh",)),
+        Scale("paper", ("scripts/prepare_wikitext103.sh",), gpus=8),
+    ),
     required=("valid_ppl", "test_ppl", "valid_loss", "test_loss"),
     stacks=("decoder",),
 )

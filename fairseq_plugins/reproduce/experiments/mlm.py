@@ -6,7 +6,14 @@ from pathlib import Path
 
 from fairseq_plugins.reproduce import logs
 from fairseq_plugins.reproduce.commands import Run
-from fairseq_plugins.reproduce.experiments.base import Experiment, Metrics, Scale, Step, Training
+from fairseq_plugins.reproduce.experiments.base import (
+    Experiment,
+    Metrics,
+    Scale,
+    Step,
+    Training,
+    scales,
+)
 
 
 @dataclass(frozen=True)
@@ -43,14 +50,11 @@ class MaskedLanguageModel(Experiment):
 
 MASKED_LANGUAGE_MODEL = MaskedLanguageModel(
     recipe="wikitext103_mlm",
-    scales={
-        scale.name: scale
-        for scale in (
-            Scale("toy", ("scripts/prepare_toy_mlm.sh",)),
-            Scale("mini", ("scripts/prepare_text_mlm.sh --from DIR",)),
-            Scale("paper", ("scripts/prepare_wikitext103_mlm.sh",), gpus=8),
-        )
-    },
+    scales=scales(
+        Scale("toy", ("scripts/prepare_toy_mlm.sh",)),
+        Scale("mini", ("scripts/prepare_text_mlm.sh --from DIR",)),
+        Scale("paper", ("scripts/prepare_wikitext103_mlm.sh",), gpus=8),
+    ),
     required=("valid_loss", "valid_ppl", "curve"),
     stacks=("encoder",),
     scale_group="scale/mlm",

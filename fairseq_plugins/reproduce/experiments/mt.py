@@ -7,7 +7,14 @@ from typing import Any
 
 from fairseq_plugins.reproduce import logs
 from fairseq_plugins.reproduce.commands import Run
-from fairseq_plugins.reproduce.experiments.base import Experiment, Metrics, Scale, Step, Training
+from fairseq_plugins.reproduce.experiments.base import (
+    Experiment,
+    Metrics,
+    Scale,
+    Step,
+    Training,
+    scales,
+)
 from fairseq_plugins.reproduce.translate import Decoding
 
 DECODING = Decoding()
@@ -109,14 +116,11 @@ def _score(training: Training, subset: str) -> Step:
 
 TRANSLATION = Translation(
     recipe="wmt14_en_de",
-    scales={
-        scale.name: scale
-        for scale in (
-            Scale("toy", ("scripts/prepare_toy_mt.sh",)),
-            Scale("mini", ("scripts/prepare_parallel.sh --from DIR --src en --tgt de",)),
-            Scale("paper", ("scripts/prepare_wmt14_en_de.sh",), gpus=8),
-        )
-    },
+    scales=scales(
+        Scale("toy", ("scripts/prepare_toy_mt.sh",)),
+        Scale("mini", ("scripts/prepare_parallel.sh --from DIR --src en --tgt de",)),
+        Scale("paper", ("scripts/prepare_wmt14_en_de.sh",), gpus=8),
+    ),
     required=("valid_bleu", "test_bleu"),
     stacks=("encoder", "decoder"),
     scale_group="scale/mt",

@@ -13,6 +13,7 @@ from fairseq_plugins.reproduce.experiments.base import (
     Step,
     Training,
     Variant,
+    scales,
 )
 
 
@@ -60,14 +61,11 @@ class Squad(Experiment):
 
 SQUAD = Squad(
     recipe="squad_v1",
-    scales={
-        scale.name: scale
-        for scale in (
-            Scale("toy", ("scripts/prepare_toy_squad.sh",)),
-            Scale("mini", ("scripts/prepare_squad.sh --from DIR",)),
-            Scale("paper", ("scripts/prepare_squad.sh",), gpus=8),
-        )
-    },
+    scales=scales(
+        Scale("toy", ("scripts/prepare_toy_squad.sh",)),
+        Scale("mini", ("scripts/prepare_squad.sh --from DIR",)),
+        Scale("paper", ("scripts/prepare_squad.sh",), gpus=8),
+    ),
     required=("v1_exact", "v1_f1", "v2_exact", "v2_f1"),
     stacks=("encoder",),
     scale_group="scale/squad",

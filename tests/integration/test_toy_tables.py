@@ -1,0 +1,90 @@
+"""From generated text to filled rows of the tables of fine-tuning, by their commands alone."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.integration.helpers import REPOSITORY
+
+FEW = {"max_update": 30}  # of each training
+DATA = (
+    ("fairseq_plugins.reproduce.prepare_mlm", "toy", "--output", "data/toy-mlm", "--merges", "60",
+     "--train-sentences", "600", "--valid-sentences", "60", "--test-sentences", "60"),
+    ("fairseq_plugins.reproduce.prepare_toy_glue", "--bpe", "data/toy-mlm/bpe",
+     "--output", "data/toy-glue", "--train-examples", "200", "--dev-examples", "60"),
+    *(
+        ("fairseq_plugins.squad", "toy", "--version", version, "--bpe", "data/toy-mlm/bpe",
+         "--output", f"data/toy-squad-v{version}", "--train-texts", "40", "--valid-texts", "10")
+        for version in ("1.1", "2.0")
+    ),
+)  # fmt: skip
+
+
+def run(root: Path, *words: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", *words],
+        cwd=root,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(root)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A repository with short trainings at scale toy and all data of it."""
+    folder = tmp_path_factory.mktemp("repository")
+    shutil.copytree(REPOSITORY / "configs", folder / "configs")
+    for name in ("mlm", "glue", "squad"):
+        scale = folder / "configs" / "scale" / name / "toy.yaml"
+        content: dict[str, Any] = yaml.safe_load(scale.read_text())
+        content.setdefault("optimization", {}).update(FEW)
+        content.setdefault("lr_scheduler", {})["warmup_updates"] = 5
+        content.setdefault("checkpoint", {})["save_interval_updates"] = 15
+        scale.write_text("# @package _global_\n" + yaml.safe_dump(content))
+    # A copy, so that the commands' own folder is this one.
+    ignored = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(REPOSITORY / "fairseq_plugins", folder / "fairseq_plugins", ignore=ignored)
+    for command in DATA:
+        run(folder, *command)
+    return folder
+
+
+def result(root: Path, table: str, row: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((root / f"results/{table}/toy/{row}.json").read_text())
+    return found["metrics"] | {"commands": found["command"]}
+
+
+@pytest.mark.timeout(900)  # some twenty commands, each of which imports PyTorch and fairseq
+def test_rows_are_pretrained_fine_tuned_and_filled(root: Path) -> None:
+    words = ("--scale", "toy", "--rows", "rope", "--attention", "vanilla")
+    output = run(root, "fairseq_plugins.reproduce", "table3", *words)
+    assert "rope-vanilla-s1: done, AVG" in output
+    glue = result(root, "table3", "rope-vanilla-s1")
+    assert set(glue["tried"]) == {"Order-lr0.001", "Place-lr0.001"}
+    assert 0 < glue["average"] <= 100
+    pretrained = result(root, "table8", "rope-vanilla-s1")
+    assert [step for step, _ in pretrained["curve"]][-1] == FEW["max_update"]
+    assert "| RoPE (`rope`) |" in (root / "results/table3/toy.md").read_text()
+
+    run(root, "fairseq_plugins.reproduce", "bert_table4", *words)
+    squad = result(root, "bert_table4", "rope-vanilla-s1")
+    assert 0 <= squad["v1_exact"] <= squad["v1_f1"] <= 100
+    assert any("fairseq_plugins.squad predict" in command for command in squad["commands"])
+    page = (root / "results/bert_table4/toy.md").read_text()
+    assert "## Rows beyond the paper" in page and "`rope`" in page
+
+    run(root, "fairseq_plugins.reproduce", "figure2", *words)
+    curves = json.loads((root / "results/figure2/toy.json").read_text())["curves"]
+    assert set(curves) == {"rope-vanilla-s1"}
+    assert (root / "results/figure2/toy.png").stat().st_size > 10_000
