@@ -13,7 +13,12 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[1]
-DISTRIBUTIONS = {"fairseq": "fairseq-fixed", "fairseq-cli": "fairseq-fixed", "hydra": "hydra-core"}
+DISTRIBUTIONS = {
+    "fairseq": "fairseq-fixed",
+    "fairseq-cli": "fairseq-fixed",
+    "hydra": "hydra-core",
+    "sklearn": "scikit-learn",
+}
 LEFT_OUT = {"torchaudio", "mock"}  # requirements.txt says why
 
 

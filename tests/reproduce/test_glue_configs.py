@@ -101,7 +101,8 @@ def test_the_model_is_the_pretrained_one(scale):
         if tuning["model"].get(key) != value and "dropout" not in key
     }
     assert not different
-    assert tuning["task"]["max_positions"] == pretraining["task"]["tokens_per_sample"]
+    longest = pretraining["model"].get("max_positions") or pretraining["task"]["tokens_per_sample"]
+    assert tuning["task"]["max_positions"] == longest
 
 
 def test_fine_tuning_starts_where_the_pretraining_saves():
