@@ -52,6 +52,7 @@ def start(root: Path, *words: str) -> subprocess.Popen[str]:
     )
 
 
+@pytest.mark.timeout(900)  # three runs of three commands
 def test_killed_and_cut_off(root: Path) -> None:
     row = ("--rows", "lrpe_type2", "--attention", "linear", "--seeds")
     folder = root / "checkpoints" / "table2" / "toy" / "lrpe_type2-linear-s1"
@@ -67,7 +68,7 @@ def test_killed_and_cut_off(root: Path) -> None:
     last = folder / "checkpoint_last.pt"
     last.write_bytes(last.read_bytes()[:-1000])
     again = start(root, *row, "1")
-    output, _ = again.communicate(timeout=240)
+    output, _ = again.communicate(timeout=600)
     assert again.returncode == 0, output
     assert "checkpoint_last.pt is damaged" in output
     assert last.with_name("checkpoint_last.pt.corrupt").exists()
@@ -78,7 +79,7 @@ def test_killed_and_cut_off(root: Path) -> None:
     result.unlink()
     shutil.rmtree(folder)
     whole = start(root, *row, "1")
-    output, _ = whole.communicate(timeout=240)
+    output, _ = whole.communicate(timeout=600)
     assert whole.returncode == 0, output
     uninterrupted = json.loads(result.read_text())["metrics"]
     for metric in ("valid_loss", "test_loss", "updates"):
