@@ -65,7 +65,8 @@ def result(root: Path, table: str, row: str) -> dict[str, Any]:
     return found["metrics"] | {"commands": found["command"]}
 
 
-@pytest.mark.timeout(900)  # some twenty commands, each of which imports PyTorch and fairseq
+@pytest.mark.slow  # some twenty commands, each of which imports PyTorch and fairseq
+@pytest.mark.timeout(900)
 def test_rows_are_pretrained_fine_tuned_and_filled(root: Path) -> None:
     words = ("--scale", "toy", "--rows", "rope", "--attention", "vanilla")
     output = run(root, "fairseq_plugins.reproduce", "table3", *words)
