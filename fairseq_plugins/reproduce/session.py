@@ -4,7 +4,7 @@ import shlex
 import signal
 import subprocess
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import FrameType
 
@@ -13,7 +13,7 @@ import torch
 from fairseq_plugins.reproduce import results
 from fairseq_plugins.reproduce.commands import sbatch_command
 from fairseq_plugins.reproduce.experiments.base import Scale
-from fairseq_plugins.reproduce.launcher import Launcher, ProcessLauncher
+from fairseq_plugins.reproduce.launcher import Launcher, get_launcher
 from fairseq_plugins.reproduce.logs import last_lines
 from fairseq_plugins.reproduce.plan import Planned
 from fairseq_plugins.reproduce.progress import Progress
@@ -123,12 +123,17 @@ def work(
     launcher: Launcher | None = None,
 ) -> int:
     """Bring every run to its result and show the table; returns the exit status."""
+    gpus = max((one.place.gpus for one in planned), default=0)
     report = Report(root, table, scale)
     failures: list[Failure] = []
     names = [one.run.name for one in planned]
     try:
-        with _signals_interrupt(), Progress(f"{table.name}, {scale.name}", names) as progress:
-            runner = TableRunner(root, launcher or ProcessLauncher(root), progress, force=force)
+        with (
+            _signals_interrupt(),
+            nullcontext(launcher) if launcher else get_launcher(root, gpus) as launch,
+            Progress(f"{table.name}, {scale.name}", names) as progress,
+        ):
+            runner = TableRunner(root, launch, progress, force=force)
             for one in planned:
                 failure = runner.run(one)
                 if failure:

@@ -1,5 +1,7 @@
 """Commands are followed and never left behind; progress estimates the time that is left."""
 
+import os
+import select
 import subprocess
 import sys
 import time
@@ -8,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from fairseq_plugins.reproduce import launcher
-from fairseq_plugins.reproduce.launcher import ProcessLauncher
+from fairseq_plugins.reproduce.launcher import PreloadedLauncher, ProcessLauncher
 from fairseq_plugins.reproduce.progress import DONE, TRAINING, Board, Progress, duration
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_launcher_follows_the_log_and_returns_the_status(tmp_path):
@@ -48,6 +52,44 @@ def test_a_killed_runner_takes_its_command_along(tmp_path):
     process.kill()
     process.wait()
     wait_for(lambda: not alive(int(pid_file.read_text())), 10)
+
+
+def test_preloaded_launcher_is_a_launcher(tmp_path, monkeypatch):
+    """Lines, status, words and folder; descriptors kept; interrupted, and used again after that."""
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    (tmp_path / "told.py").write_text(
+        "import logging, os, sys\n"
+        "assert __name__ == '__main__' and 'torch._dynamo' in sys.modules\n"
+        "assert not logging.root.handlers and logging.root.manager.disable == 0\n"
+        "print(os.getcwd(), *sys.argv[1:])\n"
+        "print('two', file=sys.stderr)\n"
+        "sys.exit(3)\n"
+    )
+    (tmp_path / "sleeps.py").write_text(
+        "import os, time; open('pid', 'w').write(str(os.getpid())); time.sleep(60)"
+    )
+    log, pid_file, seen = tmp_path / "log", tmp_path / "pid", []
+    launcher = PreloadedLauncher(tmp_path)
+    command = [sys.executable, "-m"]
+    assert launcher([*command, "told", "a", "b"], log, seen.extend) == 3
+    assert sorted(seen) == [f"{tmp_path} a b", "two"]
+    read, write = os.pipe()
+
+    def interrupt(lines):
+        if pid_file.exists() and pid_file.read_text():
+            os.close(write)
+            assert not select.select([read], [], [], 0)[0]  # the command holds its end
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        launcher([*command, "sleeps"], log, interrupt, [write])
+    assert not alive(int(pid_file.read_text()))
+    assert os.read(read, 1) == b""  # and nobody else
+    os.close(read)
+    assert launcher([*command, "told", "c"], log, seen.extend) == 3
+    assert seen[-2:] == [f"{tmp_path} c", "two"] or seen[-2:] == ["two", f"{tmp_path} c"]
+    assert launcher([sys.executable, "-c", "raise SystemExit(4)"], log, seen.extend) == 4
+    launcher.close()
 
 
 def alive(pid: int) -> bool:
