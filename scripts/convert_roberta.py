@@ -17,6 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
+from fairseq_plugins.exit_status import exit_status  # noqa: E402
 from fairseq_plugins.modules import huggingface  # noqa: E402
 from fairseq_plugins.reproduce.data_folders import building, replace_folder  # noqa: E402
 
@@ -50,19 +51,19 @@ def get_parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     logging.basicConfig(level=logging.INFO, format="convert_roberta: %(message)s", force=True)
     args = get_parser().parse_args(arguments)
+    return exit_status("convert_roberta", lambda: run(args))
+
+
+def run(args: argparse.Namespace) -> None:
+    """Convert; the output folder appears complete or not at all."""
     convert, _ = COMMANDS[args.command]
-    try:
-        if args.output.exists():
-            raise ValueError(f"output {args.output} exists; move it away")
-        with building(args.output) as work:
-            built = work / "converted"
-            built.mkdir()
-            convert(args.source, built, args.bpe)
-            replace_folder(built, args.output)
-    except (ValueError, OSError) as error:
-        print(f"convert_roberta: error: {error}", file=sys.stderr)
-        return 1
-    return 0
+    if args.output.exists():
+        raise ValueError(f"output {args.output} exists; move it away")
+    with building(args.output) as work:
+        built = work / "converted"
+        built.mkdir()
+        convert(args.source, built, args.bpe)
+        replace_folder(built, args.output)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 from fairseq_plugins.corpus.files import add_arguments, sentences_from, write_corpus
+from fairseq_plugins.exit_status import exit_status
 
 
 def main() -> int:
@@ -14,14 +15,13 @@ def main() -> int:
     parser.add_argument("--output", type=Path, required=True, metavar="DIR", help="where to write")
     add_arguments(parser)
     args = parser.parse_args()
-    try:
-        about = write_corpus(args.output, seed=args.seed, sentences=sentences_from(args))
-    except (ValueError, OSError) as error:
-        print(f"corpus: error: {error}", file=sys.stderr)
-        return 1
+    return exit_status("corpus", lambda: _write(args))
+
+
+def _write(args: argparse.Namespace) -> None:
+    about = write_corpus(args.output, seed=args.seed, sentences=sentences_from(args))
     for split, facts in about["splits"].items():
         print(f"{split}: {facts['sentences']} sentences, {facts['words']} words")
-    return 0
 
 
 if __name__ == "__main__":

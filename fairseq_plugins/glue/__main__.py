@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from fairseq_plugins.exit_status import exit_status
 from fairseq_plugins.glue.evaluate import BATCH_SIZE, evaluate
 from fairseq_plugins.glue.tasks import TASKS
 
@@ -28,21 +29,20 @@ def get_parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     args = get_parser().parse_args(arguments)
-    try:
-        result = evaluate(
-            args.path,
-            args.data,
-            args.task,
-            args.subset,
-            batch_size=args.batch_size,
-            seed=args.seed,
-            cpu=args.cpu,
-        )
-    except (ValueError, OSError) as error:
-        print(f"glue: error: {error}", file=sys.stderr)
-        return 1
+    return exit_status("glue", lambda: _evaluate(args))
+
+
+def _evaluate(args: argparse.Namespace) -> None:
+    result = evaluate(
+        args.path,
+        args.data,
+        args.task,
+        args.subset,
+        batch_size=args.batch_size,
+        seed=args.seed,
+        cpu=args.cpu,
+    )
     print(json.dumps(result))
-    return 0
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from pathlib import Path
 from sacrebleu.metrics import BLEU
 
 from fairseq_plugins.corpus.moses import Moses
+from fairseq_plugins.exit_status import exit_status
 from fairseq_plugins.reproduce.vocabulary import SEPARATOR, join_pieces
 
 # Marks that Moses' tokeniser or the pieces leave in text, and that no raw text has.
@@ -103,12 +104,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--data", type=Path, required=True, metavar="DIR", help="prepared folder")
     parser.add_argument("--subset", default="test", help="valid or test (default)")
     args = parser.parse_args(arguments)
-    try:
-        print(json.dumps(score_output(args.output, args.data, args.subset)))
-    except (ValueError, OSError) as error:
-        print(f"bleu: error: {error}", file=sys.stderr)
-        return 1
-    return 0
+    return exit_status(
+        "bleu", lambda: print(json.dumps(score_output(args.output, args.data, args.subset)))
+    )
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,19 +29,6 @@ ROOM_FOR_CHARACTERS = 200
 
 def report(message: str) -> None:
     print(f"prepare: {message}", flush=True)
-
-
-def exit_status(work: Callable[[], None]) -> int:
-    """Do the work of a command; 1 with the reason on standard error where it cannot be done."""
-    try:
-        work()
-    except subprocess.CalledProcessError as error:
-        print(f"{error.output}\nprepare: error: {error}", file=sys.stderr)
-        return 1
-    except (ValueError, OSError) as error:
-        print(f"prepare: error: {error}", file=sys.stderr)
-        return 1
-    return 0
 
 
 @dataclass(frozen=True)

@@ -19,10 +19,10 @@ from fairseq_plugins.corpus.published import (
     copy_measured,
     download,
 )
+from fairseq_plugins.exit_status import exit_status
 from fairseq_plugins.reproduce.data_folders import (
     Folder,
     building,
-    exit_status,
     make_folder,
     report,
 )
@@ -191,7 +191,7 @@ def _run(args: argparse.Namespace) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     args = get_parser().parse_args(arguments)
-    return exit_status(lambda: _run(args))
+    return exit_status("prepare", lambda: _run(args))
 
 
 if __name__ == "__main__":

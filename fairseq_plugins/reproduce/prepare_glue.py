@@ -22,13 +22,13 @@ from fairseq.tasks import FairseqTask
 
 from fairseq_plugins.corpus.gpt2_bpe import DICTIONARY_FILE, FILES, encode_line, load_encoder
 from fairseq_plugins.corpus.published import CorpusError
+from fairseq_plugins.exit_status import exit_status
 from fairseq_plugins.glue import official
 from fairseq_plugins.glue.read import Example, SplitText, find_file, read_split
 from fairseq_plugins.glue.tasks import GLUE, GlueTask, find_tasks
 from fairseq_plugins.reproduce.data_folders import (
     Folder,
     building,
-    exit_status,
     replace_folder,
     report,
 )
@@ -350,7 +350,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         tasks = find_tasks(args.tasks.split(",")) if args.tasks else GLUE
         prepare(tasks, args.output, options, args.sources, skip_missing=not args.tasks)
 
-    return exit_status(work)
+    return exit_status("prepare", work)
 
 
 if __name__ == "__main__":

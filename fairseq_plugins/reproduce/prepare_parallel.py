@@ -16,7 +16,8 @@ from fairseq_plugins.corpus.moses import check_language
 from fairseq_plugins.corpus.parallel import Cleaning, ParallelText, Paths, find_text, sha256
 from fairseq_plugins.corpus.published import CorpusError
 from fairseq_plugins.corpus.wmt14 import WMT14_EN_DE, ArchivedCorpus, ArchivedText, fetch
-from fairseq_plugins.reproduce.data_folders import building, exit_status, report
+from fairseq_plugins.exit_status import exit_status
+from fairseq_plugins.reproduce.data_folders import building, report
 from fairseq_plugins.reproduce.parallel_folders import ParallelBuild, ParallelFolder
 from fairseq_plugins.reproduce.prepare import FEWEST_MERGES, report_done
 
@@ -271,7 +272,7 @@ def _run(args: argparse.Namespace) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     args = get_parser().parse_args(arguments)
-    return exit_status(lambda: _run(args))
+    return exit_status("prepare", lambda: _run(args))
 
 
 if __name__ == "__main__":

@@ -10,8 +10,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from fairseq_plugins.corpus.toy_glue import EXAMPLES, VERSION, write_tasks
+from fairseq_plugins.exit_status import exit_status
 from fairseq_plugins.glue.tasks import TOY_GLUE
-from fairseq_plugins.reproduce.data_folders import exit_status
 from fairseq_plugins.reproduce.prepare_glue import Options, prepare
 
 
@@ -45,7 +45,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     args = parser.parse_args(arguments)
     examples = {split: getattr(args, f"{split}_examples") for split in EXAMPLES}
     return exit_status(
-        lambda: prepare_toy_glue(args.output, args.bpe, seed=args.seed, examples=examples)
+        "prepare",
+        lambda: prepare_toy_glue(args.output, args.bpe, seed=args.seed, examples=examples),
     )
 
 

@@ -21,6 +21,7 @@ from tqdm import tqdm
 import fairseq_plugins  # noqa: F401  (registers the models)
 from fairseq_plugins.corpus.moses import Moses
 from fairseq_plugins.corpus.published import CorpusError
+from fairseq_plugins.exit_status import exit_status
 from fairseq_plugins.reproduce.parallel_folders import writing
 from fairseq_plugins.reproduce.vocabulary import (
     Pieces,
@@ -270,12 +271,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.getLogger("fairseq").setLevel(logging.WARNING)
     # fairseq asks for pinned memory with a GPU or without.
     warnings.filterwarnings("ignore", message="'pin_memory' argument is set as true")
-    try:
-        run(args)
-    except (ValueError, OSError) as error:
-        print(f"translate: error: {error}", file=sys.stderr)
-        return 1
-    return 0
+    return exit_status("translate", lambda: run(args))
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fairseq_plugins.corpus.published import CorpusError
+from fairseq_plugins.exit_status import exit_status
 from fairseq_plugins.squad.examples import VERSIONS, Question, parse_json, read_bytes, read_squad
 from fairseq_plugins.squad.metrics import evaluate
 from fairseq_plugins.squad.predictions import SearchOptions
@@ -149,12 +150,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name, (add, _, summary) in COMMANDS.items():
         add(commands.add_parser(name, help=summary, description=summary))
     args = parser.parse_args(arguments)
-    try:
-        COMMANDS[args.command][1](args)
-    except (ValueError, OSError) as error:
-        print(f"squad {args.command}: error: {error}", file=sys.stderr)
-        return 1
-    return 0
+    return exit_status(f"squad {args.command}", lambda: COMMANDS[args.command][1](args))
 
 
 if __name__ == "__main__":
