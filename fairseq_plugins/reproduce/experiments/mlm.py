@@ -1,8 +1,9 @@
 """The masked language model: Table 8 and Figure 2 of LRPE."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from fairseq_plugins.reproduce import logs
 from fairseq_plugins.reproduce.commands import Run
@@ -38,6 +39,10 @@ class MaskedLanguageModel(Experiment):
             "best_update": update,
             "curve": [list(point) for point in curve],
         }
+
+    def facts(self, results: Sequence[Mapping[str, Any]]) -> list[str]:
+        shares = sorted({float(r["config"]["task"]["mask_prob"]) for r in results})
+        return [f"Predicted: {' / '.join(f'{share:.0%}' for share in shares)} of the tokens."]
 
     def comparability(self, scale: str) -> str:
         masks = (
