@@ -11,30 +11,9 @@ import fairseq_plugins  # noqa: F401  (registers the models)
 from fairseq_plugins.corpus.published import CorpusError
 from fairseq_plugins.glue.metrics import score
 from fairseq_plugins.glue.tasks import GlueTask, find_task
+from fairseq_plugins.reproduce.vocabulary import check_same_dictionary
 
 BATCH_SIZE = 64
-
-
-def check_same_dictionary(data: Path, pretraining: Path) -> None:
-    """Raise CorpusError with file and line where two dict.txt have other words or another order.
-
-    data: a task's folder; pretraining: the folder of the masked language model's data. Counts may
-    differ, as only the order gives a word its number.
-    """
-    ours, theirs = data / "input0" / "dict.txt", pretraining / "dict.txt"
-    pair = [
-        [line.rpartition(" ")[0] for line in path.read_text(encoding="utf-8").splitlines()]
-        for path in (ours, theirs)
-    ]
-    for number, (found, expected) in enumerate(zip(*pair, strict=False), start=1):
-        if found != expected:
-            raise CorpusError(
-                f"{ours}, line {number}: must be {expected!r} as in {theirs}, but is {found!r}"
-            )
-    if len(pair[0]) != len(pair[1]):
-        raise CorpusError(
-            f"{ours} must have {len(pair[1])} lines as {theirs}, but has {len(pair[0])}"
-        )
 
 
 def evaluate(
@@ -65,10 +44,11 @@ def evaluate(
             raise CorpusError(f"{path} does not exist")
     state = checkpoint_utils.load_checkpoint_to_cpu(str(checkpoint))
     _check_fits(state, checkpoint, data, facts)
-    utils.set_torch_seed(seed)
+    state["cfg"]["task"]["data"] = str(data)  # fairseq overrides nothing in a state it is given
     models, _, fairseq_task = checkpoint_utils.load_model_ensemble_and_task(
-        [str(checkpoint)], arg_overrides={"data": str(data)}, state=state
+        [str(checkpoint)], state=state
     )
+    utils.set_torch_seed(seed)  # after loading, which seeds the draws of an encoding too
     device = torch.device("cuda" if torch.cuda.is_available() and not cpu else "cpu")
     model = models[0].eval().to(device)
     fairseq_task.load_dataset(subset)
@@ -101,6 +81,14 @@ def _check_fits(state: Any, checkpoint: Path, data: Path, facts: GlueTask) -> No
             f"{data / 'input0' / 'dict.txt'} does not match {checkpoint}: it must have {rows - 5} "
             f"lines, but has {words} (the data must be prepared with the pre-training's pieces)"
         )
+    _check_same_labels(Path(task.data), data)
+
+
+def _check_same_labels(trained_on: Path, data: Path) -> None:
+    """Refuse other classes, or another order of them, which follows from the training examples."""
+    ours, theirs = (folder / "label" / "dict.txt" for folder in (data, trained_on))
+    if theirs.is_file() and ours.is_file():  # numbers have no dictionary
+        check_same_dictionary(ours, theirs)
 
 
 def _batches(task: Any, subset: str, batch_size: int) -> Iterator[Any]:

@@ -31,7 +31,8 @@ def fetch(task: GlueTask, downloads: Path, report: Callable[[str], None]) -> Pat
     paths = []
     for address in task.addresses:
         name = address.rsplit("/", 1)[1]
-        paths.append(download(address, downloads / name, None, report))
+        path = download(address, downloads / name, None, report, elsewhere="--from DIR takes")
+        paths.append(path)
     try:
         files = _mrpc(paths) if len(paths) == 3 else _from_zip(task, paths[0])
     except (zipfile.BadZipFile, UnicodeDecodeError, KeyError) as error:
@@ -63,7 +64,11 @@ _TEST_HEADER = ("index", "#1 ID", "#2 ID", "#1 String", "#2 String")
 def _mrpc(paths: Sequence[Path]) -> dict[str, bytes]:
     """MRPC's three files in GLUE's layout: its training file is parted by a list of pairs."""
     train, test, dev_ids = ([*_rows(path)] for path in paths)
-    chosen = {tuple(row) for row in dev_ids[1:]}
+    chosen = {tuple(row[:2]) for row in dev_ids}
+    for path, rows in ((paths[0], train), (paths[1], test)):
+        for number, row in enumerate(rows, start=1):
+            if len(row) != len(train[0]) or len(row) < 3:
+                raise CorpusError(f"{path}, line {number}: must have 5 fields, but has {len(row)}")
     header, pairs = train[0], train[1:]
     dev = [row for row in pairs if (row[1], row[2]) in chosen]
     rest = [row for row in pairs if (row[1], row[2]) not in chosen]

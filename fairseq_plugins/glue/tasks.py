@@ -66,7 +66,7 @@ class GlueTask:
     metrics: names of `metrics.METRICS`, the one by which checkpoints are chosen first.
     positive: the class that F1 is about.
     addresses: of a zip with the files in a folder called as the task; MRPC has its parts.
-    config: its recipe in configs/.
+    config: its recipe in configs/. train_examples: of the official file, which budgets follow.
     drops_malformed: lines of training and development files with another number of fields are
     left out, as fairseq's own script does, instead of refused.
     """
@@ -79,6 +79,7 @@ class GlueTask:
     addresses: tuple[str, ...] = ()
     drops_malformed: bool = False
     config: str = ""
+    train_examples: int = 0
 
     @property
     def inputs(self) -> int:
@@ -126,6 +127,7 @@ GLUE = (
         ("matthews", "accuracy"),
         addresses=_zip("CoLA"),
         config="glue_cola",
+        train_examples=8551,
     ),
     GlueTask(
         "SST-2",
@@ -134,6 +136,7 @@ GLUE = (
         ("accuracy",),
         addresses=_zip("SST-2"),
         config="glue_sst2",
+        train_examples=67_349,
     ),
     GlueTask(
         "MRPC",
@@ -147,6 +150,7 @@ GLUE = (
             f"{GLUE_BASE}/mrpc_dev_ids.tsv",
         ),
         config="glue_mrpc",
+        train_examples=3668,
     ),
     GlueTask(
         "STS-B",
@@ -155,6 +159,7 @@ GLUE = (
         ("spearman", "pearson"),
         addresses=_zip("STS-B"),
         config="glue_stsb",
+        train_examples=5749,
     ),
     GlueTask(
         "QQP",
@@ -165,6 +170,7 @@ GLUE = (
         addresses=_zip("QQP-clean"),
         drops_malformed=True,
         config="glue_qqp",
+        train_examples=363_846,
     ),
     GlueTask(
         "MNLI",
@@ -179,6 +185,7 @@ GLUE = (
         ("accuracy",),
         addresses=_zip("MNLI"),
         config="glue_mnli",
+        train_examples=392_702,
     ),
     GlueTask(
         "QNLI",
@@ -187,6 +194,7 @@ GLUE = (
         ("accuracy",),
         addresses=_zip("QNLIv2"),
         config="glue_qnli",
+        train_examples=104_743,
     ),
     GlueTask(
         "RTE",
@@ -195,6 +203,7 @@ GLUE = (
         ("accuracy",),
         addresses=_zip("RTE"),
         config="glue_rte",
+        train_examples=2490,
     ),
     GlueTask(
         "WNLI",
@@ -203,6 +212,7 @@ GLUE = (
         ("accuracy",),
         addresses=_zip("WNLI"),
         config="glue_wnli",
+        train_examples=635,
     ),
 )
 
@@ -212,8 +222,22 @@ _LABELLED = (
 )
 # Of the embedded language: corpus/toy_glue.py writes their files.
 TOY_GLUE = (
-    GlueTask("Order", _LABELLED, Labels(("right", "wrong")), ("accuracy",), config="glue_order"),
-    GlueTask("Place", _LABELLED, Labels(), ("spearman", "pearson"), config="glue_place"),
+    GlueTask(
+        "Order",
+        _LABELLED,
+        Labels(("right", "wrong")),
+        ("accuracy",),
+        config="glue_order",
+        train_examples=2000,
+    ),
+    GlueTask(
+        "Place",
+        _LABELLED,
+        Labels(),
+        ("spearman", "pearson"),
+        config="glue_place",
+        train_examples=2000,
+    ),
 )
 
 TASKS = {task.name: task for task in GLUE + TOY_GLUE}

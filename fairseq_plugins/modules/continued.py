@@ -4,6 +4,7 @@ The BERT paper replaces the position module of a pre-trained model. What belongs
 must fit exactly; an encoding's weights are taken where the two models have the same one.
 """
 
+import argparse
 import logging
 import pickle
 import re
@@ -129,7 +130,9 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
     if not path.is_file():
         raise ValueError(f"`init_from` must be a checkpoint, but {path} is not there.")
     try:
-        checkpoint = torch.load(path, map_location="cpu", weights_only=True)
+        # A model without a dataclass, as fairseq's roberta, has its options in a Namespace.
+        with torch.serialization.safe_globals([argparse.Namespace]):
+            checkpoint = torch.load(path, map_location="cpu", weights_only=True)
     except (RuntimeError, pickle.UnpicklingError, EOFError, ValueError) as error:
         raise ValueError(f"`init_from` must be a checkpoint, but {path}: {error}") from error
     if not isinstance(checkpoint, dict) or not isinstance(checkpoint.get("model"), Mapping):
@@ -178,7 +181,7 @@ def _parts(config: Any) -> dict[str, set[str]]:
     """The encodings of a model by the place of their weights; fairseq's own has Base's table."""
 
     def option(name: str, default: Any) -> Any:
-        value = config.get(name) if hasattr(config, "get") else getattr(config, name)
+        value = config.get(name) if hasattr(config, "get") else getattr(config, name, None)
         return default if value is None else value
 
     base = "learned" if option("encoder_learned_pos", True) else "base"
@@ -219,8 +222,9 @@ def find_dictionary(path: Path, checkpoint: Mapping[str, Any]) -> Path | None:
     """The dict.txt beside a checkpoint, or in the data folder that it was trained on."""
     task = (checkpoint.get("cfg") or {}).get("task") or {}
     folders = [path.parent]
-    if task.get("data"):
-        data = Path(str(task["data"]).split(":")[0])
+    given = task.get("data") if hasattr(task, "get") else getattr(task, "data", None)
+    if given:
+        data = Path(str(given).split(":")[0])
         folders += [data, data / "input0"]
     return _first_file(folder / "dict.txt" for folder in folders)
 

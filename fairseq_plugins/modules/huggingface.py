@@ -135,6 +135,8 @@ def to_fairseq(source: Path, target: Path, pieces: Path) -> None:
         raise ValueError(f"{source} does not hold {', '.join(absent)}")
     theirs = _read_json(source / CONFIG_FILE)
     _check_options(source / CONFIG_FILE, theirs, _THEIR_FIXED)
+    if unsaid := [name for name in _OPTIONS if name not in theirs]:
+        raise ValueError(f"{source / CONFIG_FILE} does not say {', '.join(unsaid)}")
     dictionary, tokens = read_vocabulary(pieces)
     _check_merges(source / THEIR_MERGES_FILE, pieces / MERGES_FILE)
     rows = _rows(source / VOCABULARY_FILE, tokens)

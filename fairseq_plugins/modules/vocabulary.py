@@ -1,5 +1,6 @@
 """Whether the data to train on and a checkpoint have the same dictionary."""
 
+import argparse
 import pickle
 from collections.abc import Sequence
 from itertools import zip_longest
@@ -28,7 +29,8 @@ def check_vocabulary(checkpoint: Path, dictionary: Dictionary, data: Path) -> No
         ValueError: naming both sizes, or the first token that differs; or a damaged file.
     """
     try:
-        state = torch.load(checkpoint, map_location="cpu", weights_only=True, mmap=True)
+        with torch.serialization.safe_globals([argparse.Namespace]):  # as read_checkpoint does
+            state = torch.load(checkpoint, map_location="cpu", weights_only=True, mmap=True)
         weights = state["model"]
         rows = next(len(value) for name, value in weights.items() if name.endswith(_EMBEDDING))
     except FileNotFoundError:

@@ -129,8 +129,9 @@ def prepare(
         if found.missing:
             report(f"{found.task.name}: {found.folder} has no {', '.join(found.missing)}")
     texts = [_read(found, options) for found in located]
-    for found, splits in zip(located, texts, strict=True):
-        _make(_folder(found, splits, output, options), found, splits, encoder, options)
+    folders = [_folder(*one, output, options) for one in zip(located, texts, strict=True)]
+    for folder, found, splits in zip(folders, located, texts, strict=True):
+        _make(folder, found, splits, encoder, options)
     names = [found.task.name for found in located]
     report(f"prepared in {output}: {', '.join(names)}")
     return names

@@ -90,7 +90,9 @@ class Translator:
         self, checkpoint: Path, data: Path, decoding: Decoding, *, cpu: bool = False, seed: int = 1
     ) -> None:
         self.decoding = decoding
-        state = checkpoint_utils.load_checkpoint_to_cpu(str(checkpoint))
+        # Overridden here: fairseq leaves the options of a state that it is given as they are.
+        overrides = {"data": str(data)}
+        state = checkpoint_utils.load_checkpoint_to_cpu(str(checkpoint), overrides)
         self.languages = _languages(state, checkpoint)
         dictionaries = [data / f"dict.{language}.txt" for language in self.languages]
         for path in (data / "codes", *dictionaries):
@@ -100,9 +102,8 @@ class Translator:
         _check_sizes(state, checkpoint, dictionaries)
         self._pieces = Pieces.read(data / "codes")
         self._source, self._target = (Moses(language) for language in self.languages)
-        utils.set_torch_seed(seed)
         models, config, self._task = checkpoint_utils.load_model_ensemble_and_task(
-            [str(checkpoint)], arg_overrides={"data": str(data)}, state=state
+            [str(checkpoint)], state=state
         )
         (self._model,) = models
         self._device = torch.device("cuda" if torch.cuda.is_available() and not cpu else "cpu")
@@ -111,6 +112,7 @@ class Translator:
             config.generation = OmegaConf.create(options)
         self._model.to(self._device).eval()
         self._model.prepare_for_inference_(config)
+        utils.set_torch_seed(seed)  # after those that seed the draws of an encoding too
         self._generator = self._task.build_generator([self._model], config.generation)
         limits = self._task.max_positions(), self._model.max_positions()
         self._max_positions = utils.resolve_max_positions(*limits)

@@ -64,6 +64,23 @@ def read_dictionary(path: Path) -> list[str]:
     return words
 
 
+def check_same_dictionary(ours: Path, theirs: Path) -> None:
+    """Raise CorpusError with file and line where two dict.txt have other words or another order.
+
+    Counts may differ, as only the order gives a word its number.
+    """
+    found, expected = read_dictionary(ours), read_dictionary(theirs)
+    for number, (word, wanted) in enumerate(zip(found, expected, strict=False), start=1):
+        if word != wanted:
+            raise CorpusError(
+                f"{ours}, line {number}: must be {wanted!r} as in {theirs}, but is {word!r}"
+            )
+    if len(found) != len(expected):
+        raise CorpusError(
+            f"{ours} must have {len(expected)} lines as {theirs}, but has {len(found)}"
+        )
+
+
 def check_vocabulary(codes: Path, dictionaries: Sequence[Path]) -> None:
     """Raise CorpusError, naming file and line, where a dictionary is not of these codes.
 

@@ -12,6 +12,7 @@ from typing import Any
 from fairseq_plugins.corpus.published import CorpusError
 from fairseq_plugins.exit_status import exit_status
 from fairseq_plugins.squad.examples import VERSIONS, Question, parse_json, read_bytes, read_squad
+from fairseq_plugins.squad.folder import read_facts
 from fairseq_plugins.squad.metrics import evaluate
 from fairseq_plugins.squad.predictions import SearchOptions
 
@@ -57,12 +58,12 @@ def _add_predict(parser: argparse.ArgumentParser) -> None:
 
 def _predict(args: argparse.Namespace) -> None:
     options = SearchOptions(args.n_best, args.max_answer_length, args.null_threshold)
+    if args.no_answer_output and read_facts(args.data)["request"]["version"] != "2.0":
+        raise CorpusError("--no-answer-output needs data of v2.0, but it is of v1.1")
     squad = import_module("fairseq_plugins.squad.predict")  # PyTorch: only where it is needed
     answers = squad.predict(
         args.path, args.data, args.subset, options, batch_size=args.batch_size, cpu=args.cpu
     )
-    if args.no_answer_output and answers.version != "2.0":
-        raise CorpusError("--no-answer-output needs data of v2.0, but it is of v1.1")
     squad.write_json(args.output, answers.texts(options))
     if args.no_answer_output:
         squad.write_json(args.no_answer_output, answers.no_answer())

@@ -131,11 +131,14 @@ def _mentions_impossible(articles: list[Any]) -> bool:
     return any(
         isinstance(question, dict) and "is_impossible" in question
         for article in articles
-        if isinstance(article, dict)
-        for paragraph in article.get("paragraphs") or ()
-        if isinstance(paragraph, dict)
-        for question in paragraph.get("qas") or ()
+        for paragraph in _listed(article, "paragraphs")
+        for question in _listed(paragraph, "qas")
     )
+
+
+def _listed(value: Any, name: str) -> list[Any]:
+    found = value.get(name) if isinstance(value, dict) else None
+    return found if isinstance(found, list) else []
 
 
 def _field(value: Any, name: str, kind: type, file: str, where: str) -> Any:

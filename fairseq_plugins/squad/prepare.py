@@ -107,7 +107,8 @@ def download_files(folder: Path, version: str) -> dict[str, Path]:
     found = {}
     for split, name in FILE_SPLITS.items():
         file = f"{name}-v{version}.json"
-        found[split] = download(f"{ADDRESS}/{file}", folder / file, MD5[file], report)
+        address, path = f"{ADDRESS}/{file}", folder / file
+        found[split] = download(address, path, MD5[file], report, elsewhere="--from DIR takes")
     return found
 
 

@@ -26,6 +26,7 @@ class SquadTaskConfig(FairseqDataclass):
     span_head_name: str = II("criterion.span_head_name")
     restore_file: str = II("checkpoint.restore_file")
     finetune_from_model: Optional[str] = II("checkpoint.finetune_from_model")
+    save_dir: str = II("checkpoint.save_dir")
 
 
 @register_task("squad", dataclass=SquadTaskConfig)
@@ -67,7 +68,8 @@ class SquadTask(FairseqTask):
         """
         if not from_checkpoint:
             begin = self.cfg.finetune_from_model or self.cfg.restore_file
-            if begin != _LAST:
+            # A training that goes on from its own checkpoint does not read the one it began with.
+            if begin != _LAST and not Path(self.cfg.save_dir, _LAST).exists():
                 check_vocabulary(Path(begin), self.dictionary, Path(self.cfg.data))
         model = super().build_model(cfg, from_checkpoint)
         if not hasattr(model, "register_span_head"):

@@ -57,6 +57,20 @@ def test_accuracy_is_what_training_saw(trained: Path) -> None:
     assert result["metrics"]["accuracy"] > 80
 
 
+def test_the_folder_given_is_the_one_scored(trained: Path, tmp_path: Path) -> None:
+    """Not the one that the checkpoint was trained on; with its classes in their order."""
+    path, other = trained / "Order" / "checkpoint_last.pt", tmp_path / "Order"
+    shutil.copytree(trained / "data" / "Order", other)
+    for folder in ("input0", "label"):
+        for suffix in ("bin", "idx"):
+            (other / folder / f"train.{suffix}").replace(other / folder / f"valid.{suffix}")
+    assert evaluate(path, other, "Order")["examples"] > 100
+    lines = (other / "label" / "dict.txt").read_text().splitlines()
+    (other / "label" / "dict.txt").write_text("\n".join([lines[1], lines[0], *lines[2:]]) + "\n")
+    with pytest.raises(CorpusError, match=r"label/dict\.txt, line 1: must be"):
+        evaluate(path, other, "Order")
+
+
 def test_correlations_do_not_depend_on_the_batch(
     trained: Path, capsys: pytest.CaptureFixture
 ) -> None:

@@ -1,5 +1,6 @@
 """Continued training: what is taken from a checkpoint with another encoding, what is refused."""
 
+import argparse
 import logging
 from argparse import Namespace
 from pathlib import Path
@@ -83,7 +84,9 @@ def test_a_longer_table_is_new(tmp_path: Path, caplog) -> None:
 def test_fairseqs_own_roberta(tmp_path: Path) -> None:
     theirs = build_fairseq()
     path = tmp_path / "model.pt"
-    torch.save({"model": theirs.state_dict()}, path)
+    # Its options are no dataclass: fairseq saves them as they are.
+    config = {"model": argparse.Namespace(encoder_layers=2), "task": {"_name": "masked_lm"}}
+    torch.save({"model": theirs.state_dict(), "cfg": config}, path)
     model = build(encoding="rope", init_from=str(path)).state_dict()
     table = theirs.state_dict()[f"{STACK}embed_positions.weight"]
     assert torch.equal(model[TABLE], table[PAD + 1 :])

@@ -8,6 +8,7 @@ import yaml
 
 import fairseq_plugins  # noqa: F401  (registers the model)
 from fairseq_plugins.glue.tasks import GLUE, TASKS, TOY_GLUE
+from fairseq_plugins.reproduce.experiments.glue import BERT_GLUE
 from fairseq_plugins.reproduce.recipe import compose_recipe, record, total_batch
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
@@ -63,6 +64,7 @@ def select(config, keys):
 
 @pytest.mark.parametrize("task", GLUE, ids=lambda t: t.name)
 def test_paper_scale(task):
+    assert task.train_examples == SIZES[task.name][0]
     config = composed(task.config, "optimization.lr=[6e-5]", "model=lrpe_type5")
     assert select(config, SHARED) == SHARED
     examples, batch = SIZES[task.name]
@@ -74,6 +76,33 @@ def test_paper_scale(task):
     assert config["optimization"]["lr"] == [6e-5]
     assert config["model"]["position_encoding"] == "lrpe_type5"
     assert config["task"]["data"] == f"data/glue/{task.name}"
+
+
+@pytest.mark.parametrize("task", GLUE, ids=lambda t: t.name)
+def test_the_bert_papers_protocol(task):
+    """Its Table 6 and appendix E; the rest is Hugging Face's default."""
+    (variant,) = [v for v in BERT_GLUE.variants("paper") if v.kind == task.name]
+    config = composed(variant.recipe, *variant.overrides)
+    updates = 3 * math.ceil(SIZES[task.name][0] / 32)
+    wanted = {
+        "task.max_positions": 128,
+        "optimization.max_epoch": 3,
+        "optimization.max_update": updates,
+        "optimization.lr": [2e-5],
+        "optimization.clip_norm": 1.0,
+        "optimizer.adam_betas": "(0.9, 0.999)",
+        "optimizer.adam_eps": 1e-8,
+        "optimizer.weight_decay": 0.0,
+        "lr_scheduler.warmup_updates": 0,
+        "lr_scheduler.total_num_update": updates,
+        "dataset.disable_validation": True,  # the last checkpoint counts
+    }
+    assert select(config, wanted) == wanted
+    assert total_batch(config) == 32
+    (small,) = [v for v in BERT_GLUE.variants("mini") if v.kind == task.name]
+    assert composed(small.recipe, "scale/glue=mini", *small.overrides)["optimization"][
+        "max_update"
+    ] == 3 * (640 // 32)
 
 
 @pytest.mark.parametrize("scale", ["toy", "mini"])

@@ -23,7 +23,6 @@ from fairseq_plugins.corpus.gpt2_bpe import learn_gpt2_bpe
 from fairseq_plugins.corpus.published import CorpusError
 from fairseq_plugins.corpus.toy_glue import order, place, write_tasks
 from fairseq_plugins.glue import official
-from fairseq_plugins.glue.evaluate import check_same_dictionary
 from fairseq_plugins.glue.tasks import TASKS
 from fairseq_plugins.reproduce.prepare_glue import Options, find, main, prepare
 
@@ -197,21 +196,6 @@ def test_pieces_that_do_not_belong_together_are_refused(tmp_path: Path, bpe: Pat
         prepare([TASKS["RTE"]], tmp_path / "out", Options(other), [write_rte(tmp_path / "raw")])
 
 
-def test_another_dictionary_than_that_of_the_pretraining_is_named(tmp_path: Path) -> None:
-    (tmp_path / "task" / "input0").mkdir(parents=True)
-    (tmp_path / "mlm").mkdir()
-    ours, theirs = tmp_path / "task" / "input0" / "dict.txt", tmp_path / "mlm" / "dict.txt"
-    ours.write_text("11 5\n12 4\n13 3\n")
-    theirs.write_text("11 9\n12 8\n13 7\n")
-    check_same_dictionary(tmp_path / "task", tmp_path / "mlm")
-    theirs.write_text("11 9\n13 8\n12 7\n")
-    with pytest.raises(CorpusError, match=r"dict.txt, line 2: must be '13' .* but is '12'"):
-        check_same_dictionary(tmp_path / "task", tmp_path / "mlm")
-    theirs.write_text("11 9\n12 8\n")
-    with pytest.raises(CorpusError, match="must have 2 lines"):
-        check_same_dictionary(tmp_path / "task", tmp_path / "mlm")
-
-
 @pytest.fixture
 def server(tmp_path: Path):
     """Serves tmp_path/served."""
@@ -248,7 +232,7 @@ def test_mrpc_is_put_together_from_its_parts(tmp_path: Path, server: str) -> Non
     rows = ['1\t10\t11\tA "quote\tb\r\n', "0\t12\t13\tc\td\r\n", "1\t14\t15\te\tf\r\n"]
     for name in ("train", "test"):
         (served / f"{name}.txt").write_bytes((header + "".join(rows)).encode())
-    (served / "ids.tsv").write_text("#1 ID\t#2 ID\n12\t13\n")
+    (served / "ids.tsv").write_text("12\t13\n")  # no header
     addresses = tuple(f"{server}/{name}" for name in ("train.txt", "test.txt", "ids.tsv"))
     task = replace(TASKS["MRPC"], addresses=addresses)
     folder = official.fetch(task, tmp_path / "downloads", lambda text: None) / "MRPC"
@@ -256,6 +240,10 @@ def test_mrpc_is_put_together_from_its_parts(tmp_path: Path, server: str) -> Non
     assert lines["train"][1:] == ['1\t10\t11\tA "quote\tb', "1\t14\t15\te\tf"]
     assert lines["dev"][1:] == ["0\t12\t13\tc\td"]
     assert (folder / "test.tsv").read_text().splitlines()[1] == '0\t10\t11\tA "quote\tb'
+    with (served / "train.txt").open("a") as train:
+        train.write("\r\n")
+    with pytest.raises(CorpusError, match=r"train\.txt, line 5: must have 5 fields, but has 0"):
+        official.fetch(task, tmp_path / "again", lambda text: None)
 
 
 def test_generated_tasks_depend_on_order_alone(tmp_path: Path, bpe: Path) -> None:

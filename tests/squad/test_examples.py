@@ -97,6 +97,7 @@ def test_wrong_question(change: Callable[[Any], Any], message: str, write: Write
         ([], "must be an object, but is []"),
         ({}, "data is missing"),
         ({"data": [{}]}, "data[0].paragraphs is missing"),
+        ({"data": [{"paragraphs": 3}]}, "data[0].paragraphs must be"),
         ({"data": [{"paragraphs": [{"qas": []}]}]}, "data[0].paragraphs[0].context is missing"),
         ({"data": ["x"]}, "data[0] must be an object, but is 'x'"),
         ({"data": []}, "holds no question"),

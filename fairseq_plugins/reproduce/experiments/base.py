@@ -157,11 +157,16 @@ class Experiment:
             own = model.get(f"{stack}_{option}")
             return model.get(option, "") if own is None else own
 
+        # As the model does: a side with an encoding of its own does not inherit options.
+        is_common = of("position_encoding") == model.get("position_encoding")
+        options = model.get(f"{stack}_position_encoding_options")
+        if options is None:
+            options = model.get("position_encoding_options", "") if is_common else ""
         heads = int(model[f"{stack}_attention_heads"])
         return Side(
             of("attention_type"),
             of("position_encoding"),
-            of("position_encoding_options"),
+            options,
             stack == "decoder",
             heads,
             int(model[f"{stack}_embed_dim"] or model["encoder_embed_dim"]) // heads,

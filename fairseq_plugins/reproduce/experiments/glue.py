@@ -1,12 +1,12 @@
 """Fine-tuning on GLUE: Table 3 of LRPE, and Table 3 of the BERT paper."""
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from fairseq_plugins.glue.evaluate import check_same_dictionary
 from fairseq_plugins.glue.tasks import GLUE, TOY_GLUE, GlueTask
 from fairseq_plugins.reproduce import logs
 from fairseq_plugins.reproduce.commands import Run
@@ -26,24 +26,46 @@ from fairseq_plugins.reproduce.published_glue import (
     GlueTable,
     summarise,
 )
+from fairseq_plugins.reproduce.vocabulary import check_same_dictionary
+
+MINI_EXAMPLES = 640  # of each task at scale mini
 
 # Of the LRPE paper; ten times that for the few updates of a small model.
-LEARNING_RATES = {
-    "paper": (1e-5, 3e-5, 6e-5, 1e-4),
-    "mini": (1e-4, 3e-4, 6e-4, 1e-3),
-    "toy": (1e-3,),
-}
+LRPE_RATES = {"paper": (1e-5, 3e-5, 6e-5, 1e-4), "mini": (1e-4, 3e-4, 6e-4, 1e-3), "toy": (1e-3,)}
+# The BERT paper has one.
+BERT_RATES = {"paper": (2e-5,), "mini": (6e-4,), "toy": (1e-3,)}
 
 
 @dataclass(frozen=True)
+class BertProtocol:
+    """How the BERT paper fine-tunes on GLUE, where configs/glue/common.yaml is LRPE's: the file
+    configs/glue_protocol/<name>.yaml, and what depends on a task's size."""
+
+    name: str = "bert"
+    epochs: int = 3
+    batch_size: int = 32
+    max_positions: int = 128  # at scale paper; smaller ones have models of fewer positions
+
+    def overrides(self, task: GlueTask, scale: str) -> tuple[str, ...]:
+        """Hydra's words for a task."""
+        examples = min(task.train_examples, MINI_EXAMPLES if scale == "mini" else sys.maxsize)
+        updates = self.epochs * -(-examples // self.batch_size)
+        shorter = (f"task.max_positions={self.max_positions}",) if scale == "paper" else ()
+        return (f"+glue_protocol={self.name}", f"optimization.max_update={updates}", *shorter)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Glue(Experiment):
     """Starts from the row's pre-trained model of Table 8; fine-tunes every task with every learning
     rate and keeps the one that is best on the development set.
 
     columns: what the paper prints; at scale toy two generated tasks take their place.
+    learning_rates: by scale. protocol: of the paper, None for LRPE's.
     """
 
-    columns: GlueTable = LRPE_TABLE_3
+    columns: GlueTable
+    learning_rates: Mapping[str, tuple[float, ...]]
+    protocol: BertProtocol | None = None
 
     @property
     def pretraining(self) -> str:
@@ -61,13 +83,16 @@ class Glue(Experiment):
             Variant(
                 f"{task.name}-lr{rate:g}",
                 task.config,
-                (f"optimization.lr=[{rate:g}]",),
+                (*self._protocol(task, scale), f"optimization.lr=[{rate:g}]"),
                 kind=task.name,
                 learning_rate=rate,
             )
             for task in self.tasks(scale)
-            for rate in LEARNING_RATES[scale]
+            for rate in self.learning_rates[scale]
         ]
+
+    def _protocol(self, task: GlueTask, scale: str) -> tuple[str, ...]:
+        return self.protocol.overrides(task, scale) if self.protocol else ()
 
     def steps(self, training: Training, checkpoint: Path, run: Run, gpus: int) -> Sequence[Step]:
         (task,) = (t for t in self.tasks(run.scale) if t.name == training.variant.kind)
@@ -85,7 +110,7 @@ class Glue(Experiment):
         )
 
     def check_data(self, data: Path, pretraining: Path) -> None:
-        check_same_dictionary(data, pretraining)
+        check_same_dictionary(data / "input0" / "dict.txt", pretraining / "dict.txt")
 
     def combine(self, parts: Mapping[str, Metrics]) -> Metrics:
         best: dict[str, Metrics] = {}
@@ -117,10 +142,14 @@ class Glue(Experiment):
         rates = {name.rpartition("-lr")[2] for r in results for name in r["metrics"]["tried"]}
         replaced = sorted({name for r in results for name in r["metrics"]["replaced"]})
         averaged = list(dict.fromkeys(n for r in results for n in r["metrics"]["averaged"]))
+        chosen = (
+            "; the best one on the development set counts, whose numbers these are"
+            if len(rates) > 1
+            else "; the numbers are of the development set"
+        )
         told = [
-            "Every task is fine-tuned with the learning rates "
-            f"{', '.join(sorted(rates, key=float))}; the best one on the development set counts, "
-            f"whose numbers these are, in per cent. The average is over {', '.join(averaged)}."
+            f"Every task is fine-tuned with learning rate {', '.join(sorted(rates, key=float))}"
+            f"{chosen}, in per cent. The average is over {', '.join(averaged)}."
         ]
         if replaced:
             told.append(
@@ -151,7 +180,11 @@ def _step(
     return Step(f"evaluate-{subset}.log", command, read)
 
 
-def _glue(columns: GlueTable) -> Glue:
+def _glue(
+    columns: GlueTable,
+    learning_rates: Mapping[str, tuple[float, ...]],
+    protocol: BertProtocol | None = None,
+) -> Glue:
     return Glue(
         recipe="glue_cola",
         scales=scales(
@@ -160,7 +193,7 @@ def _glue(columns: GlueTable) -> Glue:
                 "mini",
                 (
                     "scripts/prepare_glue.sh --from DIR --bpe data/novels-mini/bpe "
-                    "--max-train 640 --output data/glue-mini",
+                    f"--max-train {MINI_EXAMPLES} --output data/glue-mini",
                 ),
             ),
             Scale("paper", ("scripts/prepare_glue.sh --bpe data/gpt2_bpe",), gpus=8),
@@ -170,7 +203,10 @@ def _glue(columns: GlueTable) -> Glue:
         scale_group="scale/glue",
         data_files=("data.json", "input0/train.bin", "input0/valid.bin"),
         columns=columns,
+        learning_rates=learning_rates,
+        protocol=protocol,
     )
 
 
-LRPE_GLUE, BERT_GLUE = _glue(LRPE_TABLE_3), _glue(BERT_TABLE_3)
+LRPE_GLUE = _glue(LRPE_TABLE_3, LRPE_RATES)
+BERT_GLUE = _glue(BERT_TABLE_3, BERT_RATES, BertProtocol())

@@ -15,6 +15,8 @@ from fairseq_plugins.reproduce.experiments.base import (
     Variant,
     scales,
 )
+from fairseq_plugins.reproduce.vocabulary import check_same_dictionary
+from fairseq_plugins.squad.examples import VERSIONS
 
 
 @dataclass(frozen=True)
@@ -55,16 +57,35 @@ class Squad(Experiment):
             Step("evaluate.log", evaluate, read),
         ]
 
+    def check_data(self, data: Path, pretraining: Path) -> None:
+        check_same_dictionary(data / "dict.txt", pretraining / "dict.txt")
+
     def combine(self, parts: Mapping[str, Metrics]) -> Metrics:
         return {key: value for metrics in parts.values() for key, value in metrics.items()}
+
+
+_FOLDERS = {"toy": "data/toy-squad-v{}", "mini": "data/squad-v{}-mini", "paper": "data/squad-v{}"}
+
+
+def _commands(scale: str, command: str) -> tuple[str, ...]:
+    """The same for both versions, into the folders that squad_v*_data/<scale>.yaml name."""
+    folder = _FOLDERS[scale]
+    return tuple(f"{command} --version {v} --output {folder.format(v)}" for v in VERSIONS)
 
 
 SQUAD = Squad(
     recipe="squad_v1",
     scales=scales(
-        Scale("toy", ("scripts/prepare_toy_squad.sh",)),
-        Scale("mini", ("scripts/prepare_squad.sh --from DIR",)),
-        Scale("paper", ("scripts/prepare_squad.sh",), gpus=8),
+        Scale("toy", _commands("toy", "scripts/prepare_toy_squad.sh")),
+        Scale(
+            "mini",
+            _commands(
+                "mini",
+                "scripts/prepare_squad.sh --from DIR --bpe data/novels-mini/bpe "
+                "--max-length 128 --stride 64 --max-query-length 40",
+            ),
+        ),
+        Scale("paper", _commands("paper", "scripts/prepare_squad.sh --bpe data/gpt2_bpe"), gpus=8),
     ),
     required=("v1_exact", "v1_f1", "v2_exact", "v2_f1"),
     stacks=("encoder",),
