@@ -13,6 +13,8 @@ from typing import Any
 
 import torch
 
+from fairseq_plugins.reproduce.checkpoints import require_intact
+
 _INTERVAL = re.compile(r"checkpoint_(\d+)_(\d+)\.pt")  # epoch, updates
 
 
@@ -44,6 +46,7 @@ def average(paths: Sequence[Path]) -> dict[str, Any]:
     state: dict[str, Any] = {}
     sums: dict[str, torch.Tensor] = {}
     for path in paths:
+        require_intact(path)
         state = torch.load(path, map_location="cpu", weights_only=True)
         weights = {name: w for name, w in state["model"].items() if torch.is_tensor(w)}
         if sums and {n: w.shape for n, w in weights.items()} != {
@@ -76,8 +79,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         paths = last_checkpoints(args.folder, args.last)
         state = average(paths)
         beside = output.with_name(f".{output.name}.{os.getpid()}")
-        torch.save(state, beside)
-        os.replace(beside, output)
+        try:
+            torch.save(state, beside)
+            os.replace(beside, output)
+        finally:
+            beside.unlink(missing_ok=True)
     except (ValueError, OSError, RuntimeError) as error:
         print(f"average_checkpoints: error: {error}", file=sys.stderr)
         return 1

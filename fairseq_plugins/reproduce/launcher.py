@@ -57,10 +57,15 @@ class Child(Protocol):
         ...
 
 
-def die_with_parent() -> None:
-    """A process killed by SIGKILL cannot stop its child; Linux does it."""
+def die_with_parent(parent: int | None = None) -> None:
+    """A process killed by SIGKILL cannot stop its child; Linux does it.
+
+    parent: its number, where it may have ended already.
+    """
     if _LIBC is not None:
         _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if parent is not None and os.getppid() != parent:
+        os._exit(1)
 
 
 class ProcessLauncher:
@@ -88,6 +93,8 @@ class ProcessLauncher:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
+                # Line by line, so that what libraries log does not come between the words of one.
+                env={**os.environ, "PYTHONUNBUFFERED": "1"},
                 pass_fds=tuple(keep_open),
                 start_new_session=True,
                 preexec_fn=die_with_parent,  # safe: this program has no threads
@@ -117,12 +124,12 @@ class PreloadedLauncher:
     ) -> int:
         if list(command[:2]) != [sys.executable, "-m"]:
             return ProcessLauncher(self.root)(command, log, on_lines, keep_open)
-        channel = self._channel or self._start()
-        with log.open("ab") as output:
-            size = output.tell()
-            words = json.dumps(list(command[2:])).encode()
-            socket.send_fds(channel, [words], [output.fileno(), *keep_open])
         try:
+            channel = self._channel or self._start()
+            with log.open("ab") as output:
+                size = output.tell()
+                words = json.dumps(list(command[2:])).encode()
+                socket.send_fds(channel, [words], [output.fileno(), *keep_open])
             return _follow(_Forked(channel), log, size, on_lines)
         except BaseException:
             self.close()
@@ -130,11 +137,12 @@ class PreloadedLauncher:
 
     def close(self) -> None:
         """End the process, and with it a command that it still runs."""
-        if self._channel and self._process:
+        if self._channel:
             self._channel.close()
+        if self._process:
             self._process.kill()
             self._process.wait()
-            self._channel = self._process = None
+        self._channel = self._process = None
 
     def _start(self) -> socket.socket:
         self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)

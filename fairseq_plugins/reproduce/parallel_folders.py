@@ -49,6 +49,7 @@ from fairseq_plugins.reproduce.data_folders import (
 from fairseq_plugins.reproduce.vocabulary import Pieces, read_dictionary
 
 CHUNK_LINES = 500
+LONGEST = 1023  # pieces of a sentence: fairseq's default of 1,024 positions, less one for its end
 LineFunction = Callable[[str], str]
 
 
@@ -102,6 +103,7 @@ class ParallelBuild:
         self.tokenise()
         self.learn()
         self.apply()
+        self.check_lengths(text)
         verdicts = self.clean(("train",) if text.valid else ("train", "valid"))
         self.binarise(origin, verdicts)
 
@@ -175,6 +177,21 @@ class ParallelBuild:
         ):
             build = functools.partial(splitter, self.work / "codes")
             self._map(build, tokens, target, f"splitting {split}.{language}")
+
+    def check_lengths(self, text: ParallelText) -> None:
+        """Refuse lines of files given for validation and test that no model here would read.
+
+        Those of training, and a validation set that comes out of it, are cleaned.
+        """
+        for split, given in (("valid", text.valid), ("test", text.test)):
+            for source, pieces in zip(given or (), self.paths("pieces", split), strict=False):
+                with pieces.open(encoding="utf-8", newline="\n") as lines:
+                    for number, line in enumerate(lines, start=1):
+                        if (count := len(line.split())) > LONGEST:
+                            raise CorpusError(
+                                f"{source}, line {number}: {count} pieces, but a model reads at "
+                                f"most {LONGEST}; split the line"
+                            )
 
     def _map(
         self, build: Callable[[], LineFunction], source: Path, target: Path, what: str

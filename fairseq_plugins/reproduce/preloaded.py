@@ -43,10 +43,11 @@ def serve() -> None:
         message, descriptors, _, _ = socket.recv_fds(channel, MESSAGE_BYTES, DESCRIPTORS)
         if not message:
             return
+        server = os.getpid()
         child = os.fork()
         if child == 0:
             channel.close()
-            _run(json.loads(message), descriptors[0])
+            _run(json.loads(message), descriptors[0], server)
         os.setpgid(child, child)  # here too, so that it is done before anybody signals the group
         for descriptor in descriptors:
             os.close(descriptor)
@@ -58,10 +59,10 @@ def serve() -> None:
             return  # the command, if it still runs, dies with this process
 
 
-def _run(words: list[str], log: int) -> None:
+def _run(words: list[str], log: int, server: int) -> None:
     """What `python -m` does with these words, in this process, which then ends."""
     os.setpgid(0, 0)
-    die_with_parent()
+    die_with_parent(server)
     os.dup2(log, sys.stdout.fileno())
     os.dup2(log, sys.stderr.fileno())
     sys.argv = words

@@ -76,7 +76,6 @@ def training_metrics(trainings: Sequence[TrainingLog], train_seconds: float) -> 
 
 def make_result(
     run: Run,
-    root: Path,
     *,
     metrics: Mapping[str, Any],
     command: Iterable[str],
@@ -84,6 +83,7 @@ def make_result(
     data: Mapping[str, Any],
     gpus: int,
     wall_seconds: float,
+    commit: str,
 ) -> Result:
     """Everything that is recorded of a finished run, in the order of `KEYS`.
 
@@ -102,7 +102,7 @@ def make_result(
         "command": list(command),
         "config": dict(config),
         "data": dict(data),
-        "commit": provenance.commit(root),
+        "commit": commit,
         "versions": provenance.versions(),
         "hardware": provenance.hardware(gpus),
         "wall_seconds": round(wall_seconds, 1),

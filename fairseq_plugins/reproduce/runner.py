@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fairseq_plugins.reproduce import checkpoints, logs, results
+from fairseq_plugins.reproduce import checkpoints, logs, provenance, results
 from fairseq_plugins.reproduce.commands import Run, executable
 from fairseq_plugins.reproduce.experiments.base import Metrics, Training
 from fairseq_plugins.reproduce.launcher import Launcher
@@ -95,6 +95,7 @@ class TableRunner:
         self.launcher = launcher
         self.progress = progress
         self.force = force
+        self.commit = provenance.commit(root)  # now: what runs is the code of this moment
 
     def run(self, planned: Planned) -> Failure | None:
         """Bring one run to its result; a failure is returned, an interruption raised."""
@@ -348,7 +349,6 @@ class _Attempt:
         ]
         self.result = results.make_result(
             self.run,
-            root,
             metrics={
                 **self.planned.experiment.combine(parts),
                 **results.training_metrics(trained, times["train_seconds"]),
@@ -358,6 +358,7 @@ class _Attempt:
             data=self.data,
             gpus=self.planned.place.gpus,
             wall_seconds=times["wall_seconds"],
+            commit=self.runner.commit,
         )
         results.write_json(root / self.run.result, self.result)
         self.journal.content["finished"] = True

@@ -22,6 +22,7 @@ import fairseq_plugins  # noqa: F401  (registers the models)
 from fairseq_plugins.corpus.moses import Moses
 from fairseq_plugins.corpus.published import CorpusError
 from fairseq_plugins.exit_status import exit_status
+from fairseq_plugins.reproduce.checkpoints import require_intact
 from fairseq_plugins.reproduce.parallel_folders import writing
 from fairseq_plugins.reproduce.vocabulary import (
     Pieces,
@@ -39,7 +40,8 @@ class Decoding:
     """How a model is searched; the defaults are those of Vaswani et al. 2017.
 
     beam: hypotheses kept. length_penalty: the score is divided by length ** this. A hypothesis
-    has at most longer_ratio * source length + longer tokens. max_tokens: per batch.
+    has at most longer_ratio * source length + longer tokens, where fairseq takes the length of the
+    longest source of a batch. max_tokens: per batch.
 
     Raises:
         ValueError: for a value out of range.
@@ -90,6 +92,7 @@ class Translator:
         self, checkpoint: Path, data: Path, decoding: Decoding, *, cpu: bool = False, seed: int = 1
     ) -> None:
         self.decoding = decoding
+        require_intact(checkpoint)
         # Overridden here: fairseq leaves the options of a state that it is given as they are.
         overrides = {"data": str(data)}
         state = checkpoint_utils.load_checkpoint_to_cpu(str(checkpoint), overrides)

@@ -39,4 +39,7 @@ def test_too_few_and_different_models_are_refused(tmp_path, capsys):
     save(tmp_path, 1, 20, 1.0, other=torch.zeros(2))
     assert main([str(tmp_path), "--last", "2"]) == 1
     assert "checkpoint_1_20.pt is of another model" in capsys.readouterr().err
+    (tmp_path / "checkpoint_1_20.pt").write_bytes(b"")
+    assert main([str(tmp_path), "--last", "2"]) == 1
+    assert "checkpoint_1_20.pt: it is cut off or no checkpoint" in capsys.readouterr().err
     assert not (tmp_path / "average.pt").exists()

@@ -60,3 +60,8 @@ def test_references_are_the_raw_lines_and_nothing_else(tmp_path: Path):
     (tmp_path / "raw").mkdir()
     (tmp_path / "raw" / "test.de").write_bytes("„Ja“\u2028da.\r\nA-B\n".encode())
     assert read_references(tmp_path, "test", "de") == ["„Ja“\u2028da.", "A-B"]
+
+
+def test_a_line_about_such_marks_is_scored():
+    lines = ["git diff: @@ -1,3 +1,4 @@", *["a plain line"] * 30]
+    assert score(lines, lines)[0] == pytest.approx(100.0)

@@ -88,6 +88,11 @@ def test_preloaded_launcher_is_a_launcher(tmp_path, monkeypatch):
     os.close(read)
     assert launcher([*command, "told", "c"], log, seen.extend) == 3
     assert seen[-2:] == [f"{tmp_path} c", "two"] or seen[-2:] == ["two", f"{tmp_path} c"]
+    launcher._process.kill()
+    launcher._process.wait()
+    with pytest.raises(BrokenPipeError):  # which fails one run; the next ones have a new process
+        launcher([*command, "told", "d"], log, seen.extend)
+    assert launcher([*command, "told", "e"], log, seen.extend) == 3
     assert launcher([sys.executable, "-c", "raise SystemExit(4)"], log, seen.extend) == 4
     launcher.close()
 

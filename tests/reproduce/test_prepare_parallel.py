@@ -284,6 +284,7 @@ def test_every_hundredth_pair_is_held_out_and_cleaned(tmp_path, binarised):
     [
         ("val.de", GERMAN, r"val\.en has 2 lines and .*val\.de has 3: line 3 of val\.de"),
         ("test.en", [ENGLISH[0], ""], r"test\.en, line 2: empty"),
+        ("test.en", [ENGLISH[0], "a " * 1024], r"test\.en, line 2: 1024 pieces, but .* 1023"),
         ("val.en", [], r"val\.en has 0 lines and .*val\.de has 2"),
     ],
 )

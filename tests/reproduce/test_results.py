@@ -88,7 +88,6 @@ def test_result_has_exactly_the_agreed_keys(root):
     log = logs.TrainingLog(1000, 900, 5000.0)
     result = results.make_result(
         RUN,
-        root,
         metrics={
             **{"valid_ppl": 64.0, "test_ppl": 68.6, "valid_loss": 6.0, "test_loss": 6.1},
             **results.training_metrics([log], 10.0),
@@ -98,6 +97,7 @@ def test_result_has_exactly_the_agreed_keys(root):
         data=provenance.describe_data(root / "data" / "toy"),
         gpus=0,
         wall_seconds=20.0,
+        commit="0" * 40,
     )
     results.write_json(root / RUN.result, result)
     assert list(json.loads((root / RUN.result).read_text())) == [
