@@ -123,6 +123,8 @@ def _set(config: Mapping[str, Any], run: Run, variant: Variant, folder: Path) ->
     if variant.learning_rate is not None:
         optimization["lr"] = [variant.learning_rate]
     attention = experiment_of(run.table).attention(run.attention)
+    if unknown := attention.keys() - config["model"].keys():
+        raise ValueError(f"{variant.recipe}.yaml must have model.{min(unknown)} to be set.")
     return {
         **config,
         "model": {**config["model"], **attention},
@@ -136,7 +138,7 @@ def plan_run(configs: Path, run: Run, place: Place) -> Planned:
     """One run with its trainings.
 
     Raises:
-        ValueError: GPUs that do not share the batch.
+        ValueError: GPUs that do not share the batch, or an option that the recipe does not have.
     """
     experiment = experiment_of(run.table)
     pretraining = None
@@ -158,11 +160,13 @@ def _training(configs: Path, run: Run, variant: Variant, folder: Path, place: Pl
     attention = _first_attention(run)
     layout = _layout(configs, replace(attention, row="base"), variant, place)
     where = placement(attention.folder, place.gpus, layout, srun=place.srun)
-    composed = compose_variant(configs, attention, variant, where)
+    composed = compose_variant(configs, attention, variant, (*where, *variant.overrides))
+    rate = variant.learning_rate
     overrides = (
         *_selection(configs, run),
         *placement(folder, place.gpus, layout, srun=place.srun),
         *variant.overrides,
+        *(() if rate is None else (f"optimization.lr=[{rate:g}]",)),
     )
     config = _set(composed, run, variant, folder)
     return Training(variant, folder, overrides, config, place.srun)
@@ -176,7 +180,8 @@ def _first_attention(run: Run) -> Run:
 
 def _layout(configs: Path, run: Run, variant: Variant, place: Place) -> Layout:
     """How the scale's total batch, which is the same for all rows, is spread."""
-    return spread(compose_variant(configs, run, variant), max(1, place.gpus))
+    composed = compose_variant(configs, run, variant, variant.overrides)
+    return spread(composed, max(1, place.gpus))
 
 
 def incompatibility(experiment: Experiment, model: Mapping[str, Any]) -> str | None:

@@ -17,6 +17,7 @@ from fairseq_plugins.reproduce.experiments.squad import SQUAD
 from fairseq_plugins.reproduce.papers import TABLES
 from fairseq_plugins.reproduce.plan import Place, plan_run
 from fairseq_plugins.reproduce.published_glue import BERT_TABLE_3
+from fairseq_plugins.reproduce.recipe import compose_recipe, record
 from fairseq_plugins.reproduce.render import render
 from fairseq_plugins.reproduce.results import read_result
 
@@ -220,6 +221,17 @@ def test_every_table_has_its_script():
         for script in filter(None, (name, table.curves)):
             text = (CONFIGS.parent / "scripts" / f"{script}.sh").read_text()
             assert f"-m fairseq_plugins.reproduce {script} " in text
+
+
+@pytest.mark.parametrize("table", TABLES.values(), ids=lambda table: table.name)
+def test_commands_compose_to_what_is_recorded(configs, table):
+    """The recorded configuration is put together without Hydra for every attention and rate."""
+    for attention in [*table.attentions, *table.further]:
+        run = Run(table.name, "mini", "lrpe_type2", attention, 3)
+        training = plan_run(configs, run, Place(0)).trainings[-1]
+        given = [word for word in training.overrides if "finetune_from_model" not in word]
+        composed = record(compose_recipe(configs, training.variant.recipe, given))
+        assert composed == training.config
 
 
 def test_linear_attention_is_the_encoders_unless_both_are_asked_for(configs):

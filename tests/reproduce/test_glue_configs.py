@@ -83,12 +83,12 @@ def test_the_bert_papers_protocol(task):
     """Its Table 6 and appendix E; the rest is Hugging Face's default."""
     (variant,) = [v for v in BERT_GLUE.variants("paper") if v.kind == task.name]
     config = composed(variant.recipe, *variant.overrides)
+    assert variant.learning_rate == 2e-5
     updates = 3 * math.ceil(SIZES[task.name][0] / 32)
     wanted = {
         "task.max_positions": 128,
         "optimization.max_epoch": 3,
         "optimization.max_update": updates,
-        "optimization.lr": [2e-5],
         "optimization.clip_norm": 1.0,
         "optimizer.adam_betas": "(0.9, 0.999)",
         "optimizer.adam_eps": 1e-8,

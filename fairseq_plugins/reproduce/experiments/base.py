@@ -33,8 +33,9 @@ def scales(*found: Scale) -> dict[str, Scale]:
 class Variant:
     """One of the trainings that a run consists of.
 
-    name: a word for its folder, empty where the run is this training alone. kind: what trainings
-    with the same settings but for `overrides` share; one of them is recorded.
+    name: a word for its folder, empty where the run is this training alone. overrides: Hydra's.
+    kind: what trainings with the same settings but for the learning rate share; one of them is
+    recorded.
     """
 
     name: str

@@ -83,7 +83,7 @@ class Glue(Experiment):
             Variant(
                 f"{task.name}-lr{rate:g}",
                 task.config,
-                (*self._protocol(task, scale), f"optimization.lr=[{rate:g}]"),
+                self._protocol(task, scale),
                 kind=task.name,
                 learning_rate=rate,
             )
