@@ -84,6 +84,7 @@ def check_compatible(
     causal: bool,
     num_heads: int = 8,
     head_dim: int = 64,
+    max_positions: int = 1024,
 ) -> None:
     """Refuse what cannot be built, before any work starts.
 
@@ -94,6 +95,7 @@ def check_compatible(
         causal: of the model.
         num_heads: of the model.
         head_dim: of the model.
+        max_positions: of the model.
 
     Raises:
         IncompatibleEncodingError: the two do not go together.
@@ -107,6 +109,7 @@ def check_compatible(
         num_heads=num_heads,
         head_dim=head_dim,
         causal=causal,
+        max_positions=max_positions,
         # Any size will do: what is asked is whether the two go together.
         vocab_size=1,
         **options,

@@ -216,7 +216,7 @@ class SoftmaxAttention(Attention):
         distance = -relative_positions(q_positions, k_positions).clamp(max=0).unsqueeze(1)
         log_decay = self.encoding.log_decay().view(-1, 1, 1)
         factor = torch.exp(log_decay * distance) - 1
-        logits = self.scale * (q @ k.mT)
+        logits = (self.scale * q) @ k.mT  # in this order float16 reaches further
         return logits.to(torch.promote_types(logits.dtype, torch.float32)) * factor
 
     def _explicit(
@@ -231,7 +231,7 @@ class SoftmaxAttention(Attention):
         added: Tensor | None,
     ) -> tuple[Tensor, Tensor]:
         """With the weights in hand, for those who read them; softmax in float32 or wider."""
-        logits = self.scale * (q @ k.mT)
+        logits = (self.scale * q) @ k.mT  # in this order float16 reaches further
         logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
         if added is not None:
             logits = logits + added

@@ -260,6 +260,13 @@ class Compose(PositionEncoding):
         if len(scales) > 1:
             raise ValueError(f"{self.label} mixes the logit scales {sorted(scales)}.")
         self._scale = scales.pop() if scales else default
+        sampled = [e for e in encodings if e.is_stochastic and e.logit_scale() != default]
+        if sampled and self.parts_with("relative_logits"):
+            raise ValueError(
+                f"{self.label}: {sampled[0].label} scales by its own number of features, which "
+                "would scale the other's logits too; with as many as head_dim="
+                f"{self.context.head_dim} they go together."
+            )
 
     def _unite(self, encodings: list[PositionEncoding]) -> None:
         """What the parts say about themselves, for the whole."""
@@ -268,11 +275,12 @@ class Compose(PositionEncoding):
             setattr(self, name, reasons[0] if reasons else None)
         self.needs_lengths = any(e.needs_lengths for e in encodings)
         self.extrapolates = all(e.extrapolates for e in encodings)
-        self.is_relative = all(e.is_relative for e in encodings)
         self.keeps_norms = all(e.keeps_norms for e in encodings)
         self.is_stochastic = any(e.is_stochastic for e in encodings)
         transforms = [e for e in encodings if e.hooks & {"transform_query", "transform_key"}]
         self.keeps_positive = all(e.keeps_positive for e in transforms)
+        # Two transforms need not commute: q R_s^T P_s^T P_t R_t k then depends on s and t.
+        self.is_relative = all(e.is_relative for e in encodings) and len(transforms) <= 1
         self.embed_window = max(e.embed_window for e in encodings)
         if sum("log_decay" in e.hooks for e in encodings) > 1:
             raise ValueError(f"{self.label} has more than one decay.")

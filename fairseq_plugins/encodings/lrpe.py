@@ -164,6 +164,8 @@ class LRPE(PositionEncoding):
             first = odd_even(dim) if p == "odd_even" else None
             self.powers = PermutationPowers(context.max_positions, first)
             follow_permutation(self)
+            # Permuted features stay what they are, so that no denominator comes near zero.
+            self.keeps_positive = p in ("identity", "odd_even")
         elif core == "complex":
             self._set_angles(geometric(dim, dim, base), learned_theta)
         else:

@@ -42,7 +42,8 @@ def initialize_as_bert(model: nn.Module) -> None:
     """
     encodings = [m for m in model.modules() if isinstance(m, PositionEncoding)]
     kept = {module for encoding in encodings for module in encoding.modules()}
-    tables = [encoding for encoding in encodings if isinstance(encoding, Learned)]
+    # Not those of its subclasses, which are no sums.
+    tables = [encoding for encoding in encodings if type(encoding) is Learned]
 
     def initialize(module: nn.Module) -> None:
         if module in kept:
@@ -176,7 +177,7 @@ class PERoberta(SeededDraws, RobertaModel):
         """As fairseq does; and take the learned table of its own ``roberta``."""
         prefix = f"{name}." if name else ""
         stack = f"{prefix}encoder.sentence_encoder."
-        if isinstance(self.encoder.sentence_encoder.position_embedding, Learned):
+        if type(self.encoder.sentence_encoder.position_embedding) is Learned:
             rename_learned_table(state_dict, stack, self.encoder.dictionary.pad())
         register = self.register_span_head if self.args.load_checkpoint_heads else None
         upgrade_span_heads(self.span_heads, state_dict, prefix, register)

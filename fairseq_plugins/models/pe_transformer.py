@@ -48,6 +48,8 @@ def _naming(place: str, options: PositionEncodingConfig) -> Iterator[None]:
 
 def _check_places(config: TransformerConfig, places: dict[str, PositionEncodingConfig]) -> None:
     """Refuse what cannot be, before anything is built."""
+    source, target = config.max_source_positions, config.max_target_positions
+    longest = {"encoder": source, "decoder": target, "cross": max(source, target)}
     for place, options in places.items():
         _, heads, head_dim = widths_of(config, "encoder" if place == "encoder" else "decoder")
         # On a fork of the random numbers, so that weights are drawn as without this.
@@ -61,6 +63,7 @@ def _check_places(config: TransformerConfig, places: dict[str, PositionEncodingC
                 causal=place == "decoder",
                 num_heads=heads,
                 head_dim=head_dim,
+                max_positions=longest[place],
             )
 
 

@@ -116,3 +116,15 @@ def test_a_refusal_of_causal_models_is_inherited():
     part.causal_refusal = "it reads the length"
     assert Compose([build("rope"), part]).causal_refusal == "it reads the length"
     assert Compose([build("rope")]).causal_refusal is None
+
+
+def test_two_transforms_are_not_relative():
+    """They need not commute, so that scores depend on more than differences."""
+    assert not Compose([build("rope"), build("per")]).is_relative
+    assert Compose([build("rope"), build("t5")]).is_relative
+
+
+def test_a_sampled_scale_is_not_applied_to_other_logits():
+    with pytest.raises(ValueError, match="spe scales by its own number of features"):
+        Compose([build("spe", num_realizations=8), build("shaw_keys")])
+    Compose([build("spe", num_realizations=4), build("shaw_keys")])

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from fairseq_plugins.attention import build_attention
 from fairseq_plugins.encodings import build_encoding
 from fairseq_plugins.encodings.permutations import PermutationPowers, power_table
 from fairseq_plugins.encodings.permuteformer import decay_rates
@@ -127,3 +128,16 @@ def test_rates_grow_from_head_to_head_and_stay_below_one(heads):
 )
 def test_a_composition_keeps_features_positive_where_each_transform_does(name, positive):
     assert build_encoding(name, num_heads=HEADS, head_dim=DIM).keeps_positive == positive
+
+
+@pytest.mark.parametrize("name", ["per", "lrpe_type7"])
+def test_linear_attention_with_permuted_features_has_no_floor(name):
+    """One key counts alone, however different it is from the query."""
+    encoding = build_encoding(name, num_heads=1, head_dim=16)
+    attention = build_attention("linear", encoding, num_heads=1, head_dim=16, causal=False)
+    q = torch.full((1, 1, 1, 16), -9.0)
+    k = q.clone()
+    q[..., 0], k[..., 1] = 3.0, 3.0
+    at = torch.zeros(1, 1, dtype=torch.long)
+    output, _ = attention(q, k, torch.ones_like(q), q_positions=at, k_positions=at)
+    assert torch.allclose(output, torch.ones_like(output))

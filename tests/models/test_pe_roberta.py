@@ -251,7 +251,7 @@ def test_encodings_keep_their_initial_values(
         result = build_stack_encodings(*args, **options)
         for part in (*result.inputs, *result.layers):
             for module in part.modules() if part is not None else ():
-                if not isinstance(module, Learned):
+                if type(module) is not Learned:
                     own = module.parameters(recurse=False)
                     before.update({p: p.detach().clone() for p in own})
         return result
@@ -400,3 +400,10 @@ def test_shape_of_what_it_returns() -> None:
     masked[0, 3] = masked[1, 5] = True
     torch.testing.assert_close(model(tokens, masked_tokens=masked)[0], model(tokens)[0][masked])
     assert model.max_positions() == LONGEST
+
+
+def test_a_product_begins_near_the_tokens() -> None:
+    """Its table is no sum, so that it has none of BERT's initial values."""
+    model = build("vanilla", "product", max_positions=400)
+    (table,) = [p for n, p in model.named_parameters() if n.endswith("position_embedding.weight")]
+    assert float(table.detach().mean()) == pytest.approx(1.0, abs=0.05)
