@@ -42,8 +42,8 @@ FLOOR = (
     "Linear attention: the paper does not say what it does where an encoded denominator comes "
     f"near zero; here its size is kept at or above {MIN_COSINE} of its bound. That is a small "
     "share of most rows' denominators, but nearly all of `lrpe_type8`'s. Rows whose scores are "
-    "never negative (`per`, `spe`, `cosformer`) have no such floor, and `xpos`, which changes "
-    "norms, has the denominator of un-encoded features."
+    "never negative (`per`, `lrpe_type7`, `spe`, `cosformer`) have no such floor, and `xpos`, "
+    "which changes norms, has the denominator of un-encoded features."
 )
 
 
