@@ -34,6 +34,8 @@ class EncodingContext:
         causal: whether a query sees only keys at or before its own position.
         vocab_size: symbols of the dictionary, for an encoding with a parameter per word; None
             where a caller does not say.
+        begins_with_cls: whether the first token of a bidirectional model's sequences is [CLS], as
+            RoBERTa's <s>, and not a word, as a translation model's.
         generator: source of the random draws of fixed parameters; None is torch's global one.
     """
 
@@ -43,6 +45,7 @@ class EncodingContext:
     max_positions: int = 1024
     causal: bool = False
     vocab_size: int | None = None
+    begins_with_cls: bool = True
     generator: torch.Generator | None = None
 
     def __post_init__(self) -> None:

@@ -45,8 +45,8 @@ class TUPE(PositionEncoding):
         context: of the model.
         t5_bias: also add T5's bias with its default sizes.
         cls_token: ``untied`` as above, ``tied`` for a position 0 like all others, as in a model
-            without [CLS]; ``auto`` unties unless the model is causal, where the first token is a
-            word.
+            without [CLS]; ``auto`` unties in RoBERTa and not where the first token is a word, as in
+            causal and translation models.
 
     Raises:
         ValueError: ``cls_token=untied`` in a causal model.
@@ -76,7 +76,8 @@ class TUPE(PositionEncoding):
         self.norm = nn.LayerNorm(width)
         self.query_projection, self.key_projection = draw(width, inner), draw(width, inner)
         self.relative = T5Bias(context) if t5_bias else None
-        self.untied = not context.causal if cls_token == "auto" else cls_token == "untied"
+        has_cls = context.begins_with_cls and not context.causal
+        self.untied = has_cls if cls_token == "auto" else cls_token == "untied"
         if self.untied:
             self.from_cls = nn.Parameter(torch.zeros(context.num_heads))
             self.to_cls = nn.Parameter(torch.zeros(context.num_heads))

@@ -82,6 +82,7 @@ class PERobertaEncoder(RobertaEncoder):
                 max_positions=config.max_source_positions,
                 vocab_size=len(dictionary),
                 base="learned" if args.encoder_learned_pos else "base",
+                begins_with_cls=True,
             )
         encoder = PositionalEncoder(config, args, dictionary, embed_tokens, encodings=encodings)
         initialize_as_bert(encoder)

@@ -30,6 +30,7 @@ def build_stack_encodings(
     max_positions: int,
     vocab_size: int,
     base: str | None = None,
+    begins_with_cls: bool = False,
 ) -> ModelEncodings:
     """The encodings of a stack; the absolute embedding stays on as in the LRPE paper.
 
@@ -41,6 +42,7 @@ def build_stack_encodings(
         vocab_size: symbols of the dictionary.
         base: what the name ``base`` stands for in a model whose framework has another embedding
             than a sinusoidal one, with or without a relative encoding.
+        begins_with_cls: see ``EncodingContext``.
 
     Raises:
         ValueError: the width is no multiple of the heads, or what the encodings refuse.
@@ -64,6 +66,7 @@ def build_stack_encodings(
         max_positions=max_positions,
         causal=side == "decoder",
         vocab_size=vocab_size,
+        begins_with_cls=begins_with_cls,
     )
     return build_model_encodings(name, stack.layers, context, words)
 
@@ -113,6 +116,7 @@ def build_cross_encodings(
         head_dim=head_dim,
         embed_dim=width,
         max_positions=max(config.max_source_positions, config.max_target_positions),
+        begins_with_cls=False,
     )
     words = parse_options(options.position_encoding_options)
     name = options.position_encoding

@@ -462,3 +462,9 @@ def test_every_parameter_of_an_encoding_is_in_the_state() -> None:
     models[1].load_state_dict(models[0].state_dict())
     torch.testing.assert_close(_pass(models[1], True)[0], _pass(models[0], True)[0])
     assert models[0].max_positions() == (LONGEST, LONGEST)
+
+
+def test_the_first_word_has_a_position_in_tupe() -> None:
+    """It is no [CLS], which RoBERTa's first token is."""
+    model = build(position_encoding="tupe", cross_position_encoding="tupe")
+    assert not [name for name, _ in model.named_parameters() if name.endswith("_cls")]
