@@ -151,6 +151,8 @@ class LRPE(PositionEncoding):
         self.p, self.core, self.layout = p, core, layout
         dim = context.head_dim
         _check_options(context, p, core, rotated, theta_type, base, learned_p, learned_theta)
+        if core == "permutation" and layout != "interleaved":
+            raise ValueError(f"`layout={layout}` needs a core that rotates, not {core!r}.")
         if p == "householder":
             v = torch.randn(dim, generator=context.generator)
             self._register("v", v, learned_p)
@@ -318,6 +320,8 @@ def _check_options(
         )
     if core == "rotation" and dim < 3 and rotated == "half":
         raise ValueError(f"`head_dim` must be at least 3 for rotated=half, but is {dim} instead.")
+    if rotated == "half" and core != "rotation":
+        raise ValueError(f"`rotated=half` needs `core=rotation`, not {core!r}.")
     if learned_p and p != "householder":
         raise ValueError(f"`learned_p=true` needs `p=householder`, but `p` is {p!r} instead.")
     if learned_theta and core == "permutation":
