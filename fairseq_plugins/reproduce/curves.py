@@ -58,12 +58,12 @@ def _page(table: Table, scale: str, shown: Sequence[Result]) -> str:
 
 
 def _draw(table: Table, scale: str, curves: Mapping[tuple[str, str], Curve], path: Path) -> None:
-    figure = Figure(figsize=(13, 5), layout="constrained")
+    figure = Figure(figsize=(15, 5), layout="constrained")
     panels = figure.subplots(1, len(table.attentions), squeeze=False, sharey=True)[0]
     for panel, attention in zip(panels, table.attentions, strict=True):
-        # The best at the end first, so that the legend has the order of the lines.
+        # The worst at the end first, so that the legend has the order of the lines.
         own = {row: curve for (row, a), curve in curves.items() if a == attention and curve}
-        for i, row in enumerate(sorted(own, key=lambda name: own[name][-1][1])):
+        for i, row in enumerate(sorted(own, key=lambda name: -own[name][-1][1])):
             steps, perplexities = zip(*own[row], strict=True)
             style = ("-", "--", ":", "-.")[i // 10 % 4]  # matplotlib has ten colours
             label = table.row(row).label
@@ -73,7 +73,7 @@ def _draw(table: Table, scale: str, curves: Mapping[tuple[str, str], Curve], pat
         panel.set_xlabel("updates")
         panel.grid(alpha=0.3, which="both")
         if own:
-            panel.legend(fontsize=7, ncols=2)
+            panel.legend(fontsize=7, loc="upper left", bbox_to_anchor=(1.0, 1.0))  # hiding no line
     panels[0].set_ylabel("validation perplexity")
     figure.suptitle(f"{SOURCE}, scale {scale}")
     save(figure, path)
