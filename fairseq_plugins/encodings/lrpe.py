@@ -320,8 +320,6 @@ def _check_options(
         )
     if core == "rotation" and dim < 3 and rotated == "half":
         raise ValueError(f"`head_dim` must be at least 3 for rotated=half, but is {dim} instead.")
-    if rotated == "half" and core != "rotation":
-        raise ValueError(f"`rotated=half` needs `core=rotation`, not {core!r}.")
     if learned_p and p != "householder":
         raise ValueError(f"`learned_p=true` needs `p=householder`, but `p` is {p!r} instead.")
     if learned_theta and core == "permutation":
