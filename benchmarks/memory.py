@@ -1,5 +1,6 @@
 """Memory that a computation holds at most, as the allocators themselves report it."""
 
+import gc
 from collections.abc import Callable
 
 import torch
@@ -15,6 +16,7 @@ def peak_bytes(run: Callable[[], object], device: torch.device | None = None) ->
     """
     if device is not None and device.type == "cuda":
         return _peak_on_gpu(run, device)
+    gc.collect()  # else what was left behind before may be released, and subtracted, in the run
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as records:
         kept = run()
     del kept

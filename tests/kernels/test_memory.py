@@ -1,5 +1,7 @@
 """Memory of causal linear attention, read from the allocator's own events."""
 
+import gc
+
 import pytest
 import torch
 
@@ -29,6 +31,21 @@ def test_the_measure_sees_what_is_allocated():
     q, k, v = inputs(1024, 16)
     weights = HEADS * 1024 * 1024 * 4
     assert peak_bytes(lambda: naive_linear_attention(q, k, v, causal=True)) >= 2 * weights
+
+
+def test_what_an_earlier_measurement_left_behind_is_not_subtracted():
+    megabyte = 2**20
+
+    def leave_a_cycle() -> None:
+        cycle = [torch.ones(megabyte)]
+        cycle.append(cycle)
+
+    gc.disable()
+    try:
+        peak_bytes(leave_a_cycle)
+        assert peak_bytes(lambda: (gc.collect(), torch.ones(megabyte))) >= 4 * megabyte
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("dim", [32, 64])
