@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 POLL_SECONDS = 0.3
 GRACE_SECONDS = 15.0
@@ -68,6 +68,21 @@ def die_with_parent(parent: int | None = None) -> None:
         os._exit(1)
 
 
+def _spawn(
+    root: Path, command: Sequence[str], keep_open: Sequence[int], **options: Any
+) -> "subprocess.Popen[bytes]":
+    """A process in `root`, in a group of its own, that does not outlive this one."""
+    return subprocess.Popen(
+        command,
+        cwd=root,
+        stdin=subprocess.DEVNULL,
+        pass_fds=tuple(keep_open),
+        start_new_session=True,
+        preexec_fn=die_with_parent,  # safe: this program has no threads
+        **options,
+    )
+
+
 class ProcessLauncher:
     """The real launcher: a subprocess in the repository's root, in a process group of its own.
 
@@ -87,17 +102,14 @@ class ProcessLauncher:
     ) -> int:
         with log.open("ab") as output:
             size = output.tell()
-            process = subprocess.Popen(
+            process = _spawn(
+                self.root,
                 command,
-                cwd=self.root,
-                stdin=subprocess.DEVNULL,
+                keep_open,
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 # Line by line, so that what libraries log does not come between the words of one.
                 env={**os.environ, "PYTHONUNBUFFERED": "1"},
-                pass_fds=tuple(keep_open),
-                start_new_session=True,
-                preexec_fn=die_with_parent,  # safe: this program has no threads
             )
         return _follow(process, log, size, on_lines)
 
@@ -147,15 +159,8 @@ class PreloadedLauncher:
     def _start(self) -> socket.socket:
         self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
-            self._process = subprocess.Popen(
-                [sys.executable, "-c", _PRELOADED, str(theirs.fileno())],
-                cwd=self.root,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                pass_fds=(theirs.fileno(),),
-                start_new_session=True,
-                preexec_fn=die_with_parent,
-            )
+            command = [sys.executable, "-c", _PRELOADED, str(theirs.fileno())]
+            self._process = _spawn(self.root, command, [theirs.fileno()], stdout=subprocess.DEVNULL)
         return self._channel
 
 
