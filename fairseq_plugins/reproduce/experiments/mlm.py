@@ -57,7 +57,13 @@ MASKED_LANGUAGE_MODEL = MaskedLanguageModel(
     recipe="wikitext103_mlm",
     scales=scales(
         Scale("toy", ("scripts/prepare_toy_mlm.sh",)),
-        Scale("mini", ("scripts/prepare_text_mlm.sh --from DIR",)),
+        Scale(
+            "mini",
+            (
+                "scripts/prepare_text_mlm.sh --from DIR --merges 300 --evaluation-lines 200 "
+                "--output data/novels-mini",
+            ),
+        ),
         Scale("paper", ("scripts/prepare_wikitext103_mlm.sh",), gpus=8),
     ),
     required=("valid_loss", "valid_ppl", "curve"),

@@ -132,7 +132,13 @@ TRANSLATION = Translation(
     recipe="wmt14_en_de",
     scales=scales(
         Scale("toy", ("scripts/prepare_toy_mt.sh",)),
-        Scale("mini", ("scripts/prepare_parallel.sh --from DIR --src en --tgt de",)),
+        Scale(
+            "mini",
+            (
+                "scripts/prepare_parallel.sh --from DIR --src en --tgt de "
+                "--test-prefix test_2016_flickr --output data/multi30k-en-de",
+            ),
+        ),
         Scale("paper", ("scripts/prepare_wmt14_en_de.sh",), gpus=8),
     ),
     required=("valid_bleu", "test_bleu"),
