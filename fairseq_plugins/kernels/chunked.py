@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from fairseq_plugins.kernels.normalizer import MIN_DENOMINATOR, clamp_denominator, norms
+from fairseq_plugins.kernels.precision import without_autocast
 
 
 class LinearState(NamedTuple):
@@ -111,6 +112,7 @@ class _ChunkedAttention(torch.autograd.Function):
 
     @staticmethod
     @torch.autograd.function.once_differentiable
+    @without_autocast
     def backward(  # type: ignore[no-untyped-def]
         ctx,
         grad_output: Tensor | None,

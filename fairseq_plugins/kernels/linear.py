@@ -9,9 +9,11 @@ from torch import Tensor
 from fairseq_plugins.kernels.backend import choose_backend
 from fairseq_plugins.kernels.chunked import LinearState, chunked_attention
 from fairseq_plugins.kernels.normalizer import clamp_denominator, norms
+from fairseq_plugins.kernels.precision import without_autocast
 from fairseq_plugins.kernels.products import causal_product
 
 
+@without_autocast
 def causal_linear_attention(
     q: Tensor,
     k: Tensor,
@@ -119,6 +121,7 @@ def _norms_sum(
     return sums, k_norm.squeeze(-1)
 
 
+@without_autocast
 def linear_attention(
     q: Tensor,
     k: Tensor,
@@ -153,6 +156,7 @@ def linear_attention(
     ).to(v.dtype)
 
 
+@without_autocast
 def remember_keys(k: Tensor, v: Tensor, *, normalizer_k: Tensor | None = None) -> LinearState:
     """The state of keys (B, H, S, D') and values (B, H, S, M); see ``linear_attention``."""
     norm_k = k if normalizer_k is None else normalizer_k
@@ -162,6 +166,7 @@ def remember_keys(k: Tensor, v: Tensor, *, normalizer_k: Tensor | None = None) -
     )
 
 
+@without_autocast
 def attend_state(
     q: Tensor,
     state: LinearState,

@@ -13,6 +13,7 @@ from torch import Tensor
 from fairseq_plugins.kernels.backend import choose_backend
 from fairseq_plugins.kernels.chunked import LinearState, chunked_attention, chunks
 from fairseq_plugins.kernels.naive import naive_causal_product
+from fairseq_plugins.kernels.precision import without_autocast
 
 
 def causal_product(
@@ -116,6 +117,7 @@ class _DecayedProduct(torch.autograd.Function):
 
     @staticmethod
     @torch.autograd.function.once_differentiable
+    @without_autocast
     def backward(  # type: ignore[no-untyped-def]
         ctx, grad_output: Tensor, grad_kv: Tensor
     ) -> tuple[Tensor | None, ...]:

@@ -43,6 +43,12 @@ def refusal(name: str, causal: bool) -> str | None:
     return next((reason for reason in reasons if reason), None)
 
 
+def extrapolates(name: str) -> bool:
+    """Whether every encoding of a name has positions beyond those it was built for."""
+    classes = [cls for part in name.split("+") for cls in ENCODINGS[part].classes]
+    return all(cls.extrapolates for cls in classes)
+
+
 PAIRS = [(name, attention) for name in NAMES for attention in ATTENTIONS]
 CAUSAL, BIDIRECTIONAL = (
     [(name, attention) for name, attention in PAIRS if compatible(attention, name, causal)]

@@ -2,18 +2,11 @@
 
 import pytest
 import torch
-from attention_cases import DIRECTED, Layer, count, error, tokens
-
-from fairseq_plugins.encodings import ENCODINGS
+from attention_cases import DIRECTED, Layer, count, error, extrapolates, tokens
 
 # Rounding of q, k, v and the weights, each once: a few units of the dtype's precision.
 UNITS = 8
 FAR = 10_000
-
-
-def extrapolates(name: str) -> bool:
-    classes = [cls for part in name.split("+") for cls in ENCODINGS[part].classes]
-    return all(cls.extrapolates for cls in classes)
 
 
 @pytest.mark.parametrize("start", [0, FAR])

@@ -1,0 +1,58 @@
+"""Autocast (`--amp`) only rounds: the same result, near the first position and near 10,000."""
+
+import pytest
+import torch
+from attention_cases import DIRECTED, Layer, count, error, extrapolates, tokens
+
+# Projections, and under softmax attention weights and what encodings multiply, are rounded.
+UNITS = 16
+FAR = 10_000
+DTYPES = pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+CASES = pytest.mark.parametrize(("name", "attention", "causal"), DIRECTED)
+
+
+@DTYPES
+@CASES
+def test_autocast_is_the_same_result_with_its_gradient(name, attention, causal, dtype):
+    layer = Layer(name, attention, causal=causal, dtype=torch.float32)
+    x, at = tokens(2, 12, torch.float32), count(12)
+    expected = layer(x, at)
+    with torch.autocast("cpu", dtype):
+        actual = layer(x, at)
+    assert error(actual, expected) <= UNITS * torch.finfo(dtype).eps
+    # Of the queries alone: they go through all that the encoding does, and not through v.
+    slope, rounded_slope = (
+        torch.autograd.grad(y.square().sum(), layer.q_proj.weight)[0] for y in (expected, actual)
+    )
+    assert error(rounded_slope, slope) <= 2 * UNITS * torch.finfo(dtype).eps
+
+
+@DTYPES
+@CASES
+def test_autocast_is_the_same_result_far_out(name, attention, causal, dtype):
+    if not extrapolates(name):
+        return
+    layer = Layer(name, attention, causal=causal, dtype=torch.float32)
+    x, at = tokens(2, 12, torch.float32), count(12, FAR)
+    with torch.no_grad(), torch.autocast("cpu", dtype):
+        if name == "xpos" and dtype == torch.float16:
+            # float16 ends at 65,504, which its scale reaches at such a position.
+            with pytest.raises(ValueError, match="float16"):
+                layer(x, at)
+            return
+        actual = layer(x, at)
+    with torch.no_grad():
+        assert error(actual, layer(x, at)) <= UNITS * torch.finfo(dtype).eps
+
+
+@DTYPES
+@pytest.mark.parametrize("causal", [True, False])
+def test_sums_of_linear_attention_do_not_round(causal, dtype):
+    """Of 4,096 keys the last counts as much as the first, where sums in half precision stop."""
+    layer = Layer("none", "linear", causal=causal, dtype=torch.float32)
+    q, k, v = (torch.rand(1, 2, 4096, 8).to(dtype) for _ in range(3))
+    positions = {"q_positions": count(4096), "k_positions": count(4096)}
+    expected, _ = layer.attention(q, k, v, **positions)
+    with torch.autocast("cpu", dtype):
+        actual, _ = layer.attention(q, k, v, **positions)
+    assert torch.equal(actual, expected)
