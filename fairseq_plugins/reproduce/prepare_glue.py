@@ -68,10 +68,11 @@ class GlueFolder(Folder):
 
 @dataclass(frozen=True)
 class Options:
-    """How tasks are prepared. max_train: None for the whole training set."""
+    """How tasks are prepared. max_train, max_valid: of each set; None for the whole."""
 
     bpe: Path
     max_train: int | None = None
+    max_valid: int | None = None
     seed: int = 1
     workers: int = 1
 
@@ -143,21 +144,27 @@ def _check(options: Options, sources: Sequence[Path]) -> None:
             raise CorpusError(f"--from must be an existing folder, but is {source}")
     if options.workers < 1:
         raise CorpusError(f"--workers must be at least 1, but is {options.workers}")
-    if options.max_train is not None and options.max_train < 2:
-        raise CorpusError(f"--max-train must be at least 2, but is {options.max_train}")
+    for option, most in (("--max-train", options.max_train), ("--max-valid", options.max_valid)):
+        if most is not None and most < 2:
+            raise CorpusError(f"{option} must be at least 2, but is {most}")
 
 
 def _read(found: Found, options: Options) -> dict[str, SplitText]:
-    """The checked splits, the training one sampled."""
+    """The checked splits, those for training and development sampled."""
     task = found.task
-    splits = {name: read_split(path, task, task.split(name)) for name, path in found.paths.items()}
-    train = splits["train"]
-    kept = sample(train.examples, options.max_train, f"{options.seed}/{task.name}")
-    splits["train"] = SplitText(train.file, train.sha256, kept, train.dropped)
-    absent = set(task.labels.classes) - {example.label for example in kept}
+    splits = {}
+    for name, path in found.paths.items():
+        split = read_split(path, task, task.split(name))
+        most = None
+        if task.split(name).label:
+            most = options.max_train if name == "train" else options.max_valid
+        kept = sample(split.examples, most, f"{options.seed}/{task.name}")
+        splits[name] = SplitText(split.file, split.sha256, kept, split.dropped)
+    train = splits["train"].examples
+    absent = set(task.labels.classes) - {example.label for example in train}
     if absent:
         raise CorpusError(
-            f"{found.paths['train']}: of the {len(kept)} examples taken none has the label "
+            f"{found.paths['train']}: of the {len(train)} examples taken none has the label "
             f"{' or '.join(sorted(absent))}; a larger --max-train has"
         )
     return splits
@@ -184,6 +191,7 @@ def _folder(
         "files": {name: split.sha256 for name, split in splits.items()},
         "pieces": {name: _sha256(options.bpe / name) for name in FILES},
         "max_train": options.max_train,
+        "max_valid": options.max_valid,
         "seed": options.seed,
     }
     folder = GlueFolder(
@@ -336,7 +344,12 @@ def get_parser() -> argparse.ArgumentParser:
         metavar="N",
         help="take at most N training examples of each task, drawn by --seed",
     )
-    parser.add_argument("--seed", type=int, default=1, help="of --max-train (default: 1)")
+    parser.add_argument(
+        "--max-valid", type=int, metavar="N", help="the same of each development set"
+    )
+    parser.add_argument(
+        "--seed", type=int, default=1, help="of --max-train and --max-valid (default: 1)"
+    )
     parser.add_argument(
         "--workers", type=int, default=1, metavar="N", help="processes that binarise (default: 1)"
     )
@@ -345,7 +358,7 @@ def get_parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     args = get_parser().parse_args(arguments)
-    options = Options(args.bpe, args.max_train, args.seed, args.workers)
+    options = Options(args.bpe, args.max_train, args.max_valid, args.seed, args.workers)
 
     def work() -> None:
         tasks = find_tasks(args.tasks.split(",")) if args.tasks else GLUE

@@ -110,19 +110,20 @@ def test_scores_are_text_between_0_and_1_as_awk_prints_them(tmp_path: Path, bpe:
     assert (labels / "train.label").read_text() == expected.stdout == "1\n0.44\n0.0134\n0\n"
 
 
-def test_a_sample_of_the_training_set_is_recorded_and_repeats(tmp_path: Path, bpe: Path) -> None:
+def test_a_sample_of_both_sets_is_recorded_and_repeats(tmp_path: Path, bpe: Path) -> None:
     source = write_rte(tmp_path / "raw")
 
     def make(name: str, seed: int) -> tuple[bytes, dict]:
-        prepare([TASKS["RTE"]], tmp_path / name, Options(bpe, 5, seed), [source])
+        prepare([TASKS["RTE"]], tmp_path / name, Options(bpe, 5, 4, seed), [source])
         made = tmp_path / name / "RTE"
         about = json.loads((made / "data.json").read_text())
         return (made / "input0" / "train.bin").read_bytes(), about
 
     first, about = make("a", 2)
-    assert (about["request"]["max_train"], about["request"]["seed"]) == (5, 2)
-    assert about["splits"]["train"]["examples"] == 5
-    assert about["splits"]["valid"]["examples"] == len(PAIRS)
+    asked = about["request"]
+    assert (asked["max_train"], asked["max_valid"], asked["seed"]) == (5, 4, 2)
+    counts = {name: split["examples"] for name, split in about["splits"].items()}
+    assert counts == {"train": 5, "valid": 4, "test": len(PAIRS)}
     assert make("b", 2)[0] == first
     assert any(make(f"c{seed}", seed)[0] != first for seed in (3, 4))
     assert str(tmp_path) not in json.dumps(about)
@@ -184,7 +185,7 @@ def test_a_sample_without_a_class_is_refused(tmp_path: Path, bpe: Path) -> None:
     source = write_rte(tmp_path / "raw")
     with pytest.raises(CorpusError, match=r"none has the label .*larger --max-train"):
         for seed in range(20):
-            prepare([TASKS["RTE"]], tmp_path / str(seed), Options(bpe, 2, seed), [source])
+            prepare([TASKS["RTE"]], tmp_path / str(seed), Options(bpe, 2, seed=seed), [source])
 
 
 def test_pieces_that_do_not_belong_together_are_refused(tmp_path: Path, bpe: Path) -> None:

@@ -28,10 +28,12 @@ from fairseq_plugins.reproduce.published_glue import (
 )
 from fairseq_plugins.reproduce.vocabulary import check_same_dictionary
 
-MINI_EXAMPLES = 640  # of each task at scale mini
+# Of each task at scale mini.
+MINI_EXAMPLES = 640
+MINI_DEVELOPMENT_EXAMPLES = 500
 
-# Of the LRPE paper; ten times that for the few updates of a small model.
-LRPE_RATES = {"paper": (1e-5, 3e-5, 6e-5, 1e-4), "mini": (1e-4, 3e-4, 6e-4, 1e-3), "toy": (1e-3,)}
+# Of the LRPE paper; two of them, ten times as high, for the few updates of a small model.
+LRPE_RATES = {"paper": (1e-5, 3e-5, 6e-5, 1e-4), "mini": (3e-4, 1e-3), "toy": (1e-3,)}
 # The BERT paper has one.
 BERT_RATES = {"paper": (2e-5,), "mini": (6e-4,), "toy": (1e-3,)}
 
@@ -193,7 +195,8 @@ def _glue(
                 "mini",
                 (
                     "scripts/prepare_glue.sh --from DIR --bpe data/novels-mini/bpe "
-                    f"--max-train {MINI_EXAMPLES} --output data/glue-mini",
+                    f"--max-train {MINI_EXAMPLES} --max-valid {MINI_DEVELOPMENT_EXAMPLES} "
+                    "--output data/glue-mini",
                 ),
             ),
             Scale("paper", ("scripts/prepare_glue.sh --bpe data/gpt2_bpe",), gpus=8),
