@@ -15,14 +15,15 @@ def without_autocast(function: Callable[Parameters, Result]) -> Callable[Paramet
     """``function`` with autocast off on the device of its first tensor, gradients included.
 
     Autocast (``--amp``) would make matrix products of float32 sums in half precision, where sums
-    over many keys are rounded away or leave float16's range. One of the arguments that have no
-    name must be a tensor.
+    over many keys are rounded away or leave float16's range. Looked for are tensors among the
+    arguments that are given without a name.
     """
 
     @wraps(function)
     def run(*args: Parameters.args, **options: Parameters.kwargs) -> Result:
-        device = next(a.device.type for a in args if isinstance(a, Tensor))
-        if not torch.is_autocast_enabled(device):
+        # None for a backward pass without any gradient, which has nothing to add up.
+        device = next((a.device.type for a in args if isinstance(a, Tensor)), None)
+        if device is None or not torch.is_autocast_enabled(device):
             return function(*args, **options)
         with torch.autocast(device, enabled=False):
             return function(*args, **options)
