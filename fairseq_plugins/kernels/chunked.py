@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from fairseq_plugins.kernels.normalizer import MIN_DENOMINATOR, clamp_denominator, norms
+from fairseq_plugins.kernels.operands import add_product, product, stay_narrow
 from fairseq_plugins.kernels.precision import without_autocast
 
 
@@ -93,9 +94,13 @@ class _ChunkedAttention(torch.autograd.Function):
         output = torch.empty_like(flat_v, dtype=v.dtype if divides else wide)
         denominator = output.new_empty((*flat_q.shape[:2], 1) if divides else 0, dtype=wide)
         scratch = output.new_empty(flat_q.size(0), chunk, chunk, dtype=wide)
+        narrow = stay_narrow(flat_q, flat_k, wide)
         for rows in chunks(q.size(2), chunk):
-            qc, kc, vc = (x[:, rows].to(wide) for x in (flat_q, flat_k, flat_v))
-            weights = torch.bmm(qc, kc.mT, out=_square(scratch, rows)).tril_()
+            given = [x[:, rows] for x in (flat_q, flat_k, flat_v)]
+            qc, kc, vc = (x.to(wide) for x in given)
+            # Weights, sums and what is made with them leave float16's range; q, k and v do not.
+            qn, kn, vn = given if narrow else (qc, kc, vc)
+            weights = product(qn, kn.mT, wide, out=_square(scratch, rows)).tril_()
             numerator = torch.bmm(weights, vc).baddbmm_(qc, state)
             if divides:
                 raw = torch.bmm(qc, total.mT).add_(weights.sum(-1, keepdim=True))
@@ -103,7 +108,7 @@ class _ChunkedAttention(torch.autograd.Function):
                 numerator /= clamp_denominator(raw, 0.0 if floor is None else floor[:, rows])
                 total += kc.sum(1, keepdim=True)
             output[:, rows] = numerator
-            state.baddbmm_(kc.mT, vc)
+            add_product(state, kn.mT, vn, out=state)
         output = output.view(v.shape)
         ctx.save_for_backward(q, k, v, kv, k_sum, k_norm, output, denominator, floor)
         ctx.min_cosine, ctx.chunk = min_cosine, chunk
@@ -139,10 +144,13 @@ class _ChunkedAttention(torch.autograd.Function):
         later_sum = later_sum.unsqueeze(1)
         grad_q, grad_k, grad_v = (torch.empty_like(x) for x in (flat_q, flat_k, flat_v))
         scratch = states.new_empty(2, flat_q.size(0), ctx.chunk, ctx.chunk)
+        narrow = stay_narrow(flat_q, flat_k, wide)
         for index, rows in reversed([*enumerate(borders)]):
-            qc, kc, vc = (x[:, rows].to(wide) for x in (flat_q, flat_k, flat_v))
+            given = [x[:, rows] for x in (flat_q, flat_k, flat_v)]
+            qc, kc, vc = (x.to(wide) for x in given)
+            qn, kn = given[:2] if narrow else (qc, kc)
             gc = slopes.numerator[:, rows]
-            weights = torch.bmm(qc, kc.mT, out=_square(scratch[0], rows)).tril_()
+            weights = product(qn, kn.mT, wide, out=_square(scratch[0], rows)).tril_()
             to_weights = torch.bmm(gc, vc.mT, out=_square(scratch[1], rows))
             above = None if slopes.denominator is None else slopes.denominator[:, rows]
             if above is not None:
@@ -252,8 +260,7 @@ def _border_states(k: Tensor, v: Tensor, kv: Tensor, borders: list[slice]) -> Te
     states = kv.new_empty(len(borders), *kv.shape)
     states[0] = kv
     for index, rows in enumerate(borders[:-1]):
-        kc, vc = k[:, rows].to(kv.dtype), v[:, rows].to(kv.dtype)
-        torch.baddbmm(states[index], kc.mT, vc, out=states[index + 1])
+        add_product(states[index], k[:, rows].mT, v[:, rows], out=states[index + 1])
     return states
 
 
