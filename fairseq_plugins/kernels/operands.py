@@ -3,8 +3,8 @@
 float16 operands stay what they are on NVIDIA GPUs, whose matrix units multiply them and add up in
 float32: on a V100 at eight times the rate of float32 operands. The product of two is exact in
 float32, so that the result is that of widened operands but for the order of additions. Elsewhere,
-and for other types, operands are widened first. To be used inside of autograd functions: PyTorch has
-no gradient of the mixed product.
+and for other types, operands are widened first. For autograd functions alone: PyTorch has no
+gradient of the mixed product.
 
 Shapes: (N, I, J) times (N, J, K).
 """
