@@ -206,6 +206,17 @@ def test_a_dagger_stands_where_seeds_differ_from_the_learned_embedding(make_resu
     assert "/ 80.20 ± 0.10 (3) |" in page
 
 
+def test_the_caption_says_what_answering_nothing_scores(make_result):
+    made = make_result("learned", "vanilla", 1, 1.0, table="bert_table4")
+    made["data"] = {
+        "request": {"v1": {"version": "1.1"}, "v2": {"version": "2.0"}},
+        "splits": {"v2": {"valid": {"questions": 8, "answers": {"questions": 3}}}},
+    }
+    results = [{**made, "metrics": {"v2_f1": value}} for value in (62.5, 63.0)]
+    (told,) = SQUAD.facts(results)
+    assert "62.50" in told and "1 of the 2 runs" in told
+
+
 def test_rows_of_the_bert_paper_are_files_or_encodings(configs):
     assert len(BERT_SQUAD_TABLE.rows) == 13
     assert BERT_GLUE_TABLE.row_names == BERT_SQUAD_TABLE.row_names

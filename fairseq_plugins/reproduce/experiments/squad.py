@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from fairseq_plugins.reproduce import logs
 from fairseq_plugins.reproduce.commands import Run
@@ -62,6 +63,26 @@ class Squad(Experiment):
 
     def combine(self, parts: Mapping[str, Metrics]) -> Metrics:
         return {key: value for metrics in parts.values() for key, value in metrics.items()}
+
+    def facts(self, results: Sequence[Mapping[str, Any]]) -> list[str]:
+        unanswerable = _unanswerable(results[0]["data"])
+        if unanswerable is None:
+            return []
+        silent = sum(abs(r["metrics"]["v2_f1"] - unanswerable) < 0.01 for r in results)
+        return [
+            f"On v2.0 a model that answers no question at all has an exact match and an F1 of "
+            f"{unanswerable:.2f}, the share of questions without an answer; {silent} of the "
+            f"{len(results)} runs have that F1."
+        ]
+
+
+def _unanswerable(data: Mapping[str, Any]) -> float | None:
+    """The share of v2.0's development questions that have no answer, in per cent."""
+    for folder, request in data["request"].items():
+        if isinstance(request, Mapping) and request.get("version") == "2.0":
+            valid = data["splits"][folder]["valid"]
+            return 100 * (1 - float(valid["answers"]["questions"]) / valid["questions"])
+    return None
 
 
 _FOLDERS = {"toy": "data/toy-squad-v{}", "mini": "data/squad-v{}-mini", "paper": "data/squad-v{}"}
