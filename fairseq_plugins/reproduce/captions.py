@@ -166,17 +166,29 @@ def _evaluated(config: Config) -> str:
 
 
 def _data(result: Result) -> str:
+    """The corpora of a run and their sizes."""
     data = result["data"]
-    request = data.get("request") or {}
-    name = request.get("corpus")
-    if name is None:
-        config = next(iter(trainings(result).values()))
-        names = [str(one["corpus"]) for one in request.values() if _has_corpus(one)]
-        return ", ".join(dict.fromkeys(names)) or str(config["task"].get("data", UNKNOWN))
-    size = data.get("splits", {}).get("train", {}).get("words")
-    merges = request.get("merges")
-    unit = f"BPE pieces of {merges:,} merges" if merges else "words"
-    return f"{name} ({size:,} {unit} to train on)" if size else str(name)
+    request, splits = data.get("request") or {}, data.get("splits", {})
+    if _has_corpus(request):
+        return _corpus(request, splits)
+    parts = [_corpus(one, splits.get(f, {})) for f, one in request.items() if _has_corpus(one)]
+    config = next(iter(trainings(result).values()))
+    return ", ".join(dict.fromkeys(parts)) or str(config["task"].get("data", UNKNOWN))
+
+
+def _corpus(request: Config, splits: Config) -> str:
+    """A corpus with what there is to train on, and to measure on where that is counted alike."""
+    name, train = str(request["corpus"]), splits.get("train", {})
+    if words := train.get("words"):
+        merges = request.get("merges")
+        unit = f"BPE pieces of {merges:,} merges" if merges else "words"
+        return f"{name} ({words:,} {unit} to train on)"
+    if request.get("target") in train:  # a side of each pair has its own counts
+        return f"{name} ({train[request['target']]['lines']:,} pairs to train on)"
+    for unit in ("examples", "questions"):
+        if unit in train:
+            return f"{name} ({train[unit]:,} {unit} to train on, {splits['valid'][unit]:,} to test)"
+    return name
 
 
 def _has_corpus(request: Any) -> bool:

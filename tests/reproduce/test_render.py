@@ -55,6 +55,34 @@ def test_rows_beyond_the_paper_have_a_table_of_their_own(results):
     assert beyond.index("`none`") < beyond.index("`sinusoidal`")
 
 
+def test_caption_says_how_much_data_each_corpus_has(make_result):
+    pairs = {"corpus": "pairs", "source": "en", "target": "de"}
+    parts = {
+        "text": ({"corpus": "novels", "merges": 300}, {"train": {"words": 2000}}),
+        "task": (
+            {"corpus": "glue/RTE"},
+            {"train": {"examples": 640}, "valid": {"examples": 277}},
+        ),
+        "squad": (
+            {"corpus": "squad"},
+            {"train": {"questions": 8309}, "valid": {"questions": 2910}},
+        ),
+        "mt": (pairs, {"train": {"en": {"lines": 28038}, "de": {"lines": 28038}}}),
+    }
+    data = {
+        "request": {name: request for name, (request, _) in parts.items()},
+        "splits": {name: splits for name, (_, splits) in parts.items()},
+    }
+    page = render(TABLE_2, "mini", [make_result("rope", "linear", 1, 85.0, data=data)], [])
+    for fact in (
+        "Data: novels (2,000 BPE pieces of 300 merges to train on), ",
+        "glue/RTE (640 examples to train on, 277 to test), ",
+        "squad (8,309 questions to train on, 2,910 to test), ",
+        "pairs (28,038 pairs to train on).",
+    ):
+        assert fact in page
+
+
 def test_caption_says_the_scale_of_everything(results):
     page = render(TABLE_2, "mini", results, ["`x`, made by another experiment."])
     for fact in (
