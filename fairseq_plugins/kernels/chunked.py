@@ -128,16 +128,16 @@ class _ChunkedAttention(torch.autograd.Function):
         q, k, v, kv, k_sum, k_norm, output, denominator, floor = ctx.saved_tensors
         wide = kv.dtype
         flat_q, flat_k, flat_v = _flat(q), _flat(k), _flat(v)
-        grad_output = torch.zeros_like(output) if grad_output is None else grad_output
-        slopes = _Slopes(_flat(grad_output).to(wide))
+        flat_grad = _flat(torch.zeros_like(output) if grad_output is None else grad_output)
+        borders = chunks(q.size(2), ctx.chunk)
+        slopes = _Slopes()
         if ctx.min_cosine is not None:
-            slopes = _undo_division(slopes.numerator, _flat(output), denominator, floor)
-        if not slopes.divides:
+            slopes = _undo_division(flat_grad, _flat(output), denominator, floor, borders)
+        else:
             grad_norm = None  # No key entered that sum; zeros in a compiled graph, None otherwise.
         to_norms = _norm_slopes(flat_q, flat_k, _flat(k_norm), ctx.min_cosine, slopes, grad_norm)
-        borders = chunks(q.size(2), ctx.chunk)
         states = _border_states(flat_k, flat_v, _flat(kv), borders)
-        totals = _border_totals(flat_k, _flat(k_sum), borders if slopes.divides else [])
+        totals = _border_totals(flat_k, _flat(k_sum), borders if slopes.divisor is not None else [])
         # The gradients of the sums that a key enters, from the last chunk to the first.
         later = torch.zeros_like(_flat(kv)) if grad_kv is None else _flat(grad_kv).clone()
         later_sum = torch.zeros_like(_flat(k_sum)) if grad_sum is None else _flat(grad_sum).clone()
@@ -149,7 +149,9 @@ class _ChunkedAttention(torch.autograd.Function):
             given = [x[:, rows] for x in (flat_q, flat_k, flat_v)]
             qc, kc, vc = (x.to(wide) for x in given)
             qn, kn = given[:2] if narrow else (qc, kc)
-            gc = slopes.numerator[:, rows]
+            gc = flat_grad[:, rows].to(wide)
+            if slopes.divisor is not None:
+                gc = gc / slopes.divisor[:, rows]
             weights = product(qn, kn.mT, wide, out=_square(scratch[0], rows)).tril_()
             to_weights = torch.bmm(gc, vc.mT, out=_square(scratch[1], rows))
             above = None if slopes.denominator is None else slopes.denominator[:, rows]
@@ -183,37 +185,43 @@ class _ChunkedAttention(torch.autograd.Function):
 
 
 class _Slopes(NamedTuple):
-    """Gradients at a division.
+    """Gradients at a division, each (N, T, 1) and None where nothing is divided.
 
     Attributes:
-        numerator: (N, T, M).
-        denominator: (N, T, 1) of the raw denominator; None where nothing is divided.
-        floor: (N, T, 1) of the floor in its place; None where there is none.
+        divisor: what the gradient of the output is divided by in that of the numerator.
+        denominator: the gradient of the raw denominator.
+        floor: the gradient of the floor in its place; None where there is no floor.
     """
 
-    numerator: Tensor
+    divisor: Tensor | None = None
     denominator: Tensor | None = None
     floor: Tensor | None = None
 
-    @property
-    def divides(self) -> bool:
-        """Whether there is a denominator."""
-        return self.denominator is not None
-
 
 def _undo_division(
-    grad: Tensor, output: Tensor, denominator: Tensor, floor: Tensor | None
+    grad: Tensor,
+    output: Tensor,
+    denominator: Tensor,
+    floor: Tensor | None,
+    borders: list[slice],
 ) -> _Slopes:
-    """From the gradient (N, T, M) of ``output`` to those of what it was made of."""
-    numerator = grad / clamp_denominator(denominator, 0.0 if floor is None else floor)
-    slope = -(numerator * output).sum(-1, keepdim=True)
+    """From the gradient (N, T, M) of ``output`` to those of what it was made of.
+
+    Chunk by chunk, since products of the size of the output would be fresh memory to write.
+    """
+    divisor = clamp_denominator(denominator, 0.0 if floor is None else floor)
+    slope = torch.empty_like(denominator)
+    for rows in borders:
+        along = grad[:, rows].to(denominator.dtype) * output[:, rows]
+        slope[:, rows] = along.sum(-1, keepdim=True)
+    slope.div_(divisor).neg_()
     if floor is None:
-        return _Slopes(numerator, slope.masked_fill(denominator.abs() < MIN_DENOMINATOR, 0.0))
+        return _Slopes(divisor, slope.masked_fill(denominator.abs() < MIN_DENOMINATOR, 0.0))
     is_low = denominator.abs() < floor.clamp(min=MIN_DENOMINATOR)
     # Where the least of all denominators stands in, there is nothing to follow.
     follows = is_low & (floor >= MIN_DENOMINATOR)
     sign = torch.where(denominator < 0, -1.0, 1.0).to(slope.dtype)
-    return _Slopes(numerator, slope.masked_fill(is_low, 0.0), sign * slope * follows)
+    return _Slopes(divisor, slope.masked_fill(is_low, 0.0), sign * slope * follows)
 
 
 class _NormSlopes(NamedTuple):
