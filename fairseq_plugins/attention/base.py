@@ -87,6 +87,11 @@ class Attention(nn.Module):
                 f"but the attention has {(self.num_heads, self.head_dim)}."
             )
 
+    def fold_basis_(self, *projections: nn.Module) -> None:
+        """Have the encoding fold its change of basis into the projections of queries and keys, for
+        inference; here nothing, since something may stand between the two.
+        """
+
     def _redraw(self, k: Tensor, state: State | None = None) -> State:
         """Draw anew for a stochastic encoding, or again as in ``state``.
 

@@ -243,6 +243,10 @@ class PositionalMultiheadAttention(nn.Module):
         self._set_input_buffer(incremental_state, {**saved, "seen": seen})
         return result
 
+    def make_generation_fast_(self, **kwargs: Any) -> None:
+        """What fairseq calls once before it generates; a model is not trained or saved after."""
+        self.attention.fold_basis_(self.q_proj, self.k_proj)
+
     def reorder_incremental_state(
         self, incremental_state: IncrementalState, new_order: Tensor
     ) -> IncrementalState:

@@ -47,6 +47,10 @@ class SoftmaxAttention(Attention):
         self._biases = tuple(encoding.parts_with("attn_bias") if encoding is not None else ())
         self._biases_are_shared = all(part.shared_across_layers for part in self._biases)
 
+    def fold_basis_(self, *projections: nn.Module) -> None:
+        if self.encoding is not None:
+            self.encoding.fold_basis_(*projections)
+
     def forward(
         self,
         q: Tensor,

@@ -195,6 +195,11 @@ class PositionEncoding(nn.Module):
     def bind_projections(self, q_proj: nn.Module, k_proj: nn.Module) -> None:
         """Get to know the layer's own projections (C -> C), for encodings that use them too."""
 
+    def fold_basis_(self, *projections: nn.Module) -> None:
+        """Move into the weights of ``projections`` (C -> C) what is done to queries and keys alike
+        at every position, and do it no more: for inference, where nothing stands between.
+        """
+
     def redraw(self, seed: int | Tensor) -> None:
         """Fix the noise of a stochastic encoding: one seed, one draw, at all positions.
 

@@ -6,6 +6,7 @@ that a real dot product is the real part of the complex one.
 """
 
 import math
+from itertools import chain
 from typing import Literal
 
 import torch
@@ -149,6 +150,7 @@ class LRPE(PositionEncoding):
     ) -> None:
         super().__init__(context)
         self.p, self.core, self.layout = p, core, layout
+        self._is_folded = False  # whether the projections hold P
         dim = context.head_dim
         _check_options(context, p, core, rotated, theta_type, base, learned_p, learned_theta)
         if core == "permutation" and layout != "interleaved":
@@ -206,7 +208,7 @@ class LRPE(PositionEncoding):
             return rotate_odd_even(q, *self._cos_sin(positions))
         if self.core == "permutation" and self.p == "odd_even":
             return self._advance(q, positions)
-        return self._advance(self.change_basis(q), positions)
+        return self._advance(q if self._is_folded else self.change_basis(q), positions)
 
     @property
     def _pairs_halves(self) -> bool:
@@ -231,6 +233,18 @@ class LRPE(PositionEncoding):
             spectrum = torch.fft.fft(wide, norm="ortho")
             return torch.cat((spectrum.real, spectrum.imag), dim=-1).to(x.dtype)
         return x
+
+    @torch.no_grad()
+    def fold_basis_(self, *projections: nn.Module) -> None:
+        """P W in place of W where P is a reflection; a permutation P costs nothing as it is."""
+        if self.p != "householder" or self._is_folded:
+            return
+        heads = (self.context.num_heads, self.context.head_dim)
+        for parameter in chain.from_iterable(p.parameters() for p in projections):
+            # Weights (C, C) and biases (C,), the features of a head in the last dimension.
+            features = parameter.unflatten(0, heads).movedim(1, -1)
+            parameter.copy_(self.change_basis(features).movedim(-1, 1).flatten(0, 1))
+        self._is_folded = True
 
     def _advance(self, x: Tensor, positions: Tensor) -> Tensor:
         """Lambda(positions) x."""

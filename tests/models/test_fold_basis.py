@@ -1,0 +1,64 @@
+"""P in the projections' weights: a model made ready for generation computes what it did."""
+
+import pytest
+import torch
+from helpers import PAIRS, build_lm, random_tokens
+from torch import Tensor
+from translation import TARGET, batch, build, sources
+
+FOLDED = ["lrpe_type1", "lrpe_type2", "lrpe_type3", "lrpe_type4"]  # P is a reflection
+
+
+def close(actual: Tensor, expected: Tensor) -> None:
+    torch.testing.assert_close(actual / expected.abs().max(), expected / expected.abs().max())
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(("attention", "name"), [*PAIRS, ("vanilla", "alibi+shaw+lrpe_type4")])
+def test_a_language_model_ready_for_generation_is_the_same(attention, name):
+    model, tokens = build_lm(attention, name), random_tokens(2, 9)
+    for layer in model.decoder.layers:
+        layer.self_attn.q_proj.bias.normal_()
+    if model.is_stochastic:
+        torch.manual_seed(1)
+    expected = model(tokens)[0]
+    projections = [layer.self_attn.k_proj.weight for layer in model.decoder.layers]
+    before = [weight.clone() for weight in projections]
+    model.make_generation_fast_()
+    is_folded = attention == "vanilla" and name in FOLDED
+    for weight, old in zip(projections, before, strict=True):
+        assert torch.equal(weight, old) != is_folded
+    if model.is_stochastic:
+        torch.manual_seed(1)
+    close(model(tokens)[0], expected)
+    state: dict = {}
+    if is_folded:
+        steps = [model(tokens[:, : i + 1], incremental_state=state)[0] for i in range(9)]
+        close(torch.cat(steps, dim=1), expected)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("encoder", ["vanilla", "linear"])
+def test_a_translation_model_is_the_same(encoder):
+    """Of the linear encoder nothing is folded: the feature map stands in between."""
+    model = build(
+        position_encoding="lrpe_type2",
+        encoder_attention_type=encoder,
+        cross_position_encoding="lrpe_type1",
+    )
+    arguments = (
+        batch(sources([9, 5]), left=True),
+        torch.tensor([9, 5]),
+        torch.randint(TARGET.nspecial, len(TARGET), (2, 7)),
+    )
+    expected = model(*arguments)[0]
+    places = {
+        "encoder": model.encoder.layers[0].self_attn,
+        "decoder": model.decoder.layers[0].self_attn,
+        "cross": model.decoder.layers[0].encoder_attn,
+    }
+    before = {name: place.q_proj.weight.clone() for name, place in places.items()}
+    model.make_generation_fast_()
+    changed = {n for n, place in places.items() if not torch.equal(place.q_proj.weight, before[n])}
+    assert changed == {"decoder", "cross"} | ({"encoder"} if encoder == "vanilla" else set())
+    close(model(*arguments)[0], expected)
