@@ -168,10 +168,10 @@ def _evaluated(config: Config) -> str:
 def _data(result: Result) -> str:
     """The corpora of a run and their sizes."""
     data = result["data"]
-    request, splits = data.get("request") or {}, data.get("splits", {})
+    request, splits = data.get("request") or {}, data.get("splits") or {}
     if _has_corpus(request):
         return _corpus(request, splits)
-    parts = [_corpus(one, splits.get(f, {})) for f, one in request.items() if _has_corpus(one)]
+    parts = [_corpus(one, splits.get(f) or {}) for f, one in request.items() if _has_corpus(one)]
     config = next(iter(trainings(result).values()))
     return ", ".join(dict.fromkeys(parts)) or str(config["task"].get("data", UNKNOWN))
 
