@@ -143,7 +143,9 @@ def test_a_second_call_does_nothing_and_another_request_does(
     assert main(words) == 0
     assert (out / "RTE" / "input1" / "test.bin").is_file()
     assert main([*words, "--max-train", "6"]) == 0
-    assert json.loads((out / "RTE" / "data.json").read_text())["splits"]["train"]["examples"] == 6
+    splits = json.loads((out / "RTE" / "data.json").read_text())["splits"]
+    assert splits["train"]["examples"] == 6
+    assert splits["valid"]["examples"] == len(PAIRS)  # whole, where nothing is said of it
 
 
 def test_missing_splits_are_named(tmp_path: Path, bpe: Path, capsys: pytest.CaptureFixture) -> None:
