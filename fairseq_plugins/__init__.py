@@ -11,3 +11,6 @@ if all(importlib.util.find_spec(name) for name in ("torch", "fairseq")):
     from fairseq_plugins import criterions as criterions
     from fairseq_plugins import models as models
     from fairseq_plugins import tasks as tasks
+    from fairseq_plugins.cpu import prepare_cpu
+
+    prepare_cpu()
