@@ -25,6 +25,7 @@ from benchmarks.record import (
 )
 from benchmarks.reference import Mismatch
 from benchmarks.table9 import default_output
+from fairseq_plugins.cpu import prepare_cpu
 from fairseq_plugins.reproduce.__main__ import words
 from fairseq_plugins.reproduce.results import write_text
 
@@ -142,5 +143,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    prepare_cpu()
     logging.disable(logging.INFO)  # of the libraries; this program prints
     sys.exit(main())

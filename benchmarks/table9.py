@@ -30,6 +30,7 @@ from benchmarks.record import (
 from benchmarks.reference import Mismatch, check_attention
 from benchmarks.table9_page import KEYS, ROWS, read_cells, write_page
 from benchmarks.timing import Pace, Samples, interleave, quartiles
+from fairseq_plugins.cpu import prepare_cpu
 from fairseq_plugins.encodings import ENCODINGS, IncompatibleEncodingError
 from fairseq_plugins.encodings.registry import expand_name
 from fairseq_plugins.reproduce.__main__ import words
@@ -259,5 +260,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    prepare_cpu()
     logging.disable(logging.INFO)  # of the libraries; this program prints
     sys.exit(main())

@@ -3,6 +3,7 @@
 import ctypes
 import os
 import sys
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -16,10 +17,17 @@ _MMAP_THRESHOLD = 32 * 1024**2
 _TRIM_THRESHOLD = 2**31 - 1
 
 
+def is_fairseq_command() -> bool:
+    """Whether this process is one of fairseq's commands, and not a program that imports modules."""
+    program = Path(sys.argv[0])
+    return program.name.startswith("fairseq-") or program.parent.name == "fairseq_cli"
+
+
 def prepare_cpu() -> None:
     """Set both for this process; to be called before PyTorch starts threads, which inherit them.
 
-    They change no result beyond numbers under 1.2e-38.
+    They change no result beyond numbers under 1.2e-38. That is for whoever starts the process to
+    decide: some programs rely on such numbers.
     """
     flush_denormals()
     keep_freed_memory()

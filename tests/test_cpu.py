@@ -1,4 +1,4 @@
-"""What loading the plugin sets for the process, each in a process of its own."""
+"""What the plugin sets for the process that loads it, each in a process of its own."""
 
 import os
 import subprocess
@@ -6,7 +6,13 @@ import sys
 
 import pytest
 
-IMPORT = "import fairseq_plugins\nimport resource, sys, torch\n"
+LOAD = """
+import resource, sys, torch, warnings
+sys.argv = sys.argv[1:]
+import fairseq_plugins
+warnings.simplefilter("error")
+"""
+COMMANDS = ["/a/bin/fairseq-hydra-train", "/a/site-packages/fairseq_cli/train.py"]
 
 DENORMALS = """
 torch.set_num_threads(2)
@@ -28,19 +34,23 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
 
 
-def run(code: str, **settings: str) -> int:
-    """The number that ``code`` prints where the plugin is loaded; warnings are errors then."""
+def run(code: str, program: str = COMMANDS[0], **settings: str) -> int:
+    """The number that ``code`` prints where ``program`` loaded the plugin; no warning may come."""
     clean = {k: v for k, v in os.environ.items() if not k.startswith(("MALLOC_", "GLIBC_"))}
-    loaded = IMPORT + "import warnings\nwarnings.simplefilter('error')\n" + code
-    command = [sys.executable, "-c", loaded]
+    command = [sys.executable, "-c", LOAD + code, program]
     done = subprocess.run(
         command, env={**clean, **settings}, capture_output=True, text=True, check=True, timeout=300
     )
     return int(done.stdout.split()[-1])
 
 
-def test_denormals_are_zero_in_every_thread() -> None:
-    assert run(DENORMALS) == 0
+@pytest.mark.parametrize("program", COMMANDS)
+def test_denormals_are_zero_in_every_thread(program: str) -> None:
+    assert run(DENORMALS, program) == 0
+
+
+def test_a_program_that_imports_modules_keeps_its_denormals() -> None:
+    assert run(DENORMALS, "/a/bin/pytest") == 4_000_000
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="a setting of glibc")

@@ -13,7 +13,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from fairseq_plugins.kernels.normalizer import MIN_DENOMINATOR, clamp_denominator, norms
+from fairseq_plugins.kernels.division import Slopes, slope_of_norms, undo_division
+from fairseq_plugins.kernels.normalizer import clamp_denominator, norms
 from fairseq_plugins.kernels.operands import add_product, product, stay_narrow
 from fairseq_plugins.kernels.precision import without_autocast
 
@@ -130,9 +131,9 @@ class _ChunkedAttention(torch.autograd.Function):
         flat_q, flat_k, flat_v = _flat(q), _flat(k), _flat(v)
         flat_grad = _flat(torch.zeros_like(output) if grad_output is None else grad_output)
         borders = chunks(q.size(2), ctx.chunk)
-        slopes = _Slopes()
+        slopes = Slopes()
         if ctx.min_cosine is not None:
-            slopes = _undo_division(flat_grad, _flat(output), denominator, floor, borders)
+            slopes = undo_division(flat_grad, _flat(output), denominator, floor, borders)
         else:
             grad_norm = None  # No key entered that sum; zeros in a compiled graph, None otherwise.
         to_norms = _norm_slopes(flat_q, flat_k, _flat(k_norm), ctx.min_cosine, slopes, grad_norm)
@@ -184,46 +185,6 @@ class _ChunkedAttention(torch.autograd.Function):
         )
 
 
-class _Slopes(NamedTuple):
-    """Gradients at a division, each (N, T, 1) and None where nothing is divided.
-
-    Attributes:
-        divisor: what the gradient of the output is divided by in that of the numerator.
-        denominator: the gradient of the raw denominator.
-        floor: the gradient of the floor in its place; None where there is no floor.
-    """
-
-    divisor: Tensor | None = None
-    denominator: Tensor | None = None
-    floor: Tensor | None = None
-
-
-def _undo_division(
-    grad: Tensor,
-    output: Tensor,
-    denominator: Tensor,
-    floor: Tensor | None,
-    borders: list[slice],
-) -> _Slopes:
-    """From the gradient (N, T, M) of ``output`` to those of what it was made of.
-
-    Chunk by chunk, since products of the size of the output would be fresh memory to write.
-    """
-    divisor = clamp_denominator(denominator, 0.0 if floor is None else floor)
-    slope = torch.empty_like(denominator)
-    for rows in borders:
-        along = grad[:, rows].to(denominator.dtype) * output[:, rows]
-        slope[:, rows] = along.sum(-1, keepdim=True)
-    slope.div_(divisor).neg_()
-    if floor is None:
-        return _Slopes(divisor, slope.masked_fill(denominator.abs() < MIN_DENOMINATOR, 0.0))
-    is_low = denominator.abs() < floor.clamp(min=MIN_DENOMINATOR)
-    # Where the least of all denominators stands in, there is nothing to follow.
-    follows = is_low & (floor >= MIN_DENOMINATOR)
-    sign = torch.where(denominator < 0, -1.0, 1.0).to(slope.dtype)
-    return _Slopes(divisor, slope.masked_fill(is_low, 0.0), sign * slope * follows)
-
-
 class _NormSlopes(NamedTuple):
     """What q and k are multiplied by in their gradients through norms, None where there are none.
 
@@ -243,24 +204,23 @@ def _norm_slopes(
     k: Tensor,
     k_norm: Tensor,
     min_cosine: float | None,
-    slopes: _Slopes,
+    slopes: Slopes,
     grad_norm: Tensor | None,
 ) -> _NormSlopes:
     """Through floor_s = min_cosine |q_s| (sum of |k_t|), and through the sum after the last."""
     if slopes.floor is None and grad_norm is None:
         return _NormSlopes()
-    tiny = torch.finfo(k_norm.dtype).tiny
     key, query = norms(k, k_norm.dtype), None
     to_sizes = torch.zeros_like(key)
     if slopes.floor is not None:
         length, sizes = norms(q, k_norm.dtype), key.cumsum(1) + k_norm.unsqueeze(1)
         to_floor = slopes.floor * (min_cosine or 0.0)
-        query = to_floor * sizes / length.clamp(min=tiny)
+        query = slope_of_norms(to_floor * sizes, length)
         to_sizes = to_floor * length
     if grad_norm is not None:
         to_sizes[:, -1:] += _flat(grad_norm).unsqueeze(1)
     to_keys = to_sizes.flip(1).cumsum(1).flip(1)
-    return _NormSlopes(query, to_keys / key.clamp(min=tiny), to_keys[:, :1])
+    return _NormSlopes(query, slope_of_norms(to_keys, key), to_keys[:, :1])
 
 
 def _border_states(k: Tensor, v: Tensor, kv: Tensor, borders: list[slice]) -> Tensor:

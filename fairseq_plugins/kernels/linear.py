@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from fairseq_plugins.kernels.backend import choose_backend
+from fairseq_plugins.kernels.bidirectional import bidirectional_attention
 from fairseq_plugins.kernels.chunked import LinearState, chunked_attention
 from fairseq_plugins.kernels.normalizer import clamp_denominator, norms
 from fairseq_plugins.kernels.precision import without_autocast
@@ -150,6 +151,8 @@ def linear_attention(
         ValueError: for shapes that do not go together.
     """
     _check(q, k, v, normalizer_q, normalizer_k)
+    if normalize and normalizer_k is None:
+        return bidirectional_attention(q, k, v, min_cosine=min_cosine)
     state = remember_keys(k, v, normalizer_k=normalizer_k)
     return attend_state(
         q, state, normalizer_q=normalizer_q, normalize=normalize, min_cosine=min_cosine

@@ -14,6 +14,7 @@ import runpy
 import socket
 import sys
 
+from fairseq_plugins.cpu import prepare_cpu
 from fairseq_plugins.reproduce.launcher import die_with_parent
 
 # Not fairseq_cli itself, whose import sets up logging for the process that it is in.
@@ -34,6 +35,7 @@ def serve() -> None:
     """Run one request after another until the other side is gone; the first word of the command
     line is the socket's number."""
     channel = socket.socket(fileno=int(sys.argv[1]))
+    prepare_cpu()
     for name in MODULES:
         importlib.import_module(name)
     # As it is in a new process: some module logs as it is imported, which sets logging up.

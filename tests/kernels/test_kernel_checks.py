@@ -44,6 +44,25 @@ def test_negative_denominators_keep_their_sign(kernel):
     torch.testing.assert_close(kernel(q, k, v), naive_linear_attention(q, k, v, causal=causal))
 
 
+@pytest.mark.parametrize("size", [1.0, 1e8])
+@pytest.mark.parametrize("kernel", [causal_linear_attention, linear_attention])
+def test_gradients_of_keys_that_are_zero_are_finite_where_others_are_large(kernel, size):
+    torch.manual_seed(0)
+    q, k, v = (torch.randn(1, 2, 70, 4) for _ in range(3))
+    k[:, :, [5, 68, 69]] = 0.0
+    inputs = [x.requires_grad_() for x in (q, k, v)]
+    kernel(*inputs, min_cosine=0.2).backward(torch.full((1, 2, 70, 4), size))
+    reference = [x.detach().double().requires_grad_() for x in inputs]
+    expected = naive_linear_attention(
+        *reference, causal=kernel is causal_linear_attention, min_cosine=0.2
+    )
+    expected.backward(torch.full((1, 2, 70, 4), size).double())
+    for mine, theirs in zip(inputs, reference, strict=True):
+        assert mine.grad is not None and theirs.grad is not None
+        slopes = (mine.grad.double() / size, theirs.grad / size)
+        torch.testing.assert_close(*slopes, rtol=1e-3, atol=1e-4)
+
+
 def shaped(*shape: int) -> torch.Tensor:
     return torch.ones(shape)
 
