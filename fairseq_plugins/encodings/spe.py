@@ -194,7 +194,7 @@ class SineSPE(StochasticEncoding):
 
     def codes(self, positions: Tensor, *, of_queries: bool, like: Tensor) -> Tensor:
         waves = self._waves(positions, of_queries, like)
-        return (waves.transpose(1, 2) @ self._mixing(like)).transpose(1, 2)
+        return (waves.permute(0, 3, 1, 2) @ self._mixing(like)).transpose(1, 2)
 
     def _apply_codes(self, x: Tensor, positions: Tensor, of_queries: bool) -> Tensor:
         # Codes cost the same for any batch, and pay where many rows share them; else their
@@ -208,24 +208,60 @@ class SineSPE(StochasticEncoding):
                 return super()._apply_codes(x, positions, of_queries)
         waves = self._waves(positions.flatten(), of_queries, x)
         waves = waves.unflatten(1, positions.shape).transpose(0, 1)
-        mixed = (x.unsqueeze(-1) * waves).flatten(-2)
-        return mixed @ self._mixing(x).flatten(1, 2)
+        mixed = (x.unsqueeze(-2) * waves).flatten(-2)
+        return mixed @ self._mixing(x).transpose(1, 2).flatten(1, 2)
 
     def _waves(self, positions: Tensor, of_queries: bool, like: Tensor) -> Tensor:
-        """[cos; sin] at positions (U,): (H, U, D, 2K)."""
-        # Whole turns are dropped in float64: float32 has three digits less at position 10,000.
-        per_step = torch.sigmoid(self.frequencies.double()).unsqueeze(1) / 2
-        turns = positions.double().view(-1, 1, 1) * per_step
-        angles = 2 * math.pi * (turns - turns.detach().floor()).to(like.dtype)
-        if of_queries:
-            angles = angles + self.phases.to(like.dtype).unsqueeze(1)
-        return torch.cat((angles.cos(), angles.sin()), dim=-1)
+        """[cos; sin] at positions (U,): (H, U, 2K, D), D last as in what they multiply."""
+        per_step = torch.sigmoid(self.frequencies.mT.double()) / 2
+        phases = self.phases.mT.to(like.dtype) if of_queries else like.new_empty(0)
+        waves: Tensor = _Waves.apply(per_step, phases, positions)
+        return waves
 
     def _mixing(self, like: Tensor) -> Tensor:
         """Gains times noise: (H, D, 2K, R)."""
         gains = F.softplus(self.gains.to(like.dtype))
         gains = torch.cat((gains, gains), -1) * (2 * gains.size(-1)) ** -0.5
         return gains.unsqueeze(-1) * self._noise("waves", gains.size(-1), like)
+
+
+class _Waves(torch.autograd.Function):
+    """[cos; sin] of 2 pi s f + phase, (H, U, 2K, D), with its gradient written out.
+
+    Autograd would keep every step from position to angle in float64, and take sines again.
+    """
+
+    @staticmethod
+    def forward(  # type: ignore[no-untyped-def]
+        ctx, per_step: Tensor, phases: Tensor, positions: Tensor
+    ) -> Tensor:
+        """
+        Args:
+            per_step: f (H, K, D), turns from one position to the next, float64.
+            phases: (H, K, D) in the dtype of the result; empty for none.
+            positions: (U,).
+        """
+        # Whole turns are dropped in float64: float32 has three digits less at position 10,000.
+        turns = positions.double().view(-1, 1, 1) * per_step.contiguous().unsqueeze(1)
+        angles = turns.frac_().to(phases.dtype).mul_(2 * math.pi)
+        if phases.numel():
+            angles += phases.unsqueeze(1)
+        cos, sin = angles.cos(), angles.sin_()
+        ctx.save_for_backward(cos, sin, positions)
+        ctx.has_phases = phases.numel() > 0
+        return torch.cat((cos, sin), dim=2)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(  # type: ignore[no-untyped-def]
+        ctx, grad: Tensor
+    ) -> tuple[Tensor, Tensor | None, None]:
+        cos, sin, positions = ctx.saved_tensors
+        to_cos, to_sin = grad.chunk(2, dim=2)
+        to_angles = (to_sin * cos).addcmul_(to_cos, sin, value=-1)
+        to_phases = to_angles.sum(1) if ctx.has_phases else None
+        weighted = to_angles.mul_(positions.to(to_angles.dtype).view(-1, 1, 1))
+        return 2 * math.pi * weighted.sum(1).double(), to_phases, None
 
 
 @register_encoding(
