@@ -79,6 +79,7 @@ def source_digest(root: Path = ROOT) -> str:
     digest = hashlib.sha256()
     folders = [root / "fairseq_plugins" / name for name in _MEASURED]
     paths = [path for folder in folders for path in sorted(folder.glob("*.py"))]
+    paths.append(root / "fairseq_plugins" / "cpu.py")
     own = (root / "benchmarks").iterdir()
     paths += sorted(p for p in own if p.suffix in (".py", ".cpp") and p.name not in _SAYING)
     for path in paths:

@@ -24,10 +24,9 @@ def is_fairseq_command() -> bool:
 
 
 def prepare_cpu() -> None:
-    """Set both for this process; to be called before PyTorch starts threads, which inherit them.
+    """Flush denormals and keep freed memory, in this process and the threads it starts later.
 
-    They change no result beyond numbers under 1.2e-38. That is for whoever starts the process to
-    decide: some programs rely on such numbers.
+    Programs call this and imports never do: numbers under 1.2e-38 change, which some rely on.
     """
     flush_denormals()
     keep_freed_memory()

@@ -24,6 +24,9 @@ numpy.finfo(numpy.float32).smallest_subnormal, numpy.finfo(numpy.float64).smalle
 
 PAGES = 50 * 4_000_000 // os.sysconf("SC_PAGE_SIZE")
 FAULTS = """
+import ctypes
+ctypes.CDLL(None).prctl(41, 1, 0, 0, 0)  # PR_SET_THP_DISABLE: pages of 4 KiB
+
 def step():
     return [torch.ones(1_000_000) for _ in range(50)]
 

@@ -158,7 +158,7 @@ class SineSPE(StochasticEncoding):
     about a hundred positions per turn. Gains are softplus(g) / sqrt(2K), g beginning at N(0, 1)
     divided by sqrt(|g|) / 2, |g| the norm over k. The factor 1 / sqrt(2K) keeps the variance
     sum_k gain_k^2 of the codes near 1 for any K: on average it begins at 0.6 for K = 5, between
-    0.4 and 1 for K up to 20.
+    0.4 and 1 for K up to 20. It has first derivatives only.
 
     Args:
         context: of the model.
@@ -214,8 +214,8 @@ class SineSPE(StochasticEncoding):
     def _waves(self, positions: Tensor, of_queries: bool, like: Tensor) -> Tensor:
         """[cos; sin] at positions (U,): (H, U, 2K, D), D last as in what they multiply."""
         per_step = torch.sigmoid(self.frequencies.mT.double()) / 2
-        phases = self.phases.mT.to(like.dtype) if of_queries else like.new_empty(0)
-        waves: Tensor = _Waves.apply(per_step, phases, positions)
+        phases = self.phases.mT.to(like.dtype) if of_queries else None
+        waves: Tensor = _Waves.apply(per_step, phases, positions, like.dtype)
         return waves
 
     def _mixing(self, like: Tensor) -> Tensor:
@@ -233,35 +233,37 @@ class _Waves(torch.autograd.Function):
 
     @staticmethod
     def forward(  # type: ignore[no-untyped-def]
-        ctx, per_step: Tensor, phases: Tensor, positions: Tensor
+        ctx, per_step: Tensor, phases: Tensor | None, positions: Tensor, dtype: torch.dtype
     ) -> Tensor:
         """
         Args:
             per_step: f (H, K, D), turns from one position to the next, float64.
-            phases: (H, K, D) in the dtype of the result; empty for none.
+            phases: (H, K, D).
             positions: (U,).
+            dtype: of the result and the phases.
         """
         # Whole turns are dropped in float64: float32 has three digits less at position 10,000.
         turns = positions.double().view(-1, 1, 1) * per_step.contiguous().unsqueeze(1)
-        angles = turns.frac_().to(phases.dtype).mul_(2 * math.pi)
-        if phases.numel():
-            angles += phases.unsqueeze(1)
-        cos, sin = angles.cos(), angles.sin_()
-        ctx.save_for_backward(cos, sin, positions)
-        ctx.has_phases = phases.numel() > 0
-        return torch.cat((cos, sin), dim=2)
+        angles = turns.frac_().to(dtype).mul_(2 * math.pi)
+        if phases is not None:
+            angles += phases.contiguous().unsqueeze(1)
+        waves = torch.cat((angles.cos(), angles.sin_()), dim=2)
+        ctx.save_for_backward(waves, positions)
+        ctx.has_phases = phases is not None
+        return waves
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(  # type: ignore[no-untyped-def]
         ctx, grad: Tensor
-    ) -> tuple[Tensor, Tensor | None, None]:
-        cos, sin, positions = ctx.saved_tensors
+    ) -> tuple[Tensor, Tensor | None, None, None]:
+        waves, positions = ctx.saved_tensors
+        cos, sin = waves.chunk(2, dim=2)
         to_cos, to_sin = grad.chunk(2, dim=2)
         to_angles = (to_sin * cos).addcmul_(to_cos, sin, value=-1)
         to_phases = to_angles.sum(1) if ctx.has_phases else None
         weighted = to_angles.mul_(positions.to(to_angles.dtype).view(-1, 1, 1))
-        return 2 * math.pi * weighted.sum(1).double(), to_phases, None
+        return 2 * math.pi * weighted.sum(1).double(), to_phases, None, None
 
 
 @register_encoding(

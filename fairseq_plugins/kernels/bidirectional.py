@@ -50,7 +50,7 @@ class _BidirectionalAttention(torch.autograd.Function):
             floor = q_norms * k_norms.sum(1, keepdim=True).mul_(min_cosine)
         divisor = clamp_denominator(denominator, 0.0 if floor is None else floor)
         output = torch.bmm(q_wide, kv).div_(divisor).to(v.dtype)
-        ctx.save_for_backward(q, k, v, kv, k_sum, q_norms, k_norms, output, denominator, floor)
+        ctx.save_for_backward(q, k, v, kv, k_sum, q_norms, k_norms, denominator, divisor, floor)
         ctx.min_cosine = min_cosine
         return output
 
@@ -60,14 +60,18 @@ class _BidirectionalAttention(torch.autograd.Function):
     def backward(  # type: ignore[no-untyped-def]
         ctx, grad: Tensor
     ) -> tuple[Tensor, Tensor, Tensor, None]:
-        q, k, v, kv, k_sum, q_norms, k_norms, output, denominator, floor = ctx.saved_tensors
+        q, k, v, kv, k_sum, q_norms, k_norms, denominator, divisor, floor = ctx.saved_tensors
         q_wide, k_wide, v_wide = (x.to(kv.dtype) for x in (q, k, v))
-        slopes = undo_division(grad, output, denominator, floor, [slice(0, q.size(1))])
-        assert slopes.divisor is not None and slopes.denominator is not None
-        to_numerator = grad.to(kv.dtype) / slopes.divisor
+        to_numerator = grad.to(kv.dtype) / divisor
         to_kv = torch.bmm(q_wide.mT, to_numerator)
+        to_q = torch.bmm(to_numerator, kv.mT)
+        # Not from the output, which half precision has rounded: the slope is often a small
+        # difference of large numbers.
+        along = (q_wide * to_q).sum(-1, keepdim=True)
+        slopes = undo_division(along, divisor, denominator, floor)
+        assert slopes.denominator is not None
         to_k_sum = torch.bmm(slopes.denominator.mT, q_wide)
-        to_q = torch.bmm(to_numerator, kv.mT).addcmul_(slopes.denominator, k_sum)
+        to_q.addcmul_(slopes.denominator, k_sum)
         to_k = torch.bmm(v_wide, to_kv.mT).add_(to_k_sum)
         if slopes.floor is not None:
             to_floor = slopes.floor * ctx.min_cosine

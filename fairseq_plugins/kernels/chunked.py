@@ -133,7 +133,9 @@ class _ChunkedAttention(torch.autograd.Function):
         borders = chunks(q.size(2), ctx.chunk)
         slopes = Slopes()
         if ctx.min_cosine is not None:
-            slopes = undo_division(flat_grad, _flat(output), denominator, floor, borders)
+            divisor = clamp_denominator(denominator, 0.0 if floor is None else floor)
+            along = _along(flat_grad, _flat(output), wide, borders)
+            slopes = undo_division(along, divisor, denominator, floor)
         else:
             grad_norm = None  # No key entered that sum; zeros in a compiled graph, None otherwise.
         to_norms = _norm_slopes(flat_q, flat_k, _flat(k_norm), ctx.min_cosine, slopes, grad_norm)
@@ -183,6 +185,12 @@ class _ChunkedAttention(torch.autograd.Function):
             None,
             None,
         )
+
+
+def _along(grad: Tensor, output: Tensor, dtype: torch.dtype, borders: list[slice]) -> Tensor:
+    """(N, T, M) times (N, T, M), summed over M; the whole product would be memory for nothing."""
+    rows = [(grad[:, at].to(dtype) * output[:, at]).sum(-1, keepdim=True) for at in borders]
+    return torch.cat(rows, dim=1)
 
 
 class _NormSlopes(NamedTuple):

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from fairseq_plugins.kernels.normalizer import MIN_DENOMINATOR, clamp_denominator
+from fairseq_plugins.kernels.normalizer import MIN_DENOMINATOR
 
 
 class Slopes(NamedTuple):
@@ -26,23 +26,17 @@ class Slopes(NamedTuple):
 
 
 def undo_division(
-    grad: Tensor,
-    output: Tensor,
-    denominator: Tensor,
-    floor: Tensor | None,
-    borders: list[slice],
+    along: Tensor, divisor: Tensor, denominator: Tensor, floor: Tensor | None
 ) -> Slopes:
-    """From the gradient (N, T, M) of ``output`` to those of what it was made of.
+    """Gradients of what a division was made of; all are (N, T, 1).
 
-    Between one border and the next, where a product of the size of the output would be more
-    memory than all else that is made.
+    Args:
+        along: the output times its gradient, summed over M.
+        divisor: the denominator as it was divided by, clamped to its floor.
+        denominator: before that.
+        floor: None where there was none.
     """
-    divisor = clamp_denominator(denominator, 0.0 if floor is None else floor)
-    slope = torch.empty_like(denominator)
-    for rows in borders:
-        along = grad[:, rows].to(denominator.dtype) * output[:, rows]
-        slope[:, rows] = along.sum(-1, keepdim=True)
-    slope.div_(divisor).neg_()
+    slope = -along / divisor
     if floor is None:
         return Slopes(divisor, slope.masked_fill(denominator.abs() < MIN_DENOMINATOR, 0.0))
     is_low = denominator.abs() < floor.clamp(min=MIN_DENOMINATOR)
@@ -56,11 +50,12 @@ def slope_of_norms(slope: Tensor, norms: Tensor) -> Tensor:
     """What x is multiplied by in its gradient where its norm has the gradient ``slope``.
 
     Args:
-        slope: (N, T, 1).
+        slope: (N, T, 1) or (N, 1, 1).
         norms: (N, T, 1), of x.
 
     Returns:
-        (N, T, 1), finite: 0 times infinity would be NaN where x is zero.
+        (N, T, 1). At a norm of 0 it is as small as can be told from 0, since 0 times infinity
+        would be NaN.
     """
-    # Squares of anything smaller are no numbers any more, so that neither is a norm.
+    # The square of a smaller norm is denormal or 0, so that it could not be computed.
     return slope / norms.clamp(min=torch.finfo(norms.dtype).tiny ** 0.5)

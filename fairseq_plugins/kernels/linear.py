@@ -135,6 +135,8 @@ def linear_attention(
 ) -> Tensor:
     """Every query attends to every key with weights q_s . k_t (LRPE, Eq. 31 and 39).
 
+    With the denominator of ``q`` and ``k`` it has a first derivative only.
+
     Args:
         q: (B, H, T, D'), features of the queries.
         k: (B, H, S, D'), features of the keys, zero where padded.

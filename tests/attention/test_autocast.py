@@ -50,9 +50,14 @@ def test_autocast_is_the_same_result_far_out(name, attention, causal, dtype):
 def test_sums_of_linear_attention_do_not_round(causal, dtype):
     """Of 4,096 keys the last counts as much as the first, where sums in half precision stop."""
     layer = Layer("none", "linear", causal=causal, dtype=torch.float32)
-    q, k, v = (torch.rand(1, 2, 4096, 8).to(dtype) for _ in range(3))
+    q, k, v = (torch.rand(1, 2, 4096, 8).to(dtype).requires_grad_() for _ in range(3))
     positions = {"q_positions": count(4096), "k_positions": count(4096)}
     expected, _ = layer.attention(q, k, v, **positions)
     with torch.autocast("cpu", dtype):
         actual, _ = layer.attention(q, k, v, **positions)
+        gradients = torch.autograd.grad(actual.sum(), (q, k, v))
     assert torch.equal(actual, expected)
+    for mine, outside in zip(
+        gradients, torch.autograd.grad(expected.sum(), (q, k, v)), strict=True
+    ):
+        assert torch.equal(mine, outside)

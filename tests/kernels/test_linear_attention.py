@@ -267,14 +267,30 @@ def test_half_precision_only_rounds_inputs_and_output(dtype, normalizer, causal)
         assert_close(actual, expected, 1e-2)
 
 
-def test_sums_past_the_range_of_float16_stay_finite():
+@pytest.mark.parametrize("kernel", [causal_linear_attention, linear_attention])
+def test_sums_past_the_range_of_float16_stay_finite(kernel):
     ones = torch.full((1, 1, 4096, 8), 4.0, dtype=torch.float16)
-    assert torch.equal(causal_linear_attention(ones, ones, ones), ones)
+    assert torch.equal(kernel(ones, ones, ones), ones)
 
 
-def test_a_second_derivative_is_refused_instead_of_wrong():
+def test_half_precision_does_not_round_a_slope_that_is_a_small_difference():
+    """Where values have a mean, the gradient along the output all but cancels that through it."""
+    torch.manual_seed(0)
+    q, k, v = torch.rand(1, 2, 256, 16), torch.rand(1, 2, 256, 16), 3 + torch.randn(1, 2, 256, 16)
+    half = [x.bfloat16().requires_grad_() for x in (q, k, v)]
+    wide = [x.detach().double().requires_grad_() for x in half]
+    weights = torch.randn(1, 2, 256, 16).bfloat16()
+    linear_attention(*half, min_cosine=0.2).backward(weights)
+    naive_linear_attention(*wide, causal=False, min_cosine=0.2).backward(weights.double())
+    for actual, expected in zip(half, wide, strict=True):
+        assert actual.grad is not None and expected.grad is not None
+        assert_close(actual.grad, expected.grad, 1e-2)
+
+
+@pytest.mark.parametrize("kernel", [causal_linear_attention, linear_attention])
+def test_a_second_derivative_is_refused_instead_of_wrong(kernel):
     case = problem("encoded", (1, 1, 5), 2, 2)
-    output = case.call(causal_linear_attention)
+    output = case.call(kernel)
     (grad,) = torch.autograd.grad(output.square().sum(), [case.inputs["q"]], create_graph=True)
     with pytest.raises(RuntimeError, match="once_differentiable"):
         grad.sum().backward()

@@ -61,6 +61,7 @@ def test_preloaded_launcher_is_a_launcher(tmp_path, monkeypatch):
         "import logging, os, sys\n"
         "assert __name__ == '__main__' and 'torch._dynamo' in sys.modules\n"
         "assert not logging.root.handlers and logging.root.manager.disable == 0\n"
+        "import torch; assert torch.tensor(1e-30) * 1e-10 == 0  # settings of a CPU\n"
         "print(os.getcwd(), *sys.argv[1:])\n"
         "print('two', file=sys.stderr)\n"
         "sys.exit(3)\n"
