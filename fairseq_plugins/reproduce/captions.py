@@ -5,7 +5,7 @@ from typing import Any
 
 from fairseq_plugins.attention.linear import MIN_COSINE
 from fairseq_plugins.reproduce.experiments import EXPERIMENTS
-from fairseq_plugins.reproduce.recipe import total_batch
+from fairseq_plugins.reproduce.recipe import total_batch, trainings_of
 from fairseq_plugins.reproduce.results import SIGNATURE, Result
 from fairseq_plugins.reproduce.tables import Table
 
@@ -47,17 +47,11 @@ FLOOR = (
 )
 
 
-def trainings(result: Result) -> dict[str, Config]:
-    """The recorded configurations by name; a run that is one training has the name ""."""
-    config: dict[str, Config] = result["config"].get("trainings") or {"": result["config"]}
-    return config
-
-
 def _trainings(results: Sequence[Result]) -> list[str]:
     """Models, budgets and recipes, each said once with the trainings that have it."""
     said: dict[str, dict[str, list[str]]] = {"Model": {}, "Training": {}}
-    for name in dict.fromkeys(name for result in results for name in trainings(result)):
-        configs = [config for r in results if (config := trainings(r).get(name))]
+    for name in dict.fromkeys(n for r in results for n in trainings_of(r["config"])):
+        configs = [c for r in results if (c := trainings_of(r["config"]).get(name))]
         said["Model"].setdefault(f"{' and '.join(_stacks(configs))}.", []).append(name)
         said["Training"].setdefault(_training(configs), []).append(name)
     return [
@@ -172,7 +166,7 @@ def _data(result: Result) -> str:
     if _has_corpus(request):
         return _corpus(request, splits)
     parts = [_corpus(one, splits.get(f) or {}) for f, one in request.items() if _has_corpus(one)]
-    config = next(iter(trainings(result).values()))
+    config = next(iter(trainings_of(result["config"]).values()))
     return ", ".join(dict.fromkeys(parts)) or str(config["task"].get("data", UNKNOWN))
 
 

@@ -135,13 +135,14 @@ def set_aside(folder: Path) -> Path | None:
 
 
 @contextmanager
-def exclusive(folder: Path) -> Iterator[int]:
+def exclusive(folder: Path, wait: Say | None = None) -> Iterator[int]:
     """Hold a run for this process; yields the lock's descriptor for its children to keep.
 
-    The lock file lies beside the folder, which may be moved while it is held.
+    The lock file lies beside the folder, which may be moved while it is held. wait: where it is
+    said once that another process holds the run, which is then waited for.
 
     Raises:
-        RunIsBusy: where another process holds it.
+        RunIsBusy: where another process holds it and `wait` is None.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
     with (folder.parent / f"{folder.name}.lock").open("a+") as lock:
@@ -149,8 +150,11 @@ def exclusive(folder: Path) -> Iterator[int]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             lock.seek(0)
-            holder = lock.read().strip() or "unknown"
-            raise RunIsBusy(f"process {holder} is at this run already") from None
+            busy = f"process {lock.read().strip() or 'unknown'} is at this run already"
+            if wait is None:
+                raise RunIsBusy(busy) from None
+            wait(f"{busy}; waiting for it")
+            fcntl.flock(lock, fcntl.LOCK_EX)
         lock.truncate(0)
         lock.write(str(os.getpid()))
         lock.flush()

@@ -1,6 +1,12 @@
 """All tables by name."""
 
-from fairseq_plugins.reproduce.bert_tables import BERT_GLUE_TABLE, BERT_SQUAD_TABLE, TABLE_3
+from fairseq_plugins.reproduce.bert_tables import (
+    BERT_CONTINUED_TABLE,
+    BERT_GLUE_TABLE,
+    BERT_SQUAD_TABLE,
+    BERT_START_TABLE,
+    TABLE_3,
+)
 from fairseq_plugins.reproduce.lrpe_tables import TABLE_2, TABLE_4, TABLE_5, TABLE_8
 from fairseq_plugins.reproduce.tables import Table
 
@@ -12,6 +18,8 @@ TABLES: dict[str, Table] = {
         TABLE_4,
         TABLE_5,
         TABLE_8,
+        BERT_START_TABLE,
+        BERT_CONTINUED_TABLE,
         BERT_GLUE_TABLE,
         BERT_SQUAD_TABLE,
     )

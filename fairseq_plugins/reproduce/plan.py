@@ -15,7 +15,6 @@ from fairseq_plugins.reproduce.experiments.base import (
     Scale,
     Training,
     Variant,
-    starting_from,
 )
 from fairseq_plugins.reproduce.recipe import Layout, compose_recipe, record, spread
 from fairseq_plugins.reproduce.tables import Table, check_rows, default_rows, has_file
@@ -47,12 +46,15 @@ class Planned:
         """What is recorded of it: the configuration of its training, or one for each kind."""
         if self.pretraining is None and len(self.trainings) == 1:
             return self.trainings[0].config
+        return {"trainings": self._kinds()}
+
+    def _kinds(self) -> dict[str, dict[str, Any]]:
+        """The configuration of each kind of training, those that it starts from first."""
         kinds: dict[str, list[Training]] = {}
         for training in self.trainings:
-            kinds.setdefault(training.variant.kind, []).append(training)
-        parts = {kind: _common(trainings) for kind, trainings in kinds.items()}
-        before = {"pretraining": self.pretraining.config} if self.pretraining else {}
-        return {"trainings": {**before, **parts}}
+            kinds.setdefault(training.variant.kind or "pretraining", []).append(training)
+        before = self.pretraining._kinds() if self.pretraining else {}
+        return {**before, **{kind: _common(trainings) for kind, trainings in kinds.items()}}
 
     @property
     def prepare(self) -> tuple[str, ...]:
@@ -140,18 +142,18 @@ def plan_run(configs: Path, run: Run, place: Place) -> Planned:
     Raises:
         ValueError: GPUs that do not share the batch, or an option that the recipe does not have.
     """
-    experiment = experiment_of(run.table)
-    pretraining = None
-    if experiment.pretraining:
-        before = Run(experiment.pretraining, run.scale, run.row, run.attention, 1)
+    experiment, pretraining = experiment_of(run.table), None
+    origin = experiment.origin
+    if origin:
+        before = replace(run, table=origin.table, row=origin.row or run.row, seed=1)
         pretraining = plan_run(configs, before, place)
     trainings = []
     for variant in experiment.variants(run.scale):
         folder = run.folder / variant.name if variant.name else run.folder
         training = _training(configs, run, variant, folder, place)
-        if pretraining:
+        if origin and pretraining:
             (first,) = pretraining.trainings
-            training = starting_from(training, first.folder / first.evaluated)
+            training = origin.start(training, first.folder / first.evaluated)
         trainings.append(training)
     return Planned(run, place, tuple(trainings), pretraining)
 

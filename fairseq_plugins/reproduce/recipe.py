@@ -87,6 +87,11 @@ def _without_absolute_paths(value: Any) -> Any:
     return value
 
 
+def trainings_of(recorded: Mapping[str, Any]) -> dict[str, Any]:
+    """The recorded configurations of a run by name; a run that is one training has the name ""."""
+    return recorded.get("trainings") or {"": recorded}
+
+
 def total_batch(recorded: Mapping[str, Any]) -> int:
     """Sequences per update, over all devices (Table 7: "Total batch size"); tokens where a batch
     is counted in these (its "Max token per batch")."""

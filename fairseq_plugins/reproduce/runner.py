@@ -130,10 +130,23 @@ class TableRunner:
         (training,) = planned.trainings
         kept = self.root / training.folder / training.evaluated
         path = self.root / planned.run.result
-        if kept.exists() and results.read_result(path):
+        title = f"pre-training {planned.run.table} {planned.run.name}"
+
+        def is_done() -> bool:
+            return kept.exists() and results.read_result(path) is not None
+
+        def say(text: str) -> None:
+            self.progress.say(f"{title}: {text}")
+
+        if is_done():
             return
-        with checkpoints.exclusive(self.root / planned.run.folder) as lock:
-            attempt = _Attempt(self, planned, lock, shown_as=f"pre-training {planned.run.name}")
+        if planned.pretraining:
+            self._pretrain(planned.pretraining)
+        # All seeds of a row start from it, and all rows of a table may share one.
+        with checkpoints.exclusive(self.root / planned.run.folder, wait=say) as lock:
+            if is_done():  # by the process that held the lock until now
+                return
+            attempt = _Attempt(self, planned, lock, shown_as=title)
             # A result that is there stays: only its checkpoint is not in this folder.
             attempt.complete(write=not path.exists())
 

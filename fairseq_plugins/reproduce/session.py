@@ -24,8 +24,9 @@ from fairseq_plugins.reproduce.tables import Table
 
 def dry_run(planned: Sequence[Planned], scale: Scale, *, slurm: bool) -> list[str]:
     """The exact commands of all runs, to be typed in the repository's root."""
-    before = {c: None for one in planned if one.pretraining for c in one.pretraining.prepare}
-    lines = [f"# Runs: {len(planned)}. Data, where it is not there yet:", *before, *scale.prepare]
+    before = [c for one in planned if one.pretraining for c in one.pretraining.prepare]
+    prepare = dict.fromkeys([*before, *scale.prepare])
+    lines = [f"# Runs: {len(planned)}. Data, where it is not there yet:", *prepare]
     for one in planned:
         run = one.run
         lines += ["", f"# {run.row}, {run.attention} attention, seed {run.seed}"]

@@ -3,19 +3,25 @@ its trainings, which one counts."""
 
 import json
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 import torch
 
-from fairseq_plugins.reproduce import session
-from fairseq_plugins.reproduce.bert_tables import BERT_GLUE_TABLE, BERT_SQUAD_TABLE, TABLE_3
+from fairseq_plugins.reproduce import checkpoints, session
+from fairseq_plugins.reproduce.bert_tables import (
+    BERT_GLUE_TABLE,
+    BERT_SQUAD_TABLE,
+    TABLE_3,
+)
 from fairseq_plugins.reproduce.commands import Run
 from fairseq_plugins.reproduce.experiments.glue import BERT_GLUE, LRPE_GLUE
 from fairseq_plugins.reproduce.experiments.mt import TRANSLATION
 from fairseq_plugins.reproduce.experiments.squad import SQUAD
 from fairseq_plugins.reproduce.papers import TABLES
 from fairseq_plugins.reproduce.plan import Place, plan_run
+from fairseq_plugins.reproduce.progress import Progress
 from fairseq_plugins.reproduce.published_glue import BERT_TABLE_3
 from fairseq_plugins.reproduce.recipe import compose_recipe, record
 from fairseq_plugins.reproduce.render import render
@@ -57,10 +63,10 @@ class FakeCommands:
         if self.failing and self.failing in folder.name:
             log.write_text("RuntimeError\n")
             return 1
-        start = overrides.get("checkpoint.finetune_from_model")
-        if start:
-            assert (self.root / start).is_file()
-            self.started_from.append(start)
+        for option in ("checkpoint.finetune_from_model", "model.init_from"):
+            if start := overrides.get(option):
+                assert (self.root / start).is_file()
+                self.started_from.append(start)
         state = {"optimizer_history": [{"num_updates": 10}], "w": torch.zeros(3)}
         for name in ("checkpoint_best.pt", "checkpoint_last.pt"):
             torch.save(state, folder / name)
@@ -109,8 +115,59 @@ def test_a_run_is_pretrained_then_fine_tuned_and_measured(place):
     assert "80.00 (1)" in (place / "results/table3/toy.md").read_text()
 
 
+def test_the_bert_papers_rows_replace_the_embedding_of_one_model(place):
+    fake = FakeCommands(place)
+    status, run = work(place, BERT_SQUAD_TABLE, "rope", fake)
+    assert status == 0
+    tuned = [f"bert_table4/toy/rope-vanilla-s1/{name}" for name in ("v1", "v2")]
+    continued = "bert_continued/toy/rope-vanilla-s1"
+    assert fake.trained == ["bert_start/toy/learned-vanilla-s1", continued, *tuned]
+    best = "checkpoints/{}/checkpoint_best.pt"
+    assert fake.started_from == [
+        best.format("bert_start/toy/learned-vanilla-s1"),
+        best.format(continued),
+        best.format(continued),
+    ]
+    config = read_result(place / run.result)["config"]["trainings"]
+    assert [*config] == ["pretraining", "continued", "SQuAD v1", "SQuAD v2"]
+    encodings = [training["model"]["position_encoding"] for training in config.values()]
+    assert encodings == ["learned", "rope", "rope", "rope"]
+    another = FakeCommands(place)
+    work(place, BERT_SQUAD_TABLE, "shaw_only", another)
+    assert another.trained[0] == "bert_continued/toy/shaw_only-vanilla-s1"
+
+
+def test_a_model_that_another_process_trains_is_waited_for(place, monkeypatch):
+    start = Run("bert_start", "toy", "learned", "vanilla", 1)
+    is_held, is_awaited, order = threading.Event(), threading.Event(), []
+
+    def train_elsewhere():
+        with checkpoints.exclusive(place / start.folder):
+            is_held.set()
+            assert is_awaited.wait(timeout=60)
+            order.append("elsewhere")
+
+    class Watching(FakeCommands):
+        def _train(self, overrides, log):
+            order.append("here")
+            return super()._train(overrides, log)
+
+    def say(self, text):
+        if "learned-vanilla-s1: process" in text and "waiting" in text:
+            is_awaited.set()
+
+    monkeypatch.setattr(Progress, "say", say)
+    other = threading.Thread(target=train_elsewhere)
+    other.start()
+    assert is_held.wait(timeout=60)
+    status, _ = work(place, BERT_SQUAD_TABLE, "rope", Watching(place))
+    other.join()
+    assert status == 0
+    assert order[:2] == ["elsewhere", "here"]
+
+
 def test_another_table_starts_from_the_same_pretrained_model(place):
-    work(place, TABLE_3, "rope", FakeCommands(place))
+    work(place, BERT_GLUE_TABLE, "rope", FakeCommands(place))
     fake = FakeCommands(place)
     status, run = work(place, BERT_SQUAD_TABLE, "rope", fake)
     assert status == 0
@@ -122,14 +179,14 @@ def test_another_table_starts_from_the_same_pretrained_model(place):
 
 
 def test_a_pretrained_model_that_is_gone_is_made_again_and_its_result_kept(place):
-    work(place, TABLE_3, "rope", FakeCommands(place))
-    path = place / "results/table8/toy/rope-vanilla-s1.json"
+    work(place, BERT_GLUE_TABLE, "rope", FakeCommands(place))
+    path = place / "results/bert_continued/toy/rope-vanilla-s1.json"
     before = path.read_text()
-    for checkpoint in (place / "checkpoints/table8").rglob("*.pt"):
+    for checkpoint in (place / "checkpoints/bert_continued").rglob("*.pt"):
         checkpoint.unlink()
     fake = FakeCommands(place)
     work(place, BERT_SQUAD_TABLE, "rope", fake)
-    assert fake.trained[0] == "table8/toy/rope-vanilla-s1"
+    assert fake.trained[0] == "bert_continued/toy/rope-vanilla-s1"
     assert path.read_text() == before
 
 
@@ -240,7 +297,8 @@ def test_commands_compose_to_what_is_recorded(configs, table):
     for attention in [*table.attentions, *table.further]:
         run = Run(table.name, "mini", "lrpe_type2", attention, 3)
         training = plan_run(configs, run, Place(0)).trainings[-1]
-        given = [word for word in training.overrides if "finetune_from_model" not in word]
+        starts = ("checkpoint.finetune_from_model=", "model.init_from=")
+        given = [word for word in training.overrides if not word.startswith(starts)]
         composed = record(compose_recipe(configs, training.variant.recipe, given))
         assert composed == training.config
 

@@ -3,7 +3,11 @@
 from fairseq_plugins.reproduce.experiments.base import Experiment
 from fairseq_plugins.reproduce.experiments.glue import BERT_GLUE, LRPE_GLUE
 from fairseq_plugins.reproduce.experiments.lm import LANGUAGE_MODEL
-from fairseq_plugins.reproduce.experiments.mlm import MASKED_LANGUAGE_MODEL
+from fairseq_plugins.reproduce.experiments.mlm import (
+    BERT_CONTINUED,
+    BERT_START,
+    MASKED_LANGUAGE_MODEL,
+)
 from fairseq_plugins.reproduce.experiments.mt import TRANSLATION
 from fairseq_plugins.reproduce.experiments.squad import SQUAD
 from fairseq_plugins.reproduce.papers import TABLES
@@ -13,6 +17,8 @@ EXPERIMENTS: dict[str, Experiment] = {
     "mlm": MASKED_LANGUAGE_MODEL,
     "mt": TRANSLATION,
     "lrpe_glue": LRPE_GLUE,
+    "bert_start": BERT_START,
+    "bert_continued": BERT_CONTINUED,
     "bert_glue": BERT_GLUE,
     "squad": SQUAD,
 }

@@ -108,12 +108,35 @@ class Side:
 
 
 @dataclass(frozen=True)
+class Origin:
+    """The run whose checkpoint others start from: of the table and row of these names.
+
+    row: None for the same row as theirs. option: of fairseq, which takes the checkpoint:
+    `finetune_from_model`, where all but the head is the same, or `model.init_from`, where the
+    position encoding is another.
+    """
+
+    table: str
+    row: str | None = None
+    option: str = "checkpoint.finetune_from_model"
+
+    def start(self, training: Training, checkpoint: Path) -> Training:
+        """The training with the checkpoint's weights at its start.
+
+        fairseq takes them once, and goes on from checkpoint_last.pt when it is started again.
+        """
+        override = f"{self.option}={checkpoint.as_posix()}"
+        return replace(training, overrides=(*training.overrides, override))
+
+
+@dataclass(frozen=True)
 class Experiment:
     """How the runs of some tables are trained and measured.
 
     scale_group: Hydra's group of its scales. required: metrics without which a result is not
     complete. stacks: the sides (``encoder``, ``decoder``) whose layers a run's encoding is in.
-    data_files: what each folder of data must hold.
+    data_files: what each folder of data must hold. origin: what each run starts from, None for
+    weights drawn from its seed.
     """
 
     recipe: str
@@ -122,11 +145,7 @@ class Experiment:
     stacks: tuple[str, ...]
     scale_group: str = "scale"
     data_files: tuple[str, ...] = DATA_FILES
-
-    @property
-    def pretraining(self) -> str | None:
-        """The table whose run of the same row a run starts from."""
-        return None
+    origin: Origin | None = None
 
     def attention(self, word: str) -> dict[str, str]:
         """The model's options that a run's attention sets."""
@@ -194,12 +213,3 @@ class Experiment:
             "compared is the order of the rows. What differs from Table 7 is the same for every "
             "row."
         )
-
-
-def starting_from(training: Training, checkpoint: Path) -> Training:
-    """The training with the weights of another run's checkpoint at its start.
-
-    fairseq takes them once, and goes on from checkpoint_last.pt when it is started again.
-    """
-    override = f"checkpoint.finetune_from_model={checkpoint.as_posix()}"
-    return replace(training, overrides=(*training.overrides, override))

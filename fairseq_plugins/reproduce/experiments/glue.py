@@ -13,6 +13,7 @@ from fairseq_plugins.reproduce.commands import Run
 from fairseq_plugins.reproduce.experiments.base import (
     Experiment,
     Metrics,
+    Origin,
     Scale,
     Step,
     Training,
@@ -58,8 +59,8 @@ class BertProtocol:
 
 @dataclass(frozen=True, kw_only=True)
 class Glue(Experiment):
-    """Starts from the row's pre-trained model of Table 8; fine-tunes every task with every learning
-    rate and keeps the one that is best on the development set.
+    """Starts from the row's pre-trained model; fine-tunes every task with every learning rate and
+    keeps the one that is best on the development set.
 
     columns: what the paper prints; at scale toy two generated tasks take their place.
     learning_rates: by scale. protocol: of the paper, None for LRPE's.
@@ -68,10 +69,6 @@ class Glue(Experiment):
     columns: GlueTable
     learning_rates: Mapping[str, tuple[float, ...]]
     protocol: BertProtocol | None = None
-
-    @property
-    def pretraining(self) -> str:
-        return "table8"
 
     def tasks(self, scale: str) -> list[GlueTask]:
         """The tasks of a scale."""
@@ -185,6 +182,7 @@ def _step(
 def _glue(
     columns: GlueTable,
     learning_rates: Mapping[str, tuple[float, ...]],
+    origin: Origin,
     protocol: BertProtocol | None = None,
 ) -> Glue:
     return Glue(
@@ -207,9 +205,10 @@ def _glue(
         data_files=("data.json", "input0/train.bin", "input0/valid.bin"),
         columns=columns,
         learning_rates=learning_rates,
+        origin=origin,
         protocol=protocol,
     )
 
 
-LRPE_GLUE = _glue(LRPE_TABLE_3, LRPE_RATES)
-BERT_GLUE = _glue(BERT_TABLE_3, BERT_RATES, BertProtocol())
+LRPE_GLUE = _glue(LRPE_TABLE_3, LRPE_RATES, Origin("table8"))
+BERT_GLUE = _glue(BERT_TABLE_3, BERT_RATES, Origin("bert_continued"), BertProtocol())

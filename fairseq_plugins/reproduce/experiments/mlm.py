@@ -1,4 +1,5 @@
-"""The masked language model: Table 8 and Figure 2 of LRPE."""
+"""The masked language model: Table 8 and Figure 2 of LRPE, and what the BERT paper's tables start
+from."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,11 +11,14 @@ from fairseq_plugins.reproduce.commands import Run
 from fairseq_plugins.reproduce.experiments.base import (
     Experiment,
     Metrics,
+    Origin,
     Scale,
     Step,
     Training,
+    Variant,
     scales,
 )
+from fairseq_plugins.reproduce.recipe import trainings_of
 
 
 @dataclass(frozen=True)
@@ -23,7 +27,17 @@ class MaskedLanguageModel(Experiment):
 
     Metrics: the best `valid_loss` (base 2, per masked token), its `valid_ppl` and `best_update`,
     and the `curve`, pairs of updates and loss.
+
+    budget: the group of configs/ that changes the scale's budget, empty for none. kind: as a
+    training's, where others start from this one.
     """
+
+    budget: str = ""
+    kind: str = ""
+
+    def variants(self, scale: str) -> Sequence[Variant]:
+        changed = (f"+{self.budget}={scale}",) if self.budget else ()
+        return [Variant("", self.recipe, changed, self.kind)]
 
     def steps(self, training: Training, checkpoint: Path, run: Run, gpus: int) -> Sequence[Step]:
         return []
@@ -41,7 +55,8 @@ class MaskedLanguageModel(Experiment):
         }
 
     def facts(self, results: Sequence[Mapping[str, Any]]) -> list[str]:
-        shares = sorted({float(r["config"]["task"]["mask_prob"]) for r in results})
+        configs = [config for r in results for config in trainings_of(r["config"]).values()]
+        shares = sorted({float(config["task"]["mask_prob"]) for config in configs})
         return [f"Predicted: {' / '.join(f'{share:.0%}' for share in shares)} of the tokens."]
 
     def comparability(self, scale: str) -> str:
@@ -53,20 +68,33 @@ class MaskedLanguageModel(Experiment):
         return " ".join(filter(None, (masks, super().comparability(scale))))
 
 
-MASKED_LANGUAGE_MODEL = MaskedLanguageModel(
-    recipe="wikitext103_mlm",
-    scales=scales(
-        Scale("toy", ("scripts/prepare_toy_mlm.sh",)),
-        Scale(
-            "mini",
-            (
-                "scripts/prepare_text_mlm.sh --from DIR --merges 300 --evaluation-lines 200 "
-                "--output data/novels-mini",
+def _model(**more: Any) -> MaskedLanguageModel:
+    return MaskedLanguageModel(
+        recipe="wikitext103_mlm",
+        scales=scales(
+            Scale("toy", ("scripts/prepare_toy_mlm.sh",)),
+            Scale(
+                "mini",
+                (
+                    "scripts/prepare_text_mlm.sh --from DIR --merges 300 --evaluation-lines 200 "
+                    "--output data/novels-mini",
+                ),
             ),
+            Scale("paper", ("scripts/prepare_wikitext103_mlm.sh",), gpus=8),
         ),
-        Scale("paper", ("scripts/prepare_wikitext103_mlm.sh",), gpus=8),
-    ),
-    required=("valid_loss", "valid_ppl", "curve"),
-    stacks=("encoder",),
-    scale_group="scale/mlm",
+        required=("valid_loss", "valid_ppl", "curve"),
+        stacks=("encoder",),
+        scale_group="scale/mlm",
+        **more,
+    )
+
+
+MASKED_LANGUAGE_MODEL = _model()
+# A stand-in for the published BERT, and what the BERT paper makes of it: the position embedding
+# replaced and all weights trained on.
+BERT_START = _model(budget="bert_start")
+BERT_CONTINUED = _model(
+    budget="bert_continued",
+    kind="continued",
+    origin=Origin("bert_start", row="learned", option="model.init_from"),
 )

@@ -10,6 +10,7 @@ from fairseq_plugins.reproduce.commands import Run
 from fairseq_plugins.reproduce.experiments.base import (
     Experiment,
     Metrics,
+    Origin,
     Scale,
     Step,
     Training,
@@ -22,14 +23,10 @@ from fairseq_plugins.squad.examples import VERSIONS
 
 @dataclass(frozen=True)
 class Squad(Experiment):
-    """Starts from the row's pre-trained model of Table 8; fine-tunes on both versions.
+    """Starts from the row's continued pre-training; fine-tunes on both versions.
 
     Metrics: `v1_exact`, `v1_f1`, `v2_exact`, `v2_f1`, in per cent on the development set.
     """
-
-    @property
-    def pretraining(self) -> str:
-        return "table8"
 
     def variants(self, scale: str) -> Sequence[Variant]:
         return [Variant(name, f"squad_{name}", kind=f"SQuAD {name}") for name in ("v1", "v2")]
@@ -112,4 +109,5 @@ SQUAD = Squad(
     stacks=("encoder",),
     scale_group="scale/squad",
     data_files=("data.json", "dict.txt"),
+    origin=Origin("bert_continued"),
 )
