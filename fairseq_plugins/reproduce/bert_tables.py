@@ -86,7 +86,7 @@ def _without_numbers(names: tuple[str, ...]) -> tuple[Row, ...]:
 BERT_START_TABLE = Table(
     name="bert_start",
     source="On Position Embeddings in BERT, Section 4",
-    title="none; it starts from a published model, for which this one stands",
+    title="none, as it starts from a published model, for which this one stands",
     experiment="bert_start",
     columns=MASKED,
     rows=_without_numbers((LEARNED,)),
@@ -95,7 +95,7 @@ BERT_START_TABLE = Table(
 BERT_CONTINUED_TABLE = Table(
     name="bert_continued",
     source="On Position Embeddings in BERT, Section 4",
-    title="none; what its models reach before they are fine-tuned is not said",
+    title="none, as it does not say what its models reach before they are fine-tuned",
     experiment="bert_continued",
     columns=MASKED,
     rows=_without_numbers(BERT_GLUE_TABLE.row_names),
