@@ -48,7 +48,7 @@ class _BidirectionalAttention(torch.autograd.Function):
         if min_cosine:
             q_norms, k_norms = norms(q, wide), norms(k, wide)
             floor = q_norms * k_norms.sum(1, keepdim=True).mul_(min_cosine)
-        divisor = clamp_denominator(denominator, 0.0 if floor is None else floor)
+        divisor = clamp_denominator(denominator, floor)
         output = torch.bmm(q_wide, kv).div_(divisor).to(v.dtype)
         ctx.save_for_backward(q, k, v, kv, k_sum, q_norms, k_norms, denominator, divisor, floor)
         ctx.min_cosine = min_cosine

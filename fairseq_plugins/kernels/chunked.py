@@ -2,8 +2,9 @@
 
 out_s = q_s (kv_0 + sum_{t <= s} k_t v_t^T) / q_s (z_0 + sum_{t <= s} k_t). Inside a chunk through
 its C x C weights, of which the denominator is the row sum; across chunks through running sums.
-Products are written into scratch that all chunks share. Saved are the inputs, the output and the
-denominators; the sums at the chunks' borders are computed anew in backward.
+Products are written into scratch that all chunks share. Saved are the inputs, the output
+before it is rounded and the denominators; the sums at the chunks' borders are computed anew in
+backward.
 
 Shapes: B batch, H heads, T queries and keys, D' features, M values, C chunk; N = B H.
 """
@@ -92,7 +93,7 @@ class _ChunkedAttention(torch.autograd.Function):
             sizes = norms(flat_k, wide).cumsum(1) + _flat(k_norm).unsqueeze(1)
             last_norm = sizes[:, -1].reshape(k_norm.shape).clone()
             floor = sizes.mul_(norms(flat_q, wide)).mul_(min_cosine) if min_cosine else None
-        output = torch.empty_like(flat_v, dtype=v.dtype if divides else wide)
+        output = torch.empty_like(flat_v, dtype=wide)
         denominator = output.new_empty((*flat_q.shape[:2], 1) if divides else 0, dtype=wide)
         scratch = output.new_empty(flat_q.size(0), chunk, chunk, dtype=wide)
         narrow = stay_narrow(flat_q, flat_k, wide)
@@ -106,15 +107,17 @@ class _ChunkedAttention(torch.autograd.Function):
             if divides:
                 raw = torch.bmm(qc, total.mT).add_(weights.sum(-1, keepdim=True))
                 denominator[:, rows] = raw
-                numerator /= clamp_denominator(raw, 0.0 if floor is None else floor[:, rows])
+                numerator /= clamp_denominator(raw, None if floor is None else floor[:, rows])
                 total += kc.sum(1, keepdim=True)
             output[:, rows] = numerator
             add_product(state, kn.mT, vn, out=state)
         output = output.view(v.shape)
+        # Not rounded, as the denominator's slope is often a small difference of large numbers.
         ctx.save_for_backward(q, k, v, kv, k_sum, k_norm, output, denominator, floor)
         ctx.min_cosine, ctx.chunk = min_cosine, chunk
         ctx.set_materialize_grads(False)
-        return output, state.view(kv.shape), total.view(k_sum.shape), last_norm
+        result = output.to(v.dtype) if divides else output
+        return result, state.view(kv.shape), total.view(k_sum.shape), last_norm
 
     @staticmethod
     @torch.autograd.function.once_differentiable
@@ -129,18 +132,18 @@ class _ChunkedAttention(torch.autograd.Function):
         q, k, v, kv, k_sum, k_norm, output, denominator, floor = ctx.saved_tensors
         wide = kv.dtype
         flat_q, flat_k, flat_v = _flat(q), _flat(k), _flat(v)
-        flat_grad = _flat(torch.zeros_like(output) if grad_output is None else grad_output)
+        flat_grad = _flat(torch.zeros_like(v) if grad_output is None else grad_output)
         borders = chunks(q.size(2), ctx.chunk)
-        slopes = Slopes()
+        slopes, divisor = Slopes(), None
         if ctx.min_cosine is not None:
-            divisor = clamp_denominator(denominator, 0.0 if floor is None else floor)
+            divisor = clamp_denominator(denominator, floor)
             along = _along(flat_grad, _flat(output), wide, borders)
             slopes = undo_division(along, divisor, denominator, floor)
         else:
             grad_norm = None  # No key entered that sum; zeros in a compiled graph, None otherwise.
         to_norms = _norm_slopes(flat_q, flat_k, _flat(k_norm), ctx.min_cosine, slopes, grad_norm)
         states = _border_states(flat_k, flat_v, _flat(kv), borders)
-        totals = _border_totals(flat_k, _flat(k_sum), borders if slopes.divisor is not None else [])
+        totals = _border_totals(flat_k, _flat(k_sum), borders if divisor is not None else [])
         # The gradients of the sums that a key enters, from the last chunk to the first.
         later = torch.zeros_like(_flat(kv)) if grad_kv is None else _flat(grad_kv).clone()
         later_sum = torch.zeros_like(_flat(k_sum)) if grad_sum is None else _flat(grad_sum).clone()
@@ -153,8 +156,8 @@ class _ChunkedAttention(torch.autograd.Function):
             qc, kc, vc = (x.to(wide) for x in given)
             qn, kn = given[:2] if narrow else (qc, kc)
             gc = flat_grad[:, rows].to(wide)
-            if slopes.divisor is not None:
-                gc = gc / slopes.divisor[:, rows]
+            if divisor is not None:
+                gc = gc / divisor[:, rows]
             weights = product(qn, kn.mT, wide, out=_square(scratch[0], rows)).tril_()
             to_weights = torch.bmm(gc, vc.mT, out=_square(scratch[1], rows))
             above = None if slopes.denominator is None else slopes.denominator[:, rows]

@@ -15,12 +15,10 @@ class Slopes(NamedTuple):
     """Gradients at a division, each (N, T, 1) and None where nothing is divided.
 
     Attributes:
-        divisor: what the gradient of the output is divided by in that of the numerator.
         denominator: the gradient of the raw denominator.
         floor: the gradient of the floor in its place; None where there is no floor.
     """
 
-    divisor: Tensor | None = None
     denominator: Tensor | None = None
     floor: Tensor | None = None
 
@@ -38,12 +36,12 @@ def undo_division(
     """
     slope = -along / divisor
     if floor is None:
-        return Slopes(divisor, slope.masked_fill(denominator.abs() < MIN_DENOMINATOR, 0.0))
+        return Slopes(slope.masked_fill(denominator.abs() < MIN_DENOMINATOR, 0.0))
     is_low = denominator.abs() < floor.clamp(min=MIN_DENOMINATOR)
     # Where the least of all denominators stands in, there is nothing to follow.
     follows = is_low & (floor >= MIN_DENOMINATOR)
     sign = torch.where(denominator < 0, -1.0, 1.0).to(slope.dtype)
-    return Slopes(divisor, slope.masked_fill(is_low, 0.0), sign * slope * follows)
+    return Slopes(slope.masked_fill(is_low, 0.0), sign * slope * follows)
 
 
 def slope_of_norms(slope: Tensor, norms: Tensor) -> Tensor:

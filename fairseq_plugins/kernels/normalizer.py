@@ -7,14 +7,17 @@ from torch import Tensor
 MIN_DENOMINATOR = 1e-6
 
 
-def clamp_denominator(denominator: Tensor, floor: Tensor | float = 0.0) -> Tensor:
+def clamp_denominator(denominator: Tensor, floor: Tensor | float | None = None) -> Tensor:
     """Move values within ``floor`` of zero out to it, keeping their sign (that of 0 is +).
 
     Args:
         denominator: (..., 1).
-        floor: not negative, broadcast against it; at least ``MIN_DENOMINATOR`` is used.
+        floor: not negative, broadcast against it; at least ``MIN_DENOMINATOR`` is used, and
+            nothing but that where it is None.
     """
     sign = torch.where(denominator < 0, -1.0, 1.0).to(denominator.dtype)
+    if floor is None:
+        return sign * denominator.abs().clamp(min=MIN_DENOMINATOR)
     floor = torch.as_tensor(floor, dtype=denominator.dtype, device=denominator.device)
     return sign * torch.maximum(denominator.abs(), floor.clamp(min=MIN_DENOMINATOR))
 

@@ -273,15 +273,17 @@ def test_sums_past_the_range_of_float16_stay_finite(kernel):
     assert torch.equal(kernel(ones, ones, ones), ones)
 
 
-def test_half_precision_does_not_round_a_slope_that_is_a_small_difference():
+@pytest.mark.parametrize("kernel", [causal_linear_attention, linear_attention])
+def test_half_precision_does_not_round_a_slope_that_is_a_small_difference(kernel):
     """Where values have a mean, the gradient along the output all but cancels that through it."""
     torch.manual_seed(0)
     q, k, v = torch.rand(1, 2, 256, 16), torch.rand(1, 2, 256, 16), 3 + torch.randn(1, 2, 256, 16)
     half = [x.bfloat16().requires_grad_() for x in (q, k, v)]
     wide = [x.detach().double().requires_grad_() for x in half]
     weights = torch.randn(1, 2, 256, 16).bfloat16()
-    linear_attention(*half, min_cosine=0.2).backward(weights)
-    naive_linear_attention(*wide, causal=False, min_cosine=0.2).backward(weights.double())
+    causal = kernel is causal_linear_attention
+    kernel(*half, min_cosine=0.2).backward(weights)
+    naive_linear_attention(*wide, causal=causal, min_cosine=0.2).backward(weights.double())
     for actual, expected in zip(half, wide, strict=True):
         assert actual.grad is not None and expected.grad is not None
         assert_close(actual.grad, expected.grad, 1e-2)
