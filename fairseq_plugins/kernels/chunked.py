@@ -113,7 +113,8 @@ class _ChunkedAttention(torch.autograd.Function):
             add_product(state, kn.mT, vn, out=state)
         output = output.view(v.shape)
         # Not rounded, as the denominator's slope is often a small difference of large numbers.
-        ctx.save_for_backward(q, k, v, kv, k_sum, k_norm, output, denominator, floor)
+        kept = output if divides else None
+        ctx.save_for_backward(q, k, v, kv, k_sum, k_norm, kept, denominator, floor)
         ctx.min_cosine, ctx.chunk = min_cosine, chunk
         ctx.set_materialize_grads(False)
         result = output.to(v.dtype) if divides else output

@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from fairseq_plugins.reproduce.papers import SCALE_NAMES, TABLES
-from fairseq_plugins.reproduce.tables import ATTENTIONS
 
 # A figure of curves shares the runs of its table.
 SCRIPTS = TABLES | {table.curves: table for table in TABLES.values() if table.curves}
@@ -67,10 +66,10 @@ def get_parser(name: str) -> argparse.ArgumentParser:
     )
     add(
         "--attention",
-        type=words("--attention", [*ATTENTIONS, *table.further]),
+        type=words("--attention", [*table.attentions, *table.further]),
         default=list(table.attentions),
         metavar="A,B",
-        help=f"among {', '.join([*ATTENTIONS, *table.further])} "
+        help=f"among {', '.join([*table.attentions, *table.further])} "
         f"(default: {','.join(table.attentions)})",
     )
     several = ",".join(map(str, table.seeds))

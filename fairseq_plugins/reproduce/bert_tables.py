@@ -18,11 +18,14 @@ LEARNED = "learned"
 # The BERT paper's relative embeddings stand alone; the other rows keep BERT's own beside them.
 _ALONE = ("shaw", "sinusoidal_rpe", "learnable_sinusoidal_rpe")
 PRETRAINED = (
-    "Pre-training: one model with a learned embedding, whose position embedding is then replaced "
-    "by the row's and which is trained on with it, as in the paper; the row `learned` keeps its "
-    "own and is trained on, too. The paper starts from published BERT, where the first model here "
-    "(`scripts/bert_start.sh`) is trained from scratch on the same text."
+    "Pre-training: as in the paper, all rows start from one model with a learned embedding, in "
+    "which the position encoding is replaced by the row's before it is trained on. Rows with a "
+    "learned embedding (`learned`, its combinations, `base` and what stands beside Base's "
+    "embedding, as `rope` and `lrpe_type1`) keep that of the model. The paper's model is published "
+    "BERT; here it is trained from scratch on the same text (`scripts/bert_start.sh`), and where "
+    "its samples are shorter, its later positions have not been trained."
 )
+BEYOND = {"linear": "Linear attention, beyond the paper"}
 
 
 def _name(published: str, table: GlueTable) -> str:
@@ -73,6 +76,7 @@ BERT_GLUE_TABLE = _glue_table(
     BERT_TABLE_3,
     "bert_glue",
     attentions=("vanilla",),
+    further=BEYOND,
     seeds=SEEDS,
     notes=("WNLI is left out of the mean, as in the paper.", PRETRAINED),
 )
@@ -85,21 +89,23 @@ def _without_numbers(names: tuple[str, ...]) -> tuple[Row, ...]:
 
 BERT_START_TABLE = Table(
     name="bert_start",
-    source="On Position Embeddings in BERT, Section 4",
-    title="none, as it starts from a published model, for which this one stands",
+    source="On Position Embeddings in BERT, Section 4, start",
+    title="the model that all rows start from, which stands for published BERT",
     experiment="bert_start",
     columns=MASKED,
     rows=_without_numbers((LEARNED,)),
     attentions=("vanilla",),
+    further=BEYOND,
 )
 BERT_CONTINUED_TABLE = Table(
     name="bert_continued",
-    source="On Position Embeddings in BERT, Section 4",
-    title="none, as it does not say what its models reach before they are fine-tuned",
+    source="On Position Embeddings in BERT, Section 4, continued training",
+    title="the models before they are fine-tuned",
     experiment="bert_continued",
     columns=MASKED,
     rows=_without_numbers(BERT_GLUE_TABLE.row_names),
     attentions=("vanilla",),
+    further=BEYOND,
     notes=(PRETRAINED,),
 )
 
@@ -149,6 +155,7 @@ BERT_SQUAD_TABLE = Table(
     rank="v1_f1",
     rows=_squad_rows(),
     attentions=("vanilla",),
+    further=BEYOND,
     seeds=SEEDS,
     against=LEARNED,
     notes=(PRETRAINED,),

@@ -16,6 +16,8 @@ def caption(table: Table, scale: str, results: Sequence[Result]) -> str:
     """The lines between a page's heading and its numbers."""
     better = "higher" if table.ranked_by.higher_is_better else "lower"
     what = f"The paper's columns: {table.title}; {better} is better."
+    if not table.is_printed:
+        what = f"Without numbers in the paper: {table.title}; {better} is better."
     if not results:
         return f"{what} No run is done yet."
     experiment = EXPERIMENTS[table.experiment]

@@ -92,6 +92,14 @@ def find_restart(folder: Path, say: Say) -> Restart:
     return Restart()
 
 
+def has_reached(folder: Path, updates: int) -> bool:
+    """Whether a run's last checkpoint is intact and of that update or a later one."""
+    try:
+        return read_updates(folder / LAST) >= updates
+    except (FileNotFoundError, DamagedCheckpoint):
+        return False
+
+
 def checkpoint_to_evaluate(folder: Path, wanted: str, say: Say) -> Path:
     """The checkpoint of the name ``wanted``, or where there is none the last one, said aloud.
 

@@ -75,8 +75,9 @@ def markdown_table(header: Sequence[str], left: int, rows: Iterable[Sequence[str
 def main_tables(table: Table, cells: Cells) -> list[str]:
     """The paper's rows in the paper's order, under each attention: in one table, or where there
     are many columns in one for each attention. Without numbers in the paper, ours only."""
-    if not any(row.paper for row in table.rows):
-        done = [row.name for row in table.rows if any(place[0] == row.name for place in cells)]
+    if not table.is_printed:
+        shown = {row for row, attention in cells if attention in table.attentions}
+        done = [row.name for row in table.rows if row.name in shown]
         return [ours_table(table, done, table.attentions, cells)]
     if len(table.columns) <= MOST_COLUMNS:
         return [_one_table(table, cells)]

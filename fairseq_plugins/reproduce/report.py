@@ -73,7 +73,7 @@ class Report:
         """What ranks the rows, for a terminal: paper, ours and difference."""
         shown, _ = self.read()
         cells = gather(shown, [self.table.ranked_by])
-        words = ("paper", "ours", "diff")
+        words = ("paper", "ours", "diff") if self.table.is_printed else ("ours",)
         header = ["row", *(f"{a}: {word}" for a in self.table.attentions for word in words)]
         done = (row for row, _ in cells)
         names = list(dict.fromkeys([*self.table.row_names, *sorted(done)]))
@@ -93,9 +93,13 @@ class Report:
             paper = self.table.row(name).paper.get(attention, {}).get(metric)
             cell = cells.get((name, attention))
             ours = mean(cell[metric]) if cell else None
+            own = f"{ours:.2f}" if ours is not None else DASH
+            if not self.table.is_printed:
+                line.append(own)
+                continue
             line += [
                 f"{paper.mean:.2f}" if paper else DASH,
-                f"{ours:.2f}" if ours is not None else DASH,
+                own,
                 f"{ours - paper.mean:+.2f}" if paper and ours is not None else DASH,
             ]
         return line

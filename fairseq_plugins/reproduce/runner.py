@@ -96,6 +96,7 @@ class TableRunner:
         self.progress = progress
         self.force = force
         self.commit = provenance.commit(root)  # now: what runs is the code of this moment
+        self._failed: dict[Path, RunFailed] = {}  # runs that others start from
 
     def run(self, planned: Planned) -> Failure | None:
         """Bring one run to its result; a failure is returned, an interruption raised."""
@@ -126,48 +127,68 @@ class TableRunner:
             self.progress.change(planned.run.name, DONE, attempt.summary())
 
     def _pretrain(self, planned: Planned) -> None:
-        """Bring the run that another one starts from to its result and its checkpoint."""
-        (training,) = planned.trainings
-        kept = self.root / training.folder / training.evaluated
-        path = self.root / planned.run.result
-        title = f"pre-training {planned.run.table} {planned.run.name}"
+        """Bring the run that another one starts from to its result and its checkpoint.
 
-        def is_done() -> bool:
-            return kept.exists() and results.read_result(path) is not None
+        One that failed fails the runs after it at once.
+        """
+        path = planned.run.result
+        try:
+            if path in self._failed:
+                raise self._failed[path]
+            self._bring_to_checkpoint(planned)
+        except RunFailed as failed:
+            self._failed[path] = failed
+            raise
+
+    def _bring_to_checkpoint(self, planned: Planned) -> None:
+        title = f"pre-training {planned.run.table} {planned.run.name}"
 
         def say(text: str) -> None:
             self.progress.say(f"{title}: {text}")
 
-        if is_done():
+        if is_pretrained(self.root, planned):
             return
         if planned.pretraining:
             self._pretrain(planned.pretraining)
         # All seeds of a row start from it, and all rows of a table may share one.
         with checkpoints.exclusive(self.root / planned.run.folder, wait=say) as lock:
-            if is_done():  # by the process that held the lock until now
+            if is_pretrained(self.root, planned):  # by the process that held the lock until now
                 return
+            is_recorded = self._recorded(planned) is not None
             attempt = _Attempt(self, planned, lock, shown_as=title)
-            # A result that is there stays: only its checkpoint is not in this folder.
-            attempt.complete(write=not path.exists())
+            if is_recorded:
+                say(
+                    f"{planned.run.result} stays; its checkpoint is not here and is trained again, "
+                    "which another machine does not do to the last digit"
+                )
+            attempt.complete(write=not is_recorded)
 
     def _is_done(self, planned: Planned) -> bool:
-        run = planned.run
-        path = self.root / run.result
-        result = results.read_result(path)
         if self.force:
             return False
+        result = self._recorded(planned)
         if result is None:
-            if path.exists():
-                self.progress.say(f"{run.result} is not a complete result; it is made again")
+            if (self.root / planned.run.result).exists():
+                self.progress.say(
+                    f"{planned.run.result} is not a complete result; it is made again"
+                )
             return self._take_from_other_table(planned)
+        self.progress.change(planned.run.name, SKIPPED, _told(result))
+        return True
+
+    def _recorded(self, planned: Planned) -> Result | None:
+        """The run's complete result, if it is there; RunFailed where it is another experiment's."""
+        run = planned.run
+        result = results.read_result(self.root / run.result)
+        if result is None:
+            return None
         reasons = results.mismatch(result, run, planned.config, data_of(self.root, planned))
         if reasons:
             raise RunFailed(
                 f"{run.result} was made by another experiment ({'; '.join(reasons[:3])}); "
-                "--force trains it again"
+                f"scripts/{run.table}.sh --force trains it again"
             )
-        self.progress.change(run.name, SKIPPED, _told(result))
-        return True
+        return result
 
     def _take_from_other_table(self, planned: Planned) -> bool:
         """Use the same run where another table has it; Tables 2 and 5 share rows."""
@@ -183,6 +204,24 @@ class TableRunner:
             self.progress.change(run.name, SKIPPED, f"{_told(result)}, from {table}")
             return True
         return False
+
+
+def is_pretrained(root: Path, planned: Planned) -> bool:
+    """Whether others can start from a run: it has its result, of this experiment, and ended.
+
+    The result may be there without a checkpoint, as in a new clone, and the best checkpoint
+    before the training has ended.
+    """
+    result = results.read_result(root / planned.run.result)
+    if result is None or results.mismatch(
+        result, planned.run, planned.config, data_of(root, planned)
+    ):
+        return False
+    (training,) = planned.trainings
+    folder = root / training.folder
+    return (folder / training.evaluated).exists() and checkpoints.has_reached(
+        folder, training.max_update
+    )
 
 
 def data_of(root: Path, planned: Planned) -> dict[str, Any] | None:

@@ -3,6 +3,7 @@
 import shlex
 import signal
 import subprocess
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -11,14 +12,20 @@ from types import FrameType
 import torch
 
 from fairseq_plugins.reproduce import results
-from fairseq_plugins.reproduce.commands import sbatch_command
+from fairseq_plugins.reproduce.commands import Run, sbatch_command
 from fairseq_plugins.reproduce.experiments.base import Scale
 from fairseq_plugins.reproduce.launcher import Launcher, get_launcher
 from fairseq_plugins.reproduce.logs import last_lines
+from fairseq_plugins.reproduce.papers import TABLES
 from fairseq_plugins.reproduce.plan import Planned
 from fairseq_plugins.reproduce.progress import Progress
 from fairseq_plugins.reproduce.report import Report
-from fairseq_plugins.reproduce.runner import Failure, TableRunner, missing_folders
+from fairseq_plugins.reproduce.runner import (
+    Failure,
+    TableRunner,
+    is_pretrained,
+    missing_folders,
+)
 from fairseq_plugins.reproduce.tables import Table
 
 
@@ -27,6 +34,7 @@ def dry_run(planned: Sequence[Planned], scale: Scale, *, slurm: bool) -> list[st
     before = [c for one in planned if one.pretraining for c in one.pretraining.prepare]
     prepare = dict.fromkeys([*before, *scale.prepare])
     lines = [f"# Runs: {len(planned)}. Data, where it is not there yet:", *prepare]
+    printed: set[str] = set()  # what several runs start from
     for one in planned:
         run = one.run
         lines += ["", f"# {run.row}, {run.attention} attention, seed {run.seed}"]
@@ -35,7 +43,8 @@ def dry_run(planned: Sequence[Planned], scale: Scale, *, slurm: bool) -> list[st
             lines.append(shlex.join(sbatch_command(run, one.place.gpus)))
             lines += [f"#   runs: {command}" for command in commands]
         else:
-            lines += commands
+            lines += [command for command in commands if command not in printed]
+            printed.update(commands)
     return lines
 
 
@@ -76,8 +85,20 @@ def _check_pretraining(root: Path, planned: Sequence[Planned]) -> None:
 
 def submit(root: Path, planned: Sequence[Planned], *, force: bool) -> int:
     """Submit a Slurm job for every run that is not done; returns the exit status."""
+
+    def is_done(one: Planned) -> bool:
+        return not force and results.read_result(root / one.run.result) is not None
+
+    first = _shared_pretraining(root, [one for one in planned if not is_done(one)])
+    if first:
+        print(
+            f"Several of these jobs start from {first.table}'s {first.name}, which is not trained "
+            f"yet; make it first: scripts/{first.table}.sh --scale {first.scale} "
+            f"--rows {first.row} --attention {first.attention} --slurm"
+        )
+        return 1
     for one in planned:
-        if not force and results.read_result(root / one.run.result) is not None:
+        if is_done(one):
             print(f"{one.run.name}: done already")
             continue
         (root / one.run.folder).parent.mkdir(parents=True, exist_ok=True)
@@ -92,6 +113,20 @@ def submit(root: Path, planned: Sequence[Planned], *, force: bool) -> int:
             return 1
     print("When the jobs have ended, the same command without --slurm renders the table.")
     return 0
+
+
+def _shared_pretraining(root: Path, planned: Sequence[Planned]) -> Run | None:
+    """A run that is not trained yet and that several start from, the first of its chain; jobs
+    would wait for one another with their GPUs taken."""
+    count: Counter[Run] = Counter()
+    for one in planned:
+        before = one.pretraining
+        chain = []
+        while before:
+            chain.append(before)
+            before = before.pretraining
+        count.update(b.run for b in reversed(chain) if not is_pretrained(root, b))
+    return next((run for run, runs in count.items() if runs > 1), None)
 
 
 class Terminated(KeyboardInterrupt):
@@ -112,6 +147,18 @@ def _signals_interrupt() -> Iterator[None]:
     finally:
         for kind, handler in zip(kinds, before, strict=True):
             signal.signal(kind, handler)
+
+
+def _reports_before(root: Path, planned: Sequence[Planned]) -> list[Report]:
+    """Those of the tables whose runs these started from."""
+    found: dict[str, Report] = {}
+    for one in planned:
+        before = one.pretraining
+        while before:
+            name, scale = before.run.table, before.experiment.scales[before.run.scale]
+            found[name] = Report(root, TABLES[name], scale)
+            before = before.pretraining
+    return [*found.values()]
 
 
 def work(
@@ -141,11 +188,15 @@ def work(
                     failures.append(failure)
                 report.write()
         report.draw()
+        for other in _reports_before(root, planned):
+            other.write()
+            other.draw()
     except KeyboardInterrupt as interruption:
         print("\nStopped. The same command goes on from the last checkpoint.")
         return 143 if isinstance(interruption, Terminated) else 130
     ranked = table.ranked_by.label
-    heading = f"{table.source}: {ranked} in the paper and, at scale {scale.name}, ours"
+    whose = "in the paper and, at scale {}, ours" if table.is_printed else "at scale {}"
+    heading = f"{table.source}: {ranked} {whose.format(scale.name)}"
     print(f"\n{heading}\n\n{report.text()}\n\nThe whole table: {report.page}")
     for failure in failures:
         print(f"\nFAILED {failure.name}: {failure.reason}")

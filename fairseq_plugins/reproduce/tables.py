@@ -73,6 +73,11 @@ class Table:
     notes: tuple[str, ...] = ()
 
     @property
+    def is_printed(self) -> bool:
+        """Whether the paper has numbers of it."""
+        return any(row.paper for row in self.rows)
+
+    @property
     def ranked_by(self) -> Column:
         """The column by which rows are compared."""
         return next((c for c in self.columns if c.metric == self.rank), self.columns[-1])

@@ -2,8 +2,10 @@
 its trainings, which one counts."""
 
 import json
+import subprocess
 import sys
 import threading
+import types
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from fairseq_plugins.reproduce import checkpoints, session
 from fairseq_plugins.reproduce.bert_tables import (
     BERT_GLUE_TABLE,
     BERT_SQUAD_TABLE,
+    BERT_START_TABLE,
     TABLE_3,
 )
 from fairseq_plugins.reproduce.commands import Run
@@ -28,17 +31,19 @@ from fairseq_plugins.reproduce.render import render
 from fairseq_plugins.reproduce.results import read_result
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
+START = Run("bert_start", "toy", "learned", "vanilla", 1)
 
 
 class FakeCommands:
     """Stands for all commands: trainings write checkpoints, evaluations print numbers.
 
     failing: a word in the folder of a training that ends with an error. scores: by word in the
-    checkpoint's path.
+    checkpoint's path. updates: of the checkpoints.
     """
 
-    def __init__(self, root, failing="", scores=()):
+    def __init__(self, root, failing="", scores=(), updates=10_000):
         self.root, self.failing, self.scores = root, failing, dict(scores)
+        self.updates = updates
         self.trained, self.started_from, self.measured = [], [], []
 
     def __call__(self, command, log, on_lines, keep_open=()):
@@ -67,7 +72,7 @@ class FakeCommands:
             if start := overrides.get(option):
                 assert (self.root / start).is_file()
                 self.started_from.append(start)
-        state = {"optimizer_history": [{"num_updates": 10}], "w": torch.zeros(3)}
+        state = {"optimizer_history": [{"num_updates": self.updates}], "w": torch.zeros(3)}
         for name in ("checkpoint_best.pt", "checkpoint_last.pt"):
             torch.save(state, folder / name)
         log.write_text('{"epoch": 1, "valid_loss": "4.0", "valid_num_updates": "10"}\n')
@@ -137,20 +142,16 @@ def test_the_bert_papers_rows_replace_the_embedding_of_one_model(place):
     assert another.trained[0] == "bert_continued/toy/shaw_only-vanilla-s1"
 
 
-def test_a_model_that_another_process_trains_is_waited_for(place, monkeypatch):
-    start = Run("bert_start", "toy", "learned", "vanilla", 1)
-    is_held, is_awaited, order = threading.Event(), threading.Event(), []
+def test_a_model_that_another_process_trains_is_waited_for_and_used(place, monkeypatch):
+    work(place, BERT_START_TABLE, "learned", FakeCommands(place))
+    (place / START.result).rename(place / "elsewhere.json")
+    is_held, is_awaited = threading.Event(), threading.Event()
 
     def train_elsewhere():
-        with checkpoints.exclusive(place / start.folder):
+        with checkpoints.exclusive(place / START.folder):
             is_held.set()
             assert is_awaited.wait(timeout=60)
-            order.append("elsewhere")
-
-    class Watching(FakeCommands):
-        def _train(self, overrides, log):
-            order.append("here")
-            return super()._train(overrides, log)
+            (place / "elsewhere.json").rename(place / START.result)
 
     def say(self, text):
         if "learned-vanilla-s1: process" in text and "waiting" in text:
@@ -160,10 +161,66 @@ def test_a_model_that_another_process_trains_is_waited_for(place, monkeypatch):
     other = threading.Thread(target=train_elsewhere)
     other.start()
     assert is_held.wait(timeout=60)
-    status, _ = work(place, BERT_SQUAD_TABLE, "rope", Watching(place))
+    fake = FakeCommands(place)
+    status, _ = work(place, BERT_SQUAD_TABLE, "rope", fake)
     other.join()
     assert status == 0
-    assert order[:2] == ["elsewhere", "here"]
+    assert fake.trained[0] == "bert_continued/toy/rope-vanilla-s1"
+
+
+def test_half_a_pretraining_is_nothing_to_start_from(place):
+    work(place, BERT_START_TABLE, "learned", FakeCommands(place, updates=10))
+    fake = FakeCommands(place)
+    assert work(place, BERT_SQUAD_TABLE, "rope", fake)[0] == 0
+    assert fake.trained[0] == "bert_start/toy/learned-vanilla-s1"
+
+
+def test_a_pretraining_of_another_experiment_is_refused_once_for_all_rows(place, capsys):
+    work(place, BERT_START_TABLE, "learned", FakeCommands(place))
+    path = place / START.result
+    result = json.loads(path.read_text())
+    result["config"]["optimization"]["max_update"] = 7
+    path.write_text(json.dumps(result))
+    fake = FakeCommands(place)
+    runs = [Run("bert_table4", "toy", row, "vanilla", 1) for row in ("rope", "none")]
+    planned = [plan_run(place / "configs", run, Place(0)) for run in runs]
+    scale = planned[0].experiment.scales["toy"]
+    status = session.work(place, BERT_SQUAD_TABLE, scale, planned, force=False, launcher=fake)
+    assert (status, fake.trained) == (1, [])
+    output = capsys.readouterr().out
+    assert "scripts/bert_start.sh --force" in output
+    assert "max_update: 7 -> 250" in output
+    assert "FAILED rope" in output and "FAILED none" in output
+
+
+def test_what_rows_start_from_has_a_page_without_the_papers_columns(place):
+    work(place, BERT_SQUAD_TABLE, "none", FakeCommands(place))
+    for table, row in (("bert_start", "learned"), ("bert_continued", "none")):
+        page = (place / f"results/{table}/toy.md").read_text()
+        assert f"| `{row}` | 4.00 (1) | 16.00 (1) |" in page
+        assert "paper loss" not in page
+        assert (place / f"results/{table}/toy.png").stat().st_size > 1000
+
+
+def test_jobs_that_would_wait_for_each_other_are_not_submitted(place, monkeypatch, capsys):
+    submitted = []
+
+    def run(command, **_):
+        submitted.append(command)
+        return subprocess.CompletedProcess(command, 0)
+
+    monkeypatch.setattr(session, "subprocess", types.SimpleNamespace(run=run))
+    planned = [
+        plan_run(place / "configs", Run("bert_table4", "toy", row, "vanilla", 1), Place(0))
+        for row in ("rope", "none")
+    ]
+    assert session.submit(place, planned, force=False) == 1
+    assert submitted == []
+    said = capsys.readouterr().out
+    assert "scripts/bert_start.sh --scale toy --rows learned --attention vanilla --slurm" in said
+    work(place, BERT_START_TABLE, "learned", FakeCommands(place))
+    assert session.submit(place, planned, force=False) == 0
+    assert len(submitted) == 2
 
 
 def test_another_table_starts_from_the_same_pretrained_model(place):
@@ -297,9 +354,10 @@ def test_commands_compose_to_what_is_recorded(configs, table):
     for attention in [*table.attentions, *table.further]:
         run = Run(table.name, "mini", "lrpe_type2", attention, 3)
         training = plan_run(configs, run, Place(0)).trainings[-1]
-        starts = ("checkpoint.finetune_from_model=", "model.init_from=")
-        given = [word for word in training.overrides if not word.startswith(starts)]
-        composed = record(compose_recipe(configs, training.variant.recipe, given))
+        composed = record(compose_recipe(configs, training.variant.recipe, training.overrides))
+        for section, option in (("checkpoint", "finetune_from_model"), ("model", "init_from")):
+            if f"{section}.{option}=" in " ".join(training.overrides):
+                del composed[section][option], training.config[section][option]
         assert composed == training.config
 
 

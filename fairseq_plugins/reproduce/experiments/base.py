@@ -111,9 +111,9 @@ class Side:
 class Origin:
     """The run whose checkpoint others start from: of the table and row of these names.
 
-    row: None for the same row as theirs. option: of fairseq, which takes the checkpoint:
-    `finetune_from_model`, where all but the head is the same, or `model.init_from`, where the
-    position encoding is another.
+    row: None for the same row as theirs. option: takes the checkpoint: fairseq's
+    `finetune_from_model`, where all but the head is the same, or `model.init_from` of
+    `pe_roberta`, where the position encoding is another.
     """
 
     table: str
@@ -123,7 +123,7 @@ class Origin:
     def start(self, training: Training, checkpoint: Path) -> Training:
         """The training with the checkpoint's weights at its start.
 
-        fairseq takes them once, and goes on from checkpoint_last.pt when it is started again.
+        They are taken once; a training that is started again goes on from checkpoint_last.pt.
         """
         override = f"{self.option}={checkpoint.as_posix()}"
         return replace(training, overrides=(*training.overrides, override))
