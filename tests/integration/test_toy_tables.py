@@ -82,6 +82,14 @@ def test_rows_are_pretrained_fine_tuned_and_filled(root: Path) -> None:
     squad = result(root, "bert_table4", "rope-vanilla-s1")
     assert 0 <= squad["v1_exact"] <= squad["v1_f1"] <= 100
     assert any("fairseq_plugins.squad predict" in command for command in squad["commands"])
+    # Of one model with a learned embedding, whose weights the row has continued from.
+    start, continued = (
+        result(root, table, f"{row}-vanilla-s1")
+        for table, row in (("bert_start", "learned"), ("bert_continued", "rope"))
+    )
+    assert start["valid_loss"] > continued["valid_loss"]
+    log = (root / "checkpoints/bert_continued/toy/rope-vanilla-s1/train.log").read_text()
+    assert "init_from checkpoints/bert_start/toy/learned-vanilla-s1/checkpoint_best.pt" in log
     page = (root / "results/bert_table4/toy.md").read_text()
     assert "## Rows beyond the paper" in page and "`rope`" in page
 
