@@ -203,8 +203,9 @@ def _without(table: Table, cells: Cells, attention: str) -> str:
     if found is None:
         return ""
     better, worse = found
+    whose = "`none`" if "none" in table.row_names else "`none`, not in the paper"
     text = (
-        f"**{attention.capitalize()} attention against no position encoding** (`none`, not in "
-        f"the paper): {len(better)} of {len(better) + len(worse)} rows are better"
+        f"**{attention.capitalize()} attention against no position encoding** ({whose}): "
+        f"{len(better)} of {len(better) + len(worse)} rows are better"
     )
     return f"{text}; not better: {', '.join(f'`{row}`' for row in worse)}." if worse else f"{text}."
