@@ -57,6 +57,11 @@ class Planned:
         return {**before, **{kind: _common(trainings) for kind, trainings in kinds.items()}}
 
     @property
+    def before(self) -> "list[Planned]":
+        """The runs that it starts from one after the other, the first one first."""
+        return [*self.pretraining.before, self.pretraining] if self.pretraining else []
+
+    @property
     def prepare(self) -> tuple[str, ...]:
         """The commands that make its data."""
         return self.experiment.scales[self.run.scale].prepare

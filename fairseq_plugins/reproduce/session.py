@@ -120,12 +120,7 @@ def _shared_pretraining(root: Path, planned: Sequence[Planned]) -> Run | None:
     would wait for one another with their GPUs taken."""
     count: Counter[Run] = Counter()
     for one in planned:
-        before = one.pretraining
-        chain = []
-        while before:
-            chain.append(before)
-            before = before.pretraining
-        count.update(b.run for b in reversed(chain) if not is_pretrained(root, b))
+        count.update(before.run for before in one.before if not is_pretrained(root, before))
     return next((run for run, runs in count.items() if runs > 1), None)
 
 
@@ -151,14 +146,11 @@ def _signals_interrupt() -> Iterator[None]:
 
 def _reports_before(root: Path, planned: Sequence[Planned]) -> list[Report]:
     """Those of the tables whose runs these started from."""
-    found: dict[str, Report] = {}
-    for one in planned:
-        before = one.pretraining
-        while before:
-            name, scale = before.run.table, before.experiment.scales[before.run.scale]
-            found[name] = Report(root, TABLES[name], scale)
-            before = before.pretraining
-    return [*found.values()]
+    found = {before.run.table: before for one in planned for before in one.before}
+    return [
+        Report(root, TABLES[name], before.experiment.scales[before.run.scale])
+        for name, before in found.items()
+    ]
 
 
 def work(
