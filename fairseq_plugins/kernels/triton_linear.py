@@ -165,7 +165,7 @@ def _slots(
     if plan.segments == 1:
         if start is None:
             return torch.zeros(plan.pairs, 1, width, device=a.device)
-        return start.reshape(plan.pairs, 1, kv)
+        return start.contiguous().view(plan.pairs, 1, kv)
     start = start if start is None else start.contiguous()
     slots = torch.empty(plan.pairs, plan.segments, width, device=a.device)
     grid = (plan.pairs, plan.segments)
@@ -199,7 +199,7 @@ class _Causal(torch.autograd.Function):
         output = torch.empty(
             v.shape, dtype=v.dtype if normalize else torch.float32, device=v.device
         )
-        end: Tensor | None = None
+        end = torch.empty(0, device=q.device)  # Not None, which Dynamo would not trace.
         statistics: tuple[Tensor | None, ...] = (None, None)
         if normalize:
             statistics = _rows(plan, q, 2)
@@ -209,7 +209,7 @@ class _Causal(torch.autograd.Function):
             slots = _slots(plan, k, v, start, normalize=normalize)
             kernels.outputs[(plan.pairs, plan.segments)](
                 *_strided(q), *_strided(k), *_strided(v),
-                slots, output, end, *statistics,
+                slots, output, None if normalize else end, *statistics,
                 *plan.shape[1:], plan.segments, min_cosine or 0.0, MIN_DENOMINATOR,
                 SLOT=slots.size(2), **_division(min_cosine), **plan.segmented(),
             )  # fmt: skip
@@ -240,7 +240,8 @@ class _Causal(torch.autograd.Function):
                 SLOT=slots.size(2), **constants,
             )  # fmt: skip
             later = _slots(
-                plan, q, grad_output, grad_end, backward=True, normalize=normalize, rows=rows
+                plan, q, grad_output, None if normalize else grad_end,
+                backward=True, normalize=normalize, rows=rows,
             )
             kernels.key_value_gradients[grid](
                 *inputs, later, grads[1], grads[2], grad_start, *rows,

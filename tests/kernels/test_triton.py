@@ -103,18 +103,28 @@ def test_sums_past_the_range_of_float16_stay_finite(monkeypatch):
     assert torch.equal(causal_linear_attention(ones, ones, ones), ones)
 
 
+def run_without_interpreter(folder, module, *words, **variables):
+    """What a program of this folder prints."""
+    environment = {n: value for n, value in os.environ.items() if n != "TRITON_INTERPRET"}
+    environment |= {"TRITON_CACHE_DIR": str(folder), "PYTHONPATH": str(ROOT), **variables}
+    done = subprocess.run(
+        [sys.executable, "-m", f"tests.kernels.{module}", *words],
+        env=environment, cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_pass_is_one_graph_for_the_compiler(tmp_path):
+    said = run_without_interpreter(tmp_path, "trace_triton", **{VARIABLE: "triton"})
+    assert said.count("one graph") == 8
+
+
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("architecture", SHARED)
 def test_every_kernel_compiles_to_matrix_instructions(architecture, tmp_path):
     """And fits the multiprocessor. Sums over segments and rows have nothing to multiply."""
-    environment = {n: value for n, value in os.environ.items() if n != "TRITON_INTERPRET"}
-    environment |= {"TRITON_CACHE_DIR": str(tmp_path), "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.kernels.compile_triton", str(architecture)],
-        env=environment, cwd=ROOT, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    rows = json.loads(done.stdout)
+    rows = json.loads(run_without_interpreter(tmp_path, "compile_triton", str(architecture)))
     products = {"segment_sums", "outputs", "query_gradients", "key_value_gradients"}
     assert {row["kernel"] for row in rows} == products | {"scan_slots", "row_gradients"}
     for row in rows:
