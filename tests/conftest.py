@@ -10,6 +10,19 @@ from hypothesis import settings
 
 torch.set_num_threads(1)
 
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip what is marked `gpu` where there is none, or none of the `capability` it needs."""
+    found = torch.cuda.get_device_capability() if torch.cuda.is_available() else None
+    for item in items:
+        if (mark := item.get_closest_marker("gpu")) is None:
+            continue
+        needed = mark.kwargs.get("capability", (0, 0))
+        if found is None or found < needed:
+            reason = "needs a GPU of compute capability {}.{} or more".format(*needed)
+            item.add_marker(pytest.mark.skip(reason))
+
+
 settings.register_profile("local", deadline=None, max_examples=20)
 settings.register_profile("ci", deadline=None, max_examples=20, derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "local")

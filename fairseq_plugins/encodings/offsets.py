@@ -35,5 +35,45 @@ def occurring_offsets(
 
 def gather_offsets(per_offset: Tensor, offsets: Tensor, low: int) -> Tensor:
     """Columns for ``low``, ``low + 1``, ...: (B, H, T, N), (B or 1, T, S) -> (B, H, T, S)."""
-    index = (offsets - low).unsqueeze(1)
-    return per_offset.gather(-1, index.expand(*per_offset.shape[:3], offsets.size(-1)))
+    return gather_columns(per_offset, offsets - low)
+
+
+def gather_columns(columns: Tensor, index: Tensor) -> Tensor:
+    """The column of each pair: (B, H, T, N), (B or 1, T, S) -> (B, H, T, S).
+
+    Gradients of the pairs that share a column are added up in float32, see ``sum_columns``.
+    """
+    index = index.unsqueeze(1).expand(*columns.shape[:3], index.size(-1))
+    if columns.dtype == torch.promote_types(columns.dtype, torch.float32):
+        return columns.gather(-1, index)
+    gathered: Tensor = _Gather.apply(columns, index)
+    return gathered
+
+
+def sum_columns(pairs: Tensor, index: Tensor, count: int) -> Tensor:
+    """What is gathered per column, the adjoint: (B, H, T, S), (B or 1, T, S) -> (B, H, T, count).
+
+    Added up in float32: on a GPU every addition is rounded to the tensor's dtype, and a bfloat16
+    sum of equal weights stops growing at 256 of them. Clipped offsets put far more in one column.
+    """
+    return _sum(pairs, index.unsqueeze(1).expand(pairs.shape), count)
+
+
+def _sum(pairs: Tensor, index: Tensor, count: int) -> Tensor:
+    wide = torch.promote_types(pairs.dtype, torch.float32)
+    sums = pairs.new_zeros(*pairs.shape[:-1], count, dtype=wide)
+    return sums.scatter_add(-1, index, pairs.to(wide)).to(pairs.dtype)
+
+
+class _Gather(torch.autograd.Function):
+    """``columns.gather(-1, index)`` with the gradient of ``_sum``."""
+
+    @staticmethod
+    def forward(ctx, columns: Tensor, index: Tensor) -> Tensor:  # type: ignore[no-untyped-def]
+        ctx.save_for_backward(index)
+        ctx.count = columns.size(-1)
+        return columns.gather(-1, index)
+
+    @staticmethod
+    def backward(ctx, grad: Tensor) -> tuple[Tensor, None]:  # type: ignore[no-untyped-def]
+        return _sum(grad, ctx.saved_tensors[0], ctx.count), None

@@ -31,7 +31,9 @@ class Trajectory(Absolute):
     def rows(self, positions: Tensor) -> Tensor:
         """The vectors p_s: (B or 1, T) -> (B or 1, T, C)."""
         count = end_of(positions, self.context.max_positions)
-        return self.trajectory(max(count, 1))[positions]
+        # Steps in half precision round away what a slow feature moves by in one.
+        with torch.autocast(positions.device.type, enabled=False):
+            return self.trajectory(max(count, 1))[positions]
 
 
 @register_encoding(

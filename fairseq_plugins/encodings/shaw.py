@@ -6,6 +6,7 @@ from torch import Tensor, nn
 from fairseq_plugins.encodings.base import EncodingContext
 from fairseq_plugins.encodings.clipping import ClippedOffsets
 from fairseq_plugins.encodings.frequencies import sinusoidal_frequencies, sinusoids
+from fairseq_plugins.encodings.offsets import gather_columns, sum_columns
 from fairseq_plugins.encodings.registry import register_encoding
 
 
@@ -24,8 +25,7 @@ class RelativeKeys(ClippedOffsets):
     ) -> Tensor:
         """q.a: (B, H, T, S), through (B, H, T, 2k + 1) so that no (T, S, D) is ever made."""
         per_offset = q @ self.key_vectors().to(q.dtype).mT
-        index = self.index(q_positions, k_positions).unsqueeze(1)
-        return per_offset.gather(-1, index.expand(*q.shape[:3], k.size(-2)))
+        return gather_columns(per_offset, self.index(q_positions, k_positions))
 
 
 class RelativeVectors(RelativeKeys):
@@ -58,9 +58,8 @@ class RelativeVectors(RelativeKeys):
     ) -> Tensor:
         """sum_t w_st c_{t-s}: (B, H, T, S) -> (B, H, T, D), weights first summed per offset."""
         vectors = self.value_vectors().to(weights.dtype)
-        index = self.index(q_positions, k_positions).unsqueeze(1).expand(weights.shape)
-        per_offset = weights.new_zeros(*weights.shape[:3], vectors.size(0))
-        return per_offset.scatter_add(-1, index, weights) @ vectors
+        index = self.index(q_positions, k_positions)
+        return sum_columns(weights, index, vectors.size(0)) @ vectors
 
 
 def _draw(encoding: ClippedOffsets) -> nn.Parameter:

@@ -96,7 +96,7 @@ class Layer(nn.Module):
 
     def embed(self, x: Tensor, at: Tensor, padding: Tensor | None = None) -> Tensor:
         """With the true lengths, and words that follow from the first feature."""
-        lengths = torch.full((x.size(0),), x.size(1))
+        lengths = torch.full((x.size(0),), x.size(1), device=x.device)
         if padding is not None:
             lengths = (~padding).sum(1)
         words = (x[..., 0].detach().double() * 1000).long() % VOCAB

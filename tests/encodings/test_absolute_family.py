@@ -107,6 +107,15 @@ def test_at_first_all_positions_are_distinct(max_positions):
 
 
 @pytest.mark.parametrize("name", ["recursive", "floater"])
+def test_a_recursion_does_not_round_under_autocast(name):
+    """Slow features move by less in a step than half precision can tell."""
+    encoding = build(name, 32, max_positions=512)
+    expected = encoding.rows(count(512))
+    with torch.autocast("cpu", torch.bfloat16):
+        assert torch.equal(encoding.rows(count(512)), expected)
+
+
+@pytest.mark.parametrize("name", ["recursive", "floater"])
 def test_gradients_of_a_recursion(name):
     encoding = build(name, 4).double()
     at = torch.tensor([[3, 0, 5], [2, 2, 1]])

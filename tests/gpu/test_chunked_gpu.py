@@ -6,10 +6,7 @@ import torch
 from fairseq_plugins.kernels.backend import VARIABLE
 from tests.kernels.triton_cases import NORMALIZERS, SMALL, Shape, check_attention
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU"),
-]
+pytestmark = pytest.mark.gpu
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32], ids=str)

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from fairseq_plugins.kernels import causal_linear_attention
-from fairseq_plugins.kernels.backend import VARIABLE, choose_backend
+from fairseq_plugins.kernels.backend import CAPABILITY, VARIABLE, choose_backend
 from tests.kernels.triton_cases import (
     NORMALIZERS,
     SMALL,
@@ -15,10 +15,7 @@ from tests.kernels.triton_cases import (
     draw,
 )
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU"),
-]
+pytestmark = pytest.mark.gpu(capability=CAPABILITY)
 
 LARGE = (Shape(2, 8, 2048, 64, 64), Shape(1, 4, 3001, 128, 64), Shape(1, 2, 1000, 128, 128))
 
