@@ -109,7 +109,8 @@ def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
     scale = EXPERIMENTS[table.experiment].scales[args.scale]
     seeds_asked = args.seeds or list(table.seeds if scale.name == "paper" else (1,))
     gpus = scale.gpus if args.gpus is None else args.gpus
-    place = Place(gpus, srun=args.slurm or args.srun)
+    job = int(os.environ.get("SLURM_JOB_ID", 0)) if args.srun else 0
+    place = Place(gpus, srun=args.slurm or args.srun, job=job)
     try:
         check_place(scale, place)
         planned, dashes = plan(

@@ -11,6 +11,9 @@ from fairseq_plugins.reproduce.recipe import Layout
 GPUS_PER_NODE = 8
 SRUN = ("srun", "--ntasks-per-node=1")  # one task per node; fairseq starts a process per GPU
 
+# Below those that Linux hands out by itself, from 32768 on.
+_FIRST_PORT, _PORTS = 10_000, 20_000
+
 # fairseq's commands as modules of this interpreter, so that no PATH has to be right.
 _MODULES = {
     "fairseq-hydra-train": ("-m", "fairseq_cli.hydra_train"),
@@ -62,11 +65,18 @@ def selection(
     ]
 
 
-def placement(folder: Path, gpus: int, layout: Layout, *, srun: bool) -> list[str]:
-    """The Hydra overrides that say where it is trained; gpus 0 is one process on the CPU."""
+def placement(
+    folder: Path, gpus: int, layout: Layout, *, srun: bool, job: int = 0
+) -> list[str]:
+    """The Hydra overrides that say where it is trained; gpus 0 is one process on the CPU.
+
+    job: Slurm's number of it. Slurm may put two on a node, which must not meet at one port.
+    """
     where = "slurm" if srun else "node8" if gpus == GPUS_PER_NODE else "local"
+    port = _FIRST_PORT + job % _PORTS
     return [
         f"run={where}",
+        *([f"distributed_training.distributed_port={port}"] if srun and job else []),
         f"common.cpu={'false' if gpus else 'true'}",
         *layout.overrides,
         f"checkpoint.save_dir={folder.as_posix()}",

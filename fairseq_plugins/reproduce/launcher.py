@@ -83,6 +83,19 @@ def _spawn(
     )
 
 
+def _environment(command: Sequence[str]) -> dict[str, str]:
+    """What a command sees of this process's environment.
+
+    Line by line, so that what libraries log does not come between the words of one. Without
+    Slurm's variables where Slurm does not start it: fairseq would take the number of processes from
+    the shell's allocation in place of the one it is given.
+    """
+    kept = dict(os.environ)
+    if command[0] != "srun":
+        kept = {name: value for name, value in kept.items() if not name.startswith("SLURM_")}
+    return kept | {"PYTHONUNBUFFERED": "1"}
+
+
 class ProcessLauncher:
     """The real launcher: a subprocess in the repository's root, in a process group of its own.
 
@@ -108,8 +121,7 @@ class ProcessLauncher:
                 keep_open,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                # Line by line, so that what libraries log does not come between the words of one.
-                env={**os.environ, "PYTHONUNBUFFERED": "1"},
+                env=_environment(command),
             )
         return _follow(process, log, size, on_lines)
 

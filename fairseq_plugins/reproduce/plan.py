@@ -22,10 +22,12 @@ from fairseq_plugins.reproduce.tables import Table, check_rows, default_rows, ha
 
 @dataclass(frozen=True)
 class Place:
-    """Where runs go. gpus: devices of one run, 0 for a process on the CPU. srun: in a Slurm job."""
+    """Where runs go. gpus: devices of one run, 0 for a process on the CPU. srun: in a Slurm job.
+    job: its number, 0 before it has one."""
 
     gpus: int
     srun: bool = False
+    job: int = 0
 
 
 @dataclass(frozen=True)
@@ -166,12 +168,12 @@ def plan_run(configs: Path, run: Run, place: Place) -> Planned:
 def _training(configs: Path, run: Run, variant: Variant, folder: Path, place: Place) -> Training:
     attention = _first_attention(run)
     layout = _layout(configs, replace(attention, row="base"), variant, place)
-    where = placement(attention.folder, place.gpus, layout, srun=place.srun)
+    where = placement(attention.folder, place.gpus, layout, srun=place.srun, job=place.job)
     composed = compose_variant(configs, attention, variant, (*where, *variant.overrides))
     rate = variant.learning_rate
     overrides = (
         *_selection(configs, run),
-        *placement(folder, place.gpus, layout, srun=place.srun),
+        *placement(folder, place.gpus, layout, srun=place.srun, job=place.job),
         *variant.overrides,
         *(() if rate is None else (f"optimization.lr=[{rate:g}]",)),
     )

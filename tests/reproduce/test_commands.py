@@ -1,5 +1,6 @@
 """What is typed and what is printed: options, dry runs, Slurm."""
 
+import re
 import sys
 from pathlib import Path
 
@@ -97,6 +98,19 @@ def test_every_table_prints_its_commands_for_a_node_and_for_slurm(
         f"--config-name {recipe} " in line
         for line in lines
     )
+
+
+def test_jobs_on_one_node_meet_at_ports_of_their_own(root, monkeypatch, capsys):
+    ports = []
+    for job in ("123456", "123457"):
+        monkeypatch.setenv("SLURM_JOB_ID", job)
+        words = ["--rows", "rope", "--attention", "linear", "--gpus", "2", "--srun", "--dry-run"]
+        assert main(["table2", "--scale", "paper", *words], root) == 0
+        said = capsys.readouterr().out
+        ports.append(int(re.search(r"distributed_port=(\d+)", said)[1]))
+    assert ports[1] == ports[0] + 1 and 10_000 <= ports[0] < 30_000
+    assert main(["table2", "--scale", "paper", *words[:-2], "--dry-run"], root) == 0
+    assert "distributed_port" not in capsys.readouterr().out
 
 
 def test_srun_stays_in_front_of_the_interpreter():

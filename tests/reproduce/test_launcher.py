@@ -25,6 +25,20 @@ def test_launcher_follows_the_log_and_returns_the_status(tmp_path):
     assert sorted(log.read_text().split()) == ["one", "two"]
 
 
+def test_only_slurm_s_own_commands_see_its_variables(tmp_path, monkeypatch):
+    """fairseq would take its number of processes from those of the shell's allocation."""
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    srun = tmp_path / "srun"
+    srun.write_text("#!/bin/sh\nexec \"$@\"\n")
+    srun.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    program = [sys.executable, "-c", "import os; print(os.environ.get('SLURM_JOB_ID'))"]
+    launch, log = ProcessLauncher(tmp_path), tmp_path / "log"
+    assert launch(program, log, lambda lines: None) == 0
+    assert launch(["srun", *program], log, lambda lines: None) == 0
+    assert log.read_text().split() == ["None", "7"]
+
+
 def test_launcher_ends_its_command_when_interrupted(tmp_path):
     pid_file = tmp_path / "pid"
     code = f"import os, time; open({str(pid_file)!r}, 'w').write(str(os.getpid())); time.sleep(60)"
