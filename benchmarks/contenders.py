@@ -38,7 +38,10 @@ class Contender:
         reference: the same in plain formulas, for float64.
         features: what q and k are: ``raw``, ``positive`` as the feature map gives them, or
             ``encoded``, those turned by RoPE.
-        peer: another project's; where it fails it is left out and named.
+        peer: where it fails it is left out and named: another project's, or a kernel that not
+            every GPU has.
+        sequence_first: it works on (B, T, H, D), and gets views of tensors that lie so: a copy
+            into its layout is no time of its own.
     """
 
     summary: str
@@ -46,6 +49,7 @@ class Contender:
     reference: Attend
     features: str = "positive"
     peer: bool = False
+    sequence_first: bool = False
 
 
 def linear(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -150,6 +154,7 @@ CONTENDERS: dict[str, Contender] = {
         lambda: flash,
         explicit_softmax,
         features="raw",
+        peer=True,
     ),
     "masked": Contender(
         "linear attention through the masked T x T matrix", lambda: masked, _naive
@@ -175,6 +180,7 @@ CONTENDERS: dict[str, Contender] = {
         _flash_linear_attention,
         _naive,
         peer=True,
+        sequence_first=True,
     ),
 }
 
@@ -193,7 +199,10 @@ def draw(
         ).to(device)
         positions = torch.arange(length, device=device).unsqueeze(0)
         q, k = rope.transform_query(q, positions), rope.transform_key(k, positions)
-    return [t.detach().to(dtype) for t in (q, k, v, gradient)]
+    tensors = [t.detach().to(dtype) for t in (q, k, v, gradient)]
+    if contender.sequence_first:
+        tensors = [t.transpose(1, 2).contiguous().transpose(1, 2) for t in tensors]
+    return tensors
 
 
 def forward_backward(attend: Attend, tensors: list[Tensor]) -> Callable[[], tuple[Tensor, ...]]:

@@ -84,7 +84,7 @@ def check_attention(
             tensors = _random((2, heads, length, dim), device, dtype)
             positions = torch.arange(length, device=device).unsqueeze(0)
             right = forward_backward(
-                _reference(attention, positions, causal), [t.double() for t in tensors]
+                _reference(attention, positions, causal, dtype), [t.double() for t in tensors]
             )()
             found = forward_backward(_module(attention, positions), tensors)()
             what = f"{attention_type} attention with {name}, causal={causal}, length {length}"
@@ -101,7 +101,7 @@ def check_decoding(attention_type: str, *, device: torch.device, dtype: torch.dt
     attention = _build(attention_type, "rope", heads, dim, True, device)
     q, k, v, _ = tensors = _random((2, heads, length, dim), device, dtype)
     positions = torch.arange(length, device=device).unsqueeze(0)
-    right = _reference(attention, positions, True)(*(t.double() for t in tensors[:3]))
+    right = _reference(attention, positions, True, dtype)(*(t.double() for t in tensors[:3]))
     outputs, state = [], None
     with torch.no_grad():
         for rows in [slice(0, prompt), *(slice(t, t + 1) for t in range(prompt, length))]:
@@ -135,7 +135,9 @@ def _module(attention: Attention, positions: Tensor) -> Attend:
     return attend
 
 
-def _reference(attention: Attention, positions: Tensor, causal: bool) -> Attend:
+def _reference(
+    attention: Attention, positions: Tensor, causal: bool, dtype: torch.dtype
+) -> Attend:
     """The attention in plain formulas, its encoding in float64."""
     encoding = copy.deepcopy(attention.encoding)
     if encoding is not None:
@@ -144,8 +146,14 @@ def _reference(attention: Attention, positions: Tensor, causal: bool) -> Attend:
     def encode(x: Tensor, hook: str) -> Tensor:
         return x if encoding is None else getattr(encoding, hook)(x, positions)
 
+    def rounded(x: Tensor) -> Tensor:
+        # As the features are given to the kernel: a denominator near its floor may else be on the
+        # other side of it, where the gradient is another one.
+        return x + (x.to(dtype).to(x.dtype) - x).detach()
+
     def linear(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        q, k = encode(F.elu(q) + 1, "transform_query"), encode(F.elu(k) + 1, "transform_key")
+        q, k = rounded(F.elu(q) + 1), rounded(F.elu(k) + 1)
+        q, k = rounded(encode(q, "transform_query")), rounded(encode(k, "transform_key"))
         floor = 0.0 if encoding is None else MIN_COSINE
         return naive_linear_attention(q, k, v, min_cosine=floor, causal=causal)
 

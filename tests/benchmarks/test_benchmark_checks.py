@@ -7,7 +7,7 @@ import torch
 
 from benchmarks import __main__ as program
 from benchmarks import contenders, kernels, table9
-from benchmarks.contenders import CONTENDERS, Contender, Unavailable
+from benchmarks.contenders import CONTENDERS, Contender, Unavailable, draw, forward_backward
 from benchmarks.context import Context
 from benchmarks.record import Found
 from benchmarks.recurrent import CompilerMissing, compile_recurrent
@@ -109,9 +109,11 @@ def test_contenders_are_right(name):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("attention", ["linear", "vanilla"])
 def test_attentions_are_right(attention, dtype):
-    """In the precision of a GPU's benchmarks too."""
-    for causal in (False, True):
-        check_attention(attention, causal=causal, device=CPU, dtype=dtype)
+    """In the precision of a GPU's benchmarks too, whatever is drawn."""
+    for seed in range(8):
+        torch.manual_seed(seed)
+        for causal in (False, True):
+            check_attention(attention, causal=causal, device=CPU, dtype=dtype)
     check_decoding(attention, device=CPU, dtype=dtype)
 
 
@@ -125,10 +127,14 @@ def test_a_peer_that_is_missing_or_wrong_is_named(monkeypatch, tmp_path):
     def missing():
         raise Unavailable("a-peer: not installed")
 
+    def broken(q, k, v):
+        raise MemoryError("out of registers")
+
     right = CONTENDERS["linear"].reference
     peers = {
         "missing": Contender("", missing, right, peer=True),
         "wrong": Contender("", lambda: lambda q, k, v: q * k * v, right, peer=True),
+        "broken": Contender("", lambda: broken, right, peer=True),
         "right": Contender("", lambda: right, right, peer=True),
     }
     for module in ("kernels", "reference"):
@@ -139,7 +145,21 @@ def test_a_peer_that_is_missing_or_wrong_is_named(monkeypatch, tmp_path):
     assert list(functions) == ["right"]
     assert found.skipped["missing"] == "a-peer: not installed"
     assert found.skipped["wrong"].startswith("Mismatch: wrong, length 19: the output is off by")
-    assert len(said) == 2
+    assert found.skipped["broken"] == "MemoryError: out of registers"
+    assert len(said) == 3
+
+
+def test_a_peer_gets_tensors_as_they_lie_in_its_layout():
+    seen = []
+
+    def attend(q, k, v):
+        seen.extend(t.transpose(1, 2).is_contiguous() for t in (q, k, v))
+        return CONTENDERS["linear"].reference(q, k, v)
+
+    contender = Contender("", lambda: attend, attend, peer=True, sequence_first=True)
+    run = forward_backward(attend, draw(contender, (2, 3, 16, 8), CPU, torch.float32))
+    run()
+    assert seen == [True] * 3
 
 
 def test_a_fast_kernel_leaves_small_numbers_to_the_rest_of_the_process():
