@@ -11,7 +11,7 @@ setup(
     packages=find_packages(include=["fairseq_plugins", "fairseq_plugins.*"]),
     python_requires=">=3.11",
     install_requires=[
-        "torch>=2.6",
+        "torch>=2.8",
         "fairseq-fixed>=0.12.3.1",
         "hydra-core>=1.3.2",
         "numpy>=1.26,<2; python_version < '3.13'",  # fairseq reads np.compat

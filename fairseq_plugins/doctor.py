@@ -17,6 +17,7 @@ from typing import Any
 MODEL = "pe_transformer_lm"
 OLDEST_PYTHON = (3, 11)
 FLASH_CAPABILITY = (8, 0)  # of PyTorch's flash kernel, and of bfloat16 on a GPU
+TRITON_CAPABILITY = (8, 0)  # of kernels/backend.py, which imports torch
 
 
 @dataclass(frozen=True)
@@ -136,10 +137,14 @@ def _attention_paths(facts: Facts) -> dict[str, str]:
     if facts.torch.version is None:
         return {}
     device = "GPU" if facts.gpus else "CPU"
+    linear = f"chunked PyTorch path on the {device}"
+    weakest = min((gpu.capability for gpu in facts.gpus), default=(0, 0))
+    if facts.triton.version and weakest >= TRITON_CAPABILITY:
+        linear = "Triton kernel on the GPU where causal, else PyTorch"
     return {
         "softmax": f"scaled_dot_product_attention, {_softmax_kernel(facts)}",
         "softmax with relative_values": f"explicit weights in PyTorch on the {device}",
-        "linear": f"chunked PyTorch path on the {device}; time and memory linear in the length",
+        "linear": f"{linear}; time and memory linear in the length",
     }
 
 

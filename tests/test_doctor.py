@@ -9,7 +9,16 @@ from pathlib import Path
 import pytest
 
 from fairseq_plugins.__main__ import COMMANDS, main
-from fairseq_plugins.doctor import MISSING, Facts, Gpu, Package, carries, diagnose
+from fairseq_plugins.doctor import (
+    MISSING,
+    TRITON_CAPABILITY,
+    Facts,
+    Gpu,
+    Package,
+    carries,
+    diagnose,
+)
+from fairseq_plugins.kernels.backend import CAPABILITY
 
 ROOT = Path(__file__).parents[1]
 CPU = Facts(
@@ -52,9 +61,21 @@ def test_capability_8_takes_flash():
     assert ", flash kernel in float16 and bfloat16" in diagnose(A100).attention_paths["softmax"]
 
 
-def test_the_weakest_gpu_decides():
-    both = replace(V100, gpus=A100.gpus + V100.gpus)
-    assert diagnose(both).attention_paths == diagnose(V100).attention_paths
+def test_capability_8_takes_the_triton_kernel_where_triton_is_installed():
+    assert TRITON_CAPABILITY == CAPABILITY
+    linear = [
+        diagnose(replace(facts, triton=Package("3.4.0"))).attention_paths["linear"]
+        for facts in (A100, V100, CPU)
+    ]
+    assert [path.startswith("Triton kernel on the GPU") for path in linear] == [True, False, False]
+    assert "chunked PyTorch path on the GPU" in diagnose(A100).attention_paths["linear"]
+
+
+@pytest.mark.parametrize("triton", [MISSING, Package("3.4.0")])
+def test_the_weakest_gpu_decides(triton):
+    weak = replace(V100, triton=triton)
+    both = replace(weak, gpus=A100.gpus + V100.gpus)
+    assert diagnose(both).attention_paths == diagnose(weak).attention_paths
 
 
 def test_a_gpu_that_the_build_has_no_code_for():

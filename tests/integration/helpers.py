@@ -64,6 +64,7 @@ TINY: Options = {
     "dataset.batch_size": 4,
     "dataset.num_workers": 0,
     "dataset.disable_validation": True,
+    "distributed_training.distributed_world_size": 1,  # else as many as there are GPUs
     "optimization.lr": [0.01],
     "optimization.max_update": 3,
     # Every update leaves a checkpoint: its meters hold the loss unrounded, as no log does.
