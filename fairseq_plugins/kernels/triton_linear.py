@@ -22,7 +22,7 @@ more; its gradients take one more small launch.
 
 Saved for backward are the inputs and the segments' states: one (D, M) float32 matrix per pair and
 256 tokens.
-Wide features or values are cut into parts, whose products add up.
+Wide features or values are cut into parts, in float32, whose products add up.
 
 Shapes: B batch, H heads, T tokens, D' features, M values.
 """
@@ -56,11 +56,12 @@ def causal_product(
         (B, H, T, M) and (B, H, D', M), both float32.
     """
     dtype = _common_dtype(q, k, v)
-    q, k, v = q.to(dtype), k.to(dtype), v.to(dtype)
     start = None if start is None else start.float()
-    features, values = widest_part(_capability(q), dtype)
-    if q.size(-1) <= features and v.size(-1) <= values:
-        return _Causal.apply(q, k, v, start, None)
+    if _is_narrow(q, v, dtype):
+        return _Causal.apply(q.to(dtype), k.to(dtype), v.to(dtype), start, None)
+    # The gradients of parts add up, and in half precision each would be rounded before that.
+    q, k, v = q.float(), k.float(), v.float()
+    features, values = widest_part(_capability(q), torch.float32)
     columns = [
         _sum_of_features(q, k, v[..., m], None if start is None else start[..., m], features)
         for m in _parts(v.size(-1), values)
@@ -102,11 +103,16 @@ def causal_attention(
         ones = torch.ones_like(normalizer_k[..., :1])
         denominator, _ = causal_product(normalizer_q, normalizer_k, ones)
         return (causal_product(q, k, v)[0] / clamp_denominator(denominator)).to(v.dtype)
-    features, values = widest_part(_capability(q), dtype)
-    if q.size(-1) > features or v.size(-1) > values:
+    if not _is_narrow(q, v, dtype):
         return None
     output, _ = _Causal.apply(q.to(dtype), k.to(dtype), v.to(dtype), None, float(min_cosine))
     return output.to(v.dtype)
+
+
+def _is_narrow(q: Tensor, v: Tensor, dtype: torch.dtype) -> bool:
+    """Whether one kernel has registers for all features and values."""
+    features, values = widest_part(_capability(q), dtype)
+    return q.size(-1) <= features and v.size(-1) <= values
 
 
 def _parts(width: int, widest: int) -> list[slice]:
