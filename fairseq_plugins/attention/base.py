@@ -92,6 +92,9 @@ class Attention(nn.Module):
         inference; here nothing, since something may stand between the two.
         """
 
+    def unfold_basis_(self, *projections: nn.Module) -> None:
+        """The projections as they were before ``fold_basis_``."""
+
     def _redraw(self, k: Tensor, state: State | None = None) -> State:
         """Draw anew for a stochastic encoding, or again as in ``state``.
 

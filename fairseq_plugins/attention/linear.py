@@ -11,6 +11,7 @@ from fairseq_plugins.attention.base import Attention, State
 from fairseq_plugins.attention.feature_maps import FEATURE_MAPS
 from fairseq_plugins.encodings import PositionEncoding
 from fairseq_plugins.encodings.base import TRANSFORM_HOOKS
+from fairseq_plugins.encodings.reach import promised_end
 from fairseq_plugins.kernels import LinearState, causal_linear_attention, linear_attention
 from fairseq_plugins.kernels.linear import attend_state, remember_keys
 
@@ -79,6 +80,7 @@ class LinearAttention(Attention):
         self._normalize = normalizer != "none"
         keeps_positive = encoding is not None and encoding.keeps_positive
         self._min_cosine = MIN_COSINE if is_encoded and not keeps_positive else 0.0
+        self._span = encoding.positive_span if encoding and is_encoded and keeps_positive else None
         self._decays = "log_decay" in self.hooks
 
     def forward(
@@ -100,6 +102,7 @@ class LinearAttention(Attention):
                 "the attention is built."
             )
         _refuse_weights(need_weights)
+        self._check_span(q_positions, k_positions)
         self._redraw(k)
         q, norm_q = self._encode_query(q, q_positions)
         k, norm_k, v = self._encode_key(k, v, k_positions, key_padding_mask)
@@ -129,6 +132,7 @@ class LinearAttention(Attention):
         key_padding_mask: Tensor | None = None,
         state: State | None = None,
     ) -> tuple[Tensor, State]:
+        self._check_span(positions)
         extra, log_decay = self._redraw(k, state), None
         if self._decays:
             last = state["last_position"] if state else None
@@ -177,6 +181,22 @@ class LinearAttention(Attention):
             min_cosine=self._min_cosine,
         )
         return self._decode_output(output.to(q.dtype), q_positions), None
+
+    def _check_span(self, *positions: Tensor) -> None:
+        """Refuse distances at which weights are negative, for which their sum has no floor."""
+        if self._span is None or torch.compiler.is_compiling():
+            return
+        end = promised_end()
+        if end is None:
+            ends = [end for p in positions if p.numel() for end in torch.aminmax(p)]
+            end = int(max(ends) - min(ends)) + 1 if ends else 0
+        if end > self._span:
+            assert self.encoding is not None
+            raise ValueError(
+                f"linear attention with {self.encoding.label} takes distances below {self._span}, "
+                f"beyond which weights are negative, but `positions` are up to {end - 1} apart; "
+                "build the model for more positions, or give the encoding a larger `length`."
+            )
 
     def _log_decay(
         self, positions: Tensor, key_padding_mask: Tensor | None, last: Tensor | None = None

@@ -74,6 +74,8 @@ class PositionalMultiheadAttention(nn.Module):
         self.q_proj, self.out_proj = linear(embed_dim), linear(embed_dim)
         if attention.encoding is not None:
             attention.encoding.bind_projections(self.q_proj, self.k_proj)
+        self.register_state_dict_pre_hook(_unfold)
+        self.register_load_state_dict_pre_hook(_unfold)
         self._reset_parameters(same_dim=kdim == embed_dim == vdim)
 
     def _reset_parameters(self, same_dim: bool) -> None:
@@ -244,8 +246,12 @@ class PositionalMultiheadAttention(nn.Module):
         return result
 
     def make_generation_fast_(self, **kwargs: Any) -> None:
-        """What fairseq calls once before it generates; a model is not trained or saved after."""
+        """What fairseq calls once before it generates; a model is not trained after."""
         self.attention.fold_basis_(self.q_proj, self.k_proj)
+
+    def unfold(self) -> None:
+        """Weights as they were trained, before they are saved or others are loaded."""
+        self.attention.unfold_basis_(self.q_proj, self.k_proj)
 
     def reorder_incremental_state(
         self, incremental_state: IncrementalState, new_order: Tensor
@@ -270,12 +276,21 @@ def _tokens(q: Tensor, padding_mask: Tensor | None) -> Tensor | int:
     return q.size(2) if padding_mask is None else (~padding_mask).sum(1, keepdim=True)
 
 
+def _unfold(module: PositionalMultiheadAttention, *state: Any) -> None:
+    module.unfold()
+
+
 def _keeps_order(order: Tensor, batch: int) -> bool:
     """Whether each row of a batch stays where it is, as in greedy search and sampling."""
-    # Found once for all layers, which get the same tensor.
-    if not hasattr(order, _KEEPS):
-        setattr(order, _KEEPS, order.tolist() == list(range(batch)))
-    return bool(getattr(order, _KEEPS))
+    if order.is_inference():  # Whether it was written to is not counted there.
+        return bool(order.tolist() == list(range(batch)))
+    # Found once for all layers, which get the same tensor; again where it was written to since.
+    asked = (order._version, batch)
+    found = getattr(order, _KEEPS, None)
+    if found is None or found[0] != asked:
+        found = (asked, order.tolist() == list(range(batch)))
+        setattr(order, _KEEPS, found)
+    return bool(found[1])
 
 
 def _refuse_in_step(need_weights: bool, attn_mask: Tensor | None) -> None:

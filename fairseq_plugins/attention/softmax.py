@@ -51,6 +51,10 @@ class SoftmaxAttention(Attention):
         if self.encoding is not None:
             self.encoding.fold_basis_(*projections)
 
+    def unfold_basis_(self, *projections: nn.Module) -> None:
+        if self.encoding is not None:
+            self.encoding.unfold_basis_(*projections)
+
     def forward(
         self,
         q: Tensor,

@@ -80,6 +80,7 @@ class PositionEncoding(nn.Module):
         keeps_positive: whether products of encoded features are never negative where the
             features themselves are not; linear attention then needs no floor under an encoded
             denominator.
+        positive_span: below which distance between positions that is so; None for any.
 
     Parameters and tables stay in float32 when the model is cast to half precision: a position
     beyond 256 is not representable in bfloat16. They are cast where they are used.
@@ -98,6 +99,7 @@ class PositionEncoding(nn.Module):
     embed_window: int = 1
     feature_map: str | None = None
     keeps_positive: bool = False
+    positive_span: int | None = None
 
     def __init__(self, context: EncodingContext) -> None:
         super().__init__()
@@ -200,6 +202,9 @@ class PositionEncoding(nn.Module):
         at every position, and do it no more: for inference, where nothing stands between.
         """
 
+    def unfold_basis_(self, *projections: nn.Module) -> None:
+        """Take it out of their weights again, and do it as before."""
+
     def redraw(self, seed: int | Tensor) -> None:
         """Fix the noise of a stochastic encoding: one seed, one draw, at all positions.
 
@@ -287,6 +292,8 @@ class Compose(PositionEncoding):
         self.is_stochastic = any(e.is_stochastic for e in encodings)
         transforms = [e for e in encodings if e.hooks & {"transform_query", "transform_key"}]
         self.keeps_positive = all(e.keeps_positive for e in transforms)
+        spans = [e.positive_span for e in transforms if e.positive_span is not None]
+        self.positive_span = min(spans, default=None)
         # Two transforms need not commute: q R_s^T P_s^T P_t R_t k then depends on s and t.
         self.is_relative = all(e.is_relative for e in encodings) and len(transforms) <= 1
         self.embed_window = max(e.embed_window for e in encodings)

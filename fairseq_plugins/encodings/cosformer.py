@@ -23,7 +23,8 @@ class CosFormer(PositionEncoding):
 
     M is a constant of the model. The authors take the length of the batch instead, with which a
     token's features change as a sequence grows: decoding step by step would not be the model
-    that was trained. Beyond the distance M weights are negative.
+    that was trained. Beyond the distance M weights are negative: linear attention refuses such
+    sequences, unless M is below the model's max_positions, where it keeps the denominator from 0.
 
     Args:
         context: of the model.
@@ -44,6 +45,7 @@ class CosFormer(PositionEncoding):
             )
         self.length = length or context.max_positions
         self.keeps_positive = self.length >= context.max_positions
+        self.positive_span = self.length
         quarter = math.pi / 2 / self.length
 
         def cos_sin(positions: Tensor) -> Tensor:

@@ -6,6 +6,7 @@ that a real dot product is the real part of the complex one.
 """
 
 import math
+from collections.abc import Sequence
 from itertools import chain
 from typing import Literal
 
@@ -237,14 +238,26 @@ class LRPE(PositionEncoding):
     @torch.no_grad()
     def fold_basis_(self, *projections: nn.Module) -> None:
         """P W in place of W where P is a reflection; a permutation P costs nothing as it is."""
-        if self.p != "householder" or self._is_folded:
+        # Other modules than Linear, as quantised ones, need not have weights that can be written.
+        is_plain = all(type(projection) is nn.Linear for projection in projections)
+        if self.p != "householder" or self._is_folded or not is_plain:
             return
+        self._reflect_weights(projections)
+        self._is_folded = True
+
+    @torch.no_grad()
+    def unfold_basis_(self, *projections: nn.Module) -> None:
+        """P P W, which is W: a reflection is its own inverse."""
+        if self._is_folded:
+            self._reflect_weights(projections)
+            self._is_folded = False
+
+    def _reflect_weights(self, projections: Sequence[nn.Module]) -> None:
         heads = (self.context.num_heads, self.context.head_dim)
         for parameter in chain.from_iterable(p.parameters() for p in projections):
             # Weights (C, C) and biases (C,), the features of a head in the last dimension.
             features = parameter.unflatten(0, heads).movedim(1, -1)
             parameter.copy_(self.change_basis(features).movedim(-1, 1).flatten(0, 1))
-        self._is_folded = True
 
     def _advance(self, x: Tensor, positions: Tensor) -> Tensor:
         """Lambda(positions) x."""

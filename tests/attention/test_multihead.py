@@ -183,6 +183,34 @@ def test_beam_reordering(attention: str) -> None:
 
 
 @both
+@pytest.mark.parametrize("inference", [False, True])
+def test_an_order_that_is_written_to_again(attention: str, inference: bool) -> None:
+    """And one for states of several sizes: only a beam search of fairseq's makes a new one."""
+    with torch.inference_mode(inference):
+        module, x = build(attention, "lrpe_type2"), words()[:, [0, 1, 2, 0]]
+        order = torch.arange(4)
+        for rows in ([0, 1, 2, 3], [1, 0, 3, 2]):
+            order.copy_(torch.tensor(rows))
+            state = _after_four(module, x)
+            module.reorder_incremental_state(state, order)
+            options = {"incremental_state": state, "need_weights": False}
+            moved = x[:, rows]
+            close(
+                module(*3 * [moved[4:5]], **options)[0],
+                module(*3 * [moved[:5]], need_weights=False)[0][4:],
+            )
+        fewer = _after_four(module, x[:, :2])
+        module.reorder_incremental_state(fewer, order[:2])
+
+
+def _after_four(module, x):
+    state: dict = {}
+    for step in x[:4].split(1):
+        module(step, step, step, incremental_state=state, need_weights=False)
+    return state
+
+
+@both
 def test_reordering_before_the_first_step(attention: str) -> None:
     state: dict[str, Any] = {}
     assert build(attention).reorder_incremental_state(state, torch.tensor([0])) == {}

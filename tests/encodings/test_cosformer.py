@@ -90,6 +90,25 @@ def test_a_length_below_the_models_has_negative_weights_and_a_floor_under_their_
     torch.testing.assert_close(output, expected)
 
 
+@pytest.mark.parametrize("causal", [True, False])
+def test_distances_whose_weights_would_be_negative_are_refused(causal):
+    """Of the positions; where they begin does not matter, nor does it where there is a floor."""
+    q, k, v = torch.randn(3, 1, HEADS, LONGEST + 1, DIM)
+    at = torch.arange(5000, 5000 + LONGEST + 1).unsqueeze(0)
+
+    def attend(count: int, **options):
+        encoding = build(**options)
+        attention = LinearAttention(encoding, num_heads=HEADS, head_dim=DIM, causal=causal)
+        rows = (x[:, :, :count] for x in (q, k, v))
+        return attention(*rows, q_positions=at[:, :count], k_positions=at[:, :count])
+
+    attend(LONGEST)
+    with pytest.raises(ValueError, match=f"cosformer takes distances below {LONGEST}, .* up to 50"):
+        attend(LONGEST + 1)
+    attend(LONGEST + 1, length=2 * LONGEST)
+    attend(LONGEST + 1, length=LONGEST // 2)
+
+
 def test_a_negative_length_is_refused():
     with pytest.raises(ValueError, match=r"`length` must be positive, or 0 .*=50, but is -1"):
         build(length=-1)

@@ -62,3 +62,28 @@ def test_a_translation_model_is_the_same(encoder):
     changed = {n for n, place in places.items() if not torch.equal(place.q_proj.weight, before[n])}
     assert changed == {"decoder", "cross"} | ({"encoder"} if encoder == "vanilla" else set())
     close(model(*arguments)[0], expected)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", FOLDED)
+def test_weights_are_saved_as_trained_and_loaded_as_saved(name):
+    """A model that has generated is saved, and gets the weights of another checkpoint."""
+    model, other, tokens = build_lm("vanilla", name), build_lm("vanilla", name), random_tokens(2, 9)
+    expected, trained = model(tokens)[0], {n: x.clone() for n, x in model.state_dict().items()}
+    model.make_generation_fast_()
+    for weight, old in zip(model.state_dict().values(), trained.values(), strict=True):
+        torch.testing.assert_close(weight, old, atol=1e-5, rtol=1e-5)
+    close(model(tokens)[0], expected)
+    other.make_generation_fast_()
+    other.load_state_dict(trained)
+    close(other(tokens)[0], expected)
+
+
+@torch.no_grad()
+def test_projections_that_cannot_be_written_are_left_as_they_are():
+    model, tokens = build_lm("vanilla", "lrpe_type1"), random_tokens(2, 9)
+    for layer in model.decoder.layers:
+        layer.self_attn.q_proj = torch.nn.Sequential(layer.self_attn.q_proj)
+    expected = model(tokens)[0]
+    model.make_generation_fast_()
+    close(model(tokens)[0], expected)

@@ -1,6 +1,8 @@
 """A bias that all layers share is computed once per forward pass, with the same gradients."""
 
+import copy
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 
 import pytest
@@ -81,3 +83,34 @@ def test_nothing_is_kept_after_a_pass_that_failed() -> None:
         assert shared.once("key", lambda: 2) == 1
         raise RuntimeError
     assert shared.once("key", lambda: 3) == 3
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("encoding", ["none", "rope", "t5"])
+def test_threads_that_share_a_model_have_passes_of_their_own(encoding: str) -> None:
+    """Batches of one shape whose padding differs."""
+    model = build_lm("vanilla", encoding)
+    batches = [
+        pad_rows(random_tokens(3, 24), lengths, left=True)
+        for lengths in ([24, 20, 9], [24, 7, 16], [24, 13, 3])
+    ]
+    expected = [model(tokens)[0] for tokens in batches]
+
+    def run(number: int) -> bool:
+        with torch.no_grad():
+            return all(
+                torch.allclose(model(batches[number])[0], expected[number], atol=1e-5)
+                for _ in range(40)
+            )
+
+    with ThreadPoolExecutor(len(batches)) as pool:
+        assert all(pool.map(run, range(len(batches))))
+
+
+def test_a_copy_has_one_pass_for_its_layers_and_not_the_originals() -> None:
+    model = build_lm("vanilla", "t5")
+    copied = copy.deepcopy(model)
+    first, second = (
+        [layer.self_attn.attention.shared for layer in m.decoder.layers] for m in (model, copied)
+    )
+    assert second[0] is second[1] and second[0] is not first[0]
