@@ -161,6 +161,8 @@ class PERoberta(SeededDraws, RobertaModel):
         longest = getattr(task.cfg, "tokens_per_sample", None) or task.max_positions()
         if args.max_positions is None:
             args.max_positions = longest
+        if args.max_positions is not None:
+            args.max_positions = max(args.max_positions, args.min_positions)
         if longest is not None and longest > args.max_positions:
             raise ValueError(
                 f"`tokens_per_sample` must be at most max_positions={args.max_positions}, "

@@ -27,6 +27,13 @@ THEIR_TABLE, OUR_TABLE = "embed_positions.weight", "position_embedding.weight"
 # Where weights of encodings are: on the input (or that of deeper layers), and in the layers.
 _INPUT = re.compile(r"(position_embedding|deeper_embeddings\.\d+)\.")
 _LAYERS = re.compile(r"layers\.\d+\.self_attn\.attention\.encoding\.")
+_MEANINGS = (
+    "encoder_attention_heads",
+    "activation_fn",
+    "encoder_normalize_before",
+    "layernorm_embedding",
+    "no_scale_embedding",
+)
 _SHOWN = 12  # weights in an error; there may be hundreds
 
 
@@ -98,7 +105,8 @@ def initialize_from(model: nn.Module, path: Path, config: Any, dictionary: Dicti
 
     Raises:
         ValueError: no checkpoint, another dictionary, or a weight outside the position encodings
-            that is missing, too many or of another shape. Nothing is then loaded.
+            that is missing, too many or of another shape, or another option that the same
+            weights would mean something else with. Nothing is then loaded.
     """
     checkpoint = read_checkpoint(path)
     state = dict(checkpoint["model"])
@@ -107,6 +115,7 @@ def initialize_from(model: nn.Module, path: Path, config: Any, dictionary: Dicti
     _check_dictionary(path, checkpoint, state, dictionary)
     own = model.state_dict()
     fit = compare(own, state, _parts(config), _parts(theirs))
+    fit.wrong.extend(_other_options(config, theirs))
     if fit.wrong:
         more = len(fit.wrong) - _SHOWN
         shown = fit.wrong[:_SHOWN] + ([f"and {more} more"] if more > 0 else [])
@@ -177,17 +186,29 @@ def _place(name: str) -> str | None:
     return "layers" if _LAYERS.match(inner) else None
 
 
+def _option(config: Any, name: str, default: Any = None) -> Any:
+    """Of a model's options, in a mapping or a Namespace."""
+    value = config.get(name) if hasattr(config, "get") else getattr(config, name, None)
+    return default if value is None else value
+
+
+def _other_options(config: Any, theirs: Any) -> list[str]:
+    """Those that change what weights of the same shapes compute."""
+    pairs = {name: (_option(theirs, name), _option(config, name)) for name in _MEANINGS}
+    return [
+        f"{name} is {there}, here {here}"
+        for name, (there, here) in pairs.items()
+        if there is not None and here is not None and there != here
+    ]
+
+
 def _parts(config: Any) -> dict[str, set[str]]:
     """The encodings of a model by the place of their weights; fairseq's own has Base's table."""
 
-    def option(name: str, default: Any) -> Any:
-        value = config.get(name) if hasattr(config, "get") else getattr(config, name, None)
-        return default if value is None else value
-
-    base = "learned" if option("encoder_learned_pos", True) else "base"
-    name = option("position_encoding", "base")
+    base = "learned" if _option(config, "encoder_learned_pos", True) else "base"
+    name = _option(config, "position_encoding", "base")
     given = "+".join(base if part == "base" else part for part in expand_name(name))
-    off = option("no_token_positional_embeddings", False)
+    off = _option(config, "no_token_positional_embeddings", False)
     names = set(expand_name(with_absolute_embedding(given, None if off else base)))
     on_input = {name for name in names if "embed" in get_entry(name).hooks}
     in_layers = {name for name in names if get_entry(name).hooks - {"embed"}}

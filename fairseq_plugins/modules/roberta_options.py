@@ -74,3 +74,8 @@ class PERobertaConfig(RobertaConfig, PositionEncodingConfig):
         "checkpoint to start from, whose position encoding may be another; what fits is loaded, "
         "what is new or left behind is listed, and nothing else may differ",
     )
+    min_positions: int = _option(
+        0,
+        "least number of positions that the encodings are made for: those of the pre-trained "
+        "model, where fairseq sets max_positions to the length that a task cuts its texts to",
+    )

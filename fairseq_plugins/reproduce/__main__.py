@@ -85,11 +85,12 @@ def get_parser(name: str) -> argparse.ArgumentParser:
     add(
         "--slurm",
         action="store_true",
-        help="submit each run with sbatch (see SBATCH_* in its "
-        "manual for partition, account and time)",
+        help="submit each run with sbatch (see SBATCH_* in its manual for partition, account, time "
+        "and memory, and SBATCH_CPUS_PER_GPU for other than 4 CPUs a GPU)",
     )
     add("--srun", action="store_true", help=argparse.SUPPRESS)  # inside such a job
     add("--dry-run", action="store_true", help="print the commands and do nothing")
+    add("--render", action="store_true", help="make the page of the results there are, no more")
     add("--force", action="store_true", help="train again what is done")
     return parser
 
@@ -133,6 +134,9 @@ def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
             print("\n".join(session.dry_run(planned, scale, slurm=args.slurm)), flush=True)
         except BrokenPipeError:  # piped into head
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    if args.render:
+        session.render(root, table, scale, planned)
         return 0
     try:
         session.require(root, planned, force=args.force)

@@ -1,10 +1,12 @@
 """From which checkpoint a run goes on: damaged files are noticed, said and moved aside."""
 
+import errno
 import fcntl
 import os
 import pickle
 import re
 import shutil
+import socket
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
@@ -156,7 +158,12 @@ def exclusive(folder: Path, wait: Say | None = None) -> Iterator[int]:
     with (folder.parent / f"{folder.name}.lock").open("a+") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        except OSError as error:
+            if error.errno not in (errno.EAGAIN, errno.EACCES):
+                raise OSError(
+                    f"{lock.name} cannot be locked ({error.strerror}); a Lustre file system has to "
+                    "be mounted with `flock`"
+                ) from error
             lock.seek(0)
             busy = f"process {lock.read().strip() or 'unknown'} is at this run already"
             if wait is None:
@@ -164,6 +171,6 @@ def exclusive(folder: Path, wait: Say | None = None) -> Iterator[int]:
             wait(f"{busy}; waiting for it")
             fcntl.flock(lock, fcntl.LOCK_EX)
         lock.truncate(0)
-        lock.write(str(os.getpid()))
+        lock.write(f"{os.getpid()} on {socket.gethostname()}")
         lock.flush()
         yield lock.fileno()

@@ -1,5 +1,6 @@
 """The commands of a run, as lists of words that a reader can type in the repository's root."""
 
+import os
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
@@ -11,6 +12,7 @@ from fairseq_plugins.reproduce.recipe import Layout
 GPUS_PER_NODE = 8
 SRUN = ("srun", "--ntasks-per-node=1")  # one task per node; fairseq starts a process per GPU
 
+_CPUS_PER_GPU = 4
 # Below those that Linux hands out by itself, from 32768 on.
 _FIRST_PORT, _PORTS = 10_000, 20_000
 
@@ -115,6 +117,9 @@ def sbatch_command(run: Run, gpus: int, *, force: bool = False) -> list[str]:
         f"--nodes={nodes}",
         "--ntasks-per-node=1",
         f"--gpus-per-node={min(gpus, GPUS_PER_NODE)}",
+        # A trainer and its data workers; without it Slurm gives one core to all of a node. sbatch
+        # itself reads the variable, which a word would override.
+        *([] if "SBATCH_CPUS_PER_GPU" in os.environ else [f"--cpus-per-gpu={_CPUS_PER_GPU}"]),
         f"--output={(run.folder.with_name(f'{run.name}.slurm-%j.log')).as_posix()}",
         f"--wrap={shlex.join(inner)}",
     ]

@@ -117,8 +117,8 @@ def prepare(
     encoder = load_encoder(options.bpe)
     located = []
     for task in tasks:
-        places = sources or [official.fetch(task, output.parent / "downloads" / "glue", report)]
         try:
+            places = sources or [official.fetch(task, output.parent / "downloads" / "glue", report)]
             located.append(find(task, places))
         except CorpusError as error:
             if not skip_missing:

@@ -40,6 +40,8 @@ def dry_run(planned: Sequence[Planned], scale: Scale, *, slurm: bool) -> list[st
         lines += ["", f"# {run.row}, {run.attention} attention, seed {run.seed}"]
         commands = [shlex.join(command) for command in one.commands()]
         if slurm:
+            # Slurm makes no folder for a job's log.
+            lines.append(shlex.join(["mkdir", "-p", run.folder.parent.as_posix()]))
             lines.append(shlex.join(sbatch_command(run, one.place.gpus)))
             lines += [f"#   runs: {command}" for command in commands]
         else:
@@ -111,17 +113,17 @@ def submit(root: Path, planned: Sequence[Planned], *, force: bool) -> int:
         if status:
             print(f"{one.run.name}: sbatch ended with status {status}")
             return 1
-    print("When the jobs have ended, the same command without --slurm renders the table.")
+    print("When the jobs have ended, the same command with --render shows the whole table.")
     return 0
 
 
 def _shared_pretraining(root: Path, planned: Sequence[Planned]) -> Run | None:
     """A run that is not trained yet and that several start from, the first of its chain; jobs
     would wait for one another with their GPUs taken."""
-    count: Counter[Run] = Counter()
-    for one in planned:
-        count.update(before.run for before in one.before if not is_pretrained(root, before))
-    return next((run for run, runs in count.items() if runs > 1), None)
+    found = [before for one in planned for before in one.before]
+    count = Counter(before.run for before in found)
+    shared = {before.run: before for before in found if count[before.run] > 1}
+    return next((run for run, one in shared.items() if not is_pretrained(root, one)), None)
 
 
 class Terminated(KeyboardInterrupt):
@@ -153,6 +155,18 @@ def _reports_before(root: Path, planned: Sequence[Planned]) -> list[Report]:
     ]
 
 
+def render(root: Path, table: Table, scale: Scale, planned: Sequence[Planned]) -> None:
+    """Make the pages and figures of the results there are, and show the table."""
+    report = Report(root, table, scale)
+    for each in (report, *_reports_before(root, planned)):
+        each.write()
+        each.draw()
+    ranked = table.ranked_by.label
+    whose = "in the paper and, at scale {}, ours" if table.is_printed else "at scale {}"
+    heading = f"{table.source}: {ranked} {whose.format(scale.name)}"
+    print(f"\n{heading}\n\n{report.text()}\n\nThe whole table: {report.page}")
+
+
 def work(
     root: Path,
     table: Table,
@@ -179,17 +193,10 @@ def work(
                 if failure:
                     failures.append(failure)
                 report.write()
-        report.draw()
-        for other in _reports_before(root, planned):
-            other.write()
-            other.draw()
+        render(root, table, scale, planned)
     except KeyboardInterrupt as interruption:
         print("\nStopped. The same command goes on from the last checkpoint.")
         return 143 if isinstance(interruption, Terminated) else 130
-    ranked = table.ranked_by.label
-    whose = "in the paper and, at scale {}, ours" if table.is_printed else "at scale {}"
-    heading = f"{table.source}: {ranked} {whose.format(scale.name)}"
-    print(f"\n{heading}\n\n{report.text()}\n\nThe whole table: {report.page}")
     for failure in failures:
         print(f"\nFAILED {failure.name}: {failure.reason}")
         if failure.log:

@@ -108,6 +108,23 @@ def a_head(state: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("encoder_attention_heads", 2),
+        ("activation_fn", "relu"),
+        ("encoder_normalize_before", True),
+        ("no_scale_embedding", False),
+    ],
+)
+def test_an_option_that_changes_what_weights_mean_is_refused(
+    name: str, value: Any, tmp_path: Path
+) -> None:
+    path, _ = saved(tmp_path, "base", **{name: value})
+    with pytest.raises(ValueError, match=f"{name} is {value}, here "):
+        build(encoding="rope", init_from=str(path))
+
+
+@pytest.mark.parametrize(
     ("damage", "parts"),
     [
         (other_width, ["layers.0.fc1.weight is (32, 31), here (32, 32)"]),

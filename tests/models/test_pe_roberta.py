@@ -136,6 +136,22 @@ def test_base_is_fairseq(case: str, head: bool) -> None:
             )
 
 
+@every_pair
+def test_a_task_of_shorter_texts_fine_tunes_the_whole_model(attention: str, encoding: str) -> None:
+    """fairseq's task of sentences sets max_positions to the length that it cuts them to."""
+    task = SimpleNamespace(
+        cfg=SimpleNamespace(), source_dictionary=DICTIONARY, max_positions=lambda: 16
+    )
+    trained = build(attention, encoding)
+    config = PERobertaConfig(attention_type=attention, position_encoding=encoding)
+    for name, value in {**TINY, "max_positions": 16, "min_positions": LONGEST}.items():
+        setattr(config, name, value)
+    shorter = PERoberta.build_model(config, task).eval()
+    shorter.load_state_dict(trained.state_dict(), strict=True)
+    tokens = random_tokens(2, 12)
+    assert torch.equal(shorter(tokens)[0], trained(tokens)[0])
+
+
 def test_defaults_are_fairseqs() -> None:
     """Of each option that ``roberta_base`` has."""
     args = Namespace(max_positions=512)

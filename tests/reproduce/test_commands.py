@@ -57,7 +57,8 @@ def test_dry_run_for_slurm_prints_the_jobs(root, capsys):
     assert main(["table2", "--scale", "paper", *words], root) == 0
     lines = capsys.readouterr().out.splitlines()
     (job,) = [line for line in lines if line.startswith("sbatch ")]
-    assert "--nodes=2 --ntasks-per-node=1 --gpus-per-node=8" in job
+    assert "--nodes=2 --ntasks-per-node=1 --gpus-per-node=8 --cpus-per-gpu=4" in job
+    assert lines[lines.index(job) - 1] == "mkdir -p checkpoints/table2/paper"
     assert (
         "'--wrap=scripts/table2.sh --scale paper --rows rope --attention linear --seeds 1 "
         "--gpus 16 --srun'" in job
@@ -98,6 +99,21 @@ def test_every_table_prints_its_commands_for_a_node_and_for_slurm(
         f"--config-name {recipe} " in line
         for line in lines
     )
+
+
+def test_a_page_is_rendered_from_what_there_is(root, capsys):
+    """On a machine without GPUs or data, where jobs have left some of the results."""
+    assert main(["table2", "--scale", "paper", "--rows", "rope", "--render"], root) == 0
+    said = capsys.readouterr().out
+    assert "LRPE, Table 2" in said and "The whole table: " in said
+    assert "Base" in (root / "results" / "table2" / "paper.md").read_text()
+
+
+def test_the_cluster_may_have_its_own_number_of_cpus(root, monkeypatch, capsys):
+    monkeypatch.setenv("SBATCH_CPUS_PER_GPU", "6")
+    words = ["--rows", "rope", "--attention", "linear", "--slurm", "--dry-run"]
+    assert main(["table2", "--scale", "paper", *words], root) == 0
+    assert "--cpus-per-gpu" not in capsys.readouterr().out
 
 
 def test_jobs_on_one_node_meet_at_ports_of_their_own(root, monkeypatch, capsys):

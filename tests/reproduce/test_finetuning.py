@@ -202,6 +202,17 @@ def test_what_rows_start_from_has_a_page_without_the_papers_columns(place):
         assert (place / f"results/{table}/toy.png").stat().st_size > 1000
 
 
+def test_a_cut_off_fine_tuning_goes_on_from_its_own_checkpoint_alone(place):
+    """fairseq refuses a checkpoint to go on from beside one to fine-tune."""
+    one = plan_run(place / "configs", Run("bert_table4", "toy", "none", "vanilla", 1), Place(0))
+    training = one.trainings[0]
+    (start,) = [w for w in training.command() if w.startswith("checkpoint.finetune_from_model=")]
+    words = training.command(Path("checkpoint_2_5000.pt"))
+    last = {word.partition("=")[0]: word.partition("=")[2] for word in words}
+    assert start.endswith(".pt") and last["checkpoint.finetune_from_model"] == "null"
+    assert last["checkpoint.restore_file"] == "checkpoint_2_5000.pt"
+
+
 def test_jobs_that_would_wait_for_each_other_are_not_submitted(place, monkeypatch, capsys):
     submitted = []
 

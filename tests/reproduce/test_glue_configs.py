@@ -8,7 +8,9 @@ import yaml
 
 import fairseq_plugins  # noqa: F401  (registers the model)
 from fairseq_plugins.glue.tasks import GLUE, TASKS, TOY_GLUE
+from fairseq_plugins.reproduce.commands import Run
 from fairseq_plugins.reproduce.experiments.glue import BERT_GLUE
+from fairseq_plugins.reproduce.plan import Place, plan_run
 from fairseq_plugins.reproduce.recipe import compose_recipe, record, total_batch
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
@@ -87,6 +89,7 @@ def test_the_bert_papers_protocol(task):
     updates = 3 * math.ceil(SIZES[task.name][0] / 32)
     wanted = {
         "task.max_positions": 128,
+        "model.min_positions": 512,
         "optimization.max_epoch": 3,
         "optimization.max_update": updates,
         "optimization.clip_norm": 1.0,
@@ -147,3 +150,17 @@ def test_toy_recipes_are_at_scale_toy_and_scales_leave_encodings_alone():
     for path in (CONFIGS / "scale" / "glue").glob("*.yaml"):
         keys = set((yaml.safe_load(path.read_text()) or {}).get("model", {}))
         assert not keys & {"_name", "position_encoding", "position_encoding_options"}
+
+
+@pytest.mark.parametrize("name", ["table3", "bert_table3", "bert_table4"])
+@pytest.mark.parametrize("scale", ["toy", "mini", "paper"])
+def test_models_are_fine_tuned_with_the_positions_they_were_trained_with(name, scale):
+    """Tables of rows per position are loaded as they are."""
+    place = Place(8 if scale == "paper" else 0)
+    one = plan_run(CONFIGS, Run(name, scale, "learned", "vanilla", 1), place)
+    (before,) = one.pretraining.trainings
+    for training in one.trainings:
+        task, model = training.config["task"], training.config["model"]
+        # The task of GLUE writes its own over the model's.
+        positions = max(task.get("max_positions") or model["max_positions"], model.get("min_positions", 0))
+        assert positions == before.config["task"]["tokens_per_sample"], training.variant

@@ -79,6 +79,9 @@ class Training:
         """fairseq-hydra-train; `restore` is a checkpoint other than checkpoint_last.pt."""
         overrides = list(self.overrides)
         if restore:
+            # fairseq takes one of the two, and a recipe that has the other must have a word for it.
+            if any(word.startswith(f"{Origin.option}=") for word in overrides):
+                overrides.append(f"{Origin.option}=null")
             overrides.append(f"checkpoint.restore_file={restore.as_posix()}")
         return train_command(self.variant.recipe, overrides, srun=self.srun)
 

@@ -47,14 +47,19 @@ class BertProtocol:
     name: str = "bert"
     epochs: int = 3
     batch_size: int = 32
-    max_positions: int = 128  # at scale paper; smaller ones have models of fewer positions
+    # At scale paper; smaller ones have models of fewer positions.
+    max_positions: int = 128
+    pretrained_positions: int = 512
 
     def overrides(self, task: GlueTask, scale: str) -> tuple[str, ...]:
         """Hydra's words for a task."""
         examples = min(task.train_examples, MINI_EXAMPLES if scale == "mini" else sys.maxsize)
         updates = self.epochs * -(-examples // self.batch_size)
-        shorter = (f"task.max_positions={self.max_positions}",) if scale == "paper" else ()
-        return (f"+glue_protocol={self.name}", f"optimization.max_update={updates}", *shorter)
+        words = (f"+glue_protocol={self.name}", f"optimization.max_update={updates}")
+        if scale != "paper":
+            return words
+        kept = f"+model.min_positions={self.pretrained_positions}"
+        return (*words, f"task.max_positions={self.max_positions}", kept)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -80,7 +80,11 @@ def _model(**more: Any) -> MaskedLanguageModel:
                     "--output data/novels-mini",
                 ),
             ),
-            Scale("paper", ("scripts/prepare_wikitext103_mlm.sh",), gpus=8),
+            Scale(
+                "paper",
+                ("scripts/prepare_gpt2_bpe.sh", "scripts/prepare_wikitext103_mlm.sh"),
+                gpus=8,
+            ),
         ),
         required=("valid_loss", "valid_ppl", "curve"),
         stacks=("encoder",),
