@@ -92,7 +92,7 @@ def test_one_weight_per_offset_is_translation_invariant(length: int, seed: int) 
 
 @given(lengths, seeds)
 def test_within_offsets_there_is_no_more_variance_than_in_all(length: int, seed: int) -> None:
-    assert 0 <= translation_invariance(positive(length, seed)) <= 1
+    assert 0 <= translation_invariance(positive(length, seed)) <= 1 + 1e-12
 
 
 @given(lengths, seeds)
