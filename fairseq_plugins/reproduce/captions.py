@@ -108,11 +108,12 @@ def _batch(config: Config) -> str:
 
 def _runs(results: Sequence[Result]) -> str:
     """What differs between the runs of a table beside the row."""
+    is_trained = any(result["metrics"]["train_seconds"] for result in results)
+    took = f"; {_range(results, 'train_seconds', 60)} minutes per run" if is_trained else ""
     return (
         f"Runs: seeds {_distinct(results, lambda r: r['seed'])}; "
         f"{_range(results, 'parameters', 1e6)} million parameters with a dictionary of "
-        f"{_distinct(results, _dictionary_size)} symbols; "
-        f"{_range(results, 'train_seconds', 60)} minutes per run."
+        f"{_distinct(results, _dictionary_size)} symbols{took}."
     )
 
 

@@ -1,5 +1,6 @@
 """All tables by name."""
 
+from fairseq_plugins.reproduce.bert_properties import BERT_PROPERTIES_TABLE
 from fairseq_plugins.reproduce.bert_tables import (
     BERT_CONTINUED_TABLE,
     BERT_GLUE_TABLE,
@@ -20,6 +21,7 @@ TABLES: dict[str, Table] = {
         TABLE_8,
         BERT_START_TABLE,
         BERT_CONTINUED_TABLE,
+        BERT_PROPERTIES_TABLE,
         BERT_GLUE_TABLE,
         BERT_SQUAD_TABLE,
     )

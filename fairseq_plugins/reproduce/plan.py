@@ -32,7 +32,10 @@ class Place:
 
 @dataclass(frozen=True)
 class Planned:
-    """A run with its trainings, and the run whose checkpoint they start from, if any."""
+    """A run with its trainings, and the run whose checkpoint they start from, if any.
+
+    One without trainings of its own measures that checkpoint.
+    """
 
     run: Run
     place: Place
@@ -64,6 +67,13 @@ class Planned:
         return [*self.pretraining.before, self.pretraining] if self.pretraining else []
 
     @property
+    def measured(self) -> tuple[Training, ...]:
+        """The trainings whose checkpoints are measured."""
+        if self.trainings or self.pretraining is None:
+            return self.trainings
+        return self.pretraining.trainings
+
+    @property
     def prepare(self) -> tuple[str, ...]:
         """The commands that make its data."""
         return self.experiment.scales[self.run.scale].prepare
@@ -77,10 +87,12 @@ class Planned:
     def commands(self) -> list[list[str]]:
         """All its commands, in order, when nothing goes wrong."""
         found = self.pretraining.commands() if self.pretraining else []
-        for training in self.trainings:
+        for training in self.measured:
+            if training in self.trainings:
+                found.append(training.command())
             checkpoint = training.folder / training.evaluated
             steps = self.experiment.steps(training, checkpoint, self.run, self.place.gpus)
-            found += [training.command(), *(step.command for step in steps)]
+            found += [step.command for step in steps]
         return found
 
 
@@ -254,7 +266,7 @@ def plan(
         for attention in attentions:
             runs = [Run(table.name, scale.name, name, attention, seed) for seed in seeds]
             first = plan_run(configs, runs[0], place)
-            reason = incompatibility(first.experiment, first.trainings[0].config["model"])
+            reason = incompatibility(first.experiment, first.measured[0].config["model"])
             if reason:
                 dashes.append(Dash(name, attention, reason))
                 continue

@@ -56,14 +56,14 @@ def _further_evaluations(results: Sequence[Result]) -> list[tuple[str, str]]:
     return [(f"_context_{n}", f"With at least {n} tokens of context") for n in sorted(found)]
 
 
-def cell_text(values: tuple[float, ...] | None) -> str:
+def cell_text(values: tuple[float, ...] | None, digits: int = 2) -> str:
     """Mean, +- standard deviation and number of seeds: "81.20 ± 0.31 (3)"."""
     if not values:
         return DASH
     spread = deviation(values)
     if spread is None:
-        return f"{mean(values):.2f} (1)"
-    return f"{mean(values):.2f} ± {spread:.2f} ({len(values)})"
+        return f"{mean(values):.{digits}f} (1)"
+    return f"{mean(values):.{digits}f} ± {spread:.{digits}f} ({len(values)})"
 
 
 def markdown_table(header: Sequence[str], left: int, rows: Iterable[Sequence[str]]) -> str:
@@ -125,7 +125,8 @@ def _columns(table: Table, row: Row, attention: str, cells: Cells) -> list[str]:
     ranked = table.ranked_by.metric
     if cell is None or ranked not in cell or ranked not in paper:
         return [*texts, DASH]
-    return [*texts, f"{mean(cell[ranked]) - paper[ranked].mean:+.2f}"]
+    difference = mean(cell[ranked]) - paper[ranked].mean
+    return [*texts, f"{difference:+.{table.ranked_by.digits}f}"]
 
 
 def _pair(row: Row, attention: str, column: Column, cells: Cells, table: Table) -> str:
@@ -135,7 +136,7 @@ def _pair(row: Row, attention: str, column: Column, cells: Cells, table: Table) 
 
 def _ours(row: str, attention: str, column: Column, cells: Cells, table: Table) -> str:
     """A cell, with a dagger where it differs from the reference row beyond chance."""
-    text = cell_text(cells.get((row, attention), {}).get(column.metric))
+    text = cell_text(cells.get((row, attention), {}).get(column.metric), column.digits)
     if table.against is None:
         return text
     p = differs_from(cells, (row, attention), (table.against, attention), column.metric)
@@ -185,14 +186,14 @@ def _agreement(table: Table, agreement: Agreement) -> str:
     if agreement.kendall is not None:
         line += f"; Kendall's tau {agreement.kendall:.2f}, Spearman's rho {agreement.spearman:.2f}"
     header = ["In the paper", "gap in the paper", "gap here", "seed spread", "holds here"]
-    lines = []
+    lines, digits = [], table.ranked_by.digits
     for pair in agreement.telling_pairs:
-        spread = DASH if pair.spread is None else f"{pair.spread:.2f}"
+        spread = DASH if pair.spread is None else f"{pair.spread:.{digits}f}"
         verdict = "yes" if pair.holds else "no"
         if pair.beyond_spread is False:
             verdict += ", within the spread"
         better, worse = table.row(pair.better).label, table.row(pair.worse).label
-        gaps = [f"{pair.paper_gap:.2f}", f"{pair.gap:+.2f}"]
+        gaps = [f"{pair.paper_gap:.{digits}f}", f"{pair.gap:+.{digits}f}"]
         sign = ">" if table.ranked_by.higher_is_better else "<"
         lines.append([f"{better} {sign} {worse}", *gaps, spread, verdict])
     return f"{line}.\n\n{markdown_table(header, 1, lines)}"

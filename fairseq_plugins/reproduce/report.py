@@ -41,11 +41,14 @@ class Report:
         if not shown:
             return
         try:
-            from fairseq_plugins.reproduce import curves, figure
+            from fairseq_plugins.reproduce import curves, figure, patterns
         except ImportError:
             return
         path = (self.root / self.page).with_suffix(".png")
-        figure.draw(self.table, self.scale.name, shown, path)
+        if self.table.draws_patterns:
+            patterns.draw(self.root, self.table, self.scale.name, shown, path)
+        else:
+            figure.draw(self.table, self.scale.name, shown, path)
         if self.table.curves:
             curves.write_figure(self.root, self.table, self.scale.name, shown)
 
@@ -89,17 +92,18 @@ class Report:
 
     def _line(self, name: str, cells: Cells) -> list[str]:
         line, metric = [name], self.table.ranked_by.metric
+        digits = self.table.ranked_by.digits
         for attention in self.table.attentions:
             paper = self.table.row(name).paper.get(attention, {}).get(metric)
             cell = cells.get((name, attention))
             ours = mean(cell[metric]) if cell else None
-            own = f"{ours:.2f}" if ours is not None else DASH
+            own = f"{ours:.{digits}f}" if ours is not None else DASH
             if not self.table.is_printed:
                 line.append(own)
                 continue
             line += [
-                f"{paper.mean:.2f}" if paper else DASH,
+                f"{paper.mean:.{digits}f}" if paper else DASH,
                 own,
-                f"{ours - paper.mean:+.2f}" if paper and ours is not None else DASH,
+                f"{ours - paper.mean:+.{digits}f}" if paper and ours is not None else DASH,
             ]
         return line

@@ -253,8 +253,8 @@ def missing_folders(root: Path, planned: Planned) -> list[Missing]:
 def _told(result: Result) -> str:
     """The numbers of a result for one line."""
     numbers = result["metrics"]
-    columns = [c for c in TABLES[result["table"]].columns if c.metric in numbers]
-    return ", ".join(f"{c.label} {numbers[c.metric]:.2f}" for c in columns[-2:])
+    columns = [c for c in TABLES[result["table"]].columns if numbers.get(c.metric) is not None]
+    return ", ".join(f"{c.label} {numbers[c.metric]:.{c.digits}f}" for c in columns[-2:])
 
 
 class _Attempt:
@@ -285,7 +285,7 @@ class _Attempt:
 
     def complete(self, *, write: bool = True) -> None:
         """Train and measure everything; `write` the result."""
-        parts = {t.variant.name: self._measured(t) for t in self.planned.trainings}
+        parts = {t.variant.name: self._measured(t) for t in self.planned.measured}
         if write:
             self.write(parts)
 
@@ -342,6 +342,8 @@ class _Attempt:
     def _measured(self, training: Training) -> Metrics:
         """The metrics of one training; of several, each keeps its own in metrics.json, and its
         checkpoints only as long as they are needed."""
+        if training not in self.planned.trainings:  # of the run that this one starts from
+            return self.evaluate(training)
         folder = self.runner.root / training.folder
         kept = folder / MEASURED
         if training.variant.name and (found := _read_metrics(kept)) is not None:
@@ -382,8 +384,9 @@ class _Attempt:
         except (FileNotFoundError, ValueError) as error:
             raise RunFailed(str(error), log) from None
         checkpoint, gpus = training.folder / chosen.name, self.planned.place.gpus
+        own = folder if training in self.planned.trainings else self.folder
         for step in experiment.steps(training, checkpoint, self.run, gpus):
-            log = folder / step.log
+            log = own / step.log
             log.unlink(missing_ok=True)
             self._launch(step.command, log, training=False)
             try:
@@ -397,7 +400,7 @@ class _Attempt:
         root, times = self.runner.root, self.journal.content
         trained = [
             logs.read_training_log(root / training.folder / "train.log")
-            for training in self.planned.trainings
+            for training in self.planned.measured
         ]
         self.result = results.make_result(
             self.run,

@@ -15,19 +15,24 @@ class Printed:
 
     mean: float
     deviation: float | None = None
+    digits: int = 2
 
     def __str__(self) -> str:
-        spread = "" if self.deviation is None else f" ± {self.deviation:.2f}"
-        return f"{self.mean:.2f}{spread}"
+        spread = "" if self.deviation is None else f" ± {self.deviation:.{self.digits}f}"
+        return f"{self.mean:.{self.digits}f}{spread}"
 
 
 @dataclass(frozen=True)
 class Column:
-    """A measured quantity of a table; ``metric`` is its key in a result's metrics."""
+    """A measured quantity of a table; ``metric`` is its key in a result's metrics.
+
+    digits: after the point, where it is shown.
+    """
 
     metric: str
     label: str
     higher_is_better: bool = False
+    digits: int = 2
 
 
 @dataclass(frozen=True)
@@ -53,8 +58,8 @@ class Table:
     order. is_open: whether every other encoding is a row beyond the paper. attentions: what runs
     by default. seeds: likewise, at scale paper. further: attentions beyond the paper, with a
     heading for their rows. against: the row that others are tested against for significance, None
-    for no test. curves: the figure that is drawn from its runs while they train. notes: sentences
-    of the caption.
+    for no test. curves: the figure that is drawn from its runs while they train. draws_patterns:
+    whether its figure shows what its models attend to. notes: sentences of the caption.
     """
 
     name: str
@@ -69,6 +74,7 @@ class Table:
     further: Mapping[str, str] = field(default_factory=dict)
     against: str | None = None
     curves: str | None = None
+    draws_patterns: bool = False
     rank: str | None = None
     notes: tuple[str, ...] = ()
 

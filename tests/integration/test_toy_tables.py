@@ -97,3 +97,19 @@ def test_rows_are_pretrained_fine_tuned_and_filled(root: Path) -> None:
     curves = json.loads((root / "results/figure2/toy.json").read_text())["curves"]
     assert set(curves) == {"rope-vanilla-s1"}
     assert (root / "results/figure2/toy.png").stat().st_size > 10_000
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_pretrained_row_is_measured_and_drawn(root: Path) -> None:
+    words = ("--scale", "toy", "--rows", "rope", "--seeds", "1,2")
+    output = run(root, "fairseq_plugins.reproduce", "bert_table2", *words)
+    assert "rope-vanilla-s1: done, symmetry" in output
+    one, other = (result(root, "bert_table2", f"rope-vanilla-s{seed}") for seed in (1, 2))
+    assert one["length"] == other["length"] == 64
+    assert 0 < one["monotonicity"] < 1 and one["symmetry"] > 0
+    # So few words that both seeds draw all of them.
+    assert one["words"] == other["words"] < 300
+    assert one["symmetry"] == pytest.approx(other["symmetry"])
+    assert (root / "results/bert_table2/toy.png").stat().st_size > 10_000
+    assert "(2) |" in (root / "results/bert_table2/toy.md").read_text()

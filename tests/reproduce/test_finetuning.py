@@ -8,10 +8,13 @@ import threading
 import types
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from matplotlib import image
 
 from fairseq_plugins.reproduce import checkpoints, session
+from fairseq_plugins.reproduce.bert_properties import BERT_PROPERTIES_TABLE
 from fairseq_plugins.reproduce.bert_tables import (
     BERT_GLUE_TABLE,
     BERT_SQUAD_TABLE,
@@ -58,6 +61,12 @@ class FakeCommands:
             score = next((s for word, s in self.scores.items() if word in path), 50.0)
             names = ("accuracy", "f1", "matthews", "spearman", "pearson")
             log.write_text(f"a line\n{json.dumps({'metrics': dict.fromkeys(names, score)})}\n")
+        elif module == "fairseq_plugins.analysis":
+            assert (self.root / words[words.index("--path") + 1]).is_file()
+            np.save(self.root / words[words.index("--output") + 1], np.tri(9))
+            metrics = dict.fromkeys(c.metric for c in BERT_PROPERTIES_TABLE.columns)
+            numbers = {**metrics, **dict(self.scores), "direction_balance": 1.25}
+            log.write_text(json.dumps({"metrics": numbers, "words": 300, "length": 64}))
         elif words[0] == "evaluate":
             log.write_text(json.dumps({"exact": 60.0, "f1": 70.0, "total": 9}, indent=2))
         return 0
@@ -140,6 +149,43 @@ def test_the_bert_papers_rows_replace_the_embedding_of_one_model(place):
     another = FakeCommands(place)
     work(place, BERT_SQUAD_TABLE, "shaw_only", another)
     assert another.trained[0] == "bert_continued/toy/shaw_only-vanilla-s1"
+
+
+def test_what_is_only_measured_takes_the_checkpoint_of_the_row(place):
+    fake = FakeCommands(place, scores={"monotonicity_20": 0.01234567})
+    status, run = work(place, BERT_PROPERTIES_TABLE, "shaw_only", fake)
+    assert status == 0
+    continued = "bert_continued/toy/shaw_only-vanilla-s1"
+    assert fake.trained == ["bert_start/toy/learned-vanilla-s1", continued]
+    (measured,) = fake.measured
+    assert measured[1:4] == (
+        "identical-words", "--path", f"checkpoints/{continued}/checkpoint_best.pt"
+    )  # fmt: skip
+    result = read_result(place / run.result)
+    assert result["metrics"]["monotonicity_20"] == 0.0123457
+    assert result["metrics"]["translation_invariance"] is None
+    assert result["metrics"]["train_seconds"] == 0
+    assert [*result["config"]["trainings"]] == ["pretraining", "continued"]
+    assert [command.split()[0] for command in result["command"]] == [
+        *["fairseq-hydra-train"] * 2,
+        "python",
+    ]
+    page = (place / "results/bert_table2/toy.md").read_text()
+    line = next(line for line in page.splitlines() if "`shaw_only`" in line)
+    assert "| 0.0048 / 0.0123 (1) |" in line and "| 1.1930 / 1.2500 (1) |" in line
+    assert "| 0.1178 / - |" in line
+    assert "minutes per run" not in page
+    assert {path.name for path in (place / run.folder).iterdir()} == {
+        "run.json", "attention.npy", "identical_words.log"
+    }  # fmt: skip
+    picture = place / "results/bert_table2/toy.png"
+    assert (image.imread(picture)[..., 0] < 0.1).mean() > 0.05  # half of one of four panels
+    # A figure is not drawn anew from some of its panels.
+    before = picture.read_bytes()
+    (place / run.folder / "attention.npy").unlink()
+    work(place, BERT_PROPERTIES_TABLE, "none", FakeCommands(place))
+    assert picture.read_bytes() == before
+    assert "`none`" in (place / "results/bert_table2/toy.md").read_text()
 
 
 def test_a_model_that_another_process_trains_is_waited_for_and_used(place, monkeypatch):
@@ -364,7 +410,7 @@ def test_commands_compose_to_what_is_recorded(configs, table):
     """The recorded configuration is put together without Hydra for every attention and rate."""
     for attention in [*table.attentions, *table.further]:
         run = Run(table.name, "mini", "lrpe_type2", attention, 3)
-        training = plan_run(configs, run, Place(0)).trainings[-1]
+        training = plan_run(configs, run, Place(0)).measured[-1]
         composed = record(compose_recipe(configs, training.variant.recipe, training.overrides))
         for section, option in (("checkpoint", "finetune_from_model"), ("model", "init_from")):
             if f"{section}.{option}=" in " ".join(training.overrides):

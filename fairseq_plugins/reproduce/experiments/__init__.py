@@ -2,6 +2,7 @@
 
 from fairseq_plugins.reproduce.experiments.base import Experiment
 from fairseq_plugins.reproduce.experiments.glue import BERT_GLUE, LRPE_GLUE
+from fairseq_plugins.reproduce.experiments.identical_words import IDENTICAL_WORDS
 from fairseq_plugins.reproduce.experiments.lm import LANGUAGE_MODEL
 from fairseq_plugins.reproduce.experiments.mlm import (
     BERT_CONTINUED,
@@ -21,6 +22,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     "bert_continued": BERT_CONTINUED,
     "bert_glue": BERT_GLUE,
     "squad": SQUAD,
+    "identical_words": IDENTICAL_WORDS,
 }
 
 

@@ -155,7 +155,7 @@ class Experiment:
         return {"attention_type": word}
 
     def variants(self, scale: str) -> Sequence[Variant]:
-        """The trainings of a run."""
+        """The trainings of a run; without any, the one that it starts from is measured."""
         return [Variant("", self.recipe)]
 
     def steps(self, training: Training, checkpoint: Path, run: Run, gpus: int) -> Sequence[Step]:

@@ -1,0 +1,79 @@
+"""Attention to identical words: Table 2 and Figure 2 of the BERT paper."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fairseq_plugins.reproduce import logs
+from fairseq_plugins.reproduce.commands import Run
+from fairseq_plugins.reproduce.experiments.base import (
+    Experiment,
+    Metrics,
+    Origin,
+    Step,
+    Training,
+    Variant,
+)
+from fairseq_plugins.reproduce.experiments.mlm import BERT_CONTINUED
+
+PATTERN = "attention.npy"  # in a run's folder: the weights (T, T) that the figure shows
+
+
+@dataclass(frozen=True)
+class IdenticalWords(Experiment):
+    """Trains nothing: measures the row's continued pre-training. The seed draws the words.
+
+    Metrics: those of `analysis.indicators.measure`, None where one is not defined, and how many
+    `words` and which `length` the sentences had.
+    """
+
+    def variants(self, scale: str) -> Sequence[Variant]:
+        return []
+
+    def steps(self, training: Training, checkpoint: Path, run: Run, gpus: int) -> Sequence[Step]:
+        device = () if gpus else ("--cpu",)
+        command = [
+            *("python", "-m", "fairseq_plugins.analysis", "identical-words"),
+            *("--path", checkpoint.as_posix(), "--data", training.data.as_posix()),
+            *("--output", (run.folder / PATTERN).as_posix(), "--seed", str(run.seed), *device),
+        ]
+
+        def read(log: Path) -> Metrics:
+            found = logs.read_json(log)
+            rounded = {
+                name: None if value is None else float(f"{value:.6g}")
+                for name, value in found["metrics"].items()
+            }
+            return {**rounded, "words": found["words"], "length": found["length"]}
+
+        return [Step("identical_words.log", command, read)]
+
+    def facts(self, results: Sequence[Mapping[str, Any]]) -> list[str]:
+        def sizes(metric: str) -> str:
+            return " / ".join(map(str, sorted({r["metrics"][metric] for r in results})))
+
+        return [
+            f"Attention: of the first layer to {sizes('words')} sentences, each of which repeats a "
+            f"word drawn from those of the training text up to {sizes('length')} tokens with the "
+            "special ones, mean over heads and sentences, in float64. A seed draws words; the "
+            "model of a row is the same for all."
+        ]
+
+    def comparability(self, scale: str) -> str:
+        figure = (
+            f"Figure 2: [{scale}.png]({scale}.png) has the weights of each row and its first seed, "
+            "darker where a query (line) attends more to a key (column): by the square root of the "
+            "weight, and black for the largest hundredth."
+        )
+        return "\n\n".join(filter(None, (super().comparability(scale), figure)))
+
+
+IDENTICAL_WORDS = IdenticalWords(
+    recipe=BERT_CONTINUED.recipe,
+    scales=BERT_CONTINUED.scales,
+    required=("monotonicity", "translation_invariance", "symmetry", "direction_balance"),
+    stacks=BERT_CONTINUED.stacks,
+    scale_group=BERT_CONTINUED.scale_group,
+    origin=Origin("bert_continued"),
+)

@@ -1,0 +1,95 @@
+"""Attention to sentences that repeat one word."""
+
+import pytest
+import torch
+from fairseq.data import Dictionary
+
+from fairseq_plugins.analysis.identical_words import (
+    draw_words,
+    first_layer_weights,
+    repeat_words,
+)
+from fairseq_plugins.analysis.indicators import measure, translation_invariance
+from fairseq_plugins.models.pe_roberta import PERoberta
+from tests.models.helpers import DICTIONARY
+from tests.models.test_pe_roberta import build, enlarge
+
+TOKENS = repeat_words(DICTIONARY, torch.arange(4, 12), 20)
+
+
+def weights_of(encoding: str, **options: object) -> torch.Tensor:
+    return first_layer_weights(larger(encoding, **options), TOKENS)
+
+
+def larger(encoding: str, **options: object) -> PERoberta:
+    """Large enough weights for an attention that is not the same everywhere, in float64."""
+    model = enlarge(build("vanilla", encoding, **options))
+    with torch.no_grad():
+        for layer in model.encoder.sentence_encoder.layers:
+            layer.self_attn.q_proj.weight.mul_(20)
+            layer.self_attn.k_proj.weight.mul_(20)
+    return model.double()
+
+
+def test_one_word_between_the_special_tokens() -> None:
+    assert TOKENS.shape == (8, 20)
+    assert set(TOKENS[:, 0].tolist()) == {DICTIONARY.bos()}
+    assert set(TOKENS[:, -1].tolist()) == {DICTIONARY.eos()}
+    for word, sentence in zip(range(4, 12), TOKENS[:, 1:-1], strict=True):
+        assert set(sentence.tolist()) == {word}
+
+
+def test_weights_are_equation_8_after_the_softmax() -> None:
+    """softmax((w + p_i) W_Q ((w + p_j) W_K)^T / sqrt(D)), mean over heads."""
+    model = larger("learned", layernorm_embedding=False)
+    stack = model.encoder.sentence_encoder
+    attention = stack.layers[0].self_attn
+    x = stack.embed_tokens(TOKENS) + stack.position_embedding.weight[: TOKENS.size(1)]
+    if stack.layers[0].normalize_before:
+        x = stack.layers[0].self_attn_layer_norm(x)
+    q, k = (
+        projection(x).unflatten(-1, (attention.num_heads, -1)).transpose(1, 2)
+        for projection in (attention.q_proj, attention.k_proj)
+    )
+    expected = (q @ k.mT / attention.head_dim**0.5).softmax(-1).mean(1)
+    torch.testing.assert_close(first_layer_weights(model, TOKENS), expected)
+    assert not attention._forward_hooks and not attention._forward_pre_hooks
+
+
+def test_without_positions_all_words_weigh_the_same() -> None:
+    inner = weights_of("none")[:, 1:-1, 1:-1]
+    assert (inner - inner[:, :1, :1]).abs().max() < 1e-12
+    assert measure(weights_of("none").mean(0))["translation_invariance_words"] is None
+
+
+@pytest.mark.parametrize("encoding", ["none+shaw", "none+sinusoidal_rpe", "alibi", "none+t5"])
+def test_relative_encodings_shift_with_the_query(encoding: str) -> None:
+    """Their logits depend on the offset alone; their weights also on how many keys there are."""
+    words = weights_of(encoding, encoder_attention_heads=1)[0, 1:-1, 1:-1]
+    logits = (words / words.diagonal().unsqueeze(1)).log()
+    assert logits.var() > 1e-4
+    assert translation_invariance(logits) < 1e-9
+    absolute = weights_of("learned", encoder_attention_heads=1)[0, 1:-1, 1:-1]
+    assert translation_invariance(absolute.log()) > 0.1
+
+
+def test_linear_attention_is_refused() -> None:
+    with pytest.raises(ValueError, match="`attention_type` must be 'vanilla', but is 'linear'"):
+        first_layer_weights(build("linear", "lrpe_type2"), TOKENS)
+
+
+def test_words_are_drawn_by_the_seed_from_those_of_the_text() -> None:
+    dictionary = Dictionary()
+    for i in range(40):
+        dictionary.add_symbol(f"w{i}", n=i % 2)
+    dictionary.add_symbol("<mask>")
+    drawn = draw_words(dictionary, 15, seed=3)
+    assert len(drawn) == len(set(drawn.tolist())) == 15
+    assert drawn.tolist() == draw_words(dictionary, 15, seed=3).tolist()
+    assert drawn.tolist() != draw_words(dictionary, 15, seed=4).tolist()
+    every = draw_words(dictionary, 300, seed=1)
+    assert sorted(every.tolist()) == [i for i in range(4, 44) if (i - 4) % 2]
+    with pytest.raises(ValueError, match="`words` must be at least 1, but is 0"):
+        draw_words(dictionary, 0, seed=1)
+    with pytest.raises(ValueError, match="counts of 0 only"):
+        draw_words(Dictionary(), 5, seed=1)

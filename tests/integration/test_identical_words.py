@@ -1,0 +1,56 @@
+"""The command that probes a checkpoint, on models trained for three updates."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from fairseq_plugins.analysis.__main__ import main
+from fairseq_plugins.analysis.indicators import measure
+from tests.integration.helpers import TOKENS_PER_SAMPLE
+from tests.integration.test_roberta import model_of, pretrain
+
+
+def probe(capsys: pytest.CaptureFixture, checkpoint: Path, data: Path, *words: str) -> dict:
+    command = ["identical-words", "--path", str(checkpoint), "--data", str(data), "--cpu", *words]
+    assert main(command) == 0
+    found: dict = json.loads(capsys.readouterr().out.splitlines()[-1])
+    return found
+
+
+def test_what_is_printed_is_that_of_the_weights(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    checkpoint = pretrain(tmp_path / "model", data, model_of("vanilla", "learned+shaw"))
+    output = tmp_path / "new" / "weights.npy"
+    found = probe(capsys, checkpoint, data, "--output", str(output))
+    assert (found["words"], found["length"]) == (30, TOKENS_PER_SAMPLE)  # all that there are
+    weights = np.load(output)
+    assert weights.shape == (TOKENS_PER_SAMPLE, TOKENS_PER_SAMPLE)
+    np.testing.assert_allclose(weights.sum(1), 1, rtol=1e-5)
+    measured = measure(torch.from_numpy(weights).double())
+    assert found["metrics"] == pytest.approx(measured, rel=0.02, abs=1e-6)
+    assert probe(capsys, checkpoint, data) == found
+    fewer = probe(capsys, checkpoint, data, "--words", "9", "--length", "8", "--seed", "2")
+    assert (fewer["words"], fewer["length"]) == (9, 8)
+
+
+def test_what_cannot_be_probed_is_named(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    checkpoint = pretrain(tmp_path / "model", data, model_of("linear", "lrpe_type2"))
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "dict.txt").write_text("a 3\nb 2\n")
+    cases = {
+        (checkpoint, data): "`attention_type` must be 'vanilla', but is 'linear'",
+        (checkpoint, data, "--length", "17"): "`length` must be at least 4 and at most 16",
+        (checkpoint, other): "dict.txt has 7",
+        (tmp_path / "none.pt", data): "none.pt is missing",
+    }
+    for (path, folder, *words), message in cases.items():
+        command = ["identical-words", "--path", str(path), "--data", str(folder), "--cpu", *words]
+        assert main(command) == 1
+        assert message in capsys.readouterr().err
