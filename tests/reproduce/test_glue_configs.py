@@ -162,5 +162,6 @@ def test_models_are_fine_tuned_with_the_positions_they_were_trained_with(name, s
     for training in one.trainings:
         task, model = training.config["task"], training.config["model"]
         # The task of GLUE writes its own over the model's.
-        positions = max(task.get("max_positions") or model["max_positions"], model.get("min_positions", 0))
+        cut = task.get("max_positions") or model["max_positions"]
+        positions = max(cut, model.get("min_positions", 0))
         assert positions == before.config["task"]["tokens_per_sample"], training.variant
