@@ -6,7 +6,7 @@ from typing import Any
 from benchmarks.contenders import CONTENDERS
 from benchmarks.record import Result
 from benchmarks.targets import TARGETS, Target
-from fairseq_plugins.reproduce.render import DASH, markdown_table
+from fairseq_plugins.reproduce.report.render import DASH, markdown_table
 
 
 def render(device: str, results: Mapping[str, Result], summaries: Mapping[str, str]) -> str:

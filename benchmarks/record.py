@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.timing import Samples, quartiles
-from fairseq_plugins.reproduce import provenance
-from fairseq_plugins.reproduce.results import write_json
+from fairseq_plugins.common import provenance
+from fairseq_plugins.reproduce.record.results import write_json
 
 ROOT = Path(__file__).resolve().parents[1]
 Result = dict[str, Any]

@@ -11,7 +11,7 @@ if all(importlib.util.find_spec(name) for name in ("torch", "fairseq")):
     from fairseq_plugins import criterions as criterions
     from fairseq_plugins import models as models
     from fairseq_plugins import tasks as tasks
-    from fairseq_plugins.cpu import is_fairseq_command, prepare_cpu
+    from fairseq_plugins.common.cpu import is_fairseq_command, prepare_cpu
 
     if is_fairseq_command():
         prepare_cpu()

@@ -8,7 +8,7 @@ from importlib import import_module
 # name: (module with main(argv) -> exit status, imported only when asked for; line for --help)
 COMMANDS = {
     "encodings": ("fairseq_plugins.catalog", "the position encodings, and the options of one"),
-    "doctor": ("fairseq_plugins.doctor", "what is installed, and whether training can run"),
+    "doctor": ("fairseq_plugins.cli.doctor", "what is installed, and whether training can run"),
 }
 
 

@@ -17,9 +17,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from fairseq_plugins.exit_status import exit_status  # noqa: E402
-from fairseq_plugins.modules import huggingface  # noqa: E402
-from fairseq_plugins.reproduce.data_folders import building, replace_folder  # noqa: E402
+from fairseq_plugins.common.exit_status import exit_status  # noqa: E402
+from fairseq_plugins.data.folders import building, replace_folder  # noqa: E402
+from fairseq_plugins.integrations import roberta as huggingface  # noqa: E402
 
 COMMANDS = {
     "to-fairseq": (huggingface.to_fairseq, "Hugging Face folder"),

@@ -10,7 +10,7 @@ import numpy as np
 
 from fairseq_plugins.analysis.identical_words import LENGTH, WORDS, probe
 from fairseq_plugins.analysis.indicators import measure
-from fairseq_plugins.exit_status import exit_status
+from fairseq_plugins.common.exit_status import exit_status
 
 
 def get_parser() -> argparse.ArgumentParser:

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from fairseq_plugins.exit_status import exit_status
+from fairseq_plugins.common.exit_status import exit_status
 from fairseq_plugins.glue.evaluate import BATCH_SIZE, evaluate
 from fairseq_plugins.glue.tasks import TASKS
 

@@ -8,10 +8,10 @@ import torch
 from fairseq import checkpoint_utils, utils
 
 import fairseq_plugins  # noqa: F401  (registers the models)
-from fairseq_plugins.corpus.published import CorpusError
+from fairseq_plugins.data.published import CorpusError
+from fairseq_plugins.data.vocabulary import check_same_dictionary
 from fairseq_plugins.glue.metrics import score
 from fairseq_plugins.glue.tasks import GlueTask, find_task
-from fairseq_plugins.reproduce.vocabulary import check_same_dictionary
 
 BATCH_SIZE = 64
 

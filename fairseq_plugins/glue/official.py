@@ -11,7 +11,7 @@ import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from fairseq_plugins.corpus.published import CorpusError, download
+from fairseq_plugins.data.published import CorpusError, download
 from fairseq_plugins.glue.tasks import GlueTask
 
 ORIGIN_FILE = "origin.json"

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from fairseq_plugins.corpus.published import CorpusError
+from fairseq_plugins.data.published import CorpusError
 from fairseq_plugins.glue.tasks import GlueTask, Split
 
 

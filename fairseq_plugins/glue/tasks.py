@@ -8,7 +8,7 @@ import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from fairseq_plugins.corpus.published import CorpusError
+from fairseq_plugins.data.published import CorpusError
 
 GLUE_BASE = "https://dl.fbaipublicfiles.com/glue/data"
 MRPC_BASE = "https://dl.fbaipublicfiles.com/senteval/senteval_data"

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from fairseq_plugins.reproduce.papers import SCALE_NAMES, TABLES
+from fairseq_plugins.papers import SCALE_NAMES, TABLES
 
 # A figure of curves shares the runs of its table.
 SCRIPTS = TABLES | {table.curves: table for table in TABLES.values() if table.curves}
@@ -105,7 +105,7 @@ def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
     args = parser.parse_args(given[1:])
     # Only now, because these import torch and fairseq, which takes seconds.
     from fairseq_plugins.reproduce.experiments import EXPERIMENTS
-    from fairseq_plugins.reproduce.plan import Place, check_place, plan
+    from fairseq_plugins.reproduce.run.plan import Place, check_place, plan
 
     scale = EXPERIMENTS[table.experiment].scales[args.scale]
     seeds_asked = args.seeds or list(table.seeds if scale.name == "paper" else (1,))
@@ -127,7 +127,7 @@ def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
         parser.error(str(error))
     for dash in dashes if args.rows else ():
         print(f"{dash.row} under {dash.attention} attention stays empty: {dash.reason}")
-    from fairseq_plugins.reproduce import session
+    from fairseq_plugins.reproduce.run import session
 
     if args.dry_run:
         try:

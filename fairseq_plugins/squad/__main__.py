@@ -9,8 +9,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from fairseq_plugins.corpus.published import CorpusError
-from fairseq_plugins.exit_status import exit_status
+from fairseq_plugins.common.exit_status import exit_status
+from fairseq_plugins.data.published import CorpusError
 from fairseq_plugins.squad.examples import VERSIONS, Question, parse_json, read_bytes, read_squad
 from fairseq_plugins.squad.folder import read_facts
 from fairseq_plugins.squad.metrics import evaluate

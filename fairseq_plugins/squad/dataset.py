@@ -17,7 +17,7 @@ from fairseq.data import (
 )
 from numpy.typing import NDArray
 
-from fairseq_plugins.corpus.published import CorpusError
+from fairseq_plugins.data.published import CorpusError
 from fairseq_plugins.squad.features import Features
 from fairseq_plugins.squad.folder import features_path
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fairseq_plugins.corpus.published import CorpusError
+from fairseq_plugins.data.published import CorpusError
 
 VERSIONS = ("1.1", "2.0")
 _KINDS = {str: "a string", int: "an integer", list: "a list", dict: "an object", bool: "a boolean"}

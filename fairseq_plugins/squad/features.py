@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from fairseq_plugins.corpus.published import CorpusError
+from fairseq_plugins.data.published import CorpusError
 from fairseq_plugins.squad.examples import Question
 from fairseq_plugins.squad.offsets import Pieces
 

@@ -11,7 +11,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from fairseq_plugins.corpus.published import CorpusError
+from fairseq_plugins.data.published import CorpusError
 
 SPLITS = ("train", "valid")
 _HINT = "scripts/prepare_squad.sh makes such a folder"

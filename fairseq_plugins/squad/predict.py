@@ -13,7 +13,7 @@ from fairseq import checkpoint_utils
 from fairseq import utils as fairseq_utils
 from tqdm import tqdm
 
-from fairseq_plugins.corpus.published import CorpusError
+from fairseq_plugins.data.published import CorpusError
 from fairseq_plugins.modules.vocabulary import check_vocabulary
 from fairseq_plugins.squad.dataset import load_windows
 from fairseq_plugins.squad.examples import read_squad

@@ -10,10 +10,10 @@ from typing import Any
 import torch
 from fairseq.data import Dictionary, indexed_dataset
 
-from fairseq_plugins.corpus import questions
-from fairseq_plugins.corpus.gpt2_bpe import DICTIONARY_FILE, FILES, load_encoder
-from fairseq_plugins.corpus.published import CorpusError, download
-from fairseq_plugins.reproduce.data_folders import Folder, building, replace_folder, report
+from fairseq_plugins.data.folders import Folder, building, replace_folder, report
+from fairseq_plugins.data.gpt2_bpe import DICTIONARY_FILE, FILES, load_encoder
+from fairseq_plugins.data.published import CorpusError, download
+from fairseq_plugins.squad import generated as questions
 from fairseq_plugins.squad.examples import SquadFile, read_squad
 from fairseq_plugins.squad.features import (
     FeatureTable,

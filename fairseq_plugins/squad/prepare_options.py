@@ -7,7 +7,7 @@ python -m fairseq_plugins.squad toy [options]
 import argparse
 from pathlib import Path
 
-from fairseq_plugins.corpus import questions
+from fairseq_plugins.squad import generated as questions
 from fairseq_plugins.squad.examples import VERSIONS
 from fairseq_plugins.squad.features import WindowSizes
 from fairseq_plugins.squad.prepare import TOY_SIZES, prepare, prepare_toy

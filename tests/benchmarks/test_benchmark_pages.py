@@ -8,7 +8,7 @@ from benchmarks.figure_page import curves
 from benchmarks.record import KEYS
 from benchmarks.table9_page import ROWS
 from benchmarks.targets import SPEEDS, TARGETS, Target
-from fairseq_plugins.reproduce.tables import ATTENTIONS
+from fairseq_plugins.papers.tables import ATTENTIONS
 
 AROUND = {
     "command": ["python", "-m", "benchmarks"],

@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks import training
 from benchmarks.training import Comparison, compare, train
-from fairseq_plugins.reproduce.prepare import prepare_toy
+from fairseq_plugins.data.prepare import prepare_toy
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fairseq_plugins.corpus.published import CorpusError
+from fairseq_plugins.data.published import CorpusError
 from fairseq_plugins.glue.read import Example, find_file, read_split
 from fairseq_plugins.glue.tasks import GLUE, TASKS, find_task
 

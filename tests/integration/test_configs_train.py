@@ -6,7 +6,7 @@ import pytest
 
 from fairseq_plugins.attention import ATTENTIONS, check_compatible
 from fairseq_plugins.encodings import IncompatibleEncodingError
-from fairseq_plugins.reproduce.recipe import compose_recipe
+from fairseq_plugins.reproduce.record.recipe import compose_recipe
 from tests.integration.helpers import (
     REPOSITORY,
     USER_DIR,

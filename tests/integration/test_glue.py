@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from fairseq_plugins.corpus.gpt2_bpe import learn_gpt2_bpe
-from fairseq_plugins.corpus.published import CorpusError
-from fairseq_plugins.corpus.sentences import generate
+from fairseq_plugins.data.gpt2_bpe import learn_gpt2_bpe
+from fairseq_plugins.data.published import CorpusError
+from fairseq_plugins.data.sentences import generate
 from fairseq_plugins.glue.__main__ import main
 from fairseq_plugins.glue.evaluate import evaluate
-from fairseq_plugins.reproduce.prepare_toy_glue import prepare_toy_glue
+from fairseq_plugins.glue.prepare_generated import prepare_toy_glue
 from tests.integration.helpers import REPOSITORY, hydra_train_config, load_checkpoint
 
 SMALL = [

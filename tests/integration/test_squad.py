@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 import torch
 
-from fairseq_plugins.corpus.published import CorpusError
-from fairseq_plugins.reproduce.prepare_mlm import prepare_toy as prepare_words
+from fairseq_plugins.data.prepare_mlm import prepare_toy as prepare_words
+from fairseq_plugins.data.published import CorpusError
 from fairseq_plugins.squad.__main__ import main
 from fairseq_plugins.squad.dataset import load_windows
 from fairseq_plugins.squad.examples import read_squad

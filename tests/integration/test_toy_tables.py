@@ -15,9 +15,9 @@ from tests.integration.helpers import REPOSITORY
 
 FEW = {"max_update": 30}  # of each training
 DATA = (
-    ("fairseq_plugins.reproduce.prepare_mlm", "toy", "--output", "data/toy-mlm", "--merges", "60",
+    ("fairseq_plugins.data.prepare_mlm", "toy", "--output", "data/toy-mlm", "--merges", "60",
      "--train-sentences", "600", "--valid-sentences", "60", "--test-sentences", "60"),
-    ("fairseq_plugins.reproduce.prepare_toy_glue", "--bpe", "data/toy-mlm/bpe",
+    ("fairseq_plugins.glue.prepare_generated", "--bpe", "data/toy-mlm/bpe",
      "--output", "data/toy-glue", "--train-examples", "200", "--dev-examples", "60"),
     *(
         ("fairseq_plugins.squad", "toy", "--version", version, "--bpe", "data/toy-mlm/bpe",

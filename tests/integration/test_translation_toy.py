@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from fairseq_plugins.corpus.published import CorpusError
-from fairseq_plugins.corpus.reordering import PAIRS, SOURCE, TARGET
-from fairseq_plugins.reproduce import translate
-from fairseq_plugins.reproduce.bleu import read_generated, read_references, read_text, score
-from fairseq_plugins.reproduce.prepare_parallel import Settings, prepare_toy
-from fairseq_plugins.reproduce.translate import Decoding, Translator
+from fairseq_plugins.data.published import CorpusError
+from fairseq_plugins.translation import translate
+from fairseq_plugins.translation.bleu import read_generated, read_references, read_text, score
+from fairseq_plugins.translation.generated import PAIRS, SOURCE, TARGET
+from fairseq_plugins.translation.prepare import Settings, prepare_toy
+from fairseq_plugins.translation.translate import Decoding, Translator
 from tests.integration.helpers import (
     REPOSITORY,
     USER_DIR,

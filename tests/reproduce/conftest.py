@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from fairseq_plugins.reproduce.commands import Run
-from fairseq_plugins.reproduce.results import Result
+from fairseq_plugins.reproduce.record.results import Result
+from fairseq_plugins.reproduce.run.commands import Run
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 MakeResult = Callable[..., Result]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fairseq_plugins.reproduce.__main__ import main
-from fairseq_plugins.reproduce.commands import executable
+from fairseq_plugins.reproduce.run.commands import executable
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 

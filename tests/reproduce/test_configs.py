@@ -11,16 +11,16 @@ from omegaconf import OmegaConf
 
 import fairseq_plugins  # noqa: F401  (registers the model)
 from fairseq_plugins.encodings import ENCODINGS
+from fairseq_plugins.papers.lrpe import TABLE_2
 from fairseq_plugins.reproduce.experiments.lm import LANGUAGE_MODEL
-from fairseq_plugins.reproduce.lrpe_tables import TABLE_2
-from fairseq_plugins.reproduce.plan import Place, check_place, incompatibility, plan
-from fairseq_plugins.reproduce.recipe import (
+from fairseq_plugins.reproduce.record.recipe import (
     compose_recipe,
     differences,
     record,
     spread,
     total_batch,
 )
+from fairseq_plugins.reproduce.run.plan import Place, check_place, incompatibility, plan
 
 SCALES = LANGUAGE_MODEL.scales
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"

@@ -10,7 +10,7 @@ from fairseq.dataclass.initialize import add_defaults
 from omegaconf import OmegaConf
 
 import fairseq_plugins  # noqa: F401  (registers the model)
-from fairseq_plugins.reproduce.recipe import compose_recipe, record, total_batch
+from fairseq_plugins.reproduce.record.recipe import compose_recipe, record, total_batch
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 ROWS = sorted(path.stem for path in (CONFIGS / "model").glob("*.yaml"))

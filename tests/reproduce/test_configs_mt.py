@@ -10,9 +10,9 @@ from fairseq.dataclass.initialize import add_defaults
 from omegaconf import OmegaConf
 
 import fairseq_plugins  # noqa: F401  (registers the model)
-from fairseq_plugins.reproduce.prepare_parallel import WMT14_MERGES
-from fairseq_plugins.reproduce.recipe import compose_recipe
-from fairseq_plugins.reproduce.translate import Decoding
+from fairseq_plugins.reproduce.record.recipe import compose_recipe
+from fairseq_plugins.translation.prepare import WMT14_MERGES
+from fairseq_plugins.translation.translate import Decoding
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 

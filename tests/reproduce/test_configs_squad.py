@@ -7,7 +7,7 @@ import pytest
 import yaml
 from omegaconf import DictConfig
 
-from fairseq_plugins.reproduce.recipe import compose_recipe, total_batch
+from fairseq_plugins.reproduce.record.recipe import compose_recipe, total_batch
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 SIZES = (

@@ -13,25 +13,25 @@ import pytest
 import torch
 from matplotlib import image
 
-from fairseq_plugins.reproduce import checkpoints, session
-from fairseq_plugins.reproduce.bert_properties import BERT_PROPERTIES_TABLE
-from fairseq_plugins.reproduce.bert_tables import (
+from fairseq_plugins.papers import TABLES
+from fairseq_plugins.papers.bert import (
     BERT_GLUE_TABLE,
     BERT_SQUAD_TABLE,
     BERT_START_TABLE,
     TABLE_3,
 )
-from fairseq_plugins.reproduce.commands import Run
+from fairseq_plugins.papers.bert_properties import BERT_PROPERTIES_TABLE
+from fairseq_plugins.papers.glue import BERT_TABLE_3
 from fairseq_plugins.reproduce.experiments.glue import BERT_GLUE, LRPE_GLUE
 from fairseq_plugins.reproduce.experiments.mt import TRANSLATION
 from fairseq_plugins.reproduce.experiments.squad import SQUAD
-from fairseq_plugins.reproduce.papers import TABLES
-from fairseq_plugins.reproduce.plan import Place, plan_run
-from fairseq_plugins.reproduce.progress import Progress
-from fairseq_plugins.reproduce.published_glue import BERT_TABLE_3
-from fairseq_plugins.reproduce.recipe import compose_recipe, record
-from fairseq_plugins.reproduce.render import render
-from fairseq_plugins.reproduce.results import read_result
+from fairseq_plugins.reproduce.record.recipe import compose_recipe, record
+from fairseq_plugins.reproduce.record.results import read_result
+from fairseq_plugins.reproduce.report.render import render
+from fairseq_plugins.reproduce.run import checkpoints, session
+from fairseq_plugins.reproduce.run.commands import Run
+from fairseq_plugins.reproduce.run.plan import Place, plan_run
+from fairseq_plugins.reproduce.run.progress import Progress
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 START = Run("bert_start", "toy", "learned", "vanilla", 1)

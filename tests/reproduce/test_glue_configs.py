@@ -8,10 +8,10 @@ import yaml
 
 import fairseq_plugins  # noqa: F401  (registers the model)
 from fairseq_plugins.glue.tasks import GLUE, TASKS, TOY_GLUE
-from fairseq_plugins.reproduce.commands import Run
 from fairseq_plugins.reproduce.experiments.glue import BERT_GLUE
-from fairseq_plugins.reproduce.plan import Place, plan_run
-from fairseq_plugins.reproduce.recipe import compose_recipe, record, total_batch
+from fairseq_plugins.reproduce.record.recipe import compose_recipe, record, total_batch
+from fairseq_plugins.reproduce.run.commands import Run
+from fairseq_plugins.reproduce.run.plan import Place, plan_run
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 # Training examples and batch sizes of fairseq's recipes.

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from fairseq_plugins.reproduce import launcher
-from fairseq_plugins.reproduce.launcher import PreloadedLauncher, ProcessLauncher
-from fairseq_plugins.reproduce.progress import DONE, TRAINING, Board, Progress, duration
+from fairseq_plugins.reproduce.run import launcher
+from fairseq_plugins.reproduce.run.launcher import PreloadedLauncher, ProcessLauncher
+from fairseq_plugins.reproduce.run.progress import DONE, TRAINING, Board, Progress, duration
 
 ROOT = Path(__file__).resolve().parents[2]
 

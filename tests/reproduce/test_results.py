@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from fairseq_plugins.reproduce import logs, provenance, results
-from fairseq_plugins.reproduce.commands import Run
+from fairseq_plugins.common import provenance
 from fairseq_plugins.reproduce.experiments.lm import LANGUAGE_MODEL
-from fairseq_plugins.reproduce.plan import Place, plan_run
+from fairseq_plugins.reproduce.record import logs, results
+from fairseq_plugins.reproduce.run.commands import Run
+from fairseq_plugins.reproduce.run.plan import Place, plan_run
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 RUN = Run("table2", "mini", "rope", "linear", 1)

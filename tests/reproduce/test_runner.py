@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from fairseq_plugins.reproduce import checkpoints, session
+from fairseq_plugins.papers.lrpe import TABLE_2, TABLE_5
 from fairseq_plugins.reproduce.__main__ import main
-from fairseq_plugins.reproduce.commands import sbatch_command
 from fairseq_plugins.reproduce.experiments.lm import LANGUAGE_MODEL
-from fairseq_plugins.reproduce.lrpe_tables import TABLE_2, TABLE_5
-from fairseq_plugins.reproduce.plan import Place, plan
-from fairseq_plugins.reproduce.results import KEYS, METRICS, read_result
+from fairseq_plugins.reproduce.record.results import KEYS, METRICS, read_result
+from fairseq_plugins.reproduce.run import checkpoints, session
+from fairseq_plugins.reproduce.run.commands import sbatch_command
+from fairseq_plugins.reproduce.run.plan import Place, plan
 
 TOY = LANGUAGE_MODEL.scales["toy"]
 TOTAL = 250  # as in the configs of conftest.py

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fairseq_plugins.corpus.gpt2_bpe import learn_gpt2_bpe, load_encoder
+from fairseq_plugins.data.gpt2_bpe import learn_gpt2_bpe, load_encoder
 
 # Accents of their own, characters outside the first plane, emoji joined of several.
 WORDS = (

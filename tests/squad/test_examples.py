@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fairseq_plugins.corpus.published import CorpusError
+from fairseq_plugins.data.published import CorpusError
 from fairseq_plugins.squad.examples import read_squad
 from tests.squad.conftest import question, squad
 

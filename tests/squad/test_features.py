@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fairseq_plugins.corpus.published import CorpusError
+from fairseq_plugins.data.published import CorpusError
 from fairseq_plugins.squad.examples import Answer, Question
 from fairseq_plugins.squad.features import (
     NO_ANSWER,

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fairseq_plugins.corpus.published import CorpusError
+from fairseq_plugins.data.published import CorpusError
 from fairseq_plugins.squad.features import spans_of_windows
 from fairseq_plugins.squad.predictions import (
     Prediction,

@@ -1,5 +1,6 @@
 """What the runs of a table are, by the name that the table gives."""
 
+from fairseq_plugins.papers import TABLES
 from fairseq_plugins.reproduce.experiments.base import Experiment
 from fairseq_plugins.reproduce.experiments.glue import BERT_GLUE, LRPE_GLUE
 from fairseq_plugins.reproduce.experiments.identical_words import IDENTICAL_WORDS
@@ -11,7 +12,6 @@ from fairseq_plugins.reproduce.experiments.mlm import (
 )
 from fairseq_plugins.reproduce.experiments.mt import TRANSLATION
 from fairseq_plugins.reproduce.experiments.squad import SQUAD
-from fairseq_plugins.reproduce.papers import TABLES
 
 EXPERIMENTS: dict[str, Experiment] = {
     "lm": LANGUAGE_MODEL,

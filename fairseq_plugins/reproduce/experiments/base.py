@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from fairseq_plugins.reproduce.checkpoints import BEST, LAST
-from fairseq_plugins.reproduce.commands import Run, train_command
-from fairseq_plugins.reproduce.provenance import DATA_FILES
+from fairseq_plugins.common.provenance import DATA_FILES
+from fairseq_plugins.reproduce.run.checkpoints import BEST, LAST
+from fairseq_plugins.reproduce.run.commands import Run, train_command
 
 Metrics = dict[str, Any]
 

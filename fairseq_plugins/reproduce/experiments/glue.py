@@ -7,9 +7,15 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from fairseq_plugins.data.vocabulary import check_same_dictionary
 from fairseq_plugins.glue.tasks import GLUE, TOY_GLUE, GlueTask
-from fairseq_plugins.reproduce import logs
-from fairseq_plugins.reproduce.commands import Run
+from fairseq_plugins.papers.glue import (
+    AVERAGE,
+    BERT_TABLE_3,
+    LRPE_TABLE_3,
+    GlueTable,
+    summarise,
+)
 from fairseq_plugins.reproduce.experiments.base import (
     Experiment,
     Metrics,
@@ -20,14 +26,8 @@ from fairseq_plugins.reproduce.experiments.base import (
     Variant,
     scales,
 )
-from fairseq_plugins.reproduce.published_glue import (
-    AVERAGE,
-    BERT_TABLE_3,
-    LRPE_TABLE_3,
-    GlueTable,
-    summarise,
-)
-from fairseq_plugins.reproduce.vocabulary import check_same_dictionary
+from fairseq_plugins.reproduce.record import logs
+from fairseq_plugins.reproduce.run.commands import Run
 
 # Of each task at scale mini.
 MINI_EXAMPLES = 640

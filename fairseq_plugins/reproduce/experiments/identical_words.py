@@ -5,8 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fairseq_plugins.reproduce import logs
-from fairseq_plugins.reproduce.commands import Run
 from fairseq_plugins.reproduce.experiments.base import (
     Experiment,
     Metrics,
@@ -16,6 +14,8 @@ from fairseq_plugins.reproduce.experiments.base import (
     Variant,
 )
 from fairseq_plugins.reproduce.experiments.mlm import BERT_CONTINUED
+from fairseq_plugins.reproduce.record import logs
+from fairseq_plugins.reproduce.run.commands import Run
 
 PATTERN = "attention.npy"  # in a run's folder: the weights (T, T) that the figure shows
 

@@ -5,8 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fairseq_plugins.reproduce import logs
-from fairseq_plugins.reproduce.commands import Run
 from fairseq_plugins.reproduce.experiments.base import (
     Experiment,
     Metrics,
@@ -15,6 +13,8 @@ from fairseq_plugins.reproduce.experiments.base import (
     Training,
     scales,
 )
+from fairseq_plugins.reproduce.record import logs
+from fairseq_plugins.reproduce.run.commands import Run
 
 
 @dataclass(frozen=True)

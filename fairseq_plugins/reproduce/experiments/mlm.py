@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fairseq_plugins.reproduce import logs
-from fairseq_plugins.reproduce.commands import Run
 from fairseq_plugins.reproduce.experiments.base import (
     Experiment,
     Metrics,
@@ -18,7 +16,9 @@ from fairseq_plugins.reproduce.experiments.base import (
     Variant,
     scales,
 )
-from fairseq_plugins.reproduce.recipe import trainings_of
+from fairseq_plugins.reproduce.record import logs
+from fairseq_plugins.reproduce.record.recipe import trainings_of
+from fairseq_plugins.reproduce.run.commands import Run
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fairseq_plugins.reproduce import logs
-from fairseq_plugins.reproduce.checkpoints import LAST
-from fairseq_plugins.reproduce.commands import Run
 from fairseq_plugins.reproduce.experiments.base import (
     Experiment,
     Metrics,
@@ -16,7 +13,10 @@ from fairseq_plugins.reproduce.experiments.base import (
     Training,
     scales,
 )
-from fairseq_plugins.reproduce.translate import Decoding
+from fairseq_plugins.reproduce.record import logs
+from fairseq_plugins.reproduce.run.checkpoints import LAST
+from fairseq_plugins.reproduce.run.commands import Run
+from fairseq_plugins.translation.translate import Decoding
 
 DECODING = Decoding()
 SUBSETS = ("valid", "test")
@@ -113,7 +113,7 @@ def _score(training: Training, subset: str) -> Step:
     command = [
         "python",
         "-m",
-        "fairseq_plugins.reproduce.bleu",
+        "fairseq_plugins.translation.bleu",
         (training.folder / _generated(subset)).as_posix(),
         "--data",
         training.data.as_posix(),

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fairseq_plugins.reproduce import logs
-from fairseq_plugins.reproduce.commands import Run
+from fairseq_plugins.data.vocabulary import check_same_dictionary
 from fairseq_plugins.reproduce.experiments.base import (
     Experiment,
     Metrics,
@@ -17,7 +16,8 @@ from fairseq_plugins.reproduce.experiments.base import (
     Variant,
     scales,
 )
-from fairseq_plugins.reproduce.vocabulary import check_same_dictionary
+from fairseq_plugins.reproduce.record import logs
+from fairseq_plugins.reproduce.run.commands import Run
 from fairseq_plugins.squad.examples import VERSIONS
 
 

@@ -1,0 +1,28 @@
+"""`python -m fairseq_plugins.data --output DIR [--seed 1] [--train-sentences N] ...`."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from fairseq_plugins.common.exit_status import exit_status
+from fairseq_plugins.data.generated import add_arguments, sentences_from, write_corpus
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m fairseq_plugins.data", description="Write the embedded corpus."
+    )
+    parser.add_argument("--output", type=Path, required=True, metavar="DIR", help="where to write")
+    add_arguments(parser)
+    args = parser.parse_args()
+    return exit_status("corpus", lambda: _write(args))
+
+
+def _write(args: argparse.Namespace) -> None:
+    about = write_corpus(args.output, seed=args.seed, sentences=sentences_from(args))
+    for split, facts in about["splits"].items():
+        print(f"{split}: {facts['sentences']} sentences, {facts['words']} words")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,70 @@
+"""The embedded corpus as text files: one sentence per line, words separated by single spaces."""
+
+import argparse
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from fairseq_plugins.data.sentences import generate
+
+VERSION = 1  # raise when the same seed would give other text
+SENTENCES = {"train": 24_000, "valid": 1_300, "test": 1_300}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of every command that generates the corpus."""
+    parser.add_argument("--seed", type=int, default=1, help="another seed, another text")
+    for split, count in SENTENCES.items():
+        parser.add_argument(
+            f"--{split}-sentences",
+            type=int,
+            default=count,
+            metavar="N",
+            help=f"lines of {split}.txt (default: {count})",
+        )
+
+
+def sentences_from(args: argparse.Namespace) -> dict[str, int]:
+    """Split -> number of sentences, from options that `add_arguments` added."""
+    return {split: getattr(args, f"{split}_sentences") for split in SENTENCES}
+
+
+def write_corpus(output: Path, *, seed: int, sentences: Mapping[str, int]) -> dict[str, Any]:
+    """Write <split>.txt for every split, then corpus.json, whose content is returned.
+
+    Each file appears complete or not at all. A corpus.json means that the texts beside it are
+    the ones it describes, so an older one goes first. Splits are drawn from streams of their own:
+    changing the size of one does not change the others.
+
+    Raises:
+        ValueError: a split with no sentences.
+    """
+    for split, count in sentences.items():
+        if count < 1:
+            raise ValueError(f"--{split}-sentences must be at least 1, but is {count}")
+    output.mkdir(parents=True, exist_ok=True)
+    (output / "corpus.json").unlink(missing_ok=True)
+    about: dict[str, Any] = {"version": VERSION, "seed": seed, "splits": {}}
+    for split, count in sentences.items():
+        written = generate(f"{seed}/{split}", count)
+        text = "".join(" ".join(sentence.tokens) + "\n" for sentence in written)
+        write_text(output / f"{split}.txt", text)
+        about["splits"][split] = {
+            "file": f"{split}.txt",
+            "sentences": count,
+            "words": sum(len(sentence.tokens) for sentence in written),
+            "kinds": dict(sorted(Counter(sentence.kind for sentence in written).items())),
+            "sha256": hashlib.sha256(text.encode()).hexdigest(),
+        }
+    write_text(output / "corpus.json", json.dumps(about, indent=1) + "\n")
+    return about
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file that appears complete or not at all."""
+    temporary = path.with_name(path.name + ".tmp")
+    temporary.write_text(text, encoding="utf-8", newline="\n")
+    temporary.replace(path)

@@ -1,0 +1,191 @@
+"""GPT-2's byte-level pieces: the published ones, or few that are learned from any text.
+
+A folder of pieces holds three files, as fairseq publishes them for RoBERTa:
+
+    encoder.json  piece -> id
+    vocab.bpe     the merges in their order, after a line with the version
+    dict.txt      fairseq's dictionary: the ids as words, the most frequent first
+
+The encoder itself is fairseq's own. Every byte is a piece, so any text can be written in them and
+read back; nothing becomes <unk>.
+"""
+
+import contextlib
+import json
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from fairseq.data import Dictionary
+from fairseq.data.encoders.gpt2_bpe_utils import Encoder, bytes_to_unicode, get_encoder
+from subword_nmt.learn_bpe import learn_bpe
+
+from fairseq_plugins.data.published import CorpusError
+
+ENCODER_FILE, MERGES_FILE, DICTIONARY_FILE = "encoder.json", "vocab.bpe", "dict.txt"
+FILES = (ENCODER_FILE, MERGES_FILE, DICTIONARY_FILE)
+# Published by fairseq for RoBERTa; with <mask>, which the task adds, its 50,265 symbols.
+PUBLISHED_URL = "https://dl.fbaipublicfiles.com/fairseq/gpt2_bpe"
+PUBLISHED_SHA256 = {
+    ENCODER_FILE: "196139668be63f3b5d6574427317ae82f612a97c5d1cdaf36ed2256dbf636783",
+    MERGES_FILE: "1ce1664773c50f3e0cc8842619a93edc4624525b728b188a9e0be33b7726adc5",
+    DICTIONARY_FILE: "2c31c5b236661067fe8626775eb995ef5fe808ac87d2ad4a6ddbef68550f5cc6",
+}
+PUBLISHED_DICTIONARY_SIZE = 50_264
+END_OF_TEXT = "<|endoftext|>"  # GPT-2's, with the last id; no text is ever written with it
+_VERSION = "#version: 0.2"
+_END_OF_WORD = "</w>"  # subword-nmt's, on the last piece of a word
+_PADDING_FACTOR = 8  # fairseq's: the dictionary's size is a multiple of it
+
+
+def load_encoder(folder: Path) -> Encoder:
+    """fairseq's encoder of the pieces in a folder: `encode(text) -> ids`, `decode(ids) -> text`.
+
+    Raises:
+        CorpusError: a file is missing or damaged, or the three do not belong together.
+    """
+    missing = [name for name in FILES if not (folder / name).is_file()]
+    if missing:
+        raise CorpusError(
+            f"{folder} does not hold {', '.join(missing)}; scripts/prepare_gpt2_bpe.sh makes it, "
+            "and data prepared with learned pieces has it in bpe/"
+        )
+    pieces = _read_pieces(folder / ENCODER_FILE)
+    _check_merges(folder / MERGES_FILE, pieces)
+    _check_dictionary(folder / DICTIONARY_FILE, pieces)
+    return get_encoder(str(folder / ENCODER_FILE), str(folder / MERGES_FILE))
+
+
+def encode_line(encoder: Encoder, text: str) -> list[str]:
+    """The ids of a line's pieces as words, without the spaces around the line.
+
+    This is what fairseq's multiprocessing_bpe_encoder writes, the input of fairseq-preprocess.
+    """
+    return [str(piece) for piece in encoder.encode(text.strip())]
+
+
+def learn_gpt2_bpe(lines: Iterable[str], merges: int, folder: Path) -> int:
+    """Learn pieces from text and write the three files into an existing folder.
+
+    lines: of text; spaces around them do not count.
+    merges: at most so many; fewer where no further pair occurs twice.
+    Returns the number of merges. The dictionary's counts are those of the text.
+
+    Raises:
+        CorpusError: merges below 1, or a text without any character.
+    """
+    if merges < 1:
+        raise CorpusError(f"merges must be at least 1, but is {merges}")
+    words = _count_words(lines)
+    if not words:
+        raise CorpusError("there is no text to learn pieces from")
+    learned = _learn_merges(words, merges)
+    symbols = [*bytes_to_unicode().values(), *("".join(pair) for pair in learned)]
+    # Two merges may give the same piece; it has one id.
+    pieces = {piece: i for i, piece in enumerate(dict.fromkeys([*symbols, END_OF_TEXT]))}
+    (folder / ENCODER_FILE).write_text(json.dumps(pieces), encoding="ascii")
+    content = "\n".join([_VERSION, *(" ".join(pair) for pair in learned)]) + "\n"
+    (folder / MERGES_FILE).write_text(content, encoding="utf-8", newline="\n")
+    _dictionary(words, Encoder(pieces, learned)).save(str(folder / DICTIONARY_FILE))
+    return len(learned)
+
+
+def _count_words(lines: Iterable[str]) -> Counter[str]:
+    """GPT-2's words of a text, a space before each within it, as characters for their bytes."""
+    encoder = Encoder({}, [])
+    counts: Counter[str] = Counter()
+    for line in lines:
+        counts.update(encoder.pat.findall(line.strip()))
+    table = encoder.byte_encoder
+    return Counter({"".join(table[b] for b in w.encode()): n for w, n in counts.items()})
+
+
+class _Collector:
+    """What subword-nmt writes its merges to: those that differ without the mark for ends."""
+
+    def __init__(self, wanted: int) -> None:
+        self.wanted = wanted
+        self.merges: dict[tuple[str, str], None] = {}
+
+    def write(self, line: str) -> None:
+        if line.startswith("#"):
+            return
+        first, second = line.split()
+        self.merges[first, second.removesuffix(_END_OF_WORD)] = None
+        if len(self.merges) == self.wanted:
+            raise _EnoughMerges
+
+
+class _EnoughMerges(Exception):
+    """The wanted number of merges is there."""
+
+
+def _learn_merges(words: Counter[str], merges: int) -> list[tuple[str, str]]:
+    if all(len(word) == 1 for word in words):
+        return []  # there are no pairs
+    collector = _Collector(merges)
+    counted = [f"{word} {count}" for word, count in words.items()]
+    with contextlib.suppress(_EnoughMerges):
+        # A merge comes at most twice, for the end of words and for elsewhere.
+        learn_bpe(counted, collector, 2 * merges, is_dict=True)
+    return list(collector.merges)
+
+
+def _dictionary(words: Counter[str], encoder: Encoder) -> Dictionary:
+    """Every id with its count, sorted and padded as fairseq does."""
+    counts = Counter(dict.fromkeys(encoder.encoder.values(), 0))
+    for word, count in words.items():
+        for piece in encoder.bpe(word).split(" "):
+            counts[encoder.encoder[piece]] += count
+    dictionary = Dictionary()
+    for piece_id, count in counts.items():
+        dictionary.add_symbol(str(piece_id), n=count)
+    dictionary.finalize(padding_factor=_PADDING_FACTOR)
+    return dictionary
+
+
+def _read_pieces(path: Path) -> dict[str, int]:
+    try:
+        pieces: Any = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, UnicodeDecodeError) as error:
+        raise CorpusError(f"{path} is damaged: {error}") from error
+    if not isinstance(pieces, dict) or not all(type(i) is int for i in pieces.values()):
+        raise CorpusError(f"{path} is damaged: it must be an object with an id for each piece")
+    absent = [symbol for symbol in bytes_to_unicode().values() if symbol not in pieces]
+    if absent:
+        raise CorpusError(f"{path} is damaged: {len(absent)} of the 256 bytes have no id")
+    if len(set(pieces.values())) != len(pieces):
+        raise CorpusError(f"{path} is damaged: two pieces have the same id")
+    return pieces
+
+
+def _read_lines(path: Path) -> list[str]:
+    try:
+        return path.read_text(encoding="utf-8").split("\n")
+    except UnicodeDecodeError as error:
+        raise CorpusError(f"{path} is damaged: {error}") from error
+
+
+def _check_merges(path: Path, pieces: dict[str, int]) -> None:
+    version, *merges = _read_lines(path)
+    if not version.startswith("#version") or merges[-1:] != [""]:
+        raise CorpusError(
+            f"{path} is damaged: it must begin with a line '#version' and end with a whole line"
+        )
+    for number, line in enumerate(merges[:-1], start=2):
+        pair = line.split()
+        if len(pair) != 2 or not {*pair, "".join(pair)} <= pieces.keys():
+            raise CorpusError(
+                f"{path}, line {number}: {line!r} is no merge of two pieces into one of those in "
+                f"{ENCODER_FILE}"
+            )
+
+
+def _check_dictionary(path: Path, pieces: dict[str, int]) -> None:
+    words = {line.rpartition(" ")[0] for line in _read_lines(path)}
+    absent = sorted(i for i in pieces.values() if str(i) not in words)
+    if absent:
+        raise CorpusError(
+            f"{path} lacks {len(absent)} of the ids in {ENCODER_FILE}, the first is {absent[0]}"
+        )

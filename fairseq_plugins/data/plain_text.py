@@ -1,0 +1,173 @@
+"""Plain text of any origin: which files are which split, and documents held out where one lacks.
+
+A document ends at an empty line and at the end of a file.
+"""
+
+import lzma
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, cast
+
+from fairseq_plugins.data.published import SPLITS, CorpusError
+
+SUFFIXES = (".txt", ".txt.xz")
+# Words by which the name of a file says its split.
+_SPLIT_WORDS = {"train": {"train"}, "valid": {"valid", "dev"}, "test": {"test"}}
+
+
+def read_lines(path: Path) -> Iterator[bytes]:
+    """The lines of a file, plain or .xz, each ending in a line feed.
+
+    Raises:
+        CorpusError: the file is damaged or not UTF-8, with the number of the line.
+    """
+    number = 0
+    try:
+        with ExitStack() as stack:
+            for line in _open(path, stack):
+                number += 1
+                line.decode()
+                yield line if line.endswith(b"\n") else line + b"\n"
+    except UnicodeDecodeError as error:
+        raise CorpusError(f"{path}, line {number}: is not UTF-8: {error}") from error
+    except (lzma.LZMAError, EOFError) as error:
+        raise CorpusError(f"{path} is damaged after line {number}: {error}") from error
+
+
+def _open(path: Path, stack: ExitStack) -> IO[bytes]:
+    if path.suffix == ".xz":
+        return cast(IO[bytes], stack.enter_context(lzma.open(path, "rb")))
+    return stack.enter_context(path.open("rb"))
+
+
+@dataclass(frozen=True)
+class PlainText:
+    """Splits of plain text.
+
+    files: of every split; where valid or test has none, it gets the last documents of train.
+    held_out: per cent of train's documents that such a split gets, at least one document.
+    evaluation_lines: valid and test keep so many lines of each document, None for all.
+    """
+
+    files: Mapping[str, Sequence[Path]]
+    held_out: float = 1.0
+    evaluation_lines: int | None = None
+
+    def lines(self) -> dict[str, Iterator[bytes]]:
+        """Split -> its lines, read while they are taken.
+
+        Raises:
+            CorpusError: train has too few documents to hold some out.
+        """
+        lacking = [split for split in SPLITS if not self.files[split]]
+        taken = self._documents_held_out(lacking) if lacking else {}
+        return {split: self._lines_of(split, taken.get(split)) for split in SPLITS}
+
+    def _lines_of(self, split: str, taken: tuple[int, int] | None) -> Iterator[bytes]:
+        documents = _numbered(_joined(self.files[split] or self.files["train"]))
+        if taken is not None:
+            first, last = taken
+            documents = ((n, line) for n, line in documents if first <= n < last)
+        if split != "train" and self.evaluation_lines is not None:
+            documents = _first_lines(documents, self.evaluation_lines)
+        return (line for _, line in documents)
+
+    def _documents_held_out(self, lacking: Sequence[str]) -> dict[str, tuple[int, int]]:
+        """Which of train's documents train and the lacking splits get: split -> [first, last)."""
+        count = 1 + max((n for n, _ in _numbered(_joined(self.files["train"]))), default=-1)
+        share = max(1, int(count * self.held_out / 100))
+        last = count - share * len(lacking)
+        if last < 1:
+            raise CorpusError(
+                f"no file is named for {' and '.join(lacking)}, and train has too few documents "
+                f"to hold out {share} for each: {count}, separated by empty lines"
+            )
+        taken = {"train": (0, last)}
+        for split in lacking:
+            taken[split] = (last, last + share)
+            last += share
+        return taken
+
+
+def _joined(files: Sequence[Path]) -> Iterator[bytes]:
+    for index, path in enumerate(files):
+        if index:
+            yield b"\n"
+        yield from read_lines(path)
+
+
+def _is_blank(line: bytes) -> bool:
+    return not line.decode().strip()
+
+
+def _numbered(lines: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
+    """Lines with their document's number; empty ones belong to the document before."""
+    number, ended = 0, False
+    for line in lines:
+        if _is_blank(line):
+            ended = True
+        elif ended:
+            number, ended = number + 1, False
+        yield number, line
+
+
+def _first_lines(documents: Iterable[tuple[int, bytes]], count: int) -> Iterator[tuple[int, bytes]]:
+    current, seen = -1, 0
+    for number, line in documents:
+        current, seen = number, seen if number == current else 0
+        if _is_blank(line):
+            yield number, line
+        elif seen < count:
+            seen += 1
+            yield number, line
+
+
+def find_files(
+    folder: Path, chosen: Mapping[str, Sequence[str]]
+) -> tuple[dict[str, list[Path]], list[Path]]:
+    """Files of every split, and those in the folder that are none's.
+
+    chosen: names of files in the folder, for the splits that have been said. Others are told by
+    the words in their names (novels.valid.txt, train-2.txt.xz); where no name says one, all files
+    are train's.
+
+    Raises:
+        CorpusError: no such folder or file, no text at all, or a file in two splits.
+    """
+    if not folder.is_dir():
+        raise CorpusError(f"--from must be an existing folder, but is {folder}")
+    files = {split: [folder / name for name in chosen.get(split, ())] for split in SPLITS}
+    for split, paths in files.items():
+        for path in paths:
+            if not path.is_file():
+                raise CorpusError(f"--{split}: {folder} does not hold {path.name}")
+    named = [path for paths in files.values() for path in paths]
+    twice = sorted({path.name for path in named if named.count(path) > 1})
+    if twice:
+        raise CorpusError(f"{', '.join(twice)} is given twice; every file is of one split")
+    rest = [
+        path
+        for path in sorted(folder.iterdir())
+        if path.name.endswith(SUFFIXES) and path.is_file() and path not in named
+    ]
+    told = {path: _split_of(path.name) for path in rest}
+    if not named and not any(told.values()):
+        told = dict.fromkeys(rest, "train")
+    for split in SPLITS:
+        if not files[split]:
+            files[split] = [path for path in rest if told[path] == split]
+    if not files["train"]:
+        raise CorpusError(
+            f"{folder} has no text to train on: no file *.txt or *.txt.xz is named for train; "
+            "--train NAME says which are"
+        )
+    used = {path for paths in files.values() for path in paths}
+    return files, [path for path in rest if path not in used]
+
+
+def _split_of(name: str) -> str | None:
+    words = set(re.split(r"[^a-z]+", name.lower()))
+    return next((split for split, known in _SPLIT_WORDS.items() if words & known), None)

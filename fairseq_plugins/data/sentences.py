@@ -1,0 +1,222 @@
+"""Sentences of the embedded language, in which the words alone do not tell: their order does.
+
+    statement  ka ADJ NOUN near lo ADJ NOUN VERB -ka mi ADJ NOUN .  ending agrees with the subject
+    chain      ka ADJ NOUN mi ADJ NOUN each VERB -ka VERB -mi .     n-th verb with n-th subject
+    nest       ( [ WORD ] ) { < WORD > } .                          brackets close in reverse
+    pattern    threefold de go ba de go ba de go .                  a word returns after its lag
+    echo       say de go ba hu again de go ba hu .                  a string returns after a sign
+
+An article also fixes the class of the noun that follows its adjectives. About half of the text
+is patterns, most of one period: a fixed lag is what a small model learns within a few hundred
+updates. The other kinds are harder, and leave room for larger models. The strings of patterns
+and echoes are short and recur across the splits; it is the rule that is tested, not the string.
+
+A record keeps what was decided while writing it. From that, later tasks can be derived: pairs
+that agree or contradict (subject and object exchanged, an ending changed), questions whose answer
+is a span (subject, object, a copied string), translations with another order (phrases moved by
+their role).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+
+from fairseq_plugins.data import lexicon
+
+
+@dataclass(frozen=True)
+class Phrase:
+    """tokens[start:end] plays a role: subject, verb, object, modifier or aside."""
+
+    role: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """The verb ending at index `ending` repeats the class of the article at index `article`."""
+
+    article: int
+    ending: int
+
+
+@dataclass(frozen=True)
+class Bracket:
+    """Indices of an opening bracket and of the one that closes it."""
+
+    open: int
+    close: int
+
+
+@dataclass(frozen=True)
+class Copy:
+    """tokens[target + i] == tokens[source + i] for i < length; the two may overlap."""
+
+    source: int
+    target: int
+    length: int
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """One line of the corpus with its annotations; all indices are into tokens."""
+
+    kind: str
+    tokens: tuple[str, ...]
+    phrases: tuple[Phrase, ...] = ()
+    agreements: tuple[Agreement, ...] = ()
+    brackets: tuple[Bracket, ...] = ()
+    copies: tuple[Copy, ...] = ()
+
+
+class _Draft:
+    """A sentence being written."""
+
+    def __init__(self, rng: Random):
+        self.rng = rng
+        self.tokens: list[str] = []
+        self.phrases: list[Phrase] = []
+        self.agreements: list[Agreement] = []
+        self.brackets: list[Bracket] = []
+        self.copies: list[Copy] = []
+
+    def add(self, *words: str) -> int:
+        """Append words; return the index of the first."""
+        self.tokens.extend(words)
+        return len(self.tokens) - len(words)
+
+    def mark(self, role: str, start: int) -> None:
+        self.phrases.append(Phrase(role, start, len(self.tokens)))
+
+    def finish(self, kind: str) -> Sentence:
+        self.add(lexicon.STOP)
+        return Sentence(
+            kind,
+            tuple(self.tokens),
+            tuple(self.phrases),
+            tuple(self.agreements),
+            tuple(self.brackets),
+            tuple(self.copies),
+        )
+
+    def noun_phrase(self, noun_class: int, adjectives: int) -> int:
+        """Article, adjectives, noun; return the article's index."""
+        article = self.add(lexicon.ARTICLES[noun_class])
+        self.add(*self.rng.choices(lexicon.ADJECTIVES, k=adjectives))
+        self.add(self.rng.choice(lexicon.NOUNS[noun_class]))
+        return article
+
+    def verb_for(self, article: int) -> None:
+        """A verb whose ending agrees with an article written before."""
+        noun_class = lexicon.ARTICLES.index(self.tokens[article])
+        self.add(self.rng.choice(lexicon.VERBS))
+        self.agreements.append(Agreement(article, self.add(lexicon.ENDINGS[noun_class])))
+
+    def modifier(self) -> None:
+        start = self.add(self.rng.choice(lexicon.PREPOSITIONS))
+        self.noun_phrase(self.any_class(), adjectives=1)
+        self.mark("modifier", start)
+
+    def bracketed(self, write_inside: Callable[[], None]) -> None:
+        opening, closing = self.rng.choice(lexicon.BRACKETS)
+        start = self.add(opening)
+        write_inside()
+        self.brackets.append(Bracket(start, self.add(closing)))
+
+    def any_class(self) -> int:
+        return self.rng.randrange(len(lexicon.ARTICLES))
+
+
+def statement(rng: Random) -> Sentence:
+    """Subject, distractors of other classes, verb with the subject's ending, object."""
+    draft = _Draft(rng)
+    subject = draft.noun_phrase(draft.any_class(), adjectives=rng.randint(1, 2))
+    draft.mark("subject", subject)
+    for _ in range(rng.randint(1, 3)):
+        if rng.random() < 0.3:
+            start = len(draft.tokens)
+            draft.bracketed(draft.modifier)
+            draft.mark("aside", start)
+        else:
+            draft.modifier()
+    start = len(draft.tokens)
+    draft.verb_for(subject)
+    draft.mark("verb", start)
+    start = draft.noun_phrase(draft.any_class(), adjectives=rng.randint(1, 2))
+    draft.mark("object", start)
+    return draft.finish("statement")
+
+
+def chain(rng: Random) -> Sentence:
+    """Several subjects, then as many verbs: crossing agreements, each at the same distance."""
+    draft = _Draft(rng)
+    articles = []
+    for _ in range(rng.randint(2, 4)):
+        articles.append(draft.noun_phrase(draft.any_class(), adjectives=1))
+        draft.mark("subject", articles[-1])
+    draft.add(lexicon.RESPECTIVELY)
+    for article in articles:
+        start = len(draft.tokens)
+        draft.verb_for(article)
+        draft.mark("verb", start)
+    return draft.finish("chain")
+
+
+def nest(rng: Random) -> Sentence:
+    """Groups of typed brackets, nested up to five deep around single words."""
+    draft = _Draft(rng)
+
+    def inside(depth: int) -> None:
+        if depth == 0:
+            draft.add(rng.choice(lexicon.CONTENT))
+        else:
+            draft.bracketed(lambda: inside(depth - 1))
+
+    for _ in range(rng.randint(2, 3)):
+        inside(rng.randint(2, 5))
+    return draft.finish("nest")
+
+
+PERIOD_SHARES = (1, 6, 1)  # of two-, three- and fourfold patterns
+
+
+def pattern(rng: Random) -> Sentence:
+    """A period word, as many different beats as it says, and those again and again."""
+    draft = _Draft(rng)
+    period = rng.choices(tuple(lexicon.PERIODS), PERIOD_SHARES)[0]
+    draft.add(lexicon.PERIODS[period])
+    start = draft.add(*rng.sample(lexicon.BEATS, period))
+    repeated = rng.randint(3 * period, 6 * period)
+    draft.add(*(draft.tokens[start + i % period] for i in range(repeated)))
+    draft.copies.append(Copy(start, start + period, repeated))
+    return draft.finish("pattern")
+
+
+def echo(rng: Random) -> Sentence:
+    """A string of different beats, a sign, and the same string again."""
+    draft = _Draft(rng)
+    draft.add(lexicon.SAY)
+    words = rng.sample(lexicon.BEATS, rng.randint(3, 6))
+    source = draft.add(*words)
+    draft.add(lexicon.AGAIN)
+    draft.copies.append(Copy(source, draft.add(*words), len(words)))
+    return draft.finish("echo")
+
+
+# Share of each kind among the sentences.
+KINDS: dict[str, tuple[Callable[[Random], Sentence], float]] = {
+    "statement": (statement, 0.15),
+    "chain": (chain, 0.10),
+    "nest": (nest, 0.10),
+    "pattern": (pattern, 0.50),
+    "echo": (echo, 0.15),
+}
+
+
+def generate(seed: int | str, count: int) -> list[Sentence]:
+    """`count` sentences, the same for the same seed."""
+    rng = Random(seed)
+    writers = [writer for writer, _ in KINDS.values()]
+    shares = [share for _, share in KINDS.values()]
+    return [writer(rng) for writer in rng.choices(writers, shares, k=count)]

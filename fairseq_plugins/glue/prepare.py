@@ -1,0 +1,371 @@
+"""GLUE for fairseq's task sentence_prediction: the Python behind scripts/prepare_glue.sh.
+
+python -m fairseq_plugins.glue.prepare --bpe DIR [--from DIR ...] [options]
+
+Each task becomes a folder with input0/, input1/ and label/, as fairseq's
+examples/roberta/preprocess_GLUE_tasks.sh makes it, and a data.json.
+"""
+
+import argparse
+import hashlib
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from fairseq.binarizer import FileBinarizer, VocabularyDatasetBinarizer
+from fairseq.data import Dictionary
+from fairseq.tasks import FairseqTask
+
+from fairseq_plugins.common.exit_status import exit_status
+from fairseq_plugins.data.folders import (
+    Folder,
+    building,
+    replace_folder,
+    report,
+)
+from fairseq_plugins.data.gpt2_bpe import DICTIONARY_FILE, FILES, encode_line, load_encoder
+from fairseq_plugins.data.published import CorpusError
+from fairseq_plugins.glue import official
+from fairseq_plugins.glue.read import Example, SplitText, find_file, read_split
+from fairseq_plugins.glue.tasks import GLUE, GlueTask, find_tasks
+
+PREPARATION_VERSION = 1  # raise when the same request would give other files
+LINES_PER_REPORT = 100_000
+
+
+@dataclass(frozen=True)
+class Found:
+    """A task's files in one of the folders: split -> path, and what that folder lacks."""
+
+    task: GlueTask
+    folder: Path
+    paths: Mapping[str, Path]
+    missing: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class GlueFolder(Folder):
+    """A task's data folder with these splits."""
+
+    task: GlueTask = field(default=GLUE[0])
+    splits: tuple[str, ...] = ()
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        parts = [f"input{i}" for i in range(self.task.inputs)]
+        names = [f"{part}/dict.txt" for part in parts]
+        names += [f"{p}/{s}.{x}" for p in parts for s in self.splits for x in ("bin", "idx")]
+        labelled = [s for s in self.splits if self.task.split(s).label]
+        if self.task.labels.is_number:
+            return (*names, *(f"label/{s}.label" for s in labelled))
+        labels = [f"label/{s}.{x}" for s in labelled for x in ("bin", "idx")]
+        return (*names, "label/dict.txt", *labels)
+
+
+@dataclass(frozen=True)
+class Options:
+    """How tasks are prepared. max_train, max_valid: of each set; None for the whole."""
+
+    bpe: Path
+    max_train: int | None = None
+    max_valid: int | None = None
+    seed: int = 1
+    workers: int = 1
+
+
+def find(task: GlueTask, sources: Sequence[Path]) -> Found:
+    """The first folder that has the task's training and development file.
+
+    A task is taken from one folder alone: two may have parted the same examples otherwise, and a
+    training set from one could hold the development set of the other.
+
+    Raises:
+        CorpusError: no folder has both; it says what each one lacks.
+    """
+    lacks = []
+    for source in sources:
+        folder = source / task.name
+        paths = {s.name: path for s in task.splits if (path := find_file(folder, s))}
+        missing = tuple(split.file for split in task.splits if split.name not in paths)
+        if all(split.name in paths for split in task.splits if split.required):
+            return Found(task, folder, paths, missing)
+        needed = [s.file for s in task.splits if s.required and s.name not in paths]
+        lacks.append(f"{folder} lacks {' and '.join(needed)}")
+    raise CorpusError(f"{task.name}: {'; '.join(lacks)}")
+
+
+def prepare(
+    tasks: Sequence[GlueTask],
+    output: Path,
+    options: Options,
+    sources: Sequence[Path] = (),
+    *,
+    skip_missing: bool = False,
+) -> list[str]:
+    """Make output/<task> for each task, where not yet made; return the names of those there.
+
+    sources: folders with <task>/*.tsv; without one the official files are downloaded to
+    `downloads/glue` beside output, and kept. skip_missing: whether a task that no folder has is
+    said and left out, or refused.
+    Raises CorpusError for anything missing, damaged or different, before any task is made.
+    """
+    _check(options, sources)
+    encoder = load_encoder(options.bpe)
+    located = []
+    for task in tasks:
+        try:
+            places = sources or [official.fetch(task, output.parent / "downloads" / "glue", report)]
+            located.append(find(task, places))
+        except CorpusError as error:
+            if not skip_missing:
+                raise
+            report(f"missing: {error}")
+    if not located:
+        raise CorpusError("no task can be prepared")
+    for found in located:
+        if found.missing:
+            report(f"{found.task.name}: {found.folder} has no {', '.join(found.missing)}")
+    texts = [_read(found, options) for found in located]
+    folders = [_folder(*one, output, options) for one in zip(located, texts, strict=True)]
+    for folder, found, splits in zip(folders, located, texts, strict=True):
+        _make(folder, found, splits, encoder, options)
+    names = [found.task.name for found in located]
+    report(f"prepared in {output}: {', '.join(names)}")
+    return names
+
+
+def _check(options: Options, sources: Sequence[Path]) -> None:
+    for source in sources:
+        if not source.is_dir():
+            raise CorpusError(f"--from must be an existing folder, but is {source}")
+    if options.workers < 1:
+        raise CorpusError(f"--workers must be at least 1, but is {options.workers}")
+    for option, most in (("--max-train", options.max_train), ("--max-valid", options.max_valid)):
+        if most is not None and most < 2:
+            raise CorpusError(f"{option} must be at least 2, but is {most}")
+
+
+def _read(found: Found, options: Options) -> dict[str, SplitText]:
+    """The checked splits, those for training and development sampled."""
+    task = found.task
+    splits = {}
+    for name, path in found.paths.items():
+        split = read_split(path, task, task.split(name))
+        most = None
+        if task.split(name).label:
+            most = options.max_train if name == "train" else options.max_valid
+        kept = sample(split.examples, most, f"{options.seed}/{task.name}")
+        splits[name] = SplitText(split.file, split.sha256, kept, split.dropped)
+    train = splits["train"].examples
+    absent = set(task.labels.classes) - {example.label for example in train}
+    if absent:
+        raise CorpusError(
+            f"{found.paths['train']}: of the {len(train)} examples taken none has the label "
+            f"{' or '.join(sorted(absent))}; a larger --max-train has"
+        )
+    return splits
+
+
+def sample(examples: Sequence[Example], most: int | None, seed: str) -> tuple[Example, ...]:
+    """At most so many, drawn by the seed, in their order."""
+    if most is None or most >= len(examples):
+        return tuple(examples)
+    chosen = Random(seed).sample(range(len(examples)), most)
+    return tuple(examples[i] for i in sorted(chosen))
+
+
+def _sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _folder(
+    found: Found, splits: Mapping[str, SplitText], output: Path, options: Options
+) -> GlueFolder:
+    request = {
+        "preparation": PREPARATION_VERSION,
+        "corpus": f"glue/{found.task.name}",
+        "files": {name: split.sha256 for name, split in splits.items()},
+        "pieces": {name: _sha256(options.bpe / name) for name in FILES},
+        "max_train": options.max_train,
+        "max_valid": options.max_valid,
+        "seed": options.seed,
+    }
+    folder = GlueFolder(
+        output / found.task.name, request, task=found.task, splits=tuple(found.paths)
+    )
+    folder.refuse_foreign()
+    return folder
+
+
+def _make(
+    folder: GlueFolder,
+    found: Found,
+    splits: Mapping[str, SplitText],
+    encoder: Any,
+    options: Options,
+) -> None:
+    with building(folder.path) as work:
+        if folder.is_done():
+            report(f"{folder.path} is already there; remove it to make it anew")
+            return
+        built = work / "built"
+        tokens: dict[str, int] = dict.fromkeys(splits, 0)
+        for i in range(found.task.inputs):
+            part, text = built / f"input{i}", work / f"input{i}"
+            part.mkdir(parents=True)
+            text.mkdir()
+            dictionary = Dictionary.load(str(options.bpe / DICTIONARY_FILE))
+            dictionary.save(str(part / "dict.txt"))
+            for name, split in splits.items():
+                _write_pieces(split, i, encoder, text / name, f"{found.task.name} {name}")
+                count = _binarise(text / name, part / name, dictionary, options.workers)
+                tokens[name] += count
+        _write_labels(found.task, splits, work, built / "label", options.workers)
+        about = _about(folder, found, splits, tokens)
+        (built / "data.json").write_text(json.dumps(about, indent=1) + "\n")
+        replace_folder(built, folder.path)
+    counts = ", ".join(f"{name} {len(split.examples)}" for name, split in splits.items())
+    report(f"{folder.path}: {counts}")
+
+
+def _write_pieces(split: SplitText, column: int, encoder: Any, target: Path, name: str) -> None:
+    """A line of ids for each example, as fairseq's multiprocessing_bpe_encoder --keep-empty."""
+    with target.open("w", encoding="ascii") as out:
+        for number, example in enumerate(split.examples, start=1):
+            out.write(" ".join(encode_line(encoder, example.sentences[column])) + "\n")
+            if number % LINES_PER_REPORT == 0:
+                report(f"{name}, input{column}: {number} of {len(split.examples)} lines")
+
+
+def _binarise(text: Path, prefix: Path, dictionary: Dictionary, workers: int) -> int:
+    """What fairseq-preprocess does with a file, without its start-up; number of tokens."""
+    summary = FileBinarizer.multiprocess_dataset(
+        str(text),
+        "mmap",
+        VocabularyDatasetBinarizer(dictionary, append_eos=True),
+        str(prefix),
+        vocab_size=len(dictionary),
+        num_workers=workers,
+    )
+    return int(summary.num_tok)
+
+
+def _write_labels(
+    task: GlueTask, splits: Mapping[str, SplitText], work: Path, target: Path, workers: int
+) -> None:
+    """Classes binarised with a dictionary of the training labels; numbers as text in [0, 1]."""
+    target.mkdir()
+    text = work / "label"
+    text.mkdir()
+    labelled = {name: split for name, split in splits.items() if task.split(name).label}
+    for name, split in labelled.items():
+        labels = [example.label or "" for example in split.examples]
+        if task.labels.is_number:
+            # Six digits, as awk prints them in fairseq's script.
+            scaled = "".join(f"{float(label) / task.labels.highest:.6g}\n" for label in labels)
+            (target / f"{name}.label").write_text(scaled)
+        else:
+            (text / name).write_text("".join(f"{label}\n" for label in labels))
+    if task.labels.is_number:
+        return
+    dictionary = FairseqTask.build_dictionary([str(text / "train")], workers, padding_factor=8)
+    dictionary.save(str(target / "dict.txt"))
+    for name in labelled:
+        _binarise(text / name, target / name, dictionary, workers)
+
+
+def _about(
+    folder: GlueFolder,
+    found: Found,
+    splits: Mapping[str, SplitText],
+    tokens: Mapping[str, int],
+) -> dict[str, Any]:
+    fetched = found.folder / official.ORIGIN_FILE
+    origin: dict[str, Any] = {"from": found.folder.parent.resolve().name}
+    if fetched.is_file():
+        origin = {"urls": json.loads(fetched.read_text())}
+    return {
+        "request": dict(folder.request),
+        "origin": origin,
+        "splits": {
+            name: {
+                "file": split.file,
+                "sha256": split.sha256,
+                "examples": len(split.examples),
+                "dropped_lines": split.dropped,
+                "tokens": tokens[name],
+            }
+            for name, split in splits.items()
+        },
+        "missing": list(found.missing),
+    }
+
+
+def get_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="prepare_glue.sh", description="Make GLUE's data folders for sentence_prediction."
+    )
+    parser.add_argument(
+        "--bpe",
+        type=Path,
+        required=True,
+        metavar="DIR",
+        help="encoder.json, vocab.bpe and dict.txt: those of the pre-training",
+    )
+    parser.add_argument(
+        "--from",
+        dest="sources",
+        type=Path,
+        action="extend",
+        nargs="+",
+        default=[],
+        metavar="DIR",
+        help="folders with <TASK>/*.tsv, plain or .xz, the first that has a task is used "
+        "(default: download the official files)",
+    )
+    names = ",".join(task.name for task in GLUE)
+    parser.add_argument(
+        "--tasks", metavar="NAMES", help=f"separated by commas (default: those there of {names})"
+    )
+    parser.add_argument(
+        "--output",
+        type=Path,
+        default=Path("data", "glue"),
+        metavar="DIR",
+        help="where <TASK>/ is made (default: data/glue in the repository)",
+    )
+    parser.add_argument(
+        "--max-train",
+        type=int,
+        metavar="N",
+        help="take at most N training examples of each task, drawn by --seed",
+    )
+    parser.add_argument(
+        "--max-valid", type=int, metavar="N", help="the same of each development set"
+    )
+    parser.add_argument(
+        "--seed", type=int, default=1, help="of --max-train and --max-valid (default: 1)"
+    )
+    parser.add_argument(
+        "--workers", type=int, default=1, metavar="N", help="processes that binarise (default: 1)"
+    )
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    args = get_parser().parse_args(arguments)
+    options = Options(args.bpe, args.max_train, args.max_valid, args.seed, args.workers)
+
+    def work() -> None:
+        tasks = find_tasks(args.tasks.split(",")) if args.tasks else GLUE
+        prepare(tasks, args.output, options, args.sources, skip_missing=not args.tasks)
+
+    return exit_status("prepare", work)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Other homes of models and encodings: Hugging Face."""

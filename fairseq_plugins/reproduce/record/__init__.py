@@ -1,0 +1,1 @@
+"""What is kept of a run: its log as numbers, its recipe, its JSON."""

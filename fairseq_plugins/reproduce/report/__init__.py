@@ -1,0 +1,1 @@
+"""Pages and figures made from the results that are there."""

@@ -1,0 +1,199 @@
+"""What was trained on what: everything that a reader needs to judge the numbers of a table."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from fairseq_plugins.attention.linear import MIN_COSINE
+from fairseq_plugins.papers.tables import Table
+from fairseq_plugins.reproduce.experiments import EXPERIMENTS
+from fairseq_plugins.reproduce.record.recipe import total_batch, trainings_of
+from fairseq_plugins.reproduce.record.results import SIGNATURE, Result
+
+Config = Mapping[str, Any]
+
+
+def caption(table: Table, scale: str, results: Sequence[Result]) -> str:
+    """The lines between a page's heading and its numbers."""
+    better = "higher" if table.ranked_by.higher_is_better else "lower"
+    what = f"The paper's columns: {table.title}; {better} is better."
+    if not table.is_printed:
+        what = f"Without numbers in the paper: {table.title}; {better} is better."
+    if not results:
+        return f"{what} No run is done yet."
+    experiment = EXPERIMENTS[table.experiment]
+    told = [f"Data: {_distinct(results, _data)}."]
+    told += _trainings(results)
+    told += [_runs(results), *experiment.facts(results), *table.notes, _machine(results)]
+    signatures = _distinct(results, lambda r: r.get(SIGNATURE))
+    if signatures != UNKNOWN:
+        told.append(f"SacreBLEU: `{signatures}`.")
+    told.append("Cells: mean ± standard deviation over seeds (number of seeds); `-` is not run.")
+    if table.against:
+        told.append(
+            f"† differs from `{table.against}` (two-sided t-test of unequal variances over seeds, "
+            "p < 0.05); it needs two seeds of both."
+        )
+    if any(result["attention"] == "linear" for result in results):
+        told.append(FLOOR)
+    facts = "\n".join(f"- {fact}" for fact in told)
+    return "\n\n".join(filter(None, (what, "Our columns:", facts, experiment.comparability(scale))))
+
+
+UNKNOWN = "unknown"
+FLOOR = (
+    "Linear attention: the paper does not say what it does where an encoded denominator comes "
+    f"near zero; here its size is kept at or above {MIN_COSINE} of its bound. That is a small "
+    "share of most rows' denominators, but nearly all of `lrpe_type8`'s. Rows whose scores are "
+    "never negative (`per`, `lrpe_type7`, `spe`, `cosformer`) have no such floor, and `xpos`, "
+    "which changes norms, has the denominator of un-encoded features."
+)
+
+
+def _trainings(results: Sequence[Result]) -> list[str]:
+    """Models, budgets and recipes, each said once with the trainings that have it."""
+    said: dict[str, dict[str, list[str]]] = {"Model": {}, "Training": {}}
+    for name in dict.fromkeys(n for r in results for n in trainings_of(r["config"])):
+        configs = [c for r in results if (c := trainings_of(r["config"]).get(name))]
+        said["Model"].setdefault(f"{' and '.join(_stacks(configs))}.", []).append(name)
+        said["Training"].setdefault(_training(configs), []).append(name)
+    return [
+        f"{what}{f' ({names})' if (names := ', '.join(filter(None, found))) else ''}: {text}"
+        for what, texts in said.items()
+        for text, found in texts.items()
+    ]
+
+
+def _training(configs: Sequence[Config]) -> str:
+    """Budget and recipe of trainings of one kind."""
+
+    def of(section: str, key: str) -> str:
+        return _distinct(configs, lambda c: c.get(section, {}).get(key))
+
+    return (
+        f"{_budget(configs)}; peak learning rate {_distinct(configs, _rates)}, "
+        f"gradients clipped at {of('optimization', 'clip_norm')} (0.0 is not at all), layer "
+        f"normalisation {_distinct(configs, _normalization)} each block; evaluated: "
+        f"{_distinct(configs, _evaluated)} checkpoint."
+    )
+
+
+def _stacks(configs: Sequence[Config]) -> list[str]:
+    def of(key: str) -> str:
+        return _distinct(configs, lambda c: c["model"].get(key))
+
+    return [
+        f"{of(f'{side}_layers')} {side} layers of {of(f'{side}_embed_dim')} features, "
+        f"{of(f'{side}_attention_heads')} heads, feed-forward {of(f'{side}_ffn_embed_dim')}"
+        for side in ("encoder", "decoder")
+        if any(f"{side}_layers" in config["model"] for config in configs)
+    ]
+
+
+def _budget(configs: Sequence[Config]) -> str:
+    updates = _distinct(configs, lambda c: c["optimization"].get("max_update"))
+    epochs = _distinct(configs, lambda c: c["optimization"].get("max_epoch"))
+    length = f"{updates} updates" if updates not in ("0", UNKNOWN) else f"{epochs} epochs"
+    return f"{length} of {_distinct(configs, _batch)}"
+
+
+def _batch(config: Config) -> str:
+    if not config["dataset"].get("batch_size"):
+        return f"at most {total_batch(config):,} tokens"
+    longest = config["task"].get("tokens_per_sample")
+    count = total_batch(config)
+    if longest and config["task"].get("_name", "language_modeling") == "language_modeling":
+        return f"{count * int(longest):,} tokens (samples of {longest})"
+    return f"{count:,} sequences" + (f" of at most {longest} tokens" if longest else "")
+
+
+def _runs(results: Sequence[Result]) -> str:
+    """What differs between the runs of a table beside the row."""
+    is_trained = any(result["metrics"]["train_seconds"] for result in results)
+    took = f"; {_range(results, 'train_seconds', 60)} minutes per run" if is_trained else ""
+    return (
+        f"Runs: seeds {_distinct(results, lambda r: r['seed'])}; "
+        f"{_range(results, 'parameters', 1e6)} million parameters with a dictionary of "
+        f"{_distinct(results, _dictionary_size)} symbols{took}."
+    )
+
+
+def _machine(results: Sequence[Result]) -> str:
+    return (
+        f"Machine: {_distinct(results, _hardware)}; torch "
+        f"{_distinct(results, lambda r: r['versions']['torch'])}, fairseq "
+        f"{_distinct(results, lambda r: r['versions']['fairseq'])}."
+    )
+
+
+def _distinct(things: Iterable[Any], value: Callable[[Any], Any]) -> str:
+    """The different values of a property over all: "900", or "900 / 1,200"."""
+    found = {value(thing) for thing in things}
+    found.discard(None)
+    texts = [f"{v:,}" if isinstance(v, int) else str(v) for v in sorted(found)]
+    return " / ".join(texts) or UNKNOWN
+
+
+def _range(results: Iterable[Result], metric: str, unit: float) -> str:
+    found = [r["metrics"][metric] / unit for r in results if r["metrics"][metric] is not None]
+    if not found:
+        return UNKNOWN
+    low, high = f"{min(found):.2f}", f"{max(found):.2f}"
+    return low if low == high else f"{low} to {high}"
+
+
+def _dictionary_size(result: Result) -> Any:
+    size = result["data"].get("dictionary_size")
+    if not isinstance(size, dict):
+        return size
+    return " and ".join(sorted({f"{n:,}" for n in size.values() if isinstance(n, int)})) or None
+
+
+def _rates(config: Config) -> str:
+    return ", ".join(map(str, config.get("optimization", {}).get("lr", [UNKNOWN])))
+
+
+def _normalization(config: Config) -> str:
+    sides = ("encoder", "decoder")
+    before = any(config["model"].get(f"{side}_normalize_before") for side in sides)
+    return "before" if before else "after"
+
+
+def _evaluated(config: Config) -> str:
+    return "the last" if config.get("dataset", {}).get("disable_validation") else "the best"
+
+
+def _data(result: Result) -> str:
+    """The corpora of a run and their sizes."""
+    data = result["data"]
+    request, splits = data.get("request") or {}, data.get("splits") or {}
+    if _has_corpus(request):
+        return _corpus(request, splits)
+    parts = [_corpus(one, splits.get(f) or {}) for f, one in request.items() if _has_corpus(one)]
+    config = next(iter(trainings_of(result["config"]).values()))
+    return ", ".join(dict.fromkeys(parts)) or str(config["task"].get("data", UNKNOWN))
+
+
+def _corpus(request: Config, splits: Config) -> str:
+    """A corpus with what there is to train on, and to measure on where that is counted alike."""
+    name, train = str(request["corpus"]), splits.get("train", {})
+    if words := train.get("words"):
+        merges = request.get("merges")
+        unit = f"BPE pieces of {merges:,} merges" if merges else "words"
+        return f"{name} ({words:,} {unit} to train on)"
+    if request.get("target") in train:  # a side of each pair has its own counts
+        return f"{name} ({train[request['target']]['lines']:,} pairs to train on)"
+    for unit in ("examples", "questions"):
+        if unit in train:
+            return f"{name} ({train[unit]:,} {unit} to train on, {splits['valid'][unit]:,} to test)"
+    return name
+
+
+def _has_corpus(request: Any) -> bool:
+    return isinstance(request, dict) and "corpus" in request
+
+
+def _hardware(result: Result) -> str:
+    machine = result["hardware"]
+    if machine["gpus"]:
+        return f"{len(machine['gpus'])} x {machine['gpus'][0]}"
+    return f"{machine['cores']} cores of {machine['cpu']}"

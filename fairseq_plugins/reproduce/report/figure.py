@@ -1,0 +1,43 @@
+"""A dot per row and attention, for the eye; the numbers are in the Markdown."""
+
+import io
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from matplotlib.figure import Figure
+
+from fairseq_plugins.papers.tables import Table
+from fairseq_plugins.reproduce.record.results import Result
+from fairseq_plugins.reproduce.report.orderings import deviation, gather, mean
+
+
+def draw(table: Table, scale: str, results: Sequence[Result], path: Path) -> None:
+    """Write a PNG of what ranks the rows, one panel per attention, the best row on top."""
+    ranked, metric = table.ranked_by, table.ranked_by.metric
+    cells = gather(results, [ranked])
+    most = max(sum(a == attention for _, a in cells) for attention in table.attentions)
+    figure = Figure(figsize=(12, 2 + 0.2 * most), layout="constrained")
+    panels = figure.subplots(1, len(table.attentions), squeeze=False)[0]
+    for panel, attention in zip(panels, table.attentions, strict=True):
+        found = {row: cell for (row, a), cell in cells.items() if a == attention}
+        worst_first = not ranked.higher_is_better
+        rows = sorted(found, key=lambda row: mean(found[row][metric]), reverse=worst_first)
+        means = [mean(found[row][metric]) for row in rows]
+        spreads = [deviation(found[row][metric]) or 0.0 for row in rows]
+        panel.errorbar(means, range(len(rows)), xerr=spreads, fmt="o", capsize=3)
+        panel.set_yticks(range(len(rows)), [table.row(row).label for row in rows], fontsize=8)
+        panel.set_title(f"{attention} attention")
+        panel.set_xlabel(ranked.label)
+        panel.grid(axis="x", alpha=0.3)
+    figure.suptitle(f"{table.source}, scale {scale}")
+    save(figure, path)
+
+
+def save(figure: Figure, path: Path) -> None:
+    """Write a figure as PNG beside its place and rename it there."""
+    image = io.BytesIO()
+    figure.savefig(image, format="png", dpi=110, metadata={"Software": None})
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    beside.write_bytes(image.getvalue())
+    os.replace(beside, path)

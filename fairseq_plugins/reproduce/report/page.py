@@ -1,0 +1,109 @@
+"""Brings a table's page up to date with the results that are there."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from fairseq_plugins.papers.tables import Table, runnable_rows
+from fairseq_plugins.reproduce.experiments.base import Scale
+from fairseq_plugins.reproduce.record import results
+from fairseq_plugins.reproduce.record.results import Result
+from fairseq_plugins.reproduce.report.orderings import Cells, gather, mean
+from fairseq_plugins.reproduce.report.render import DASH, render
+from fairseq_plugins.reproduce.run.commands import Run
+from fairseq_plugins.reproduce.run.plan import Place, plan_run
+from fairseq_plugins.reproduce.run.runner import data_of
+
+
+@dataclass(frozen=True)
+class Report:
+    """results/<table>/<scale>.md and .png, each time made anew from the JSON files.
+
+    Results of another experiment than the present configs/ are left out, and named.
+    """
+
+    root: Path
+    table: Table
+    scale: Scale
+
+    @property
+    def page(self) -> Path:
+        """Relative to the repository."""
+        return Path("results", self.table.name, f"{self.scale.name}.md")
+
+    def write(self) -> None:
+        """Render the page."""
+        page = render(self.table, self.scale.name, *self.read())
+        results.write_text(self.root / self.page, page)
+
+    def draw(self) -> None:
+        """Draw the figures, where matplotlib is installed and anything is done."""
+        shown, _ = self.read()
+        if not shown:
+            return
+        try:
+            from fairseq_plugins.reproduce.report import curves, figure, patterns
+        except ImportError:
+            return
+        path = (self.root / self.page).with_suffix(".png")
+        if self.table.draws_patterns:
+            patterns.draw(self.root, self.table, self.scale.name, shown, path)
+        else:
+            figure.draw(self.table, self.scale.name, shown, path)
+        if self.table.curves:
+            curves.write_figure(self.root, self.table, self.scale.name, shown)
+
+    def read(self) -> tuple[list[Result], list[str]]:
+        """The results to show, and a sentence on each of the others."""
+        shown, left_out = [], []
+        for result in results.read_results(self.root, self.table.name, self.scale.name):
+            run = Run(*(result[key] for key in ("table", "scale", "row", "attention", "seed")))
+            reason = self._reason_to_leave_out(run, result)
+            if reason:
+                left_out.append(f"`{run.name}`, made by another experiment ({reason}).")
+            else:
+                shown.append(result)
+        return shown, left_out
+
+    def _reason_to_leave_out(self, run: Run, result: Result) -> str:
+        configs = self.root / "configs"
+        if run.row not in runnable_rows(configs):
+            return f"there is no row {run.row}"
+        planned = plan_run(configs, run, Place(gpus=0))
+        data = data_of(self.root, planned)
+        return "; ".join(results.mismatch(result, run, planned.config, data)[:3])
+
+    def text(self) -> str:
+        """What ranks the rows, for a terminal: paper, ours and difference."""
+        shown, _ = self.read()
+        cells = gather(shown, [self.table.ranked_by])
+        words = ("paper", "ours", "diff") if self.table.is_printed else ("ours",)
+        header = ["row", *(f"{a}: {word}" for a in self.table.attentions for word in words)]
+        done = (row for row, _ in cells)
+        names = list(dict.fromkeys([*self.table.row_names, *sorted(done)]))
+        lines = [header, *(self._line(name, cells) for name in names)]
+        widths = [max(len(line[i]) for line in lines) for i in range(len(header))]
+        return "\n".join(
+            "  ".join(
+                word.ljust(width) if i == 0 else word.rjust(width)
+                for i, (word, width) in enumerate(zip(line, widths, strict=True))
+            ).rstrip()
+            for line in lines
+        )
+
+    def _line(self, name: str, cells: Cells) -> list[str]:
+        line, metric = [name], self.table.ranked_by.metric
+        digits = self.table.ranked_by.digits
+        for attention in self.table.attentions:
+            paper = self.table.row(name).paper.get(attention, {}).get(metric)
+            cell = cells.get((name, attention))
+            ours = mean(cell[metric]) if cell else None
+            own = f"{ours:.{digits}f}" if ours is not None else DASH
+            if not self.table.is_printed:
+                line.append(own)
+                continue
+            line += [
+                f"{paper.mean:.{digits}f}" if paper else DASH,
+                own,
+                f"{ours - paper.mean:+.{digits}f}" if paper and ours is not None else DASH,
+            ]
+        return line

@@ -1,0 +1,51 @@
+"""What the first layer attends to where all words are the same: the BERT paper's Figure 2."""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from matplotlib.colors import PowerNorm
+from matplotlib.figure import Figure
+
+from fairseq_plugins.papers.tables import Table
+from fairseq_plugins.reproduce.experiments.identical_words import PATTERN
+from fairseq_plugins.reproduce.record.results import Result
+from fairseq_plugins.reproduce.report.figure import save
+from fairseq_plugins.reproduce.run.commands import Run
+
+SOURCE = "On Position Embeddings in BERT, Figure 2"
+COLUMNS = 4
+BLACKEST = 99  # percentile of a panel's weights from which on it is black
+
+
+def draw(root: Path, table: Table, scale: str, results: Sequence[Result], path: Path) -> None:
+    """Write a PNG with a panel for each row, the paper's first; the lowest seed of each.
+
+    The weights are in the runs' folders, not in their results: where they are not all there, as in
+    a new clone, the figure that is there stays.
+    """
+    runs: dict[str, Run] = {}
+    for result in sorted(results, key=lambda result: result["seed"]):
+        run = Run(table.name, scale, result["row"], result["attention"], result["seed"])
+        runs.setdefault(run.row, run)
+    own = [name for name in table.row_names if name in runs]
+    rows = [*own, *sorted(set(runs) - set(own))]
+    files = {row: root / runs[row].folder / PATTERN for row in rows}
+    if not all(file.is_file() for file in files.values()):
+        return
+    lines = math.ceil(len(rows) / COLUMNS)
+    figure = Figure(figsize=(3 * COLUMNS, 0.6 + 3.2 * lines), layout="constrained")
+    panels = figure.subplots(lines, COLUMNS, squeeze=False).ravel()
+    for panel in panels:
+        panel.set_axis_off()
+    for panel, row in zip(panels, rows, strict=False):
+        weights = np.load(files[row])
+        darkest = float(np.percentile(weights, BLACKEST))
+        panel.set_axis_on()
+        shades = PowerNorm(0.5, vmin=0.0, vmax=darkest, clip=True)
+        panel.imshow(weights, cmap="Greys", norm=shades, interpolation="nearest")
+        panel.set_title(table.row(row).label, fontsize=8)
+        panel.tick_params(labelsize=6)
+    figure.suptitle(f"{SOURCE}, scale {scale}")
+    save(figure, path)

@@ -1,0 +1,212 @@
+"""A table's Markdown: the paper's numbers, ours and the difference, and which orderings hold."""
+
+from collections.abc import Iterable, Sequence
+
+from fairseq_plugins.papers.tables import Column, Row, Table
+from fairseq_plugins.reproduce.record.results import Result
+from fairseq_plugins.reproduce.report.captions import caption
+from fairseq_plugins.reproduce.report.orderings import (
+    Agreement,
+    Cells,
+    against_none,
+    compare_orders,
+    deviation,
+    differs_from,
+    gather,
+    mean,
+)
+
+DASH = "-"
+MOST_COLUMNS = 3  # of an attention, for both attentions to stand in one table
+SIGNIFICANT = 0.05  # p below which a row is said to differ
+
+
+def render(table: Table, scale: str, results: Sequence[Result], left_out: Sequence[str]) -> str:
+    """The whole Markdown page.
+
+    results: the runs to show. left_out: sentences about results that were not shown.
+    """
+    cells = gather(results, table.columns)
+    parts = [f"# {table.source}, scale `{scale}`", caption(table, scale, results)]
+    parts += [f"Left out: {sentence}" for sentence in left_out]
+    parts += main_tables(table, cells)
+    own = {place: cell for place, cell in cells.items() if place[1] in table.attentions}
+    beyond = sorted({row for row, _ in own} - set(table.row_names))
+    if beyond:
+        parts += ["## Rows beyond the paper", ours_table(table, beyond, table.attentions, cells)]
+    for attention, heading in table.further.items():
+        rows = sorted(row for row, a in cells if a == attention)
+        if rows:
+            parts += [f"## {heading}", ours_table(table, rows, [attention], cells)]
+    for suffix, heading in _further_evaluations(results):
+        wider = gather(results, table.columns, suffix)
+        parts += [f"## {heading}", *main_tables(table, wider)]
+    parts += orderings(table, cells)
+    return "\n\n".join(parts) + "\n"
+
+
+def _further_evaluations(results: Sequence[Result]) -> list[tuple[str, str]]:
+    """(suffix of metrics, heading) of evaluations with more context than the main one."""
+    found = {
+        int(metric.rsplit("_", 1)[1])
+        for result in results
+        for metric in result["metrics"]
+        if metric.startswith("test_ppl_context_")
+    }
+    return [(f"_context_{n}", f"With at least {n} tokens of context") for n in sorted(found)]
+
+
+def cell_text(values: tuple[float, ...] | None, digits: int = 2) -> str:
+    """Mean, +- standard deviation and number of seeds: "81.20 ± 0.31 (3)"."""
+    if not values:
+        return DASH
+    spread = deviation(values)
+    if spread is None:
+        return f"{mean(values):.{digits}f} (1)"
+    return f"{mean(values):.{digits}f} ± {spread:.{digits}f} ({len(values)})"
+
+
+def markdown_table(header: Sequence[str], left: int, rows: Iterable[Sequence[str]]) -> str:
+    """A Markdown table whose first `left` columns are words and the rest numbers."""
+    rule = ["---" if i < left else "---:" for i in range(len(header))]
+    return "\n".join("| " + " | ".join(line) + " |" for line in (header, rule, *rows))
+
+
+def main_tables(table: Table, cells: Cells) -> list[str]:
+    """The paper's rows in the paper's order, under each attention: in one table, or where there
+    are many columns in one for each attention. Without numbers in the paper, ours only."""
+    if not table.is_printed:
+        shown = {row for row, attention in cells if attention in table.attentions}
+        done = [row.name for row in table.rows if row.name in shown]
+        return [ours_table(table, done, table.attentions, cells)]
+    if len(table.columns) <= MOST_COLUMNS:
+        return [_one_table(table, cells)]
+    parts = []
+    for attention in table.attentions:
+        lines = [
+            [*words, *(_pair(row, attention, column, cells, table) for column in table.columns)]
+            for words, row in _labelled(table)
+        ]
+        labels = [column.label for column in table.columns]
+        page = markdown_table(["", "Method", *labels], 2, lines)
+        parts += [f"**{attention.capitalize()} attention**: the paper's number / ours", page]
+    return parts
+
+
+def _labelled(table: Table) -> list[tuple[list[str], Row]]:
+    """Each row with its group, where that begins, and its label."""
+    found, group = [], ""
+    for row in table.rows:
+        words = [row.group if row.group != group else "", f"{row.label} (`{row.name}`)"]
+        found.append((words, row))
+        group = row.group
+    return found
+
+
+def _one_table(table: Table, cells: Cells) -> str:
+    header = ["", "Method"]
+    for attention in table.attentions:
+        paper = [f"paper {column.label}" for column in table.columns]
+        ours = [f"ours {column.label}" for column in table.columns]
+        header += [f"{attention.capitalize()}: {paper[0]}", *paper[1:], *ours]
+        header += [f"difference, {table.ranked_by.label}"]
+    lines = [
+        [*words, *(text for a in table.attentions for text in _columns(table, row, a, cells))]
+        for words, row in _labelled(table)
+    ]
+    return markdown_table(header, 2, lines)
+
+
+def _columns(table: Table, row: Row, attention: str, cells: Cells) -> list[str]:
+    paper, cell = row.paper.get(attention, {}), cells.get((row.name, attention))
+    texts = [str(paper.get(column.metric, DASH)) for column in table.columns]
+    for column in table.columns:
+        texts.append(_ours(row.name, attention, column, cells, table))
+    ranked = table.ranked_by.metric
+    if cell is None or ranked not in cell or ranked not in paper:
+        return [*texts, DASH]
+    difference = mean(cell[ranked]) - paper[ranked].mean
+    return [*texts, f"{difference:+.{table.ranked_by.digits}f}"]
+
+
+def _pair(row: Row, attention: str, column: Column, cells: Cells, table: Table) -> str:
+    paper = row.paper.get(attention, {}).get(column.metric, DASH)
+    return f"{paper} / {_ours(row.name, attention, column, cells, table)}"
+
+
+def _ours(row: str, attention: str, column: Column, cells: Cells, table: Table) -> str:
+    """A cell, with a dagger where it differs from the reference row beyond chance."""
+    text = cell_text(cells.get((row, attention), {}).get(column.metric), column.digits)
+    if table.against is None:
+        return text
+    p = differs_from(cells, (row, attention), (table.against, attention), column.metric)
+    return f"{text}†" if p is not None and p < SIGNIFICANT else text
+
+
+def ours_table(table: Table, names: Sequence[str], attentions: Sequence[str], cells: Cells) -> str:
+    """Rows that the paper does not have: ours only."""
+    header = ["Method"]
+    for attention in attentions:
+        first, *rest = (column.label for column in table.columns)
+        header += [f"{attention.capitalize()}: {first}", *rest]
+    lines = [
+        [
+            f"`{name}`",
+            *(_ours(name, a, c, cells, table) for a in attentions for c in table.columns),
+        ]
+        for name in names
+    ]
+    return markdown_table(header, 1, lines)
+
+
+def orderings(table: Table, cells: Cells) -> list[str]:
+    """The section on the paper's orderings; empty where no two rows can be compared."""
+    found = [compare_orders(table, cells, attention) for attention in table.attentions]
+    found = [agreement for agreement in found if agreement.pairs]
+    if not found:
+        return []
+    holding, count = sum(a.holding for a in found), sum(len(a.pairs) for a in found)
+    summary = (
+        f"By {table.ranked_by.label}, {holding} of {count} pairs of rows stand in the paper's "
+        "order. Below are the neighbours in the paper's ranking and each row against Base; a gap "
+        "is by how much the paper's worse row is worse, above zero where the order holds. The seed "
+        "spread is the "
+        "larger standard deviation of the two rows, or, where one has a single seed, the largest "
+        "of any row under the same attention."
+    )
+    parts = ["## Orderings of the paper", summary]
+    parts += [_agreement(table, agreement) for agreement in found]
+    parts += [s for a in table.attentions if (s := _without(table, cells, a))]
+    return parts
+
+
+def _agreement(table: Table, agreement: Agreement) -> str:
+    name = agreement.attention.capitalize()
+    line = f"**{name} attention**: {agreement.holding} of {len(agreement.pairs)} pairs hold"
+    if agreement.kendall is not None:
+        line += f"; Kendall's tau {agreement.kendall:.2f}, Spearman's rho {agreement.spearman:.2f}"
+    header = ["In the paper", "gap in the paper", "gap here", "seed spread", "holds here"]
+    lines, digits = [], table.ranked_by.digits
+    for pair in agreement.telling_pairs:
+        spread = DASH if pair.spread is None else f"{pair.spread:.{digits}f}"
+        verdict = "yes" if pair.holds else "no"
+        if pair.beyond_spread is False:
+            verdict += ", within the spread"
+        better, worse = table.row(pair.better).label, table.row(pair.worse).label
+        gaps = [f"{pair.paper_gap:.{digits}f}", f"{pair.gap:+.{digits}f}"]
+        sign = ">" if table.ranked_by.higher_is_better else "<"
+        lines.append([f"{better} {sign} {worse}", *gaps, spread, verdict])
+    return f"{line}.\n\n{markdown_table(header, 1, lines)}"
+
+
+def _without(table: Table, cells: Cells, attention: str) -> str:
+    found = against_none(cells, attention, table.ranked_by)
+    if found is None:
+        return ""
+    better, worse = found
+    whose = "`none`" if "none" in table.row_names else "`none`, not in the paper"
+    text = (
+        f"**{attention.capitalize()} attention against no position encoding** ({whose}): "
+        f"{len(better)} of {len(better) + len(worse)} rows are better"
+    )
+    return f"{text}; not better: {', '.join(f'`{row}`' for row in worse)}." if worse else f"{text}."

@@ -1,0 +1,1 @@
+"""Translation: parallel text, its preparation, translating with a model, and BLEU."""

@@ -1,0 +1,95 @@
+"""The mean of several checkpoints, for translation's usual last step; no table uses it unasked.
+
+python -m fairseq_plugins.translation.average FOLDER --last 5 --output FOLDER/average.pt
+"""
+
+import argparse
+import os
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from fairseq_plugins.reproduce.run.checkpoints import require_intact
+
+_INTERVAL = re.compile(r"checkpoint_(\d+)_(\d+)\.pt")  # epoch, updates
+
+
+def last_checkpoints(folder: Path, count: int) -> list[Path]:
+    """The last ``count`` checkpoints of a training's intervals, the oldest first.
+
+    Raises:
+        ValueError: for fewer.
+    """
+    if count < 2:
+        raise ValueError(f"`--last` must be at least 2, but is {count} instead.")
+    found = [
+        (int(m[2]), path) for path in folder.glob("*.pt") if (m := _INTERVAL.fullmatch(path.name))
+    ]
+    if len(found) < count:
+        raise ValueError(
+            f"`--last` must be at most the {len(found)} checkpoints checkpoint_*_*.pt in {folder}, "
+            f"but is {count} instead; checkpoint.keep_interval_updates keeps more."
+        )
+    return [path for _, path in sorted(found)[-count:]]
+
+
+def average(paths: Sequence[Path]) -> dict[str, Any]:
+    """The last path's checkpoint with the mean of all weights, computed in float32.
+
+    Raises:
+        ValueError: for checkpoints of different models.
+    """
+    state: dict[str, Any] = {}
+    sums: dict[str, torch.Tensor] = {}
+    for path in paths:
+        require_intact(path)
+        state = torch.load(path, map_location="cpu", weights_only=True)
+        weights = {name: w for name, w in state["model"].items() if torch.is_tensor(w)}
+        if sums and {n: w.shape for n, w in weights.items()} != {
+            n: w.shape for n, w in sums.items()
+        }:
+            raise ValueError(f"{path} is of another model than {paths[0]}.")
+        for name, weight in weights.items():
+            if weight.is_floating_point():
+                sums[name] = sums[name] + weight.float() if name in sums else weight.float()
+            else:
+                sums[name] = weight
+    for name, total in sums.items():
+        kind = state["model"][name].dtype
+        mean = total / len(paths) if total.is_floating_point() else total
+        state["model"][name] = mean.to(kind)
+    return state
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="average_checkpoints.sh",
+        description="The mean of a training's last checkpoints, to be used like any checkpoint.",
+    )
+    parser.add_argument("folder", type=Path, help="with checkpoint_<epoch>_<updates>.pt")
+    parser.add_argument("--last", type=int, default=5, metavar="N", help="(default: 5)")
+    parser.add_argument("--output", type=Path, metavar="FILE", help="(default: FOLDER/average.pt)")
+    args = parser.parse_args(arguments)
+    output = args.output or args.folder / "average.pt"
+    try:
+        paths = last_checkpoints(args.folder, args.last)
+        state = average(paths)
+        beside = output.with_name(f".{output.name}.{os.getpid()}")
+        try:
+            torch.save(state, beside)
+            os.replace(beside, output)
+        finally:
+            beside.unlink(missing_ok=True)
+    except (ValueError, OSError, RuntimeError) as error:
+        print(f"average_checkpoints: error: {error}", file=sys.stderr)
+        return 1
+    print(f"{output}: the mean of {', '.join(path.name for path in paths)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,350 @@
+"""From checked parallel text to a folder for fairseq's task `translation`, step by step.
+
+    raw/<split>.<lang>       the text as it came
+    tokens/<split>.<lang>    by Moses' rules
+    codes                    one byte-pair encoding, learned on both sides of the training text
+    pieces/<split>.<lang>    in its pieces
+    cleaned/<split>.<lang>   without the pairs that cleaning takes out
+    binarised/               by fairseq-preprocess; each side has a dictionary of its own
+
+A file of a step appears complete or not at all, and one that is there is not made again, so a
+folder that was cut off goes on where it was.
+"""
+
+import collections
+import functools
+import itertools
+import json
+import multiprocessing
+import os
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+from subword_nmt.learn_bpe import get_vocabulary, learn_bpe
+from tqdm import tqdm
+
+from fairseq_plugins.data.folders import (
+    SPECIAL_SYMBOLS,
+    Folder,
+    describe,
+    preprocess,
+    replace_folder,
+    report,
+)
+from fairseq_plugins.data.published import SPLITS, CorpusError, copy_measured
+from fairseq_plugins.data.vocabulary import Pieces, read_dictionary
+from fairseq_plugins.translation.moses import Moses
+from fairseq_plugins.translation.parallel import (
+    VALID_EVERY,
+    Cleaning,
+    ParallelText,
+    Paths,
+    keep_flags,
+    read_pairs,
+    sha256,
+)
+
+CHUNK_LINES = 500
+LONGEST = 1023  # pieces of a sentence: fairseq's default of 1,024 positions, less one for its end
+LineFunction = Callable[[str], str]
+
+
+@dataclass(frozen=True)
+class ParallelFolder(Folder):
+    """A translation folder to make.
+
+    languages: source and target, as in fairseq's `--source-lang`, `--target-lang`.
+    cleaning: which training pairs are kept.
+    """
+
+    languages: tuple[str, str] = ("", "")
+    cleaning: Cleaning = field(default_factory=Cleaning)
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        pair = "-".join(self.languages)
+        binarised = itertools.product(SPLITS, self.languages, ("bin", "idx"))
+        raw = itertools.product(("valid", "test"), self.languages)
+        return (
+            "codes",
+            *(f"dict.{language}.txt" for language in self.languages),
+            *(f"{split}.{pair}.{language}.{suffix}" for split, language, suffix in binarised),
+            *(f"raw/{split}.{language}" for split, language in raw),
+        )
+
+
+class ParallelBuild:
+    """The steps in a folder `work`, for one ParallelFolder, by `workers` processes."""
+
+    def __init__(self, folder: ParallelFolder, work: Path, workers: int) -> None:
+        self.folder, self.work, self.workers = folder, work, workers
+        assert folder.merges is not None
+        self.merges = folder.merges
+
+    def paths(self, step: str, split: str) -> Paths:
+        """Source and target of a split after a step."""
+        source, target = (self.work / step / f"{split}.{lang}" for lang in self.folder.languages)
+        return source, target
+
+    def each(self, step: str) -> Iterator[tuple[str, str, Path]]:
+        """(split, language, path) of every file of a step, whose folder is made."""
+        (self.work / step).mkdir(exist_ok=True)
+        for split in SPLITS:
+            for language, path in zip(self.folder.languages, self.paths(step, split), strict=True):
+                yield split, language, path
+
+    def make(self, text: ParallelText, origin: Mapping[str, Any]) -> None:
+        """All steps, then the folder in its place."""
+        self.gather(text)
+        self.tokenise()
+        self.learn()
+        self.apply()
+        self.check_lengths(text)
+        verdicts = self.clean(("train",) if text.valid else ("train", "valid"))
+        self.binarise(origin, verdicts)
+
+    def gather(self, text: ParallelText) -> None:
+        """Check the raw text and copy it to raw/; every 100th pair for validation if need be."""
+        (self.work / "raw").mkdir(exist_ok=True)
+        if not all(path.exists() for _, _, path in self.each("raw")):
+            for split, source in (("valid", text.valid), ("test", text.test)):
+                if source is not None:
+                    report(f"reading {source[0].name} and {source[1].name}")
+                    self._write(self.paths("raw", split), read_pairs(source, empty_lines=False))
+            self._gather_train(text)
+
+    def _gather_train(self, text: ParallelText) -> None:
+        sources = itertools.chain.from_iterable(
+            read_pairs(paths, empty_lines=True) for paths in text.train
+        )
+        pairs = tqdm(sources, desc="reading training text", unit=" pairs", mininterval=1)
+        if text.valid is not None:
+            self._write(self.paths("raw", "train"), pairs)
+            return
+        with writing(*self.paths("raw", "valid")) as held_out:
+
+            def rest() -> Iterator[tuple[bytes, bytes]]:
+                for number, pair in enumerate(pairs, start=1):
+                    if number % VALID_EVERY:
+                        yield pair
+                    else:
+                        for file, line in zip(held_out, pair, strict=True):
+                            file.write(line)
+
+            self._write(self.paths("raw", "train"), rest())
+
+    @staticmethod
+    def _write(paths: Paths, pairs: Iterable[tuple[bytes, bytes]]) -> None:
+        count = 0
+        with writing(*paths) as (source, target):
+            for source_line, target_line in pairs:
+                source.write(source_line)
+                target.write(target_line)
+                count += 1
+        if not count:
+            raise CorpusError(f"{paths[0].name} and {paths[1].name} have no lines")
+
+    def tokenise(self) -> None:
+        for (split, language, target), (_, _, raw) in zip(
+            self.each("tokens"), self.each("raw"), strict=True
+        ):
+            build = functools.partial(tokeniser, language)
+            self._map(build, raw, target, f"tokenising {split}.{language}")
+
+    def learn(self) -> None:
+        """One encoding from the words of both sides."""
+        if (self.work / "codes").exists():
+            return
+        report(f"learning {self.merges} merges")
+        counts: collections.Counter[str] = collections.Counter()
+        for path in self.paths("tokens", "train"):
+            with path.open(encoding="utf-8", newline="\n") as text:
+                counts += get_vocabulary(text, num_workers=self.workers)
+        if not counts:
+            raise CorpusError("the training text has no words")
+        with writing(self.work / "codes") as (codes,):
+            learned = _TextFile(codes)
+            words = (f"{word} {count}" for word, count in counts.items())
+            learn_bpe(words, learned, self.merges, is_dict=True)
+
+    def apply(self) -> None:
+        for (split, language, target), (_, _, tokens) in zip(
+            self.each("pieces"), self.each("tokens"), strict=True
+        ):
+            build = functools.partial(splitter, self.work / "codes")
+            self._map(build, tokens, target, f"splitting {split}.{language}")
+
+    def check_lengths(self, text: ParallelText) -> None:
+        """Refuse lines of files given for validation and test that no model here would read.
+
+        Those of training, and a validation set that comes out of it, are cleaned.
+        """
+        for split, given in (("valid", text.valid), ("test", text.test)):
+            for source, pieces in zip(given or (), self.paths("pieces", split), strict=False):
+                with pieces.open(encoding="utf-8", newline="\n") as lines:
+                    for number, line in enumerate(lines, start=1):
+                        if (count := len(line.split())) > LONGEST:
+                            raise CorpusError(
+                                f"{source}, line {number}: {count} pieces, but a model reads at "
+                                f"most {LONGEST}; split the line"
+                            )
+
+    def _map(
+        self, build: Callable[[], LineFunction], source: Path, target: Path, what: str
+    ) -> None:
+        """Write a function of every line of a file, in parallel and in order."""
+        if target.exists():
+            return
+        total = count_lines(source)
+        with (
+            source.open(encoding="utf-8", newline="\n") as lines,
+            writing(target) as (out,),
+            mapping(build, self.workers) as apply,
+        ):
+            # Short files are no news.
+            hidden = total < 20 * CHUNK_LINES
+            for line in tqdm(apply(lines), what, total, unit=" lines", disable=hidden):
+                out.write(line.encode() + b"\n")
+
+    def clean(self, splits: Iterable[str]) -> dict[str, dict[str, int]]:
+        """Write cleaned/, and raw/ of a validation set anew; how many pairs had which verdict."""
+        found = {}
+        kept_raw = []
+        for split in SPLITS:
+            pieces = self.paths("pieces", split)
+            if split not in splits:
+                flags = bytearray(b"\1") * count_lines(pieces[0])
+            else:
+                flags, verdicts = keep_flags(pieces, self.folder.cleaning)
+                found[split] = {"pairs": len(flags), **dict(sorted(verdicts.items()))}
+                if not any(flags):
+                    raise CorpusError(f"cleaning keeps no pair of {split}: {found[split]}")
+            kept_raw.append((split, flags))
+        self._write_kept("pieces", "cleaned", kept_raw)
+        self._write_kept("raw", "kept", [(s, flags) for s, flags in kept_raw if s != "train"])
+        return found
+
+    def _write_kept(
+        self, step: str, target_step: str, flags: Iterable[tuple[str, bytearray]]
+    ) -> None:
+        (self.work / target_step).mkdir(exist_ok=True)
+        for split, kept in flags:
+            both = zip(self.paths(step, split), self.paths(target_step, split), strict=True)
+            for source, target in both:
+                with source.open("rb") as lines, writing(target) as (out,):
+                    out.writelines(itertools.compress(lines, kept))
+
+    def binarise(self, origin: Mapping[str, Any], cleaning: Mapping[str, Any]) -> None:
+        """fairseq-preprocess, data.json, and the finished folder in its place."""
+        languages = self.folder.languages
+        built = self.work / "binarised"
+        shutil.rmtree(built, ignore_errors=True)
+        arguments = ["-m", "fairseq_cli.preprocess"]
+        arguments += ["--source-lang", languages[0], "--target-lang", languages[1]]
+        for split in SPLITS:
+            arguments += [f"--{split}pref", f"cleaned/{split}"]
+        arguments += ["--destdir", "binarised", "--workers", str(self.workers)]
+        preprocess(self.work, arguments, self.workers)
+        about = {
+            "request": self.folder.request,
+            "origin": origin,
+            "cleaning": cleaning,
+            **self._describe(built),
+            "codes": {"merges": self.merges, "sha256": sha256(self.work / "codes")},
+            "command": ["python", *arguments],
+        }
+        (built / "data.json").write_text(json.dumps(about, indent=1) + "\n")
+        (self.work / "kept").rename(built / "raw")
+        (self.work / "codes").rename(built / "codes")
+        replace_folder(built, self.folder.path)
+        sizes = ", ".join(f"{lang} {size}" for lang, size in about["dictionary_size"].items())
+        train = about["cleaning"]["train"]
+        report(
+            f"{self.folder.path}: {train['kept']} of {train['pairs']} training pairs kept; "
+            f"symbols in the dictionaries: {sizes}"
+        )
+
+    def _describe(self, built: Path) -> dict[str, Any]:
+        splits: dict[str, dict[str, Any]] = {split: {} for split in SPLITS}
+        raw: dict[str, dict[str, Any]] = {"valid": {}, "test": {}}
+        known = {
+            language: set(read_dictionary(built / f"dict.{language}.txt"))
+            for language in self.folder.languages
+        }
+        for split, language, path in self.each("cleaned"):
+            with path.open("rb") as lines:
+                measured = copy_measured(lines, Path(os.devnull))
+            facts = describe(measured, known[language])
+            splits[split][language] = {**facts, "file": path.name}
+        for split, language, path in self.each("kept"):
+            if split in raw:
+                raw[split][language] = {"lines": count_lines(path), "sha256": sha256(path)}
+        sizes = {lang: len(words) + len(SPECIAL_SYMBOLS) for lang, words in known.items()}
+        return {"raw": raw, "splits": splits, "dictionary_size": sizes}
+
+
+class _TextFile:
+    """What learn_bpe writes its text to, in UTF-8 whatever the locale."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self.file = file
+
+    def write(self, text: str) -> None:
+        self.file.write(text.encode())
+
+
+@contextmanager
+def writing(*paths: Path) -> Iterator[tuple[IO[bytes], ...]]:
+    """Files that appear together when all are complete, or not at all."""
+    parts = [path.with_name(path.name + ".tmp") for path in paths]
+    try:
+        with ExitStack() as stack:
+            yield tuple(stack.enter_context(part.open("wb")) for part in parts)
+    except BaseException:
+        for part in parts:
+            part.unlink(missing_ok=True)
+        raise
+    for part, path in zip(parts, paths, strict=True):
+        part.replace(path)
+
+
+def count_lines(path: Path) -> int:
+    with path.open("rb") as lines:
+        return sum(1 for _ in lines)
+
+
+def tokeniser(language: str) -> LineFunction:
+    return Moses(language).tokenise
+
+
+def splitter(codes: Path) -> LineFunction:
+    return Pieces.read(codes).split
+
+
+_function: LineFunction  # of a worker process
+
+
+def _start(build: Callable[[], LineFunction]) -> None:
+    global _function
+    _function = build()
+
+
+def _run(line: str) -> str:
+    return _function(line)
+
+
+@contextmanager
+def mapping(
+    build: Callable[[], LineFunction], workers: int
+) -> Iterator[Callable[[Iterable[str]], Iterator[str]]]:
+    """A function that maps lines, in order, by what `build` returns in each of some processes."""
+    if workers == 1:
+        function = build()
+        yield lambda lines: map(function, lines)
+    else:
+        with multiprocessing.Pool(workers, _start, (build,)) as pool:
+            yield lambda lines: pool.imap(_run, lines, CHUNK_LINES)

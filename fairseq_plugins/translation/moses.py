@@ -1,0 +1,62 @@
+"""Moses' way from raw text to tokens and back, by sacremoses: the same for training and for use.
+
+Raw text is normalised in its punctuation, rid of characters that do not print, and tokenised with
+splits at hyphens (Moses' `-a`) and escapes (`&apos;`). `detokenise` undoes the last step.
+"""
+
+import functools
+import unicodedata
+
+from sacremoses import MosesDetokenizer, MosesPunctNormalizer, MosesTokenizer
+from sacremoses.corpus import NonbreakingPrefixes
+
+from fairseq_plugins.data.published import CorpusError
+
+# ISO 639 keeps these codes for private use; the generated languages have them, and English rules.
+PRIVATE_USE = ("qaa", "qab")
+
+
+@functools.cache
+def languages() -> frozenset[str]:
+    """Codes of the languages that have rules of their own."""
+    return frozenset(NonbreakingPrefixes().available_langs.values()) | set(PRIVATE_USE)
+
+
+def check_language(option: str, code: str) -> None:
+    """Raise CorpusError for a code without rules, which would be treated as English."""
+    if code not in languages():
+        known = ", ".join(sorted(languages()))
+        raise CorpusError(f"{option} must be one of {known}, but is {code!r}")
+
+
+def printable(text: str) -> str:
+    """With a space for every character that does not print, as a carriage return or a control."""
+    if text.isprintable():
+        return text
+    return "".join(" " if unicodedata.category(c).startswith("C") else c for c in text)
+
+
+class Moses:
+    """The rules of one language.
+
+    Raises:
+        CorpusError: a language without rules.
+    """
+
+    def __init__(self, language: str) -> None:
+        check_language("language", language)
+        rules = "en" if language in PRIVATE_USE else language
+        self._normaliser = MosesPunctNormalizer(rules)
+        self._tokenizer = MosesTokenizer(rules)
+        self._detokenizer = MosesDetokenizer(rules)
+
+    def tokenise(self, text: str) -> str:
+        """One line of raw text -> its tokens with single spaces between them."""
+        text = printable(self._normaliser.normalize(text))
+        tokens: str = self._tokenizer.tokenize(text, aggressive_dash_splits=True, return_str=True)
+        return " ".join(tokens.split())
+
+    def detokenise(self, tokens: str) -> str:
+        """A line of tokens -> text, its punctuation where it belongs and nothing escaped."""
+        text: str = self._detokenizer.detokenize(tokens.split())
+        return text

@@ -1,0 +1,283 @@
+"""Raw text in, translated raw text out: the Python behind scripts/translate.sh.
+
+python -m fairseq_plugins.translation.translate --checkpoint FILE --data DIR INPUT
+"""
+
+import argparse
+import itertools
+import logging
+import sys
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from fairseq import checkpoint_utils, utils
+from omegaconf import OmegaConf, open_dict
+from tqdm import tqdm
+
+import fairseq_plugins  # noqa: F401  (registers the models)
+from fairseq_plugins.common.exit_status import exit_status
+from fairseq_plugins.data.published import CorpusError
+from fairseq_plugins.data.vocabulary import (
+    Pieces,
+    check_vocabulary,
+    join_pieces,
+    read_dictionary,
+)
+from fairseq_plugins.reproduce.run.checkpoints import require_intact
+from fairseq_plugins.translation.folders import writing
+from fairseq_plugins.translation.moses import Moses
+
+BUFFER_LINES = 2000  # lines that are sorted by length and batched together
+STANDARD_INPUT = "-"
+
+
+@dataclass(frozen=True)
+class Decoding:
+    """How a model is searched; the defaults are those of Vaswani et al. 2017.
+
+    beam: hypotheses kept. length_penalty: the score is divided by length ** this. A hypothesis
+    has at most longer_ratio * source length + longer tokens, where fairseq takes the length of the
+    longest source of a batch. max_tokens: per batch.
+
+    Raises:
+        ValueError: for a value out of range.
+    """
+
+    beam: int = 4
+    length_penalty: float = 0.6
+    longer_ratio: float = 1.0
+    longer: int = 50
+    max_tokens: int = 4000
+
+    def __post_init__(self) -> None:
+        for name in ("beam", "longer", "max_tokens"):
+            if getattr(self, name) < 1:
+                raise ValueError(
+                    f"`{name}` must be at least 1, but is {getattr(self, name)} instead."
+                )
+
+    def generation(self) -> dict[str, Any]:
+        """The same as fairseq's options of generation."""
+        return {
+            "beam": self.beam,
+            "lenpen": self.length_penalty,
+            "max_len_a": self.longer_ratio,
+            "max_len_b": self.longer,
+        }
+
+    def flags(self) -> list[str]:
+        """The same for fairseq-generate, which then prints whole words of every sentence.
+
+        Its default, batches of a multiple of 8 sentences, leaves out those beyond the last one.
+        """
+        named = {**self.generation(), "max_tokens": self.max_tokens}
+        named["required_batch_size_multiple"] = 1
+        words = [(f"--{name.replace('_', '-')}", str(value)) for name, value in named.items()]
+        return [*itertools.chain.from_iterable(words), "--remove-bpe"]
+
+
+class Translator:
+    """A trained model with the pieces and dictionaries of its data folder.
+
+    Raises:
+        CorpusError: where the folder's codes, its dictionaries and the model do not belong
+            together, naming file and line.
+    """
+
+    def __init__(
+        self, checkpoint: Path, data: Path, decoding: Decoding, *, cpu: bool = False, seed: int = 1
+    ) -> None:
+        self.decoding = decoding
+        require_intact(checkpoint)
+        # Overridden here: fairseq leaves the options of a state that it is given as they are.
+        overrides = {"data": str(data)}
+        state = checkpoint_utils.load_checkpoint_to_cpu(str(checkpoint), overrides)
+        self.languages = _languages(state, checkpoint)
+        dictionaries = [data / f"dict.{language}.txt" for language in self.languages]
+        for path in (data / "codes", *dictionaries):
+            if not path.is_file():
+                raise CorpusError(f"--data {data} does not hold {path.name}")
+        check_vocabulary(data / "codes", dictionaries)
+        _check_sizes(state, checkpoint, dictionaries)
+        self._pieces = Pieces.read(data / "codes")
+        self._source, self._target = (Moses(language) for language in self.languages)
+        models, config, self._task = checkpoint_utils.load_model_ensemble_and_task(
+            [str(checkpoint)], state=state
+        )
+        (self._model,) = models
+        self._device = torch.device("cuda" if torch.cuda.is_available() and not cpu else "cpu")
+        with open_dict(config):
+            options = {**OmegaConf.to_container(config.generation), **decoding.generation()}
+            config.generation = OmegaConf.create(options)
+        self._model.to(self._device).eval()
+        self._model.prepare_for_inference_(config)
+        utils.set_torch_seed(seed)  # after those that seed the draws of an encoding too
+        self._generator = self._task.build_generator([self._model], config.generation)
+        limits = self._task.max_positions(), self._model.max_positions()
+        self._max_positions = utils.resolve_max_positions(*limits)
+
+    def encode(self, lines: Sequence[str], name: str) -> list[torch.Tensor]:
+        """Token ids of each line, (length,) with the end of sentence; an empty line has it alone.
+
+        Raises:
+            CorpusError: naming file and line, for one that is longer than the model reads.
+        """
+        longest = min(self._max_positions[0], self.decoding.max_tokens)
+        dictionary = self._task.source_dictionary
+        encoded = []
+        for number, line in enumerate(lines, start=1):
+            pieces = self._pieces.split(self._source.tokenise(line))
+            ids = dictionary.encode_line(pieces, add_if_not_exist=False).long()
+            if len(ids) > longest:
+                raise CorpusError(
+                    f"{name}, line {number}: {len(ids)} pieces, but at most {longest} can be "
+                    "translated; split the line"
+                )
+            encoded.append(ids)
+        return encoded
+
+    def translate(self, lines: Sequence[str], name: str = "input") -> Iterator[str]:
+        """One translation for each line, in their order; an empty line stays empty."""
+        encoded = self.encode(lines, name)
+        for start in range(0, len(encoded), BUFFER_LINES):
+            yield from self._translate_buffer(encoded[start : start + BUFFER_LINES])
+
+    def _translate_buffer(self, encoded: Sequence[torch.Tensor]) -> list[str]:
+        translated = [""] * len(encoded)
+        some = [i for i, ids in enumerate(encoded) if len(ids) > 1]
+        if not some:
+            return translated
+        lengths = torch.tensor([len(encoded[i]) for i in some])
+        batches = self._task.get_batch_iterator(
+            dataset=self._task.build_dataset_for_inference([encoded[i] for i in some], lengths),
+            max_tokens=self.decoding.max_tokens,
+            max_positions=self._max_positions,
+            disable_iterator_cache=True,
+        ).next_epoch_itr(shuffle=False)
+        for batch in batches:
+            batch = utils.move_to_cuda(batch) if self._device.type == "cuda" else batch
+            found = self._task.inference_step(self._generator, [self._model], batch)
+            for i, hypotheses in zip(batch["id"].tolist(), found, strict=True):
+                translated[some[i]] = self._decode(hypotheses[0]["tokens"])
+        return translated
+
+    def _decode(self, ids: torch.Tensor) -> str:
+        pieces = self._task.target_dictionary.string(ids.int().cpu())
+        return self._target.detokenise(join_pieces(pieces))
+
+
+def _languages(state: dict[str, Any], checkpoint: Path) -> tuple[str, str]:
+    task = (state.get("cfg") or {}).get("task") or {}
+    source, target = task.get("source_lang"), task.get("target_lang")
+    if not source or not target:
+        raise CorpusError(f"--checkpoint {checkpoint} holds no translation model")
+    return source, target
+
+
+def _check_sizes(state: dict[str, Any], checkpoint: Path, dictionaries: Sequence[Path]) -> None:
+    """Refuse dictionaries of another length than the model's tables."""
+    for side, path in zip(("encoder", "decoder"), dictionaries, strict=True):
+        table = state["model"].get(f"{side}.embed_tokens.weight")
+        lines = len(read_dictionary(path))
+        if table is not None and len(table) != lines + 4:
+            raise CorpusError(
+                f"{path} ends at line {lines}, but the dictionary of {checkpoint} has "
+                f"{len(table) - 4} lines; they belong to different vocabularies"
+            )
+
+
+def read_input(name: str) -> list[str]:
+    """Lines of a file, or of standard input for `-`; only a line feed ends one.
+
+    Raises:
+        CorpusError: naming file and line, for a line that is no UTF-8.
+    """
+    data = sys.stdin.buffer.read() if name == STANDARD_INPUT else Path(name).read_bytes()
+    lines = []
+    for number, line in enumerate(data.removesuffix(b"\n").split(b"\n") if data else (), start=1):
+        try:
+            lines.append(line.decode())
+        except UnicodeDecodeError as error:
+            raise CorpusError(f"{name}, line {number}: not UTF-8: {error}") from error
+    return lines
+
+
+def get_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="translate.sh",
+        description="Translates raw text, line by line. An empty line stays empty.",
+    )
+    defaults = Decoding()
+    add = parser.add_argument
+    add("input", metavar="INPUT", help="file with raw text, - for standard input")
+    add("--checkpoint", type=Path, required=True, metavar="FILE", help="the trained model")
+    add(
+        "--data",
+        type=Path,
+        required=True,
+        metavar="DIR",
+        help="the folder it was trained on, for its codes and dictionaries",
+    )
+    add("--output", type=Path, metavar="FILE", help="file to write (default: standard output)")
+    add(
+        "--beam",
+        type=int,
+        default=defaults.beam,
+        metavar="N",
+        help=f"hypotheses kept (default: {defaults.beam})",
+    )
+    add(
+        "--length-penalty",
+        type=float,
+        default=defaults.length_penalty,
+        metavar="X",
+        help=f"above 0 favours longer output (default: {defaults.length_penalty})",
+    )
+    add(
+        "--max-tokens",
+        type=int,
+        default=defaults.max_tokens,
+        metavar="N",
+        help=f"source tokens per batch (default: {defaults.max_tokens})",
+    )
+    add("--cpu", action="store_true", help="no GPU, even where there is one")
+    return parser
+
+
+def run(args: argparse.Namespace) -> None:
+    """Translate as the options say; an output file appears complete or not at all."""
+    decoding = Decoding(args.beam, args.length_penalty, max_tokens=args.max_tokens)
+    lines = read_input(args.input)
+    for path in (args.checkpoint, args.data):
+        if not path.exists():
+            raise CorpusError(f"{path} does not exist")
+    translator = Translator(args.checkpoint, args.data, decoding, cpu=args.cpu)
+    translated = tqdm(
+        translator.translate(lines, args.input),
+        desc="translating",
+        total=len(lines),
+        unit=" lines",
+        disable=len(lines) <= BUFFER_LINES and not sys.stderr.isatty(),
+    )
+    if args.output is None:
+        for line in translated:
+            print(line)
+        return
+    with writing(args.output) as (out,):
+        out.writelines(line.encode() + b"\n" for line in translated)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    args = get_parser().parse_args(arguments)
+    logging.getLogger("fairseq").setLevel(logging.WARNING)
+    # fairseq asks for pinned memory with a GPU or without.
+    warnings.filterwarnings("ignore", message="'pin_memory' argument is set as true")
+    return exit_status("translate", lambda: run(args))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

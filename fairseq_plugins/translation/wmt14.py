@@ -1,0 +1,209 @@
+"""WMT14 English-German: which texts it consists of, and how they are found or fetched.
+
+The training text is Europarl v7, Common Crawl and News Commentary v9, in this order; the test set
+is newstest2014 with all its 3,003 sentences. Only the archive of the test sets has a published
+sum (sacrebleu holds it to an md5); of the others, what came is recorded.
+"""
+
+import re
+import tarfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from fairseq_plugins.data.published import CorpusError, download
+from fairseq_plugins.translation.parallel import (
+    OPENERS,
+    ParallelText,
+    Paths,
+    count_text_lines,
+    open_text,
+    sha256,
+)
+
+_SEGMENT = re.compile(r"<seg.*?>(.*)</seg>.*?")
+CHUNK_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Member:
+    """A pair of texts: names within an archive, published at an address.
+
+    names: with {language} for the two; for SGM files, source and target have names of their own.
+    """
+
+    archive: str
+    url: str
+    names: tuple[str, str]
+    md5: str | None = None
+    lines: int | None = None
+
+    @property
+    def plain_names(self) -> tuple[str, str]:
+        """What they are called once unpacked."""
+        source, target = (PurePosixPath(name).name for name in self.names)
+        return source, target
+
+
+@dataclass(frozen=True)
+class ArchivedCorpus:
+    """Parallel text that is published as archives; training texts in their order."""
+
+    name: str
+    languages: tuple[str, str]
+    train: Sequence[Member]
+    test: Member
+
+    @property
+    def members(self) -> list[Member]:
+        return [*self.train, self.test]
+
+
+def _train(stem: str, archive: str, url: str) -> Member:
+    return Member(archive, url + archive, (f"{stem}.en", f"{stem}.de"))
+
+
+WMT14_EN_DE = ArchivedCorpus(
+    name="wmt14-en-de",
+    languages=("en", "de"),
+    train=(
+        _train(
+            "training/europarl-v7.de-en",
+            "training-parallel-europarl-v7.tgz",
+            "https://www.statmt.org/wmt13/",
+        ),
+        _train(
+            "commoncrawl.de-en",
+            "training-parallel-commoncrawl.tgz",
+            "https://www.statmt.org/wmt13/",
+        ),
+        _train(
+            "training/news-commentary-v9.de-en",
+            "training-parallel-nc-v9.tgz",
+            "https://www.statmt.org/wmt14/",
+        ),
+    ),
+    test=Member(
+        archive="test-full.tgz",
+        url="https://www.statmt.org/wmt14/test-full.tgz",
+        names=(
+            "test-full/newstest2014-deen-src.en.sgm",
+            "test-full/newstest2014-deen-ref.de.sgm",
+        ),
+        md5="a8cd784e006feb32ac6f3d9ec7eb389a",
+        lines=3003,
+    ),
+)
+
+
+class ArchivedText:
+    """The texts of a corpus in a folder: plain (.xz, .gz), as SGM, or in their archives."""
+
+    def __init__(self, corpus: ArchivedCorpus, folder: Path) -> None:
+        self.corpus, self.folder = corpus, folder
+
+    def _plain(self, member: Member) -> Paths | None:
+        """Both texts outside an archive, under their own names; a test set as newstest2014.en."""
+        found = []
+        for name, language in zip(member.plain_names, self.corpus.languages, strict=True):
+            stem = re.sub(r"-\w+-(src|ref)\.\w+\.sgm$", f".{language}", name)
+            names = [n + e for n in dict.fromkeys((name, stem)) for e in OPENERS]
+            places = [self.folder / place / n for place in ("", "training") for n in names]
+            found.append(next((path for path in places if path.is_file()), None))
+        source, target = found
+        return (source, target) if source and target else None
+
+    def require(self) -> None:
+        """Raise CorpusError naming every text that is not there."""
+        if not self.folder.is_dir():
+            raise CorpusError(f"--from must be an existing folder, but is {self.folder}")
+        absent = [
+            f"{' and '.join(member.plain_names)} (or {member.archive})"
+            for member in self.corpus.members
+            if self._plain(member) is None and not (self.folder / member.archive).is_file()
+        ]
+        if absent:
+            raise CorpusError(f"--from {self.folder} does not hold {'; '.join(absent)}")
+
+    def inputs(self) -> list[Path]:
+        """The files that are read, as they are stored."""
+        found: list[Path] = []
+        for member in self.corpus.members:
+            plain = self._plain(member)
+            found += plain if plain else [self.folder / member.archive]
+        return found
+
+    def unpack(self, work: Path, report: Callable[[str], None]) -> ParallelText:
+        """Where each text can be read, after unpacking into `work` what is packed as tar or SGM.
+
+        Raises:
+            CorpusError: for a damaged archive, one without its texts, or a test set of another
+                length.
+        """
+        work.mkdir(exist_ok=True)
+        train = [self._readable(member, work, report) for member in self.corpus.train]
+        test = self._readable(self.corpus.test, work, report)
+        for path in test:
+            lines, expected = count_text_lines(path), self.corpus.test.lines
+            if expected not in (None, lines):
+                raise CorpusError(f"{path.name}: expected {expected} lines, found {lines}")
+        return ParallelText(train, None, test)
+
+    def _readable(self, member: Member, work: Path, report: Callable[[str], None]) -> Paths:
+        paths = self._plain(member)
+        if paths is None:
+            paths = work / member.plain_names[0], work / member.plain_names[1]
+            if not all(path.exists() for path in paths):
+                report(f"unpacking {member.archive}")
+                extract(self.folder / member.archive, dict(zip(member.names, paths, strict=True)))
+        source, target = (
+            plain_from_sgm(path, work) if path.suffix == ".sgm" else path for path in paths
+        )
+        return source, target
+
+
+def fetch(corpus: ArchivedCorpus, folder: Path, report: Callable[[str], None]) -> dict[str, str]:
+    """Download the archives that are not there; name -> sha256 of what came."""
+    for member in corpus.members:
+        target = folder / member.archive
+        download(member.url, target, member.md5, report, elsewhere="--from DIR takes")
+    return {member.archive: sha256(folder / member.archive) for member in corpus.members}
+
+
+def extract(archive: Path, wanted: dict[str, Path]) -> None:
+    """Write the members of a tar archive that are asked for to the given files.
+
+    Members are read through names chosen here and written to paths chosen here, so whatever else
+    the archive contains cannot land anywhere.
+    """
+    absent = set(wanted)
+    try:
+        with tarfile.open(archive, "r|*") as stream:
+            for entry in stream:
+                name = entry.name.removeprefix("./")
+                if name in absent and entry.isfile():
+                    content = stream.extractfile(entry)
+                    assert content is not None
+                    part = wanted[name].with_name(wanted[name].name + ".tmp")
+                    with part.open("wb") as out:
+                        while chunk := content.read(CHUNK_BYTES):
+                            out.write(chunk)
+                    part.replace(wanted[name])
+                    absent.remove(name)
+                if not absent:
+                    return
+    except (tarfile.TarError, EOFError, OSError) as error:
+        raise CorpusError(f"{archive} is damaged: {error}") from error
+    raise CorpusError(f"{archive} does not hold {', '.join(sorted(absent))}")
+
+
+def plain_from_sgm(path: Path, work: Path) -> Path:
+    """The segments of an SGM file as lines, read as sacrebleu reads them."""
+    target = work / path.name.removesuffix(".sgm")
+    part = target.with_name(target.name + ".tmp")
+    with open_text(path) as lines, part.open("wb") as out:
+        for line in lines:
+            if line.startswith(b"<seg "):
+                segment = _SEGMENT.sub(r"\1", line.decode())
+                out.write(re.sub(r"\s+", " ", segment.strip()).encode() + b"\n")
+    return part.replace(target)

@@ -1,0 +1,113 @@
+"""Plain text: which file is which split, and documents held out."""
+
+import lzma
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fairseq_plugins.data.plain_text import PlainText, find_files, read_lines
+from fairseq_plugins.data.published import SPLITS, CorpusError
+
+DOCUMENTS = st.lists(st.lists(st.sampled_from(["a", "b c"]), min_size=1), min_size=3, max_size=40)
+
+
+def write(folder: Path, **texts: str) -> Path:
+    for name, text in texts.items():
+        (folder / f"{name.replace('_', '.')}.txt").write_text(text)
+    return folder
+
+
+def found(folder: Path, **chosen: list[str]) -> dict[str, list[str]]:
+    return {s: [path.name for path in paths] for s, paths in find_files(folder, chosen)[0].items()}
+
+
+def taken(text: PlainText) -> dict[str, str]:
+    return {split: b"".join(lines).decode() for split, lines in text.lines().items()}
+
+
+def test_names_say_the_split(tmp_path: Path) -> None:
+    write(tmp_path, novels_train="a", dev="b", SOURCE="c", contest="d")
+    assert found(tmp_path) == {"train": ["novels.train.txt"], "valid": ["dev.txt"], "test": []}
+    assert find_files(tmp_path, {})[1] == [tmp_path / "SOURCE.txt", tmp_path / "contest.txt"]
+
+
+def test_without_such_names_all_is_train(tmp_path: Path) -> None:
+    write(tmp_path, one="a", two="b")
+    assert found(tmp_path) == {"train": ["one.txt", "two.txt"], "valid": [], "test": []}
+
+
+def test_a_chosen_file_is_of_no_other_split(tmp_path: Path) -> None:
+    write(tmp_path, train="a", train_full="b")
+    assert found(tmp_path, test=["train.txt"])["train"] == ["train.full.txt"]
+
+
+@pytest.mark.parametrize(
+    ("chosen", "message"),
+    [
+        ({"train": ["gone.txt"]}, "--train: .* does not hold gone.txt"),
+        ({"train": ["a.txt"], "valid": ["a.txt"]}, "a.txt is given twice"),
+        ({"valid": ["a.txt"]}, "has no text to train on"),
+    ],
+)
+def test_wrong_choices_are_refused(chosen, message, tmp_path: Path) -> None:
+    write(tmp_path, a="a")
+    with pytest.raises(CorpusError, match=message):
+        find_files(tmp_path, chosen)
+
+
+def test_no_folder(tmp_path: Path) -> None:
+    with pytest.raises(CorpusError, match="--from must be an existing folder"):
+        find_files(tmp_path / "nowhere", {})
+
+
+@given(documents=DOCUMENTS, held_out=st.floats(0.1, 30), with_valid=st.booleans())
+def test_every_document_is_in_one_split(
+    tmp_path_factory: pytest.TempPathFactory, documents, held_out: float, with_valid: bool
+) -> None:
+    """Nothing is lost, doubled or moved, and no document is torn."""
+    folder = tmp_path_factory.mktemp("text")
+    numbered = [[f"{i} {line}" for line in lines] for i, lines in enumerate(documents)]
+    text = "\n\n".join("\n".join(lines) for lines in numbered) + "\n"
+    train = folder / "train.txt"
+    train.write_text(text)
+    valid = write(folder, valid="other\n") / "valid.txt"
+    files = {"train": [train], "valid": [valid] if with_valid else [], "test": []}
+    splits = taken(PlainText(files, held_out))
+    if with_valid:
+        assert splits.pop("valid") == "other\n"
+    assert "".join(splits.values()) == text
+    numbers = [{line.split()[0] for line in part.splitlines() if line} for part in splits.values()]
+    assert all(numbers)
+    assert sum(map(len, numbers)) == len(documents)
+
+
+def test_files_are_documents_of_their_own(tmp_path: Path) -> None:
+    folder = write(tmp_path, a="1\n2", b="3\n", c="4\n")
+    text = taken(PlainText(find_files(folder, {})[0]))
+    assert text == {"train": "1\n2\n\n", "valid": "3\n\n", "test": "4\n"}
+
+
+def test_the_first_lines_of_each_evaluated_document(tmp_path: Path) -> None:
+    text = "1\n2\n3\n\n4\n5\n6\n"
+    write(tmp_path, train=text, valid=text, test=text)
+    kept = taken(PlainText(find_files(tmp_path, {})[0], evaluation_lines=2))
+    assert kept == {"train": text, "valid": "1\n2\n\n4\n5\n", "test": "1\n2\n\n4\n5\n"}
+
+
+def test_too_few_documents(tmp_path: Path) -> None:
+    files = dict.fromkeys(SPLITS, ()) | {"train": [write(tmp_path, a="1\n\n2\n") / "a.txt"]}
+    with pytest.raises(CorpusError, match="too few documents to hold out 1 for each: 2"):
+        PlainText(files).lines()
+
+
+def test_errors_name_file_and_line(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"fine\n\xff\n")
+    with pytest.raises(CorpusError, match=r"a\.txt, line 2: is not UTF-8"):
+        list(read_lines(path))
+    packed = tmp_path / "a.txt.xz"
+    packed.write_bytes(lzma.compress(b"fine\n" * 10_000)[:-40])
+    with pytest.raises(CorpusError, match=r"a\.txt\.xz is damaged after line \d+"):
+        list(read_lines(packed))

@@ -1,0 +1,240 @@
+"""Hugging Face's RoBERTa and ``pe_roberta`` are the same model in two formats."""
+
+import importlib.util
+import json
+import random
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+from fairseq import checkpoint_utils
+from safetensors.torch import load_file, save_file
+from transformers import RobertaConfig, RobertaForMaskedLM
+
+from fairseq_plugins.data.gpt2_bpe import learn_gpt2_bpe
+from fairseq_plugins.integrations.roberta import THEIR_FILES, read_vocabulary
+
+SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "convert_roberta.py"
+LONGEST = 20
+TEXT = ["the cat sat on the mat and the dog sat on the cat", "a dog and a cat"] * 2
+
+
+@pytest.fixture(scope="module")
+def script() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("convert_roberta", SCRIPT)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def pieces(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("pieces")
+    learn_gpt2_bpe(TEXT, 12, folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def theirs(pieces: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A random model whose vocabulary is in another order than our dictionary."""
+    folder = tmp_path_factory.mktemp("theirs") / "model"
+    _, tokens = read_vocabulary(pieces)
+    middle = tokens[4:-1]
+    random.Random(3).shuffle(middle)
+    vocabulary = [*tokens[:4], *middle, tokens[-1]]
+    config = RobertaConfig(
+        vocab_size=len(vocabulary),
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        intermediate_size=48,
+        max_position_embeddings=LONGEST + 2,
+        type_vocab_size=1,
+        layer_norm_eps=1e-5,
+    )
+    torch.manual_seed(4)
+    model = RobertaForMaskedLM(config)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.1 * torch.randn_like(parameter))
+    model.save_pretrained(folder)
+    (folder / "vocab.json").write_text(json.dumps({t: i for i, t in enumerate(vocabulary)}))
+    (folder / "merges.txt").write_bytes((pieces / "vocab.bpe").read_bytes())
+    return folder
+
+
+@pytest.fixture(scope="module")
+def ours(script: ModuleType, theirs: Path, pieces: Path, tmp_path_factory) -> Path:
+    output = tmp_path_factory.mktemp("ours") / "model"
+    assert script.main(["to-fairseq", str(theirs), str(output), "--bpe", str(pieces)]) == 0
+    return output
+
+
+def their_logits(folder: Path, tokens: torch.Tensor) -> torch.Tensor:
+    model = RobertaForMaskedLM.from_pretrained(folder).eval()
+    with torch.no_grad():
+        return model(tokens, attention_mask=tokens.ne(1)).logits
+
+
+def our_logits(folder: Path, tokens: torch.Tensor) -> torch.Tensor:
+    overrides = {"data": str(folder)}
+    models, _, _ = checkpoint_utils.load_model_ensemble_and_task(
+        [str(folder / "model.pt")], arg_overrides=overrides
+    )
+    with torch.no_grad():
+        return models[0].eval()(tokens)[0]
+
+
+def sentences(size: int) -> torch.Tensor:
+    """Random ids (3, LONGEST) from <s> to </s>, two rows padded."""
+    tokens = torch.randint(4, size, (3, LONGEST))
+    tokens[:, 0], tokens[:, -1] = 0, 2
+    for row, length in ((1, 11), (2, 5)):
+        tokens[row, length - 1], tokens[row, length:] = 2, 1
+    return tokens
+
+
+def test_outputs_are_equal(theirs: Path, ours: Path, pieces: Path) -> None:
+    """For the same words, whose ids differ."""
+    _, tokens = read_vocabulary(pieces)
+    vocabulary = json.loads((theirs / "vocab.json").read_text())
+    rows = torch.tensor([vocabulary[token] for token in tokens])
+    assert not torch.equal(rows, torch.arange(len(rows)))
+    words = sentences(len(tokens))
+    expected = their_logits(theirs, rows[words])[..., rows]
+    actual = our_logits(ours, words)
+    real = words.ne(1)
+    assert expected[real].abs().max() > 1
+    torch.testing.assert_close(actual[real], expected[real], rtol=0, atol=1e-5)
+
+
+def test_there_and_back(script: ModuleType, theirs: Path, ours: Path, tmp_path: Path) -> None:
+    """The folder that comes back is read by transformers and computes the same."""
+    back = tmp_path / "back"
+    words = ["to-huggingface", str(ours / "model.pt"), str(back), "--bpe", str(ours)]
+    assert script.main(words) == 0
+    assert sorted(path.name for path in back.iterdir()) == sorted(THEIR_FILES)
+    tokens = sentences(len(read_vocabulary(ours)[1]))
+    real = tokens.ne(1)
+    expected, actual = our_logits(ours, tokens)[real], their_logits(back, tokens)[real]
+    torch.testing.assert_close(actual, expected, rtol=0, atol=1e-5)
+    again = tmp_path / "again"
+    assert script.main(["to-fairseq", str(back), str(again), "--bpe", str(ours)]) == 0
+    assert torch.equal(our_logits(again, tokens), our_logits(ours, tokens))
+
+
+def copied(source: Path, target: Path) -> Path:
+    target.mkdir()
+    for path in source.iterdir():
+        (target / path.name).write_bytes(path.read_bytes())
+    return target
+
+
+def changed_json(path: Path, **values: Any) -> None:
+    path.write_text(json.dumps({**json.loads(path.read_text()), **values}))
+
+
+def refused(script: ModuleType, capsys, words: list[str], tmp_path: Path) -> str:
+    """The error of a conversion that writes nothing."""
+    assert script.main(words) == 1
+    left = [path.name for path in tmp_path.iterdir() if not path.name.endswith(".lock")]
+    assert sorted(left) == ["broken"]
+    return capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", THEIR_FILES)
+def test_missing_files_are_named(script, theirs, pieces, capsys, name, tmp_path) -> None:
+    broken = copied(theirs, tmp_path / "broken")
+    (broken / name).unlink()
+    words = ["to-fairseq", str(broken), str(tmp_path / "out"), "--bpe", str(pieces)]
+    assert f"does not hold {name}" in refused(script, capsys, words, tmp_path)
+
+
+def other_architecture(folder: Path) -> None:
+    changed_json(folder / "config.json", model_type="bert")
+
+
+def other_activation(folder: Path) -> None:
+    changed_json(folder / "config.json", hidden_act="relu")
+
+
+def more_layers(folder: Path) -> None:
+    changed_json(folder / "config.json", num_hidden_layers=3)
+
+
+def fewer_layers(folder: Path) -> None:
+    changed_json(folder / "config.json", num_hidden_layers=1)
+
+
+def cut_weights(folder: Path) -> None:
+    path = folder / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+def cut_config(folder: Path) -> None:
+    (folder / "config.json").write_text("{")
+
+
+def another_token(folder: Path) -> None:
+    path = folder / "vocab.json"
+    path.write_text(path.read_text().replace('"<mask>"', '"[MASK]"'))
+
+
+def one_token_twice(folder: Path) -> None:
+    changed_json(folder / "vocab.json", **{"<mask>": 3})
+
+
+def another_merge(folder: Path) -> None:
+    path = folder / "merges.txt"
+    path.write_text(path.read_text() + "q q\n")
+
+
+def a_row_less(folder: Path) -> None:
+    weights = load_file(folder / "model.safetensors")
+    weights["lm_head.bias"] = weights["lm_head.bias"][:-1].clone()
+    save_file(weights, folder / "model.safetensors")
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (other_architecture, "model_type must be 'roberta', but is 'bert'"),
+        (other_activation, "hidden_act must be 'gelu', but is 'relu'"),
+        (more_layers, "model.safetensors lacks 16 weights"),
+        (fewer_layers, "model.safetensors has no place for 16 weights"),
+        (cut_weights, "model.safetensors is damaged"),
+        (cut_config, "config.json is damaged"),
+        (another_token, "vocab.json lacks 1 tokens, the first is '<mask>'"),
+        (one_token_twice, "vocab.json: ids must be 0 to"),
+        (another_merge, "is of other pieces than"),
+        (a_row_less, "rows for a vocabulary of"),
+    ],
+)
+def test_what_does_not_fit_is_refused(
+    script, theirs, pieces, capsys, damage, message, tmp_path
+) -> None:
+    broken = copied(theirs, tmp_path / "broken")
+    damage(broken)
+    words = ["to-fairseq", str(broken), str(tmp_path / "out"), "--bpe", str(pieces)]
+    assert message in refused(script, capsys, words, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("position_encoding", "rope", "position_encoding must be learned"),
+        ("attention_type", "linear", "attention_type must be 'vanilla'"),
+        ("encoder_normalize_before", True, "encoder_normalize_before must be False"),
+        ("encoder_layers", 3, "lacks 16 weights"),
+    ],
+)
+def test_only_their_model_goes_back(script, ours, capsys, option, value, message, tmp_path) -> None:
+    broken = copied(ours, tmp_path / "broken")
+    checkpoint = torch.load(broken / "model.pt", weights_only=True)
+    checkpoint["cfg"]["model"][option] = value
+    torch.save(checkpoint, broken / "model.pt")
+    words = ["to-huggingface", str(broken / "model.pt"), str(tmp_path / "out"), "--bpe", str(ours)]
+    assert message in refused(script, capsys, words, tmp_path)

@@ -1,0 +1,67 @@
+"""BLEU on detokenised text: what is scored, what is refused, what the signature says."""
+
+from pathlib import Path
+
+import pytest
+import sacrebleu
+
+from fairseq_plugins.translation.bleu import read_generated, read_references, score
+
+TEXT = ['He said: "No, it\'s 5% of A-B."', "The cat sat on the mat & slept.", "A third one."]
+
+
+def test_score_and_signature():
+    bleu, signature = score(TEXT, TEXT)
+    assert bleu == pytest.approx(100)
+    words = dict(part.split(":") for part in signature.split("|"))
+    assert (words["tok"], words["case"], words["nrefs"]) == ("13a", "mixed", "1")
+    assert words["version"] == sacrebleu.__version__
+    worse = ["He said no.", "The cat sat on the mat.", "a Third one."]
+    found, _ = score(worse, TEXT)
+    assert found == pytest.approx(sacrebleu.corpus_bleu(worse, [TEXT]).score)
+    assert 0 < found < 50
+    assert score([line.lower() for line in TEXT], TEXT)[0] < 100  # case counts
+
+
+@pytest.mark.parametrize(
+    ("hypotheses", "references", "message"),
+    [
+        (["a"], ["a", "b"], "1 hypotheses and 2 references"),
+        ([], [], "no reference"),
+        (["A-B"], ["A @-@ B"], "reference 1 is not raw text but tokenised: 'A @-@ B'"),
+        (["a", "able"], ["a", "a@@ ble"], "reference 2 is not raw text"),
+    ],
+)
+def test_what_cannot_be_scored(hypotheses, references, message):
+    with pytest.raises(ValueError, match=message):
+        score(hypotheses, references)
+
+
+def test_generated_lines_come_back_in_order_and_detokenised(tmp_path):
+    output = tmp_path / "generate.txt"
+    output.write_text(
+        "S-1\tx\nT-1\tThe c@@ at\nH-1\t-0.1\tTh@@ e\n"
+        "D-1\t-0.1\tThe c@@ at said : &quot; no &quot; .\nD-1\t-0.9\tworse\nP-1\t-0.1\n"
+        "2026-01-01 | INFO | D-2 is no line of its own\n"
+        "D-0\t-0.2\tA @-@ B &amp; C\nD-2\t-0.2\t\n",
+        encoding="utf-8",
+    )
+    assert read_generated(output, "en", 3) == ["A-B & C", 'The cat said: "no".', ""]
+    assert len(read_generated(output, "en")) == 3
+    with pytest.raises(ValueError, match=r"generate\.txt: no hypothesis of sentence 3; 3 of 4"):
+        read_generated(output, "en", 4)
+    with pytest.raises(ValueError, match=r"generate\.txt: 3 hypotheses for 2 sentences"):
+        read_generated(output, "en", 2)
+
+
+def test_references_are_the_raw_lines_and_nothing_else(tmp_path: Path):
+    with pytest.raises(ValueError, match=r"test\.de is not there: a reference must be the raw"):
+        read_references(tmp_path, "test", "de")
+    (tmp_path / "raw").mkdir()
+    (tmp_path / "raw" / "test.de").write_bytes("„Ja“\u2028da.\r\nA-B\n".encode())
+    assert read_references(tmp_path, "test", "de") == ["„Ja“\u2028da.", "A-B"]
+
+
+def test_a_line_about_such_marks_is_scored():
+    lines = ["git diff: @@ -1,3 +1,4 @@", *["a plain line"] * 30]
+    assert score(lines, lines)[0] == pytest.approx(100.0)
