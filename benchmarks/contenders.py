@@ -134,9 +134,7 @@ _naive = functools.partial(naive_linear_attention, causal=True)
 
 CONTENDERS: dict[str, Contender] = {
     # Looked up when called, so that what is checked is what is timed.
-    "linear": Contender(
-        "causal linear attention, positive denominators", lambda: linear, _naive
-    ),
+    "linear": Contender("causal linear attention, positive denominators", lambda: linear, _naive),
     "linear_encoded": Contender(
         "causal linear attention, features turned by RoPE, denominators kept from zero",
         lambda: linear_encoded,
@@ -156,9 +154,7 @@ CONTENDERS: dict[str, Contender] = {
         features="raw",
         peer=True,
     ),
-    "masked": Contender(
-        "linear attention through the masked T x T matrix", lambda: masked, _naive
-    ),
+    "masked": Contender("linear attention through the masked T x T matrix", lambda: masked, _naive),
     "outer": Contender(
         "linear attention through the cumulative sum of outer products",
         lambda: outer_product_linear_attention,

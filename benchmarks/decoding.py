@@ -54,7 +54,10 @@ def _decoder(
     """What brings an attention to the state after ``length`` tokens, and what goes on from it."""
     heads, dim, steps = settings["heads"], settings["head_dim"], settings["steps"]
     encoding = build_encoding(
-        settings["position_encoding"], num_heads=heads, head_dim=dim, causal=True,
+        settings["position_encoding"],
+        num_heads=heads,
+        head_dim=dim,
+        causal=True,
         max_positions=length + steps + 1,
     )
     attention = build_attention(

@@ -1,6 +1,5 @@
 """What a benchmark finds, the JSON that keeps it, and whether that JSON still holds."""
 
-import hashlib
 import json
 import os
 import statistics
@@ -76,15 +75,11 @@ def _short(value: float) -> float:
 
 def source_digest(root: Path = ROOT) -> str:
     """Of the files that decide what is timed: another one makes a result outdated."""
-    digest = hashlib.sha256()
-    folders = [root / "fairseq_plugins" / name for name in _MEASURED]
-    paths = [path for folder in folders for path in sorted(folder.glob("*.py"))]
-    paths.append(root / "fairseq_plugins" / "cpu.py")
+    paths = [path for name in _MEASURED for path in (root / "fairseq_plugins" / name).glob("*.py")]
+    paths.append(root / "fairseq_plugins" / "common" / "cpu.py")
     own = (root / "benchmarks").iterdir()
-    paths += sorted(p for p in own if p.suffix in (".py", ".cpp") and p.name not in _SAYING)
-    for path in paths:
-        digest.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes())
-    return digest.hexdigest()[:16]
+    paths += [p for p in own if p.suffix in (".py", ".cpp") and p.name not in _SAYING]
+    return provenance.digest(root, paths)
 
 
 def circumstances(gpus: int) -> dict[str, Any]:

@@ -60,9 +60,7 @@ def _call(function: Any, tensors: list[Tensor], sizes: tuple[int, ...]) -> None:
 
 class _Recurrent(torch.autograd.Function):
     @staticmethod
-    def forward(
-        ctx: Any, q: Tensor, k: Tensor, v: Tensor, functions: ctypes.CDLL
-    ) -> Tensor:
+    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, functions: ctypes.CDLL) -> Tensor:
         q, k, v = (t.contiguous() for t in (q, k, v))
         assert q.dtype == torch.float32 and q.device.type == "cpu"
         output, denominator = torch.empty_like(v), q.new_empty(q.shape[:3])

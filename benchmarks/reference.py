@@ -135,9 +135,7 @@ def _module(attention: Attention, positions: Tensor) -> Attend:
     return attend
 
 
-def _reference(
-    attention: Attention, positions: Tensor, causal: bool, dtype: torch.dtype
-) -> Attend:
+def _reference(attention: Attention, positions: Tensor, causal: bool, dtype: torch.dtype) -> Attend:
     """The attention in plain formulas, its encoding in float64."""
     encoding = copy.deepcopy(attention.encoding)
     if encoding is not None:

@@ -114,6 +114,4 @@ def check_compatible(
         vocab_size=1,
         **options,
     )
-    build_attention(
-        attention_type, encoding, num_heads=num_heads, head_dim=head_dim, causal=causal
-    )
+    build_attention(attention_type, encoding, num_heads=num_heads, head_dim=head_dim, causal=causal)

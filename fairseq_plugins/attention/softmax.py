@@ -213,9 +213,7 @@ class SoftmaxAttention(Attention):
             total = _plus(total, self.shared.once(key, make) if shared else make())
         return total
 
-    def _decay(
-        self, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor
-    ) -> Tensor:
+    def _decay(self, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor) -> Tensor:
         """What makes scale q.k into scale q.k r^(s - t): (B, H, T, S).
 
         Later keys, which the causal mask hides, count as at the query's position.

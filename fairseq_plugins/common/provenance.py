@@ -1,11 +1,12 @@
 """Where a result comes from: data, commit, versions and hardware, without names of machines."""
 
+import hashlib
 import importlib.metadata
 import json
 import os
 import platform
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,22 @@ def commit(root: Path) -> str:
     results = [f":(exclude){folder}" for folder in ("results", "benchmarks/results")]
     changed = _git(root, "status", "--porcelain", "--", ".", *results)
     return f"{head}-dirty" if changed else head
+
+
+def digest(root: Path, paths: Iterable[Path]) -> str:
+    """16 hexadecimal digits of the names and contents of files below ``root``."""
+    found = hashlib.sha256()
+    for path in sorted(paths):
+        content = path.read_bytes()
+        found.update(path.relative_to(root).as_posix().encode() + b"\0")
+        found.update(len(content).to_bytes(8) + content)
+    return found.hexdigest()[:16]
+
+
+def sources(root: Path) -> str:
+    """A digest of the code and the configurations: what a commit alone cannot prove later."""
+    code = (root / "fairseq_plugins").rglob("*.py")
+    return digest(root, [*code, *(root / "configs").rglob("*.yaml")])
 
 
 def _git(root: Path, *words: str) -> str | None:

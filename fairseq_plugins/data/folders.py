@@ -19,7 +19,8 @@ from typing import Any
 from subword_nmt.apply_bpe import BPE
 from subword_nmt.learn_bpe import learn_bpe
 
-from fairseq_plugins.data.published import SPLITS, CorpusError, Measured, copy_measured
+from fairseq_plugins.common.errors import DataError
+from fairseq_plugins.data.published import SPLITS, Measured, copy_measured
 
 SPECIAL_SYMBOLS = ("<s>", "<pad>", "</s>", "<unk>")  # fairseq's, absent from dict.txt
 # Single characters that a dictionary of pieces has room for beside the merges; the rarer ones,
@@ -65,10 +66,10 @@ class Folder:
         )
 
     def refuse_foreign(self) -> None:
-        """Raise CorpusError where the path holds something that was not made here."""
+        """Raise DataError where the path holds something that was not made here."""
         occupied = self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir()))
         if occupied and not (self.path / "data.json").is_file():
-            raise CorpusError(
+            raise DataError(
                 f"--output {self.path} exists and was not made by this command; move it away"
             )
 
@@ -79,7 +80,7 @@ def building(output: Path, resume: Mapping[str, Any] | None = None) -> Iterator[
 
     It begins empty and is removed at the end. With `resume`, which says what is built from what,
     a folder that was left by the same is taken over, and one is left where the work is cut off:
-    it is removed when the work is done or its input refused (CorpusError).
+    it is removed when the work is done or its input refused (DataError).
     """
     output.parent.mkdir(parents=True, exist_ok=True)
     work = output.parent / f".{output.name}.building"
@@ -92,7 +93,7 @@ def building(output: Path, resume: Mapping[str, Any] | None = None) -> Iterator[
         keep = False
         try:
             yield work
-        except CorpusError:
+        except DataError:
             raise
         except BaseException:
             keep = resume is not None
@@ -215,7 +216,7 @@ def make_folder(
     words = dictionary_words(built)
     size = len(words) + len(SPECIAL_SYMBOLS)
     if folder.dictionary_size not in (None, size):
-        raise CorpusError(f"dictionary: expected {folder.dictionary_size} symbols, found {size}")
+        raise DataError(f"dictionary: expected {folder.dictionary_size} symbols, found {size}")
     known = set(words)
     splits = {s: describe(found[s], known) for s in SPLITS}
     about = {

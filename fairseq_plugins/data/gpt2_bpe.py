@@ -21,7 +21,7 @@ from fairseq.data import Dictionary
 from fairseq.data.encoders.gpt2_bpe_utils import Encoder, bytes_to_unicode, get_encoder
 from subword_nmt.learn_bpe import learn_bpe
 
-from fairseq_plugins.data.published import CorpusError
+from fairseq_plugins.common.errors import DataError
 
 ENCODER_FILE, MERGES_FILE, DICTIONARY_FILE = "encoder.json", "vocab.bpe", "dict.txt"
 FILES = (ENCODER_FILE, MERGES_FILE, DICTIONARY_FILE)
@@ -43,11 +43,11 @@ def load_encoder(folder: Path) -> Encoder:
     """fairseq's encoder of the pieces in a folder: `encode(text) -> ids`, `decode(ids) -> text`.
 
     Raises:
-        CorpusError: a file is missing or damaged, or the three do not belong together.
+        DataError: a file is missing or damaged, or the three do not belong together.
     """
     missing = [name for name in FILES if not (folder / name).is_file()]
     if missing:
-        raise CorpusError(
+        raise DataError(
             f"{folder} does not hold {', '.join(missing)}; scripts/prepare_gpt2_bpe.sh makes it, "
             "and data prepared with learned pieces has it in bpe/"
         )
@@ -73,13 +73,13 @@ def learn_gpt2_bpe(lines: Iterable[str], merges: int, folder: Path) -> int:
     Returns the number of merges. The dictionary's counts are those of the text.
 
     Raises:
-        CorpusError: merges below 1, or a text without any character.
+        DataError: merges below 1, or a text without any character.
     """
     if merges < 1:
-        raise CorpusError(f"merges must be at least 1, but is {merges}")
+        raise DataError(f"merges must be at least 1, but is {merges}")
     words = _count_words(lines)
     if not words:
-        raise CorpusError("there is no text to learn pieces from")
+        raise DataError("there is no text to learn pieces from")
     learned = _learn_merges(words, merges)
     symbols = [*bytes_to_unicode().values(), *("".join(pair) for pair in learned)]
     # Two merges may give the same piece; it has one id.
@@ -149,14 +149,14 @@ def _read_pieces(path: Path) -> dict[str, int]:
     try:
         pieces: Any = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, UnicodeDecodeError) as error:
-        raise CorpusError(f"{path} is damaged: {error}") from error
+        raise DataError(f"{path} is damaged: {error}") from error
     if not isinstance(pieces, dict) or not all(type(i) is int for i in pieces.values()):
-        raise CorpusError(f"{path} is damaged: it must be an object with an id for each piece")
+        raise DataError(f"{path} is damaged: it must be an object with an id for each piece")
     absent = [symbol for symbol in bytes_to_unicode().values() if symbol not in pieces]
     if absent:
-        raise CorpusError(f"{path} is damaged: {len(absent)} of the 256 bytes have no id")
+        raise DataError(f"{path} is damaged: {len(absent)} of the 256 bytes have no id")
     if len(set(pieces.values())) != len(pieces):
-        raise CorpusError(f"{path} is damaged: two pieces have the same id")
+        raise DataError(f"{path} is damaged: two pieces have the same id")
     return pieces
 
 
@@ -164,19 +164,19 @@ def _read_lines(path: Path) -> list[str]:
     try:
         return path.read_text(encoding="utf-8").split("\n")
     except UnicodeDecodeError as error:
-        raise CorpusError(f"{path} is damaged: {error}") from error
+        raise DataError(f"{path} is damaged: {error}") from error
 
 
 def _check_merges(path: Path, pieces: dict[str, int]) -> None:
     version, *merges = _read_lines(path)
     if not version.startswith("#version") or merges[-1:] != [""]:
-        raise CorpusError(
+        raise DataError(
             f"{path} is damaged: it must begin with a line '#version' and end with a whole line"
         )
     for number, line in enumerate(merges[:-1], start=2):
         pair = line.split()
         if len(pair) != 2 or not {*pair, "".join(pair)} <= pieces.keys():
-            raise CorpusError(
+            raise DataError(
                 f"{path}, line {number}: {line!r} is no merge of two pieces into one of those in "
                 f"{ENCODER_FILE}"
             )
@@ -186,6 +186,6 @@ def _check_dictionary(path: Path, pieces: dict[str, int]) -> None:
     words = {line.rpartition(" ")[0] for line in _read_lines(path)}
     absent = sorted(i for i in pieces.values() if str(i) not in words)
     if absent:
-        raise CorpusError(
+        raise DataError(
             f"{path} lacks {len(absent)} of the ids in {ENCODER_FILE}, the first is {absent[0]}"
         )

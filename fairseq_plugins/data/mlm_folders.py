@@ -15,6 +15,7 @@ from typing import Any
 from fairseq.data.encoders.gpt2_bpe_utils import Encoder
 from tqdm import tqdm
 
+from fairseq_plugins.common.errors import DataError
 from fairseq_plugins.data.folders import (
     SPECIAL_SYMBOLS,
     Folder,
@@ -32,7 +33,7 @@ from fairseq_plugins.data.gpt2_bpe import (
     learn_gpt2_bpe,
     load_encoder,
 )
-from fairseq_plugins.data.published import SPLITS, CorpusError, Measured, copy_measured
+from fairseq_plugins.data.published import SPLITS, Measured, copy_measured
 
 PREPARATION_VERSION = 1  # raise when the same request would give other files
 BPE_FOLDER = "bpe"
@@ -51,7 +52,7 @@ def make_mlm_folder(
     gather: writes the text of every split into an existing folder and says what it contains.
 
     Raises:
-        CorpusError: anything missing or damaged; nothing is then written.
+        DataError: anything missing or damaged; nothing is then written.
     """
     folder.refuse_foreign()
     if pieces is not None:
@@ -64,7 +65,7 @@ def make_mlm_folder(
         found = gather(work / "raw")
         for split in SPLITS:
             if not found[split].words:
-                raise CorpusError(f"the {split} split has no text")
+                raise DataError(f"the {split} split has no text")
         _take_pieces(folder, pieces, found["train"].path, work / BPE_FOLDER)
         _binarise(folder, work, found, origin, workers)
 
@@ -155,7 +156,7 @@ def _binarise(
     words = dictionary_words(built)
     size = len(words) + len(SPECIAL_SYMBOLS)
     if folder.dictionary_size not in (None, size):
-        raise CorpusError(f"dictionary: expected {folder.dictionary_size} symbols, found {size}")
+        raise DataError(f"dictionary: expected {folder.dictionary_size} symbols, found {size}")
     known = set(words)
     about = {
         "request": folder.request,

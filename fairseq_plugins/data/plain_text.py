@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, cast
 
-from fairseq_plugins.data.published import SPLITS, CorpusError
+from fairseq_plugins.common.errors import DataError
+from fairseq_plugins.data.published import SPLITS
 
 SUFFIXES = (".txt", ".txt.xz")
 # Words by which the name of a file says its split.
@@ -22,7 +23,7 @@ def read_lines(path: Path) -> Iterator[bytes]:
     """The lines of a file, plain or .xz, each ending in a line feed.
 
     Raises:
-        CorpusError: the file is damaged or not UTF-8, with the number of the line.
+        DataError: the file is damaged or not UTF-8, with the number of the line.
     """
     number = 0
     try:
@@ -32,9 +33,9 @@ def read_lines(path: Path) -> Iterator[bytes]:
                 line.decode()
                 yield line if line.endswith(b"\n") else line + b"\n"
     except UnicodeDecodeError as error:
-        raise CorpusError(f"{path}, line {number}: is not UTF-8: {error}") from error
+        raise DataError(f"{path}, line {number}: is not UTF-8: {error}") from error
     except (lzma.LZMAError, EOFError) as error:
-        raise CorpusError(f"{path} is damaged after line {number}: {error}") from error
+        raise DataError(f"{path} is damaged after line {number}: {error}") from error
 
 
 def _open(path: Path, stack: ExitStack) -> IO[bytes]:
@@ -60,7 +61,7 @@ class PlainText:
         """Split -> its lines, read while they are taken.
 
         Raises:
-            CorpusError: train has too few documents to hold some out.
+            DataError: train has too few documents to hold some out.
         """
         lacking = [split for split in SPLITS if not self.files[split]]
         taken = self._documents_held_out(lacking) if lacking else {}
@@ -81,7 +82,7 @@ class PlainText:
         share = max(1, int(count * self.held_out / 100))
         last = count - share * len(lacking)
         if last < 1:
-            raise CorpusError(
+            raise DataError(
                 f"no file is named for {' and '.join(lacking)}, and train has too few documents "
                 f"to hold out {share} for each: {count}, separated by empty lines"
             )
@@ -135,19 +136,19 @@ def find_files(
     are train's.
 
     Raises:
-        CorpusError: no such folder or file, no text at all, or a file in two splits.
+        DataError: no such folder or file, no text at all, or a file in two splits.
     """
     if not folder.is_dir():
-        raise CorpusError(f"--from must be an existing folder, but is {folder}")
+        raise DataError(f"--from must be an existing folder, but is {folder}")
     files = {split: [folder / name for name in chosen.get(split, ())] for split in SPLITS}
     for split, paths in files.items():
         for path in paths:
             if not path.is_file():
-                raise CorpusError(f"--{split}: {folder} does not hold {path.name}")
+                raise DataError(f"--{split}: {folder} does not hold {path.name}")
     named = [path for paths in files.values() for path in paths]
     twice = sorted({path.name for path in named if named.count(path) > 1})
     if twice:
-        raise CorpusError(f"{', '.join(twice)} is given twice; every file is of one split")
+        raise DataError(f"{', '.join(twice)} is given twice; every file is of one split")
     rest = [
         path
         for path in sorted(folder.iterdir())
@@ -160,7 +161,7 @@ def find_files(
         if not files[split]:
             files[split] = [path for path in rest if told[path] == split]
     if not files["train"]:
-        raise CorpusError(
+        raise DataError(
             f"{folder} has no text to train on: no file *.txt or *.txt.xz is named for train; "
             "--train NAME says which are"
         )

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from fairseq_plugins import data as toy
+from fairseq_plugins.common.errors import DataError
 from fairseq_plugins.common.exit_status import exit_status
 from fairseq_plugins.data.folders import (
     Folder,
@@ -20,7 +21,6 @@ from fairseq_plugins.data.published import (
     SPLITS,
     WIKITEXT_2,
     WIKITEXT_103,
-    CorpusError,
     PublishedCorpus,
     RawSource,
     copy_measured,
@@ -45,7 +45,7 @@ def prepare_published(
 
     source: a folder or zip that holds the raw files; without one the zip is downloaded from
     `url` (default: the corpus's own) to `downloads` beside output, which is kept.
-    Raises CorpusError for anything missing, damaged or different; nothing is then written.
+    Raises DataError for anything missing, damaged or different; nothing is then written.
     """
     check_counts(workers, mini_merges)
     base = {"preparation": PREPARATION_VERSION, "corpus": corpus.name}
@@ -103,9 +103,9 @@ def prepare_toy(output: Path, *, seed: int, sentences: Mapping[str, int], worker
 
 def check_counts(workers: int, mini_merges: int | None) -> None:
     if workers < 1:
-        raise CorpusError(f"--workers must be at least 1, but is {workers}")
+        raise DataError(f"--workers must be at least 1, but is {workers}")
     if mini_merges is not None and mini_merges < FEWEST_MERGES:
-        raise CorpusError(f"--mini-merges must be at least {FEWEST_MERGES}, but is {mini_merges}")
+        raise DataError(f"--mini-merges must be at least {FEWEST_MERGES}, but is {mini_merges}")
 
 
 def report_done(folders: Sequence[Folder], wanted: Sequence[Folder]) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fairseq_plugins import data as toy
+from fairseq_plugins.common.errors import DataError
 from fairseq_plugins.common.exit_status import exit_status
 from fairseq_plugins.data.folders import (
     Folder,
@@ -36,7 +37,6 @@ from fairseq_plugins.data.published import (
     SPLITS,
     WIKITEXT_103,
     WIKITEXT_103_RAW,
-    CorpusError,
     Measured,
     PublishedCorpus,
     RawSource,
@@ -57,14 +57,14 @@ def prepare_pieces(
     """GPT-2's pieces in `output`, from a folder (plain or .xz) or downloaded, held to their sums.
 
     Raises:
-        CorpusError: a file is missing, damaged or not the published one; nothing is then written.
+        DataError: a file is missing, damaged or not the published one; nothing is then written.
     """
     if source is not None:
         _require_pieces(source)
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
         wrong = [name for name in FILES if _sum(output / name) != sums[name]]
         if wrong:
-            raise CorpusError(
+            raise DataError(
                 f"--output {output} exists and its {wrong[0]} is not the published one; "
                 "move it away"
             )
@@ -81,7 +81,7 @@ def prepare_pieces(
                 content = _read_piece_file(source, name)
             found = hashlib.sha256(content).hexdigest()
             if found != sums[name]:
-                raise CorpusError(
+                raise DataError(
                     f"{name} in {source} is not the published file: sha256: "
                     f"expected {sums[name]}, found {found}"
                 )
@@ -93,10 +93,10 @@ def prepare_pieces(
 
 def _require_pieces(source: Path) -> None:
     if not source.is_dir():
-        raise CorpusError(f"--from must be an existing folder, but is {source}")
+        raise DataError(f"--from must be an existing folder, but is {source}")
     absent = [n for n in FILES if not any((source / f"{n}{s}").is_file() for s in ("", ".xz"))]
     if absent:
-        raise CorpusError(f"{source} does not hold {', '.join(absent)} (plain or as .xz)")
+        raise DataError(f"{source} does not hold {', '.join(absent)} (plain or as .xz)")
 
 
 def _read_piece_file(source: Path, name: str) -> bytes:
@@ -105,7 +105,7 @@ def _read_piece_file(source: Path, name: str) -> bytes:
     try:
         return lzma.decompress((source / f"{name}.xz").read_bytes())
     except lzma.LZMAError as error:
-        raise CorpusError(f"{name}.xz in {source} is damaged: {error}") from error
+        raise DataError(f"{name}.xz in {source} is damaged: {error}") from error
 
 
 def _sum(path: Path) -> str | None:
@@ -126,12 +126,12 @@ def prepare_text(
     """A folder of plain text as a data folder; options as in `plain_text` and `mlm_folders`.
 
     Raises:
-        CorpusError: anything missing or damaged, with file and line; nothing is then written.
+        DataError: anything missing or damaged, with file and line; nothing is then written.
     """
     if not 0 < held_out < 50:
-        raise CorpusError(f"--held-out must be between 0 and 50 per cent, but is {held_out}")
+        raise DataError(f"--held-out must be between 0 and 50 per cent, but is {held_out}")
     if evaluation_lines is not None and evaluation_lines < 1:
-        raise CorpusError(f"--evaluation-lines must be at least 1, but is {evaluation_lines}")
+        raise DataError(f"--evaluation-lines must be at least 1, but is {evaluation_lines}")
     files, others = find_files(source, chosen)
     for split in SPLITS:
         names = ", ".join(path.name for path in files[split])
@@ -169,7 +169,7 @@ def prepare_wikitext103(
     corpora: the raw text, which is also what is downloaded, and the words.
 
     Raises:
-        CorpusError: anything missing, damaged or different; nothing is then written.
+        DataError: anything missing, damaged or different; nothing is then written.
     """
     corpus = corpora[0]
     if source is not None:
@@ -195,11 +195,11 @@ def _corpus_in(source: Path, corpora: Sequence[PublishedCorpus]) -> PublishedCor
     for corpus in corpora:
         try:
             RawSource(source, corpus).require()
-        except CorpusError as error:
+        except DataError as error:
             wrong.append(str(error))
         else:
             return corpus
-    raise CorpusError("; nor is there other text: ".join(wrong))
+    raise DataError("; nor is there other text: ".join(wrong))
 
 
 def prepare_toy(
@@ -234,11 +234,11 @@ def _folder(
     dictionary_size: int | None = None,
 ) -> Folder:
     if workers < 1:
-        raise CorpusError(f"--workers must be at least 1, but is {workers}")
+        raise DataError(f"--workers must be at least 1, but is {workers}")
     if pieces is not None:
         load_encoder(pieces)  # says what is missing there
     elif merges is None or merges < 1:
-        raise CorpusError(f"--merges must be at least 1, but is {merges}")
+        raise DataError(f"--merges must be at least 1, but is {merges}")
     how = {"preparation": PREPARATION_VERSION, "task": "masked_lm"}
     request = {**how, **about, **pieces_request(pieces, merges)}
     return Folder(output, request, merges, dictionary_size)

@@ -18,13 +18,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, cast
 
+from fairseq_plugins.common.errors import DataError
+
 SPLITS = ("train", "valid", "test")
 CHUNK_BYTES = 1 << 20
 TIMEOUT_SECONDS = 60
-
-
-class CorpusError(ValueError):
-    """A raw file is missing, damaged or not the one the corpus consists of."""
 
 
 @dataclass(frozen=True)
@@ -153,14 +151,14 @@ def copy_measured(stream: Iterable[bytes], target: Path) -> Measured:
 
 
 def check(found: Measured, expected: FileFacts, name: str) -> None:
-    """Raise CorpusError naming the file, every fact that differs, and both values."""
+    """Raise DataError naming the file, every fact that differs, and both values."""
     wrong = []
     for fact in ("lines", "words", "bytes", "types", "sha256"):
         wanted, got = getattr(expected, fact), getattr(found, fact)
         if wanted is not None and wanted != got:
             wrong.append(f"{fact}: expected {wanted}, found {got}")
     if wrong:
-        raise CorpusError(f"{name} is not the published file: " + "; ".join(wrong))
+        raise DataError(f"{name} is not the published file: " + "; ".join(wrong))
 
 
 class RawSource:
@@ -172,7 +170,7 @@ class RawSource:
 
     def __init__(self, location: Path, corpus: PublishedCorpus):
         if not location.exists():
-            raise CorpusError(f"--from must be an existing folder or zip, but is {location}")
+            raise DataError(f"--from must be an existing folder or zip, but is {location}")
         self.location = location
         self.corpus = corpus
         self._folder = location if location.is_dir() else location.parent
@@ -186,7 +184,7 @@ class RawSource:
             with zipfile.ZipFile(self._zip) as archive:
                 return frozenset(archive.namelist())
         except zipfile.BadZipFile as error:
-            raise CorpusError(f"{self._zip} is not a readable zip: {error}") from error
+            raise DataError(f"{self._zip} is not a readable zip: {error}") from error
 
     def _find(self, split: str) -> tuple[str, str] | None:
         """Where a split is: (kind, name), or None."""
@@ -199,10 +197,10 @@ class RawSource:
         return ("member", member) if member in self._members else None
 
     def require(self) -> None:
-        """Raise CorpusError naming the splits that are not there."""
+        """Raise DataError naming the splits that are not there."""
         absent = [self.corpus.file_name(s) for s in SPLITS if self._find(s) is None]
         if absent:
-            raise CorpusError(
+            raise DataError(
                 f"{self.location} does not hold {', '.join(absent)} "
                 f"(plain, as .xz, or in {self.corpus.zip_name})"
             )
@@ -229,9 +227,7 @@ class RawSource:
                     lines = self._open(*location, stack)
                     found[split] = copy_measured(lines, target / name)
             except (lzma.LZMAError, EOFError, zipfile.BadZipFile, UnicodeDecodeError) as error:
-                raise CorpusError(
-                    f"{location[1]} in {self.location} is damaged: {error}"
-                ) from error
+                raise DataError(f"{location[1]} in {self.location} is damaged: {error}") from error
             check(found[split], self.corpus.files[split], location[1])
         return found
 
@@ -252,14 +248,14 @@ def download(
     nothing could be resumed from it.
     """
     if not url.startswith(("https://", "http://")):
-        raise CorpusError(f"--url must begin with https:// or http://, but is {url}")
+        raise DataError(f"--url must begin with https:// or http://, but is {url}")
     target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_name(target.name + ".part")
     if not target.exists():
         try:
             _fetch(url, part, report)
         except (OSError, http.client.HTTPException) as error:
-            raise CorpusError(
+            raise DataError(
                 f"{url} could not be fetched ({error}); the same command resumes, and "
                 f"{elsewhere} the files from elsewhere"
             ) from error
@@ -268,7 +264,7 @@ def download(
         found = hashlib.file_digest(stream, algorithm).hexdigest()
     if expected not in (None, found):
         candidate.unlink()
-        raise CorpusError(
+        raise DataError(
             f"{target.name} from {url}: expected {algorithm} {expected}, found {found}; removed"
         )
     return candidate.replace(target)

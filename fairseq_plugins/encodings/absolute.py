@@ -146,9 +146,7 @@ class Learned(Absolute):
 
     def __init__(self, context: EncodingContext) -> None:
         super().__init__(context)
-        weight = torch.randn(
-            context.max_positions, context.embed_dim, generator=context.generator
-        )
+        weight = torch.randn(context.max_positions, context.embed_dim, generator=context.generator)
         self.weight = nn.Parameter(weight * context.embed_dim**-0.5)
 
     def rows(self, positions: Tensor) -> Tensor:

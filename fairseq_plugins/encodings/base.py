@@ -160,9 +160,7 @@ class PositionEncoding(nn.Module):
         """
         raise NotImplementedError
 
-    def relative_values(
-        self, weights: Tensor, q_positions: Tensor, k_positions: Tensor
-    ) -> Tensor:
+    def relative_values(self, weights: Tensor, q_positions: Tensor, k_positions: Tensor) -> Tensor:
         """A position-dependent addition (B, H, T, D) to the output, given weights (B, H, T, S)."""
         raise NotImplementedError
 
@@ -363,9 +361,7 @@ class Compose(PositionEncoding):
         terms = (p.relative_logits(q, k, q_positions, k_positions) for p in parts)
         return sum(terms, q.new_zeros(()))
 
-    def relative_values(
-        self, weights: Tensor, q_positions: Tensor, k_positions: Tensor
-    ) -> Tensor:
+    def relative_values(self, weights: Tensor, q_positions: Tensor, k_positions: Tensor) -> Tensor:
         parts = self.parts_with("relative_values")
         terms = (p.relative_values(weights, q_positions, k_positions) for p in parts)
         return sum(terms, weights.new_zeros(()))

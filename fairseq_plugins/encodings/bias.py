@@ -61,9 +61,7 @@ def gather_biases(weight: Tensor, index: Tensor) -> Tensor:
     return weight[index].permute(0, 3, 1, 2)
 
 
-def t5_buckets(
-    relative: Tensor, *, num_buckets: int, max_distance: int, causal: bool
-) -> Tensor:
+def t5_buckets(relative: Tensor, *, num_buckets: int, max_distance: int, causal: bool) -> Tensor:
     """Bucket of each offset ``relative = k_position - q_position`` (T5, Raffel et al. 2020).
 
     The smaller half of the buckets holds one distance each; the rest grow logarithmically up to

@@ -269,9 +269,7 @@ def split_options(name: str, options: Mapping[str, Any]) -> dict[str, dict[str, 
     return result
 
 
-def _build_one(
-    name: str, context: EncodingContext, options: Mapping[str, Any]
-) -> PositionEncoding:
+def _build_one(name: str, context: EncodingContext, options: Mapping[str, Any]) -> PositionEncoding:
     entry = get_entry(name)
     encoding = entry.cls(context, **{**entry.presets, **options})
     encoding.label = name

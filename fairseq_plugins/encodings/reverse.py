@@ -39,8 +39,7 @@ class LengthAware(PositionEncoding):
         multiple = 2 * self.slices
         if context.embed_dim % multiple:
             raise ValueError(
-                f"`embed_dim` must be a multiple of {multiple}, "
-                f"but is {context.embed_dim} instead."
+                f"`embed_dim` must be a multiple of {multiple}, but is {context.embed_dim} instead."
             )
         rows = context.max_positions + 1 + self.longest_row
         width = context.embed_dim // self.slices

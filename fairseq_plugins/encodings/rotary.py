@@ -157,9 +157,7 @@ def _log_zeta(count: int, gamma: float) -> Tensor:
     return -torch.log1p((1 - fraction) / (fraction + gamma))
 
 
-def _scaled_turns(
-    angles: Tensor, log_scales: Tensor, reference: int, positions: Tensor
-) -> Tensor:
+def _scaled_turns(angles: Tensor, log_scales: Tensor, reference: int, positions: Tensor) -> Tensor:
     """exp(log_scales (s - reference)) times cosines and sines of s angles: (N,) -> (N, 2, E)."""
     turns = positions.unsqueeze(-1) * angles
     scales = torch.exp((positions - reference).unsqueeze(-1) * log_scales)

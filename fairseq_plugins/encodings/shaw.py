@@ -53,9 +53,7 @@ class RelativeVectors(RelativeKeys):
         """The vectors c, like ``key_vectors`` and the same ones by default."""
         return self.key_vectors()
 
-    def relative_values(
-        self, weights: Tensor, q_positions: Tensor, k_positions: Tensor
-    ) -> Tensor:
+    def relative_values(self, weights: Tensor, q_positions: Tensor, k_positions: Tensor) -> Tensor:
         """sum_t w_st c_{t-s}: (B, H, T, S) -> (B, H, T, D), weights first summed per offset."""
         vectors = self.value_vectors().to(weights.dtype)
         index = self.index(q_positions, k_positions)

@@ -8,7 +8,7 @@ import torch
 from fairseq import checkpoint_utils, utils
 
 import fairseq_plugins  # noqa: F401  (registers the models)
-from fairseq_plugins.data.published import CorpusError
+from fairseq_plugins.common.errors import DataError
 from fairseq_plugins.data.vocabulary import check_same_dictionary
 from fairseq_plugins.glue.metrics import score
 from fairseq_plugins.glue.tasks import GlueTask, find_task
@@ -33,15 +33,15 @@ def evaluate(
     which checkpoints are compared is the first of the metrics.
 
     Raises:
-        CorpusError: unknown task or split, no such data or no labels, or a checkpoint that is not
+        DataError: unknown task or split, no such data or no labels, or a checkpoint that is not
             of this task or whose dictionary has another size than the data's.
     """
     facts = find_task(task)
     if facts.split(subset).label is None:
-        raise CorpusError(f"`subset` must be one with labels, but {task} has none for {subset!r}")
+        raise DataError(f"`subset` must be one with labels, but {task} has none for {subset!r}")
     for path in (checkpoint, data / "input0" / "dict.txt", data / "input0" / f"{subset}.bin"):
         if not path.is_file():
-            raise CorpusError(f"{path} does not exist")
+            raise DataError(f"{path} does not exist")
     state = checkpoint_utils.load_checkpoint_to_cpu(str(checkpoint))
     _check_fits(state, checkpoint, data, facts)
     state["cfg"]["task"]["data"] = str(data)  # fairseq overrides nothing in a state it is given
@@ -66,18 +66,16 @@ def _check_fits(state: Any, checkpoint: Path, data: Path, facts: GlueTask) -> No
     task = state["cfg"]["task"] if state.get("cfg") else None
     name = getattr(task, "_name", None)
     if name != "sentence_prediction":
-        raise CorpusError(
-            f"{checkpoint} must be of the task sentence_prediction, but is of {name!r}"
-        )
+        raise DataError(f"{checkpoint} must be of the task sentence_prediction, but is of {name!r}")
     if task.num_classes != facts.labels.num_classes or (
         bool(task.regression_target) != facts.labels.is_number
     ):
         kind = "numbers" if task.regression_target else f"{task.num_classes} classes"
-        raise CorpusError(f"{checkpoint} was trained for {kind}, which is not {facts.name}")
+        raise DataError(f"{checkpoint} was trained for {kind}, which is not {facts.name}")
     words = len((data / "input0" / "dict.txt").read_text(encoding="utf-8").splitlines())
     rows = state["model"]["encoder.sentence_encoder.embed_tokens.weight"].shape[0]
     if rows != words + 5:
-        raise CorpusError(
+        raise DataError(
             f"{data / 'input0' / 'dict.txt'} does not match {checkpoint}: it must have {rows - 5} "
             f"lines, but has {words} (the data must be prepared with the pre-training's pieces)"
         )
@@ -126,7 +124,7 @@ def _names(task: Any, classes: list[int], facts: GlueTask) -> list[str]:
     names = [labels[c + labels.nspecial] for c in classes]
     strange = set(names) - set(facts.labels.classes)
     if strange:
-        raise CorpusError(
+        raise DataError(
             f"{task.cfg.data}/label holds {', '.join(map(repr, sorted(strange)))}, "
             f"which {facts.name} has not"
         )

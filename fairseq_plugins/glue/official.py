@@ -11,7 +11,8 @@ import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from fairseq_plugins.data.published import CorpusError, download
+from fairseq_plugins.common.errors import DataError
+from fairseq_plugins.data.published import download
 from fairseq_plugins.glue.tasks import GlueTask
 
 ORIGIN_FILE = "origin.json"
@@ -21,13 +22,13 @@ def fetch(task: GlueTask, downloads: Path, report: Callable[[str], None]) -> Pat
     """The folder `downloads` with the task's files in <task>/; fetched unless they are there.
 
     Raises:
-        CorpusError: an address cannot be fetched, or what came is not what it should be.
+        DataError: an address cannot be fetched, or what came is not what it should be.
     """
     folder = downloads / task.name
     if (folder / ORIGIN_FILE).is_file():
         return downloads
     if not task.addresses:
-        raise CorpusError(f"{task.name} is generated and has no official address")
+        raise DataError(f"{task.name} is generated and has no official address")
     paths = []
     for address in task.addresses:
         name = address.rsplit("/", 1)[1]
@@ -37,7 +38,7 @@ def fetch(task: GlueTask, downloads: Path, report: Callable[[str], None]) -> Pat
         files = _mrpc(paths) if len(paths) == 3 else _from_zip(task, paths[0])
     except (zipfile.BadZipFile, UnicodeDecodeError, KeyError) as error:
         names = ", ".join(path.name for path in paths)
-        raise CorpusError(f"{downloads}: {names} damaged ({error}); remove and repeat") from error
+        raise DataError(f"{downloads}: {names} damaged ({error}); remove and repeat") from error
     folder.mkdir(parents=True, exist_ok=True)
     for name, content in files.items():
         (folder / name).write_bytes(content)
@@ -68,12 +69,12 @@ def _mrpc(paths: Sequence[Path]) -> dict[str, bytes]:
     for path, rows in ((paths[0], train), (paths[1], test)):
         for number, row in enumerate(rows, start=1):
             if len(row) != len(train[0]) or len(row) < 3:
-                raise CorpusError(f"{path}, line {number}: must have 5 fields, but has {len(row)}")
+                raise DataError(f"{path}, line {number}: must have 5 fields, but has {len(row)}")
     header, pairs = train[0], train[1:]
     dev = [row for row in pairs if (row[1], row[2]) in chosen]
     rest = [row for row in pairs if (row[1], row[2]) not in chosen]
     if not dev or not rest:
-        raise CorpusError(f"{paths[2]} does not part the pairs of {paths[0].name}")
+        raise DataError(f"{paths[2]} does not part the pairs of {paths[0].name}")
     numbered = [[str(number), *row[1:]] for number, row in enumerate(test[1:])]
     return {
         "train.tsv": _tsv([header, *rest]),

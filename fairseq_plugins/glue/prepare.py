@@ -20,6 +20,7 @@ from fairseq.binarizer import FileBinarizer, VocabularyDatasetBinarizer
 from fairseq.data import Dictionary
 from fairseq.tasks import FairseqTask
 
+from fairseq_plugins.common.errors import DataError
 from fairseq_plugins.common.exit_status import exit_status
 from fairseq_plugins.data.folders import (
     Folder,
@@ -28,7 +29,6 @@ from fairseq_plugins.data.folders import (
     report,
 )
 from fairseq_plugins.data.gpt2_bpe import DICTIONARY_FILE, FILES, encode_line, load_encoder
-from fairseq_plugins.data.published import CorpusError
 from fairseq_plugins.glue import official
 from fairseq_plugins.glue.read import Example, SplitText, find_file, read_split
 from fairseq_plugins.glue.tasks import GLUE, GlueTask, find_tasks
@@ -84,7 +84,7 @@ def find(task: GlueTask, sources: Sequence[Path]) -> Found:
     training set from one could hold the development set of the other.
 
     Raises:
-        CorpusError: no folder has both; it says what each one lacks.
+        DataError: no folder has both; it says what each one lacks.
     """
     lacks = []
     for source in sources:
@@ -95,7 +95,7 @@ def find(task: GlueTask, sources: Sequence[Path]) -> Found:
             return Found(task, folder, paths, missing)
         needed = [s.file for s in task.splits if s.required and s.name not in paths]
         lacks.append(f"{folder} lacks {' and '.join(needed)}")
-    raise CorpusError(f"{task.name}: {'; '.join(lacks)}")
+    raise DataError(f"{task.name}: {'; '.join(lacks)}")
 
 
 def prepare(
@@ -111,7 +111,7 @@ def prepare(
     sources: folders with <task>/*.tsv; without one the official files are downloaded to
     `downloads/glue` beside output, and kept. skip_missing: whether a task that no folder has is
     said and left out, or refused.
-    Raises CorpusError for anything missing, damaged or different, before any task is made.
+    Raises DataError for anything missing, damaged or different, before any task is made.
     """
     _check(options, sources)
     encoder = load_encoder(options.bpe)
@@ -120,12 +120,12 @@ def prepare(
         try:
             places = sources or [official.fetch(task, output.parent / "downloads" / "glue", report)]
             located.append(find(task, places))
-        except CorpusError as error:
+        except DataError as error:
             if not skip_missing:
                 raise
             report(f"missing: {error}")
     if not located:
-        raise CorpusError("no task can be prepared")
+        raise DataError("no task can be prepared")
     for found in located:
         if found.missing:
             report(f"{found.task.name}: {found.folder} has no {', '.join(found.missing)}")
@@ -141,12 +141,12 @@ def prepare(
 def _check(options: Options, sources: Sequence[Path]) -> None:
     for source in sources:
         if not source.is_dir():
-            raise CorpusError(f"--from must be an existing folder, but is {source}")
+            raise DataError(f"--from must be an existing folder, but is {source}")
     if options.workers < 1:
-        raise CorpusError(f"--workers must be at least 1, but is {options.workers}")
+        raise DataError(f"--workers must be at least 1, but is {options.workers}")
     for option, most in (("--max-train", options.max_train), ("--max-valid", options.max_valid)):
         if most is not None and most < 2:
-            raise CorpusError(f"{option} must be at least 2, but is {most}")
+            raise DataError(f"{option} must be at least 2, but is {most}")
 
 
 def _read(found: Found, options: Options) -> dict[str, SplitText]:
@@ -163,7 +163,7 @@ def _read(found: Found, options: Options) -> dict[str, SplitText]:
     train = splits["train"].examples
     absent = set(task.labels.classes) - {example.label for example in train}
     if absent:
-        raise CorpusError(
+        raise DataError(
             f"{found.paths['train']}: of the {len(train)} examples taken none has the label "
             f"{' or '.join(sorted(absent))}; a larger --max-train has"
         )

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from fairseq_plugins.data.published import CorpusError
+from fairseq_plugins.common.errors import DataError
 from fairseq_plugins.glue.tasks import GlueTask, Split
 
 
@@ -44,7 +44,7 @@ def read_split(path: Path, task: GlueTask, split: Split) -> SplitText:
     """Read and check a file.
 
     Raises:
-        CorpusError: with file and line: damaged, empty, a column is missing, another number of
+        DataError: with file and line: damaged, empty, a column is missing, another number of
             fields than columns, a label that the task does not have.
     """
     data = _read_bytes(path)
@@ -63,17 +63,17 @@ def read_split(path: Path, task: GlueTask, split: Split) -> SplitText:
             if drops:
                 dropped += 1
                 continue
-            raise CorpusError(
+            raise DataError(
                 f"{path}, line {number}: there must be {len(header)} fields between tabs, "
                 f"but there are {len(fields)}"
             )
         label = None if label_column is None else fields[label_column].strip()
         problem = None if label is None else task.labels.problem(label)
         if problem:
-            raise CorpusError(f"{path}, line {number}: the label {problem}, but is {label!r}")
+            raise DataError(f"{path}, line {number}: the label {problem}, but is {label!r}")
         examples.append(Example(tuple(fields[column] for column in columns), label))
     if not examples:
-        raise CorpusError(f"{path} holds no examples")
+        raise DataError(f"{path} holds no examples")
     return SplitText(split.file, hashlib.sha256(data).hexdigest(), tuple(examples), dropped)
 
 
@@ -81,7 +81,7 @@ def _read_bytes(path: Path) -> bytes:
     try:
         return lzma.decompress(path.read_bytes()) if path.suffix == ".xz" else path.read_bytes()
     except lzma.LZMAError as error:
-        raise CorpusError(f"{path} is damaged: {error}") from error
+        raise DataError(f"{path} is damaged: {error}") from error
 
 
 def _lines(path: Path, data: bytes) -> Iterator[tuple[int, str]]:
@@ -90,13 +90,13 @@ def _lines(path: Path, data: bytes) -> Iterator[tuple[int, str]]:
         try:
             text = line.decode("utf-8-sig" if number == 1 else "utf-8")
         except UnicodeDecodeError as error:
-            raise CorpusError(f"{path}, line {number}: not UTF-8: {error}") from error
+            raise DataError(f"{path}, line {number}: not UTF-8: {error}") from error
         yield number, text.removesuffix("\n").removesuffix("\r")
 
 
 def _column(path: Path, header: tuple[str, ...], name: str) -> int:
     if name not in header:
-        raise CorpusError(
+        raise DataError(
             f"{path}, line 1: there is no column {name!r}, only {', '.join(map(repr, header))}"
         )
     return header.index(name)

@@ -246,8 +246,13 @@ class _Causal(torch.autograd.Function):
                 SLOT=slots.size(2), **constants,
             )  # fmt: skip
             later = _slots(
-                plan, q, grad_output, None if normalize else grad_end,
-                backward=True, normalize=normalize, rows=rows,
+                plan,
+                q,
+                grad_output,
+                None if normalize else grad_end,
+                backward=True,
+                normalize=normalize,
+                rows=rows,
             )
             kernels.key_value_gradients[grid](
                 *inputs, later, grads[1], grads[2], grad_start, *rows,

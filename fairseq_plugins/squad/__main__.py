@@ -9,8 +9,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from fairseq_plugins.common.errors import DataError
 from fairseq_plugins.common.exit_status import exit_status
-from fairseq_plugins.data.published import CorpusError
 from fairseq_plugins.squad.examples import VERSIONS, Question, parse_json, read_bytes, read_squad
 from fairseq_plugins.squad.folder import read_facts
 from fairseq_plugins.squad.metrics import evaluate
@@ -59,7 +59,7 @@ def _add_predict(parser: argparse.ArgumentParser) -> None:
 def _predict(args: argparse.Namespace) -> None:
     options = SearchOptions(args.n_best, args.max_answer_length, args.null_threshold)
     if args.no_answer_output and read_facts(args.data)["request"]["version"] != "2.0":
-        raise CorpusError("--no-answer-output needs data of v2.0, but it is of v1.1")
+        raise DataError("--no-answer-output needs data of v2.0, but it is of v1.1")
     squad = import_module("fairseq_plugins.squad.predict")  # PyTorch: only where it is needed
     answers = squad.predict(
         args.path, args.data, args.subset, options, batch_size=args.batch_size, cpu=args.cpu
@@ -89,7 +89,7 @@ def _evaluate(args: argparse.Namespace) -> None:
     probabilities = None
     if args.no_answer is not None:
         if squad.version != "2.0":
-            raise CorpusError("--no-answer needs a file of v2.0, but it is of v1.1")
+            raise DataError("--no-answer needs a file of v2.0, but it is of v1.1")
         probabilities = _read_probabilities(args.no_answer, squad.questions)
     result = evaluate(squad.questions, predictions, squad.version, probabilities)
     print(json.dumps(result, indent=2))
@@ -99,10 +99,10 @@ def _read_table(path: Path, kind: type | tuple[type, ...], name: str) -> dict[st
     """A JSON object with values of one type."""
     table = parse_json(read_bytes(path), path)
     if not isinstance(table, dict):
-        raise CorpusError(f"{path}: must be an object {{id: {name}}}, but is {table!r:.60} instead")
+        raise DataError(f"{path}: must be an object {{id: {name}}}, but is {table!r:.60} instead")
     for key, value in table.items():
         if not isinstance(value, kind) or isinstance(value, bool):
-            raise CorpusError(f"{path}: {key!r} must have a {name}, but has {value!r:.60} instead")
+            raise DataError(f"{path}: {key!r} must have a {name}, but has {value!r:.60} instead")
     return table
 
 
@@ -111,9 +111,7 @@ def _read_probabilities(path: Path, questions: Sequence[Question]) -> dict[str, 
     for question in questions:
         value = table.get(question.id)
         if value is None or math.isnan(value):
-            raise CorpusError(
-                f"{path}: must have a number for every question, not for {question.id}"
-            )
+            raise DataError(f"{path}: must have a number for every question, not for {question.id}")
     return table
 
 

@@ -17,7 +17,7 @@ from fairseq.data import (
 )
 from numpy.typing import NDArray
 
-from fairseq_plugins.data.published import CorpusError
+from fairseq_plugins.common.errors import DataError
 from fairseq_plugins.squad.features import Features
 from fairseq_plugins.squad.folder import features_path
 
@@ -38,14 +38,14 @@ def load_windows(
     target.end (B,), nsentences, ntokens.
 
     Raises:
-        CorpusError: where a file is missing, damaged, or the two do not belong together.
+        DataError: where a file is missing, damaged, or the two do not belong together.
     """
     features = Features.load(features_path(folder, split))
     tokens = data_utils.load_indexed_dataset(str(folder / split), dictionary, combine=combine)
     if tokens is None:
-        raise CorpusError(f"{folder / split}.bin is missing; scripts/prepare_squad.sh makes it")
+        raise DataError(f"{folder / split}.bin is missing; scripts/prepare_squad.sh makes it")
     if len(tokens) != len(features):
-        raise CorpusError(
+        raise DataError(
             f"{folder / split}.bin has {len(tokens)} windows, but {features_path(folder, split)} "
             f"{len(features)}: prepare the folder anew"
         )

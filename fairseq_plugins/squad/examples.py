@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fairseq_plugins.data.published import CorpusError
+from fairseq_plugins.common.errors import DataError
 
 VERSIONS = ("1.1", "2.0")
 _KINDS = {str: "a string", int: "an integer", list: "a list", dict: "an object", bool: "a boolean"}
@@ -69,14 +69,14 @@ def read_squad(path: Path, version: str | None = None) -> SquadFile:
         version: that it must have; by default 2.0 where a question says whether it is impossible.
 
     Raises:
-        CorpusError: for what is no such file, naming it and the line or the field.
+        DataError: for what is no such file, naming it and the line or the field.
     """
     raw = read_bytes(path)
     content = parse_json(raw, path)
     articles = _field(content, "data", list, str(path), "")
     found = "2.0" if _mentions_impossible(articles) else "1.1"
     if version not in (None, found):
-        raise CorpusError(
+        raise DataError(
             f"{path}: must be SQuAD v{version}, but is v{found} instead: "
             f"'is_impossible' {'occurs' if found == '2.0' else 'is missing'}"
         )
@@ -87,7 +87,7 @@ def read_squad(path: Path, version: str | None = None) -> SquadFile:
         for j, paragraph in enumerate(_field(article, "paragraphs", list, str(path), where)):
             paragraphs.append(reader.paragraph(paragraph, f"{where}.paragraphs[{j}]"))
     if not reader.ids:
-        raise CorpusError(f"{path}: holds no question")
+        raise DataError(f"{path}: holds no question")
     return SquadFile(found, tuple(paragraphs), raw)
 
 
@@ -95,7 +95,7 @@ def read_bytes(path: Path) -> bytes:
     """The content of a file, unpacked where its name ends in .xz.
 
     Raises:
-        CorpusError: where it is absent or cut off.
+        DataError: where it is absent or cut off.
     """
     try:
         if path.suffix != ".xz":
@@ -103,24 +103,24 @@ def read_bytes(path: Path) -> bytes:
         with lzma.open(path) as stream:
             return stream.read()
     except (lzma.LZMAError, EOFError) as error:
-        raise CorpusError(f"{path}: is damaged: {error}") from error
+        raise DataError(f"{path}: is damaged: {error}") from error
     except OSError as error:
-        raise CorpusError(f"{path}: cannot be read: {error.strerror}") from error
+        raise DataError(f"{path}: cannot be read: {error.strerror}") from error
 
 
 def parse_json(raw: bytes, path: Path) -> Any:
     """The value that a JSON file holds.
 
     Raises:
-        CorpusError: naming file and line where it is no JSON, or ends too early.
+        DataError: naming file and line where it is no JSON, or ends too early.
     """
     try:
         return json.loads(raw.decode("utf-8"))
     except UnicodeDecodeError as error:
         line = raw[: error.start].count(b"\n") + 1
-        raise CorpusError(f"{path}, line {line}: is not UTF-8: {error.reason}") from error
+        raise DataError(f"{path}, line {line}: is not UTF-8: {error.reason}") from error
     except json.JSONDecodeError as error:
-        raise CorpusError(
+        raise DataError(
             f"{path}, line {error.lineno}, column {error.colno}: is not JSON: {error.msg} "
             f"(character {error.pos} of {len(error.doc)})"
         ) from error
@@ -145,15 +145,15 @@ def _field(value: Any, name: str, kind: type, file: str, where: str) -> Any:
     """value[name], which must be of that kind."""
     place = f"{file}: {where}" if where else file
     if not isinstance(value, dict):
-        raise CorpusError(f"{place} must be an object, but is {value!r:.60} instead")
+        raise DataError(f"{place} must be an object, but is {value!r:.60} instead")
     full = f"{file}: {where}.{name}" if where else f"{file}: {name}"
     if name not in value:
-        raise CorpusError(f"{full} is missing")
+        raise DataError(f"{full} is missing")
     found = value[name]
     if not isinstance(found, kind) or (kind is int and isinstance(found, bool)):
-        raise CorpusError(f"{full} must be {_KINDS[kind]}, but is {found!r:.60} instead")
+        raise DataError(f"{full} must be {_KINDS[kind]}, but is {found!r:.60} instead")
     if isinstance(found, str) and not _is_text(found):
-        raise CorpusError(f"{full} must be text, but has half of a surrogate pair: {found!r:.60}")
+        raise DataError(f"{full} must be text, but has half of a surrogate pair: {found!r:.60}")
     return found
 
 
@@ -187,7 +187,7 @@ class _Reader:
     def question(self, value: Any, context: str, where: str) -> Question:
         name = _field(value, "id", str, self.file, where)
         if name in self.ids:
-            raise CorpusError(f"{self.file}: {where}.id must be unique, but {name!r} came before")
+            raise DataError(f"{self.file}: {where}.id must be unique, but {name!r} came before")
         self.ids.add(name)
         text = _field(value, "question", str, self.file, where)
         answers = tuple(
@@ -198,7 +198,7 @@ class _Reader:
             value, "is_impossible", bool, self.file, where
         )
         if impossible == bool(answers):
-            raise CorpusError(
+            raise DataError(
                 f"{self.file}: {where}.answers must be "
                 f"{'empty where is_impossible is true' if impossible else 'at least one'}, "
                 f"but there are {len(answers)}"
@@ -209,10 +209,10 @@ class _Reader:
         text = _field(value, "text", str, self.file, where)
         start = _field(value, "answer_start", int, self.file, where)
         if not text:
-            raise CorpusError(f"{self.file}: {where}.text must not be empty")
+            raise DataError(f"{self.file}: {where}.text must not be empty")
         found = context[start : start + len(text)] if start >= 0 else ""
         if found != text:
-            raise CorpusError(
+            raise DataError(
                 f"{self.file}: {where}.answer_start must be where {text!r:.60} stands, "
                 f"but at {start} the context has {found!r:.60}"
             )

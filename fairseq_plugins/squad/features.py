@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from fairseq_plugins.data.published import CorpusError
+from fairseq_plugins.common.errors import DataError
 from fairseq_plugins.squad.examples import Question
 from fairseq_plugins.squad.offsets import Pieces
 
@@ -28,7 +28,7 @@ class WindowSizes:
     """In tokens: of a window with its special tokens, between windows, of a question.
 
     Raises:
-        CorpusError: naming the option, where a window would have no room for the text.
+        DataError: naming the option, where a window would have no room for the text.
     """
 
     max_length: int = 384
@@ -40,10 +40,10 @@ class WindowSizes:
             value = getattr(self, option.name)
             if value < 1:
                 name = option.name.replace("_", "-")
-                raise CorpusError(f"--{name} must be at least 1, but is {value}")
+                raise DataError(f"--{name} must be at least 1, but is {value}")
         fewest = self.max_query_length + SPECIAL_TOKENS + 1
         if self.max_length < fewest:
-            raise CorpusError(
+            raise DataError(
                 f"--max-length must be at least {fewest} with --max-query-length "
                 f"{self.max_query_length}, but is {self.max_length}"
             )
@@ -145,15 +145,15 @@ class Features:
         """Read what `save` wrote.
 
         Raises:
-            CorpusError: where the file is absent or damaged.
+            DataError: where the file is absent or damaged.
         """
         try:
             with np.load(path, allow_pickle=False) as arrays:
                 return cls(**{f.name: arrays[f.name] for f in fields(cls)})
         except FileNotFoundError as error:
-            raise CorpusError(f"{path} is missing; scripts/prepare_squad.sh makes it") from error
+            raise DataError(f"{path} is missing; scripts/prepare_squad.sh makes it") from error
         except Exception as error:  # zipfile, zlib, numpy and a missing array each have their own
-            raise CorpusError(f"{path} is damaged: {error}") from error
+            raise DataError(f"{path} is damaged: {error}") from error
 
 
 class FeatureTable:

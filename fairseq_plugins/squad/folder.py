@@ -11,7 +11,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from fairseq_plugins.data.published import CorpusError
+from fairseq_plugins.common.errors import DataError
 
 SPLITS = ("train", "valid")
 _HINT = "scripts/prepare_squad.sh makes such a folder"
@@ -34,16 +34,16 @@ def read_facts(folder: Path) -> dict[str, Any]:
     """What data.json says, at least {"request": {"version": ..., "max_length": ...}}.
 
     Raises:
-        CorpusError: where it is missing, damaged or of other data.
+        DataError: where it is missing, damaged or of other data.
     """
     path = folder / "data.json"
     try:
         facts: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise CorpusError(f"{path} cannot be read ({error.strerror}); {_HINT}") from error
+        raise DataError(f"{path} cannot be read ({error.strerror}); {_HINT}") from error
     except ValueError as error:
-        raise CorpusError(f"{path} is damaged: {error}") from error
+        raise DataError(f"{path} is damaged: {error}") from error
     request = facts.get("request") if isinstance(facts, dict) else None
     if not isinstance(request, dict) or not {"version", "max_length"} <= request.keys():
-        raise CorpusError(f"{folder} holds other data; {_HINT}")
+        raise DataError(f"{folder} holds other data; {_HINT}")
     return facts

@@ -13,7 +13,7 @@ from fairseq import checkpoint_utils
 from fairseq import utils as fairseq_utils
 from tqdm import tqdm
 
-from fairseq_plugins.data.published import CorpusError
+from fairseq_plugins.common.errors import DataError
 from fairseq_plugins.modules.vocabulary import check_vocabulary
 from fairseq_plugins.squad.dataset import load_windows
 from fairseq_plugins.squad.examples import read_squad
@@ -69,9 +69,9 @@ def predict(
         ValueError: for a folder or checkpoint that is missing, damaged or does not fit.
     """
     if batch_size < 1:
-        raise CorpusError(f"--batch-size must be at least 1, but is {batch_size}")
+        raise DataError(f"--batch-size must be at least 1, but is {batch_size}")
     if subset not in SPLITS:
-        raise CorpusError(f"--subset must be one of {', '.join(SPLITS)}, but is {subset}")
+        raise DataError(f"--subset must be one of {', '.join(SPLITS)}, but is {subset}")
     version = read_facts(data)["request"]["version"]
     dictionary = SquadTask.load_dictionary(str(data / "dict.txt"))
     check_vocabulary(checkpoint, dictionary, data)
@@ -80,11 +80,11 @@ def predict(
         [str(checkpoint)], arg_overrides={"data": str(data)}
     )
     if not isinstance(task, SquadTask):
-        raise CorpusError(f"{checkpoint} must be of task squad, but is of {config.task._name}")
+        raise DataError(f"{checkpoint} must be of task squad, but is of {config.task._name}")
     windows, features = load_windows(data, subset, dictionary)
     longest, reach = int(windows.sizes[0].max()), models[0].max_positions()
     if longest > reach:
-        raise CorpusError(
+        raise DataError(
             f"{data} must have windows of at most {reach} tokens, which the model can read, but "
             f"has one of {longest}"
         )

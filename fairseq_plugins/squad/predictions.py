@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fairseq_plugins.data.published import CorpusError
+from fairseq_plugins.common.errors import DataError
 from fairseq_plugins.squad.examples import SquadFile
 from fairseq_plugins.squad.features import NO_ANSWER, Features
 
@@ -29,7 +29,7 @@ class SearchOptions:
         more than this.
 
     Raises:
-        CorpusError: naming the option, for a number below 1 or a threshold that is none.
+        DataError: naming the option, for a number below 1 or a threshold that is none.
     """
 
     n_best: int = 20
@@ -40,9 +40,9 @@ class SearchOptions:
         for name in ("n_best", "max_answer_length"):
             if getattr(self, name) < 1:
                 flag = name.replace("_", "-")
-                raise CorpusError(f"--{flag} must be at least 1, but is {getattr(self, name)}")
+                raise DataError(f"--{flag} must be at least 1, but is {getattr(self, name)}")
         if math.isnan(self.null_threshold):
-            raise CorpusError("--null-threshold must be a number, but is nan")
+            raise DataError("--null-threshold must be a number, but is nan")
 
 
 @dataclass(frozen=True)

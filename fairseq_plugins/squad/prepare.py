@@ -10,9 +10,10 @@ from typing import Any
 import torch
 from fairseq.data import Dictionary, indexed_dataset
 
+from fairseq_plugins.common.errors import DataError
 from fairseq_plugins.data.folders import Folder, building, replace_folder, report
 from fairseq_plugins.data.gpt2_bpe import DICTIONARY_FILE, FILES, load_encoder
-from fairseq_plugins.data.published import CorpusError, download
+from fairseq_plugins.data.published import download
 from fairseq_plugins.squad import generated as questions
 from fairseq_plugins.squad.examples import SquadFile, read_squad
 from fairseq_plugins.squad.features import (
@@ -84,10 +85,10 @@ def find_files(folder: Path, version: str) -> dict[str, Path]:
     """Split -> file in a folder, official (train-v1.1.json) or a part (v1.1/train-part.json).
 
     Raises:
-        CorpusError: naming the splits that are not there.
+        DataError: naming the splits that are not there.
     """
     if not folder.is_dir():
-        raise CorpusError(f"--from must be an existing folder, but is {folder}")
+        raise DataError(f"--from must be an existing folder, but is {folder}")
     found, absent = {}, []
     for split, name in FILE_SPLITS.items():
         names = [f"{name}-v{version}.json", f"v{version}/{name}-part.json"]
@@ -98,7 +99,7 @@ def find_files(folder: Path, version: str) -> dict[str, Path]:
         else:
             found[split] = path
     if absent:
-        raise CorpusError(f"{folder} does not hold {', nor '.join(absent)} (plain or as .xz)")
+        raise DataError(f"{folder} does not hold {', nor '.join(absent)} (plain or as .xz)")
     return found
 
 
@@ -133,7 +134,7 @@ def prepare(
         sizes: of the windows.
 
     Raises:
-        CorpusError: for anything missing, damaged or of another version; nothing is then written.
+        DataError: for anything missing, damaged or of another version; nothing is then written.
     """
     request = {"corpus": f"squad-v{version}", "version": version}
     if source is not None:

@@ -53,7 +53,7 @@ class SquadTask(FairseqTask):
         """Read the dictionary.
 
         Raises:
-            CorpusError: for a folder that was not prepared for this task.
+            DataError: for a folder that was not prepared for this task.
         """
         facts = read_facts(Path(cfg.data))
         dictionary = cls.load_dictionary(str(Path(cfg.data) / "dict.txt"))

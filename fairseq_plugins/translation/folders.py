@@ -27,6 +27,7 @@ from typing import IO, Any
 from subword_nmt.learn_bpe import get_vocabulary, learn_bpe
 from tqdm import tqdm
 
+from fairseq_plugins.common.errors import DataError
 from fairseq_plugins.data.folders import (
     SPECIAL_SYMBOLS,
     Folder,
@@ -35,7 +36,7 @@ from fairseq_plugins.data.folders import (
     replace_folder,
     report,
 )
-from fairseq_plugins.data.published import SPLITS, CorpusError, copy_measured
+from fairseq_plugins.data.published import SPLITS, copy_measured
 from fairseq_plugins.data.vocabulary import Pieces, read_dictionary
 from fairseq_plugins.translation.moses import Moses
 from fairseq_plugins.translation.parallel import (
@@ -146,7 +147,7 @@ class ParallelBuild:
                 target.write(target_line)
                 count += 1
         if not count:
-            raise CorpusError(f"{paths[0].name} and {paths[1].name} have no lines")
+            raise DataError(f"{paths[0].name} and {paths[1].name} have no lines")
 
     def tokenise(self) -> None:
         for (split, language, target), (_, _, raw) in zip(
@@ -165,7 +166,7 @@ class ParallelBuild:
             with path.open(encoding="utf-8", newline="\n") as text:
                 counts += get_vocabulary(text, num_workers=self.workers)
         if not counts:
-            raise CorpusError("the training text has no words")
+            raise DataError("the training text has no words")
         with writing(self.work / "codes") as (codes,):
             learned = _TextFile(codes)
             words = (f"{word} {count}" for word, count in counts.items())
@@ -188,7 +189,7 @@ class ParallelBuild:
                 with pieces.open(encoding="utf-8", newline="\n") as lines:
                     for number, line in enumerate(lines, start=1):
                         if (count := len(line.split())) > LONGEST:
-                            raise CorpusError(
+                            raise DataError(
                                 f"{source}, line {number}: {count} pieces, but a model reads at "
                                 f"most {LONGEST}; split the line"
                             )
@@ -222,7 +223,7 @@ class ParallelBuild:
                 flags, verdicts = keep_flags(pieces, self.folder.cleaning)
                 found[split] = {"pairs": len(flags), **dict(sorted(verdicts.items()))}
                 if not any(flags):
-                    raise CorpusError(f"cleaning keeps no pair of {split}: {found[split]}")
+                    raise DataError(f"cleaning keeps no pair of {split}: {found[split]}")
             kept_raw.append((split, flags))
         self._write_kept("pieces", "cleaned", kept_raw)
         self._write_kept("raw", "kept", [(s, flags) for s, flags in kept_raw if s != "train"])

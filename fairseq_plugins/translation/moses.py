@@ -10,7 +10,7 @@ import unicodedata
 from sacremoses import MosesDetokenizer, MosesPunctNormalizer, MosesTokenizer
 from sacremoses.corpus import NonbreakingPrefixes
 
-from fairseq_plugins.data.published import CorpusError
+from fairseq_plugins.common.errors import DataError
 
 # ISO 639 keeps these codes for private use; the generated languages have them, and English rules.
 PRIVATE_USE = ("qaa", "qab")
@@ -23,10 +23,10 @@ def languages() -> frozenset[str]:
 
 
 def check_language(option: str, code: str) -> None:
-    """Raise CorpusError for a code without rules, which would be treated as English."""
+    """Raise DataError for a code without rules, which would be treated as English."""
     if code not in languages():
         known = ", ".join(sorted(languages()))
-        raise CorpusError(f"{option} must be one of {known}, but is {code!r}")
+        raise DataError(f"{option} must be one of {known}, but is {code!r}")
 
 
 def printable(text: str) -> str:
@@ -40,7 +40,7 @@ class Moses:
     """The rules of one language.
 
     Raises:
-        CorpusError: a language without rules.
+        DataError: a language without rules.
     """
 
     def __init__(self, language: str) -> None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, cast
 
-from fairseq_plugins.data.published import CorpusError
+from fairseq_plugins.common.errors import DataError
 from fairseq_plugins.translation.moses import printable
 
 Paths = tuple[Path, Path]  # source and target
@@ -44,7 +44,7 @@ class Cleaning:
     """Which training pairs are kept, by their lengths in pieces; the defaults are WMT14's.
 
     Raises:
-        CorpusError: a bound that no pair could meet.
+        DataError: a bound that no pair could meet.
     """
 
     min_length: int = 1
@@ -53,14 +53,14 @@ class Cleaning:
 
     def __post_init__(self) -> None:
         if self.min_length < 1:
-            raise CorpusError(f"--min-length must be at least 1, but is {self.min_length}")
+            raise DataError(f"--min-length must be at least 1, but is {self.min_length}")
         if self.max_length < self.min_length:
-            raise CorpusError(
+            raise DataError(
                 f"--max-length must be at least --min-length ({self.min_length}), "
                 f"but is {self.max_length}"
             )
         if not self.max_ratio >= 1:
-            raise CorpusError(f"--max-ratio must be at least 1, but is {self.max_ratio}")
+            raise DataError(f"--max-ratio must be at least 1, but is {self.max_ratio}")
 
     def verdict(self, source: int, target: int) -> str:
         """`kept`, or why a pair of these lengths is not: `empty`, `short`, `long` or `ratio`."""
@@ -78,26 +78,26 @@ def find_text(folder: Path, names: Iterable[str], option: str) -> Path:
     """The first of these files that a folder holds, plain, as .xz or as .gz.
 
     Raises:
-        CorpusError: where there is none.
+        DataError: where there is none.
     """
     names = list(names)
     for name, ending in itertools.product(names, OPENERS):
         path = folder / (name + ending)
         if path.is_file():
             return path
-    raise CorpusError(
+    raise DataError(
         f"{option} {folder} does not hold {' or '.join(names)} (plain, as .xz or as .gz)"
     )
 
 
 @contextmanager
 def open_text(path: Path) -> Iterator[IO[bytes]]:
-    """The bytes of a text file; what is wrong with a packed one is raised as CorpusError."""
+    """The bytes of a text file; what is wrong with a packed one is raised as DataError."""
     try:
         with OPENERS.get(path.suffix, open)(path, "rb") as stream:
             yield cast(IO[bytes], stream)
     except (lzma.LZMAError, EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise CorpusError(f"{path} is damaged: {error}") from error
+        raise DataError(f"{path} is damaged: {error}") from error
 
 
 def sha256(path: Path) -> str:
@@ -112,7 +112,7 @@ def read_pairs(paths: Paths, *, empty_lines: bool) -> Iterator[tuple[bytes, byte
     empty_lines: whether a line may be empty, as in training text that is cleaned later.
 
     Raises:
-        CorpusError: naming file and line, where one file ends before the other, a line is empty
+        DataError: naming file and line, where one file ends before the other, a line is empty
             or no UTF-8.
     """
     with ExitStack() as stack:
@@ -132,7 +132,7 @@ def _refuse_lengths(
 ) -> None:
     longer = 0 if lines[1] is None else 1
     total = number + sum(1 for _ in files[longer])
-    raise CorpusError(
+    raise DataError(
         f"{paths[1 - longer]} has {number - 1} lines and {paths[longer]} has {total}: "
         f"line {number} of {paths[longer].name} has no translation"
     )
@@ -142,9 +142,9 @@ def _check_line(line: bytes, path: Path, number: int, empty_lines: bool) -> None
     try:
         text = line.decode()
     except UnicodeDecodeError as error:
-        raise CorpusError(f"{path}, line {number}: not UTF-8: {error}") from error
+        raise DataError(f"{path}, line {number}: not UTF-8: {error}") from error
     if not empty_lines and not printable(text).strip():
-        raise CorpusError(
+        raise DataError(
             f"{path}, line {number}: empty; validation and test sets must have a sentence here"
         )
 

@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from fairseq_plugins.common.errors import DataError
 from fairseq_plugins.common.exit_status import exit_status
 from fairseq_plugins.data.folders import building, report
 from fairseq_plugins.data.prepare import FEWEST_MERGES, report_done
-from fairseq_plugins.data.published import CorpusError
 from fairseq_plugins.translation import generated as reordering
 from fairseq_plugins.translation.folders import ParallelBuild, ParallelFolder
 from fairseq_plugins.translation.moses import check_language
@@ -34,7 +34,7 @@ class Settings:
     """What is made of the raw text: pieces, cleaning, and by how many processes.
 
     Raises:
-        CorpusError: for a number out of range.
+        DataError: for a number out of range.
     """
 
     merges: int
@@ -43,9 +43,9 @@ class Settings:
 
     def __post_init__(self) -> None:
         if self.workers < 1:
-            raise CorpusError(f"--workers must be at least 1, but is {self.workers}")
+            raise DataError(f"--workers must be at least 1, but is {self.workers}")
         if self.merges < FEWEST_MERGES:
-            raise CorpusError(f"--merges must be at least {FEWEST_MERGES}, but is {self.merges}")
+            raise DataError(f"--merges must be at least {FEWEST_MERGES}, but is {self.merges}")
 
     def folder(
         self, output: Path, corpus: Mapping[str, Any], languages: tuple[str, str]
@@ -73,11 +73,11 @@ def prepare_files(
     names: split -> names that its files may have, the first that is there.
 
     Raises:
-        CorpusError: for anything missing, damaged or wrong; nothing is then written.
+        DataError: for anything missing, damaged or wrong; nothing is then written.
     """
     check_languages(*languages)
     if not source.is_dir():
-        raise CorpusError(f"--from must be an existing folder, but is {source}")
+        raise DataError(f"--from must be an existing folder, but is {source}")
     found: dict[str, Paths] = {}
     for split, stems in names.items():
         left, right = (
@@ -101,7 +101,7 @@ def prepare_archived(
     """Make a folder of a published corpus, from a folder or downloaded beside `output`.
 
     Raises:
-        CorpusError: for anything missing, damaged or wrong; nothing is then written.
+        DataError: for anything missing, damaged or wrong; nothing is then written.
     """
     folder = settings.folder(output, {"corpus": corpus.name}, corpus.languages)
     folder.refuse_foreign()
@@ -128,7 +128,7 @@ def prepare_toy(output: Path, settings: Settings, *, seed: int, pairs: Mapping[s
     """Make the folder of the generated language pair."""
     for split, count in pairs.items():
         if count < 1:
-            raise CorpusError(f"--{split}-pairs must be at least 1, but is {count}")
+            raise DataError(f"--{split}-pairs must be at least 1, but is {count}")
     languages = (reordering.SOURCE, reordering.TARGET)
     corpus = {"corpus": f"reordering-v{reordering.VERSION}", "seed": seed, "pairs": dict(pairs)}
     folder = settings.folder(output, corpus, languages)
@@ -152,7 +152,7 @@ def check_languages(source: str, target: str) -> None:
     check_language("--src", source)
     check_language("--tgt", target)
     if source == target:
-        raise CorpusError(f"--src and --tgt must differ, but both are {source!r}")
+        raise DataError(f"--src and --tgt must differ, but both are {source!r}")
 
 
 def get_parser() -> argparse.ArgumentParser:

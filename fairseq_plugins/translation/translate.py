@@ -19,8 +19,8 @@ from omegaconf import OmegaConf, open_dict
 from tqdm import tqdm
 
 import fairseq_plugins  # noqa: F401  (registers the models)
+from fairseq_plugins.common.errors import DataError
 from fairseq_plugins.common.exit_status import exit_status
-from fairseq_plugins.data.published import CorpusError
 from fairseq_plugins.data.vocabulary import (
     Pieces,
     check_vocabulary,
@@ -84,7 +84,7 @@ class Translator:
     """A trained model with the pieces and dictionaries of its data folder.
 
     Raises:
-        CorpusError: where the folder's codes, its dictionaries and the model do not belong
+        DataError: where the folder's codes, its dictionaries and the model do not belong
             together, naming file and line.
     """
 
@@ -100,7 +100,7 @@ class Translator:
         dictionaries = [data / f"dict.{language}.txt" for language in self.languages]
         for path in (data / "codes", *dictionaries):
             if not path.is_file():
-                raise CorpusError(f"--data {data} does not hold {path.name}")
+                raise DataError(f"--data {data} does not hold {path.name}")
         check_vocabulary(data / "codes", dictionaries)
         _check_sizes(state, checkpoint, dictionaries)
         self._pieces = Pieces.read(data / "codes")
@@ -124,7 +124,7 @@ class Translator:
         """Token ids of each line, (length,) with the end of sentence; an empty line has it alone.
 
         Raises:
-            CorpusError: naming file and line, for one that is longer than the model reads.
+            DataError: naming file and line, for one that is longer than the model reads.
         """
         longest = min(self._max_positions[0], self.decoding.max_tokens)
         dictionary = self._task.source_dictionary
@@ -133,7 +133,7 @@ class Translator:
             pieces = self._pieces.split(self._source.tokenise(line))
             ids = dictionary.encode_line(pieces, add_if_not_exist=False).long()
             if len(ids) > longest:
-                raise CorpusError(
+                raise DataError(
                     f"{name}, line {number}: {len(ids)} pieces, but at most {longest} can be "
                     "translated; split the line"
                 )
@@ -174,7 +174,7 @@ def _languages(state: dict[str, Any], checkpoint: Path) -> tuple[str, str]:
     task = (state.get("cfg") or {}).get("task") or {}
     source, target = task.get("source_lang"), task.get("target_lang")
     if not source or not target:
-        raise CorpusError(f"--checkpoint {checkpoint} holds no translation model")
+        raise DataError(f"--checkpoint {checkpoint} holds no translation model")
     return source, target
 
 
@@ -184,7 +184,7 @@ def _check_sizes(state: dict[str, Any], checkpoint: Path, dictionaries: Sequence
         table = state["model"].get(f"{side}.embed_tokens.weight")
         lines = len(read_dictionary(path))
         if table is not None and len(table) != lines + 4:
-            raise CorpusError(
+            raise DataError(
                 f"{path} ends at line {lines}, but the dictionary of {checkpoint} has "
                 f"{len(table) - 4} lines; they belong to different vocabularies"
             )
@@ -194,7 +194,7 @@ def read_input(name: str) -> list[str]:
     """Lines of a file, or of standard input for `-`; only a line feed ends one.
 
     Raises:
-        CorpusError: naming file and line, for a line that is no UTF-8.
+        DataError: naming file and line, for a line that is no UTF-8.
     """
     data = sys.stdin.buffer.read() if name == STANDARD_INPUT else Path(name).read_bytes()
     lines = []
@@ -202,7 +202,7 @@ def read_input(name: str) -> list[str]:
         try:
             lines.append(line.decode())
         except UnicodeDecodeError as error:
-            raise CorpusError(f"{name}, line {number}: not UTF-8: {error}") from error
+            raise DataError(f"{name}, line {number}: not UTF-8: {error}") from error
     return lines
 
 
@@ -254,7 +254,7 @@ def run(args: argparse.Namespace) -> None:
     lines = read_input(args.input)
     for path in (args.checkpoint, args.data):
         if not path.exists():
-            raise CorpusError(f"{path} does not exist")
+            raise DataError(f"{path} does not exist")
     translator = Translator(args.checkpoint, args.data, decoding, cpu=args.cpu)
     translated = tqdm(
         translator.translate(lines, args.input),

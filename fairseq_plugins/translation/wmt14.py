@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from fairseq_plugins.data.published import CorpusError, download
+from fairseq_plugins.common.errors import DataError
+from fairseq_plugins.data.published import download
 from fairseq_plugins.translation.parallel import (
     OPENERS,
     ParallelText,
@@ -114,16 +115,16 @@ class ArchivedText:
         return (source, target) if source and target else None
 
     def require(self) -> None:
-        """Raise CorpusError naming every text that is not there."""
+        """Raise DataError naming every text that is not there."""
         if not self.folder.is_dir():
-            raise CorpusError(f"--from must be an existing folder, but is {self.folder}")
+            raise DataError(f"--from must be an existing folder, but is {self.folder}")
         absent = [
             f"{' and '.join(member.plain_names)} (or {member.archive})"
             for member in self.corpus.members
             if self._plain(member) is None and not (self.folder / member.archive).is_file()
         ]
         if absent:
-            raise CorpusError(f"--from {self.folder} does not hold {'; '.join(absent)}")
+            raise DataError(f"--from {self.folder} does not hold {'; '.join(absent)}")
 
     def inputs(self) -> list[Path]:
         """The files that are read, as they are stored."""
@@ -137,7 +138,7 @@ class ArchivedText:
         """Where each text can be read, after unpacking into `work` what is packed as tar or SGM.
 
         Raises:
-            CorpusError: for a damaged archive, one without its texts, or a test set of another
+            DataError: for a damaged archive, one without its texts, or a test set of another
                 length.
         """
         work.mkdir(exist_ok=True)
@@ -146,7 +147,7 @@ class ArchivedText:
         for path in test:
             lines, expected = count_text_lines(path), self.corpus.test.lines
             if expected not in (None, lines):
-                raise CorpusError(f"{path.name}: expected {expected} lines, found {lines}")
+                raise DataError(f"{path.name}: expected {expected} lines, found {lines}")
         return ParallelText(train, None, test)
 
     def _readable(self, member: Member, work: Path, report: Callable[[str], None]) -> Paths:
@@ -193,8 +194,8 @@ def extract(archive: Path, wanted: dict[str, Path]) -> None:
                 if not absent:
                     return
     except (tarfile.TarError, EOFError, OSError) as error:
-        raise CorpusError(f"{archive} is damaged: {error}") from error
-    raise CorpusError(f"{archive} does not hold {', '.join(sorted(absent))}")
+        raise DataError(f"{archive} is damaged: {error}") from error
+    raise DataError(f"{archive} does not hold {', '.join(sorted(absent))}")
 
 
 def plain_from_sgm(path: Path, work: Path) -> Path:

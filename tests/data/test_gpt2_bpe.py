@@ -8,13 +8,13 @@ from fairseq.data import Dictionary
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fairseq_plugins.common.errors import DataError
 from fairseq_plugins.data.gpt2_bpe import (
     FILES,
     encode_line,
     learn_gpt2_bpe,
     load_encoder,
 )
-from fairseq_plugins.data.published import CorpusError
 
 TEXT = ["the other day the cat's hat was on that mat", "", "  naïve 42 cats, 42 hats! \n"] * 3
 # Surrogates are no characters: UTF-8 cannot hold them.
@@ -46,7 +46,7 @@ def test_any_text_can_be_learned_from(
 ) -> None:
     folder = tmp_path_factory.mktemp("any")
     if not any(line.strip() for line in lines):
-        with pytest.raises(CorpusError, match="no text"):
+        with pytest.raises(DataError, match="no text"):
             learn_gpt2_bpe(lines, merges, folder)
         return
     assert learn_gpt2_bpe(lines, merges, folder) <= merges
@@ -81,7 +81,7 @@ def test_a_transformers_tokenizer_reads_the_same_pieces(folder: Path, encoder, t
 
 @pytest.mark.parametrize("merges", [0, -1])
 def test_too_few_merges_are_refused(merges: int, tmp_path: Path) -> None:
-    with pytest.raises(CorpusError, match="merges must be at least 1"):
+    with pytest.raises(DataError, match="merges must be at least 1"):
         learn_gpt2_bpe(TEXT, merges, tmp_path)
     assert not list(tmp_path.iterdir())
 
@@ -95,7 +95,7 @@ def damaged(folder: Path, target: Path, name: str, content: bytes | None) -> Pat
 
 @pytest.mark.parametrize("name", FILES)
 def test_a_missing_file_is_named(name: str, folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(CorpusError, match=f"does not hold {name};"):
+    with pytest.raises(DataError, match=f"does not hold {name};"):
         load_encoder(damaged(folder, tmp_path, name, None))
 
 
@@ -115,5 +115,5 @@ def test_a_missing_file_is_named(name: str, folder: Path, tmp_path: Path) -> Non
 def test_a_damaged_file_is_named(
     name: str, content: bytes, message: str, folder: Path, tmp_path: Path
 ) -> None:
-    with pytest.raises(CorpusError, match=message):
+    with pytest.raises(DataError, match=message):
         load_encoder(damaged(folder, tmp_path, name, content))

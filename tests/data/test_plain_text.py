@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fairseq_plugins.common.errors import DataError
 from fairseq_plugins.data.plain_text import PlainText, find_files, read_lines
-from fairseq_plugins.data.published import SPLITS, CorpusError
+from fairseq_plugins.data.published import SPLITS
 
 DOCUMENTS = st.lists(st.lists(st.sampled_from(["a", "b c"]), min_size=1), min_size=3, max_size=40)
 
@@ -53,12 +54,12 @@ def test_a_chosen_file_is_of_no_other_split(tmp_path: Path) -> None:
 )
 def test_wrong_choices_are_refused(chosen, message, tmp_path: Path) -> None:
     write(tmp_path, a="a")
-    with pytest.raises(CorpusError, match=message):
+    with pytest.raises(DataError, match=message):
         find_files(tmp_path, chosen)
 
 
 def test_no_folder(tmp_path: Path) -> None:
-    with pytest.raises(CorpusError, match="--from must be an existing folder"):
+    with pytest.raises(DataError, match="--from must be an existing folder"):
         find_files(tmp_path / "nowhere", {})
 
 
@@ -98,16 +99,16 @@ def test_the_first_lines_of_each_evaluated_document(tmp_path: Path) -> None:
 
 def test_too_few_documents(tmp_path: Path) -> None:
     files = dict.fromkeys(SPLITS, ()) | {"train": [write(tmp_path, a="1\n\n2\n") / "a.txt"]}
-    with pytest.raises(CorpusError, match="too few documents to hold out 1 for each: 2"):
+    with pytest.raises(DataError, match="too few documents to hold out 1 for each: 2"):
         PlainText(files).lines()
 
 
 def test_errors_name_file_and_line(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_bytes(b"fine\n\xff\n")
-    with pytest.raises(CorpusError, match=r"a\.txt, line 2: is not UTF-8"):
+    with pytest.raises(DataError, match=r"a\.txt, line 2: is not UTF-8"):
         list(read_lines(path))
     packed = tmp_path / "a.txt.xz"
     packed.write_bytes(lzma.compress(b"fine\n" * 10_000)[:-40])
-    with pytest.raises(CorpusError, match=r"a\.txt\.xz is damaged after line \d+"):
+    with pytest.raises(DataError, match=r"a\.txt\.xz is damaged after line \d+"):
         list(read_lines(packed))

@@ -19,13 +19,13 @@ from pathlib import Path
 
 import pytest
 
+from fairseq_plugins.common.errors import DataError
 from fairseq_plugins.data import folders as data_folders
 from fairseq_plugins.data import prepare
 from fairseq_plugins.data.published import (
     SPLITS,
     WIKITEXT_2,
     WIKITEXT_103,
-    CorpusError,
     FileFacts,
     PublishedCorpus,
     RawSource,
@@ -162,7 +162,7 @@ def test_a_zip_writes_nowhere_else(archive, corpus, tmp_path):
 def test_missing_splits_are_named(raw, corpus):
     (raw / "wiki.train.tokens").unlink()
     (raw / "wiki.test.tokens").unlink()
-    with pytest.raises(CorpusError) as raised:
+    with pytest.raises(DataError) as raised:
         RawSource(raw, corpus).require()
     message = str(raised.value)
     assert "does not hold wiki.train.tokens, wiki.test.tokens" in message
@@ -170,7 +170,7 @@ def test_missing_splits_are_named(raw, corpus):
 
 
 def test_a_location_that_is_not_there(corpus, tmp_path):
-    with pytest.raises(CorpusError, match="--from must be an existing folder or zip, but is"):
+    with pytest.raises(DataError, match="--from must be an existing folder or zip, but is"):
         RawSource(tmp_path / "nowhere", corpus)
 
 
@@ -178,7 +178,7 @@ def test_a_wrong_file_is_named_with_expected_and_found(raw, corpus, tmp_path, bi
     wrong = TEXT["valid"].replace("bird", "fish")
     (raw / "wiki.valid.tokens").write_text(wrong)
     output = tmp_path / "data" / "tiny"
-    with pytest.raises(CorpusError) as raised:
+    with pytest.raises(DataError) as raised:
         prepare.prepare_published(corpus, output, source=raw)
     expected, found = (hashlib.sha256(t.encode()).hexdigest() for t in (TEXT["valid"], wrong))
     assert "wiki.valid.tokens is not the published file" in str(raised.value)
@@ -192,7 +192,7 @@ def test_a_shortened_file_is_told_by_its_counts(raw, corpus, tmp_path):
     train = replace(corpus.files["train"], sha256=None, types=7)
     corpus = replace(corpus, files=corpus.files | {"train": train})
     (raw / "wiki.train.tokens").write_text("the cat sat\n")
-    with pytest.raises(CorpusError, match="lines: expected 60, found 1; words: expected 240, "):
+    with pytest.raises(DataError, match="lines: expected 60, found 1; words: expected 240, "):
         RawSource(raw, corpus).unpack(tmp_path, quiet)
 
 
@@ -214,14 +214,14 @@ def test_damaged_files_are_named(damage, raw, corpus, tmp_path):
         packed = lzma.compress(path.read_bytes())[:-20] if damage == "cut xz" else b"no"
         path.with_name(path.name + ".xz").write_bytes(packed)
         path.unlink()
-    with pytest.raises(CorpusError, match=r"wiki\.test\.tokens.* in .* is damaged"):
+    with pytest.raises(DataError, match=r"wiki\.test\.tokens.* in .* is damaged"):
         RawSource(raw, corpus).unpack(tmp_path, quiet)
 
 
 def test_a_file_that_is_no_zip(corpus, tmp_path):
     path = tmp_path / "tiny-v1.zip"
     path.write_bytes(b"no zip")
-    with pytest.raises(CorpusError, match="is not a readable zip"):
+    with pytest.raises(DataError, match="is not a readable zip"):
         RawSource(path, corpus)
 
 
@@ -279,7 +279,7 @@ def test_a_broken_download_resumes(served, archive, corpus, tmp_path):
     url, handler = served
     target = tmp_path / "tiny.zip"
     handler.cut = 100
-    with pytest.raises(CorpusError, match=r"could not be fetched .*100 of .* resumes"):
+    with pytest.raises(DataError, match=r"could not be fetched .*100 of .* resumes"):
         download(url, target, corpus.zip_md5, quiet)
     assert (tmp_path / "tiny.zip.part").stat().st_size == 100
     assert not target.exists()
@@ -298,19 +298,19 @@ def test_a_complete_part_needs_no_more(served, archive, corpus, tmp_path):
 def test_a_wrong_sum_names_both_and_leaves_nothing(served, archive, tmp_path):
     right = hashlib.md5(archive.read_bytes()).hexdigest()
     wrong = "0" * 32
-    with pytest.raises(CorpusError) as raised:
+    with pytest.raises(DataError) as raised:
         download(served[0], tmp_path / "got" / "tiny.zip", wrong, quiet)
     assert f"tiny.zip from {served[0]}: expected md5 {wrong}, found {right}" in str(raised.value)
     assert left_in(tmp_path / "got") == []
 
 
 def test_an_unreachable_address_says_what_else_works(corpus, tmp_path):
-    with pytest.raises(CorpusError, match="--from DIR or --url URL"):
+    with pytest.raises(DataError, match="--from DIR or --url URL"):
         download("http://127.0.0.1:9/tiny.zip", tmp_path / "tiny.zip", corpus.zip_md5, quiet)
 
 
 def test_only_http_addresses(corpus, tmp_path):
-    with pytest.raises(CorpusError, match="--url must begin with https:// or http://"):
+    with pytest.raises(DataError, match="--url must begin with https:// or http://"):
         download("file:///etc/passwd", tmp_path / "tiny.zip", corpus.zip_md5, quiet)
 
 
@@ -373,7 +373,7 @@ def test_a_folder_made_by_others_is_refused(raw, corpus, tmp_path, binarised):
     output = tmp_path / "precious"
     output.mkdir()
     (output / "thesis.txt").write_text("years")
-    with pytest.raises(CorpusError, match=r"--output .*precious exists and was not made by"):
+    with pytest.raises(DataError, match=r"--output .*precious exists and was not made by"):
         prepare.prepare_published(corpus, output, source=raw)
     assert (output / "thesis.txt").read_text() == "years"
     assert binarised == []
@@ -381,7 +381,7 @@ def test_a_folder_made_by_others_is_refused(raw, corpus, tmp_path, binarised):
 
 def test_a_dictionary_of_another_size_is_refused(raw, corpus, tmp_path, binarised):
     output = tmp_path / "data" / "tiny"
-    with pytest.raises(CorpusError, match="dictionary: expected 24 symbols, found 16"):
+    with pytest.raises(DataError, match="dictionary: expected 24 symbols, found 16"):
         prepare.prepare_published(replace(corpus, dictionary_size=24), output, source=raw)
     assert left_in(output.parent) == []
 
@@ -394,7 +394,7 @@ def test_a_dictionary_of_another_size_is_refused(raw, corpus, tmp_path, binarise
     ],
 )
 def test_numbers_out_of_range(options, message, raw, corpus, tmp_path, binarised):
-    with pytest.raises(CorpusError, match=message):
+    with pytest.raises(DataError, match=message):
         prepare.prepare_published(corpus, tmp_path / "tiny", source=raw, **options)
     assert binarised == []
 

@@ -15,9 +15,10 @@ from fairseq.data import Dictionary, data_utils
 from fairseq.examples.roberta import multiprocessing_bpe_encoder
 from fairseq_cli import preprocess
 
+from fairseq_plugins.common.errors import DataError
 from fairseq_plugins.data import prepare_mlm
 from fairseq_plugins.data.gpt2_bpe import FILES, learn_gpt2_bpe
-from fairseq_plugins.data.published import SPLITS, CorpusError, FileFacts, PublishedCorpus
+from fairseq_plugins.data.published import SPLITS, FileFacts, PublishedCorpus
 
 TEXT = {
     "train": " = Title = \n\nThe café's cat sat; the dog , too .\n  twice   spaced\n\n" * 4,
@@ -155,7 +156,7 @@ def test_workers_change_nothing(source: Path, binarised: list[Path], tmp_path: P
     ],
 )
 def test_wrong_options_write_nothing(options, message, source, binarised, tmp_path) -> None:
-    with pytest.raises(CorpusError, match=message):
+    with pytest.raises(DataError, match=message):
         prepared(tmp_path / "out", source, **options)
     assert left_in(tmp_path) == []
     assert binarised == []
@@ -165,17 +166,17 @@ def test_wrong_text_is_named_with_its_line_and_leaves_nothing(source, binarised,
     folder = tmp_path / "texts"
     folder.mkdir()
     (folder / "train.txt").write_bytes(b"fine\n\nfine\n\nalso\xff\n")
-    with pytest.raises(CorpusError, match=r"train\.txt, line 5: is not UTF-8"):
+    with pytest.raises(DataError, match=r"train\.txt, line 5: is not UTF-8"):
         prepared(tmp_path / "out", folder)
     (folder / "train.txt").write_text("a\n")
     (folder / "valid.txt").write_text("\n\n")
     (folder / "test.txt").write_text("a\n")
-    with pytest.raises(CorpusError, match="the valid split has no text"):
+    with pytest.raises(DataError, match="the valid split has no text"):
         prepared(tmp_path / "out", folder)
     assert left_in(tmp_path) == ["texts"]
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "mine.txt").touch()
-    with pytest.raises(CorpusError, match="was not made by this command"):
+    with pytest.raises(DataError, match="was not made by this command"):
         prepared(tmp_path / "out", source)
     assert left_in(tmp_path / "out") == ["mine.txt"]
 
@@ -207,22 +208,22 @@ def test_published_pieces(form: str, pieces: Path, sums: dict[str, str], tmp_pat
 def test_other_pieces_are_refused(pieces: Path, sums: dict[str, str], tmp_path: Path) -> None:
     folder = tmp_path / "from"
     folder.mkdir()
-    with pytest.raises(CorpusError, match=r"does not hold encoder\.json, vocab\.bpe, dict\.txt"):
+    with pytest.raises(DataError, match=r"does not hold encoder\.json, vocab\.bpe, dict\.txt"):
         prepare_mlm.prepare_pieces(tmp_path / "out", folder, sums=sums)
     for name in FILES:
         (folder / name).write_bytes((pieces / name).read_bytes())
     (folder / "dict.txt").write_text("0 1\n")
     wrong = f"dict.txt in .* is not the published file: sha256: expected {sums['dict.txt']}"
-    with pytest.raises(CorpusError, match=wrong):
+    with pytest.raises(DataError, match=wrong):
         prepare_mlm.prepare_pieces(tmp_path / "out", folder, sums=sums)
     (folder / "dict.txt").unlink()
     (folder / "dict.txt.xz").write_bytes(b"no")
-    with pytest.raises(CorpusError, match=r"dict\.txt\.xz in .* is damaged"):
+    with pytest.raises(DataError, match=r"dict\.txt\.xz in .* is damaged"):
         prepare_mlm.prepare_pieces(tmp_path / "out", folder, sums=sums)
     assert left_in(tmp_path) == ["from"]
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "mine").touch()
-    with pytest.raises(CorpusError, match=r"encoder\.json is not the published one"):
+    with pytest.raises(DataError, match=r"encoder\.json is not the published one"):
         prepare_mlm.prepare_pieces(tmp_path / "out", pieces, sums=sums)
 
 
@@ -251,18 +252,18 @@ def test_raw_text_is_preferred_to_words(pieces: Path, binarised, tmp_path: Path)
         prepare_mlm.prepare_wikitext103(output, pieces, source=folder, **options)
         return json.loads((output / "data.json").read_text())["request"]["corpus"]
 
-    with pytest.raises(CorpusError, match=r"wiki\.train\.raw.*nor.*wiki\.train\.tokens"):
+    with pytest.raises(DataError, match=r"wiki\.train\.raw.*nor.*wiki\.train\.tokens"):
         made("a")
     for suffix in ("tokens", "raw"):
         for split, text in TEXT.items():
             (folder / f"wiki.{split}.{suffix}").write_bytes(text.encode())
         assert made(suffix) == f"tiny-{suffix}"
     (folder / "wiki.valid.raw").write_text("cut\n")
-    with pytest.raises(CorpusError, match=r"wiki\.valid\.raw is not the published file: lines"):
+    with pytest.raises(DataError, match=r"wiki\.valid\.raw is not the published file: lines"):
         made("b")
     options["dictionary_size"] = 50_264
     (folder / "wiki.valid.raw").write_bytes(TEXT["valid"].encode())
-    with pytest.raises(CorpusError, match="dictionary: expected 50264 symbols, found"):
+    with pytest.raises(DataError, match="dictionary: expected 50264 symbols, found"):
         made("c")
     assert left_in(tmp_path) == ["from", "raw", "tokens"]
 

@@ -7,7 +7,7 @@ import pytest
 from subword_nmt.apply_bpe import BPE
 from subword_nmt.learn_bpe import learn_bpe
 
-from fairseq_plugins.data.published import CorpusError
+from fairseq_plugins.common.errors import DataError
 from fairseq_plugins.data.vocabulary import (
     Pieces,
     check_same_dictionary,
@@ -55,7 +55,7 @@ def test_codes_of_another_vocabulary_are_refused(tmp_path):
     codes = write_codes(tmp_path / "codes", TEXT)
     dictionary = write_dictionary(tmp_path / "dict.en.txt", codes, TEXT)
     other = write_codes(tmp_path / "other", OTHER)
-    with pytest.raises(CorpusError, match=r"dict\.en\.txt, line 1: no merge of .*other makes"):
+    with pytest.raises(DataError, match=r"dict\.en\.txt, line 1: no merge of .*other makes"):
         check_vocabulary(other, [dictionary])
 
 
@@ -70,14 +70,14 @@ def test_codes_of_another_vocabulary_are_refused(tmp_path):
 )
 def test_damaged_codes(content, message, tmp_path):
     (tmp_path / "codes").write_text(content)
-    with pytest.raises(CorpusError, match=message):
+    with pytest.raises(DataError, match=message):
         Pieces.read(tmp_path / "codes")
 
 
 def test_damaged_dictionary(tmp_path):
     path = tmp_path / "dict.en.txt"
     path.write_text("the 5\ncat\n")
-    with pytest.raises(CorpusError, match=r"dict\.en\.txt, line 2: not a word and its count"):
+    with pytest.raises(DataError, match=r"dict\.en\.txt, line 2: not a word and its count"):
         read_dictionary(path)
 
 
@@ -87,8 +87,8 @@ def test_another_dictionary_than_that_of_the_pretraining_is_named(tmp_path: Path
     theirs.write_text("11 9\n12 8\n13 7\n")
     check_same_dictionary(ours, theirs)
     theirs.write_text("11 9\n13 8\n12 7\n")
-    with pytest.raises(CorpusError, match=r"ours.txt, line 2: must be '13' .* but is '12'"):
+    with pytest.raises(DataError, match=r"ours.txt, line 2: must be '13' .* but is '12'"):
         check_same_dictionary(ours, theirs)
     theirs.write_text("11 9\n12 8\n")
-    with pytest.raises(CorpusError, match="must have 2 lines"):
+    with pytest.raises(DataError, match="must have 2 lines"):
         check_same_dictionary(ours, theirs)

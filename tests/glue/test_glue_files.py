@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fairseq_plugins.data.published import CorpusError
+from fairseq_plugins.common.errors import DataError
 from fairseq_plugins.glue.read import Example, find_file, read_split
 from fairseq_plugins.glue.tasks import GLUE, TASKS, find_task
 
@@ -72,7 +72,7 @@ STSB = "index\tgenre\tfilename\tyear\told_index\tsource1\tsource2\tsentence1\tse
 )
 def test_wrong_files_are_refused_with_file_and_line(tmp_path, task, lines, message):
     path = write(tmp_path / "train.tsv", *lines)
-    with pytest.raises(CorpusError, match=message) as error:
+    with pytest.raises(DataError, match=message) as error:
         read(path, task)
     assert str(path) in str(error.value)
 
@@ -81,11 +81,11 @@ def test_a_truncated_archive_and_other_bytes_are_refused(tmp_path):
     packed = lzma.compress(b"sentence\tlabel\n" + b"good film\t1\n" * 50)
     path = tmp_path / "train.tsv.xz"
     path.write_bytes(packed[:-20])
-    with pytest.raises(CorpusError, match="damaged"):
+    with pytest.raises(DataError, match="damaged"):
         read(path, "SST-2")
     path = tmp_path / "train.tsv"
     path.write_bytes(b"sentence\tlabel\ngood\t1\nb\xff\t1\n")
-    with pytest.raises(CorpusError, match="line 3: not UTF-8"):
+    with pytest.raises(DataError, match="line 3: not UTF-8"):
         read(path, "SST-2")
 
 
@@ -97,7 +97,7 @@ def test_only_qqp_drops_malformed_lines_as_fairseq_does(tmp_path):
 
 
 def test_unknown_tasks_and_splits_are_named():
-    with pytest.raises(CorpusError, match="did you mean MNLI"):
+    with pytest.raises(DataError, match="did you mean MNLI"):
         find_task("mnlli")
-    with pytest.raises(CorpusError, match="must be one of train, valid, test in CoLA"):
+    with pytest.raises(DataError, match="must be one of train, valid, test in CoLA"):
         TASKS["CoLA"].split("valid1")

@@ -19,8 +19,8 @@ from fairseq.data import Dictionary, data_utils
 from fairseq.examples.roberta import multiprocessing_bpe_encoder
 from fairseq_cli import preprocess
 
+from fairseq_plugins.common.errors import DataError
 from fairseq_plugins.data.gpt2_bpe import learn_gpt2_bpe
-from fairseq_plugins.data.published import CorpusError
 from fairseq_plugins.glue import official
 from fairseq_plugins.glue.generated import order, place, write_tasks
 from fairseq_plugins.glue.prepare import Options, find, main, prepare
@@ -178,14 +178,14 @@ def test_wrong_files_leave_nothing_behind(tmp_path: Path, bpe: Path, change, mes
     source = write_stsb(write_rte(tmp_path / "raw"))
     path = source / "RTE" / "train.tsv"
     path.write_text(change(path.read_text(encoding="utf-8")), encoding="utf-8")
-    with pytest.raises(CorpusError, match=message):
+    with pytest.raises(DataError, match=message):
         prepare([TASKS["STS-B"], TASKS["RTE"]], tmp_path / "out", Options(bpe), [source])
     assert not (tmp_path / "out").exists()
 
 
 def test_a_sample_without_a_class_is_refused(tmp_path: Path, bpe: Path) -> None:
     source = write_rte(tmp_path / "raw")
-    with pytest.raises(CorpusError, match=r"none has the label .*larger --max-train"):
+    with pytest.raises(DataError, match=r"none has the label .*larger --max-train"):
         for seed in range(20):
             prepare([TASKS["RTE"]], tmp_path / str(seed), Options(bpe, 2, seed=seed), [source])
 
@@ -195,7 +195,7 @@ def test_pieces_that_do_not_belong_together_are_refused(tmp_path: Path, bpe: Pat
     shutil.copytree(bpe, other)
     lines = (other / "dict.txt").read_text().splitlines(keepends=True)
     (other / "dict.txt").write_text("".join(lines[20:]))
-    with pytest.raises(CorpusError, match=r"dict\.txt lacks 20 of the ids"):
+    with pytest.raises(DataError, match=r"dict\.txt lacks 20 of the ids"):
         prepare([TASKS["RTE"]], tmp_path / "out", Options(other), [write_rte(tmp_path / "raw")])
 
 
@@ -245,7 +245,7 @@ def test_mrpc_is_put_together_from_its_parts(tmp_path: Path, server: str) -> Non
     assert (folder / "test.tsv").read_text().splitlines()[1] == '0\t10\t11\tA "quote\tb'
     with (served / "train.txt").open("a") as train:
         train.write("\r\n")
-    with pytest.raises(CorpusError, match=r"train\.txt, line 5: must have 5 fields, but has 0"):
+    with pytest.raises(DataError, match=r"train\.txt, line 5: must have 5 fields, but has 0"):
         official.fetch(task, tmp_path / "again", lambda text: None)
 
 

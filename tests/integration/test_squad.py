@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 import torch
 
+from fairseq_plugins.common.errors import DataError
 from fairseq_plugins.data.prepare_mlm import prepare_toy as prepare_words
-from fairseq_plugins.data.published import CorpusError
 from fairseq_plugins.squad.__main__ import main
 from fairseq_plugins.squad.dataset import load_windows
 from fairseq_plugins.squad.examples import read_squad
@@ -263,7 +263,7 @@ def test_prepare_from_a_folder(questions: Path, bpe: Path, tmp_path: Path) -> No
     source = tmp_path / "source"
     source.mkdir()
     output = tmp_path / "out"
-    with pytest.raises(CorpusError, match=rf"does not hold train-v{re.escape(version)}\.json or"):
+    with pytest.raises(DataError, match=rf"does not hold train-v{re.escape(version)}\.json or"):
         prepare(output, version=version, bpe=bpe, source=source)
     train = raw_path(questions, "train").read_bytes()
     (source / f"train-v{version}.json.xz").write_bytes(lzma.compress(train))
@@ -271,7 +271,7 @@ def test_prepare_from_a_folder(questions: Path, bpe: Path, tmp_path: Path) -> No
     part = source / f"v{version}" / "dev-part.json"
     part.write_bytes(raw_path(questions, "valid").read_bytes()[:-9])
     assert find_files(source, version)["valid"] == part
-    with pytest.raises(CorpusError, match=r"dev-part\.json, line \d+, column \d+: is not JSON"):
+    with pytest.raises(DataError, match=r"dev-part\.json, line \d+, column \d+: is not JSON"):
         prepare(output, version=version, bpe=bpe, source=source, sizes=SIZES)
     assert not output.exists()
     part.write_bytes(raw_path(questions, "valid").read_bytes())

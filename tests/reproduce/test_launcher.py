@@ -29,7 +29,7 @@ def test_only_slurm_s_own_commands_see_its_variables(tmp_path, monkeypatch):
     """fairseq would take its number of processes from those of the shell's allocation."""
     monkeypatch.setenv("SLURM_JOB_ID", "7")
     srun = tmp_path / "srun"
-    srun.write_text("#!/bin/sh\nexec \"$@\"\n")
+    srun.write_text('#!/bin/sh\nexec "$@"\n')
     srun.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     program = [sys.executable, "-c", "import os; print(os.environ.get('SLURM_JOB_ID'))"]

@@ -99,6 +99,7 @@ def test_result_has_exactly_the_agreed_keys(root):
         gpus=0,
         wall_seconds=20.0,
         commit="0" * 40,
+        sources="0" * 16,
     )
     results.write_json(root / RUN.result, result)
     assert list(json.loads((root / RUN.result).read_text())) == [

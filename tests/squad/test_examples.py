@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fairseq_plugins.data.published import CorpusError
+from fairseq_plugins.common.errors import DataError
 from fairseq_plugins.squad.examples import read_squad
 from tests.squad.conftest import question, squad
 
@@ -37,7 +37,7 @@ def test_packed_is_the_same(write: Write) -> None:
     packed.write_bytes(lzma.compress(path.read_bytes()))
     assert read_squad(packed) == read_squad(path)
     packed.write_bytes(packed.read_bytes()[:-30])
-    with pytest.raises(CorpusError, match=r"file\.json\.xz: is damaged"):
+    with pytest.raises(DataError, match=r"file\.json\.xz: is damaged"):
         read_squad(packed)
 
 
@@ -45,14 +45,12 @@ def test_truncated(write: Write) -> None:
     path = write(squad((CONTEXT, [question("a", CONTEXT, "Rollo")])))
     lines = path.read_text().splitlines()
     path.write_text("\n".join(lines[:9]) + "\n")
-    with pytest.raises(
-        CorpusError, match=rf"{re.escape(str(path))}, line 10, column 1: is not JSON"
-    ):
+    with pytest.raises(DataError, match=rf"{re.escape(str(path))}, line 10, column 1: is not JSON"):
         read_squad(path)
     path.write_bytes(b'{"data":\n"\xff"}')
-    with pytest.raises(CorpusError, match="line 2: is not UTF-8"):
+    with pytest.raises(DataError, match="line 2: is not UTF-8"):
         read_squad(path)
-    with pytest.raises(CorpusError, match="cannot be read"):
+    with pytest.raises(DataError, match="cannot be read"):
         read_squad(path.with_name("absent.json"))
 
 
@@ -86,7 +84,7 @@ def test_wrong_question(change: Callable[[Any], Any], message: str, write: Write
     asked = question("a", CONTEXT, "Rollo")
     change(asked)
     path = write(squad((CONTEXT, [asked])))
-    with pytest.raises(CorpusError, match=re.escape(message)) as error:
+    with pytest.raises(DataError, match=re.escape(message)) as error:
         read_squad(path)
     assert str(path) in str(error.value)
 
@@ -106,7 +104,7 @@ def test_wrong_question(change: Callable[[Any], Any], message: str, write: Write
     ],
 )
 def test_wrong_file(content: Any, message: str, write: Write) -> None:
-    with pytest.raises(CorpusError, match=re.escape(message)):
+    with pytest.raises(DataError, match=re.escape(message)):
         read_squad(write(content))
 
 
@@ -114,5 +112,5 @@ def test_wrong_file(content: Any, message: str, write: Write) -> None:
 def test_other_version(asked_for: str, write: Write) -> None:
     impossible = None if asked_for == "2.0" else False
     path = write(squad((CONTEXT, [question("a", CONTEXT, "Rollo", impossible=impossible)])))
-    with pytest.raises(CorpusError, match=rf"must be SQuAD v{re.escape(asked_for)}"):
+    with pytest.raises(DataError, match=rf"must be SQuAD v{re.escape(asked_for)}"):
         read_squad(path, asked_for)

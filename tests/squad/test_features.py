@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fairseq_plugins.data.published import CorpusError
+from fairseq_plugins.common.errors import DataError
 from fairseq_plugins.squad.examples import Answer, Question
 from fairseq_plugins.squad.features import (
     NO_ANSWER,
@@ -187,7 +187,7 @@ def test_empty_text(encoder: Any) -> None:
     ],
 )
 def test_sizes_without_room(sizes: tuple[int, int, int], message: str) -> None:
-    with pytest.raises(CorpusError, match=message):
+    with pytest.raises(DataError, match=message):
         WindowSizes(*sizes)
 
 
@@ -204,7 +204,7 @@ def test_saved_and_loaded(encoder: Any, tmp_path: Path) -> None:
         np.testing.assert_array_equal(getattr(loaded, name), value)
     assert features.piece_at[1] == features.piece_at[2] == len(features.piece_starts)
     path.write_bytes(path.read_bytes()[:-40])
-    with pytest.raises(CorpusError, match="is damaged"):
+    with pytest.raises(DataError, match="is damaged"):
         Features.load(path)
-    with pytest.raises(CorpusError, match=r"is missing; scripts/prepare_squad\.sh"):
+    with pytest.raises(DataError, match=r"is missing; scripts/prepare_squad\.sh"):
         Features.load(tmp_path / "none.npz")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from fairseq_plugins.data.published import CorpusError
+from fairseq_plugins.common.errors import DataError
 from fairseq_plugins.translation.moses import Moses, languages
 from fairseq_plugins.translation.parallel import Cleaning, find_text, keep_flags, read_pairs
 from fairseq_plugins.translation.wmt14 import (
@@ -54,7 +54,7 @@ def test_moses_tokens_and_back():
 def test_languages_differ_and_unknown_ones_are_refused():
     assert {"en", "de", "fr"} <= languages()
     assert Moses("fr").tokenise("l'eau") != Moses("de").tokenise("l'eau")
-    with pytest.raises(CorpusError, match=r"must be one of .*de, .*but is 'xx'"):
+    with pytest.raises(DataError, match=r"must be one of .*de, .*but is 'xx'"):
         Moses("xx")
 
 
@@ -75,12 +75,12 @@ def test_packed_files_are_read_and_damaged_ones_named(pack, tmp_path):
     english, german = (find_text(tmp_path, [f"no.{x}", f"t.{x}"], "--from") for x in ("en", "de"))
     assert list(read_pairs((english, german), empty_lines=True))[1] == (b"b\n", b"d\n")
     german.write_bytes(german.read_bytes()[:-5])
-    with pytest.raises(CorpusError, match=rf"t\.de\{ending} is damaged"):
+    with pytest.raises(DataError, match=rf"t\.de\{ending} is damaged"):
         list(read_pairs((english, german), empty_lines=True))
 
 
 def test_a_text_that_is_not_there_is_named(tmp_path):
-    with pytest.raises(CorpusError, match=r"--from .* does not hold valid\.fr or val\.fr \(plain"):
+    with pytest.raises(DataError, match=r"--from .* does not hold valid\.fr or val\.fr \(plain"):
         find_text(tmp_path, ["valid.fr", "val.fr"], "--from")
 
 
@@ -95,7 +95,7 @@ def test_a_text_that_is_not_there_is_named(tmp_path):
     ],
 )  # fmt: skip
 def test_wrong_text_is_refused_with_file_and_line(english, german, message, write):
-    with pytest.raises(CorpusError, match=message):
+    with pytest.raises(DataError, match=message):
         list(read_pairs(write(english, german), empty_lines=False))
 
 
@@ -134,7 +134,7 @@ def test_cleaning_counts_and_keeps_the_sides_together(write):
     ],
 )
 def test_impossible_bounds(options, message):
-    with pytest.raises(CorpusError, match=message):
+    with pytest.raises(DataError, match=message):
         Cleaning(**options)
 
 
@@ -202,13 +202,13 @@ def test_archives_and_plain_files_give_the_same_text(archives, tmp_path):
 
 def test_what_a_folder_lacks_is_named(archives):
     (archives / "train.tgz").unlink()
-    with pytest.raises(CorpusError, match=r"does not hold a\.en and a\.de \(or train\.tgz\)$"):
+    with pytest.raises(DataError, match=r"does not hold a\.en and a\.de \(or train\.tgz\)$"):
         ArchivedText(CORPUS, archives).require()
 
 
 def test_a_test_set_of_another_length_is_refused(archives, tmp_path):
     corpus = replace(CORPUS, test=replace(CORPUS.test, lines=3))
-    with pytest.raises(CorpusError, match=r"src\.en: expected 3 lines, found 2"):
+    with pytest.raises(DataError, match=r"src\.en: expected 3 lines, found 2"):
         ArchivedText(corpus, archives).unpack(tmp_path / "work", lambda message: None)
 
 
@@ -222,7 +222,7 @@ def test_damaged_archives_are_named(damage, archives, tmp_path):
     else:
         pack(path, {"deep/b.en": b"one\n"})
     message = "does not hold deep/a.en" if damage == "other members" else "is damaged"
-    with pytest.raises(CorpusError, match=rf"train\.tgz {message}"):
+    with pytest.raises(DataError, match=rf"train\.tgz {message}"):
         extract(path, {"deep/a.en": tmp_path / "a.en"})
     assert not (tmp_path / "a.en").exists()
 
@@ -232,7 +232,7 @@ def test_downloads_are_recorded_and_unreachable_ones_say_what_else_works(archive
     expected = hashlib.sha256((archives / "train.tgz").read_bytes()).hexdigest()
     assert sums["train.tgz"] == expected
     nowhere = Member("x.tgz", "http://127.0.0.1:9/x.tgz", ("a.en", "a.de"))
-    with pytest.raises(CorpusError, match="same command resumes, and --from DIR takes the files"):
+    with pytest.raises(DataError, match="same command resumes, and --from DIR takes the files"):
         fetch(replace(CORPUS, train=(nowhere,)), tmp_path / "new", lambda message: None)
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from sacremoses import MosesPunctNormalizer, MosesTokenizer
 
-from fairseq_plugins.data.published import CorpusError
+from fairseq_plugins.common.errors import DataError
 from fairseq_plugins.translation import folders as parallel_folders
 from fairseq_plugins.translation import prepare as prepare_parallel
 from fairseq_plugins.translation.prepare import Settings, prepare_archived, prepare_files
@@ -292,7 +292,7 @@ def test_every_hundredth_pair_is_held_out_and_cleaned(tmp_path, binarised):
 def test_wrong_text_leaves_nothing(file, lines, message, raw, tmp_path, binarised):
     write_lines(raw / file, lines)
     output = tmp_path / "data" / "pair"
-    with pytest.raises(CorpusError, match=message):
+    with pytest.raises(DataError, match=message):
         prepare_files(raw, output, LANGUAGES, SETTINGS, NAMES)
     assert left_in(output.parent) == []
     assert binarised == []
@@ -324,14 +324,14 @@ def test_wrong_options_are_one_line_and_a_status(words, message, raw, tmp_path, 
 
 def test_cleaning_that_keeps_nothing_is_refused(raw, tmp_path, binarised):
     settings = Settings(60, prepare_parallel.Cleaning(min_length=200, max_length=201))
-    with pytest.raises(CorpusError, match=r"cleaning keeps no pair of train: \{'pairs': 14"):
+    with pytest.raises(DataError, match=r"cleaning keeps no pair of train: \{'pairs': 14"):
         prepare_files(raw, tmp_path / "data" / "pair", LANGUAGES, settings, NAMES)
 
 
 @pytest.mark.parametrize("split", ["train", "test"])
 def test_toy_sizes(split, tmp_path):
     pairs = {"train": 5, "valid": 5, "test": 5, split: 0}
-    with pytest.raises(CorpusError, match=f"--{split}-pairs must be at least 1, but is 0"):
+    with pytest.raises(DataError, match=f"--{split}-pairs must be at least 1, but is 0"):
         prepare_parallel.prepare_toy(tmp_path / "toy", SETTINGS, seed=1, pairs=pairs)
 
 

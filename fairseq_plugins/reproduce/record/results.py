@@ -28,12 +28,14 @@ KEYS = (
     "config",
     "data",
     "commit",
+    "sources",
     "versions",
     "hardware",
     "wall_seconds",
     "finished_at",
 )
 SIGNATURE = "signature"  # of BLEU: how it was counted
+SOURCES = "sources"  # absent from results that are older than this key
 # Beside those of the experiment.
 METRICS = ("train_seconds", "updates", "tokens_per_second", "parameters")
 
@@ -84,6 +86,7 @@ def make_result(
     gpus: int,
     wall_seconds: float,
     commit: str,
+    sources: str,
 ) -> Result:
     """Everything that is recorded of a finished run, in the order of `KEYS`.
 
@@ -103,6 +106,7 @@ def make_result(
         "config": dict(config),
         "data": dict(data),
         "commit": commit,
+        SOURCES: sources,
         "versions": provenance.versions(),
         "hardware": provenance.hardware(gpus),
         "wall_seconds": round(wall_seconds, 1),
@@ -116,7 +120,7 @@ def read_result(path: Path) -> Result | None:
         found = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    if not isinstance(found, dict) or set(found) - {SIGNATURE} != set(KEYS):
+    if not isinstance(found, dict) or set(found) - {SIGNATURE} | {SOURCES} != set(KEYS):
         return None
     numbers = found["metrics"] if isinstance(found["metrics"], dict) else {}
     if found["table"] not in TABLES:

@@ -67,9 +67,7 @@ def selection(
     ]
 
 
-def placement(
-    folder: Path, gpus: int, layout: Layout, *, srun: bool, job: int = 0
-) -> list[str]:
+def placement(folder: Path, gpus: int, layout: Layout, *, srun: bool, job: int = 0) -> list[str]:
     """The Hydra overrides that say where it is trained; gpus 0 is one process on the CPU.
 
     job: Slurm's number of it. Slurm may put two on a node, which must not meet at one port.

@@ -97,7 +97,8 @@ class TableRunner:
         self.launcher = launcher
         self.progress = progress
         self.force = force
-        self.commit = provenance.commit(root)  # now: what runs is the code of this moment
+        # Now: what runs is the code of this moment.
+        self.commit, self.sources = provenance.commit(root), provenance.sources(root)
         self._failed: dict[Path, RunFailed] = {}  # runs that others start from
 
     def run(self, planned: Planned) -> Failure | None:
@@ -416,6 +417,7 @@ class _Attempt:
             gpus=self.planned.place.gpus,
             wall_seconds=times["wall_seconds"],
             commit=self.runner.commit,
+            sources=self.runner.sources,
         )
         results.write_json(root / self.run.result, self.result)
         self.journal.content["finished"] = True
