@@ -104,7 +104,7 @@ def test_result_has_exactly_the_agreed_keys(root):
     results.write_json(root / RUN.result, result)
     assert list(json.loads((root / RUN.result).read_text())) == [
         *("table", "row", "attention", "scale", "seed", "metrics", "command", "config", "data"),
-        *("commit", "versions", "hardware", "wall_seconds", "finished_at"),
+        *("commit", "sources", "versions", "hardware", "wall_seconds", "finished_at"),
     ]
     assert results.read_result(root / RUN.result) == result
     assert set(result["versions"]) == {"python", "torch", "fairseq", "hydra-core", "numpy"}
