@@ -5,7 +5,6 @@ neither a carriage return nor Unicode's own line separators do.
 """
 
 import gzip
-import hashlib
 import itertools
 import lzma
 import zlib
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from fairseq_plugins.common.errors import DataError
+from fairseq_plugins.data.options import check_at_least
 from fairseq_plugins.translation.moses import printable
 
 Paths = tuple[Path, Path]  # source and target
@@ -52,15 +52,13 @@ class Cleaning:
     max_ratio: float = 1.5
 
     def __post_init__(self) -> None:
-        if self.min_length < 1:
-            raise DataError(f"--min-length must be at least 1, but is {self.min_length}")
+        check_at_least(1, min_length=self.min_length)
         if self.max_length < self.min_length:
             raise DataError(
                 f"--max-length must be at least --min-length ({self.min_length}), "
                 f"but is {self.max_length}"
             )
-        if not self.max_ratio >= 1:
-            raise DataError(f"--max-ratio must be at least 1, but is {self.max_ratio}")
+        check_at_least(1, max_ratio=self.max_ratio)
 
     def verdict(self, source: int, target: int) -> str:
         """`kept`, or why a pair of these lengths is not: `empty`, `short`, `long` or `ratio`."""
@@ -98,12 +96,6 @@ def open_text(path: Path) -> Iterator[IO[bytes]]:
             yield cast(IO[bytes], stream)
     except (lzma.LZMAError, EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise DataError(f"{path} is damaged: {error}") from error
-
-
-def sha256(path: Path) -> str:
-    """Of a file as it is stored."""
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def read_pairs(paths: Paths, *, empty_lines: bool) -> Iterator[tuple[bytes, bytes]]:
