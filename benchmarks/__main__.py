@@ -26,8 +26,8 @@ from benchmarks.record import (
 from benchmarks.reference import Mismatch
 from benchmarks.table9 import default_output
 from fairseq_plugins.common.cpu import prepare_cpu
+from fairseq_plugins.common.files import write_text
 from fairseq_plugins.reproduce.__main__ import words
-from fairseq_plugins.reproduce.record.results import write_text
 
 
 def get_parser() -> argparse.ArgumentParser:

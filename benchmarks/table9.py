@@ -31,11 +31,11 @@ from benchmarks.reference import Mismatch, check_attention
 from benchmarks.table9_page import KEYS, ROWS, read_cells, write_page
 from benchmarks.timing import Pace, Samples, interleave, quartiles
 from fairseq_plugins.common.cpu import prepare_cpu
+from fairseq_plugins.common.files import write_json
 from fairseq_plugins.encodings import ENCODINGS, IncompatibleEncodingError
 from fairseq_plugins.encodings.registry import expand_name
 from fairseq_plugins.papers.tables import ATTENTIONS
 from fairseq_plugins.reproduce.__main__ import words
-from fairseq_plugins.reproduce.record.results import write_json
 
 
 def table9_settings(device: str, quick: bool) -> Settings:
