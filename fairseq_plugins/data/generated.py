@@ -2,12 +2,12 @@
 
 import argparse
 import hashlib
-import json
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from fairseq_plugins.common.files import write_json, write_text
 from fairseq_plugins.data.folders import SPLITS
 from fairseq_plugins.data.measure import Measured, measure
 from fairseq_plugins.data.options import add_counts, add_seed, check_counts, counts_from
@@ -58,7 +58,7 @@ def write_corpus(output: Path, *, seed: int, sentences: Mapping[str, int]) -> di
             "kinds": dict(sorted(Counter(sentence.kind for sentence in written).items())),
             "sha256": hashlib.sha256(text.encode()).hexdigest(),
         }
-    write_text(output / "corpus.json", json.dumps(about, indent=1) + "\n")
+    write_json(output / "corpus.json", about)
     return about
 
 
@@ -66,10 +66,3 @@ def write_measured(output: Path, *, seed: int, sentences: Mapping[str, int]) -> 
     """Write the corpus; split -> its text."""
     write_corpus(output, seed=seed, sentences=sentences)
     return {split: measure(output / f"{split}.txt") for split in SPLITS}
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a file that appears complete or not at all."""
-    temporary = path.with_name(path.name + ".tmp")
-    temporary.write_text(text, encoding="utf-8", newline="\n")
-    temporary.replace(path)

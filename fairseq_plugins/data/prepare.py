@@ -117,7 +117,8 @@ def get_parser() -> argparse.ArgumentParser:
         _add_common_options(command, corpus.name)
         where = command.add_mutually_exclusive_group()
         add_source(
-            where, "folder with wiki.{train,valid,test}.tokens, plain or .xz, or the official zip"
+            where,
+            "folder with wiki.{train,valid,test}.tokens, plain, .xz or .gz, or the official zip",
         )
         address = f"address of the official zip, checked by its md5 (default: {corpus.url})"
         where.add_argument("--url", help=address)

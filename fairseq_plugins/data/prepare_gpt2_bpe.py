@@ -1,11 +1,11 @@
 """GPT-2's published pieces in a folder of their own."""
 
 import hashlib
-import lzma
 from collections.abc import Mapping
 from pathlib import Path
 
 from fairseq_plugins.common.errors import DataError
+from fairseq_plugins.common.files import PACKED, find_packed, missing_packed, read_bytes
 from fairseq_plugins.data.download import download
 from fairseq_plugins.data.folders import building, replace_folder, report
 from fairseq_plugins.data.gpt2_bpe import FILES, PUBLISHED_SHA256, PUBLISHED_URL, load_encoder
@@ -19,7 +19,7 @@ def prepare_pieces(
     url: str = PUBLISHED_URL,
     sums: Mapping[str, str] = PUBLISHED_SHA256,
 ) -> None:
-    """GPT-2's pieces in `output`, from a folder (plain or .xz) or downloaded, held to their sums.
+    """GPT-2's pieces in `output`, from a folder (plain or packed) or downloaded, checked by sum.
 
     Raises:
         DataError: a file is missing, damaged or not the published one; nothing is then written.
@@ -44,7 +44,7 @@ def prepare_pieces(
                 kept = output.parent / "downloads" / "gpt2_bpe" / name
                 content = download(f"{url}/{name}", kept, sums[name], report, "sha256").read_bytes()
             else:
-                content = _read_piece_file(source, name)
+                content = read_bytes(find_packed(source, name) or source / name)
             found = hashlib.sha256(content).hexdigest()
             if found != sums[name]:
                 raise DataError(
@@ -59,15 +59,5 @@ def prepare_pieces(
 
 def _require_pieces(source: Path) -> None:
     check_folder(source)
-    absent = [n for n in FILES if not any((source / f"{n}{s}").is_file() for s in ("", ".xz"))]
-    if absent:
-        raise DataError(f"{source} does not hold {', '.join(absent)} (plain or as .xz)")
-
-
-def _read_piece_file(source: Path, name: str) -> bytes:
-    if (source / name).is_file():
-        return (source / name).read_bytes()
-    try:
-        return lzma.decompress((source / f"{name}.xz").read_bytes())
-    except lzma.LZMAError as error:
-        raise DataError(f"{name}.xz in {source} is damaged: {error}") from error
+    if absent := missing_packed(source, FILES):
+        raise DataError(f"{source} does not hold {', '.join(absent)} ({PACKED})")

@@ -170,7 +170,7 @@ def _command(
 
 def _add_gpt2_bpe(parser: argparse.ArgumentParser) -> None:
     where = parser.add_mutually_exclusive_group()
-    add_source(where, f"folder with {', '.join(FILES)}, plain or .xz")
+    add_source(where, f"folder with {', '.join(FILES)}, plain, .xz or .gz")
     text = f"address of the folder (default: {PUBLISHED_URL})"
     where.add_argument("--url", default=PUBLISHED_URL, help=text)
 
@@ -216,7 +216,7 @@ def _add_text(parser: argparse.ArgumentParser) -> None:
 def _add_wikitext(parser: argparse.ArgumentParser) -> None:
     _add_pieces(parser, default=data_folder("gpt2_bpe"))
     where = parser.add_mutually_exclusive_group()
-    text = "folder with wiki.{train,valid,test}.raw, or else .tokens, plain or .xz, or the zip"
+    text = "folder with wiki.{train,valid,test}.raw, or else .tokens, plain, .xz or .gz, or the zip"
     add_source(where, text)
     text = f"address of the zip of raw text (default: {WIKITEXT_103_RAW.url})"
     where.add_argument("--url", help=text)

@@ -5,11 +5,13 @@ import json
 import math
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from fairseq_plugins.common.errors import DataError
 from fairseq_plugins.common.exit_status import exit_status
+from fairseq_plugins.common.files import write_json
 from fairseq_plugins.data.options import add_folder, add_number
 from fairseq_plugins.squad.examples import VERSIONS, Question, parse_json, read_bytes, read_squad
 from fairseq_plugins.squad.folder import read_facts
@@ -48,20 +50,21 @@ def _predict(args: argparse.Namespace) -> None:
     options = SearchOptions(args.n_best, args.max_answer_length, args.null_threshold)
     if args.no_answer_output and read_facts(args.data)["request"]["version"] != "2.0":
         raise DataError("--no-answer-output needs data of v2.0, but it is of v1.1")
-    from fairseq_plugins.squad.predict import predict, write_json  # PyTorch: only here
+    from fairseq_plugins.squad.predict import predict  # PyTorch: only here
 
     answers = predict(
         args.path, args.data, args.subset, options, batch_size=args.batch_size, cpu=args.cpu
     )
-    write_json(args.output, answers.texts(options))
+    write = partial(write_json, indent=None, ensure_ascii=False)
+    write(args.output, answers.texts(options))
     if args.no_answer_output:
-        write_json(args.no_answer_output, answers.no_answer())
+        write(args.no_answer_output, answers.no_answer())
     if args.n_best_output:
-        write_json(args.n_best_output, answers.n_best())
+        write(args.n_best_output, answers.n_best())
 
 
 def _add_evaluate(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("dataset", type=Path, help="official file, plain or .xz")
+    parser.add_argument("dataset", type=Path, help="official file, plain, .xz or .gz")
     parser.add_argument("predictions", type=Path, help="{id: text}")
     parser.add_argument("--version", choices=VERSIONS, help="of the file (default: as it says)")
     parser.add_argument(

@@ -27,8 +27,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_folder(parser, "--bpe", text, required=True)
     add_source(
         parser,
-        "folder with {train,dev}-vVERSION.json or vVERSION/{train,dev}-part.json, plain or .xz "
-        "(default: the official files are downloaded)",
+        "folder with {train,dev}-vVERSION.json or vVERSION/{train,dev}-part.json, plain, .xz or "
+        ".gz (default: the official files are downloaded)",
     )
     add_folder(parser, "--output", "folder to make (default: data/squad-vVERSION)")
     add_sizes(parser, WindowSizes())

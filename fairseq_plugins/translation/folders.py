@@ -16,7 +16,6 @@ import functools
 import itertools
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -25,6 +24,7 @@ from subword_nmt.learn_bpe import get_vocabulary, learn_bpe
 from tqdm import tqdm
 
 from fairseq_plugins.common.errors import DataError
+from fairseq_plugins.common.files import writing
 from fairseq_plugins.data.binarise import describe, preprocess
 from fairseq_plugins.data.codes import Codes
 from fairseq_plugins.data.dictionaries import SPECIAL_SYMBOLS, read_dictionary
@@ -276,21 +276,6 @@ class _TextFile:
 
     def write(self, text: str) -> None:
         self.file.write(text.encode())
-
-
-@contextmanager
-def writing(*paths: Path) -> Iterator[tuple[IO[bytes], ...]]:
-    """Files that appear together when all are complete, or not at all."""
-    parts = [path.with_name(path.name + ".tmp") for path in paths]
-    try:
-        with ExitStack() as stack:
-            yield tuple(stack.enter_context(part.open("wb")) for part in parts)
-    except BaseException:
-        for part in parts:
-            part.unlink(missing_ok=True)
-        raise
-    for part, path in zip(parts, paths, strict=True):
-        part.replace(path)
 
 
 def count_lines(path: Path) -> int:
