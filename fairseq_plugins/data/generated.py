@@ -2,12 +2,12 @@
 
 import argparse
 import hashlib
-import json
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from fairseq_plugins.common.files import write_json, write_text
 from fairseq_plugins.data.sentences import generate
 
 VERSION = 1  # raise when the same seed would give other text
@@ -59,12 +59,5 @@ def write_corpus(output: Path, *, seed: int, sentences: Mapping[str, int]) -> di
             "kinds": dict(sorted(Counter(sentence.kind for sentence in written).items())),
             "sha256": hashlib.sha256(text.encode()).hexdigest(),
         }
-    write_text(output / "corpus.json", json.dumps(about, indent=1) + "\n")
+    write_json(output / "corpus.json", about)
     return about
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a file that appears complete or not at all."""
-    temporary = path.with_name(path.name + ".tmp")
-    temporary.write_text(text, encoding="utf-8", newline="\n")
-    temporary.replace(path)

@@ -159,7 +159,7 @@ def _add_published_options(parser: argparse.ArgumentParser, corpus: PublishedCor
         dest="source",
         type=Path,
         metavar="DIR",
-        help="folder with wiki.{train,valid,test}.tokens, plain or .xz, or the official zip",
+        help="folder with wiki.{train,valid,test}.tokens, plain, .xz or .gz, or the official zip",
     )
     where.add_argument(
         "--url", help=f"address of the official zip, checked by its md5 (default: {corpus.url})"

@@ -5,7 +5,6 @@ python -m fairseq_plugins.data.prepare_mlm gpt2_bpe|text|wikitext103|toy [option
 
 import argparse
 import hashlib
-import lzma
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 from fairseq_plugins import data as toy
 from fairseq_plugins.common.errors import DataError
 from fairseq_plugins.common.exit_status import exit_status
+from fairseq_plugins.common.files import PACKED, find_packed, missing_packed, read_bytes
 from fairseq_plugins.data.folders import (
     Folder,
     building,
@@ -54,7 +54,7 @@ def prepare_pieces(
     url: str = PUBLISHED_URL,
     sums: Mapping[str, str] = PUBLISHED_SHA256,
 ) -> None:
-    """GPT-2's pieces in `output`, from a folder (plain or .xz) or downloaded, held to their sums.
+    """GPT-2's pieces in `output`, from a folder (plain or packed) or downloaded, checked by sum.
 
     Raises:
         DataError: a file is missing, damaged or not the published one; nothing is then written.
@@ -78,7 +78,7 @@ def prepare_pieces(
                 kept = output.parent / "downloads" / "gpt2_bpe" / name
                 content = download(f"{url}/{name}", kept, sums[name], report, "sha256").read_bytes()
             else:
-                content = _read_piece_file(source, name)
+                content = read_bytes(find_packed(source, name) or source / name)
             found = hashlib.sha256(content).hexdigest()
             if found != sums[name]:
                 raise DataError(
@@ -94,18 +94,8 @@ def prepare_pieces(
 def _require_pieces(source: Path) -> None:
     if not source.is_dir():
         raise DataError(f"--from must be an existing folder, but is {source}")
-    absent = [n for n in FILES if not any((source / f"{n}{s}").is_file() for s in ("", ".xz"))]
-    if absent:
-        raise DataError(f"{source} does not hold {', '.join(absent)} (plain or as .xz)")
-
-
-def _read_piece_file(source: Path, name: str) -> bytes:
-    if (source / name).is_file():
-        return (source / name).read_bytes()
-    try:
-        return lzma.decompress((source / f"{name}.xz").read_bytes())
-    except lzma.LZMAError as error:
-        raise DataError(f"{name}.xz in {source} is damaged: {error}") from error
+    if absent := missing_packed(source, FILES):
+        raise DataError(f"{source} does not hold {', '.join(absent)} ({PACKED})")
 
 
 def _sum(path: Path) -> str | None:
@@ -256,7 +246,7 @@ def get_parser() -> argparse.ArgumentParser:
         dest="source",
         type=Path,
         metavar="DIR",
-        help=f"folder with {', '.join(FILES)}, plain or .xz",
+        help=f"folder with {', '.join(FILES)}, plain, .xz or .gz",
     )
     where.add_argument(
         "--url", default=PUBLISHED_URL, help=f"address of the folder (default: {PUBLISHED_URL})"
@@ -371,7 +361,8 @@ def _add_wikitext_options(parser: argparse.ArgumentParser) -> None:
         dest="source",
         type=Path,
         metavar="DIR",
-        help="folder with wiki.{train,valid,test}.raw, or else .tokens, plain or .xz, or the zip",
+        help="folder with wiki.{train,valid,test}.raw, or else .tokens, plain, .xz "
+        "or .gz, or the zip",
     )
     where.add_argument(
         "--url", help=f"address of the zip of raw text (default: {WIKITEXT_103_RAW.url})"

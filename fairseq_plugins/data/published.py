@@ -7,7 +7,6 @@ corpus, or a tiny one in a test, is another value rather than other code.
 import hashlib
 import http.client
 import io
-import lzma
 import urllib.error
 import urllib.request
 import zipfile
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import IO, cast
 
 from fairseq_plugins.common.errors import DataError
+from fairseq_plugins.common.files import PACKED, UNPACKING_ERRORS, find_packed, open_packed
 
 SPLITS = ("train", "valid", "test")
 CHUNK_BYTES = 1 << 20
@@ -162,7 +162,7 @@ def check(found: Measured, expected: FileFacts, name: str) -> None:
 
 
 class RawSource:
-    """The raw files of a corpus in a folder (plain, .xz or the zip) or in a zip itself.
+    """The raw files of a corpus in a folder (plain, packed or the zip) or in a zip itself.
 
     A zip is read only through the names of the members that are expected, and written only to
     names chosen here, so whatever else it contains cannot land anywhere.
@@ -190,9 +190,9 @@ class RawSource:
         """Where a split is: (kind, name), or None."""
         name = self.corpus.file_name(split)
         if self.location.is_dir():
-            for kind, candidate in (("plain", name), ("xz", name + ".xz")):
-                if (self._folder / candidate).is_file():
-                    return kind, candidate
+            file = find_packed(self._folder, name)
+            if file is not None:
+                return "file", file.name
         member = f"{self.corpus.name}/{name}"
         return ("member", member) if member in self._members else None
 
@@ -202,14 +202,12 @@ class RawSource:
         if absent:
             raise DataError(
                 f"{self.location} does not hold {', '.join(absent)} "
-                f"(plain, as .xz, or in {self.corpus.zip_name})"
+                f"({PACKED}, or in {self.corpus.zip_name})"
             )
 
     def _open(self, kind: str, name: str, stack: ExitStack) -> IO[bytes]:
-        if kind == "plain":
-            return stack.enter_context((self._folder / name).open("rb"))
-        if kind == "xz":
-            return cast(IO[bytes], stack.enter_context(lzma.open(self._folder / name, "rb")))
+        if kind == "file":
+            return stack.enter_context(open_packed(self._folder / name))
         archive = stack.enter_context(zipfile.ZipFile(self._zip))
         return io.BufferedReader(cast(io.RawIOBase, stack.enter_context(archive.open(name))))
 
@@ -226,7 +224,7 @@ class RawSource:
                 with ExitStack() as stack:
                     lines = self._open(*location, stack)
                     found[split] = copy_measured(lines, target / name)
-            except (lzma.LZMAError, EOFError, zipfile.BadZipFile, UnicodeDecodeError) as error:
+            except (*UNPACKING_ERRORS, zipfile.BadZipFile, UnicodeDecodeError) as error:
                 raise DataError(f"{location[1]} in {self.location} is damaged: {error}") from error
             check(found[split], self.corpus.files[split], location[1])
         return found

@@ -22,6 +22,7 @@ from fairseq.tasks import FairseqTask
 
 from fairseq_plugins.common.errors import DataError
 from fairseq_plugins.common.exit_status import exit_status
+from fairseq_plugins.common.files import find_packed
 from fairseq_plugins.data.folders import (
     Folder,
     building,
@@ -30,7 +31,7 @@ from fairseq_plugins.data.folders import (
 )
 from fairseq_plugins.data.gpt2_bpe import DICTIONARY_FILE, FILES, encode_line, load_encoder
 from fairseq_plugins.glue import official
-from fairseq_plugins.glue.read import Example, SplitText, find_file, read_split
+from fairseq_plugins.glue.read import Example, SplitText, read_split
 from fairseq_plugins.glue.tasks import GLUE, GlueTask, find_tasks
 
 PREPARATION_VERSION = 1  # raise when the same request would give other files
@@ -89,7 +90,7 @@ def find(task: GlueTask, sources: Sequence[Path]) -> Found:
     lacks = []
     for source in sources:
         folder = source / task.name
-        paths = {s.name: path for s in task.splits if (path := find_file(folder, s))}
+        paths = {s.name: path for s in task.splits if (path := find_packed(folder, s.file))}
         missing = tuple(split.file for split in task.splits if split.name not in paths)
         if all(split.name in paths for split in task.splits if split.required):
             return Found(task, folder, paths, missing)
@@ -324,7 +325,7 @@ def get_parser() -> argparse.ArgumentParser:
         nargs="+",
         default=[],
         metavar="DIR",
-        help="folders with <TASK>/*.tsv, plain or .xz, the first that has a task is used "
+        help="folders with <TASK>/*.tsv, plain, .xz or .gz, the first that has a task is used "
         "(default: download the official files)",
     )
     names = ",".join(task.name for task in GLUE)

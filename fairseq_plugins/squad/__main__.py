@@ -5,12 +5,14 @@ import json
 import math
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from fairseq_plugins.common.errors import DataError
 from fairseq_plugins.common.exit_status import exit_status
+from fairseq_plugins.common.files import write_json
 from fairseq_plugins.squad.examples import VERSIONS, Question, parse_json, read_bytes, read_squad
 from fairseq_plugins.squad.folder import read_facts
 from fairseq_plugins.squad.metrics import evaluate
@@ -64,15 +66,16 @@ def _predict(args: argparse.Namespace) -> None:
     answers = squad.predict(
         args.path, args.data, args.subset, options, batch_size=args.batch_size, cpu=args.cpu
     )
-    squad.write_json(args.output, answers.texts(options))
+    write = partial(write_json, indent=None, ensure_ascii=False)
+    write(args.output, answers.texts(options))
     if args.no_answer_output:
-        squad.write_json(args.no_answer_output, answers.no_answer())
+        write(args.no_answer_output, answers.no_answer())
     if args.n_best_output:
-        squad.write_json(args.n_best_output, answers.n_best())
+        write(args.n_best_output, answers.n_best())
 
 
 def _add_evaluate(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("dataset", type=Path, help="official file, plain or .xz")
+    parser.add_argument("dataset", type=Path, help="official file, plain, .xz or .gz")
     parser.add_argument("predictions", type=Path, help="{id: text}")
     parser.add_argument("--version", choices=VERSIONS, help="of the file (default: as it says)")
     parser.add_argument(

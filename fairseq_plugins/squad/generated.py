@@ -13,7 +13,6 @@ few hundred updates; the others are harder, and leave room for larger models. In
 of the questions asks about a word that the text does not have.
 """
 
-import json
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,8 +21,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from fairseq_plugins.common.files import write_json
 from fairseq_plugins.data import lexicon
-from fairseq_plugins.data.generated import write_text
 from fairseq_plugins.data.sentences import Sentence, generate
 
 VERSION = 1  # raise when the same seed would give other questions
@@ -149,5 +148,5 @@ def write_questions(
     for split, count in texts.items():
         files[split] = folder / f"{split}.json"
         content = generate_questions(f"{seed}/{split}", count, version)
-        write_text(files[split], json.dumps(content, indent=1) + "\n")
+        write_json(files[split], content)
     return files

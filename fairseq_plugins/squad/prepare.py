@@ -11,6 +11,7 @@ import torch
 from fairseq.data import Dictionary, indexed_dataset
 
 from fairseq_plugins.common.errors import DataError
+from fairseq_plugins.common.files import PACKED, find_packed
 from fairseq_plugins.data.folders import Folder, building, replace_folder, report
 from fairseq_plugins.data.gpt2_bpe import DICTIONARY_FILE, FILES, load_encoder
 from fairseq_plugins.data.published import download
@@ -92,14 +93,13 @@ def find_files(folder: Path, version: str) -> dict[str, Path]:
     found, absent = {}, []
     for split, name in FILE_SPLITS.items():
         names = [f"{name}-v{version}.json", f"v{version}/{name}-part.json"]
-        paths = [folder / (name + suffix) for name in names for suffix in ("", ".xz")]
-        path = next((path for path in paths if path.is_file()), None)
+        path = find_packed(folder, *names)
         if path is None:
             absent.append(" or ".join(names))
         else:
             found[split] = path
     if absent:
-        raise DataError(f"{folder} does not hold {', nor '.join(absent)} (plain or as .xz)")
+        raise DataError(f"{folder} does not hold {', nor '.join(absent)} ({PACKED})")
     return found
 
 

@@ -28,8 +28,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         dest="source",
         type=Path,
         metavar="DIR",
-        help="folder with {train,dev}-vVERSION.json or vVERSION/{train,dev}-part.json, plain or "
-        ".xz (default: the official files are downloaded)",
+        help="folder with {train,dev}-vVERSION.json or vVERSION/{train,dev}-part.json, plain, "
+        ".xz or .gz (default: the official files are downloaded)",
     )
     parser.add_argument(
         "--output",

@@ -19,7 +19,7 @@ import multiprocessing
 import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -28,6 +28,7 @@ from subword_nmt.learn_bpe import get_vocabulary, learn_bpe
 from tqdm import tqdm
 
 from fairseq_plugins.common.errors import DataError
+from fairseq_plugins.common.files import writing
 from fairseq_plugins.data.folders import (
     SPECIAL_SYMBOLS,
     Folder,
@@ -296,21 +297,6 @@ class _TextFile:
 
     def write(self, text: str) -> None:
         self.file.write(text.encode())
-
-
-@contextmanager
-def writing(*paths: Path) -> Iterator[tuple[IO[bytes], ...]]:
-    """Files that appear together when all are complete, or not at all."""
-    parts = [path.with_name(path.name + ".tmp") for path in paths]
-    try:
-        with ExitStack() as stack:
-            yield tuple(stack.enter_context(part.open("wb")) for part in parts)
-    except BaseException:
-        for part in parts:
-            part.unlink(missing_ok=True)
-        raise
-    for part, path in zip(parts, paths, strict=True):
-        part.replace(path)
 
 
 def count_lines(path: Path) -> int:

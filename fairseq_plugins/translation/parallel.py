@@ -4,23 +4,20 @@ Files are plain, .xz or .gz. Only a line feed ends a line, as for the tools that
 neither a carriage return nor Unicode's own line separators do.
 """
 
-import gzip
 import hashlib
 import itertools
-import lzma
-import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO
 
 from fairseq_plugins.common.errors import DataError
+from fairseq_plugins.common.files import PACKED, find_packed, reading
 from fairseq_plugins.translation.moses import printable
 
 Paths = tuple[Path, Path]  # source and target
-OPENERS: dict[str, Any] = {"": open, ".xz": lzma.open, ".gz": gzip.open}
 
 
 @dataclass(frozen=True)
@@ -75,29 +72,16 @@ class Cleaning:
 
 
 def find_text(folder: Path, names: Iterable[str], option: str) -> Path:
-    """The first of these files that a folder holds, plain, as .xz or as .gz.
+    """The first of these files that a folder holds, plain or packed.
 
     Raises:
         DataError: where there is none.
     """
     names = list(names)
-    for name, ending in itertools.product(names, OPENERS):
-        path = folder / (name + ending)
-        if path.is_file():
-            return path
-    raise DataError(
-        f"{option} {folder} does not hold {' or '.join(names)} (plain, as .xz or as .gz)"
-    )
-
-
-@contextmanager
-def open_text(path: Path) -> Iterator[IO[bytes]]:
-    """The bytes of a text file; what is wrong with a packed one is raised as DataError."""
-    try:
-        with OPENERS.get(path.suffix, open)(path, "rb") as stream:
-            yield cast(IO[bytes], stream)
-    except (lzma.LZMAError, EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise DataError(f"{path} is damaged: {error}") from error
+    path = find_packed(folder, *names)
+    if path is None:
+        raise DataError(f"{option} {folder} does not hold {' or '.join(names)} ({PACKED})")
+    return path
 
 
 def sha256(path: Path) -> str:
@@ -116,7 +100,7 @@ def read_pairs(paths: Paths, *, empty_lines: bool) -> Iterator[tuple[bytes, byte
             or no UTF-8.
     """
     with ExitStack() as stack:
-        files = [stack.enter_context(open_text(path)) for path in paths]
+        files = [stack.enter_context(reading(path)) for path in paths]
         pairs = itertools.zip_longest(*files)
         for number, lines in enumerate(pairs, start=1):
             if None in lines:
@@ -162,5 +146,5 @@ def keep_flags(paths: Paths, cleaning: Cleaning) -> tuple[bytearray, Counter[str
 
 
 def count_text_lines(path: Path) -> int:
-    with open_text(path) as lines:
+    with reading(path) as lines:
         return sum(1 for _ in lines)
