@@ -35,6 +35,7 @@ setup(
             "pytest>=8",
             "pytest-timeout>=2.3",
             "pytest-xdist>=3.5",
+            "hydra-submitit-launcher>=1.2",
             "hypothesis>=6.100",
             "ruff>=0.9",
             "mypy>=1.14",
