@@ -13,6 +13,7 @@ from fairseq_plugins.modules.decoder import PositionalDecoder
 from fairseq_plugins.modules.draws import SeededDraws
 from fairseq_plugins.modules.lengths import AnyLength
 from fairseq_plugins.modules.options import PositionEncodingConfig
+from fairseq_plugins.modules.restored import check_restored
 
 
 @dataclass
@@ -39,7 +40,8 @@ class PETransformerLM(AnyLength, SeededDraws, FairseqLanguageModel):
         """Build a model from flags or a composed config.
 
         Raises:
-            ValueError: an option that is not offered, or what the encodings refuse.
+            ValueError: an option that is not offered, what the encodings refuse, or a checkpoint to
+                go on from that is of another model.
         """
         for name, default in _NOT_OFFERED.items():
             if getattr(args, name, default) not in (default, None):
@@ -54,6 +56,7 @@ class PETransformerLM(AnyLength, SeededDraws, FairseqLanguageModel):
                 f"`tokens_per_sample` must be at most max_target_positions="
                 f"{args.max_target_positions}, but is {args.tokens_per_sample} instead."
             )
+        check_restored(args)
         config = TransformerConfig.from_namespace(args)
         embed_tokens = cls._build_embedding(args, task.source_dictionary)
         return cls(PositionalDecoder(config, args, task.target_dictionary, embed_tokens))
