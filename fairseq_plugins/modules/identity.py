@@ -4,7 +4,7 @@ Weights say little about that: those of `rope` and `alibi` have the same names a
 have those of four heads and of eight.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
 from typing import Any
 
@@ -47,13 +47,13 @@ class Part:
     """An encoding with all of its options.
 
     Attributes:
-        name: that it was asked for by; several may stand for one class with other options.
-        kind: its class.
+        name: that it was asked for by; several may stand for one kind with other options.
+        kind: what makes it.
         options: by name, those that were not given with their defaults. None is unknown.
     """
 
     name: str
-    kind: type[PositionEncoding]
+    kind: Callable[..., PositionEncoding]
     options: Mapping[str, Any]
 
 
@@ -270,8 +270,9 @@ def _linear_options(
 ) -> dict[str, str]:
     """As they work out: an encoding may bring its own feature map, and without one that encodes
     queries and keys a denominator of encoded ones is the plain one."""
-    own = [part.kind.feature_map for part in layers if part.kind.feature_map]
-    encodes = any(get_entry(part.name).hooks & _ENCODES for part in layers)
+    entries = [get_entry(part.name) for part in layers]
+    own = [entry.cls.feature_map for entry in entries if entry.cls.feature_map]
+    encodes = any(entry.hooks & _ENCODES for entry in entries)
     normalizer = str(options.linear_normalizer)
     return {
         "feature_map": own[0] if own else str(options.feature_map),
@@ -286,4 +287,4 @@ def _parts(named: StackName, longest: int | None) -> Iterator[Part]:
         options |= {key: longest for key in _ZERO_IS_LONGEST if options.get(key) == 0}
         if not entry.cls.extrapolates:
             options["max_positions"] = longest  # the rows of its table
-        yield Part(name, entry.cls, options)
+        yield Part(name, entry.make, options)

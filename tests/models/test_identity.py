@@ -31,7 +31,7 @@ def encoding(name: str, options: str = "", **more: Any) -> dict[str, Any]:
         (encoding("shaw", "max_distance=8"), encoding("base+shaw", "shaw.max_distance=8")),
         (encoding("base+t5"), encoding("t5+base")),
         # A name that only presets an option of another.
-        (encoding("lrpe_type1"), encoding("lrpe_type1", "p=identity")),
+        (encoding("rope"), encoding("lrpe_type1", "p=identity rotated=all")),
         # What acts nowhere.
         (encoding("rope", linear_normalizer="plain"), encoding("rope")),
         (
