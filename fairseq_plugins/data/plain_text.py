@@ -10,7 +10,7 @@ from pathlib import Path
 
 from fairseq_plugins.common.errors import DataError
 from fairseq_plugins.common.files import UNPACKING_ERRORS, open_packed
-from fairseq_plugins.data.published import SPLITS
+from fairseq_plugins.data.folders import SPLITS
 
 SUFFIXES = (".txt", ".txt.xz")
 # Words by which the name of a file says its split.
