@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 from typing import Any
 
-from fairseq import options as fairseq_options
 from fairseq.models import FairseqLanguageModel, register_model
 from fairseq.models.transformer import Embedding, TransformerConfig
 from fairseq.models.transformer_lm import TransformerLanguageModelConfig
 from fairseq.modules import AdaptiveInput
 
+from fairseq_plugins.modules.cutoffs import parse_cutoffs
 from fairseq_plugins.modules.decoder import PositionalDecoder
 from fairseq_plugins.modules.draws import SeededDraws
 from fairseq_plugins.modules.lengths import AnyLength
@@ -58,6 +58,8 @@ class PETransformerLM(AnyLength, SeededDraws, FairseqLanguageModel):
             )
         check_restored(args)
         config = TransformerConfig.from_namespace(args)
+        cutoffs = parse_cutoffs("adaptive_softmax_cutoff", args.adaptive_softmax_cutoff)
+        config.adaptive_softmax_cutoff = cutoffs
         embed_tokens = cls._build_embedding(args, task.source_dictionary)
         return cls(PositionalDecoder(config, args, task.target_dictionary, embed_tokens))
 
@@ -71,7 +73,7 @@ class PETransformerLM(AnyLength, SeededDraws, FairseqLanguageModel):
             args.decoder_input_dim,
             args.adaptive_input_factor,
             args.decoder_embed_dim,
-            fairseq_options.eval_str_list(args.adaptive_input_cutoff, type=int),
+            parse_cutoffs("adaptive_input_cutoff", args.adaptive_input_cutoff),
             args.quant_noise_pq,
             args.quant_noise_pq_block_size,
         )

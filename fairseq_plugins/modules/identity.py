@@ -6,10 +6,12 @@ have those of four heads and of eight.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from fairseq.models import ARCH_MODEL_NAME_REGISTRY, MODEL_DATACLASS_REGISTRY
 
+from fairseq_plugins.common.errors import CheckpointError
 from fairseq_plugins.encodings import PositionEncoding, get_entry
 from fairseq_plugins.encodings.registry import split_options
 from fairseq_plugins.modules.naming import StackName, name_stack
@@ -91,13 +93,29 @@ class Difference:
 
     Attributes:
         about: ``model``, ``encoding``, ``attention``, or the name of another option.
-        theirs: what the one has, in words.
+        theirs: what the one has: words, or the option's value.
         ours: what the other has.
+        place: where in a model of several attentions.
     """
 
     about: str
-    theirs: str
-    ours: str
+    theirs: Any
+    ours: Any
+    place: str = ""
+
+    @property
+    def has(self) -> str:
+        """What the one has, in words."""
+        return self._word(self.theirs) + (f" in the {self.place}" if self.place else "")
+
+    @property
+    def asks(self) -> str:
+        """What the other has, in words."""
+        return self._word(self.ours)
+
+    def _word(self, value: Any) -> str:
+        is_words = self.about in ("model", "encoding", "attention")
+        return str(value) if is_words else f"{self.about}={value}"
 
 
 def differences(theirs: Identity, ours: Identity) -> list[Difference]:
@@ -109,12 +127,12 @@ def differences(theirs: Identity, ours: Identity) -> list[Difference]:
         return [Difference("model", f"a {theirs.model}", f"a {ours.model}")]
     found = []
     for name, place in ours.places.items():
-        where = f" in the {_PLACE_WORDS[name]}" if len(ours.places) > 1 else ""
-        found += [replace(d, theirs=d.theirs + where) for d in _between(theirs.places[name], place)]
+        where = _PLACE_WORDS[name] if len(ours.places) > 1 else ""
+        found += [replace(d, place=where) for d in _between(theirs.places[name], place)]
     for name, value in ours.structure.items():
         other = theirs.structure.get(name)
         if None not in (value, other) and value != other:
-            found.append(Difference(name, f"{name}={other}", f"{name}={value}"))
+            found.append(Difference(name, other, value))
     return found
 
 
@@ -131,7 +149,7 @@ def _between(theirs: Place, ours: Place) -> Iterator[Difference]:
         yield Difference("encoding", has, _words(ours, theirs))
     for name, value in ours.linear.items():
         if theirs.linear[name] != value:
-            yield Difference(name, f"{name}={theirs.linear[name]}", f"{name}={value}")
+            yield Difference(name, theirs.linear[name], value)
 
 
 def _same(theirs: Sequence[Part], ours: Sequence[Part]) -> bool:
@@ -198,31 +216,52 @@ def model_name(options: Any) -> str:
     return ARCH_MODEL_NAME_REGISTRY.get(name, name)
 
 
-def describe(options: Any, task: Any = None) -> Identity:
+def describe(options: Any, task: Any = None, model: str | None = None) -> Identity:
     """What a model computes.
 
     Args:
         options: of the model, as fairseq has them or writes them into a checkpoint.
         task: those of its task, which may say the longest sequence.
+        model: its name, where the options do not say it.
 
     Returns:
         Of a model that is not ours the name alone.
     """
-    name = model_name(options)
+    name = model or model_name(options)
     if name not in (*MODELS, THEIR_ROBERTA):
         return Identity(name)
-    model, read = ROBERTA if name == THEIR_ROBERTA else name, Options(options)
-    structure = {option: getattr(read, option) for option in (*_STRUCTURE[model], *_COMMON)}
+    known, read = ROBERTA if name == THEIR_ROBERTA else name, Options(options)
+    structure = {option: getattr(read, option) for option in (*_STRUCTURE[known], *_COMMON)}
     if structure.get("decoder_normalize_before"):
         structure["no_decoder_final_norm"] = read.no_decoder_final_norm
-    if model == TRANSLATION:  # as it is built
+    if known == TRANSLATION:  # as it is built
         for option in ("embed_dim", "ffn_embed_dim"):
             structure[f"decoder_{option}"] = (
                 structure[f"decoder_{option}"] or structure[f"encoder_{option}"]
             )
         output = structure["decoder_output_dim"] or structure["decoder_embed_dim"]
         structure["decoder_output_dim"] = output
-    return Identity(model, dict(_places(model, read, Options(task))), structure)
+    return Identity(known, dict(_places(known, read, Options(task))), structure)
+
+
+def describe_checkpoint(path: Path, checkpoint: Mapping[str, Any]) -> Identity:
+    """What the model of a checkpoint computes.
+
+    Args:
+        path: of the checkpoint, for the message.
+        checkpoint: as `read_checkpoint` gives it.
+
+    Raises:
+        CheckpointError: it does not say what model it is of, or has an encoding that is not known.
+    """
+    config = checkpoint.get("cfg") or {}
+    options = config.get("model") or checkpoint.get("args")
+    if options is None:
+        raise CheckpointError(f"{path} does not say what model it is of")
+    try:
+        return describe(options, config.get("task"))
+    except ValueError as error:
+        raise CheckpointError(f"{path}: {error}") from error
 
 
 def _places(model: str, read: Options, task: Options) -> Iterator[tuple[str, Place]]:

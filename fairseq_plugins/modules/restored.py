@@ -1,15 +1,19 @@
 """Whether the checkpoint that training goes on from is of the model that is asked for."""
 
-import logging
 from pathlib import Path
 from typing import Any
 
 from omegaconf import OmegaConf
 
-from fairseq_plugins.modules.continued import read_checkpoint
-from fairseq_plugins.modules.identity import ROBERTA, Difference, describe, differences
-
-logger = logging.getLogger(__name__)
+from fairseq_plugins.common.checkpoints import read_checkpoint
+from fairseq_plugins.modules.identity import (
+    ROBERTA,
+    Difference,
+    Identity,
+    describe,
+    describe_checkpoint,
+    differences,
+)
 
 _LAST = "checkpoint_last.pt"  # fairseq's default of --restore-file: the run's own
 
@@ -28,8 +32,9 @@ def training_options(config: Any) -> Any:
     return root.get("checkpoint")
 
 
-def restored_file(options: Any) -> Path | None:
-    """The file whose weights training begins with; None where there is none yet.
+def own_file(options: Any) -> Path:
+    """The file that training goes on from where it is there: ``--restore-file``, or by default
+    the last that it has written itself.
 
     Args:
         options: fairseq's options of checkpoints.
@@ -37,11 +42,19 @@ def restored_file(options: Any) -> Path | None:
     suffix = options.get("checkpoint_suffix") or ""
     given = Path(options.restore_file)
     file = given.with_name(given.stem + suffix + given.suffix)
-    if options.restore_file == _LAST:
-        file = Path(options.save_dir, file)
-        if not file.exists():
-            start = options.get("continue_once") or options.get("finetune_from_model")
-            file = Path(start) if start else file
+    return Path(options.save_dir, file) if options.restore_file == _LAST else file
+
+
+def restored_file(options: Any) -> Path | None:
+    """The file whose weights training begins with; None where there is none.
+
+    Args:
+        options: fairseq's options of checkpoints.
+    """
+    file = own_file(options)
+    if not file.exists() and options.restore_file == _LAST:
+        start = options.get("continue_once") or options.get("finetune_from_model")
+        file = Path(start) if start else file
     return file if file.exists() else None
 
 
@@ -54,35 +67,27 @@ def check_restored(config: Any) -> None:
         config: the options of the model that is being built.
 
     Raises:
-        ValueError: the two differ in what their weights mean, with what each has.
+        ValueError: the two differ in what their weights mean, with what each has; or a damaged
+            file.
     """
     options = training_options(config)
     file = restored_file(options) if options is not None else None
     if file is None:
         return
-    try:
-        checkpoint = read_checkpoint(file)
-    except ValueError as error:
-        logger.warning("%s cannot be compared with what is asked for: %s", file, error)
-        return
-    saved = checkpoint.get("cfg") or {}
-    theirs = saved.get("model") or checkpoint.get("args")
-    if theirs is None:
-        logger.warning("%s does not say what model it is of", file)
-        return
+    theirs = describe_checkpoint(file, read_checkpoint(file))
     ours = describe(config, config._get_root().get("task"))
-    found = differences(describe(theirs, saved.get("task")), ours)
+    found = differences(theirs, ours)
     if found:
         said = ", and ".join(
-            f"the checkpoint has {d.theirs}, this run asks for {d.ours}" for d in found
+            f"the checkpoint has {d.has}, this run asks for {d.asks}" for d in found
         )
         raise ValueError(f"{file} is of another model: {said}; {_remedy(options, ours, found)}")
 
 
-def _remedy(options: Any, ours: Any, found: list[Difference]) -> str:
+def _remedy(options: Any, ours: Identity, found: list[Difference]) -> str:
     if options.restore_file != _LAST:
         other = "use another --restore-file"
-    elif Path(options.save_dir, _LAST).exists():
+    elif own_file(options).exists():
         other = "use another --save-dir"
     else:
         other = "use another --finetune-from-model"

@@ -11,7 +11,7 @@ from fairseq_plugins.modules.identity import LM, MODELS, ROBERTA, TRANSLATION, d
 
 def compare(model: str, theirs: dict[str, Any], ours: dict[str, Any]) -> list[tuple[str, str, str]]:
     identities = [describe({"_name": model, **options}) for options in (theirs, ours)]
-    return [(d.about, d.theirs, d.ours) for d in differences(*identities)]
+    return [(d.about, d.has, d.asks) for d in differences(*identities)]
 
 
 def encoding(name: str, options: str = "", **more: Any) -> dict[str, Any]:
@@ -152,7 +152,7 @@ def test_fairseqs_own_roberta_is_base() -> None:
     (found,) = differences(
         describe(theirs), describe({"_name": ROBERTA, "encoder_attention_heads": 8})
     )
-    assert found.theirs == "encoder_attention_heads=12"
+    assert found.has == "encoder_attention_heads=12"
 
 
 def test_robertas_longest_sequence_may_be_its_tasks() -> None:
