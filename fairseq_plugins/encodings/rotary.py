@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from fairseq_plugins.encodings.base import EncodingContext, PositionEncoding
+from fairseq_plugins.encodings.ends import end_of
 from fairseq_plugins.encodings.frequencies import geometric
 from fairseq_plugins.encodings.lrpe import LRPE
-from fairseq_plugins.encodings.reach import end_of
 from fairseq_plugins.encodings.registry import register_encoding
 from fairseq_plugins.encodings.rotation import Layout, rotate
 from fairseq_plugins.encodings.tables import PositionTable
