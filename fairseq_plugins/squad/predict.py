@@ -1,6 +1,5 @@
 """A checkpoint's answers to the questions of a prepared folder."""
 
-import json
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from fairseq import checkpoint_utils
 from fairseq import utils as fairseq_utils
 from tqdm import tqdm
 
+from fairseq_plugins.common.checkpoints import read_upgraded
 from fairseq_plugins.common.errors import DataError
 from fairseq_plugins.modules.vocabulary import check_vocabulary
 from fairseq_plugins.squad.dataset import load_windows
@@ -77,7 +77,7 @@ def predict(
     check_vocabulary(checkpoint, dictionary, data)
     squad = read_squad(raw_path(data, subset), version)
     models, config, task = checkpoint_utils.load_model_ensemble_and_task(
-        [str(checkpoint)], arg_overrides={"data": str(data)}
+        [str(checkpoint)], state=read_upgraded(checkpoint, data=str(data))
     )
     if not isinstance(task, SquadTask):
         raise DataError(f"{checkpoint} must be of task squad, but is of {config.task._name}")
@@ -110,11 +110,3 @@ def window_logits(
             logits, _ = model(**inputs, span_head_name=head)
         for row, scores in zip(rows, logits.float().cpu().numpy(), strict=True):
             yield scores[: lengths[row]]
-
-
-def write_json(path: Path, value: Any) -> None:
-    """Write a file that appears complete or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(path.name + ".tmp")
-    temporary.write_text(json.dumps(value, ensure_ascii=False) + "\n", encoding="utf-8")
-    temporary.replace(path)

@@ -4,7 +4,6 @@ python -m fairseq_plugins.translation.average FOLDER --last 5 --output FOLDER/av
 """
 
 import argparse
-import os
 import re
 import sys
 from collections.abc import Sequence
@@ -13,7 +12,8 @@ from typing import Any
 
 import torch
 
-from fairseq_plugins.reproduce.run.checkpoints import require_intact
+from fairseq_plugins.common.checkpoints import read_checkpoint
+from fairseq_plugins.common.files import writing
 
 _INTERVAL = re.compile(r"checkpoint_(\d+)_(\d+)\.pt")  # epoch, updates
 
@@ -46,8 +46,7 @@ def average(paths: Sequence[Path]) -> dict[str, Any]:
     state: dict[str, Any] = {}
     sums: dict[str, torch.Tensor] = {}
     for path in paths:
-        require_intact(path)
-        state = torch.load(path, map_location="cpu", weights_only=True)
+        state = read_checkpoint(path)
         weights = {name: w for name, w in state["model"].items() if torch.is_tensor(w)}
         if sums and {n: w.shape for n, w in weights.items()} != {
             n: w.shape for n, w in sums.items()
@@ -78,12 +77,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         paths = last_checkpoints(args.folder, args.last)
         state = average(paths)
-        beside = output.with_name(f".{output.name}.{os.getpid()}")
-        try:
-            torch.save(state, beside)
-            os.replace(beside, output)
-        finally:
-            beside.unlink(missing_ok=True)
+        with writing(output) as (file,):
+            torch.save(state, file)
     except (ValueError, OSError, RuntimeError) as error:
         print(f"average_checkpoints: error: {error}", file=sys.stderr)
         return 1

@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from fairseq_plugins.data.vocabulary import check_same_dictionary
+from fairseq_plugins.data.dictionaries import check_same_dictionary
 from fairseq_plugins.glue.tasks import GLUE, TOY_GLUE, GlueTask
 from fairseq_plugins.papers.glue import (
     AVERAGE,

@@ -6,8 +6,8 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
+from fairseq_plugins.common.files import write_json, write_text
 from fairseq_plugins.papers.tables import Table
-from fairseq_plugins.reproduce.record import results
 from fairseq_plugins.reproduce.record.results import Result
 from fairseq_plugins.reproduce.report.captions import caption
 from fairseq_plugins.reproduce.report.figure import save
@@ -26,8 +26,8 @@ def write_figure(root: Path, table: Table, scale: str, shown: Sequence[Result]) 
         "what": "pairs of updates and validation loss in bits per masked token",
         "curves": runs,
     }
-    results.write_json(base.with_suffix(".json"), numbers)
-    results.write_text(base.with_suffix(".md"), _page(table, scale, shown))
+    write_json(base.with_suffix(".json"), numbers)
+    write_text(base.with_suffix(".md"), _page(table, scale, shown))
     _draw(table, scale, mean_curves(shown), base.with_suffix(".png"))
 
 

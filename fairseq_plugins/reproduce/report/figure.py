@@ -1,12 +1,11 @@
 """A dot per row and attention, for the eye; the numbers are in the Markdown."""
 
-import io
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
 from matplotlib.figure import Figure
 
+from fairseq_plugins.common.files import writing
 from fairseq_plugins.papers.tables import Table
 from fairseq_plugins.reproduce.record.results import Result
 from fairseq_plugins.reproduce.report.orderings import deviation, gather, mean
@@ -35,9 +34,6 @@ def draw(table: Table, scale: str, results: Sequence[Result], path: Path) -> Non
 
 
 def save(figure: Figure, path: Path) -> None:
-    """Write a figure as PNG beside its place and rename it there."""
-    image = io.BytesIO()
-    figure.savefig(image, format="png", dpi=110, metadata={"Software": None})
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    beside.write_bytes(image.getvalue())
-    os.replace(beside, path)
+    """Write a figure as PNG, the same bytes each time."""
+    with writing(path) as (file,):
+        figure.savefig(file, format="png", dpi=110, metadata={"Software": None})

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fairseq_plugins.common import provenance
+from fairseq_plugins.common.files import write_json
 from fairseq_plugins.common.provenance import describe_all, missing_data
 from fairseq_plugins.papers import TABLES
 from fairseq_plugins.reproduce.experiments.base import Metrics, Training
@@ -75,7 +76,7 @@ class Journal:
             self.write()
 
     def write(self) -> None:
-        results.write_json(self.path, self.content)
+        write_json(self.path, self.content)
         self._written = time.monotonic()
 
 
@@ -203,7 +204,7 @@ class TableRunner:
             result = results.read_result(self.root / other.result)
             if result is None or results.mismatch(result, other, planned.config, data):
                 continue
-            results.write_json(self.root / run.result, {**result, "table": run.table})
+            write_json(self.root / run.result, {**result, "table": run.table})
             self.progress.change(run.name, SKIPPED, f"{_told(result)}, from {table}")
             return True
         return False
@@ -355,7 +356,7 @@ class _Attempt:
         self.train(training)
         metrics = self.evaluate(training)
         if training.variant.name:
-            results.write_json(kept, metrics)
+            write_json(kept, metrics)
             for checkpoint in folder.glob("*.pt"):
                 checkpoint.unlink()
         return metrics
@@ -419,7 +420,7 @@ class _Attempt:
             commit=self.runner.commit,
             sources=self.runner.sources,
         )
-        results.write_json(root / self.run.result, self.result)
+        write_json(root / self.run.result, self.result)
         self.journal.content["finished"] = True
         self.journal.write()
 
