@@ -10,6 +10,7 @@ import torch
 
 from fairseq_plugins.attention.shared import SharedPass
 from fairseq_plugins.encodings import PositionEncoding
+from tests.models import translation
 from tests.models.helpers import PAD, build_lm, each_step, pad_rows, random_tokens
 
 SHARED = ["t5", "alibi", "tupe", "scalar", "t5+rope", "shaw+t5"]
@@ -104,6 +105,33 @@ def test_threads_that_share_a_model_have_passes_of_their_own(encoding: str) -> N
         with torch.no_grad():
             return all(
                 torch.allclose(model(batches[number])[0], expected[number], atol=1e-5)
+                for _ in range(40)
+            )
+
+    with ThreadPoolExecutor(len(batches)) as pool:
+        assert all(pool.map(run, range(len(batches))))
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("cross", ["none", "t5", "rope"])
+def test_threads_that_share_a_translation_model(cross: str) -> None:
+    """Sources and targets of one shape whose padding differs, on either side of the attention."""
+    model = translation.build(
+        decoder_position_encoding="t5",
+        cross_position_encoding=cross,
+        encoder_position_encoding="alibi",
+    )
+    batches = []
+    for lengths in ([12, 9, 4], [12, 5, 7], [12, 3, 11]):
+        source = translation.batch(translation.sources(lengths), left=True)
+        target = pad_rows(translation.targets(3, 12), lengths, left=True)
+        batches.append((source, translation.lengths_of(source), target))
+    expected = [model(*batch)[0] for batch in batches]
+
+    def run(number: int) -> bool:
+        with torch.no_grad():
+            return all(
+                torch.allclose(model(*batches[number])[0], expected[number], atol=1e-5)
                 for _ in range(40)
             )
 
