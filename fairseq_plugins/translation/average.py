@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from fairseq_plugins.reproduce.run.checkpoints import require_intact
+from fairseq_plugins.common.checkpoints import require_intact
 
 _INTERVAL = re.compile(r"checkpoint_(\d+)_(\d+)\.pt")  # epoch, updates
 

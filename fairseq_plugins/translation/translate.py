@@ -19,6 +19,7 @@ from omegaconf import OmegaConf, open_dict
 from tqdm import tqdm
 
 import fairseq_plugins  # noqa: F401  (registers the models)
+from fairseq_plugins.common.checkpoints import require_intact
 from fairseq_plugins.common.errors import DataError
 from fairseq_plugins.common.exit_status import exit_status
 from fairseq_plugins.data.vocabulary import (
@@ -27,7 +28,6 @@ from fairseq_plugins.data.vocabulary import (
     join_pieces,
     read_dictionary,
 )
-from fairseq_plugins.reproduce.run.checkpoints import require_intact
 from fairseq_plugins.translation.folders import writing
 from fairseq_plugins.translation.moses import Moses
 

@@ -3,67 +3,23 @@
 import errno
 import fcntl
 import os
-import pickle
 import re
 import shutil
 import socket
-import zipfile
-import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import torch
+from fairseq_plugins.common.checkpoints import BEST, LAST, DamagedCheckpoint, read_updates
 
-LAST = "checkpoint_last.pt"
-BEST = "checkpoint_best.pt"
 _EARLIER = re.compile(r"checkpoint_(\d+)_(\d+)\.pt")  # epoch, updates
 
 Say = Callable[[str], None]
 
 
-class DamagedCheckpoint(Exception):
-    """A checkpoint that cannot be read, with the reason."""
-
-
 class RunIsBusy(Exception):
     """Another process is at the same run."""
-
-
-def read_updates(path: Path) -> int:
-    """The number of updates after which a checkpoint was written; every byte of it is checked.
-
-    Raises:
-        DamagedCheckpoint: for a file that is cut off, has flipped bytes, or is no checkpoint.
-    """
-    try:
-        return int(_read_whole(path)["optimizer_history"][-1]["num_updates"])
-    except (LookupError, TypeError, ValueError) as error:
-        raise DamagedCheckpoint(f"it cannot be read ({error})") from None
-
-
-def _read_whole(path: Path) -> Any:
-    """The content of a file in which every byte is as it was written."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            broken = archive.testzip()
-        if broken:
-            raise DamagedCheckpoint(f"its part {broken} has a wrong checksum")
-        return torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-    except (zipfile.BadZipFile, zlib.error, EOFError) as error:
-        raise DamagedCheckpoint(f"it is cut off or no checkpoint ({error})") from None
-    except (RuntimeError, pickle.UnpicklingError, LookupError, TypeError, ValueError) as error:
-        raise DamagedCheckpoint(f"it cannot be read ({str(error).splitlines()[0]})") from None
-
-
-def require_intact(path: Path) -> None:
-    """Raise ValueError, naming the file, where a checkpoint is cut off or has flipped bytes."""
-    try:
-        _read_whole(path)
-    except DamagedCheckpoint as error:
-        raise ValueError(f"{path}: {error}") from None
 
 
 @dataclass(frozen=True)
