@@ -43,10 +43,10 @@ test-triton: $(DEV) ## install triton and run the GPU kernel's tests in its inte
 test-gpu: $(DEV) ## set up and run the tests that need a GPU
 	$(VENV)/bin/python -m pytest -m gpu
 
-bench: $(RUNTIME) ## set up, measure speed and memory on one thread, render benchmarks/results/cpu.md
+bench: $(RUNTIME) ## set up, measure speed and memory on one thread, render benchmarks/results/<machine>/cpu.md
 	$(VENV)/bin/python -m benchmarks
 
-bench-gpu: $(RUNTIME) ## the same on a GPU, benchmarks/results/gpu.md
+bench-gpu: $(RUNTIME) ## the same on a GPU, benchmarks/results/<machine>/gpu.md
 	$(VENV)/bin/python -m benchmarks --device gpu
 
 lint: $(DEV) ## set up and run ruff, mypy and shellcheck

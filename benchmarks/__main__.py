@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 
 from benchmarks.catalog import BENCHMARKS, check_names
-from benchmarks.context import DEVICES, Context, device_problem
+from benchmarks.context import Context, add_options, context_of, device_problem
 from benchmarks.figure_page import draw, has_matplotlib
 from benchmarks.page import render
 from benchmarks.record import (
@@ -24,33 +24,25 @@ from benchmarks.record import (
     write_result,
 )
 from benchmarks.reference import Mismatch
-from benchmarks.table9 import default_output
 from fairseq_plugins.common.cpu import prepare_cpu
+from fairseq_plugins.common.files import write_text
 from fairseq_plugins.reproduce.__main__ import words
-from fairseq_plugins.reproduce.record.results import write_text
 
 
 def get_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks",
         description="Measures speed and memory as ratios, each in one run, and writes "
-        "benchmarks/results/<cpu|gpu>/<name>.json and the page <cpu|gpu>.md beside that folder.",
+        "benchmarks/results/<machine>/<cpu|gpu>/<name>.json and the page <cpu|gpu>.md beside that "
+        "folder.",
         epilog="What was measured with the same settings, sources and versions on this machine is "
         "skipped. Exit status: 0 all done, 1 a result is wrong or a benchmark failed, 2 nothing "
         "was started, 130 Ctrl-C.",
     )
     add = parser.add_argument
-    add("--device", choices=DEVICES, default="cpu", help="(default: cpu, one thread)")
     add("--only", type=words("--only"), metavar="A,B", help="these benchmarks (default: all)")
     add("--list", action="store_true", help="list the benchmarks and do nothing")
-    add("--quick", action="store_true", help="tiny sizes, to see that everything works")
-    add("--force", action="store_true", help="measure again what is done")
-    add(
-        "--output",
-        type=Path,
-        metavar="DIR",
-        help="in place of the repository (default with --quick: outputs/benchmarks)",
-    )
+    add_options(parser, quick="tiny sizes, to see that everything works")
     return parser
 
 
@@ -121,9 +113,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if problem:
         parser.error(problem)
     torch.set_num_threads(1)
-    output = args.output or default_output(args.quick)
-    command = ("python", "-m", "benchmarks", *given)
-    context = Context(args.device, output, command, force=args.force)
+    context = context_of(args, ("python", "-m", "benchmarks", *given))
     if load_average() > 0.5:
         context.say(f"the machine is busy, load average {load_average()}: ratios will scatter")
     failures = {}

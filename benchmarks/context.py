@@ -1,11 +1,16 @@
 """Where a benchmark runs."""
 
-from collections.abc import Callable
+import argparse
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+
+from benchmarks.record import ROOT
+from fairseq_plugins.common import provenance
 
 Settings = dict[str, Any]  # what goes into the JSON
 DEVICES = ("cpu", "gpu")
@@ -24,11 +29,14 @@ class Context:
         name: ``cpu`` or ``gpu``.
         output: folder that holds ``benchmarks/results`` and ``results/table9``.
         command: what was typed.
+        machine: whose results they are, None for one named after its processor; those of a machine
+            that is named keep Table 9 beside them.
     """
 
     name: str
     output: Path
     command: tuple[str, ...] = ()
+    machine: str | None = None
     force: bool = False
     say: Callable[[str], None] = say
 
@@ -47,7 +55,60 @@ class Context:
 
     @property
     def results(self) -> Path:
-        return self.output / "benchmarks" / "results"
+        return self.output / "benchmarks" / "results" / (self.machine or machine_name(self.name))
+
+    @property
+    def table9(self) -> Path:
+        """Of the cells of Table 9, with their page beside it."""
+        folder = self.results if self.machine else self.output / "results"
+        return folder / "table9" / self.name
+
+
+def machine_name(device: str) -> str:
+    """A folder's name for this machine, after the model of its processor or its GPU."""
+    hardware = provenance.hardware(1 if device == "gpu" else 0)
+    model = re.sub(r"\((R|TM)\)", " ", " ".join(hardware["gpus"]) or hardware["cpu"])
+    return re.sub(r"[^a-z0-9]+", "-", model.lower()).strip("-") or "unknown"
+
+
+def add_options(parser: argparse.ArgumentParser, quick: str) -> None:
+    """The options that say where and how; ``quick`` is the help of `--quick`."""
+    add = parser.add_argument
+    add("--device", choices=DEVICES, default="cpu", help="(default: cpu, one thread)")
+    add("--quick", action="store_true", help=quick)
+    add("--force", action="store_true", help="measure again what is done")
+    add_machine(parser)
+    add(
+        "--output",
+        type=Path,
+        metavar="DIR",
+        help="in place of the repository (default with --quick: outputs/benchmarks)",
+    )
+
+
+def add_machine(parser: argparse.ArgumentParser) -> None:
+    """The option that says whose results they are."""
+    parser.add_argument(
+        "--machine",
+        type=_folder_name,
+        metavar="NAME",
+        help="keep the results in benchmarks/results/NAME, those of Table 9 too (default: the name "
+        "of the processor, and Table 9 in results/table9)",
+    )
+
+
+def _folder_name(word: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", word):
+        raise argparse.ArgumentTypeError(
+            f"`--machine` must be letters, digits, dots, hyphens and underscores, but is {word!r}."
+        )
+    return word
+
+
+def context_of(args: argparse.Namespace, command: Sequence[str]) -> Context:
+    """What the options say; a tiny run's findings are no results and go elsewhere."""
+    output = args.output or (ROOT / "outputs" / "benchmarks" if args.quick else ROOT)
+    return Context(args.device, output, tuple(command), args.machine, force=args.force)
 
 
 def device_problem(name: str) -> str | None:

@@ -1,10 +1,9 @@
 """Time and memory against the length, drawn from the figure's JSON."""
 
-import io
-import os
 from pathlib import Path
 
 from benchmarks.record import Result
+from fairseq_plugins.common.files import writing
 
 
 def has_matplotlib() -> bool:
@@ -52,8 +51,5 @@ def draw(result: Result, path: Path) -> None:
         f"causal attention, forward and backward: batch {sizes['batch']}, {sizes['heads']} x "
         f"{sizes['head_dim']} features, {sizes['dtype']}"
     )
-    image = io.BytesIO()
-    figure.savefig(image, format="png", dpi=110, metadata={"Software": None})
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    beside.write_bytes(image.getvalue())
-    os.replace(beside, path)
+    with writing(path) as (file,):
+        figure.savefig(file, format="png", dpi=110, metadata={"Software": None})

@@ -11,7 +11,7 @@ from typing import Any
 
 from benchmarks.timing import Samples, quartiles
 from fairseq_plugins.common import provenance
-from fairseq_plugins.reproduce.record.results import write_json
+from fairseq_plugins.common.files import write_json
 
 ROOT = Path(__file__).resolve().parents[1]
 Result = dict[str, Any]

@@ -16,10 +16,9 @@ from typing import Any
 
 import torch
 
-from benchmarks.context import DEVICES, Context, Settings, device_problem
+from benchmarks.context import Context, Settings, add_options, context_of, device_problem
 from benchmarks.models import masked_language_model_step
 from benchmarks.record import (
-    ROOT,
     Found,
     circumstances,
     end_of_run,
@@ -31,11 +30,11 @@ from benchmarks.reference import Mismatch, check_attention
 from benchmarks.table9_page import KEYS, ROWS, read_cells, write_page
 from benchmarks.timing import Pace, Samples, interleave, quartiles
 from fairseq_plugins.common.cpu import prepare_cpu
+from fairseq_plugins.common.files import write_json
 from fairseq_plugins.encodings import ENCODINGS, IncompatibleEncodingError
 from fairseq_plugins.encodings.registry import expand_name
 from fairseq_plugins.papers.tables import ATTENTIONS
 from fairseq_plugins.reproduce.__main__ import words
-from fairseq_plugins.reproduce.record.results import write_json
 
 
 def table9_settings(device: str, quick: bool) -> Settings:
@@ -80,7 +79,7 @@ def run_table9(settings: Settings, context: Context) -> Found:
     rows = default_rows()
     measure_table(settings, context, rows, ATTENTIONS)
     found = Found()
-    for cell in read_cells(_folder(context)):
+    for cell in read_cells(context.table9):
         if cell["row"] not in rows:  # measured by the script, perhaps long ago
             continue
         key = f"{cell['row']} {cell['attention']}"
@@ -91,12 +90,8 @@ def run_table9(settings: Settings, context: Context) -> Found:
     return found
 
 
-def _folder(context: Context) -> Path:
-    return context.output / "results" / "table9" / context.name
-
-
 def _path(context: Context, row: str, attention: str) -> Path:
-    return _folder(context) / f"{row}-{attention}.json"
+    return context.table9 / f"{row}-{attention}.json"
 
 
 def measure_table(
@@ -124,9 +119,9 @@ def measure_table(
         end = end_of_run(load, cell["wall_seconds"])
         whole = {**cell, **around, **end}
         write_json(_path(context, row, attention), {key: whole[key] for key in KEYS})
-        write_page(_folder(context))
+        write_page(context.table9)
         context.say(f"{label}: {cell['metrics']['relative_speed']:.3f}")
-    write_page(_folder(context))
+    write_page(context.table9)
 
 
 def is_done(
@@ -194,22 +189,9 @@ def get_parser() -> argparse.ArgumentParser:
         metavar="A,B",
         help="linear, vanilla or both (default: both)",
     )
-    add("--device", choices=DEVICES, default="cpu", help="(default: cpu, one thread)")
-    add("--quick", action="store_true", help="a tiny model, to see that it works")
     add("--dry-run", action="store_true", help="say what would be measured and do nothing")
-    add("--force", action="store_true", help="measure again what is done")
-    add(
-        "--output",
-        type=Path,
-        metavar="DIR",
-        help="in place of the repository (default with --quick: outputs/benchmarks)",
-    )
+    add_options(parser, quick="a tiny model, to see that it works")
     return parser
-
-
-def default_output(quick: bool) -> Path:
-    """Where results go; what a tiny run finds is no result."""
-    return ROOT / "outputs" / "benchmarks" if quick else ROOT
 
 
 def dry_run(
@@ -240,8 +222,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(str(error))
     torch.set_num_threads(1)
     settings = table9_settings(args.device, args.quick)
-    output = args.output or default_output(args.quick)
-    context = Context(args.device, output, ("scripts/table9.sh", *given), force=args.force)
+    context = context_of(args, ("scripts/table9.sh", *given))
     if args.dry_run:
         dry_run(settings, context, rows, args.attention, context.say)
         return 0
@@ -255,7 +236,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     except KeyboardInterrupt:
         return 130
-    context.say(f"written: {_folder(context)}.md")
+    context.say(f"written: {context.table9}.md")
     return 0
 
 

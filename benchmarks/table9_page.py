@@ -7,8 +7,8 @@ from typing import Any
 from benchmarks.page import origin
 from benchmarks.record import Result, read_json
 from benchmarks.targets import SPEEDS
+from fairseq_plugins.common.files import write_text
 from fairseq_plugins.papers.tables import ATTENTIONS
-from fairseq_plugins.reproduce.record.results import write_text
 from fairseq_plugins.reproduce.report.render import DASH, markdown_table
 
 KEYS = (

@@ -20,12 +20,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.context import Context, add_machine
 from benchmarks.record import ROOT, circumstances, end_of_run, load_average
 from fairseq_plugins.common import provenance
+from fairseq_plugins.common.files import write_json
 from fairseq_plugins.papers.tables import ATTENTIONS
 from fairseq_plugins.reproduce.__main__ import words
 from fairseq_plugins.reproduce.experiments.training import train_command
-from fairseq_plugins.reproduce.record.results import write_json
 
 DTYPES = ("float32", "float64")
 ALIKE = 1e-4
@@ -147,6 +148,7 @@ def get_parser() -> argparse.ArgumentParser:
         metavar="A,B",
     )
     add("--dtype", type=words("--dtype", DTYPES), default=list(DTYPES), metavar="A,B")
+    add_machine(parser)
     return parser
 
 
@@ -158,7 +160,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for root in (args.other, ROOT):
         if not (root / "data" / "wikitext-2-mini").is_dir():
             parser.error(f"no data/wikitext-2-mini in {root}: run scripts/prepare_wikitext2.sh")
-    folder = ROOT / "benchmarks" / "results" / "cpu" / "training"
+    folder = Context("cpu", ROOT, machine=args.machine).results / "cpu" / "training"
     for dtype in args.dtype:
         for row in args.rows:
             for attention in args.attention:

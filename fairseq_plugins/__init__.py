@@ -12,6 +12,8 @@ if all(importlib.util.find_spec(name) for name in ("torch", "fairseq")):
     from fairseq_plugins import models as models
     from fairseq_plugins import tasks as tasks
     from fairseq_plugins.common.cpu import is_fairseq_command, prepare_cpu
+    from fairseq_plugins.common.short_errors import shorten_errors
 
     if is_fairseq_command():
         prepare_cpu()
+        shorten_errors()

@@ -29,6 +29,7 @@ class Attention(nn.Module):
         supported_hooks: of encodings.
         refusal: what is said of other hooks, after their names.
         gives_weights: whether it can honour ``need_weights``.
+        span: below which distance between positions it is defined; None for any.
 
     Args:
         encoding: acts inside the attention; None for no position encoding.
@@ -45,6 +46,7 @@ class Attention(nn.Module):
     supported_hooks: ClassVar[frozenset[str]]
     refusal: ClassVar[str] = ""
     gives_weights: ClassVar[bool] = True
+    span: int | None = None
 
     def __init__(
         self,

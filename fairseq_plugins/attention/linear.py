@@ -80,7 +80,7 @@ class LinearAttention(Attention):
         self._normalize = normalizer != "none"
         keeps_positive = encoding is not None and encoding.keeps_positive
         self._min_cosine = MIN_COSINE if is_encoded and not keeps_positive else 0.0
-        self._span = encoding.positive_span if encoding and is_encoded and keeps_positive else None
+        self.span = encoding.positive_span if encoding and is_encoded and keeps_positive else None
         self._decays = "log_decay" in self.hooks
 
     def forward(
@@ -184,16 +184,16 @@ class LinearAttention(Attention):
 
     def _check_span(self, *positions: Tensor) -> None:
         """Refuse distances at which weights are negative, for which their sum has no floor."""
-        if self._span is None or torch.compiler.is_compiling():
+        if self.span is None or torch.compiler.is_compiling():
             return
         end = promised_end()
         if end is None:
             ends = [end for p in positions if p.numel() for end in torch.aminmax(p)]
             end = int(max(ends) - min(ends)) + 1 if ends else 0
-        if end > self._span:
+        if end > self.span:
             assert self.encoding is not None
             raise ValueError(
-                f"linear attention with {self.encoding.label} takes distances below {self._span}, "
+                f"linear attention with {self.encoding.label} takes distances below {self.span}, "
                 f"beyond which weights are negative, but `positions` are up to {end - 1} apart; "
                 "build the model for more positions, or give the encoding a larger `length`."
             )

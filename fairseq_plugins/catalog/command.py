@@ -9,7 +9,7 @@ from fairseq_plugins.attention import ATTENTIONS
 from fairseq_plugins.catalog.facts import DIRECTIONS
 from fairseq_plugins.catalog.page import markdown_table, page
 from fairseq_plugins.catalog.text import details, select, table
-from fairseq_plugins.reproduce.record.results import write_text
+from fairseq_plugins.common.files import write_text
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -3,7 +3,7 @@
 import inspect
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from textwrap import dedent
 
 from fairseq_plugins.catalog.facts import Facts, describe
@@ -85,13 +85,13 @@ def page() -> str:
     table = markdown_table(found.values(), linked=True)
     blocks = [INTRODUCTION.format(command=COMMAND, legend="\n".join(legend), table=table)]
     for heading, entries in families().items():
-        module = sys.modules[entries[0].cls.__module__]
+        module = sys.modules[entries[0].make.__module__]
         rest = "" if entries[0].parts else _paragraphs(inspect.getdoc(module) or "")[1:]
         blocks += [f"## {heading}", *(prose(paragraph) for paragraph in rest)]
-        defined: dict[type, str] = {}
+        defined: dict[Callable, str] = {}
         for entry in entries:
-            blocks += _section(entry, found[entry.name], defined.get(entry.cls))
-            defined.setdefault(entry.cls, entry.name)
+            blocks += _section(entry, found[entry.name], defined.get(entry.make))
+            defined.setdefault(entry.make, entry.name)
     return "\n\n".join(block.rstrip() for block in blocks) + "\n"
 
 
@@ -101,12 +101,12 @@ def families() -> dict[str, list[EncodingEntry]]:
     Names of one class follow each other in the order of the source, which is the reverse of that
     in which its decorators ran. Names that stand for several come last.
     """
-    by_class: dict[type, list[EncodingEntry]] = {}
+    by_maker: dict[Callable, list[EncodingEntry]] = {}
     for entry in ENCODINGS.values():
-        by_class.setdefault(entry.cls, []).insert(0, entry)
+        by_maker.setdefault(entry.make, []).insert(0, entry)
     result: dict[str, list[EncodingEntry]] = {}
-    for entries in sorted(by_class.values(), key=lambda group: bool(group[0].parts)):
-        module = inspect.getdoc(sys.modules[entries[0].cls.__module__]) or ""
+    for entries in sorted(by_maker.values(), key=lambda group: bool(group[0].parts)):
+        module = inspect.getdoc(sys.modules[entries[0].make.__module__]) or ""
         heading = prose(_paragraphs(module)[0]).rstrip(".")
         if entries[0].parts:
             entries, heading = entries[::-1], "Names that stand for several"
@@ -130,7 +130,7 @@ def _section(entry: EncodingEntry, facts: Facts, defined_under: str | None) -> l
         lines.append(f"**definition and meaning of the options**: see {_link(defined_under)}")
     blocks = [f"### `{entry.name}`", "\n".join(f"- {line}" for line in lines)]
     if not (defined_under or entry.parts):
-        blocks += definition(inspect.getdoc(entry.cls) or "")
+        blocks += definition(inspect.getdoc(entry.make) or "")
     return blocks
 
 

@@ -87,7 +87,7 @@ def details(name: str) -> str:
         if part != name:
             lines += ["", "", *_about(part)]
         prefix = f"{part}." if len(parts) > 1 else ""
-        lines += ["", inspect.getdoc(get_entry(part).cls) or "", "", *_options(part, prefix)]
+        lines += ["", inspect.getdoc(get_entry(part).make) or "", "", *_options(part, prefix)]
     return "\n".join(lines)
 
 

@@ -3,16 +3,14 @@
 A document ends at an empty line and at the end of a file.
 """
 
-import lzma
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, cast
 
 from fairseq_plugins.common.errors import DataError
-from fairseq_plugins.data.published import SPLITS
+from fairseq_plugins.common.files import UNPACKING_ERRORS, open_packed
+from fairseq_plugins.data.folders import SPLITS
 
 SUFFIXES = (".txt", ".txt.xz")
 # Words by which the name of a file says its split.
@@ -20,28 +18,22 @@ _SPLIT_WORDS = {"train": {"train"}, "valid": {"valid", "dev"}, "test": {"test"}}
 
 
 def read_lines(path: Path) -> Iterator[bytes]:
-    """The lines of a file, plain or .xz, each ending in a line feed.
+    """The lines of a file, plain or packed, each ending in a line feed.
 
     Raises:
         DataError: the file is damaged or not UTF-8, with the number of the line.
     """
     number = 0
     try:
-        with ExitStack() as stack:
-            for line in _open(path, stack):
+        with open_packed(path) as lines:
+            for line in lines:
                 number += 1
                 line.decode()
                 yield line if line.endswith(b"\n") else line + b"\n"
     except UnicodeDecodeError as error:
         raise DataError(f"{path}, line {number}: is not UTF-8: {error}") from error
-    except (lzma.LZMAError, EOFError) as error:
+    except UNPACKING_ERRORS as error:
         raise DataError(f"{path} is damaged after line {number}: {error}") from error
-
-
-def _open(path: Path, stack: ExitStack) -> IO[bytes]:
-    if path.suffix == ".xz":
-        return cast(IO[bytes], stack.enter_context(lzma.open(path, "rb")))
-    return stack.enter_context(path.open("rb"))
 
 
 @dataclass(frozen=True)

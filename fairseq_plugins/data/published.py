@@ -1,28 +1,22 @@
-"""Published word corpora: what they must contain, and how their raw text is fetched and checked.
+"""Published word corpora: what they must contain, and how their raw text is found and checked.
 
-Only the standard library is used. The facts of a corpus are data (`PublishedCorpus`), so another
+The facts of a corpus are data (`PublishedCorpus`), so another
 corpus, or a tiny one in a test, is another value rather than other code.
 """
 
-import hashlib
-import http.client
 import io
-import lzma
-import urllib.error
-import urllib.request
 import zipfile
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, cast
 
 from fairseq_plugins.common.errors import DataError
-
-SPLITS = ("train", "valid", "test")
-CHUNK_BYTES = 1 << 20
-TIMEOUT_SECONDS = 60
+from fairseq_plugins.common.files import PACKED, UNPACKING_ERRORS, find_packed, open_packed
+from fairseq_plugins.data.download import download
+from fairseq_plugins.data.folders import SPLITS, report
+from fairseq_plugins.data.measure import Measured, copy_measured
 
 
 @dataclass(frozen=True)
@@ -62,6 +56,16 @@ class PublishedCorpus:
     @property
     def zip_name(self) -> str:
         return f"{self.name}-v1.zip"
+
+    def download(self, root: Path, url: str | None) -> Path:
+        """The zip from an address, by default its own, kept in `downloads` below `root`."""
+        path = root / "downloads" / self.zip_name
+        return download(url or self.url, path, self.zip_md5, report)
+
+    def origin(self, source: Path | None, url: str | None) -> dict[str, str]:
+        """Where it was taken from: a folder's own name, not its path, since data.json ends up in
+        results that are shared."""
+        return {"from": source.resolve().name} if source else {"url": url or self.url}
 
 
 # Merity et al. 2016. The original address is gone; the default is the first author's own mirror.
@@ -119,37 +123,6 @@ WIKITEXT_103_RAW = PublishedCorpus(
 )
 
 
-@dataclass(frozen=True)
-class Measured:
-    """A raw file as it was found; word_counts holds every type with its count."""
-
-    path: Path
-    lines: int
-    words: int
-    bytes: int
-    sha256: str
-    word_counts: Counter[str] = field(repr=False)
-
-    @property
-    def types(self) -> int:
-        return len(self.word_counts)
-
-
-def copy_measured(stream: Iterable[bytes], target: Path) -> Measured:
-    """Copy lines of UTF-8 text to a file while counting and hashing them."""
-    digest = hashlib.sha256()
-    counts: Counter[str] = Counter()
-    lines = size = 0
-    with target.open("wb") as copy:
-        for line in stream:
-            copy.write(line)
-            digest.update(line)
-            counts.update(line.decode().split())
-            lines += 1
-            size += len(line)
-    return Measured(target, lines, counts.total(), size, digest.hexdigest(), counts)
-
-
 def check(found: Measured, expected: FileFacts, name: str) -> None:
     """Raise DataError naming the file, every fact that differs, and both values."""
     wrong = []
@@ -162,7 +135,7 @@ def check(found: Measured, expected: FileFacts, name: str) -> None:
 
 
 class RawSource:
-    """The raw files of a corpus in a folder (plain, .xz or the zip) or in a zip itself.
+    """The raw files of a corpus in a folder (plain, packed or the zip) or in a zip itself.
 
     A zip is read only through the names of the members that are expected, and written only to
     names chosen here, so whatever else it contains cannot land anywhere.
@@ -190,9 +163,9 @@ class RawSource:
         """Where a split is: (kind, name), or None."""
         name = self.corpus.file_name(split)
         if self.location.is_dir():
-            for kind, candidate in (("plain", name), ("xz", name + ".xz")):
-                if (self._folder / candidate).is_file():
-                    return kind, candidate
+            file = find_packed(self._folder, name)
+            if file is not None:
+                return "file", file.name
         member = f"{self.corpus.name}/{name}"
         return ("member", member) if member in self._members else None
 
@@ -202,14 +175,12 @@ class RawSource:
         if absent:
             raise DataError(
                 f"{self.location} does not hold {', '.join(absent)} "
-                f"(plain, as .xz, or in {self.corpus.zip_name})"
+                f"({PACKED}, or in {self.corpus.zip_name})"
             )
 
     def _open(self, kind: str, name: str, stack: ExitStack) -> IO[bytes]:
-        if kind == "plain":
-            return stack.enter_context((self._folder / name).open("rb"))
-        if kind == "xz":
-            return cast(IO[bytes], stack.enter_context(lzma.open(self._folder / name, "rb")))
+        if kind == "file":
+            return stack.enter_context(open_packed(self._folder / name))
         archive = stack.enter_context(zipfile.ZipFile(self._zip))
         return io.BufferedReader(cast(io.RawIOBase, stack.enter_context(archive.open(name))))
 
@@ -226,73 +197,7 @@ class RawSource:
                 with ExitStack() as stack:
                     lines = self._open(*location, stack)
                     found[split] = copy_measured(lines, target / name)
-            except (lzma.LZMAError, EOFError, zipfile.BadZipFile, UnicodeDecodeError) as error:
+            except (*UNPACKING_ERRORS, zipfile.BadZipFile, UnicodeDecodeError) as error:
                 raise DataError(f"{location[1]} in {self.location} is damaged: {error}") from error
             check(found[split], self.corpus.files[split], location[1])
         return found
-
-
-def download(
-    url: str,
-    target: Path,
-    expected: str | None,
-    report: Callable[[str], None],
-    algorithm: str = "md5",
-    elsewhere: str = "--from DIR or --url URL take",
-) -> Path:
-    """Fetch a file unless it is there, resuming `<target>.part`; return target, checked.
-
-    expected: its sum by `algorithm`, None where nobody published one. elsewhere: the options that
-    error messages offer for files that cannot be fetched.
-    A connection that breaks leaves the part for the next call; a wrong sum removes it, since
-    nothing could be resumed from it.
-    """
-    if not url.startswith(("https://", "http://")):
-        raise DataError(f"--url must begin with https:// or http://, but is {url}")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    part = target.with_name(target.name + ".part")
-    if not target.exists():
-        try:
-            _fetch(url, part, report)
-        except (OSError, http.client.HTTPException) as error:
-            raise DataError(
-                f"{url} could not be fetched ({error}); the same command resumes, and "
-                f"{elsewhere} the files from elsewhere"
-            ) from error
-    candidate = target if target.exists() else part
-    with candidate.open("rb") as stream:
-        found = hashlib.file_digest(stream, algorithm).hexdigest()
-    if expected not in (None, found):
-        candidate.unlink()
-        raise DataError(
-            f"{target.name} from {url}: expected {algorithm} {expected}, found {found}; removed"
-        )
-    return candidate.replace(target)
-
-
-def _fetch(url: str, part: Path, report: Callable[[str], None]) -> None:
-    """Append what is missing of a URL to a file."""
-    have = part.stat().st_size if part.exists() else 0
-    request = urllib.request.Request(url, headers={"Range": f"bytes={have}-"} if have else {})
-    try:
-        response = urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS)
-    except urllib.error.HTTPError as error:
-        if error.code == http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
-            return  # nothing is missing; the caller checks the sum
-        raise
-    with response:
-        resumed = response.status == http.HTTPStatus.PARTIAL_CONTENT
-        have = have if resumed else 0
-        length = response.headers.get("Content-Length")
-        total = have + int(length) if length else None
-        shown = -1
-        with part.open("ab" if resumed else "wb") as out:
-            while chunk := response.read(CHUNK_BYTES):
-                out.write(chunk)
-                have += len(chunk)
-                percent = 100 * have // total if total else 0
-                if total and percent // 5 != shown:
-                    shown = percent // 5
-                    report(f"downloading {part.stem}: {percent}% of {total / 1e6:.0f} MB")
-    if total is not None and have != total:
-        raise ConnectionError(f"connection ended at {have} of {total} bytes")

@@ -19,7 +19,7 @@ from fairseq_plugins.encodings.base import (
     overridden_hooks,
 )
 
-Encoding = TypeVar("Encoding", bound=type[PositionEncoding])
+Maker = TypeVar("Maker", bound=Callable[..., PositionEncoding])
 
 
 @dataclass(frozen=True)
@@ -47,18 +47,27 @@ class Option:
 
 @dataclass(frozen=True)
 class EncodingEntry:
-    """A name of the table: the class, the options that the name fixes, and where it comes from.
+    """A name of the table: what makes it, the options that the name fixes, where it comes from.
 
     A name may also stand for several others, ``parts``; its class is then ``Compose``.
     """
 
     name: str
-    cls: type[PositionEncoding]
+    make: Callable[..., PositionEncoding]
     summary: str
     source: str
     formula: str
     presets: Mapping[str, Any] = field(default_factory=dict)
     parts: tuple[str, ...] = ()
+
+    @property
+    def cls(self) -> type[PositionEncoding]:
+        """The class; of a function that chooses between several, the first that it names."""
+        if isinstance(self.make, type):
+            return self.make
+        returned = typing.get_type_hints(self.make)["return"]
+        first: type[PositionEncoding] = (typing.get_args(returned) or (returned,))[0]
+        return first
 
     @property
     def hooks(self) -> frozenset[str]:
@@ -86,11 +95,10 @@ class EncodingEntry:
         """
         if self.parts:
             return {f"{p}.{key}": o for p in self.parts for key, o in get_entry(p).options.items()}
-        hints = typing.get_type_hints(self.cls.__init__)
-        parameters = inspect.signature(self.cls.__init__).parameters.values()
+        parameters = inspect.signature(self.make, eval_str=True).parameters.values()
         keywords = [p for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY]
         return {
-            p.name: Option(p.name, hints[p.name], self.presets.get(p.name, p.default))
+            p.name: Option(p.name, p.annotation, self.presets.get(p.name, p.default))
             for p in keywords
         }
 
@@ -100,22 +108,24 @@ ENCODINGS: dict[str, EncodingEntry] = {}
 
 def register_encoding(
     name: str, *, summary: str, source: str, formula: str, **presets: Any
-) -> Callable[[Encoding], Encoding]:
-    """Class decorator: enter a class, with some options preset, under a name.
+) -> Callable[[Maker], Maker]:
+    """Decorator: enter a class, with some options preset, under a name.
 
-    A class may carry several names; each is a row of the tables.
+    A class may carry several names; each is a row of the tables. Where an option decides which
+    hooks there are, each has a class, and what is decorated is a function of the context and
+    the options that makes one of them; its return type names that of the defaults first.
 
     Args:
         name: lower-case letters, digits and ``_``.
         summary: what it is, in a line.
         source: paper and equation.
         formula: the definition in one line of plain text; queries at s, keys at t, from 0.
-        presets: options of the class with their default under this name.
+        presets: options with their default under this name.
     """
 
-    def register(cls: Encoding) -> Encoding:
-        _enter(EncodingEntry(name, cls, summary, source, formula, presets))
-        return cls
+    def register(make: Maker) -> Maker:
+        _enter(EncodingEntry(name, make, summary, source, formula, presets))
+        return make
 
     return register
 
@@ -271,7 +281,7 @@ def split_options(name: str, options: Mapping[str, Any]) -> dict[str, dict[str, 
 
 def _build_one(name: str, context: EncodingContext, options: Mapping[str, Any]) -> PositionEncoding:
     entry = get_entry(name)
-    encoding = entry.cls(context, **{**entry.presets, **options})
+    encoding = entry.make(context, **{**entry.presets, **options})
     encoding.label = name
     return encoding
 

@@ -8,12 +8,15 @@ import torch
 from torch import Tensor
 
 from fairseq_plugins.encodings.base import EncodingContext, PositionEncoding
+from fairseq_plugins.encodings.bases import Identity
+from fairseq_plugins.encodings.cores import Rotation
 from fairseq_plugins.encodings.frequencies import geometric
-from fairseq_plugins.encodings.lrpe import LRPE
+from fairseq_plugins.encodings.lrpe import Rotated, lrpe, rotation_angles
 from fairseq_plugins.encodings.reach import end_of
 from fairseq_plugins.encodings.registry import register_encoding
 from fairseq_plugins.encodings.rotation import Layout, rotate
 from fairseq_plugins.encodings.tables import PositionTable
+from fairseq_plugins.encodings.unitary import LRPE
 
 register_encoding(
     "rope_learned",
@@ -22,7 +25,7 @@ register_encoding(
     formula="score = (R(s) q).(R(t) k), R(s) turns pair j by s theta_j, theta learned",
     p="identity",
     learned_theta=True,
-)(LRPE)
+)(lrpe)
 
 
 @register_encoding(
@@ -31,7 +34,14 @@ register_encoding(
     source="RoFormer's code (rotary_value); the output turned back: this project",
     formula="output = R(-s) sum_t w_st R(t) v_t = sum_t w_st R(t-s) v_t, w_st as in rope",
 )
-class ValueRotary(LRPE):
+def rope_values(
+    context: EncodingContext,
+    *,
+    output: Literal["turned_back", "as_is"] = "turned_back",
+    rotated: Rotated = "all",
+    layout: Layout = "interleaved",
+    base: float = 10000.0,
+) -> "RelativeValues | RotaryValues":
     """RoPE whose values are turned by their position, and whose output back by the query's.
 
     What query s gathers is sum_t w_st R(t) v_t, which carries absolute positions. Turned by
@@ -48,33 +58,35 @@ class ValueRotary(LRPE):
     Raises:
         ValueError: see ``LRPE``.
     """
+    core = _rotation(context, rotation_angles(context, rotated, base), layout)
+    cls = RelativeValues if output == "turned_back" else RotaryValues
+    return cls(context, Identity(context.head_dim), core)
 
-    def __init__(
-        self,
-        context: EncodingContext,
-        *,
-        output: Literal["turned_back", "as_is"] = "turned_back",
-        rotated: Literal["all", "half"] = "all",
-        layout: Layout = "interleaved",
-        base: float = 10000.0,
-    ) -> None:
-        super().__init__(context, p="identity", rotated=rotated, layout=layout, base=base)
-        self.is_relative = output == "turned_back"
 
-    @property
-    def hooks(self) -> frozenset[str]:
-        """Without ``transform_output`` where the output stays as it is."""
-        hooks = super().hooks
-        return hooks if self.is_relative else hooks - {"transform_output"}
+def _rotation(context: EncodingContext, angles: Tensor, layout: Layout) -> Rotation:
+    return Rotation(angles, context.max_positions, layout=layout, is_learned=False)
+
+
+class RotaryValues(LRPE):
+    """RoPE on values too; the output carries absolute positions."""
+
+    core: Rotation
+    is_relative = False
 
     def transform_value(self, v: Tensor, positions: Tensor) -> Tensor:
         """R(t) v: (B, H, S, D) -> (B, H, S, D)."""
         return self.transform_key(v, positions)
 
+
+class RelativeValues(RotaryValues):
+    """RoPE on values too, whose output is turned back."""
+
+    is_relative = True
+
     def transform_output(self, output: Tensor, positions: Tensor) -> Tensor:
         """R(-s) output: (B, H, T, D) -> (B, H, T, D)."""
-        cos, sin = self._cos_sin(positions)
-        return rotate(output, cos, -sin, self.layout)
+        cos, sin = self.core.cos_sin(positions, self.theta)
+        return rotate(output, cos, -sin, self.core.layout)
 
 
 @register_encoding(
@@ -91,7 +103,15 @@ class ValueRotary(LRPE):
     formula="score = (R(s) q).(R(t) k), R(s) turns pair j by s b^(-2j/D), b = base f^(D/(D-2))",
     scaling="ntk",
 )
-class ScaledRotary(LRPE):
+def rope_scaled(
+    context: EncodingContext,
+    *,
+    scaling: Literal["interpolation", "ntk"] = "interpolation",
+    factor: float = 2.0,
+    rotated: Rotated = "all",
+    layout: Layout = "interleaved",
+    base: float = 10000.0,
+) -> LRPE:
     """RoPE stretched to sequences ``factor`` times as long as those it was trained on.
 
     The angles of ``rope`` are divided by f (``interpolation``), or made with the base
@@ -110,36 +130,21 @@ class ScaledRotary(LRPE):
         ValueError: a ``factor`` below 1; fewer than 4 rotated features for ``ntk``, whose
             exponent is undefined there; and see ``LRPE``.
     """
-
-    def __init__(
-        self,
-        context: EncodingContext,
-        *,
-        scaling: Literal["interpolation", "ntk"] = "interpolation",
-        factor: float = 2.0,
-        rotated: Literal["all", "half"] = "all",
-        layout: Layout = "interleaved",
-        base: float = 10000.0,
-    ) -> None:
-        if not 1.0 <= factor < math.inf:
-            raise ValueError(f"`factor` must be finite and at least 1, but is {factor} instead.")
-        # Before the superclass's constructor, which sets the angles.
-        self.scaling, self.factor = scaling, factor
-        super().__init__(context, p="identity", rotated=rotated, layout=layout, base=base)
-
-    def _set_angles(self, angles: Tensor, learned: bool) -> None:
-        super()._set_angles(self._scaled(angles), learned)
-
-    def _scaled(self, angles: Tensor) -> Tensor:
-        if self.scaling == "interpolation":
-            return angles / self.factor
-        if self.rotated_dim < 4:
-            raise ValueError(
-                "`scaling=ntk` must have at least 4 rotated features, but has "
-                f"{self.rotated_dim} instead; raise `head_dim`={self.context.head_dim}."
-            )
+    if not 1.0 <= factor < math.inf:
+        raise ValueError(f"`factor` must be finite and at least 1, but is {factor} instead.")
+    angles = rotation_angles(context, rotated, base)
+    rotated_dim = 2 * angles.numel()
+    if scaling == "interpolation":
+        angles = angles / factor
+    elif rotated_dim < 4:
+        raise ValueError(
+            "`scaling=ntk` must have at least 4 rotated features, but has "
+            f"{rotated_dim} instead; raise `head_dim`={context.head_dim}."
+        )
+    else:
         # base'^(-2j/e) with base' = base f^(e/(e-2)), the two factors apart.
-        return angles * geometric(angles.numel(), self.rotated_dim - 2, self.factor)
+        angles = angles * geometric(angles.numel(), rotated_dim - 2, factor)
+    return LRPE(context, Identity(context.head_dim), _rotation(context, angles, layout))
 
 
 # What features, which multiply the scales, may reach.

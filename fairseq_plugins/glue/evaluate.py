@@ -9,7 +9,7 @@ from fairseq import checkpoint_utils, utils
 
 import fairseq_plugins  # noqa: F401  (registers the models)
 from fairseq_plugins.common.errors import DataError
-from fairseq_plugins.data.vocabulary import check_same_dictionary
+from fairseq_plugins.data.dictionaries import check_same_dictionary
 from fairseq_plugins.glue.metrics import score
 from fairseq_plugins.glue.tasks import GlueTask, find_task
 

@@ -4,7 +4,6 @@ Nobody publishes sums of these files, so what was fetched is recorded by its sha
 """
 
 import csv
-import hashlib
 import io
 import json
 import zipfile
@@ -12,7 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from fairseq_plugins.common.errors import DataError
-from fairseq_plugins.data.published import download
+from fairseq_plugins.data.download import download
+from fairseq_plugins.data.measure import sha256
 from fairseq_plugins.glue.tasks import GlueTask
 
 ORIGIN_FILE = "origin.json"
@@ -43,7 +43,7 @@ def fetch(task: GlueTask, downloads: Path, report: Callable[[str], None]) -> Pat
     for name, content in files.items():
         (folder / name).write_bytes(content)
     origin = {
-        address: {"sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
+        address: {"sha256": sha256(path)}
         for address, path in zip(task.addresses, paths, strict=True)
     }
     # Last: its presence says that the others are complete.

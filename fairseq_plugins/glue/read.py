@@ -2,12 +2,12 @@
 
 import hashlib
 import io
-import lzma
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from fairseq_plugins.common.errors import DataError
+from fairseq_plugins.common.files import read_bytes
 from fairseq_plugins.glue.tasks import GlueTask, Split
 
 
@@ -32,14 +32,6 @@ class SplitText:
     dropped: int
 
 
-def find_file(folder: Path, split: Split) -> Path | None:
-    """The split's file in a task's folder, plain or as .xz."""
-    for name in (split.file, split.file + ".xz"):
-        if (folder / name).is_file():
-            return folder / name
-    return None
-
-
 def read_split(path: Path, task: GlueTask, split: Split) -> SplitText:
     """Read and check a file.
 
@@ -47,7 +39,7 @@ def read_split(path: Path, task: GlueTask, split: Split) -> SplitText:
         DataError: with file and line: damaged, empty, a column is missing, another number of
             fields than columns, a label that the task does not have.
     """
-    data = _read_bytes(path)
+    data = read_bytes(path)
     lines = _lines(path, data)
     header = split.header
     if header is None:
@@ -75,13 +67,6 @@ def read_split(path: Path, task: GlueTask, split: Split) -> SplitText:
     if not examples:
         raise DataError(f"{path} holds no examples")
     return SplitText(split.file, hashlib.sha256(data).hexdigest(), tuple(examples), dropped)
-
-
-def _read_bytes(path: Path) -> bytes:
-    try:
-        return lzma.decompress(path.read_bytes()) if path.suffix == ".xz" else path.read_bytes()
-    except lzma.LZMAError as error:
-        raise DataError(f"{path} is damaged: {error}") from error
 
 
 def _lines(path: Path, data: bytes) -> Iterator[tuple[int, str]]:

@@ -220,7 +220,7 @@ _LABELLED = (
     Split("train", "train.tsv", ("sentence",), "label"),
     Split("valid", "dev.tsv", ("sentence",), "label"),
 )
-# Of the embedded language: corpus/toy_glue.py writes their files.
+# Of the embedded language: `glue.generated` writes their files.
 TOY_GLUE = (
     GlueTask(
         "Order",

@@ -22,6 +22,7 @@ from fairseq_plugins.modules.continued import (
 )
 from fairseq_plugins.modules.draws import SeededDraws
 from fairseq_plugins.modules.encoder import PositionalEncoder
+from fairseq_plugins.modules.lengths import AnyLength
 from fairseq_plugins.modules.roberta_options import PERobertaConfig
 from fairseq_plugins.modules.span_head import SpanHead, upgrade_span_heads
 from fairseq_plugins.modules.stack import build_stack_encodings
@@ -90,7 +91,7 @@ class PERobertaEncoder(RobertaEncoder):
 
 
 @register_model("pe_roberta", dataclass=PERobertaConfig)
-class PERoberta(SeededDraws, RobertaModel):
+class PERoberta(AnyLength, SeededDraws, RobertaModel):
     """A bidirectional encoder with fairseq's heads for masked words and for classes, and spans.
 
     ``--attention-type``, ``--position-encoding`` and ``--position-encoding-options`` choose what

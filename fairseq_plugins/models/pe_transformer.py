@@ -14,6 +14,7 @@ from fairseq_plugins.encodings import IncompatibleEncodingError
 from fairseq_plugins.modules.decoder import PositionalDecoder
 from fairseq_plugins.modules.draws import SeededDraws
 from fairseq_plugins.modules.encoder import PositionalEncoder
+from fairseq_plugins.modules.lengths import AnyLength
 from fairseq_plugins.modules.options import PositionEncodingConfig
 from fairseq_plugins.modules.stack import check_cross_encoding, widths_of
 from fairseq_plugins.modules.transformer_options import (
@@ -68,7 +69,7 @@ def _check_places(config: TransformerConfig, places: dict[str, PositionEncodingC
 
 
 @register_model("pe_transformer", dataclass=PETransformerConfig)
-class PETransformer(SeededDraws, TransformerModelBase):
+class PETransformer(AnyLength, SeededDraws, TransformerModelBase):
     """A translation model. ``--attention-type``, ``--position-encoding`` and
     ``--position-encoding-options`` choose what is inside both self-attentions,
     ``--encoder-attention-type``, ``--decoder-position-encoding`` and so on what is inside one of

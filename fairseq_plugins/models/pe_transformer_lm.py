@@ -11,6 +11,7 @@ from fairseq.modules import AdaptiveInput
 
 from fairseq_plugins.modules.decoder import PositionalDecoder
 from fairseq_plugins.modules.draws import SeededDraws
+from fairseq_plugins.modules.lengths import AnyLength
 from fairseq_plugins.modules.options import PositionEncodingConfig
 
 
@@ -29,7 +30,7 @@ _NOT_OFFERED = {
 
 
 @register_model("pe_transformer_lm", dataclass=PETransformerLMConfig)
-class PETransformerLM(SeededDraws, FairseqLanguageModel):
+class PETransformerLM(AnyLength, SeededDraws, FairseqLanguageModel):
     """A causal decoder. ``--attention-type``, ``--position-encoding`` and
     ``--position-encoding-options`` choose what is inside; the rest is fairseq's."""
 

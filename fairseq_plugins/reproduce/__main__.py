@@ -7,11 +7,11 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from fairseq_plugins.common.root import ROOT
 from fairseq_plugins.papers import SCALE_NAMES, TABLES
 
 # A figure with a script of its own shares the runs of its table.
 SCRIPTS = TABLES | {f.name: table for table in TABLES.values() for f in table.figures if f.name}
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def words(option: str, known: Sequence[str] = ()) -> Callable[[str], list[str]]:

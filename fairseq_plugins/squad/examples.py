@@ -6,11 +6,11 @@ where "is_impossible" is v2.0's alone and "answer_start" counts characters.
 """
 
 import json
-import lzma
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fairseq_plugins.common import files
 from fairseq_plugins.common.errors import DataError
 
 VERSIONS = ("1.1", "2.0")
@@ -62,7 +62,7 @@ class SquadFile:
 
 
 def read_squad(path: Path, version: str | None = None) -> SquadFile:
-    """Read a file, plain or .xz.
+    """Read a file, plain or packed.
 
     Args:
         path: of the file.
@@ -92,18 +92,13 @@ def read_squad(path: Path, version: str | None = None) -> SquadFile:
 
 
 def read_bytes(path: Path) -> bytes:
-    """The content of a file, unpacked where its name ends in .xz.
+    """The content of a file, plain or packed.
 
     Raises:
         DataError: where it is absent or cut off.
     """
     try:
-        if path.suffix != ".xz":
-            return path.read_bytes()
-        with lzma.open(path) as stream:
-            return stream.read()
-    except (lzma.LZMAError, EOFError) as error:
-        raise DataError(f"{path}: is damaged: {error}") from error
+        return files.read_bytes(path)
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror}") from error
 

@@ -1,6 +1,5 @@
 """A checkpoint's answers to the questions of a prepared folder."""
 
-import json
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -110,11 +109,3 @@ def window_logits(
             logits, _ = model(**inputs, span_head_name=head)
         for row, scores in zip(rows, logits.float().cpu().numpy(), strict=True):
             yield scores[: lengths[row]]
-
-
-def write_json(path: Path, value: Any) -> None:
-    """Write a file that appears complete or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(path.name + ".tmp")
-    temporary.write_text(json.dumps(value, ensure_ascii=False) + "\n", encoding="utf-8")
-    temporary.replace(path)

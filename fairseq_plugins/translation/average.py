@@ -4,7 +4,6 @@ python -m fairseq_plugins.translation.average FOLDER --last 5 --output FOLDER/av
 """
 
 import argparse
-import os
 import re
 import sys
 from collections.abc import Sequence
@@ -14,6 +13,7 @@ from typing import Any
 import torch
 
 from fairseq_plugins.common.checkpoints import require_intact
+from fairseq_plugins.common.files import writing
 
 _INTERVAL = re.compile(r"checkpoint_(\d+)_(\d+)\.pt")  # epoch, updates
 
@@ -78,12 +78,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         paths = last_checkpoints(args.folder, args.last)
         state = average(paths)
-        beside = output.with_name(f".{output.name}.{os.getpid()}")
-        try:
-            torch.save(state, beside)
-            os.replace(beside, output)
-        finally:
-            beside.unlink(missing_ok=True)
+        with writing(output) as (file,):
+            torch.save(state, file)
     except (ValueError, OSError, RuntimeError) as error:
         print(f"average_checkpoints: error: {error}", file=sys.stderr)
         return 1

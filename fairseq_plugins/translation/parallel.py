@@ -4,23 +4,20 @@ Files are plain, .xz or .gz. Only a line feed ends a line, as for the tools that
 neither a carriage return nor Unicode's own line separators do.
 """
 
-import gzip
-import hashlib
 import itertools
-import lzma
-import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO
 
 from fairseq_plugins.common.errors import DataError
+from fairseq_plugins.common.files import PACKED, find_packed, reading
+from fairseq_plugins.data.options import check_at_least
 from fairseq_plugins.translation.moses import printable
 
 Paths = tuple[Path, Path]  # source and target
-OPENERS: dict[str, Any] = {"": open, ".xz": lzma.open, ".gz": gzip.open}
 
 
 @dataclass(frozen=True)
@@ -52,15 +49,13 @@ class Cleaning:
     max_ratio: float = 1.5
 
     def __post_init__(self) -> None:
-        if self.min_length < 1:
-            raise DataError(f"--min-length must be at least 1, but is {self.min_length}")
+        check_at_least(1, min_length=self.min_length)
         if self.max_length < self.min_length:
             raise DataError(
                 f"--max-length must be at least --min-length ({self.min_length}), "
                 f"but is {self.max_length}"
             )
-        if not self.max_ratio >= 1:
-            raise DataError(f"--max-ratio must be at least 1, but is {self.max_ratio}")
+        check_at_least(1, max_ratio=self.max_ratio)
 
     def verdict(self, source: int, target: int) -> str:
         """`kept`, or why a pair of these lengths is not: `empty`, `short`, `long` or `ratio`."""
@@ -75,35 +70,16 @@ class Cleaning:
 
 
 def find_text(folder: Path, names: Iterable[str], option: str) -> Path:
-    """The first of these files that a folder holds, plain, as .xz or as .gz.
+    """The first of these files that a folder holds, plain or packed.
 
     Raises:
         DataError: where there is none.
     """
     names = list(names)
-    for name, ending in itertools.product(names, OPENERS):
-        path = folder / (name + ending)
-        if path.is_file():
-            return path
-    raise DataError(
-        f"{option} {folder} does not hold {' or '.join(names)} (plain, as .xz or as .gz)"
-    )
-
-
-@contextmanager
-def open_text(path: Path) -> Iterator[IO[bytes]]:
-    """The bytes of a text file; what is wrong with a packed one is raised as DataError."""
-    try:
-        with OPENERS.get(path.suffix, open)(path, "rb") as stream:
-            yield cast(IO[bytes], stream)
-    except (lzma.LZMAError, EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise DataError(f"{path} is damaged: {error}") from error
-
-
-def sha256(path: Path) -> str:
-    """Of a file as it is stored."""
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
+    path = find_packed(folder, *names)
+    if path is None:
+        raise DataError(f"{option} {folder} does not hold {' or '.join(names)} ({PACKED})")
+    return path
 
 
 def read_pairs(paths: Paths, *, empty_lines: bool) -> Iterator[tuple[bytes, bytes]]:
@@ -116,7 +92,7 @@ def read_pairs(paths: Paths, *, empty_lines: bool) -> Iterator[tuple[bytes, byte
             or no UTF-8.
     """
     with ExitStack() as stack:
-        files = [stack.enter_context(open_text(path)) for path in paths]
+        files = [stack.enter_context(reading(path)) for path in paths]
         pairs = itertools.zip_longest(*files)
         for number, lines in enumerate(pairs, start=1):
             if None in lines:
@@ -162,5 +138,5 @@ def keep_flags(paths: Paths, cleaning: Cleaning) -> tuple[bytearray, Counter[str
 
 
 def count_text_lines(path: Path) -> int:
-    with open_text(path) as lines:
+    with reading(path) as lines:
         return sum(1 for _ in lines)

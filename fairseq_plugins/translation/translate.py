@@ -22,12 +22,8 @@ import fairseq_plugins  # noqa: F401  (registers the models)
 from fairseq_plugins.common.checkpoints import require_intact
 from fairseq_plugins.common.errors import DataError
 from fairseq_plugins.common.exit_status import exit_status
-from fairseq_plugins.data.vocabulary import (
-    Pieces,
-    check_vocabulary,
-    join_pieces,
-    read_dictionary,
-)
+from fairseq_plugins.data.codes import check_codes, join_pieces
+from fairseq_plugins.data.dictionaries import read_dictionary
 from fairseq_plugins.translation.folders import writing
 from fairseq_plugins.translation.moses import Moses
 
@@ -101,9 +97,8 @@ class Translator:
         for path in (data / "codes", *dictionaries):
             if not path.is_file():
                 raise DataError(f"--data {data} does not hold {path.name}")
-        check_vocabulary(data / "codes", dictionaries)
+        self._codes = check_codes(data / "codes", dictionaries)
         _check_sizes(state, checkpoint, dictionaries)
-        self._pieces = Pieces.read(data / "codes")
         self._source, self._target = (Moses(language) for language in self.languages)
         models, config, self._task = checkpoint_utils.load_model_ensemble_and_task(
             [str(checkpoint)], state=state
@@ -130,7 +125,7 @@ class Translator:
         dictionary = self._task.source_dictionary
         encoded = []
         for number, line in enumerate(lines, start=1):
-            pieces = self._pieces.split(self._source.tokenise(line))
+            pieces = self._codes.split(self._source.tokenise(line))
             ids = dictionary.encode_line(pieces, add_if_not_exist=False).long()
             if len(ids) > longest:
                 raise DataError(

@@ -6,24 +6,24 @@ sum (sacrebleu holds it to an md5); of the others, what came is recorded.
 """
 
 import re
+import shutil
 import tarfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from fairseq_plugins.common.errors import DataError
-from fairseq_plugins.data.published import download
+from fairseq_plugins.common.files import find_packed, reading, writing
+from fairseq_plugins.data.download import CHUNK_BYTES, download
+from fairseq_plugins.data.measure import sha256
+from fairseq_plugins.data.options import check_folder
 from fairseq_plugins.translation.parallel import (
-    OPENERS,
     ParallelText,
     Paths,
     count_text_lines,
-    open_text,
-    sha256,
 )
 
 _SEGMENT = re.compile(r"<seg.*?>(.*)</seg>.*?")
-CHUNK_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -108,16 +108,14 @@ class ArchivedText:
         found = []
         for name, language in zip(member.plain_names, self.corpus.languages, strict=True):
             stem = re.sub(r"-\w+-(src|ref)\.\w+\.sgm$", f".{language}", name)
-            names = [n + e for n in dict.fromkeys((name, stem)) for e in OPENERS]
-            places = [self.folder / place / n for place in ("", "training") for n in names]
-            found.append(next((path for path in places if path.is_file()), None))
+            places = (find_packed(self.folder / place, name, stem) for place in ("", "training"))
+            found.append(next(filter(None, places), None))
         source, target = found
         return (source, target) if source and target else None
 
     def require(self) -> None:
         """Raise DataError naming every text that is not there."""
-        if not self.folder.is_dir():
-            raise DataError(f"--from must be an existing folder, but is {self.folder}")
+        check_folder(self.folder)
         absent = [
             f"{' and '.join(member.plain_names)} (or {member.archive})"
             for member in self.corpus.members
@@ -185,11 +183,8 @@ def extract(archive: Path, wanted: dict[str, Path]) -> None:
                 if name in absent and entry.isfile():
                     content = stream.extractfile(entry)
                     assert content is not None
-                    part = wanted[name].with_name(wanted[name].name + ".tmp")
-                    with part.open("wb") as out:
-                        while chunk := content.read(CHUNK_BYTES):
-                            out.write(chunk)
-                    part.replace(wanted[name])
+                    with writing(wanted[name]) as (out,):
+                        shutil.copyfileobj(content, out, CHUNK_BYTES)
                     absent.remove(name)
                 if not absent:
                     return
@@ -201,10 +196,9 @@ def extract(archive: Path, wanted: dict[str, Path]) -> None:
 def plain_from_sgm(path: Path, work: Path) -> Path:
     """The segments of an SGM file as lines, read as sacrebleu reads them."""
     target = work / path.name.removesuffix(".sgm")
-    part = target.with_name(target.name + ".tmp")
-    with open_text(path) as lines, part.open("wb") as out:
+    with reading(path) as lines, writing(target) as (out,):
         for line in lines:
             if line.startswith(b"<seg "):
                 segment = _SEGMENT.sub(r"\1", line.decode())
                 out.write(re.sub(r"\s+", " ", segment.strip()).encode() + b"\n")
-    return part.replace(target)
+    return target

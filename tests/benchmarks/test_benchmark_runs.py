@@ -2,12 +2,14 @@
 
 import json
 import math
+from pathlib import Path
 
 import pytest
 
 from benchmarks import __main__ as program
 from benchmarks import table9
 from benchmarks.catalog import BENCHMARKS
+from benchmarks.context import Context
 from benchmarks.figure_page import has_matplotlib
 from benchmarks.record import KEYS
 from benchmarks.table9_page import KEYS as CELL_KEYS
@@ -19,11 +21,15 @@ def _few_rows(monkeypatch):
 
 
 def run(output, *words):
-    return program.main(["--quick", "--output", str(output), *words])
+    return program.main(["--quick", "--machine", "here", "--output", str(output), *words])
 
 
 def result(output, name):
-    return json.loads((output / "benchmarks" / "results" / "cpu" / f"{name}.json").read_text())
+    return json.loads((results(output) / "cpu" / f"{name}.json").read_text())
+
+
+def results(output):
+    return output / "benchmarks" / "results" / "here"
 
 
 @pytest.mark.parametrize("name", BENCHMARKS)
@@ -40,10 +46,10 @@ def test_quick_run(name, tmp_path):
         assert all(math.isfinite(v) and v > 0 for v in numbers[part].values())
     for key, (first, third) in numbers["quartiles"].items():
         assert first <= numbers["ratios"][key] <= third
-    page = (tmp_path / "benchmarks" / "results" / "cpu.md").read_text()
+    page = (results(tmp_path) / "cpu.md").read_text()
     assert f"## `{name}`" in page
     if name == "figure" and has_matplotlib():
-        drawn = tmp_path / "benchmarks" / "results" / "cpu-lengths.png"
+        drawn = results(tmp_path) / "cpu-lengths.png"
         assert drawn.read_bytes().startswith(b"\x89PNG") and f"({drawn.name})" in page
     leftovers = [path for path in tmp_path.rglob(".*") if path.is_file()]
     assert not leftovers
@@ -55,7 +61,7 @@ def test_what_is_done_is_skipped_until_forced_or_changed(tmp_path, capsys):
     assert run(tmp_path, "--only", "scaling") == 0
     assert "done before" in capsys.readouterr().out
     assert result(tmp_path, "scaling") == first
-    path = tmp_path / "benchmarks" / "results" / "cpu" / "scaling.json"
+    path = results(tmp_path) / "cpu" / "scaling.json"
     outdated, cut_off = json.dumps({**first, "source": "other"}), path.read_text()[:100]
     for text in (outdated, cut_off):
         path.write_text(text)
@@ -74,7 +80,36 @@ def test_a_failing_benchmark_does_not_stop_the_others(tmp_path, monkeypatch, cap
     assert run(tmp_path, "--only", "memory,decoding") == 1
     assert "memory: RuntimeError: no such luck" in capsys.readouterr().err
     assert result(tmp_path, "decoding")
-    assert not (tmp_path / "benchmarks" / "results" / "cpu" / "memory.json").exists()
+    assert not (results(tmp_path) / "cpu" / "memory.json").exists()
+
+
+def test_each_machine_has_a_folder(monkeypatch):
+    """One that is not named has that of its processor, and Table 9 as the project's page."""
+    model = {"cpu": "Intel(R) Xeon(R) Gold 6248 CPU @ 2.50GHz", "gpus": ["NVIDIA H200"]}
+    monkeypatch.setattr(
+        "fairseq_plugins.common.provenance.hardware",
+        lambda gpus: {**model, "gpus": model["gpus"][:gpus]},
+    )
+    output = Path("output")
+    folders = {
+        ("cpu", None): "intel-xeon-gold-6248-cpu-2-50ghz",
+        ("gpu", None): "nvidia-h200",
+        ("cpu", "mine"): "mine",
+    }
+    for (device, machine), folder in folders.items():
+        context = Context(device, output, machine=machine)
+        assert context.results == output / "benchmarks" / "results" / folder
+        table9 = context.results if machine else output / "results"
+        assert context.table9 == table9 / "table9" / device
+
+
+@pytest.mark.parametrize("name", ["", "../elsewhere", "a/b", "."])
+def test_a_machine_is_named_by_a_word(name, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        program.main(["--machine", name])
+    assert stopped.value.code == 2
+    said = capsys.readouterr().err
+    assert "`--machine` must be letters, digits, dots" in said and f"but is {name!r}" in said
 
 
 def test_unknown_name_gives_the_nearest(capsys):

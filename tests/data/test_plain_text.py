@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairseq_plugins.common.errors import DataError
+from fairseq_plugins.data.folders import SPLITS
 from fairseq_plugins.data.plain_text import PlainText, find_files, read_lines
-from fairseq_plugins.data.published import SPLITS
 
 DOCUMENTS = st.lists(st.lists(st.sampled_from(["a", "b c"]), min_size=1), min_size=3, max_size=40)
 

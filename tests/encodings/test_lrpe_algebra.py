@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from fairseq_plugins.encodings import ENCODINGS, build_encoding
-from fairseq_plugins.encodings.lrpe import LRPE
+from fairseq_plugins.encodings.unitary import LRPE
 
 DIM = 6
 TYPES = [name for name, entry in ENCODINGS.items() if entry.cls is LRPE]
@@ -130,7 +130,7 @@ def test_position_zero_is_the_identity(encoding):
 def test_norms_are_kept_and_the_width_is_as_said(encoding):
     q = torch.randn(2, 2, 4, DIM)
     encoded = encoding.transform_query(q, torch.tensor([[0, 3, 17, 60]]))
-    is_complex = encoding.p == "fft" or encoding.core == "complex"
+    is_complex = encoding.basis.is_complex or encoding.core.is_complex
     assert encoded.shape == (2, 2, 4, DIM * (2 if is_complex else 1))
     assert encoding.encoded_dim == encoded.size(-1)
     torch.testing.assert_close(encoded.norm(dim=-1), q.norm(dim=-1), rtol=1e-5, atol=0)

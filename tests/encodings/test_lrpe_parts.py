@@ -9,7 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from fairseq_plugins.encodings import build_encoding
+from fairseq_plugins.encodings import ENCODINGS, build_encoding
+from fairseq_plugins.encodings.bases import Fourier, Householder, OddEven
+from fairseq_plugins.encodings.cores import Permutation, Phase, Rotation
 from fairseq_plugins.encodings.frequencies import theta
 from fairseq_plugins.encodings.permutations import PermutationPowers, odd_even, power_table
 
@@ -92,22 +94,58 @@ def test_identity_times_rotation_is_rope():
 
 
 @pytest.mark.parametrize(
-    ("name", "p", "core", "rotated_dim", "learned"),
+    ("name", "basis", "core", "learned"),
     [
-        ("lrpe_type1", "householder", "rotation", 4, set()),
-        ("lrpe_type2", "householder", "rotation", 8, {"theta"}),
-        ("lrpe_type3", "householder", "rotation", 8, {"theta", "v"}),
-        ("lrpe_type4", "householder", "permutation", 8, set()),
-        ("lrpe_type5", "odd_even", "rotation", 4, set()),
-        ("lrpe_type6", "odd_even", "rotation", 8, {"theta"}),
-        ("lrpe_type7", "odd_even", "permutation", 8, set()),
-        ("lrpe_type8", "fft", "complex", 8, set()),
+        ("lrpe_type1", Householder, Rotation, set()),
+        ("lrpe_type2", Householder, Rotation, {"theta"}),
+        ("lrpe_type3", Householder, Rotation, {"theta", "v"}),
+        ("lrpe_type4", Householder, Permutation, set()),
+        ("lrpe_type5", OddEven, Rotation, set()),
+        ("lrpe_type6", OddEven, Rotation, {"theta"}),
+        ("lrpe_type7", OddEven, Permutation, set()),
+        ("lrpe_type8", Fourier, Phase, set()),
     ],
 )
-def test_the_eight_types_are_those_of_the_paper(name, p, core, rotated_dim, learned):
+def test_the_eight_types_are_those_of_the_paper(name, basis, core, learned):
     encoding = build(name)
-    assert (encoding.p, encoding.core, encoding.rotated_dim) == (p, core, rotated_dim)
+    assert (type(encoding.basis), type(encoding.core)) == (basis, core)
     assert {n for n, _ in encoding.named_parameters()} == learned
+    if core is Rotation:
+        half = name in ("lrpe_type1", "lrpe_type5")
+        assert encoding.core.rotated_dim == (4 if half else 8)
+
+
+def test_the_state_dict_has_what_was_drawn_or_learned_under_its_name():
+    names = {name: list(build(name).state_dict()) for name in ENCODINGS if name.startswith("lrpe")}
+    assert names == {
+        "lrpe_identity": ["theta"],
+        "lrpe_type1": ["v"],
+        "lrpe_type2": ["theta", "v"],
+        "lrpe_type3": ["v", "theta"],
+        "lrpe_type4": ["v", "permutation"],
+        "lrpe_type5": [],
+        "lrpe_type6": ["theta"],
+        "lrpe_type7": ["permutation"],
+        "lrpe_type8": [],
+    }
+
+
+@pytest.mark.parametrize("p", ["identity", "householder", "odd_even", "fft"])
+@pytest.mark.parametrize("core", ["rotation", "permutation", "complex"])
+def test_every_pair_is_one_part_after_the_other(p, core):
+    """The step in which a pair does both is Lambda(s) of P x."""
+    encoding, x = build("rope", p=p, core=core), torch.randn(2, 2, 5, 8)
+    at = torch.tensor([[0, 1, 7, 30, 200]])
+    tensor = getattr(encoding, encoding.core.tensor)
+    alone = build("rope", core=core).core
+    alone.prepare(tensor)
+    changed = encoding.basis.change(x, encoding.v)
+    if changed.size(-1) > 8 and core == "rotation":
+        halves = (alone.advance(half, at, tensor) for half in changed.chunk(2, dim=-1))
+        expected = torch.cat(tuple(halves), dim=-1)
+    else:
+        expected = alone.advance(changed, at, tensor)
+    torch.testing.assert_close(encoding.transform_query(x, at), expected)
 
 
 def test_half_leaves_the_last_features_alone():
@@ -208,7 +246,7 @@ def test_frequencies_as_defined(theta_type):
 
 @pytest.mark.parametrize("theta_type", ["b", "c"])
 def test_length_dependent_frequencies_are_refused_where_the_length_is_unknown(theta_type):
-    assert build("lrpe_type1", theta_type=theta_type).rotated_dim == 4
+    assert build("lrpe_type1", theta_type=theta_type).core.rotated_dim == 4
     with pytest.raises(ValueError, match=f"`theta_type={theta_type}` depends on the .*length"):
         build("lrpe_type1", theta_type=theta_type, causal=True)
 

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from fairseq_plugins.common.errors import DataError
-from fairseq_plugins.glue.read import Example, find_file, read_split
+from fairseq_plugins.common.files import find_packed
+from fairseq_plugins.glue.read import Example, read_split
 from fairseq_plugins.glue.tasks import GLUE, TASKS, find_task
 
 
@@ -43,7 +44,7 @@ def test_xz_is_read_as_the_plain_file(tmp_path):
     expected = read(plain, "SST-2", "valid")
     plain.unlink()
     (tmp_path / "dev.tsv.xz").write_bytes(lzma.compress(content))
-    found = find_file(tmp_path, TASKS["SST-2"].split("valid"))
+    found = find_packed(tmp_path, TASKS["SST-2"].split("valid").file)
     assert found is not None and read(found, "SST-2", "valid") == expected
 
 

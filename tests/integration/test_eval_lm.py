@@ -23,10 +23,12 @@ def _one_draw() -> None:
     """In place of the suite's: stochastic encodings draw as they do for a user."""
 
 
-def _bits_per_token(model: Any, stream: torch.Tensor, eos: int, context: int) -> float:
+def _bits_per_token(
+    model: Any, stream: torch.Tensor, eos: int, context: int, length: int = TOKENS_PER_SAMPLE
+) -> float:
     """Each token once, in blocks; before a block the ``context`` tokens that precede it."""
     inputs = torch.cat((torch.tensor([eos]), stream[:-1]))
-    block, total = TOKENS_PER_SAMPLE - context, 0.0
+    block, total = length - context, 0.0
     for start in range(0, len(stream), block):
         end, first = min(start + block, len(stream)), max(0, start - context)
         with torch.no_grad():
@@ -45,6 +47,23 @@ def test_loss(attention: str, context: int, data: Path, checkpoints: dict[str, P
     reported = fairseq_eval_lm(data, checkpoint, *sample, *words)
     model, task = load_model(checkpoint)
     expected = _bits_per_token(model, read_tokens(data, "valid"), task.dictionary.eos(), context)
+    assert reported["loss"] == pytest.approx(expected, abs=1e-5)
+    assert reported["perplexity"] == pytest.approx(2**expected, abs=1e-3)
+
+
+@pytest.mark.parametrize("context", [0, 40])
+@pytest.mark.parametrize("attention", ["vanilla", "linear"])
+def test_a_length_beyond_training(
+    attention: str, context: int, data: Path, checkpoints: dict[str, Path]
+) -> None:
+    """Once 0 tokens were scored there, with a perplexity of 1.00."""
+    longer = 5 * TOKENS_PER_SAMPLE
+    words = ["--context-window", str(context), "--tokens-per-sample", str(longer)]
+    reported = fairseq_eval_lm(data, checkpoints[attention], *words)
+    model, task = load_model(checkpoints[attention])
+    stream, eos = read_tokens(data, "valid"), task.dictionary.eos()
+    assert len(stream) > longer
+    expected = _bits_per_token(model, stream, eos, context, longer)
     assert reported["loss"] == pytest.approx(expected, abs=1e-5)
     assert reported["perplexity"] == pytest.approx(2**expected, abs=1e-3)
 

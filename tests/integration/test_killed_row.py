@@ -27,7 +27,7 @@ COMMAND = (
 def root(tmp_path: Path, data: Path) -> Path:
     """A repository whose scale toy saves often, with the tiny corpus as its data."""
     shutil.copytree(REPOSITORY / "configs", tmp_path / "configs")
-    scale = tmp_path / "configs" / "scale" / "toy.yaml"
+    scale = tmp_path / "configs" / "scale" / "lm" / "toy.yaml"
     content = yaml.safe_load(scale.read_text())
     content["optimization"]["max_update"] = UPDATES
     # Several updates to an epoch of the tiny corpus: fairseq saves on the way, not at its end.

@@ -7,6 +7,7 @@ import pytest
 import torch
 from omegaconf import OmegaConf
 
+from fairseq_plugins.encodings.bases import Identity
 from tests.integration.helpers import (
     ENCODING_DEFAULTS,
     Built,
@@ -115,7 +116,8 @@ def test_encoding_is_inside(data: Path, tmp_path: Path) -> None:
     for layer in model.decoder.layers:
         attention = layer.self_attn.attention
         assert (attention.name, attention.normalizer) == ("linear", "none")
-        assert (attention.encoding.p, attention.encoding.layout) == ("identity", "half_split")
-        assert attention.encoding.rotated_dim == 8
+        assert isinstance(attention.encoding.basis, Identity)
+        assert attention.encoding.core.layout == "half_split"
+        assert attention.encoding.core.rotated_dim == 8
         assert attention.encoding.theta[1].item() == pytest.approx(500.0 ** (-2 / 8))
     assert model.decoder.position_embedding.label == "base"

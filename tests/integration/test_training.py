@@ -1,5 +1,6 @@
 """Training through fairseq's command in its other modes."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -53,3 +54,20 @@ def test_checkpointed_activations(
     fairseq_train(saving_to(plain, data, **model))
     fairseq_train(saving_to(checkpointed, data, **model, checkpoint_activations=True))
     assert losses(checkpointed) == pytest.approx(losses(plain), abs=1e-6)
+
+
+def test_samples_that_are_too_long_are_left_out(
+    data: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of an encoding that could read them, too: training is of the length that it is asked for."""
+    settings = saving_to(tmp_path, data, position_encoding="alibi")
+    shorter = {"task.tokens_per_sample": 8, "task.sample_break_mode": "eos"}
+    # Into the second epoch, which begins after a validation.
+    budget = {"dataset.batch_size": 64, "optimization.max_update": 4}
+    validation = {"dataset.disable_validation": False, "dataset.batch_size_valid": 8}
+    skips = {"dataset.skip_invalid_size_inputs_valid_test": True}
+    with caplog.at_level("WARNING"):
+        fairseq_train({**settings, **shorter, **budget, **validation, **skips})
+    found = re.findall(r"(\d+) samples have invalid sizes.*max_positions=(\d+),", caplog.text)
+    assert {limit for _, limit in found} == {"8"}
+    assert len({count for count, _ in found}) == 2  # of the training and of the validation data

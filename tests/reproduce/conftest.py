@@ -20,7 +20,7 @@ def configs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The project's configurations, with a scale toy that does not follow their tuning."""
     copied = tmp_path_factory.mktemp("repository") / "configs"
     shutil.copytree(REPOSITORY / "configs", copied)
-    scale = copied / "scale" / "toy.yaml"
+    scale = copied / "scale" / "lm" / "toy.yaml"
     content = yaml.safe_load(scale.read_text())
     content["optimization"] |= {"max_update": 250, "lr": [0.002]}
     content["dataset"] |= {"disable_validation": False}

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 from fairseq.dataclass.initialize import add_defaults
+from hydra.errors import MissingConfigException
 from omegaconf import OmegaConf
 
 import fairseq_plugins  # noqa: F401  (registers the model)
@@ -112,6 +113,17 @@ def test_small_scales_train_on_a_cpu():
         assert config.common.cpu
         assert not config.common.fp16
         assert config.dataset.num_workers == 0
+
+
+@pytest.mark.parametrize("scale", sorted(SCALES))
+def test_the_plain_word_chooses_a_scale_of_language_models(scale):
+    assert composed(f"scale={scale}") == composed(f"scale/lm={scale}")
+    assert (CONFIGS / "scale" / "lm" / f"{scale}.yaml").is_file()
+
+
+def test_an_unknown_scale_is_refused():
+    with pytest.raises(MissingConfigException, match="Could not find 'scale/lm/minny'"):
+        composed("scale=minny")
 
 
 def test_scales_change_only_what_they_say():

@@ -2,9 +2,9 @@
 
 import pytest
 
+from fairseq_plugins.common.files import write_json
 from fairseq_plugins.papers.lrpe import PERPLEXITIES, TABLE_2, TABLE_5
 from fairseq_plugins.reproduce.experiments import EXPERIMENTS
-from fairseq_plugins.reproduce.record.results import write_json
 from fairseq_plugins.reproduce.report.orderings import against_none, compare_orders, gather
 from fairseq_plugins.reproduce.report.page import Report
 from fairseq_plugins.reproduce.report.render import cell_text, render

@@ -37,7 +37,7 @@ def test_packed_is_the_same(write: Write) -> None:
     packed.write_bytes(lzma.compress(path.read_bytes()))
     assert read_squad(packed) == read_squad(path)
     packed.write_bytes(packed.read_bytes()[:-30])
-    with pytest.raises(DataError, match=r"file\.json\.xz: is damaged"):
+    with pytest.raises(DataError, match=r"file\.json\.xz is damaged"):
         read_squad(packed)
 
 

@@ -70,6 +70,7 @@ def binarised(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
             for split in NAMES:
                 for suffix in ("bin", "idx"):
                     (folder / f"{split}.{source}-{target}.{language}.{suffix}").touch()
+        return ["python", *arguments]
 
     monkeypatch.setattr(parallel_folders, "preprocess", preprocess)
     return calls

@@ -69,7 +69,7 @@ class Experiment:
     scales: Mapping[str, Scale]
     required: tuple[str, ...]
     sides: tuple[str, ...]
-    scale_group: str = "scale"
+    scale_group: str
     data_files: tuple[str, ...] = DATA_FILES
     origin: Origin | None = None
 

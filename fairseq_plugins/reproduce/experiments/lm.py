@@ -122,4 +122,5 @@ LANGUAGE_MODEL = LanguageModel(
     ),
     required=("valid_ppl", "test_ppl", "valid_loss", "test_loss"),
     sides=("decoder",),
+    scale_group="scale/lm",
 )

@@ -1,8 +1,6 @@
-"""The JSON of a finished run: what it holds, written whole or not at all, and read back."""
+"""The JSON of a finished run: what it holds, and how it is read back."""
 
 import json
-import os
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -36,31 +34,6 @@ SIGNATURE = "signature"  # of BLEU: how it was counted
 SOURCES = "sources"  # absent from results that are older than this key
 # Beside those of the experiment.
 METRICS = ("train_seconds", "updates", "tokens_per_second", "parameters")
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a file beside its place and rename it there: a reader sees the old or the new one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, beside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(beside, 0o644)  # mkstemp makes it private
-        os.replace(beside, path)
-    except BaseException:
-        os.unlink(beside)
-        raise
-
-
-def write_json(path: Path, value: Any) -> None:
-    """Write JSON as `write_text` writes.
-
-    Raises:
-        ValueError: for a number that JSON does not have, such as a loss that is not finite.
-    """
-    write_text(path, json.dumps(value, indent=1, allow_nan=False) + "\n")
 
 
 def training_metrics(trainings: Sequence[TrainingLog], train_seconds: float) -> dict[str, Any]:

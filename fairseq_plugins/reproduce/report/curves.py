@@ -6,8 +6,8 @@ from typing import Any
 
 from matplotlib.figure import Figure as Picture
 
+from fairseq_plugins.common.files import write_json, write_text
 from fairseq_plugins.papers.tables import Figure, Table
-from fairseq_plugins.reproduce.record import results
 from fairseq_plugins.reproduce.record.results import Result
 from fairseq_plugins.reproduce.report.captions import caption
 from fairseq_plugins.reproduce.report.figure import save, stem
@@ -26,8 +26,8 @@ def draw_curves(
         "what": "pairs of updates and validation loss in bits per masked token",
         "curves": runs,
     }
-    results.write_json(base.with_suffix(".json"), numbers)
-    results.write_text(base.with_suffix(".md"), _page(table, figure, scale, shown))
+    write_json(base.with_suffix(".json"), numbers)
+    write_text(base.with_suffix(".md"), _page(table, figure, scale, shown))
     picture = _picture(table, mean_curves(shown))
     picture.suptitle(f"{figure.source}, scale {scale}")
     save(picture, base.with_suffix(".png"))

@@ -1,12 +1,11 @@
 """A dot per row and attention, for the eye; the numbers are in the Markdown."""
 
-import io
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
 from matplotlib.figure import Figure as Picture
 
+from fairseq_plugins.common.files import writing
 from fairseq_plugins.papers.tables import Figure, Table
 from fairseq_plugins.reproduce.record.results import Result
 from fairseq_plugins.reproduce.report.orderings import deviation, gather, mean
@@ -42,9 +41,6 @@ def stem(root: Path, table: Table, figure: Figure, scale: str) -> Path:
 
 
 def save(picture: Picture, path: Path) -> None:
-    """Write a figure as PNG beside its place and rename it there."""
-    image = io.BytesIO()
-    picture.savefig(image, format="png", dpi=110, metadata={"Software": None})
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    beside.write_bytes(image.getvalue())
-    os.replace(beside, path)
+    """Write a picture as PNG, the same bytes each time."""
+    with writing(path) as (file,):
+        picture.savefig(file, format="png", dpi=110, metadata={"Software": None})

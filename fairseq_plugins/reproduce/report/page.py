@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from fairseq_plugins.common.files import write_text
 from fairseq_plugins.papers.tables import Table
 from fairseq_plugins.reproduce.experiments import EXPERIMENTS
 from fairseq_plugins.reproduce.experiments.base import Scale
@@ -35,7 +36,7 @@ class Report:
     def write(self) -> None:
         """Render the page."""
         page = render(self.table, self.scale.name, *self.read())
-        results.write_text(self.root / self.page, page)
+        write_text(self.root / self.page, page)
 
     def draw(self) -> None:
         """Draw the figures, where matplotlib is installed and anything is done."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fairseq_plugins.common import provenance
+from fairseq_plugins.common.files import write_json
 from fairseq_plugins.papers import TABLES
 from fairseq_plugins.reproduce.experiments.base import Metrics
 from fairseq_plugins.reproduce.experiments.planned import PlannedRun
@@ -147,7 +148,7 @@ class Attempt:
         self.train(training)
         metrics = self.evaluate(training)
         if training.variant.name:
-            results.write_json(kept, metrics)
+            write_json(kept, metrics)
             for checkpoint in folder.glob("*.pt"):
                 checkpoint.unlink()
         return metrics
@@ -213,7 +214,7 @@ class Attempt:
 
     def write(self, result: Result) -> None:
         """Write the result and close the journal."""
-        results.write_json(self.context.root / self.run.result, result)
+        write_json(self.context.root / self.run.result, result)
         self.journal.content["finished"] = True
         self.journal.write()
 

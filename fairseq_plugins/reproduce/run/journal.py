@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from fairseq_plugins.reproduce.record import results
+from fairseq_plugins.common.files import write_json
 
 JOURNAL_SECONDS = 5.0  # at most this much time is not counted when a run is killed
 
@@ -44,5 +44,5 @@ class Journal:
             self.write()
 
     def write(self) -> None:
-        results.write_json(self.path, self.content)
+        write_json(self.path, self.content)
         self._written = time.monotonic()

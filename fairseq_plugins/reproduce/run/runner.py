@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fairseq_plugins.common import provenance
+from fairseq_plugins.common.files import write_json
 from fairseq_plugins.papers import TABLES
 from fairseq_plugins.reproduce.experiments.planned import PlannedRun
 from fairseq_plugins.reproduce.record import results
@@ -148,7 +149,7 @@ class TableRunner:
             result = results.read_result(self.root / other.result, planned.experiment.required)
             if result is None or results.mismatch(result, other, planned.config, data):
                 continue
-            results.write_json(self.root / run.result, {**result, "table": run.table})
+            write_json(self.root / run.result, {**result, "table": run.table})
             self.progress.change(run.name, SKIPPED, f"{summary(result)}, from {table}")
             return True
         return False

@@ -1,0 +1,100 @@
+"""P of LRPE: the unitary changes of basis of the features of a head (LRPE, Appendix C.7).
+
+Complex features are kept as [Re; Im], 2D real features, so that a real dot product is the real
+part of the complex one.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from fairseq_plugins.encodings.permutations import odd_even
+from fairseq_plugins.encodings.reflection import reflect
+
+
+class Basis(nn.Module):
+    """P. A vector that it is made of belongs to the encoding, in whose state dict it is ``v``.
+
+    Attributes:
+        is_complex: whether P x is complex.
+        is_permutation: whether features only change their places.
+        is_learned: whether the vector is a parameter.
+    """
+
+    is_complex = False
+    is_permutation = False
+    is_learned = False
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.dim = dim
+
+    def draw(self, generator: torch.Generator | None) -> Tensor | None:
+        """The vector to begin with, or None where there is none."""
+        return None
+
+    def change(self, x: Tensor, v: Tensor | None) -> Tensor:
+        """P x: (..., D) -> (..., D), or [Re; Im] (..., 2D) where P is complex."""
+        raise NotImplementedError
+
+    def matrix(self, v: Tensor | None) -> Tensor:
+        """P itself, (D, D) complex128."""
+        columns = self.change(torch.eye(self.dim, dtype=torch.float64), v).double().mT
+        if not self.is_complex:
+            return columns.to(torch.complex128)
+        return torch.complex(columns[: self.dim], columns[self.dim :])
+
+
+class Identity(Basis):
+    """P = I."""
+
+    is_permutation = True
+
+    def change(self, x: Tensor, v: Tensor | None) -> Tensor:
+        return x
+
+
+class Householder(Basis):
+    """The reflection I - 2 v v^T / (v^T v), v from a standard normal (LRPE, Eq. 74).
+
+    Args:
+        dim: D.
+        is_learned: whether v is a parameter.
+    """
+
+    def __init__(self, dim: int, *, is_learned: bool) -> None:
+        super().__init__(dim)
+        self.is_learned = is_learned
+
+    def draw(self, generator: torch.Generator | None) -> Tensor:
+        return torch.randn(self.dim, generator=generator)
+
+    def change(self, x: Tensor, v: Tensor | None) -> Tensor:
+        assert v is not None
+        # In float32 and without an epsilon: the reflection is orthogonal only if v is unit.
+        v = v.to(torch.promote_types(x.dtype, torch.float32))
+        return reflect(x.to(v.dtype), v / v.norm()).to(x.dtype)
+
+
+class OddEven(Basis):
+    """The permutation that interleaves the two halves of the features (LRPE, Eq. 75)."""
+
+    is_permutation = True
+    order: Tensor
+
+    def __init__(self, dim: int) -> None:
+        super().__init__(dim)
+        self.register_buffer("order", odd_even(dim), persistent=False)
+
+    def change(self, x: Tensor, v: Tensor | None) -> Tensor:
+        return x[..., self.order]
+
+
+class Fourier(Basis):
+    """The unitary Fourier matrix. (A real FFT would not keep dot products.)"""
+
+    is_complex = True
+
+    def change(self, x: Tensor, v: Tensor | None) -> Tensor:
+        wide = x.to(torch.promote_types(x.dtype, torch.float32))
+        spectrum = torch.fft.fft(wide, norm="ortho")
+        return torch.cat((spectrum.real, spectrum.imag), dim=-1).to(x.dtype)

@@ -1,0 +1,169 @@
+"""Lambda(s) of LRPE: what is done to the features of a token s times (LRPE, Eq. 23 to 25)."""
+
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+
+from fairseq_plugins.encodings.permutations import PermutationPowers
+from fairseq_plugins.encodings.rotation import Layout, rotate
+from fairseq_plugins.encodings.tables import PositionTable
+
+
+class Core(nn.Module):
+    """Lambda. A tensor that it is made of belongs to the encoding, in whose state dict it is.
+
+    Attributes:
+        tensor: its name there.
+        is_complex: whether Lambda(s) x is complex.
+        is_permutation: whether features only change their places.
+        is_learned: whether the tensor is a parameter.
+    """
+
+    tensor: str
+    is_complex = False
+    is_permutation = False
+    is_learned = False
+
+    def draw(self, generator: torch.Generator | None) -> Tensor | None:
+        """The tensor to begin with, or None where there is none."""
+        raise NotImplementedError
+
+    def prepare(self, tensor: Tensor | None) -> None:
+        """Make what follows from the tensor: at the beginning, and when another is loaded."""
+
+    def advance(self, x: Tensor, positions: Tensor, tensor: Tensor | None) -> Tensor:
+        """Lambda(s) x: (B, H, T, D or 2D) -> (B, H, T, D or 2D)."""
+        raise NotImplementedError
+
+    def matrix(self, position: int, dim: int, tensor: Tensor | None) -> Tensor:
+        """Lambda(s) itself, (D, D) complex128."""
+        raise NotImplementedError
+
+
+class Angles(Core):
+    """A Lambda of angles theta per step: learned, or tables of their cosines and sines.
+
+    Args:
+        angles: (n,) float64.
+        size: rows of the tables to start with.
+        is_learned: whether theta is a parameter, with ``angles`` to begin with.
+    """
+
+    tensor = "theta"
+
+    def __init__(self, angles: Tensor, size: int, *, is_learned: bool) -> None:
+        super().__init__()
+        self.angles, self.is_learned = angles, is_learned
+        self.table = None if is_learned else PositionTable(partial(_cos_sin, angles), size)
+
+    def draw(self, generator: torch.Generator | None) -> Tensor | None:
+        return self.angles.float() if self.is_learned else None
+
+    def cos_sin(self, positions: Tensor, theta: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Of the angles s theta: (B or 1, T) -> (B or 1, 1, T, n) twice, at least float32."""
+        if self.table is not None:
+            cos, sin = self.table(positions).unbind(-2)
+        else:
+            assert theta is not None
+            # Float64, because float32 loses three digits of an angle at position 10,000.
+            turns = positions.double().unsqueeze(-1) * theta.double()
+            cos, sin = turns.cos().to(theta.dtype), turns.sin().to(theta.dtype)
+        return cos.unsqueeze(1), sin.unsqueeze(1)
+
+    def _at(self, position: int, theta: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Cosines and sines (n,) float64 at one position."""
+        cos, sin = self.cos_sin(torch.tensor([[position]]), theta)
+        return cos.flatten().double(), sin.flatten().double()
+
+
+def _cos_sin(angles: Tensor, positions: Tensor) -> Tensor:
+    """(n,), (N,) -> (N, 2, n)."""
+    turns = positions.unsqueeze(-1) * angles
+    return torch.stack((turns.cos(), turns.sin()), dim=-2)
+
+
+class Rotation(Angles):
+    """Feature pairs turned by s theta (Eq. 24); features beyond 2n stay as they are.
+
+    Args:
+        layout: which features are a pair; the others as in ``Angles``.
+    """
+
+    def __init__(self, angles: Tensor, size: int, *, layout: Layout, is_learned: bool) -> None:
+        super().__init__(angles, size, is_learned=is_learned)
+        self.layout = layout
+
+    @property
+    def rotated_dim(self) -> int:
+        """How many features are turned."""
+        return 2 * self.angles.numel()
+
+    def advance(self, x: Tensor, positions: Tensor, tensor: Tensor | None) -> Tensor:
+        cos, sin = self.cos_sin(positions, tensor)
+        return rotate(x, cos, sin, self.layout)
+
+    def matrix(self, position: int, dim: int, tensor: Tensor | None) -> Tensor:
+        result = torch.eye(dim, dtype=torch.complex128)
+        pairs = range(0, self.rotated_dim, 2)
+        first, step = (pairs, 1)
+        if self.layout == "half_split":
+            first, step = range(self.rotated_dim // 2), self.rotated_dim // 2
+        for i, cos, sin in zip(first, *self._at(position, tensor), strict=True):
+            j = i + step
+            result[i, i] = result[j, j] = cos
+            result[i, j], result[j, i] = -sin, sin
+        return result
+
+
+class Phase(Angles):
+    """diag exp(i s theta), an angle per feature (Eq. 23)."""
+
+    is_complex = True
+
+    def advance(self, x: Tensor, positions: Tensor, tensor: Tensor | None) -> Tensor:
+        """Of real features (B, H, T, D) or complex ones [Re; Im]."""
+        cos, sin = self.cos_sin(positions, tensor)
+        if x.size(-1) == self.angles.numel():
+            return torch.cat((x * cos, x * sin), dim=-1).to(x.dtype)
+        real, imag = x.chunk(2, dim=-1)
+        return torch.cat((real * cos - imag * sin, real * sin + imag * cos), dim=-1).to(x.dtype)
+
+    def matrix(self, position: int, dim: int, tensor: Tensor | None) -> Tensor:
+        return torch.diag(torch.complex(*self._at(position, tensor)))
+
+
+class Permutation(Core):
+    """The s-th power of a random permutation, fixed (Eq. 25).
+
+    Args:
+        dim: D.
+        size: powers to start with.
+        first: (D,), a permutation that features are gathered by before any of the powers.
+    """
+
+    tensor = "permutation"
+    is_permutation = True
+
+    def __init__(self, dim: int, size: int, first: Tensor | None = None) -> None:
+        super().__init__()
+        self.dim = dim
+        self.powers = PermutationPowers(size, first)
+
+    def draw(self, generator: torch.Generator | None) -> Tensor:
+        return torch.randperm(self.dim, generator=generator)
+
+    def prepare(self, tensor: Tensor | None) -> None:
+        assert tensor is not None
+        self.powers.make_rows(tensor, self.powers.size)
+
+    def advance(self, x: Tensor, positions: Tensor, tensor: Tensor | None) -> Tensor:
+        """Of features (B, H, T, D), or of two halves (B, H, T, 2D) alike."""
+        permuted: Tensor = self.powers(x, tensor, positions)
+        return permuted
+
+    def matrix(self, position: int, dim: int, tensor: Tensor | None) -> Tensor:
+        power = torch.eye(dim, dtype=torch.complex128)
+        for _ in range(position):
+            power = power[tensor]
+        return power

@@ -1,0 +1,167 @@
+"""W_s = P^H Lambda(s) P, and the pairs of P and Lambda that have a shorter way than one after
+the other.
+
+The score is (Lambda(s) P q)^H (Lambda(t) P k) = q^H W_{t-s} k (LRPE, Eq. 13 and 76): the outer
+P^H cancels and is never computed.
+"""
+
+from collections.abc import Sequence
+from itertools import chain
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from fairseq_plugins.encodings.base import EncodingContext, PositionEncoding
+from fairseq_plugins.encodings.bases import Basis, Fourier, Householder, OddEven
+from fairseq_plugins.encodings.cores import Core, Permutation, Rotation
+from fairseq_plugins.encodings.permutations import PermutationPowers
+from fairseq_plugins.encodings.rotation import rotate, rotate_odd_even
+
+
+class LRPE(PositionEncoding):
+    """W_s = P^H Lambda(s) P.
+
+    Args:
+        context: of the model.
+        basis: P.
+        core: Lambda.
+    """
+
+    basis: Basis
+    core: Core
+    v: Tensor | None
+    theta: Tensor | None
+
+    def __init__(self, context: EncodingContext, basis: Basis, core: Core) -> None:
+        super().__init__(context)
+        self.basis, self.core = basis, core
+        self._keep("v", basis.draw(context.generator), is_learned=basis.is_learned)
+        self._keep(core.tensor, core.draw(context.generator), is_learned=core.is_learned)
+        _prepare_core(self)
+        self.register_load_state_dict_post_hook(_prepare_core)
+        # Permuted features stay what they are, so that no denominator comes near zero.
+        self.keeps_positive = basis.is_permutation and core.is_permutation
+
+    def _keep(self, name: str, tensor: Tensor | None, *, is_learned: bool) -> None:
+        """A part's tensor under its name in the state dict; None is no part of it."""
+        if is_learned and tensor is not None:
+            self.register_parameter(name, nn.Parameter(tensor))
+        else:
+            self.register_buffer(name, tensor)
+
+    @property
+    def encoded_dim(self) -> int:
+        """2D where P or Lambda is complex, else D."""
+        is_complex = self.basis.is_complex or self.core.is_complex
+        return self.context.head_dim * (2 if is_complex else 1)
+
+    def transform_query(self, q: Tensor, positions: Tensor) -> Tensor:
+        """Lambda(s) P q: (B, H, T, D) -> (B, H, T, D')."""
+        return self.advance(self.change_basis(q), positions)
+
+    def transform_key(self, k: Tensor, positions: Tensor) -> Tensor:
+        """Lambda(t) P k: (B, H, S, D) -> (B, H, S, D')."""
+        return self.transform_query(k, positions)
+
+    def change_basis(self, x: Tensor) -> Tensor:
+        """P x: (..., D) -> (..., D), or [Re; Im] (..., 2D) where P is complex."""
+        return self.basis.change(x, self.v)
+
+    def advance(self, x: Tensor, positions: Tensor) -> Tensor:
+        """Lambda(s) x: (B, H, T, D or 2D) -> (B, H, T, D')."""
+        return self.core.advance(x, positions, getattr(self, self.core.tensor))
+
+    def matrix(self, position: int) -> Tensor:
+        """W_s = P^H Lambda(s) P of one position: (D, D) complex128, from the definition.
+
+        For analysis and tests; the transforms never build it.
+        """
+        dim, tensor = self.context.head_dim, getattr(self, self.core.tensor)
+        basis = self.basis.matrix(self.v)
+        return basis.mH @ self.core.matrix(position, dim, tensor) @ basis
+
+
+def _prepare_core(encoding: LRPE, incompatible_keys: Any = None) -> None:
+    encoding.core.prepare(getattr(encoding, encoding.core.tensor))
+
+
+def pair(context: EncodingContext, basis: Basis, core: Core) -> LRPE:
+    """The encoding of P and Lambda, by the shortest way that the two have."""
+    match basis, core:
+        case Householder(), _:
+            return Reflected(context, basis, core)
+        case OddEven(), Permutation():
+            return OddEvenPermutation(context, basis, core)
+        case OddEven(), Rotation(layout="interleaved") if context.head_dim % 2 == 0:
+            return OddEvenRotation(context, basis, core)
+        case Fourier(), Rotation():
+            return FourierRotation(context, basis, core)
+    return LRPE(context, basis, core)
+
+
+class Reflected(LRPE):
+    """P a reflection: the projections of queries and keys may hold it, and give it back."""
+
+    _is_folded = False
+
+    def transform_query(self, q: Tensor, positions: Tensor) -> Tensor:
+        """Lambda(s) P q, or Lambda(s) q of a q that is P q already."""
+        return self.advance(q if self._is_folded else self.change_basis(q), positions)
+
+    @torch.no_grad()
+    def fold_basis_(self, *projections: nn.Module) -> None:
+        """P W in place of W."""
+        # Other modules than Linear, as quantised ones, need not have weights that can be written.
+        is_plain = all(type(projection) is nn.Linear for projection in projections)
+        if is_plain and not self._is_folded:
+            self._reflect_weights(projections)
+            self._is_folded = True
+
+    @torch.no_grad()
+    def unfold_basis_(self, *projections: nn.Module) -> None:
+        """P P W, which is W: a reflection is its own inverse."""
+        if self._is_folded:
+            self._reflect_weights(projections)
+            self._is_folded = False
+
+    def _reflect_weights(self, projections: Sequence[nn.Module]) -> None:
+        heads = (self.context.num_heads, self.context.head_dim)
+        for parameter in chain.from_iterable(p.parameters() for p in projections):
+            # Weights (C, C) and biases (C,), the features of a head in the last dimension.
+            features = parameter.unflatten(0, heads).movedim(1, -1)
+            parameter.copy_(self.change_basis(features).movedim(-1, 1).flatten(0, 1))
+
+
+class OddEvenRotation(LRPE):
+    """P only says which features of D, an even number, are a pair; no gather is needed."""
+
+    core: Rotation
+
+    def transform_query(self, q: Tensor, positions: Tensor) -> Tensor:
+        """Lambda(s) P q, feature j and D/2 + j as one complex number."""
+        return rotate_odd_even(q, *self.core.cos_sin(positions, self.theta))
+
+
+class OddEvenPermutation(LRPE):
+    """One gather serves P and Lambda, both permutations."""
+
+    def __init__(self, context: EncodingContext, basis: OddEven, core: Permutation) -> None:
+        core.powers = PermutationPowers(context.max_positions, basis.order)
+        super().__init__(context, basis, core)
+
+    def transform_query(self, q: Tensor, positions: Tensor) -> Tensor:
+        """Lambda(s) P q, both by Lambda's powers."""
+        return self.advance(q, positions)
+
+
+class FourierRotation(LRPE):
+    """Lambda is real, so it acts alike on the real and the imaginary half of P q."""
+
+    core: Rotation
+
+    def transform_query(self, q: Tensor, positions: Tensor) -> Tensor:
+        """[Lambda(s) Re P q; Lambda(s) Im P q]."""
+        cos, sin = self.core.cos_sin(positions, self.theta)
+        halves = self.change_basis(q).chunk(2, dim=-1)
+        return torch.cat([rotate(half, cos, sin, self.core.layout) for half in halves], dim=-1)
