@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from fairseq_plugins.common.checkpoints import read_updates
 from fairseq_plugins.papers.lrpe import TABLE_2, TABLE_5
 from fairseq_plugins.reproduce.__main__ import main
 from fairseq_plugins.reproduce.experiments.devices import Devices
@@ -34,7 +33,8 @@ def read(path: Path) -> Result | None:
 
 def save(folder: Path, updates: int, names: Sequence[str]) -> None:
     """A checkpoint as far as the runner reads it, under several names as fairseq copies it."""
-    state = {"model": torch.zeros(100), "optimizer_history": [{"num_updates": updates}]}
+    history = [{"num_updates": updates}]
+    state = {"model": {"w": torch.zeros(100)}, "optimizer_history": history}
     for name in names:
         torch.save(state, folder / name)
 
@@ -66,7 +66,7 @@ class FakeFairseq:
         restore = overrides.get("checkpoint.restore_file", str(folder / "checkpoint_last.pt"))
         start = 0
         if (self.root / restore).exists():
-            start = read_updates(self.root / restore)
+            start = checkpoints.read_updates(self.root / restore)
         self.trained.append((folder.name, start))
         with log.open("a") as output:
             output.write("num. shared model params: 12,345 (num. trained: 12,345)\n")

@@ -11,7 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from fairseq_plugins.common.checkpoints import BEST, LAST, DamagedCheckpoint, read_updates
+from fairseq_plugins.common.checkpoints import BEST, LAST, DamagedCheckpoint, read_checkpoint
+from fairseq_plugins.common.errors import CheckpointError
 
 _EARLIER = re.compile(r"checkpoint_(\d+)_(\d+)\.pt")  # epoch, updates
 
@@ -20,6 +21,18 @@ Say = Callable[[str], None]
 
 class RunIsBusy(Exception):
     """Another process is at the same run."""
+
+
+def read_updates(path: Path) -> int:
+    """The number of updates after which a checkpoint was written; every byte of it is checked.
+
+    Raises:
+        CheckpointError: for a file that is missing or damaged.
+    """
+    try:
+        return int(read_checkpoint(path)["optimizer_history"][-1]["num_updates"])
+    except (LookupError, TypeError) as error:
+        raise DamagedCheckpoint(path, f"it does not say its updates ({error})") from None
 
 
 @dataclass(frozen=True)
@@ -54,7 +67,7 @@ def has_reached(folder: Path, updates: int) -> bool:
     """Whether a run's last checkpoint is intact and of that update or a later one."""
     try:
         return read_updates(folder / LAST) >= updates
-    except (FileNotFoundError, DamagedCheckpoint):
+    except CheckpointError:
         return False
 
 
@@ -85,7 +98,7 @@ def _intact_updates(path: Path, say: Say) -> int | None:
     except DamagedCheckpoint as damage:
         aside = path.with_name(path.name + ".corrupt")
         os.replace(path, aside)
-        say(f"{path.name} is damaged: {damage}; it was moved to {aside.name}")
+        say(f"{path.name} is damaged: {damage.reason}; it was moved to {aside.name}")
         return None
 
 
