@@ -1,4 +1,4 @@
-"""Archives from elsewhere: what cannot be read, or would not end, is refused before it is unpacked."""
+"""Archives from elsewhere: what cannot be read, or would not end, is refused before unpacking."""
 
 import io
 import zipfile
