@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 import fairseq_plugins  # noqa: F401  (registers the models)
 from fairseq_plugins.attention.softmax import SoftmaxAttention
+from fairseq_plugins.common.checkpoints import read_upgraded
 from fairseq_plugins.models.pe_roberta import PERoberta
 from fairseq_plugins.modules.vocabulary import check_vocabulary
 
@@ -53,7 +54,7 @@ def probe(
     dictionary.add_symbol(MASK)
     check_vocabulary(checkpoint, dictionary, data)
     models, _, _ = checkpoint_utils.load_model_ensemble_and_task(
-        [str(checkpoint)], arg_overrides={"data": str(data)}
+        [str(checkpoint)], state=read_upgraded(checkpoint, data=str(data))
     )
     model = models[0]
     if not isinstance(model, PERoberta):

@@ -1,5 +1,9 @@
-"""Errors with a meaning of their own."""
+"""Errors with a meaning of their own; each is a ValueError."""
 
 
 class DataError(ValueError):
     """Data that cannot be used: a file is missing, damaged, or not what it should be."""
+
+
+class CheckpointError(ValueError):
+    """A checkpoint that cannot be used: missing, damaged, or of something else."""

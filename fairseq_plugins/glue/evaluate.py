@@ -8,6 +8,7 @@ import torch
 from fairseq import checkpoint_utils, utils
 
 import fairseq_plugins  # noqa: F401  (registers the models)
+from fairseq_plugins.common.checkpoints import read_upgraded
 from fairseq_plugins.common.errors import DataError
 from fairseq_plugins.data.dictionaries import check_same_dictionary
 from fairseq_plugins.glue.metrics import score
@@ -42,7 +43,7 @@ def evaluate(
     for path in (checkpoint, data / "input0" / "dict.txt", data / "input0" / f"{subset}.bin"):
         if not path.is_file():
             raise DataError(f"{path} does not exist")
-    state = checkpoint_utils.load_checkpoint_to_cpu(str(checkpoint))
+    state = read_upgraded(checkpoint)
     _check_fits(state, checkpoint, data, facts)
     state["cfg"]["task"]["data"] = str(data)  # fairseq overrides nothing in a state it is given
     models, _, fairseq_task = checkpoint_utils.load_model_ensemble_and_task(

@@ -23,9 +23,10 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from fairseq_plugins.common.checkpoints import read_checkpoint
 from fairseq_plugins.data.dictionaries import MASK
 from fairseq_plugins.data.gpt2_bpe import DICTIONARY_FILE, MERGES_FILE, Pieces
-from fairseq_plugins.modules.continued import STACK, read_checkpoint, rename_learned_table
+from fairseq_plugins.modules.continued import STACK, rename_learned_table
 from fairseq_plugins.modules.roberta_options import PERobertaConfig
 
 logger = logging.getLogger(__name__)

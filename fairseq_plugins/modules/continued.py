@@ -4,20 +4,19 @@ The BERT paper replaces the position module of a pre-trained model. What belongs
 must fit exactly; an encoding's weights are taken where the two models have the same one.
 """
 
-import argparse
 import logging
-import pickle
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from fairseq.data import Dictionary
 from omegaconf import OmegaConf
 from torch import Tensor, nn
 
+from fairseq_plugins.common.checkpoints import read_checkpoint
+from fairseq_plugins.common.errors import CheckpointError
 from fairseq_plugins.encodings import expand_name, get_entry, with_absolute_embedding
 
 logger = logging.getLogger(__name__)
@@ -108,7 +107,10 @@ def initialize_from(model: nn.Module, path: Path, config: Any, dictionary: Dicti
             that is missing, too many or of another shape, or another option that the same
             weights would mean something else with. Nothing is then loaded.
     """
-    checkpoint = read_checkpoint(path)
+    try:
+        checkpoint = read_checkpoint(path)
+    except CheckpointError as error:
+        raise CheckpointError(f"`init_from` must be a checkpoint, but {error}") from error
     state = dict(checkpoint["model"])
     rename_learned_table(state, STACK, dictionary.pad())
     theirs = (checkpoint.get("cfg") or {}).get("model") or {}
@@ -128,25 +130,6 @@ def initialize_from(model: nn.Module, path: Path, config: Any, dictionary: Dicti
     logger.info("init_from: new, with their initial values: %s", ", ".join(fit.new) or "none")
     logger.info("init_from: left behind: %s", ", ".join(fit.left) or "none")
     return fit
-
-
-def read_checkpoint(path: Path) -> dict[str, Any]:
-    """A checkpoint of fairseq's as plain data.
-
-    Raises:
-        ValueError: there is no such file, or it is damaged or something else.
-    """
-    if not path.is_file():
-        raise ValueError(f"`init_from` must be a checkpoint, but {path} is not there.")
-    try:
-        # A model without a dataclass, as fairseq's roberta, has its options in a Namespace.
-        with torch.serialization.safe_globals([argparse.Namespace]):
-            checkpoint = torch.load(path, map_location="cpu", weights_only=True)
-    except (RuntimeError, pickle.UnpicklingError, EOFError, ValueError) as error:
-        raise ValueError(f"`init_from` must be a checkpoint, but {path}: {error}") from error
-    if not isinstance(checkpoint, dict) or not isinstance(checkpoint.get("model"), Mapping):
-        raise ValueError(f"`init_from` must be a checkpoint of fairseq's, but {path} is none.")
-    return checkpoint
 
 
 def compare(

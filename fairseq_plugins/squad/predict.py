@@ -12,6 +12,7 @@ from fairseq import checkpoint_utils
 from fairseq import utils as fairseq_utils
 from tqdm import tqdm
 
+from fairseq_plugins.common.checkpoints import read_upgraded
 from fairseq_plugins.common.errors import DataError
 from fairseq_plugins.modules.vocabulary import check_vocabulary
 from fairseq_plugins.squad.dataset import load_windows
@@ -76,7 +77,7 @@ def predict(
     check_vocabulary(checkpoint, dictionary, data)
     squad = read_squad(raw_path(data, subset), version)
     models, config, task = checkpoint_utils.load_model_ensemble_and_task(
-        [str(checkpoint)], arg_overrides={"data": str(data)}
+        [str(checkpoint)], state=read_upgraded(checkpoint, data=str(data))
     )
     if not isinstance(task, SquadTask):
         raise DataError(f"{checkpoint} must be of task squad, but is of {config.task._name}")

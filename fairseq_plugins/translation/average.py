@@ -12,8 +12,8 @@ from typing import Any
 
 import torch
 
+from fairseq_plugins.common.checkpoints import read_checkpoint
 from fairseq_plugins.common.files import writing
-from fairseq_plugins.reproduce.run.checkpoints import require_intact
 
 _INTERVAL = re.compile(r"checkpoint_(\d+)_(\d+)\.pt")  # epoch, updates
 
@@ -46,8 +46,7 @@ def average(paths: Sequence[Path]) -> dict[str, Any]:
     state: dict[str, Any] = {}
     sums: dict[str, torch.Tensor] = {}
     for path in paths:
-        require_intact(path)
-        state = torch.load(path, map_location="cpu", weights_only=True)
+        state = read_checkpoint(path)
         weights = {name: w for name, w in state["model"].items() if torch.is_tensor(w)}
         if sums and {n: w.shape for n, w in weights.items()} != {
             n: w.shape for n, w in sums.items()

@@ -19,12 +19,12 @@ from omegaconf import OmegaConf, open_dict
 from tqdm import tqdm
 
 import fairseq_plugins  # noqa: F401  (registers the models)
+from fairseq_plugins.common.checkpoints import read_upgraded
 from fairseq_plugins.common.errors import DataError
 from fairseq_plugins.common.exit_status import exit_status
+from fairseq_plugins.common.files import writing
 from fairseq_plugins.data.codes import check_codes, join_pieces
 from fairseq_plugins.data.dictionaries import read_dictionary
-from fairseq_plugins.reproduce.run.checkpoints import require_intact
-from fairseq_plugins.translation.folders import writing
 from fairseq_plugins.translation.moses import Moses
 
 BUFFER_LINES = 2000  # lines that are sorted by length and batched together
@@ -88,10 +88,7 @@ class Translator:
         self, checkpoint: Path, data: Path, decoding: Decoding, *, cpu: bool = False, seed: int = 1
     ) -> None:
         self.decoding = decoding
-        require_intact(checkpoint)
-        # Overridden here: fairseq leaves the options of a state that it is given as they are.
-        overrides = {"data": str(data)}
-        state = checkpoint_utils.load_checkpoint_to_cpu(str(checkpoint), overrides)
+        state = read_upgraded(checkpoint, data=str(data))
         self.languages = _languages(state, checkpoint)
         dictionaries = [data / f"dict.{language}.txt" for language in self.languages]
         for path in (data / "codes", *dictionaries):

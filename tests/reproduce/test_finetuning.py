@@ -81,7 +81,8 @@ class FakeCommands:
             if start := overrides.get(option):
                 assert (self.root / start).is_file()
                 self.started_from.append(start)
-        state = {"optimizer_history": [{"num_updates": self.updates}], "w": torch.zeros(3)}
+        history = [{"num_updates": self.updates}]
+        state = {"optimizer_history": history, "model": {"w": torch.zeros(3)}}
         for name in ("checkpoint_best.pt", "checkpoint_last.pt"):
             torch.save(state, folder / name)
         log.write_text('{"epoch": 1, "valid_loss": "4.0", "valid_num_updates": "10"}\n')

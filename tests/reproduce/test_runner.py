@@ -28,7 +28,8 @@ INTERVAL = 50
 
 def save(folder: Path, updates: int, names: Sequence[str]) -> None:
     """A checkpoint as far as the runner reads it, under several names as fairseq copies it."""
-    state = {"model": torch.zeros(100), "optimizer_history": [{"num_updates": updates}]}
+    history = [{"num_updates": updates}]
+    state = {"model": {"w": torch.zeros(100)}, "optimizer_history": history}
     for name in names:
         torch.save(state, folder / name)
 
