@@ -13,6 +13,7 @@ from torch import Tensor, nn
 import fairseq_plugins  # noqa: F401  (registers the models)
 from fairseq_plugins.attention.softmax import SoftmaxAttention
 from fairseq_plugins.common.checkpoints import read_upgraded
+from fairseq_plugins.common.errors import CheckpointError, OptionError
 from fairseq_plugins.models.pe_roberta import PERoberta
 from fairseq_plugins.modules.vocabulary import check_vocabulary
 
@@ -58,11 +59,12 @@ def probe(
     )
     model = models[0]
     if not isinstance(model, PERoberta):
-        raise ValueError(f"{checkpoint} must be a pe_roberta, but is a {type(model).__name__}.")
+        found = type(model).__name__
+        raise CheckpointError(f"{checkpoint} must be a pe_roberta, but is a {found}.")
     reach = model.max_positions()
     length = min(LENGTH, reach) if length is None else length
     if not 4 <= length <= reach:
-        raise ValueError(
+        raise OptionError(
             f"`length` must be at least 4 and at most {reach}, which the model can read, "
             f"but is {length} instead."
         )
@@ -83,7 +85,7 @@ def draw_words(dictionary: Dictionary, count: int, seed: int) -> Tensor:
         ValueError: a `count` under 1, or a dictionary in which no word has a count.
     """
     if count < 1:
-        raise ValueError(f"`words` must be at least 1, but is {count} instead.")
+        raise OptionError(f"`words` must be at least 1, but is {count} instead.")
     known = [
         i
         for i in range(dictionary.nspecial, len(dictionary))
