@@ -11,6 +11,7 @@ from fairseq.data import Dictionary
 from torch import Tensor, nn
 
 from fairseq_plugins.attention.softmax import SoftmaxAttention
+from fairseq_plugins.common.errors import OptionError
 from fairseq_plugins.models.pe_roberta import PERoberta
 from fairseq_plugins.modules.identity import ROBERTA
 from fairseq_plugins.modules.loading import build_trained, read_trained
@@ -59,7 +60,7 @@ def probe(
     reach = model.max_positions()
     length = min(LENGTH, reach) if length is None else length
     if not 4 <= length <= reach:
-        raise ValueError(
+        raise OptionError(
             f"`length` must be at least 4 and at most {reach}, which the model can read, "
             f"but is {length} instead."
         )
@@ -80,7 +81,7 @@ def draw_words(dictionary: Dictionary, count: int, seed: int) -> Tensor:
         ValueError: a `count` under 1, or a dictionary in which no word has a count.
     """
     if count < 1:
-        raise ValueError(f"`words` must be at least 1, but is {count} instead.")
+        raise OptionError(f"`words` must be at least 1, but is {count} instead.")
     known = [
         i
         for i in range(dictionary.nspecial, len(dictionary))

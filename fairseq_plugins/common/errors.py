@@ -7,3 +7,7 @@ class DataError(ValueError):
 
 class CheckpointError(ValueError):
     """A checkpoint that cannot be used: missing, damaged, or of something else."""
+
+
+class OptionError(ValueError):
+    """An option whose value it cannot have, alone or beside the others."""

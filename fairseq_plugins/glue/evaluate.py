@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from fairseq import utils
 
-from fairseq_plugins.common.errors import DataError
+from fairseq_plugins.common.errors import CheckpointError, DataError, OptionError
 from fairseq_plugins.data.dictionaries import check_same_dictionary
 from fairseq_plugins.glue.metrics import score
 from fairseq_plugins.glue.tasks import GlueTask, find_task
@@ -34,13 +34,15 @@ def evaluate(
     which checkpoints are compared is the first of the metrics.
 
     Raises:
-        DataError: unknown task or split, no such data or no labels, or a checkpoint that is not
-            of this task or whose dictionary has another size than the data's.
+        OptionError: unknown task or split, or one without labels.
+        DataError: no such data.
+        CheckpointError: none that can be read, or one that is not of this task or whose
+            dictionary has another size than the data's.
     """
     facts = find_task(task)
     if facts.split(subset).label is None:
-        raise DataError(f"`subset` must be one with labels, but {task} has none for {subset!r}")
-    for path in (checkpoint, data / "input0" / "dict.txt", data / "input0" / f"{subset}.bin"):
+        raise OptionError(f"`subset` must be one with labels, but {task} has none for {subset!r}")
+    for path in (data / "input0" / "dict.txt", data / "input0" / f"{subset}.bin"):
         if not path.is_file():
             raise DataError(f"{path} does not exist")
     state = read_trained(checkpoint, models=[ROBERTA], tasks=["sentence_prediction"])
@@ -67,11 +69,11 @@ def _check_fits(state: Any, checkpoint: Path, data: Path, facts: GlueTask) -> No
         bool(task.regression_target) != facts.labels.is_number
     ):
         kind = "numbers" if task.regression_target else f"{task.num_classes} classes"
-        raise DataError(f"{checkpoint} was trained for {kind}, which is not {facts.name}")
+        raise CheckpointError(f"{checkpoint} was trained for {kind}, which is not {facts.name}")
     words = len((data / "input0" / "dict.txt").read_text(encoding="utf-8").splitlines())
     rows = state["model"]["encoder.sentence_encoder.embed_tokens.weight"].shape[0]
     if rows != words + 5:
-        raise DataError(
+        raise CheckpointError(
             f"{data / 'input0' / 'dict.txt'} does not match {checkpoint}: it must have {rows - 5} "
             f"lines, but has {words} (the data must be prepared with the pre-training's pieces)"
         )

@@ -16,7 +16,7 @@ from omegaconf import OmegaConf
 from torch import Tensor, nn
 
 from fairseq_plugins.common.checkpoints import read_checkpoint
-from fairseq_plugins.common.errors import CheckpointError
+from fairseq_plugins.common.errors import CheckpointError, DataError
 from fairseq_plugins.encodings import expand_name, get_entry
 from fairseq_plugins.modules.identity import ROBERTA, describe, differences
 from fairseq_plugins.modules.naming import name_stack
@@ -96,9 +96,9 @@ def initialize_from(model: nn.Module, path: Path, config: Any, dictionary: Dicti
         dictionary: the task's.
 
     Raises:
-        ValueError: no checkpoint, another dictionary, or a weight outside the position encodings
-            that is missing, too many or of another shape, or another option that the same
-            weights would mean something else with. Nothing is then loaded.
+        CheckpointError: no checkpoint, another dictionary, or a weight outside the position
+            encodings that is missing, too many or of another shape, or another option that the
+            same weights would mean something else with. Nothing is then loaded.
     """
     try:
         checkpoint = read_checkpoint(path)
@@ -114,7 +114,7 @@ def initialize_from(model: nn.Module, path: Path, config: Any, dictionary: Dicti
     if fit.wrong:
         more = len(fit.wrong) - _SHOWN
         shown = fit.wrong[:_SHOWN] + ([f"and {more} more"] if more > 0 else [])
-        raise ValueError(
+        raise CheckpointError(
             f"`init_from` must be a model that differs in its position encoding alone, but in "
             f"{path}: {'; '.join(shown)}."
         )
@@ -190,10 +190,10 @@ def _parts(config: Any) -> dict[str, set[str]]:
 def _check_dictionary(
     path: Path, checkpoint: Mapping[str, Any], state: Mapping[str, Tensor], dictionary: Dictionary
 ) -> None:
-    """Raise ValueError where the checkpoint's symbols are known not to be the task's."""
+    """Raise CheckpointError where the checkpoint's symbols are known not to be the task's."""
     embedding = state.get(f"{STACK}embed_tokens.weight")
     if embedding is not None and len(embedding) != len(dictionary):
-        raise ValueError(
+        raise CheckpointError(
             f"`init_from` must have the task's dictionary of {len(dictionary)} symbols, "
             f"but {path} has {len(embedding)}."
         )
@@ -205,7 +205,7 @@ def _check_dictionary(
     # Tasks add to what the file has: <mask>.
     for index, (there, here) in enumerate(zip(known, dictionary.symbols, strict=False)):
         if there != here:
-            raise ValueError(
+            raise CheckpointError(
                 f"`init_from` must have the task's dictionary, but symbol {index} is {there!r} "
                 f"in {beside} and {here!r} in the task's."
             )
@@ -230,4 +230,4 @@ def _symbols(path: Path) -> list[str]:
     try:
         return Dictionary.load(str(path)).symbols
     except (ValueError, RuntimeError) as error:
-        raise ValueError(f"{path} is damaged: {error}") from error
+        raise DataError(f"{path} is damaged: {error}") from error

@@ -11,7 +11,7 @@ import torch
 from fairseq import utils as fairseq_utils
 from tqdm import tqdm
 
-from fairseq_plugins.common.errors import DataError
+from fairseq_plugins.common.errors import DataError, OptionError
 from fairseq_plugins.modules.identity import ROBERTA
 from fairseq_plugins.modules.loading import build_trained, read_trained
 from fairseq_plugins.modules.vocabulary import check_vocabulary
@@ -69,9 +69,9 @@ def predict(
         ValueError: for a folder or checkpoint that is missing, damaged or does not fit.
     """
     if batch_size < 1:
-        raise DataError(f"--batch-size must be at least 1, but is {batch_size}")
+        raise OptionError(f"--batch-size must be at least 1, but is {batch_size}")
     if subset not in SPLITS:
-        raise DataError(f"--subset must be one of {', '.join(SPLITS)}, but is {subset}")
+        raise OptionError(f"--subset must be one of {', '.join(SPLITS)}, but is {subset}")
     version = read_facts(data)["request"]["version"]
     dictionary = SquadTask.load_dictionary(str(data / "dict.txt"))
     state = read_trained(checkpoint, models=[ROBERTA], tasks=["squad"], data=str(data))

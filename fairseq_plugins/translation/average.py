@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from fairseq_plugins.common.checkpoints import read_checkpoint
-from fairseq_plugins.common.errors import CheckpointError
+from fairseq_plugins.common.errors import CheckpointError, OptionError
 from fairseq_plugins.common.files import writing
 from fairseq_plugins.modules.identity import MODELS, Identity, describe_checkpoint, differences
 from fairseq_plugins.modules.loading import require_names
@@ -25,15 +25,15 @@ def last_checkpoints(folder: Path, count: int) -> list[Path]:
     """The last ``count`` checkpoints of a training's intervals, the oldest first.
 
     Raises:
-        ValueError: for fewer.
+        OptionError: for fewer.
     """
     if count < 2:
-        raise ValueError(f"`--last` must be at least 2, but is {count} instead.")
+        raise OptionError(f"`--last` must be at least 2, but is {count} instead.")
     found = [
         (int(m[2]), path) for path in folder.glob("*.pt") if (m := _INTERVAL.fullmatch(path.name))
     ]
     if len(found) < count:
-        raise ValueError(
+        raise OptionError(
             f"`--last` must be at most the {len(found)} checkpoints checkpoint_*_*.pt in {folder}, "
             f"but is {count} instead; checkpoint.keep_interval_updates keeps more."
         )
@@ -44,7 +44,7 @@ def average(paths: Sequence[Path]) -> dict[str, Any]:
     """The last path's checkpoint with the mean of all weights, computed in float32.
 
     Raises:
-        ValueError: for checkpoints of different models.
+        CheckpointError: for checkpoints of different models.
     """
     state: dict[str, Any] = {}
     first: Identity | None = None

@@ -18,7 +18,7 @@ from fairseq import utils
 from omegaconf import OmegaConf, open_dict
 from tqdm import tqdm
 
-from fairseq_plugins.common.errors import DataError
+from fairseq_plugins.common.errors import CheckpointError, DataError, OptionError
 from fairseq_plugins.common.exit_status import exit_status
 from fairseq_plugins.common.files import writing
 from fairseq_plugins.data.codes import check_codes, join_pieces
@@ -40,7 +40,7 @@ class Decoding:
     longest source of a batch. max_tokens: per batch.
 
     Raises:
-        ValueError: for a value out of range.
+        OptionError: for a value out of range.
     """
 
     beam: int = 4
@@ -52,7 +52,7 @@ class Decoding:
     def __post_init__(self) -> None:
         for name in ("beam", "longer", "max_tokens"):
             if getattr(self, name) < 1:
-                raise ValueError(
+                raise OptionError(
                     f"`{name}` must be at least 1, but is {getattr(self, name)} instead."
                 )
 
@@ -80,8 +80,9 @@ class Translator:
     """A trained model with the pieces and dictionaries of its data folder.
 
     Raises:
-        DataError: where the folder's codes, its dictionaries and the model do not belong
-            together, naming file and line.
+        DataError: where the folder's codes and its dictionaries do not belong together, naming
+            file and line.
+        CheckpointError: where the model cannot be read or does not belong to them.
     """
 
     def __init__(
@@ -165,7 +166,7 @@ def _languages(state: dict[str, Any], checkpoint: Path) -> tuple[str, str]:
     task = (state.get("cfg") or {}).get("task") or {}
     source, target = task.get("source_lang"), task.get("target_lang")
     if not source or not target:
-        raise DataError(f"--checkpoint {checkpoint} holds no translation model")
+        raise CheckpointError(f"--checkpoint {checkpoint} holds no translation model")
     return source, target
 
 
@@ -175,7 +176,7 @@ def _check_sizes(state: dict[str, Any], checkpoint: Path, dictionaries: Sequence
         table = state["model"].get(f"{side}.embed_tokens.weight")
         lines = len(read_dictionary(path))
         if table is not None and len(table) != lines + 4:
-            raise DataError(
+            raise CheckpointError(
                 f"{path} ends at line {lines}, but the dictionary of {checkpoint} has "
                 f"{len(table) - 4} lines; they belong to different vocabularies"
             )
@@ -243,9 +244,8 @@ def run(args: argparse.Namespace) -> None:
     """Translate as the options say; an output file appears complete or not at all."""
     decoding = Decoding(args.beam, args.length_penalty, max_tokens=args.max_tokens)
     lines = read_input(args.input)
-    for path in (args.checkpoint, args.data):
-        if not path.exists():
-            raise DataError(f"{path} does not exist")
+    if not args.data.exists():
+        raise DataError(f"{args.data} does not exist")
     translator = Translator(args.checkpoint, args.data, decoding, cpu=args.cpu)
     translated = tqdm(
         translator.translate(lines, args.input),
