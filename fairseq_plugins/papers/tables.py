@@ -1,9 +1,10 @@
 """A table of a paper as data: which rows, in which order, with which published numbers."""
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from fairseq_plugins.common.suggestions import did_you_mean
 
 ATTENTIONS = ("linear", "vanilla")  # the columns of the LRPE paper, in its order
 PAPER = "paper"  # in --rows: the paper's own
@@ -132,9 +133,8 @@ def check_rows(table: Table, configs: Path, asked: list[str]) -> list[str]:
     for name in names:
         if name in runnable:
             continue
-        near = difflib.get_close_matches(name, runnable, n=1, cutoff=0.4)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
         raise ValueError(
-            f"`--rows` must be {PAPER!r} or among {', '.join(runnable)}, but has {name!r}.{hint}"
+            f"`--rows` must be {PAPER!r} or among {', '.join(runnable)}, but has {name!r}."
+            f"{did_you_mean(name, runnable)}"
         )
     return list(dict.fromkeys(names))
