@@ -14,12 +14,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from fairseq_plugins.common.exit_status import exit_status  # noqa: E402
-from fairseq_plugins.data.folders import building, replace_folder  # noqa: E402
-from fairseq_plugins.integrations import roberta as huggingface  # noqa: E402
+from fairseq_plugins.common.exit_status import exit_status
+from fairseq_plugins.common.root import data_folder
+from fairseq_plugins.data.folders import building, replace_folder
+from fairseq_plugins.integrations import roberta as huggingface
 
 COMMANDS = {
     "to-fairseq": (huggingface.to_fairseq, "Hugging Face folder"),
@@ -41,7 +41,7 @@ def get_parser() -> argparse.ArgumentParser:
         command.add_argument(
             "--bpe",
             type=Path,
-            default=ROOT / "data" / "gpt2_bpe",
+            default=data_folder("gpt2_bpe"),
             metavar="DIR",
             help="the model's pieces (default: data/gpt2_bpe, made by scripts/prepare_gpt2_bpe.sh)",
         )

@@ -6,5 +6,4 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 find_python
-exec "$PYTHON" -m fairseq_plugins.glue.prepare_generated \
-    --bpe "$ROOT/data/toy-mlm/bpe" --output "$ROOT/data/toy-glue" "$@"
+exec "$PYTHON" -m fairseq_plugins.glue.prepare_generated "$@"

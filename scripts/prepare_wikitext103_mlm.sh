@@ -6,4 +6,4 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 find_python
-exec "$PYTHON" -m fairseq_plugins.data.prepare_mlm wikitext103 --output "$ROOT/data/wikitext-103-mlm" "$@"
+exec "$PYTHON" -m fairseq_plugins.data.prepare_mlm wikitext103 "$@"

@@ -12,6 +12,8 @@ from torch import Tensor, nn
 
 import fairseq_plugins  # noqa: F401  (registers the models)
 from fairseq_plugins.attention.softmax import SoftmaxAttention
+from fairseq_plugins.common.checkpoints import read_upgraded
+from fairseq_plugins.common.errors import CheckpointError, OptionError
 from fairseq_plugins.models.pe_roberta import PERoberta
 from fairseq_plugins.modules.vocabulary import check_vocabulary
 
@@ -53,15 +55,16 @@ def probe(
     dictionary.add_symbol(MASK)
     check_vocabulary(checkpoint, dictionary, data)
     models, _, _ = checkpoint_utils.load_model_ensemble_and_task(
-        [str(checkpoint)], arg_overrides={"data": str(data)}
+        [str(checkpoint)], state=read_upgraded(checkpoint, data=str(data))
     )
     model = models[0]
     if not isinstance(model, PERoberta):
-        raise ValueError(f"{checkpoint} must be a pe_roberta, but is a {type(model).__name__}.")
+        found = type(model).__name__
+        raise CheckpointError(f"{checkpoint} must be a pe_roberta, but is a {found}.")
     reach = model.max_positions()
     length = min(LENGTH, reach) if length is None else length
     if not 4 <= length <= reach:
-        raise ValueError(
+        raise OptionError(
             f"`length` must be at least 4 and at most {reach}, which the model can read, "
             f"but is {length} instead."
         )
@@ -82,7 +85,7 @@ def draw_words(dictionary: Dictionary, count: int, seed: int) -> Tensor:
         ValueError: a `count` under 1, or a dictionary in which no word has a count.
     """
     if count < 1:
-        raise ValueError(f"`words` must be at least 1, but is {count} instead.")
+        raise OptionError(f"`words` must be at least 1, but is {count} instead.")
     known = [
         i
         for i in range(dictionary.nspecial, len(dictionary))

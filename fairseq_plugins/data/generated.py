@@ -8,6 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from fairseq_plugins.common.files import write_json, write_text
+from fairseq_plugins.data.folders import SPLITS
+from fairseq_plugins.data.measure import Measured, measure
+from fairseq_plugins.data.options import add_counts, add_seed, check_counts, counts_from
 from fairseq_plugins.data.sentences import generate
 
 VERSION = 1  # raise when the same seed would give other text
@@ -16,20 +19,18 @@ SENTENCES = {"train": 24_000, "valid": 1_300, "test": 1_300}
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of every command that generates the corpus."""
-    parser.add_argument("--seed", type=int, default=1, help="another seed, another text")
-    for split, count in SENTENCES.items():
-        parser.add_argument(
-            f"--{split}-sentences",
-            type=int,
-            default=count,
-            metavar="N",
-            help=f"lines of {split}.txt (default: {count})",
-        )
+    add_seed(parser, "text")
+    add_counts(parser, "sentences", SENTENCES, "lines of {split}.txt")
 
 
 def sentences_from(args: argparse.Namespace) -> dict[str, int]:
     """Split -> number of sentences, from options that `add_arguments` added."""
-    return {split: getattr(args, f"{split}_sentences") for split in SENTENCES}
+    return counts_from(args, "sentences", SENTENCES)
+
+
+def describe(seed: int, sentences: Mapping[str, int]) -> dict[str, Any]:
+    """What a folder's request says of the corpus."""
+    return {"corpus": f"embedded-v{VERSION}", "seed": seed, "sentences": dict(sentences)}
 
 
 def write_corpus(output: Path, *, seed: int, sentences: Mapping[str, int]) -> dict[str, Any]:
@@ -40,11 +41,9 @@ def write_corpus(output: Path, *, seed: int, sentences: Mapping[str, int]) -> di
     changing the size of one does not change the others.
 
     Raises:
-        ValueError: a split with no sentences.
+        OptionError: a split with no sentences.
     """
-    for split, count in sentences.items():
-        if count < 1:
-            raise ValueError(f"--{split}-sentences must be at least 1, but is {count}")
+    check_counts("sentences", sentences)
     output.mkdir(parents=True, exist_ok=True)
     (output / "corpus.json").unlink(missing_ok=True)
     about: dict[str, Any] = {"version": VERSION, "seed": seed, "splits": {}}
@@ -61,3 +60,9 @@ def write_corpus(output: Path, *, seed: int, sentences: Mapping[str, int]) -> di
         }
     write_json(output / "corpus.json", about)
     return about
+
+
+def write_measured(output: Path, *, seed: int, sentences: Mapping[str, int]) -> dict[str, Measured]:
+    """Write the corpus; split -> its text."""
+    write_corpus(output, seed=seed, sentences=sentences)
+    return {split: measure(output / f"{split}.txt") for split in SPLITS}

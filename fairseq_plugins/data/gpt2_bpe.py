@@ -11,9 +11,13 @@ read back; nothing becomes <unk>.
 """
 
 import contextlib
+import hashlib
 import json
+import shutil
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +25,10 @@ from fairseq.data import Dictionary
 from fairseq.data.encoders.gpt2_bpe_utils import Encoder, bytes_to_unicode, get_encoder
 from subword_nmt.learn_bpe import learn_bpe
 
-from fairseq_plugins.common.errors import DataError
+from fairseq_plugins.common.errors import DataError, OptionError
+from fairseq_plugins.data.codes import WORD_END
+from fairseq_plugins.data.dictionaries import read_lines
+from fairseq_plugins.data.measure import sha256
 
 ENCODER_FILE, MERGES_FILE, DICTIONARY_FILE = "encoder.json", "vocab.bpe", "dict.txt"
 FILES = (ENCODER_FILE, MERGES_FILE, DICTIONARY_FILE)
@@ -35,8 +42,42 @@ PUBLISHED_SHA256 = {
 PUBLISHED_DICTIONARY_SIZE = 50_264
 END_OF_TEXT = "<|endoftext|>"  # GPT-2's, with the last id; no text is ever written with it
 _VERSION = "#version: 0.2"
-_END_OF_WORD = "</w>"  # subword-nmt's, on the last piece of a word
 _PADDING_FACTOR = 8  # fairseq's: the dictionary's size is a multiple of it
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """A folder of pieces: fairseq's encoder, and the dictionary in which their ids are words."""
+
+    folder: Path
+    encoder: Encoder
+    dictionary: Dictionary
+
+    @classmethod
+    def load(cls, folder: Path) -> "Pieces":
+        """Raises DataError as `load_encoder` does."""
+        return cls(folder, load_encoder(folder), Dictionary.load(str(folder / DICTIONARY_FILE)))
+
+    @cached_property
+    def _indices(self) -> dict[int, int]:
+        return {i: self.dictionary.index(str(i)) for i in self.encoder.encoder.values()}
+
+    def indices(self, ids: Iterable[int]) -> list[int]:
+        """The dictionary's numbers of the encoder's."""
+        return [self._indices[i] for i in ids]
+
+    def sums(self) -> dict[str, str]:
+        """The sha256 of each file."""
+        return {name: sha256(self.folder / name) for name in FILES}
+
+    def fingerprint(self) -> str:
+        """One sha256 over the three files."""
+        return hashlib.sha256(b"".join(map(bytes.fromhex, self.sums().values()))).hexdigest()
+
+    def copy(self, target: Path) -> None:
+        """The three files into an existing folder."""
+        for name in FILES:
+            shutil.copyfile(self.folder / name, target / name)
 
 
 def load_encoder(folder: Path) -> Encoder:
@@ -73,10 +114,11 @@ def learn_gpt2_bpe(lines: Iterable[str], merges: int, folder: Path) -> int:
     Returns the number of merges. The dictionary's counts are those of the text.
 
     Raises:
-        DataError: merges below 1, or a text without any character.
+        OptionError: merges below 1.
+        DataError: a text without any character.
     """
     if merges < 1:
-        raise DataError(f"merges must be at least 1, but is {merges}")
+        raise OptionError(f"merges must be at least 1, but is {merges}")
     words = _count_words(lines)
     if not words:
         raise DataError("there is no text to learn pieces from")
@@ -112,7 +154,7 @@ class _Collector:
         if line.startswith("#"):
             return
         first, second = line.split()
-        self.merges[first, second.removesuffix(_END_OF_WORD)] = None
+        self.merges[first, second.removesuffix(WORD_END)] = None
         if len(self.merges) == self.wanted:
             raise _EnoughMerges
 
@@ -160,20 +202,13 @@ def _read_pieces(path: Path) -> dict[str, int]:
     return pieces
 
 
-def _read_lines(path: Path) -> list[str]:
-    try:
-        return path.read_text(encoding="utf-8").split("\n")
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path} is damaged: {error}") from error
-
-
 def _check_merges(path: Path, pieces: dict[str, int]) -> None:
-    version, *merges = _read_lines(path)
-    if not version.startswith("#version") or merges[-1:] != [""]:
+    version, *merges = read_lines(path)
+    if not version.startswith("#version") or not path.read_bytes().endswith(b"\n"):
         raise DataError(
             f"{path} is damaged: it must begin with a line '#version' and end with a whole line"
         )
-    for number, line in enumerate(merges[:-1], start=2):
+    for number, line in enumerate(merges, start=2):
         pair = line.split()
         if len(pair) != 2 or not {*pair, "".join(pair)} <= pieces.keys():
             raise DataError(
@@ -183,7 +218,7 @@ def _check_merges(path: Path, pieces: dict[str, int]) -> None:
 
 
 def _check_dictionary(path: Path, pieces: dict[str, int]) -> None:
-    words = {line.rpartition(" ")[0] for line in _read_lines(path)}
+    words = {line.rpartition(" ")[0] for line in read_lines(path)}
     absent = sorted(i for i in pieces.values() if str(i) not in words)
     if absent:
         raise DataError(

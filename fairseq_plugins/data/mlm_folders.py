@@ -1,173 +1,128 @@
 """Data folders for masked language models: text in GPT-2's pieces, as in fairseq's RoBERTa recipe.
 
-Beside what every data folder holds (`data_folders`), there is bpe/ with the pieces, so that data
-for fine-tuning can be prepared with the same ones.
+Beside what every folder of text holds there is bpe/ with the pieces, so that data for fine-tuning
+can be prepared with the same ones.
 """
 
-import hashlib
-import json
-import multiprocessing
-import shutil
-from collections.abc import Callable, Iterator, Mapping
+import functools
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from fairseq.data.encoders.gpt2_bpe_utils import Encoder
 from tqdm import tqdm
 
 from fairseq_plugins.common.errors import DataError
-from fairseq_plugins.data.folders import (
-    SPECIAL_SYMBOLS,
-    Folder,
-    binarise,
-    building,
-    describe,
-    dictionary_words,
-    replace_folder,
-    report,
-)
+from fairseq_plugins.data.binarise import binarise
+from fairseq_plugins.data.folders import SPLITS, TEXT_FILES, Folder, making, report
 from fairseq_plugins.data.gpt2_bpe import (
     DICTIONARY_FILE,
     FILES,
+    Pieces,
     encode_line,
     learn_gpt2_bpe,
     load_encoder,
 )
-from fairseq_plugins.data.published import SPLITS, Measured, copy_measured
+from fairseq_plugins.data.measure import Measured, copy_measured
+from fairseq_plugins.data.options import check_at_least
+from fairseq_plugins.data.workers import LineFunction, mapping
 
 PREPARATION_VERSION = 1  # raise when the same request would give other files
 BPE_FOLDER = "bpe"
-_LINES_AT_ONCE = 500  # that a worker encodes
 
 Gather = Callable[[Path], Mapping[str, Measured]]
 
 
 def make_mlm_folder(
-    folder: Folder, pieces: Path | None, gather: Gather, origin: Mapping[str, Any], workers: int
+    output: Path,
+    about: Mapping[str, Any],
+    gather: Gather,
+    origin: Mapping[str, Any],
+    workers: int,
+    *,
+    pieces: Path | None = None,
+    merges: int | None = None,
+    dictionary_size: int | None = None,
 ) -> None:
     """Make a folder, where it is not yet made by the same request.
 
-    folder: what to make; `merges` are learned from the training text.
-    pieces: a folder of pieces to use instead, where merges is None.
-    gather: writes the text of every split into an existing folder and says what it contains.
+    about: what identifies the text. gather: writes the text of every split into an existing folder
+    and says what it contains. origin: where the text is from.
+    pieces: a folder of pieces; without one, `merges` are learned from the training text.
+    dictionary_size: what must come out, where that is known.
 
     Raises:
         DataError: anything missing or damaged; nothing is then written.
     """
-    folder.refuse_foreign()
-    if pieces is not None:
-        load_encoder(pieces)
-    with building(folder.path) as work:
-        if _is_done(folder):
-            report(f"{folder.path} is already there; remove it to make it anew")
-            return
-        (work / "raw").mkdir()
-        found = gather(work / "raw")
-        for split in SPLITS:
-            if not found[split].words:
-                raise DataError(f"the {split} split has no text")
-        _take_pieces(folder, pieces, found["train"].path, work / BPE_FOLDER)
-        _binarise(folder, work, found, origin, workers)
+    given = pieces and Pieces.load(pieces)
+    check_at_least(1, workers=workers)
+    if given is None:
+        check_at_least(1, merges=0 if merges is None else merges)
+    request = {
+        "preparation": PREPARATION_VERSION,
+        "task": "masked_lm",
+        **about,
+        "merges": merges,
+        **({"pieces": given.sums()} if given else {}),
+    }
+    files = (*TEXT_FILES, *(f"{BPE_FOLDER}/{name}" for name in FILES))
+    with making(Folder(output, request, files)) as (work, wanted):
+        for folder in wanted:
+            (work / "raw").mkdir()
+            found = gather(work / "raw")
+            for split in SPLITS:
+                if not found[split].words:
+                    raise DataError(f"the {split} split has no text")
+            (work / BPE_FOLDER).mkdir()
+            if given:
+                given.copy(work / BPE_FOLDER)
+            elif merges is not None:
+                _learn(merges, found["train"].path, work / BPE_FOLDER)
+            encoded = _encode(work, found, workers)
+            dictionary = f"{BPE_FOLDER}/{DICTIONARY_FILE}"
+            built, facts = binarise(
+                work,
+                found,
+                encoded,
+                workers,
+                dictionary=dictionary,
+                dictionary_size=dictionary_size,
+            )
+            (work / BPE_FOLDER).rename(built / BPE_FOLDER)
+            counts = ", ".join(f"{s} {encoded[s].words:,}" for s in SPLITS)
+            summary = f"dictionary of {facts['dictionary_size']} symbols; pieces: {counts}"
+            folder.finish(built, origin, facts, summary)
 
 
-def pieces_request(pieces: Path | None, merges: int | None) -> dict[str, Any]:
-    """How a folder's request says its pieces."""
-    if pieces is None:
-        return {"merges": merges}
-    sums = {}
-    for name in FILES:
-        with (pieces / name).open("rb") as stream:
-            sums[name] = hashlib.file_digest(stream, "sha256").hexdigest()
-    return {"merges": None, "pieces": sums}
-
-
-def _is_done(folder: Folder) -> bool:
-    return folder.is_done() and all((folder.path / BPE_FOLDER / name).is_file() for name in FILES)
-
-
-def _take_pieces(folder: Folder, pieces: Path | None, text: Path, target: Path) -> None:
-    target.mkdir()
-    if pieces is None:
-        assert folder.merges is not None
-        report(f"learning {folder.merges} merges of bytes")
-        with text.open(encoding="utf-8") as lines:
-            learned = learn_gpt2_bpe(lines, folder.merges, target)
-        if learned < folder.merges:
-            report(f"only {learned} merges: no further pair occurs twice")
-        return
-    for name in FILES:
-        shutil.copyfile(pieces / name, target / name)
-
-
-_encoder: Encoder | None = None  # a worker's
-
-
-def _load_worker(pieces: Path) -> None:
-    global _encoder
-    _encoder = load_encoder(pieces)
-
-
-def _encode_in_worker(line: str) -> bytes:
-    assert _encoder is not None
-    return _as_line(_encoder, line)
-
-
-def _as_line(encoder: Encoder, line: str) -> bytes:
-    return (" ".join(encode_line(encoder, line)) + "\n").encode("ascii")
-
-
-def encoded_lines(text: Path, pieces: Path, workers: int) -> Iterator[bytes]:
-    """The lines of a text in pieces; empty lines stay, as with fairseq's `--keep-empty`."""
+def _learn(merges: int, text: Path, target: Path) -> None:
+    report(f"learning {merges} merges of bytes")
     with text.open(encoding="utf-8") as lines:
-        if workers == 1:
-            encoder = load_encoder(pieces)
-            yield from (_as_line(encoder, line) for line in lines)
-            return
-        with multiprocessing.Pool(workers, _load_worker, (pieces,)) as pool:
-            yield from pool.imap(_encode_in_worker, lines, _LINES_AT_ONCE)
+        learned = learn_gpt2_bpe(lines, merges, target)
+    if learned < merges:
+        report(f"only {learned} merges: no further pair occurs twice")
 
 
-def _encode_splits(work: Path, found: Mapping[str, Measured], workers: int) -> dict[str, Measured]:
+def encoder_of(pieces: Path) -> LineFunction:
+    """A function from a line of text to the line of its pieces."""
+    encoder = load_encoder(pieces)
+    return lambda line: " ".join(encode_line(encoder, line))
+
+
+def _encode(work: Path, found: Mapping[str, Measured], workers: int) -> dict[str, Measured]:
+    """The text in pieces; empty lines stay, as with fairseq's `--keep-empty`."""
+    report(f"encoding {sum(found[s].words for s in SPLITS):,} words with {workers} workers")
     (work / "pieces").mkdir()
     encoded = {}
-    for split in SPLITS:
-        lines = encoded_lines(found[split].path, work / BPE_FOLDER, workers)
-        # disable=None: shown on terminals only.
-        shown = tqdm(
-            lines, f"encoding {split}", total=found[split].lines, unit=" lines", disable=None
-        )
-        encoded[split] = copy_measured(shown, work / "pieces" / f"{split}.bpe")
+    with mapping(functools.partial(encoder_of, work / BPE_FOLDER), workers) as encode:
+        for split in SPLITS:
+            with found[split].path.open(encoding="utf-8") as lines:
+                # disable=None: shown on terminals only.
+                shown = tqdm(
+                    encode(lines),
+                    f"encoding {split}",
+                    total=found[split].lines,
+                    unit=" lines",
+                    disable=None,
+                )
+                written = (line.encode("ascii") + b"\n" for line in shown)
+                encoded[split] = copy_measured(written, work / "pieces" / f"{split}.bpe")
     return encoded
-
-
-def _binarise(
-    folder: Folder,
-    work: Path,
-    found: Mapping[str, Measured],
-    origin: Mapping[str, Any],
-    workers: int,
-) -> None:
-    report(f"encoding {sum(found[s].words for s in SPLITS):,} words with {workers} workers")
-    encoded = _encode_splits(work, found, workers)
-    files = {split: encoded[split].path.relative_to(work).as_posix() for split in SPLITS}
-    dictionary = f"{BPE_FOLDER}/{DICTIONARY_FILE}"
-    arguments = binarise(work, files, "binarised", workers, None, dictionary)
-    built = work / "binarised"
-    words = dictionary_words(built)
-    size = len(words) + len(SPECIAL_SYMBOLS)
-    if folder.dictionary_size not in (None, size):
-        raise DataError(f"dictionary: expected {folder.dictionary_size} symbols, found {size}")
-    known = set(words)
-    about = {
-        "request": folder.request,
-        "origin": origin,
-        "raw": {s: {"words": found[s].words, "sha256": found[s].sha256} for s in SPLITS},
-        "splits": {s: describe(encoded[s], known) for s in SPLITS},
-        "dictionary_size": size,
-        "command": ["python", *arguments],
-    }
-    (built / "data.json").write_text(json.dumps(about, indent=1) + "\n")
-    (work / BPE_FOLDER).rename(built / BPE_FOLDER)
-    replace_folder(built, folder.path)
-    counts = ", ".join(f"{s} {encoded[s].words:,}" for s in SPLITS)
-    report(f"{folder.path}: dictionary of {size} symbols; pieces: {counts}")

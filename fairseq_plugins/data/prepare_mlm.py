@@ -4,102 +4,37 @@ python -m fairseq_plugins.data.prepare_mlm gpt2_bpe|text|wikitext103|toy [option
 """
 
 import argparse
-import hashlib
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fairseq_plugins import data as toy
-from fairseq_plugins.common.errors import DataError
+from fairseq_plugins.common.errors import DataError, OptionError
 from fairseq_plugins.common.exit_status import exit_status
-from fairseq_plugins.common.files import PACKED, find_packed, missing_packed, read_bytes
-from fairseq_plugins.data.folders import (
-    Folder,
-    building,
-    replace_folder,
-    report,
-)
-from fairseq_plugins.data.gpt2_bpe import (
-    FILES,
-    PUBLISHED_DICTIONARY_SIZE,
-    PUBLISHED_SHA256,
-    PUBLISHED_URL,
-    load_encoder,
-)
-from fairseq_plugins.data.mlm_folders import (
-    PREPARATION_VERSION,
-    make_mlm_folder,
-    pieces_request,
+from fairseq_plugins.common.root import data_folder
+from fairseq_plugins.data import generated
+from fairseq_plugins.data.folders import SPLITS, report
+from fairseq_plugins.data.gpt2_bpe import FILES, PUBLISHED_DICTIONARY_SIZE, PUBLISHED_URL
+from fairseq_plugins.data.measure import Measured, copy_measured, sha256
+from fairseq_plugins.data.mlm_folders import make_mlm_folder
+from fairseq_plugins.data.options import (
+    add_command,
+    add_folder,
+    add_output,
+    add_source,
+    add_workers,
+    check_at_least,
 )
 from fairseq_plugins.data.plain_text import PlainText, find_files
+from fairseq_plugins.data.prepare_gpt2_bpe import prepare_pieces
 from fairseq_plugins.data.published import (
-    SPLITS,
     WIKITEXT_103,
     WIKITEXT_103_RAW,
-    Measured,
     PublishedCorpus,
     RawSource,
-    copy_measured,
-    download,
 )
 
-PUBLISHED_PIECES = Path(__file__).resolve().parents[2] / "data" / "gpt2_bpe"
 TOY_MERGES = 250  # nearly all that the embedded language gives: most words are one piece
-
-
-def prepare_pieces(
-    output: Path,
-    source: Path | None,
-    url: str = PUBLISHED_URL,
-    sums: Mapping[str, str] = PUBLISHED_SHA256,
-) -> None:
-    """GPT-2's pieces in `output`, from a folder (plain or packed) or downloaded, checked by sum.
-
-    Raises:
-        DataError: a file is missing, damaged or not the published one; nothing is then written.
-    """
-    if source is not None:
-        _require_pieces(source)
-    if output.exists() and (not output.is_dir() or any(output.iterdir())):
-        wrong = [name for name in FILES if _sum(output / name) != sums[name]]
-        if wrong:
-            raise DataError(
-                f"--output {output} exists and its {wrong[0]} is not the published one; "
-                "move it away"
-            )
-        report(f"{output} is already there; remove it to make it anew")
-        return
-    with building(output) as work:
-        built = work / "pieces"
-        built.mkdir()
-        for name in FILES:
-            if source is None:
-                kept = output.parent / "downloads" / "gpt2_bpe" / name
-                content = download(f"{url}/{name}", kept, sums[name], report, "sha256").read_bytes()
-            else:
-                content = read_bytes(find_packed(source, name) or source / name)
-            found = hashlib.sha256(content).hexdigest()
-            if found != sums[name]:
-                raise DataError(
-                    f"{name} in {source} is not the published file: sha256: "
-                    f"expected {sums[name]}, found {found}"
-                )
-            (built / name).write_bytes(content)
-        load_encoder(built)
-        replace_folder(built, output)
-    report(f"{output}: {', '.join(FILES)}")
-
-
-def _require_pieces(source: Path) -> None:
-    if not source.is_dir():
-        raise DataError(f"--from must be an existing folder, but is {source}")
-    if absent := missing_packed(source, FILES):
-        raise DataError(f"{source} does not hold {', '.join(absent)} ({PACKED})")
-
-
-def _sum(path: Path) -> str | None:
-    return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else None
 
 
 def prepare_text(
@@ -119,9 +54,8 @@ def prepare_text(
         DataError: anything missing or damaged, with file and line; nothing is then written.
     """
     if not 0 < held_out < 50:
-        raise DataError(f"--held-out must be between 0 and 50 per cent, but is {held_out}")
-    if evaluation_lines is not None and evaluation_lines < 1:
-        raise DataError(f"--evaluation-lines must be at least 1, but is {evaluation_lines}")
+        raise OptionError(f"--held-out must be between 0 and 50 per cent, but is {held_out}")
+    check_at_least(1, evaluation_lines=evaluation_lines)
     files, others = find_files(source, chosen)
     for split in SPLITS:
         names = ", ".join(path.name for path in files[split])
@@ -131,7 +65,7 @@ def prepare_text(
     text = PlainText(files, held_out, evaluation_lines)
     about = {
         "corpus": source.resolve().name,
-        "files": {s: [{"file": p.name, "sha256": _sum(p)} for p in files[s]] for s in SPLITS},
+        "files": {s: [{"file": p.name, "sha256": sha256(p)} for p in files[s]] for s in SPLITS},
         "held_out": held_out,
         "evaluation_lines": evaluation_lines,
     }
@@ -139,9 +73,9 @@ def prepare_text(
     def gather(target: Path) -> dict[str, Measured]:
         return {s: copy_measured(lines, target / f"{s}.txt") for s, lines in text.lines().items()}
 
-    folder = _folder(output, about, pieces, merges, workers)
     # A folder's own name, not its path: data.json ends up in results that are shared.
-    make_mlm_folder(folder, pieces, gather, {"from": source.resolve().name}, workers)
+    origin = {"from": source.resolve().name}
+    make_mlm_folder(output, about, gather, origin, workers, pieces=pieces, merges=merges)
 
 
 def prepare_wikitext103(
@@ -166,17 +100,20 @@ def prepare_wikitext103(
         corpus = _corpus_in(source, corpora)
         if corpus is not corpora[0]:
             report("there is no raw text: rare words stay <unk>, three pieces each")
-    folder = _folder(output, {"corpus": corpus.name}, pieces, None, workers, dictionary_size)
-    origin = {"from": source.resolve().name} if source else {"url": url or corpus.url}
 
     def gather(target: Path) -> dict[str, Measured]:
-        location = source
-        if location is None:
-            location = output.parent / "downloads" / corpus.zip_name
-            download(url or corpus.url, location, corpus.zip_md5, report)
+        location = source or corpus.download(output.parent, url)
         return RawSource(location, corpus).unpack(target, report)
 
-    make_mlm_folder(folder, pieces, gather, origin, workers)
+    make_mlm_folder(
+        output,
+        {"corpus": corpus.name},
+        gather,
+        corpus.origin(source, url),
+        workers,
+        pieces=pieces,
+        dictionary_size=dictionary_size,
+    )
 
 
 def _corpus_in(source: Path, corpora: Sequence[PublishedCorpus]) -> PublishedCorpus:
@@ -196,42 +133,13 @@ def prepare_toy(
     output: Path, *, seed: int, sentences: Mapping[str, int], merges: int, workers: int = 1
 ) -> None:
     """The embedded corpus in pieces that are learned from it."""
-    about = {
-        "corpus": f"embedded-v{toy.VERSION}",
-        "seed": seed,
-        "sentences": dict(sentences),
-    }
 
     def gather(target: Path) -> dict[str, Measured]:
-        text = target.with_name("text")
-        toy.write_corpus(text, seed=seed, sentences=sentences)
-        found = {}
-        for split in SPLITS:
-            with (text / f"{split}.txt").open("rb") as lines:
-                found[split] = copy_measured(lines, target / f"{split}.txt")
-        return found
+        return generated.write_measured(target, seed=seed, sentences=sentences)
 
-    folder = _folder(output, about, None, merges, workers)
-    make_mlm_folder(folder, None, gather, {"generated": about["corpus"]}, workers)
-
-
-def _folder(
-    output: Path,
-    about: Mapping[str, Any],
-    pieces: Path | None,
-    merges: int | None,
-    workers: int,
-    dictionary_size: int | None = None,
-) -> Folder:
-    if workers < 1:
-        raise DataError(f"--workers must be at least 1, but is {workers}")
-    if pieces is not None:
-        load_encoder(pieces)  # says what is missing there
-    elif merges is None or merges < 1:
-        raise DataError(f"--merges must be at least 1, but is {merges}")
-    how = {"preparation": PREPARATION_VERSION, "task": "masked_lm"}
-    request = {**how, **about, **pieces_request(pieces, merges)}
-    return Folder(output, request, merges, dictionary_size)
+    about = generated.describe(seed, sentences)
+    origin = {"generated": about["corpus"]}
+    make_mlm_folder(output, about, gather, origin, workers, merges=merges)
 
 
 def get_parser() -> argparse.ArgumentParser:
@@ -239,104 +147,60 @@ def get_parser() -> argparse.ArgumentParser:
         prog="prepare_mlm", description="Make data folders for masked language models."
     )
     commands = parser.add_subparsers(dest="command", required=True)
-    bpe = _command(commands, "gpt2_bpe", "prepare_gpt2_bpe.sh", "GPT-2's pieces", "gpt2_bpe")
-    where = bpe.add_mutually_exclusive_group()
-    where.add_argument(
-        "--from",
-        dest="source",
-        type=Path,
-        metavar="DIR",
-        help=f"folder with {', '.join(FILES)}, plain, .xz or .gz",
-    )
-    where.add_argument(
-        "--url", default=PUBLISHED_URL, help=f"address of the folder (default: {PUBLISHED_URL})"
-    )
-    _add_text_options(
-        _command(commands, "text", "prepare_text_mlm.sh", "any plain text", "text-mlm")
-    )
-    _add_wikitext_options(
-        _command(
-            commands,
-            "wikitext103",
-            "prepare_wikitext103_mlm.sh",
-            "WikiText-103 in GPT-2's pieces",
-            "wikitext-103-mlm",
-        )
-    )
-    generated = _command(
-        commands, "toy", "prepare_toy_mlm.sh", "the embedded corpus, generated", "toy-mlm"
-    )
-    _add_merges(generated, TOY_MERGES)
-    toy.add_arguments(generated)
+    _add_gpt2_bpe(_command(commands, "gpt2_bpe", "gpt2_bpe", "GPT-2's pieces", "gpt2_bpe"))
+    _add_text(_command(commands, "text", "text_mlm", "any plain text", "text-mlm"))
+    summary = "WikiText-103 in GPT-2's pieces"
+    _add_wikitext(_command(commands, "wikitext103", "wikitext103_mlm", summary, "wikitext-103-mlm"))
+    summary = "the embedded corpus, generated"
+    toy = _command(commands, "toy", "toy_mlm", summary, "toy-mlm")
+    _add_merges(toy, TOY_MERGES)
+    generated.add_arguments(toy)
     return parser
 
 
 def _command(
     commands: Any, name: str, script: str, summary: str, folder: str
 ) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = commands.add_parser(
-        name, prog=script, help=summary, description=f"Make data of {summary}."
-    )
-    parser.add_argument(
-        "--output",
-        type=Path,
-        default=Path("data", folder),
-        metavar="DIR",
-        help=f"folder to make (default: data/{folder} in the repository)",
-    )
+    parser = add_command(commands, name, f"prepare_{script}", summary, "Make data of {}.")
+    add_output(parser, folder)
     if name != "gpt2_bpe":
-        parser.add_argument(
-            "--workers",
-            type=int,
-            default=2,
-            metavar="N",
-            help="processes that encode and binarise (default: 2)",
-        )
+        add_workers(parser, "processes that encode and binarise")
     return parser
 
 
-def _add_pieces(parser: Any) -> None:
-    parser.add_argument(
-        "--bpe",
-        type=Path,
-        metavar="DIR",
-        help="folder of pieces (default: data/gpt2_bpe in the repository, made by "
-        "prepare_gpt2_bpe.sh)",
+def _add_gpt2_bpe(parser: argparse.ArgumentParser) -> None:
+    where = parser.add_mutually_exclusive_group()
+    add_source(where, f"folder with {', '.join(FILES)}, plain, .xz or .gz")
+    text = f"address of the folder (default: {PUBLISHED_URL})"
+    where.add_argument("--url", default=PUBLISHED_URL, help=text)
+
+
+def _add_pieces(parser: Any, default: Path | None) -> None:
+    text = (
+        "folder of pieces (default: data/gpt2_bpe in the repository, made by prepare_gpt2_bpe.sh)"
     )
+    add_folder(parser, "--bpe", text, default=default)
 
 
 def _add_merges(parser: Any, default: int | None = None) -> None:
-    said = "" if default is None else f" (default: {default})"
-    parser.add_argument(
-        "--merges",
-        type=int,
-        default=default,
-        metavar="N",
-        help=f"learn N merges of bytes from the training text{said}",
-    )
+    text = "learn N merges of bytes from the training text"
+    text += "" if default is None else f" (default: {default})"
+    parser.add_argument("--merges", type=int, default=default, metavar="N", help=text)
 
 
-def _add_text_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--from",
-        dest="source",
-        type=Path,
+def _add_text(parser: argparse.ArgumentParser) -> None:
+    add_source(
+        parser,
+        "folder with *.txt or *.txt.xz, whose names say the split (novels.train.txt); where none "
+        "does, all is train",
         required=True,
-        metavar="DIR",
-        help="folder with *.txt or *.txt.xz, whose names say the split (novels.train.txt); where "
-        "none does, all is train",
     )
     pieces = parser.add_mutually_exclusive_group()
-    _add_pieces(pieces)
+    _add_pieces(pieces, default=None)
     _add_merges(pieces)
     for split in SPLITS:
-        parser.add_argument(
-            f"--{split}",
-            nargs="+",
-            default=(),
-            metavar="NAME",
-            help=f"files of {split} in DIR (default: by their names)",
-        )
+        text = f"files of {split} in DIR (default: by their names)"
+        parser.add_argument(f"--{split}", nargs="+", default=(), metavar="NAME", help=text)
     parser.add_argument(
         "--held-out",
         type=float,
@@ -345,28 +209,17 @@ def _add_text_options(parser: argparse.ArgumentParser) -> None:
         help="of train's last documents, for each of valid and test that has no file; documents "
         "end at empty lines (default: 1, at least one document)",
     )
-    parser.add_argument(
-        "--evaluation-lines",
-        type=int,
-        metavar="N",
-        help="keep of every document of valid and test the first N lines (default: all)",
-    )
+    text = "keep of every document of valid and test the first N lines (default: all)"
+    parser.add_argument("--evaluation-lines", type=int, metavar="N", help=text)
 
 
-def _add_wikitext_options(parser: argparse.ArgumentParser) -> None:
-    _add_pieces(parser)
+def _add_wikitext(parser: argparse.ArgumentParser) -> None:
+    _add_pieces(parser, default=data_folder("gpt2_bpe"))
     where = parser.add_mutually_exclusive_group()
-    where.add_argument(
-        "--from",
-        dest="source",
-        type=Path,
-        metavar="DIR",
-        help="folder with wiki.{train,valid,test}.raw, or else .tokens, plain, .xz "
-        "or .gz, or the zip",
-    )
-    where.add_argument(
-        "--url", help=f"address of the zip of raw text (default: {WIKITEXT_103_RAW.url})"
-    )
+    text = "folder with wiki.{train,valid,test}.raw, or else .tokens, plain, .xz or .gz, or the zip"
+    add_source(where, text)
+    text = f"address of the zip of raw text (default: {WIKITEXT_103_RAW.url})"
+    where.add_argument("--url", help=text)
 
 
 def _run(args: argparse.Namespace) -> None:
@@ -376,7 +229,7 @@ def _run(args: argparse.Namespace) -> None:
         prepare_toy(
             args.output,
             seed=args.seed,
-            sentences=toy.sentences_from(args),
+            sentences=generated.sentences_from(args),
             merges=args.merges,
             workers=args.workers,
         )
@@ -386,16 +239,15 @@ def _run(args: argparse.Namespace) -> None:
             args.output,
             args.source,
             chosen={split: getattr(args, split) for split in SPLITS},
-            pieces=None if learned else args.bpe or PUBLISHED_PIECES,
+            pieces=None if learned else args.bpe or data_folder("gpt2_bpe"),
             merges=args.merges,
             held_out=args.held_out,
             evaluation_lines=args.evaluation_lines,
             workers=args.workers,
         )
     else:
-        pieces = args.bpe or PUBLISHED_PIECES
         prepare_wikitext103(
-            args.output, pieces, source=args.source, url=args.url, workers=args.workers
+            args.output, args.bpe, source=args.source, url=args.url, workers=args.workers
         )
 
 

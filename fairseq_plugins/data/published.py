@@ -1,28 +1,21 @@
-"""Published word corpora: what they must contain, and how their raw text is fetched and checked.
+"""Published word corpora: what they must contain, and how their raw text is found and checked.
 
-Only the standard library is used. The facts of a corpus are data (`PublishedCorpus`), so another
+The facts of a corpus are data (`PublishedCorpus`), so another
 corpus, or a tiny one in a test, is another value rather than other code.
 """
 
-import hashlib
-import http.client
-import io
-import urllib.error
-import urllib.request
-import zipfile
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import ExitStack
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, cast
+from typing import IO
 
 from fairseq_plugins.common.errors import DataError
-from fairseq_plugins.common.files import PACKED, UNPACKING_ERRORS, find_packed, open_packed
-
-SPLITS = ("train", "valid", "test")
-CHUNK_BYTES = 1 << 20
-TIMEOUT_SECONDS = 60
+from fairseq_plugins.common.files import PACKED, find_packed, reading
+from fairseq_plugins.data.archives import Zip
+from fairseq_plugins.data.download import download
+from fairseq_plugins.data.folders import SPLITS, report
+from fairseq_plugins.data.measure import Measured, copy_measured
 
 
 @dataclass(frozen=True)
@@ -62,6 +55,16 @@ class PublishedCorpus:
     @property
     def zip_name(self) -> str:
         return f"{self.name}-v1.zip"
+
+    def download(self, root: Path, url: str | None) -> Path:
+        """The zip from an address, by default its own, kept in `downloads` below `root`."""
+        path = root / "downloads" / self.zip_name
+        return download(url or self.url, path, self.zip_md5, report)
+
+    def origin(self, source: Path | None, url: str | None) -> dict[str, str]:
+        """Where it was taken from: a folder's own name, not its path, since data.json ends up in
+        results that are shared."""
+        return {"from": source.resolve().name} if source else {"url": url or self.url}
 
 
 # Merity et al. 2016. The original address is gone; the default is the first author's own mirror.
@@ -119,37 +122,6 @@ WIKITEXT_103_RAW = PublishedCorpus(
 )
 
 
-@dataclass(frozen=True)
-class Measured:
-    """A raw file as it was found; word_counts holds every type with its count."""
-
-    path: Path
-    lines: int
-    words: int
-    bytes: int
-    sha256: str
-    word_counts: Counter[str] = field(repr=False)
-
-    @property
-    def types(self) -> int:
-        return len(self.word_counts)
-
-
-def copy_measured(stream: Iterable[bytes], target: Path) -> Measured:
-    """Copy lines of UTF-8 text to a file while counting and hashing them."""
-    digest = hashlib.sha256()
-    counts: Counter[str] = Counter()
-    lines = size = 0
-    with target.open("wb") as copy:
-        for line in stream:
-            copy.write(line)
-            digest.update(line)
-            counts.update(line.decode().split())
-            lines += 1
-            size += len(line)
-    return Measured(target, lines, counts.total(), size, digest.hexdigest(), counts)
-
-
 def check(found: Measured, expected: FileFacts, name: str) -> None:
     """Raise DataError naming the file, every fact that differs, and both values."""
     wrong = []
@@ -173,28 +145,15 @@ class RawSource:
             raise DataError(f"--from must be an existing folder or zip, but is {location}")
         self.location = location
         self.corpus = corpus
-        self._folder = location if location.is_dir() else location.parent
-        self._zip = location / corpus.zip_name if location.is_dir() else location
-        self._members = self._zip_members()
+        path = location / corpus.zip_name if location.is_dir() else location
+        self._zip = Zip(path) if path.is_file() else None
 
-    def _zip_members(self) -> frozenset[str]:
-        if not self._zip.is_file():
-            return frozenset()
-        try:
-            with zipfile.ZipFile(self._zip) as archive:
-                return frozenset(archive.namelist())
-        except zipfile.BadZipFile as error:
-            raise DataError(f"{self._zip} is not a readable zip: {error}") from error
-
-    def _find(self, split: str) -> tuple[str, str] | None:
-        """Where a split is: (kind, name), or None."""
+    def _find(self, split: str) -> Path | str | None:
+        """The file of a split, or the zip's member."""
         name = self.corpus.file_name(split)
-        if self.location.is_dir():
-            file = find_packed(self._folder, name)
-            if file is not None:
-                return "file", file.name
+        file = find_packed(self.location, name) if self.location.is_dir() else None
         member = f"{self.corpus.name}/{name}"
-        return ("member", member) if member in self._members else None
+        return file or (member if self._zip and member in self._zip else None)
 
     def require(self) -> None:
         """Raise DataError naming the splits that are not there."""
@@ -205,92 +164,25 @@ class RawSource:
                 f"({PACKED}, or in {self.corpus.zip_name})"
             )
 
-    def _open(self, kind: str, name: str, stack: ExitStack) -> IO[bytes]:
-        if kind == "file":
-            return stack.enter_context(open_packed(self._folder / name))
-        archive = stack.enter_context(zipfile.ZipFile(self._zip))
-        return io.BufferedReader(cast(io.RawIOBase, stack.enter_context(archive.open(name))))
+    def _open(self, place: Path | str) -> AbstractContextManager[IO[bytes]]:
+        if isinstance(place, Path):
+            return reading(place)
+        assert self._zip is not None
+        return self._zip.open(place)
 
     def unpack(self, target: Path, report: Callable[[str], None]) -> dict[str, Measured]:
         """Write the checked raw files into an existing folder; split -> what it contains."""
         self.require()
         found = {}
         for split in SPLITS:
-            location = self._find(split)
-            assert location is not None
-            name = self.corpus.file_name(split)
-            report(f"reading and checking {location[1]}")
+            place = self._find(split)
+            assert place is not None
+            name = place.name if isinstance(place, Path) else place
+            report(f"reading and checking {name}")
             try:
-                with ExitStack() as stack:
-                    lines = self._open(*location, stack)
-                    found[split] = copy_measured(lines, target / name)
-            except (*UNPACKING_ERRORS, zipfile.BadZipFile, UnicodeDecodeError) as error:
-                raise DataError(f"{location[1]} in {self.location} is damaged: {error}") from error
-            check(found[split], self.corpus.files[split], location[1])
+                with self._open(place) as lines:
+                    found[split] = copy_measured(lines, target / self.corpus.file_name(split))
+            except UnicodeDecodeError as error:
+                raise DataError(f"{name} in {self.location} is damaged: {error}") from error
+            check(found[split], self.corpus.files[split], name)
         return found
-
-
-def download(
-    url: str,
-    target: Path,
-    expected: str | None,
-    report: Callable[[str], None],
-    algorithm: str = "md5",
-    elsewhere: str = "--from DIR or --url URL take",
-) -> Path:
-    """Fetch a file unless it is there, resuming `<target>.part`; return target, checked.
-
-    expected: its sum by `algorithm`, None where nobody published one. elsewhere: the options that
-    error messages offer for files that cannot be fetched.
-    A connection that breaks leaves the part for the next call; a wrong sum removes it, since
-    nothing could be resumed from it.
-    """
-    if not url.startswith(("https://", "http://")):
-        raise DataError(f"--url must begin with https:// or http://, but is {url}")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    part = target.with_name(target.name + ".part")
-    if not target.exists():
-        try:
-            _fetch(url, part, report)
-        except (OSError, http.client.HTTPException) as error:
-            raise DataError(
-                f"{url} could not be fetched ({error}); the same command resumes, and "
-                f"{elsewhere} the files from elsewhere"
-            ) from error
-    candidate = target if target.exists() else part
-    with candidate.open("rb") as stream:
-        found = hashlib.file_digest(stream, algorithm).hexdigest()
-    if expected not in (None, found):
-        candidate.unlink()
-        raise DataError(
-            f"{target.name} from {url}: expected {algorithm} {expected}, found {found}; removed"
-        )
-    return candidate.replace(target)
-
-
-def _fetch(url: str, part: Path, report: Callable[[str], None]) -> None:
-    """Append what is missing of a URL to a file."""
-    have = part.stat().st_size if part.exists() else 0
-    request = urllib.request.Request(url, headers={"Range": f"bytes={have}-"} if have else {})
-    try:
-        response = urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS)
-    except urllib.error.HTTPError as error:
-        if error.code == http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
-            return  # nothing is missing; the caller checks the sum
-        raise
-    with response:
-        resumed = response.status == http.HTTPStatus.PARTIAL_CONTENT
-        have = have if resumed else 0
-        length = response.headers.get("Content-Length")
-        total = have + int(length) if length else None
-        shown = -1
-        with part.open("ab" if resumed else "wb") as out:
-            while chunk := response.read(CHUNK_BYTES):
-                out.write(chunk)
-                have += len(chunk)
-                percent = 100 * have // total if total else 0
-                if total and percent // 5 != shown:
-                    shown = percent // 5
-                    report(f"downloading {part.stem}: {percent}% of {total / 1e6:.0f} MB")
-    if total is not None and have != total:
-        raise ConnectionError(f"connection ended at {have} of {total} bytes")

@@ -8,8 +8,9 @@ import torch
 from fairseq import checkpoint_utils, utils
 
 import fairseq_plugins  # noqa: F401  (registers the models)
-from fairseq_plugins.common.errors import DataError
-from fairseq_plugins.data.vocabulary import check_same_dictionary
+from fairseq_plugins.common.checkpoints import read_upgraded
+from fairseq_plugins.common.errors import CheckpointError, DataError, OptionError
+from fairseq_plugins.data.dictionaries import check_same_dictionary
 from fairseq_plugins.glue.metrics import score
 from fairseq_plugins.glue.tasks import GlueTask, find_task
 
@@ -33,16 +34,18 @@ def evaluate(
     which checkpoints are compared is the first of the metrics.
 
     Raises:
-        DataError: unknown task or split, no such data or no labels, or a checkpoint that is not
-            of this task or whose dictionary has another size than the data's.
+        OptionError: unknown task or split, or one without labels.
+        DataError: no such data.
+        CheckpointError: none that can be read, or one that is not of this task or whose
+            dictionary has another size than the data's.
     """
     facts = find_task(task)
     if facts.split(subset).label is None:
-        raise DataError(f"`subset` must be one with labels, but {task} has none for {subset!r}")
-    for path in (checkpoint, data / "input0" / "dict.txt", data / "input0" / f"{subset}.bin"):
+        raise OptionError(f"`subset` must be one with labels, but {task} has none for {subset!r}")
+    for path in (data / "input0" / "dict.txt", data / "input0" / f"{subset}.bin"):
         if not path.is_file():
             raise DataError(f"{path} does not exist")
-    state = checkpoint_utils.load_checkpoint_to_cpu(str(checkpoint))
+    state = read_upgraded(checkpoint)
     _check_fits(state, checkpoint, data, facts)
     state["cfg"]["task"]["data"] = str(data)  # fairseq overrides nothing in a state it is given
     models, _, fairseq_task = checkpoint_utils.load_model_ensemble_and_task(
@@ -66,16 +69,18 @@ def _check_fits(state: Any, checkpoint: Path, data: Path, facts: GlueTask) -> No
     task = state["cfg"]["task"] if state.get("cfg") else None
     name = getattr(task, "_name", None)
     if name != "sentence_prediction":
-        raise DataError(f"{checkpoint} must be of the task sentence_prediction, but is of {name!r}")
+        raise CheckpointError(
+            f"{checkpoint} must be of the task sentence_prediction, but is of {name!r}"
+        )
     if task.num_classes != facts.labels.num_classes or (
         bool(task.regression_target) != facts.labels.is_number
     ):
         kind = "numbers" if task.regression_target else f"{task.num_classes} classes"
-        raise DataError(f"{checkpoint} was trained for {kind}, which is not {facts.name}")
+        raise CheckpointError(f"{checkpoint} was trained for {kind}, which is not {facts.name}")
     words = len((data / "input0" / "dict.txt").read_text(encoding="utf-8").splitlines())
     rows = state["model"]["encoder.sentence_encoder.embed_tokens.weight"].shape[0]
     if rows != words + 5:
-        raise DataError(
+        raise CheckpointError(
             f"{data / 'input0' / 'dict.txt'} does not match {checkpoint}: it must have {rows - 5} "
             f"lines, but has {words} (the data must be prepared with the pre-training's pieces)"
         )

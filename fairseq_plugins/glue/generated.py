@@ -12,6 +12,7 @@ from pathlib import Path
 from random import Random
 
 from fairseq_plugins.data import lexicon
+from fairseq_plugins.data.options import check_counts
 from fairseq_plugins.data.sentences import pattern
 
 VERSION = 1  # raise when the same seed would give other text
@@ -45,11 +46,9 @@ def write_tasks(output: Path, *, seed: int, examples: Mapping[str, int]) -> None
     examples: split -> how many. Splits and tasks are drawn from streams of their own.
 
     Raises:
-        ValueError: a split with no examples.
+        OptionError: a split with no examples.
     """
-    for split, count in examples.items():
-        if count < 1:
-            raise ValueError(f"--{split}-examples must be at least 1, but is {count}")
+    check_counts("examples", examples)
     for task, write in WRITERS.items():
         folder = output / task
         folder.mkdir()

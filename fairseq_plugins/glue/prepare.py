@@ -7,11 +7,10 @@ examples/roberta/preprocess_GLUE_tasks.sh makes it, and a data.json.
 """
 
 import argparse
-import hashlib
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -23,13 +22,15 @@ from fairseq.tasks import FairseqTask
 from fairseq_plugins.common.errors import DataError
 from fairseq_plugins.common.exit_status import exit_status
 from fairseq_plugins.common.files import find_packed
-from fairseq_plugins.data.folders import (
-    Folder,
-    building,
-    replace_folder,
-    report,
+from fairseq_plugins.data.folders import Folder, making, report
+from fairseq_plugins.data.gpt2_bpe import Pieces, encode_line
+from fairseq_plugins.data.options import (
+    add_folder,
+    add_output,
+    add_workers,
+    check_at_least,
+    check_folder,
 )
-from fairseq_plugins.data.gpt2_bpe import DICTIONARY_FILE, FILES, encode_line, load_encoder
 from fairseq_plugins.glue import official
 from fairseq_plugins.glue.read import Example, SplitText, read_split
 from fairseq_plugins.glue.tasks import GLUE, GlueTask, find_tasks
@@ -48,23 +49,16 @@ class Found:
     missing: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class GlueFolder(Folder):
-    """A task's data folder with these splits."""
-
-    task: GlueTask = field(default=GLUE[0])
-    splits: tuple[str, ...] = ()
-
-    @property
-    def files(self) -> tuple[str, ...]:
-        parts = [f"input{i}" for i in range(self.task.inputs)]
-        names = [f"{part}/dict.txt" for part in parts]
-        names += [f"{p}/{s}.{x}" for p in parts for s in self.splits for x in ("bin", "idx")]
-        labelled = [s for s in self.splits if self.task.split(s).label]
-        if self.task.labels.is_number:
-            return (*names, *(f"label/{s}.label" for s in labelled))
-        labels = [f"label/{s}.{x}" for s in labelled for x in ("bin", "idx")]
-        return (*names, "label/dict.txt", *labels)
+def files_of(task: GlueTask, splits: Sequence[str]) -> tuple[str, ...]:
+    """What a task's data folder with these splits holds."""
+    parts = [f"input{i}" for i in range(task.inputs)]
+    names = [f"{part}/dict.txt" for part in parts]
+    names += [f"{p}/{s}.{x}" for p in parts for s in splits for x in ("bin", "idx")]
+    labelled = [s for s in splits if task.split(s).label]
+    if task.labels.is_number:
+        return (*names, *(f"label/{s}.label" for s in labelled))
+    labels = [f"label/{s}.{x}" for s in labelled for x in ("bin", "idx")]
+    return (*names, "label/dict.txt", *labels)
 
 
 @dataclass(frozen=True)
@@ -114,8 +108,11 @@ def prepare(
     said and left out, or refused.
     Raises DataError for anything missing, damaged or different, before any task is made.
     """
-    _check(options, sources)
-    encoder = load_encoder(options.bpe)
+    for source in sources:
+        check_folder(source)
+    check_at_least(1, workers=options.workers)
+    check_at_least(2, max_train=options.max_train, max_valid=options.max_valid)
+    pieces = Pieces.load(options.bpe)
     located = []
     for task in tasks:
         try:
@@ -131,23 +128,21 @@ def prepare(
         if found.missing:
             report(f"{found.task.name}: {found.folder} has no {', '.join(found.missing)}")
     texts = [_read(found, options) for found in located]
-    folders = [_folder(*one, output, options) for one in zip(located, texts, strict=True)]
+    folders = [
+        Folder(
+            output / found.task.name,
+            _request(found.task, splits, pieces, options),
+            files_of(found.task, tuple(found.paths)),
+        )
+        for found, splits in zip(located, texts, strict=True)
+    ]
+    for folder in folders:
+        folder.refuse_foreign()
     for folder, found, splits in zip(folders, located, texts, strict=True):
-        _make(folder, found, splits, encoder, options)
+        _make(folder, found, splits, pieces, options.workers)
     names = [found.task.name for found in located]
     report(f"prepared in {output}: {', '.join(names)}")
     return names
-
-
-def _check(options: Options, sources: Sequence[Path]) -> None:
-    for source in sources:
-        if not source.is_dir():
-            raise DataError(f"--from must be an existing folder, but is {source}")
-    if options.workers < 1:
-        raise DataError(f"--workers must be at least 1, but is {options.workers}")
-    for option, most in (("--max-train", options.max_train), ("--max-valid", options.max_valid)):
-        if most is not None and most < 2:
-            raise DataError(f"{option} must be at least 2, but is {most}")
 
 
 def _read(found: Found, options: Options) -> dict[str, SplitText]:
@@ -179,39 +174,25 @@ def sample(examples: Sequence[Example], most: int | None, seed: str) -> tuple[Ex
     return tuple(examples[i] for i in sorted(chosen))
 
 
-def _sha256(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
-def _folder(
-    found: Found, splits: Mapping[str, SplitText], output: Path, options: Options
-) -> GlueFolder:
-    request = {
+def _request(
+    task: GlueTask, splits: Mapping[str, SplitText], pieces: Pieces, options: Options
+) -> dict[str, Any]:
+    return {
         "preparation": PREPARATION_VERSION,
-        "corpus": f"glue/{found.task.name}",
+        "corpus": f"glue/{task.name}",
         "files": {name: split.sha256 for name, split in splits.items()},
-        "pieces": {name: _sha256(options.bpe / name) for name in FILES},
+        "pieces": pieces.sums(),
         "max_train": options.max_train,
         "max_valid": options.max_valid,
         "seed": options.seed,
     }
-    folder = GlueFolder(
-        output / found.task.name, request, task=found.task, splits=tuple(found.paths)
-    )
-    folder.refuse_foreign()
-    return folder
 
 
 def _make(
-    folder: GlueFolder,
-    found: Found,
-    splits: Mapping[str, SplitText],
-    encoder: Any,
-    options: Options,
+    folder: Folder, found: Found, splits: Mapping[str, SplitText], pieces: Pieces, workers: int
 ) -> None:
-    with building(folder.path) as work:
-        if folder.is_done():
-            report(f"{folder.path} is already there; remove it to make it anew")
+    with making(folder) as (work, wanted):
+        if not wanted:
             return
         built = work / "built"
         tokens: dict[str, int] = dict.fromkeys(splits, 0)
@@ -219,18 +200,33 @@ def _make(
             part, text = built / f"input{i}", work / f"input{i}"
             part.mkdir(parents=True)
             text.mkdir()
-            dictionary = Dictionary.load(str(options.bpe / DICTIONARY_FILE))
-            dictionary.save(str(part / "dict.txt"))
+            pieces.dictionary.save(str(part / "dict.txt"))
             for name, split in splits.items():
-                _write_pieces(split, i, encoder, text / name, f"{found.task.name} {name}")
-                count = _binarise(text / name, part / name, dictionary, options.workers)
-                tokens[name] += count
-        _write_labels(found.task, splits, work, built / "label", options.workers)
-        about = _about(folder, found, splits, tokens)
-        (built / "data.json").write_text(json.dumps(about, indent=1) + "\n")
-        replace_folder(built, folder.path)
-    counts = ", ".join(f"{name} {len(split.examples)}" for name, split in splits.items())
-    report(f"{folder.path}: {counts}")
+                _write_pieces(split, i, pieces.encoder, text / name, f"{found.task.name} {name}")
+                tokens[name] += _binarise(text / name, part / name, pieces.dictionary, workers)
+        _write_labels(found.task, splits, work, built / "label", workers)
+        about = {
+            "splits": {
+                name: {
+                    "file": split.file,
+                    "sha256": split.sha256,
+                    "examples": len(split.examples),
+                    "dropped_lines": split.dropped,
+                    "tokens": tokens[name],
+                }
+                for name, split in splits.items()
+            },
+            "missing": list(found.missing),
+        }
+        counts = ", ".join(f"{name} {len(split.examples)}" for name, split in splits.items())
+        folder.finish(built, _origin(found), about, counts)
+
+
+def _origin(found: Found) -> dict[str, Any]:
+    fetched = found.folder / official.ORIGIN_FILE
+    if fetched.is_file():
+        return {"urls": json.loads(fetched.read_text())}
+    return {"from": found.folder.parent.resolve().name}
 
 
 def _write_pieces(split: SplitText, column: int, encoder: Any, target: Path, name: str) -> None:
@@ -279,44 +275,12 @@ def _write_labels(
         _binarise(text / name, target / name, dictionary, workers)
 
 
-def _about(
-    folder: GlueFolder,
-    found: Found,
-    splits: Mapping[str, SplitText],
-    tokens: Mapping[str, int],
-) -> dict[str, Any]:
-    fetched = found.folder / official.ORIGIN_FILE
-    origin: dict[str, Any] = {"from": found.folder.parent.resolve().name}
-    if fetched.is_file():
-        origin = {"urls": json.loads(fetched.read_text())}
-    return {
-        "request": dict(folder.request),
-        "origin": origin,
-        "splits": {
-            name: {
-                "file": split.file,
-                "sha256": split.sha256,
-                "examples": len(split.examples),
-                "dropped_lines": split.dropped,
-                "tokens": tokens[name],
-            }
-            for name, split in splits.items()
-        },
-        "missing": list(found.missing),
-    }
-
-
 def get_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="prepare_glue.sh", description="Make GLUE's data folders for sentence_prediction."
     )
-    parser.add_argument(
-        "--bpe",
-        type=Path,
-        required=True,
-        metavar="DIR",
-        help="encoder.json, vocab.bpe and dict.txt: those of the pre-training",
-    )
+    text = "encoder.json, vocab.bpe and dict.txt: those of the pre-training"
+    add_folder(parser, "--bpe", text, required=True)
     parser.add_argument(
         "--from",
         dest="sources",
@@ -329,31 +293,17 @@ def get_parser() -> argparse.ArgumentParser:
         "(default: download the official files)",
     )
     names = ",".join(task.name for task in GLUE)
-    parser.add_argument(
-        "--tasks", metavar="NAMES", help=f"separated by commas (default: those there of {names})"
-    )
-    parser.add_argument(
-        "--output",
-        type=Path,
-        default=Path("data", "glue"),
-        metavar="DIR",
-        help="where <TASK>/ is made (default: data/glue in the repository)",
-    )
-    parser.add_argument(
-        "--max-train",
-        type=int,
-        metavar="N",
-        help="take at most N training examples of each task, drawn by --seed",
-    )
-    parser.add_argument(
-        "--max-valid", type=int, metavar="N", help="the same of each development set"
-    )
-    parser.add_argument(
-        "--seed", type=int, default=1, help="of --max-train and --max-valid (default: 1)"
-    )
-    parser.add_argument(
-        "--workers", type=int, default=1, metavar="N", help="processes that binarise (default: 1)"
-    )
+    text = f"separated by commas (default: those there of {names})"
+    parser.add_argument("--tasks", metavar="NAMES", help=text)
+    add_output(parser, "glue", "where <TASK>/ is made")
+    for option, text in (
+        ("--max-train", "take at most N training examples of each task, drawn by --seed"),
+        ("--max-valid", "the same of each development set"),
+    ):
+        parser.add_argument(option, type=int, metavar="N", help=text)
+    text = "of --max-train and --max-valid (default: 1)"
+    parser.add_argument("--seed", type=int, default=1, help=text)
+    add_workers(parser, "processes that binarise", default=1)
     return parser
 
 

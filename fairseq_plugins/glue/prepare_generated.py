@@ -10,6 +10,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from fairseq_plugins.common.exit_status import exit_status
+from fairseq_plugins.common.root import data_folder
+from fairseq_plugins.data.options import (
+    add_counts,
+    add_folder,
+    add_output,
+    add_seed,
+    counts_from,
+)
 from fairseq_plugins.glue.generated import EXAMPLES, VERSION, write_tasks
 from fairseq_plugins.glue.prepare import Options, prepare
 from fairseq_plugins.glue.tasks import TOY_GLUE
@@ -28,22 +36,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="prepare_toy_glue.sh", description="Make the generated tasks' data folders."
     )
-    parser.add_argument(
-        "--bpe", type=Path, default=Path("data", "toy-mlm", "bpe"), metavar="DIR",
-        help="pieces of the pre-training (default: data/toy-mlm/bpe in the repository)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--output", type=Path, default=Path("data", "toy-glue"), metavar="DIR",
-        help="where Order/ and Place/ are made (default: data/toy-glue in the repository)",
-    )  # fmt: skip
-    parser.add_argument("--seed", type=int, default=1, help="another seed, other examples")
-    for split, count in EXAMPLES.items():
-        parser.add_argument(
-            f"--{split}-examples", type=int, default=count, metavar="N",
-            help=f"examples of {split}.tsv (default: {count})",
-        )  # fmt: skip
+    text = "pieces of the pre-training (default: data/toy-mlm/bpe in the repository)"
+    add_folder(parser, "--bpe", text, default=data_folder("toy-mlm") / "bpe")
+    add_output(parser, "toy-glue", "where Order/ and Place/ are made")
+    add_seed(parser, "examples")
+    add_counts(parser, "examples", EXAMPLES, "examples of {split}.tsv")
     args = parser.parse_args(arguments)
-    examples = {split: getattr(args, f"{split}_examples") for split in EXAMPLES}
+    examples = counts_from(args, "examples", EXAMPLES)
     return exit_status(
         "prepare",
         lambda: prepare_toy_glue(args.output, args.bpe, seed=args.seed, examples=examples),

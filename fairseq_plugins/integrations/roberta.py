@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from fairseq.data import Dictionary
 from fairseq.dataclass.configs import FairseqConfig
 from fairseq.tasks.masked_lm import MaskedLMConfig
 from omegaconf import OmegaConf
@@ -24,13 +23,10 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from fairseq_plugins.data.gpt2_bpe import (
-    DICTIONARY_FILE,
-    FILES,
-    MERGES_FILE,
-    load_encoder,
-)
-from fairseq_plugins.modules.continued import STACK, read_checkpoint, rename_learned_table
+from fairseq_plugins.common.checkpoints import read_checkpoint
+from fairseq_plugins.data.dictionaries import MASK
+from fairseq_plugins.data.gpt2_bpe import DICTIONARY_FILE, MERGES_FILE, Pieces
+from fairseq_plugins.modules.continued import STACK, rename_learned_table
 from fairseq_plugins.modules.roberta_options import PERobertaConfig
 
 logger = logging.getLogger(__name__)
@@ -39,7 +35,6 @@ CHECKPOINT_FILE = "model.pt"
 CONFIG_FILE, WEIGHTS_FILE, VOCABULARY_FILE = "config.json", "model.safetensors", "vocab.json"
 THEIR_MERGES_FILE = "merges.txt"
 THEIR_FILES = (CONFIG_FILE, WEIGHTS_FILE, VOCABULARY_FILE, THEIR_MERGES_FILE)
-MASK = "<mask>"
 _PAD = 1  # in both
 _FIRST_POSITION = _PAD + 1  # the row of position 0 in Hugging Face's table
 _LAYER_NORM_EPS = 1e-5  # torch's default, which fairseq has
@@ -137,7 +132,8 @@ def to_fairseq(source: Path, target: Path, pieces: Path) -> None:
     _check_options(source / CONFIG_FILE, theirs, _THEIR_FIXED)
     if unsaid := [name for name in _OPTIONS if name not in theirs]:
         raise ValueError(f"{source / CONFIG_FILE} does not say {', '.join(unsaid)}")
-    dictionary, tokens = read_vocabulary(pieces)
+    known = Pieces.load(pieces)
+    tokens = tokens_of(known)
     _check_merges(source / THEIR_MERGES_FILE, pieces / MERGES_FILE)
     rows = _rows(source / VOCABULARY_FILE, tokens)
     weights = _read_weights(source / WEIGHTS_FILE, theirs["num_hidden_layers"])
@@ -156,10 +152,9 @@ def to_fairseq(source: Path, target: Path, pieces: Path) -> None:
     for name, option in _OPTIONS.items():
         setattr(model, option, theirs[name])
     model.max_positions = len(state[_OUR_POSITIONS])
-    for name in FILES:
-        (target / name).write_bytes((pieces / name).read_bytes())
+    known.copy(target)
     torch.save(_checkpoint(state, model), target / CHECKPOINT_FILE)
-    logger.info("%s: %d symbols, %d weights", source, len(dictionary), len(state))
+    logger.info("%s: %d symbols, %d weights", source, len(tokens), len(state))
 
 
 def to_huggingface(source: Path, target: Path, pieces: Path) -> None:
@@ -182,10 +177,11 @@ def to_huggingface(source: Path, target: Path, pieces: Path) -> None:
         )
     state = dict(checkpoint["model"])
     rename_learned_table(state, STACK, _PAD)
-    dictionary, tokens = read_vocabulary(pieces)
+    known = Pieces.load(pieces)
+    tokens = tokens_of(known)
     pairs = names(ours["encoder_layers"])
-    known = {*pairs.values(), _OUR_POSITIONS, "encoder.lm_head.weight"}
-    _check_names(source, state, known, known)
+    needed = {*pairs.values(), _OUR_POSITIONS, "encoder.lm_head.weight"}
+    _check_names(source, state, needed, needed)
     if len(state[f"{STACK}embed_tokens.weight"]) != len(tokens):
         raise ValueError(
             f"{source} has {len(state[f'{STACK}embed_tokens.weight'])} symbols, "
@@ -199,8 +195,8 @@ def to_huggingface(source: Path, target: Path, pieces: Path) -> None:
         "architectures": ["RobertaForMaskedLM"],
         "vocab_size": len(tokens),
         "max_position_embeddings": len(weights[_POSITIONS]),
-        "bos_token_id": dictionary.bos(),
-        "eos_token_id": dictionary.eos(),
+        "bos_token_id": known.dictionary.bos(),
+        "eos_token_id": known.dictionary.eos(),
         **{name: values[0] for name, values in _THEIR_FIXED.items()},
     }
     (target / CONFIG_FILE).write_text(json.dumps(config, indent=1) + "\n")
@@ -211,13 +207,10 @@ def to_huggingface(source: Path, target: Path, pieces: Path) -> None:
     logger.info("%s: %d symbols, %d weights", source, len(tokens), len(weights))
 
 
-def read_vocabulary(pieces: Path) -> tuple[Dictionary, list[str]]:
-    """fairseq's dictionary with the mask, and its symbols as Hugging Face writes them."""
-    encoder = load_encoder(pieces)
-    dictionary = Dictionary.load(str(pieces / DICTIONARY_FILE))
-    dictionary.add_symbol(MASK)
-    spelled = {str(number): piece for number, piece in encoder.decoder.items()}
-    return dictionary, [spelled.get(symbol, symbol) for symbol in dictionary.symbols]
+def tokens_of(pieces: Pieces) -> list[str]:
+    """The symbols of fairseq's dictionary with the mask, as Hugging Face writes them."""
+    spelled = {str(number): piece for number, piece in pieces.encoder.decoder.items()}
+    return [*(spelled.get(symbol, symbol) for symbol in pieces.dictionary.symbols), MASK]
 
 
 def _rows(path: Path, tokens: list[str]) -> Tensor:

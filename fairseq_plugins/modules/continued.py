@@ -4,20 +4,19 @@ The BERT paper replaces the position module of a pre-trained model. What belongs
 must fit exactly; an encoding's weights are taken where the two models have the same one.
 """
 
-import argparse
 import logging
-import pickle
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from fairseq.data import Dictionary
 from omegaconf import OmegaConf
 from torch import Tensor, nn
 
+from fairseq_plugins.common.checkpoints import read_checkpoint
+from fairseq_plugins.common.errors import CheckpointError, DataError
 from fairseq_plugins.encodings import expand_name, get_entry, with_absolute_embedding
 
 logger = logging.getLogger(__name__)
@@ -104,11 +103,14 @@ def initialize_from(model: nn.Module, path: Path, config: Any, dictionary: Dicti
         dictionary: the task's.
 
     Raises:
-        ValueError: no checkpoint, another dictionary, or a weight outside the position encodings
-            that is missing, too many or of another shape, or another option that the same
-            weights would mean something else with. Nothing is then loaded.
+        CheckpointError: no checkpoint, another dictionary, or a weight outside the position
+            encodings that is missing, too many or of another shape, or another option that the
+            same weights would mean something else with. Nothing is then loaded.
     """
-    checkpoint = read_checkpoint(path)
+    try:
+        checkpoint = read_checkpoint(path)
+    except CheckpointError as error:
+        raise CheckpointError(f"`init_from` must be a checkpoint, but {error}") from error
     state = dict(checkpoint["model"])
     rename_learned_table(state, STACK, dictionary.pad())
     theirs = (checkpoint.get("cfg") or {}).get("model") or {}
@@ -119,7 +121,7 @@ def initialize_from(model: nn.Module, path: Path, config: Any, dictionary: Dicti
     if fit.wrong:
         more = len(fit.wrong) - _SHOWN
         shown = fit.wrong[:_SHOWN] + ([f"and {more} more"] if more > 0 else [])
-        raise ValueError(
+        raise CheckpointError(
             f"`init_from` must be a model that differs in its position encoding alone, but in "
             f"{path}: {'; '.join(shown)}."
         )
@@ -128,25 +130,6 @@ def initialize_from(model: nn.Module, path: Path, config: Any, dictionary: Dicti
     logger.info("init_from: new, with their initial values: %s", ", ".join(fit.new) or "none")
     logger.info("init_from: left behind: %s", ", ".join(fit.left) or "none")
     return fit
-
-
-def read_checkpoint(path: Path) -> dict[str, Any]:
-    """A checkpoint of fairseq's as plain data.
-
-    Raises:
-        ValueError: there is no such file, or it is damaged or something else.
-    """
-    if not path.is_file():
-        raise ValueError(f"`init_from` must be a checkpoint, but {path} is not there.")
-    try:
-        # A model without a dataclass, as fairseq's roberta, has its options in a Namespace.
-        with torch.serialization.safe_globals([argparse.Namespace]):
-            checkpoint = torch.load(path, map_location="cpu", weights_only=True)
-    except (RuntimeError, pickle.UnpicklingError, EOFError, ValueError) as error:
-        raise ValueError(f"`init_from` must be a checkpoint, but {path}: {error}") from error
-    if not isinstance(checkpoint, dict) or not isinstance(checkpoint.get("model"), Mapping):
-        raise ValueError(f"`init_from` must be a checkpoint of fairseq's, but {path} is none.")
-    return checkpoint
 
 
 def compare(
@@ -218,10 +201,10 @@ def _parts(config: Any) -> dict[str, set[str]]:
 def _check_dictionary(
     path: Path, checkpoint: Mapping[str, Any], state: Mapping[str, Tensor], dictionary: Dictionary
 ) -> None:
-    """Raise ValueError where the checkpoint's symbols are known not to be the task's."""
+    """Raise CheckpointError where the checkpoint's symbols are known not to be the task's."""
     embedding = state.get(f"{STACK}embed_tokens.weight")
     if embedding is not None and len(embedding) != len(dictionary):
-        raise ValueError(
+        raise CheckpointError(
             f"`init_from` must have the task's dictionary of {len(dictionary)} symbols, "
             f"but {path} has {len(embedding)}."
         )
@@ -233,7 +216,7 @@ def _check_dictionary(
     # Tasks add to what the file has: <mask>.
     for index, (there, here) in enumerate(zip(known, dictionary.symbols, strict=False)):
         if there != here:
-            raise ValueError(
+            raise CheckpointError(
                 f"`init_from` must have the task's dictionary, but symbol {index} is {there!r} "
                 f"in {beside} and {here!r} in the task's."
             )
@@ -258,4 +241,4 @@ def _symbols(path: Path) -> list[str]:
     try:
         return Dictionary.load(str(path)).symbols
     except (ValueError, RuntimeError) as error:
-        raise ValueError(f"{path} is damaged: {error}") from error
+        raise DataError(f"{path} is damaged: {error}") from error

@@ -6,53 +6,41 @@ import math
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from fairseq_plugins.common.errors import DataError
+from fairseq_plugins.common.errors import DataError, OptionError
 from fairseq_plugins.common.exit_status import exit_status
 from fairseq_plugins.common.files import write_json
+from fairseq_plugins.data.options import add_folder, add_number
 from fairseq_plugins.squad.examples import VERSIONS, Question, parse_json, read_bytes, read_squad
 from fairseq_plugins.squad.folder import read_facts
 from fairseq_plugins.squad.metrics import evaluate
 from fairseq_plugins.squad.predictions import SearchOptions
+from fairseq_plugins.squad.prepare_options import add_arguments, add_toy_arguments, run, run_toy
 
 
 def _add_predict(parser: argparse.ArgumentParser) -> None:
     default = SearchOptions()
+
+    def add_file(option: str, text: str, **more: Any) -> None:
+        parser.add_argument(option, type=Path, metavar="FILE", help=text, **more)
+
     parser.add_argument("--path", type=Path, required=True, metavar="CHECKPOINT")
-    parser.add_argument("--data", type=Path, required=True, metavar="DIR", help="prepared folder")
+    add_folder(parser, "--data", "prepared folder", required=True)
     parser.add_argument("--subset", default="valid", help="train or valid (default)")
-    parser.add_argument(
-        "--output", type=Path, required=True, metavar="FILE", help="predictions to write"
-    )
-    parser.add_argument(
-        "--no-answer-output",
-        type=Path,
-        metavar="FILE",
-        help="v2.0: also write the probability that a question has no answer",
-    )
-    parser.add_argument(
-        "--n-best-output", type=Path, metavar="FILE", help="also write the best spans with scores"
-    )
-    parser.add_argument(
-        "--n-best", type=int, default=default.n_best, help=f"spans kept (default: {default.n_best})"
-    )
-    parser.add_argument(
-        "--max-answer-length",
-        type=int,
-        default=default.max_answer_length,
-        metavar="N",
-        help=f"tokens of an answer (default: {default.max_answer_length})",
-    )
-    parser.add_argument(
+    add_file("--output", "predictions to write", required=True)
+    text = "v2.0: also write the probability that a question has no answer"
+    add_file("--no-answer-output", text)
+    add_file("--n-best-output", "also write the best spans with scores")
+    add_number(parser, "--n-best", default.n_best, "spans kept")
+    add_number(parser, "--max-answer-length", default.max_answer_length, "tokens of an answer")
+    add_number(
+        parser,
         "--null-threshold",
-        type=float,
-        default=default.null_threshold,
-        metavar="X",
-        help="v2.0: no answer is given where its score is higher than the best span's by more than "
-        f"this; inf always gives a span (default: {default.null_threshold})",
+        default.null_threshold,
+        "v2.0: no answer is given where its score is higher than the best span's by more than "
+        "this; inf always gives a span",
     )
     parser.add_argument("--batch-size", type=int, default=16, metavar="N")
     parser.add_argument("--cpu", action="store_true", help="even where there is a GPU")
@@ -61,9 +49,10 @@ def _add_predict(parser: argparse.ArgumentParser) -> None:
 def _predict(args: argparse.Namespace) -> None:
     options = SearchOptions(args.n_best, args.max_answer_length, args.null_threshold)
     if args.no_answer_output and read_facts(args.data)["request"]["version"] != "2.0":
-        raise DataError("--no-answer-output needs data of v2.0, but it is of v1.1")
-    squad = import_module("fairseq_plugins.squad.predict")  # PyTorch: only where it is needed
-    answers = squad.predict(
+        raise OptionError("--no-answer-output needs data of v2.0, but it is of v1.1")
+    from fairseq_plugins.squad.predict import predict  # PyTorch: only here
+
+    answers = predict(
         args.path, args.data, args.subset, options, batch_size=args.batch_size, cpu=args.cpu
     )
     write = partial(write_json, indent=None, ensure_ascii=False)
@@ -92,7 +81,7 @@ def _evaluate(args: argparse.Namespace) -> None:
     probabilities = None
     if args.no_answer is not None:
         if squad.version != "2.0":
-            raise DataError("--no-answer needs a file of v2.0, but it is of v1.1")
+            raise OptionError("--no-answer needs a file of v2.0, but it is of v1.1")
         probabilities = _read_probabilities(args.no_answer, squad.questions)
     result = evaluate(squad.questions, predictions, squad.version, probabilities)
     print(json.dumps(result, indent=2))
@@ -118,28 +107,12 @@ def _read_probabilities(path: Path, questions: Sequence[Question]) -> dict[str, 
     return table
 
 
-def _add_prepare(parser: argparse.ArgumentParser) -> None:
-    import_module("fairseq_plugins.squad.prepare_options").add_arguments(parser)
-
-
-def _prepare(args: argparse.Namespace) -> None:
-    import_module("fairseq_plugins.squad.prepare_options").run(args)
-
-
-def _add_toy(parser: argparse.ArgumentParser) -> None:
-    import_module("fairseq_plugins.squad.prepare_options").add_toy_arguments(parser)
-
-
-def _toy(args: argparse.Namespace) -> None:
-    import_module("fairseq_plugins.squad.prepare_options").run_toy(args)
-
-
 Command = tuple[
     Callable[[argparse.ArgumentParser], None], Callable[[argparse.Namespace], None], str
 ]
 COMMANDS: dict[str, Command] = {
-    "prepare": (_add_prepare, _prepare, "make a data folder from the official files"),
-    "toy": (_add_toy, _toy, "make a data folder of generated questions"),
+    "prepare": (add_arguments, run, "make a data folder from the official files"),
+    "toy": (add_toy_arguments, run_toy, "make a data folder of generated questions"),
     "predict": (_add_predict, _predict, "write a checkpoint's answers"),
     "evaluate": (_add_evaluate, _evaluate, "exact match and F1 of answers, as JSON"),
 }

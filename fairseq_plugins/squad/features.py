@@ -9,15 +9,16 @@ of <s>.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fairseq_plugins.common.errors import DataError
+from fairseq_plugins.common.errors import DataError, OptionError
+from fairseq_plugins.data.options import check_at_least
 from fairseq_plugins.squad.examples import Question
-from fairseq_plugins.squad.offsets import Pieces
+from fairseq_plugins.squad.offsets import EncodedText
 
 SPECIAL_TOKENS = 4  # of a window: <s>, </s></s> in its middle and </s>
 NO_ANSWER = 0  # where <s> is
@@ -28,7 +29,7 @@ class WindowSizes:
     """In tokens: of a window with its special tokens, between windows, of a question.
 
     Raises:
-        DataError: naming the option, where a window would have no room for the text.
+        OptionError: naming the option, where a window would have no room for the text.
     """
 
     max_length: int = 384
@@ -36,17 +37,16 @@ class WindowSizes:
     max_query_length: int = 64
 
     def __post_init__(self) -> None:
-        for option in fields(self):
-            value = getattr(self, option.name)
-            if value < 1:
-                name = option.name.replace("_", "-")
-                raise DataError(f"--{name} must be at least 1, but is {value}")
+        check_at_least(1, **asdict(self))
         fewest = self.max_query_length + SPECIAL_TOKENS + 1
         if self.max_length < fewest:
-            raise DataError(
+            raise OptionError(
                 f"--max-length must be at least {fewest} with --max-query-length "
                 f"{self.max_query_length}, but is {self.max_length}"
             )
+
+
+TOY_SIZES = WindowSizes(max_length=64, stride=32, max_query_length=8)  # for generated texts
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ def make_windows(
     question: Question,
     question_tokens: Sequence[int],
     context_tokens: Sequence[int],
-    pieces: Pieces,
+    text: EncodedText,
     specials: Specials,
     sizes: WindowSizes,
 ) -> Iterator[Window]:
@@ -96,8 +96,8 @@ def make_windows(
     Args:
         question: with its answers.
         question_tokens: its pieces as ids of the dictionary; cut at `max_query_length`.
-        context_tokens: likewise those of the text, as many as `pieces`.
-        pieces: of the text.
+        context_tokens: likewise the pieces of the text.
+        text: these with their places.
         specials: ids of <s> and </s>.
         sizes: of windows.
     """
@@ -105,8 +105,8 @@ def make_windows(
     head = [specials.bos, *asked, specials.eos, specials.eos]
     room = sizes.max_length - len(head) - 1
     answer = question.answers[0] if question.answers else None
-    span = pieces.cover(answer.start, answer.end) if answer else None
-    for first, count in spans_of_windows(len(pieces), room, sizes.stride):
+    span = text.cover(answer.start, answer.end) if answer else None
+    for first, count in spans_of_windows(len(text), room, sizes.stride):
         start = end = NO_ANSWER
         if span and first <= span[0] and span[1] < first + count:
             start, end = (len(head) + piece - first for piece in span)
@@ -164,10 +164,10 @@ class FeatureTable:
         self._starts: list[NDArray[np.int32]] = []
         self._ends: list[NDArray[np.int32]] = []
 
-    def add_text(self, pieces: Pieces) -> None:
+    def add_text(self, text: EncodedText) -> None:
         """The next text of the file."""
-        self._starts.append(np.array(pieces.starts, np.int32))
-        self._ends.append(np.array(pieces.ends, np.int32))
+        self._starts.append(np.array(text.starts, np.int32))
+        self._ends.append(np.array(text.ends, np.int32))
 
     def add_window(self, question: int, window: Window) -> None:
         """A window of the question with this number."""

@@ -14,6 +14,12 @@ from typing import Any
 from fairseq_plugins.common.errors import DataError
 
 SPLITS = ("train", "valid")
+# What a folder must hold beside data.json.
+FILES = (
+    "dict.txt",
+    *(f"{s}.{x}" for s in SPLITS for x in ("bin", "idx", "npz")),
+    *(f"raw/{s}.json" for s in SPLITS),
+)
 _HINT = "scripts/prepare_squad.sh makes such a folder"
 
 
@@ -23,11 +29,6 @@ def features_path(folder: Path, split: str) -> Path:
 
 def raw_path(folder: Path, split: str) -> Path:
     return folder / "raw" / f"{split}.json"
-
-
-def files_of(split: str) -> tuple[str, ...]:
-    """What a folder holds for a split."""
-    return f"{split}.bin", f"{split}.idx", f"{split}.npz", f"raw/{split}.json"
 
 
 def read_facts(folder: Path) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from typing import Any
 
 from fairseq_plugins.common.files import write_json
 from fairseq_plugins.data import lexicon
+from fairseq_plugins.data.options import check_counts
 from fairseq_plugins.data.sentences import Sentence, generate
 
 VERSION = 1  # raise when the same seed would give other questions
@@ -117,7 +118,11 @@ def _paragraph(rng: Random, name: str, version: str) -> dict[str, Any]:
         if fact.span is not None:
             begin, end = fact.span
             answers = [{"text": " ".join(tokens[begin:end]), "answer_start": starts[begin]}]
-        question = {"id": f"{name}-{i}", "question": fact.question, "answers": answers}
+        question: dict[str, Any] = {
+            "id": f"{name}-{i}",
+            "question": fact.question,
+            "answers": answers,
+        }
         if version == "2.0":
             question["is_impossible"] = not answers
         questions.append(question)
@@ -138,11 +143,9 @@ def write_questions(
     """Write <split>.json for every split; split -> file.
 
     Raises:
-        ValueError: a split with no texts.
+        OptionError: a split with no texts.
     """
-    for split, count in texts.items():
-        if count < 1:
-            raise ValueError(f"--{split}-texts must be at least 1, but is {count}")
+    check_counts("texts", texts)
     folder.mkdir(parents=True, exist_ok=True)
     files = {}
     for split, count in texts.items():

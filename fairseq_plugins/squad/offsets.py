@@ -14,7 +14,7 @@ _SPACE = ord(" ")
 
 
 @dataclass(frozen=True)
-class Pieces:
+class EncodedText:
     """A text in pieces: piece i has the id ids[i] and touches text[starts[i]:ends[i]]."""
 
     ids: list[int]
@@ -31,14 +31,14 @@ class Pieces:
         return (first, last) if first <= last else None
 
 
-def encode_with_offsets(encoder: Any, text: str) -> Pieces:
+def encode_with_offsets(encoder: Any, text: str) -> EncodedText:
     """The pieces of a text, spaces around it included.
 
     Args:
         encoder: fairseq's, of GPT-2's byte-level pieces.
         text: any that can be written as UTF-8.
     """
-    pieces = Pieces([], [], [])
+    pieces = EncodedText([], [], [])
     for match in encoder.pat.finditer(text):
         for piece, start, end in _pieces_of(encoder, match.group()):
             pieces.ids.append(encoder.encoder[piece])

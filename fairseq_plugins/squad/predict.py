@@ -12,7 +12,8 @@ from fairseq import checkpoint_utils
 from fairseq import utils as fairseq_utils
 from tqdm import tqdm
 
-from fairseq_plugins.common.errors import DataError
+from fairseq_plugins.common.checkpoints import read_upgraded
+from fairseq_plugins.common.errors import CheckpointError, DataError, OptionError
 from fairseq_plugins.modules.vocabulary import check_vocabulary
 from fairseq_plugins.squad.dataset import load_windows
 from fairseq_plugins.squad.examples import read_squad
@@ -68,18 +69,18 @@ def predict(
         ValueError: for a folder or checkpoint that is missing, damaged or does not fit.
     """
     if batch_size < 1:
-        raise DataError(f"--batch-size must be at least 1, but is {batch_size}")
+        raise OptionError(f"--batch-size must be at least 1, but is {batch_size}")
     if subset not in SPLITS:
-        raise DataError(f"--subset must be one of {', '.join(SPLITS)}, but is {subset}")
+        raise OptionError(f"--subset must be one of {', '.join(SPLITS)}, but is {subset}")
     version = read_facts(data)["request"]["version"]
     dictionary = SquadTask.load_dictionary(str(data / "dict.txt"))
     check_vocabulary(checkpoint, dictionary, data)
     squad = read_squad(raw_path(data, subset), version)
     models, config, task = checkpoint_utils.load_model_ensemble_and_task(
-        [str(checkpoint)], arg_overrides={"data": str(data)}
+        [str(checkpoint)], state=read_upgraded(checkpoint, data=str(data))
     )
     if not isinstance(task, SquadTask):
-        raise DataError(f"{checkpoint} must be of task squad, but is of {config.task._name}")
+        raise CheckpointError(f"{checkpoint} must be of task squad, but is of {config.task._name}")
     windows, features = load_windows(data, subset, dictionary)
     longest, reach = int(windows.sizes[0].max()), models[0].max_positions()
     if longest > reach:

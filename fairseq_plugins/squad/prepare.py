@@ -1,36 +1,36 @@
-"""Data folders of SQuAD, from the official files or generated questions."""
+"""Data folders of SQuAD, from the official files or generated generated."""
 
 import hashlib
-import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
-from fairseq.data import Dictionary, indexed_dataset
+from fairseq.data import indexed_dataset
 
 from fairseq_plugins.common.errors import DataError
 from fairseq_plugins.common.files import PACKED, find_packed
-from fairseq_plugins.data.folders import Folder, building, replace_folder, report
-from fairseq_plugins.data.gpt2_bpe import DICTIONARY_FILE, FILES, load_encoder
-from fairseq_plugins.data.published import download
-from fairseq_plugins.squad import generated as questions
+from fairseq_plugins.data.download import download
+from fairseq_plugins.data.folders import Folder, making, report
+from fairseq_plugins.data.gpt2_bpe import Pieces
+from fairseq_plugins.data.options import check_folder
+from fairseq_plugins.squad import generated
 from fairseq_plugins.squad.examples import SquadFile, read_squad
 from fairseq_plugins.squad.features import (
+    TOY_SIZES,
     FeatureTable,
     Specials,
     Window,
     WindowSizes,
     make_windows,
 )
-from fairseq_plugins.squad.folder import SPLITS, features_path, files_of, raw_path
+from fairseq_plugins.squad.folder import FILES, SPLITS, features_path, raw_path
 from fairseq_plugins.squad.offsets import encode_with_offsets
 from fairseq_plugins.squad.recovery import count_recovered
 
 PREPARATION_VERSION = 1  # raise when the same request would give other files
 REPORTS = 5  # of progress, per split
-TOY_SIZES = WindowSizes(max_length=64, stride=32, max_query_length=8)
 ADDRESS = "https://rajpurkar.github.io/SQuAD-explorer/dataset"
 FILE_SPLITS = {"train": "train", "valid": "dev"}  # the test sets are not published
 # md5 of the official files, as torchtext holds them to.
@@ -42,54 +42,13 @@ MD5 = {
 }
 
 
-class SquadFolder(Folder):
-    """A folder to make, with the files that `squad.folder` lists."""
-
-    @property
-    def files(self) -> tuple[str, ...]:
-        return ("dict.txt", *(name for split in SPLITS for name in files_of(split)))
-
-
-@dataclass(frozen=True)
-class Pieces:
-    """The encoder of a folder of pieces and its dictionary.
-
-    index: the dictionary's id of each piece's id.
-    """
-
-    encoder: Any
-    dictionary: Dictionary
-    index: Mapping[int, int]
-    folder: Path
-
-    @classmethod
-    def load(cls, folder: Path) -> "Pieces":
-        """Read a folder with encoder.json, vocab.bpe and dict.txt."""
-        encoder = load_encoder(folder)
-        dictionary = Dictionary.load(str(folder / DICTIONARY_FILE))
-        index = {i: dictionary.index(str(i)) for i in encoder.encoder.values()}
-        return cls(encoder, dictionary, index, folder)
-
-    def indices(self, ids: Iterable[int]) -> list[int]:
-        """Ids of the dictionary for ids of the encoder."""
-        return [self.index[i] for i in ids]
-
-    def fingerprint(self) -> str:
-        """One sha256 over the three files."""
-        digest = hashlib.sha256()
-        for name in FILES:
-            digest.update(hashlib.sha256((self.folder / name).read_bytes()).digest())
-        return digest.hexdigest()
-
-
 def find_files(folder: Path, version: str) -> dict[str, Path]:
     """Split -> file in a folder, official (train-v1.1.json) or a part (v1.1/train-part.json).
 
     Raises:
         DataError: naming the splits that are not there.
     """
-    if not folder.is_dir():
-        raise DataError(f"--from must be an existing folder, but is {folder}")
+    check_folder(folder)
     found, absent = {}, []
     for split, name in FILE_SPLITS.items():
         names = [f"{name}-v{version}.json", f"v{version}/{name}-part.json"]
@@ -137,16 +96,14 @@ def prepare(
         DataError: for anything missing, damaged or of another version; nothing is then written.
     """
     request = {"corpus": f"squad-v{version}", "version": version}
+    origin, files = {"url": ADDRESS}, None
     if source is not None:
-        files = find_files(source, version)
-        origin = {"from": source.resolve().name}
-        _make_folder(output, request, origin, bpe, lambda _: files, sizes)
-    else:
-        downloads = output.parent / "downloads"
-        origin = {"url": ADDRESS}
-        _make_folder(
-            output, request, origin, bpe, lambda _: download_files(downloads, version), sizes
-        )
+        origin, files = {"from": source.resolve().name}, find_files(source, version)
+
+    def gather(_: Path) -> Mapping[str, Path]:
+        return files or download_files(output.parent / "downloads", version)
+
+    _make_folder(output, request, origin, bpe, gather, sizes or WindowSizes())
 
 
 def prepare_toy(
@@ -159,57 +116,41 @@ def prepare_toy(
     sizes: WindowSizes | None = None,
 ) -> None:
     """Make a data folder of generated questions, `texts` texts of each split."""
-    name = f"embedded-questions-v{questions.VERSION}"
+    name = f"embedded-questions-v{generated.VERSION}"
     request = {"corpus": name, "version": version, "seed": seed, "texts": dict(texts)}
 
     def gather(work: Path) -> Mapping[str, Path]:
-        return questions.write_questions(work, seed=seed, version=version, texts=texts)
+        return generated.write_questions(work, seed=seed, version=version, texts=texts)
 
     _make_folder(output, request, {"generated": name}, bpe, gather, sizes or TOY_SIZES)
 
 
 def _make_folder(
     output: Path,
-    request: Mapping[str, Any],
+    corpus: Mapping[str, Any],
     origin: Mapping[str, str],
     bpe: Path,
     gather: Gather,
-    sizes: WindowSizes | None,
+    sizes: WindowSizes,
 ) -> None:
     """Make a folder from the files that `gather` finds, or writes into the folder it is given."""
-    sizes = sizes or WindowSizes()
     pieces = Pieces.load(bpe)
-    request = {
-        "preparation": PREPARATION_VERSION,
-        **request,
-        "pieces": pieces.fingerprint(),
-        **asdict(sizes),
-    }
-    folder = SquadFolder(output, request)
-    folder.refuse_foreign()
-    with building(output) as work:
-        if folder.is_done():
-            report(f"{output} is already there; remove it to make it anew")
-            return
-        files = gather(work / "files")
-        built = work / "built"
-        (built / "raw").mkdir(parents=True)
-        squads = {split: _read(files[split], request["version"]) for split in SPLITS}
-        about = {
-            split: _make_split(built, split, files[split].name, squad, pieces, sizes)
-            for split, squad in squads.items()
-        }
-        pieces.dictionary.save(str(built / "dict.txt"))
-        facts = {
-            "request": request,
-            "origin": origin,
-            "splits": about,
-            "dictionary_size": len(pieces.dictionary),
-        }
-        (built / "data.json").write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
-        replace_folder(built, output)
-    counts = ", ".join(f"{s} {about[s]['windows']} windows" for s in SPLITS)
-    report(f"{output}: {counts}")
+    how = {"pieces": pieces.fingerprint(), **asdict(sizes)}
+    request = {"preparation": PREPARATION_VERSION, **corpus, **how}
+    with making(Folder(output, request, FILES)) as (work, wanted):
+        for folder in wanted:
+            files = gather(work / "files")
+            built = work / "built"
+            (built / "raw").mkdir(parents=True)
+            squads = {split: _read(files[split], request["version"]) for split in SPLITS}
+            about = {
+                split: _make_split(built, split, files[split].name, squad, pieces, sizes)
+                for split, squad in squads.items()
+            }
+            pieces.dictionary.save(str(built / "dict.txt"))
+            facts = {"splits": about, "dictionary_size": len(pieces.dictionary)}
+            counts = ", ".join(f"{s} {about[s]['windows']} windows" for s in SPLITS)
+            folder.finish(built, origin, facts, counts)
 
 
 def _read(path: Path, version: str) -> SquadFile:

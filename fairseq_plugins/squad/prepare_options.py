@@ -5,56 +5,56 @@ python -m fairseq_plugins.squad toy [options]
 """
 
 import argparse
-from pathlib import Path
 
-from fairseq_plugins.squad import generated as questions
+from fairseq_plugins.common.root import data_folder
+from fairseq_plugins.data.options import (
+    add_counts,
+    add_folder,
+    add_number,
+    add_seed,
+    add_source,
+    counts_from,
+)
+from fairseq_plugins.squad import generated
 from fairseq_plugins.squad.examples import VERSIONS
-from fairseq_plugins.squad.features import WindowSizes
-from fairseq_plugins.squad.prepare import TOY_SIZES, prepare, prepare_toy
+from fairseq_plugins.squad.features import TOY_SIZES, WindowSizes
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
     parser.add_argument("--version", choices=VERSIONS, required=True, help="of SQuAD")
-    parser.add_argument(
-        "--bpe",
-        type=Path,
-        required=True,
-        metavar="DIR",
-        help="pieces the model is pre-trained with: encoder.json, vocab.bpe and dict.txt",
+    text = "pieces the model is pre-trained with: encoder.json, vocab.bpe and dict.txt"
+    add_folder(parser, "--bpe", text, required=True)
+    add_source(
+        parser,
+        "folder with {train,dev}-vVERSION.json or vVERSION/{train,dev}-part.json, plain, .xz or "
+        ".gz (default: the official files are downloaded)",
     )
-    parser.add_argument(
-        "--from",
-        dest="source",
-        type=Path,
-        metavar="DIR",
-        help="folder with {train,dev}-vVERSION.json or vVERSION/{train,dev}-part.json, plain, "
-        ".xz or .gz (default: the official files are downloaded)",
-    )
-    parser.add_argument(
-        "--output",
-        type=Path,
-        metavar="DIR",
-        help="folder to make (default: data/squad-vVERSION)",
-    )
-    _add_data_root(parser)
+    add_folder(parser, "--output", "folder to make (default: data/squad-vVERSION)")
     add_sizes(parser, WindowSizes())
+
+
+def add_toy_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of the command for the generated questions."""
+    text = "of SQuAD's format (default: 1.1)"
+    parser.add_argument("--version", choices=VERSIONS, default="1.1", help=text)
+    text = "pieces the model is pre-trained with (default: data/toy-mlm/bpe)"
+    add_folder(parser, "--bpe", text, default=data_folder("toy-mlm") / "bpe")
+    add_folder(parser, "--output", "folder to make (default: data/toy-squad-vVERSION)")
+    add_seed(parser, "questions")
+    text = f"texts with {generated.QUESTIONS_PER_TEXT} questions each"
+    add_counts(parser, "texts", generated.TEXTS, text)
+    add_sizes(parser, TOY_SIZES)
 
 
 def add_sizes(parser: argparse.ArgumentParser, default: WindowSizes) -> None:
     """Options of the windows."""
-    for name, text in (
-        ("max_length", "tokens of a window, with the question and four special ones"),
-        ("stride", "tokens from the beginning of one window to that of the next"),
-        ("max_query_length", "tokens of a question; the rest is cut off"),
-    ):
-        parser.add_argument(
-            "--" + name.replace("_", "-"),
-            type=int,
-            default=getattr(default, name),
-            metavar="N",
-            help=f"{text} (default: {getattr(default, name)})",
-        )
+    text = "tokens of a window, with the question and four special ones"
+    add_number(parser, "--max-length", default.max_length, text)
+    text = "tokens from the beginning of one window to that of the next"
+    add_number(parser, "--stride", default.stride, text)
+    text = "tokens of a question; the rest is cut off"
+    add_number(parser, "--max-query-length", default.max_query_length, text)
 
 
 def sizes_from(args: argparse.Namespace) -> WindowSizes:
@@ -62,58 +62,28 @@ def sizes_from(args: argparse.Namespace) -> WindowSizes:
     return WindowSizes(args.max_length, args.stride, args.max_query_length)
 
 
-def add_toy_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options of the command for the generated questions."""
-    parser.add_argument(
-        "--version", choices=VERSIONS, default="1.1", help="of SQuAD's format (default: 1.1)"
-    )
-    parser.add_argument(
-        "--bpe",
-        type=Path,
-        metavar="DIR",
-        help="pieces the model is pre-trained with (default: data/toy-mlm/bpe)",
-    )
-    parser.add_argument(
-        "--output",
-        type=Path,
-        metavar="DIR",
-        help="folder to make (default: data/toy-squad-vVERSION)",
-    )
-    parser.add_argument("--seed", type=int, default=1, help="another seed, other questions")
-    for split, count in questions.TEXTS.items():
-        parser.add_argument(
-            f"--{split}-texts",
-            type=int,
-            default=count,
-            metavar="N",
-            help=f"texts with {questions.QUESTIONS_PER_TEXT} questions each (default: {count})",
-        )
-    _add_data_root(parser)
-    add_sizes(parser, TOY_SIZES)
+def run(args: argparse.Namespace) -> None:
+    """The command."""
+    from fairseq_plugins.squad.prepare import prepare  # PyTorch: only where it is needed
 
-
-def run_toy(args: argparse.Namespace) -> None:
-    """The command for the generated questions."""
-    prepare_toy(
-        args.output or args.data_root / f"toy-squad-v{args.version}",
+    prepare(
+        args.output or data_folder(f"squad-v{args.version}"),
         version=args.version,
-        bpe=args.bpe or args.data_root / "toy-mlm" / "bpe",
-        seed=args.seed,
-        texts={split: getattr(args, f"{split}_texts") for split in questions.TEXTS},
+        bpe=args.bpe,
+        source=args.source,
         sizes=sizes_from(args),
     )
 
 
-def _add_data_root(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--data-root", type=Path, default=Path("data"), help=argparse.SUPPRESS)
+def run_toy(args: argparse.Namespace) -> None:
+    """The command for the generated questions."""
+    from fairseq_plugins.squad.prepare import prepare_toy
 
-
-def run(args: argparse.Namespace) -> None:
-    """The command."""
-    prepare(
-        args.output or args.data_root / f"squad-v{args.version}",
+    prepare_toy(
+        args.output or data_folder(f"toy-squad-v{args.version}"),
         version=args.version,
         bpe=args.bpe,
-        source=args.source,
+        seed=args.seed,
+        texts=counts_from(args, "texts", generated.TEXTS),
         sizes=sizes_from(args),
     )

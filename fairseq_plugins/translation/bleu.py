@@ -16,7 +16,7 @@ from pathlib import Path
 from sacrebleu.metrics import BLEU
 
 from fairseq_plugins.common.exit_status import exit_status
-from fairseq_plugins.data.vocabulary import SEPARATOR, join_pieces
+from fairseq_plugins.data.codes import SEPARATOR, join_pieces
 from fairseq_plugins.translation.moses import Moses
 
 # Marks that Moses' tokeniser or the pieces leave in many lines; raw text has hardly any.

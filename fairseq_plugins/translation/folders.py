@@ -14,13 +14,9 @@ folder that was cut off goes on where it was.
 import collections
 import functools
 import itertools
-import json
-import multiprocessing
-import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
@@ -29,16 +25,12 @@ from tqdm import tqdm
 
 from fairseq_plugins.common.errors import DataError
 from fairseq_plugins.common.files import writing
-from fairseq_plugins.data.folders import (
-    SPECIAL_SYMBOLS,
-    Folder,
-    describe,
-    preprocess,
-    replace_folder,
-    report,
-)
-from fairseq_plugins.data.published import SPLITS, copy_measured
-from fairseq_plugins.data.vocabulary import Pieces, read_dictionary
+from fairseq_plugins.data.binarise import describe, preprocess
+from fairseq_plugins.data.codes import Codes
+from fairseq_plugins.data.dictionaries import SPECIAL_SYMBOLS, read_dictionary
+from fairseq_plugins.data.folders import SPLITS, Folder, report
+from fairseq_plugins.data.measure import measure, sha256
+from fairseq_plugins.data.workers import LINES_AT_ONCE, LineFunction, mapping
 from fairseq_plugins.translation.moses import Moses
 from fairseq_plugins.translation.parallel import (
     VALID_EVERY,
@@ -47,59 +39,51 @@ from fairseq_plugins.translation.parallel import (
     Paths,
     keep_flags,
     read_pairs,
-    sha256,
 )
 
-CHUNK_LINES = 500
 LONGEST = 1023  # pieces of a sentence: fairseq's default of 1,024 positions, less one for its end
-LineFunction = Callable[[str], str]
+
+
+def files_of(languages: tuple[str, str]) -> tuple[str, ...]:
+    """What a translation folder holds."""
+    pair = "-".join(languages)
+    binarised = itertools.product(SPLITS, languages, ("bin", "idx"))
+    raw = itertools.product(("valid", "test"), languages)
+    return (
+        "codes",
+        *(f"dict.{language}.txt" for language in languages),
+        *(f"{split}.{pair}.{language}.{suffix}" for split, language, suffix in binarised),
+        *(f"raw/{split}.{language}" for split, language in raw),
+    )
 
 
 @dataclass(frozen=True)
-class ParallelFolder(Folder):
-    """A translation folder to make.
+class ParallelBuild:
+    """The steps in a folder `work`, by `workers` processes.
 
     languages: source and target, as in fairseq's `--source-lang`, `--target-lang`.
     cleaning: which training pairs are kept.
     """
 
-    languages: tuple[str, str] = ("", "")
-    cleaning: Cleaning = field(default_factory=Cleaning)
-
-    @property
-    def files(self) -> tuple[str, ...]:
-        pair = "-".join(self.languages)
-        binarised = itertools.product(SPLITS, self.languages, ("bin", "idx"))
-        raw = itertools.product(("valid", "test"), self.languages)
-        return (
-            "codes",
-            *(f"dict.{language}.txt" for language in self.languages),
-            *(f"{split}.{pair}.{language}.{suffix}" for split, language, suffix in binarised),
-            *(f"raw/{split}.{language}" for split, language in raw),
-        )
-
-
-class ParallelBuild:
-    """The steps in a folder `work`, for one ParallelFolder, by `workers` processes."""
-
-    def __init__(self, folder: ParallelFolder, work: Path, workers: int) -> None:
-        self.folder, self.work, self.workers = folder, work, workers
-        assert folder.merges is not None
-        self.merges = folder.merges
+    work: Path
+    languages: tuple[str, str]
+    merges: int
+    cleaning: Cleaning
+    workers: int
 
     def paths(self, step: str, split: str) -> Paths:
         """Source and target of a split after a step."""
-        source, target = (self.work / step / f"{split}.{lang}" for lang in self.folder.languages)
+        source, target = (self.work / step / f"{split}.{lang}" for lang in self.languages)
         return source, target
 
     def each(self, step: str) -> Iterator[tuple[str, str, Path]]:
         """(split, language, path) of every file of a step, whose folder is made."""
         (self.work / step).mkdir(exist_ok=True)
         for split in SPLITS:
-            for language, path in zip(self.folder.languages, self.paths(step, split), strict=True):
+            for language, path in zip(self.languages, self.paths(step, split), strict=True):
                 yield split, language, path
 
-    def make(self, text: ParallelText, origin: Mapping[str, Any]) -> None:
+    def make(self, folder: Folder, text: ParallelText, origin: Mapping[str, Any]) -> None:
         """All steps, then the folder in its place."""
         self.gather(text)
         self.tokenise()
@@ -107,7 +91,7 @@ class ParallelBuild:
         self.apply()
         self.check_lengths(text)
         verdicts = self.clean(("train",) if text.valid else ("train", "valid"))
-        self.binarise(origin, verdicts)
+        self.binarise(folder, origin, verdicts)
 
     def gather(self, text: ParallelText) -> None:
         """Check the raw text and copy it to raw/; every 100th pair for validation if need be."""
@@ -208,7 +192,7 @@ class ParallelBuild:
             mapping(build, self.workers) as apply,
         ):
             # Short files are no news.
-            hidden = total < 20 * CHUNK_LINES
+            hidden = total < 20 * LINES_AT_ONCE
             for line in tqdm(apply(lines), what, total, unit=" lines", disable=hidden):
                 out.write(line.encode() + b"\n")
 
@@ -221,7 +205,7 @@ class ParallelBuild:
             if split not in splits:
                 flags = bytearray(b"\1") * count_lines(pieces[0])
             else:
-                flags, verdicts = keep_flags(pieces, self.folder.cleaning)
+                flags, verdicts = keep_flags(pieces, self.cleaning)
                 found[split] = {"pairs": len(flags), **dict(sorted(verdicts.items()))}
                 if not any(flags):
                     raise DataError(f"cleaning keeps no pair of {split}: {found[split]}")
@@ -240,48 +224,43 @@ class ParallelBuild:
                 with source.open("rb") as lines, writing(target) as (out,):
                     out.writelines(itertools.compress(lines, kept))
 
-    def binarise(self, origin: Mapping[str, Any], cleaning: Mapping[str, Any]) -> None:
-        """fairseq-preprocess, data.json, and the finished folder in its place."""
-        languages = self.folder.languages
+    def binarise(
+        self, folder: Folder, origin: Mapping[str, Any], cleaning: Mapping[str, Any]
+    ) -> None:
+        """fairseq-preprocess, and the finished folder in its place."""
         built = self.work / "binarised"
         shutil.rmtree(built, ignore_errors=True)
-        arguments = ["-m", "fairseq_cli.preprocess"]
-        arguments += ["--source-lang", languages[0], "--target-lang", languages[1]]
+        source, target = self.languages
+        arguments = ["--source-lang", source, "--target-lang", target]
         for split in SPLITS:
             arguments += [f"--{split}pref", f"cleaned/{split}"]
-        arguments += ["--destdir", "binarised", "--workers", str(self.workers)]
-        preprocess(self.work, arguments, self.workers)
+        arguments += ["--destdir", built.name, "--workers", str(self.workers)]
+        command = preprocess(self.work, arguments, self.workers)
         about = {
-            "request": self.folder.request,
-            "origin": origin,
             "cleaning": cleaning,
             **self._describe(built),
             "codes": {"merges": self.merges, "sha256": sha256(self.work / "codes")},
-            "command": ["python", *arguments],
+            "command": command,
         }
-        (built / "data.json").write_text(json.dumps(about, indent=1) + "\n")
         (self.work / "kept").rename(built / "raw")
         (self.work / "codes").rename(built / "codes")
-        replace_folder(built, self.folder.path)
         sizes = ", ".join(f"{lang} {size}" for lang, size in about["dictionary_size"].items())
-        train = about["cleaning"]["train"]
-        report(
-            f"{self.folder.path}: {train['kept']} of {train['pairs']} training pairs kept; "
+        train = cleaning["train"]
+        summary = (
+            f"{train['kept']} of {train['pairs']} training pairs kept; "
             f"symbols in the dictionaries: {sizes}"
         )
+        folder.finish(built, origin, about, summary)
 
     def _describe(self, built: Path) -> dict[str, Any]:
         splits: dict[str, dict[str, Any]] = {split: {} for split in SPLITS}
         raw: dict[str, dict[str, Any]] = {"valid": {}, "test": {}}
         known = {
             language: set(read_dictionary(built / f"dict.{language}.txt"))
-            for language in self.folder.languages
+            for language in self.languages
         }
         for split, language, path in self.each("cleaned"):
-            with path.open("rb") as lines:
-                measured = copy_measured(lines, Path(os.devnull))
-            facts = describe(measured, known[language])
-            splits[split][language] = {**facts, "file": path.name}
+            splits[split][language] = describe(measure(path), known[language])
         for split, language, path in self.each("kept"):
             if split in raw:
                 raw[split][language] = {"lines": count_lines(path), "sha256": sha256(path)}
@@ -305,33 +284,10 @@ def count_lines(path: Path) -> int:
 
 
 def tokeniser(language: str) -> LineFunction:
+    """From a line of raw text to its tokens."""
     return Moses(language).tokenise
 
 
 def splitter(codes: Path) -> LineFunction:
-    return Pieces.read(codes).split
-
-
-_function: LineFunction  # of a worker process
-
-
-def _start(build: Callable[[], LineFunction]) -> None:
-    global _function
-    _function = build()
-
-
-def _run(line: str) -> str:
-    return _function(line)
-
-
-@contextmanager
-def mapping(
-    build: Callable[[], LineFunction], workers: int
-) -> Iterator[Callable[[Iterable[str]], Iterator[str]]]:
-    """A function that maps lines, in order, by what `build` returns in each of some processes."""
-    if workers == 1:
-        function = build()
-        yield lambda lines: map(function, lines)
-    else:
-        with multiprocessing.Pool(workers, _start, (build,)) as pool:
-            yield lambda lines: pool.imap(_run, lines, CHUNK_LINES)
+    """From a line of tokens to its pieces."""
+    return Codes.read(codes).split

@@ -12,10 +12,13 @@ preposition follows what it governs. A translation is a function of its source, 
 reaches 100 BLEU; one that cannot tell the order of the source words must guess the roles.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from random import Random
 
 from fairseq_plugins.data import lexicon
+from fairseq_plugins.translation.parallel import ParallelText, Paths
 
 VERSION = 1  # raise when the same seed would give other text
 SOURCE, TARGET = "qaa", "qab"  # codes for private use
@@ -97,3 +100,14 @@ def generate_pairs(seed: int | str, count: int) -> list[tuple[str, str]]:
             (" ".join(clause.source) + lexicon.STOP, " ".join(clause.target) + lexicon.STOP)
         )
     return pairs
+
+
+def write_pairs(folder: Path, *, seed: int, pairs: Mapping[str, int]) -> ParallelText:
+    """Write <split>.<language> for every split, drawn from streams of their own."""
+    found: dict[str, Paths] = {}
+    for split, count in pairs.items():
+        found[split] = (folder / f"{split}.{SOURCE}", folder / f"{split}.{TARGET}")
+        sides = zip(*generate_pairs(f"{seed}/{split}", count), strict=True)
+        for path, lines in zip(found[split], sides, strict=True):
+            path.write_text("\n".join(lines) + "\n", encoding="utf-8", newline="\n")
+    return ParallelText([found["train"]], found["valid"], found["test"])

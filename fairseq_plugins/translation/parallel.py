@@ -4,7 +4,6 @@ Files are plain, .xz or .gz. Only a line feed ends a line, as for the tools that
 neither a carriage return nor Unicode's own line separators do.
 """
 
-import hashlib
 import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,8 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from fairseq_plugins.common.errors import DataError
+from fairseq_plugins.common.errors import DataError, OptionError
 from fairseq_plugins.common.files import PACKED, find_packed, reading
+from fairseq_plugins.data.options import check_at_least
 from fairseq_plugins.translation.moses import printable
 
 Paths = tuple[Path, Path]  # source and target
@@ -41,7 +41,7 @@ class Cleaning:
     """Which training pairs are kept, by their lengths in pieces; the defaults are WMT14's.
 
     Raises:
-        DataError: a bound that no pair could meet.
+        OptionError: a bound that no pair could meet.
     """
 
     min_length: int = 1
@@ -49,15 +49,13 @@ class Cleaning:
     max_ratio: float = 1.5
 
     def __post_init__(self) -> None:
-        if self.min_length < 1:
-            raise DataError(f"--min-length must be at least 1, but is {self.min_length}")
+        check_at_least(1, min_length=self.min_length)
         if self.max_length < self.min_length:
-            raise DataError(
+            raise OptionError(
                 f"--max-length must be at least --min-length ({self.min_length}), "
                 f"but is {self.max_length}"
             )
-        if not self.max_ratio >= 1:
-            raise DataError(f"--max-ratio must be at least 1, but is {self.max_ratio}")
+        check_at_least(1, max_ratio=self.max_ratio)
 
     def verdict(self, source: int, target: int) -> str:
         """`kept`, or why a pair of these lengths is not: `empty`, `short`, `long` or `ratio`."""
@@ -82,12 +80,6 @@ def find_text(folder: Path, names: Iterable[str], option: str) -> Path:
     if path is None:
         raise DataError(f"{option} {folder} does not hold {' or '.join(names)} ({PACKED})")
     return path
-
-
-def sha256(path: Path) -> str:
-    """Of a file as it is stored."""
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def read_pairs(paths: Paths, *, empty_lines: bool) -> Iterator[tuple[bytes, bytes]]:

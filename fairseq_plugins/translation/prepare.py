@@ -11,22 +11,38 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fairseq_plugins.common.errors import DataError
+from fairseq_plugins.common.errors import OptionError
 from fairseq_plugins.common.exit_status import exit_status
-from fairseq_plugins.data.folders import building, report
-from fairseq_plugins.data.prepare import FEWEST_MERGES, report_done
-from fairseq_plugins.translation import generated as reordering
-from fairseq_plugins.translation.folders import ParallelBuild, ParallelFolder
+from fairseq_plugins.common.root import data_folder
+from fairseq_plugins.data.folders import SPLITS, Folder, making, report
+from fairseq_plugins.data.measure import sha256
+from fairseq_plugins.data.options import (
+    FEWEST_MERGES,
+    add_command,
+    add_counts,
+    add_folder,
+    add_number,
+    add_output,
+    add_seed,
+    add_source,
+    add_workers,
+    check_at_least,
+    check_counts,
+    check_folder,
+    counts_from,
+)
+from fairseq_plugins.translation import generated
+from fairseq_plugins.translation.folders import ParallelBuild, files_of
 from fairseq_plugins.translation.moses import check_language
-from fairseq_plugins.translation.parallel import Cleaning, ParallelText, Paths, find_text, sha256
+from fairseq_plugins.translation.parallel import Cleaning, ParallelText, Paths, find_text
 from fairseq_plugins.translation.wmt14 import WMT14_EN_DE, ArchivedCorpus, ArchivedText, fetch
 
-ROOT = Path(__file__).resolve().parents[2]
 PREPARATION_VERSION = 1  # raise when the same request would give other files
 # Names under which small corpora keep a split, the first that is there.
 TRAIN_NAMES, VALID_NAMES, TEST_NAMES = ("train",), ("valid", "val", "dev"), ("test",)
 WMT14_MERGES = 40_000  # LRPE, Table 7: dictionaries of 40,480 and 42,720 symbols
 SMALL_MERGES = 4_000
+TOY_MERGES = 1_000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,7 +50,7 @@ class Settings:
     """What is made of the raw text: pieces, cleaning, and by how many processes.
 
     Raises:
-        DataError: for a number out of range.
+        OptionError: for a number out of range.
     """
 
     merges: int
@@ -42,14 +58,10 @@ class Settings:
     workers: int = 1
 
     def __post_init__(self) -> None:
-        if self.workers < 1:
-            raise DataError(f"--workers must be at least 1, but is {self.workers}")
-        if self.merges < FEWEST_MERGES:
-            raise DataError(f"--merges must be at least {FEWEST_MERGES}, but is {self.merges}")
+        check_at_least(1, workers=self.workers)
+        check_at_least(FEWEST_MERGES, merges=self.merges)
 
-    def folder(
-        self, output: Path, corpus: Mapping[str, Any], languages: tuple[str, str]
-    ) -> ParallelFolder:
+    def folder(self, output: Path, corpus: Mapping[str, Any], languages: tuple[str, str]) -> Folder:
         request = {
             "preparation": PREPARATION_VERSION,
             **corpus,
@@ -58,7 +70,10 @@ class Settings:
             "merges": self.merges,
             "cleaning": dataclasses.asdict(self.cleaning),
         }
-        return ParallelFolder(output, request, self.merges, None, languages, self.cleaning)
+        return Folder(output, request, files_of(languages))
+
+    def build(self, work: Path, languages: tuple[str, str]) -> ParallelBuild:
+        return ParallelBuild(work, languages, self.merges, self.cleaning, self.workers)
 
 
 def prepare_files(
@@ -76,8 +91,7 @@ def prepare_files(
         DataError: for anything missing, damaged or wrong; nothing is then written.
     """
     check_languages(*languages)
-    if not source.is_dir():
-        raise DataError(f"--from must be an existing folder, but is {source}")
+    check_folder(source)
     found: dict[str, Paths] = {}
     for split, stems in names.items():
         left, right = (
@@ -85,14 +99,13 @@ def prepare_files(
         )
         found[split] = (left, right)
     sums = {path.name: sha256(path) for paths in found.values() for path in paths}
-    folder = settings.folder(output, {"corpus": source.resolve().name, "files": sums}, languages)
-    folder.refuse_foreign()
-    with building(output, folder.request) as work:
-        report_done([folder], [] if folder.is_done() else [folder])
-        if not folder.is_done():
+    corpus = {"corpus": source.resolve().name, "files": sums}
+    folder = settings.folder(output, corpus, languages)
+    with making(folder, resume=folder.request) as (work, wanted):
+        if wanted:
             text = ParallelText([found["train"]], found["valid"], found["test"])
             origin = {"from": source.resolve().name}
-            ParallelBuild(folder, work, settings.workers).make(text, origin)
+            settings.build(work, languages).make(folder, text, origin)
 
 
 def prepare_archived(
@@ -109,7 +122,7 @@ def prepare_archived(
     if source is not None:
         text.require()
     if folder.is_done():
-        report_done([folder], [])
+        folder.report_done()
         return
     if source is None:
         sums = fetch(corpus, text.folder, report)
@@ -117,42 +130,31 @@ def prepare_archived(
     else:
         sums = {path.name: sha256(path) for path in text.inputs()}
         origin = {"from": source.resolve().name}
-    with building(output, {**folder.request, "files": sums}) as work:
-        if not folder.is_done():
+    with making(folder, resume={**folder.request, "files": sums}) as (work, wanted):
+        if wanted:
             raw = text.unpack(work / "unpacked", report)
             origin["sha256"] = sums
-            ParallelBuild(folder, work, settings.workers).make(raw, origin)
+            settings.build(work, corpus.languages).make(folder, raw, origin)
 
 
 def prepare_toy(output: Path, settings: Settings, *, seed: int, pairs: Mapping[str, int]) -> None:
     """Make the folder of the generated language pair."""
-    for split, count in pairs.items():
-        if count < 1:
-            raise DataError(f"--{split}-pairs must be at least 1, but is {count}")
-    languages = (reordering.SOURCE, reordering.TARGET)
-    corpus = {"corpus": f"reordering-v{reordering.VERSION}", "seed": seed, "pairs": dict(pairs)}
+    check_counts("pairs", pairs)
+    languages = (generated.SOURCE, generated.TARGET)
+    corpus = {"corpus": f"reordering-v{generated.VERSION}", "seed": seed, "pairs": dict(pairs)}
     folder = settings.folder(output, corpus, languages)
-    folder.refuse_foreign()
-    with building(output, folder.request) as work:
-        report_done([folder], [] if folder.is_done() else [folder])
-        if folder.is_done():
-            return
-        found = {}
-        for split, count in pairs.items():
-            generated = reordering.generate_pairs(f"{seed}/{split}", count)
-            left, right = (work / f"{split}.{language}" for language in languages)
-            for path, lines in zip((left, right), zip(*generated, strict=True), strict=True):
-                path.write_text("\n".join(lines) + "\n", encoding="utf-8", newline="\n")
-            found[split] = (left, right)
-        text = ParallelText([found["train"]], found["valid"], found["test"])
-        ParallelBuild(folder, work, settings.workers).make(text, {"generated": corpus["corpus"]})
+    with making(folder, resume=folder.request) as (work, wanted):
+        if wanted:
+            text = generated.write_pairs(work, seed=seed, pairs=pairs)
+            origin = {"generated": corpus["corpus"]}
+            settings.build(work, languages).make(folder, text, origin)
 
 
 def check_languages(source: str, target: str) -> None:
     check_language("--src", source)
     check_language("--tgt", target)
     if source == target:
-        raise DataError(f"--src and --tgt must differ, but both are {source!r}")
+        raise OptionError(f"--src and --tgt must differ, but both are {source!r}")
 
 
 def get_parser() -> argparse.ArgumentParser:
@@ -160,114 +162,70 @@ def get_parser() -> argparse.ArgumentParser:
         prog="prepare_parallel", description="Make translation folders for fairseq."
     )
     commands = parser.add_subparsers(dest="command", required=True)
-    _add_files(commands)
-    summary = "WMT14 English-German, downloaded or --from DIR"
-    wmt14 = commands.add_parser(
-        "wmt14", prog="prepare_wmt14_en_de.sh", help=summary, description=f"Make {summary}."
-    )
-    wmt14.add_argument(
-        "--from",
-        dest="source",
-        type=Path,
-        metavar="DIR",
-        help="folder with the archives of statmt.org, or with their texts (plain, .xz or .gz)",
-    )
-    _add_common_options(wmt14, "wmt14-en-de", WMT14_MERGES)
-    summary = "the generated language pair"
-    toy = commands.add_parser(
-        "toy", prog="prepare_toy_mt.sh", help=summary, description=f"Make {summary}."
-    )
-    toy.add_argument("--seed", type=int, default=1, help="another seed, another text")
-    for split, count in reordering.PAIRS.items():
-        toy.add_argument(
-            f"--{split}-pairs",
-            type=int,
-            default=count,
-            metavar="N",
-            help=f"pairs of sentences in {split} (default: {count})",
+    _add_files(
+        add_command(
+            commands,
+            "files",
+            "prepare_parallel",
+            "any pair of text files",
+            "Make a translation folder of text files <prefix>.<language>.",
         )
-    _add_common_options(toy, "toy-mt", 1000)
+    )
+    summary = "WMT14 English-German, downloaded or --from DIR"
+    wmt14 = add_command(commands, "wmt14", "prepare_wmt14_en_de", summary)
+    text = "folder with the archives of statmt.org, or with their texts (plain, .xz or .gz)"
+    add_source(wmt14, text)
+    add_output(wmt14, "wmt14-en-de")
+    _add_common_options(wmt14, WMT14_MERGES)
+    toy = add_command(commands, "toy", "prepare_toy_mt", "the generated language pair")
+    add_seed(toy, "text")
+    add_counts(toy, "pairs", generated.PAIRS, "pairs of sentences in {split}")
+    add_output(toy, "toy-mt")
+    _add_common_options(toy, TOY_MERGES)
     return parser
 
 
-def _add_files(commands: Any) -> None:
-    files = commands.add_parser(
-        "files",
-        prog="prepare_parallel.sh",
-        help="any pair of text files",
-        description="Make a translation folder of text files <prefix>.<language>.",
-    )
-    files.add_argument(
-        "--from",
-        dest="source",
-        type=Path,
-        required=True,
-        metavar="DIR",
-        help="folder with the files, plain, .xz or .gz",
-    )
-    files.add_argument("--src", required=True, metavar="LANG", help="source language, as en")
-    files.add_argument("--tgt", required=True, metavar="LANG", help="target language, as de")
+def _add_files(parser: argparse.ArgumentParser) -> None:
+    add_source(parser, "folder with the files, plain, .xz or .gz", required=True)
+    parser.add_argument("--src", required=True, metavar="LANG", help="source language, as en")
+    parser.add_argument("--tgt", required=True, metavar="LANG", help="target language, as de")
     for split, names in (("train", TRAIN_NAMES), ("valid", VALID_NAMES), ("test", TEST_NAMES)):
-        files.add_argument(
+        parser.add_argument(
             f"--{split}-prefix",
             type=lambda name: (name,),
             default=names,
             metavar="NAME",
             help=f"name of the {split} files without .<language> (default: {' or '.join(names)})",
         )
-    _add_common_options(files, "<name of DIR>-<src>-<tgt>", SMALL_MERGES)
+    name = "<name of DIR>-<src>-<tgt>"
+    add_folder(parser, "--output", f"folder to make (default: data/{name} in the repository)")
+    _add_common_options(parser, SMALL_MERGES)
 
 
-def _add_common_options(parser: argparse.ArgumentParser, name: str, merges: int) -> None:
-    add = parser.add_argument
-    add(
-        "--output",
-        type=Path,
-        metavar="DIR",
-        help=f"folder to make (default: data/{name} in the repository)",
-    )
-    add(
-        "--merges",
-        type=int,
-        default=merges,
-        metavar="N",
-        help=f"merges of the joint byte-pair encoding (default: {merges})",
-    )
+def _add_common_options(parser: argparse.ArgumentParser, merges: int) -> None:
     rules = Cleaning()
-    for option, default, what in (
-        ("--min-length", rules.min_length, "pieces that a side of a training pair has at least"),
-        ("--max-length", rules.max_length, "pieces that a side of a training pair has at most"),
-        ("--max-ratio", rules.max_ratio, "length of the longer side over that of the shorter"),
-    ):
-        add(
-            option,
-            type=type(default),
-            default=default,
-            metavar="N",
-            help=f"{what} (default: {default})",
-        )
-    add("--workers", type=int, default=2, metavar="N", help="processes (default: 2)")
+    add_number(parser, "--merges", merges, "merges of the joint byte-pair encoding")
+    text = "pieces that a side of a training pair has at {}"
+    add_number(parser, "--min-length", rules.min_length, text.format("least"))
+    add_number(parser, "--max-length", rules.max_length, text.format("most"))
+    text = "length of the longer side over that of the shorter"
+    add_number(parser, "--max-ratio", rules.max_ratio, text)
+    add_workers(parser, "processes")
 
 
 def _run(args: argparse.Namespace) -> None:
     cleaning = Cleaning(args.min_length, args.max_length, args.max_ratio)
     settings = Settings(args.merges, cleaning, args.workers)
     if args.command == "files":
-        names = {
-            "train": args.train_prefix,
-            "valid": args.valid_prefix,
-            "test": args.test_prefix,
-        }
-        default = Path(ROOT, "data", f"{args.source.resolve().name}-{args.src}-{args.tgt}")
+        names = {split: getattr(args, f"{split}_prefix") for split in SPLITS}
+        default = data_folder(f"{args.source.resolve().name}-{args.src}-{args.tgt}")
         languages = (args.src, args.tgt)
         prepare_files(args.source, args.output or default, languages, settings, names)
     elif args.command == "wmt14":
-        output = args.output or Path(ROOT, "data", "wmt14-en-de")
-        prepare_archived(WMT14_EN_DE, output, settings, args.source)
+        prepare_archived(WMT14_EN_DE, args.output, settings, args.source)
     else:
-        pairs = {split: getattr(args, f"{split}_pairs") for split in reordering.PAIRS}
-        output = args.output or Path(ROOT, "data", "toy-mt")
-        prepare_toy(output, settings, seed=args.seed, pairs=pairs)
+        pairs = counts_from(args, "pairs", generated.PAIRS)
+        prepare_toy(args.output, settings, seed=args.seed, pairs=pairs)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

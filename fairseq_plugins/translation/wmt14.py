@@ -14,16 +14,17 @@ from pathlib import Path, PurePosixPath
 
 from fairseq_plugins.common.errors import DataError
 from fairseq_plugins.common.files import find_packed, reading, writing
-from fairseq_plugins.data.published import download
+from fairseq_plugins.data.archives import check_size
+from fairseq_plugins.data.download import CHUNK_BYTES, download
+from fairseq_plugins.data.measure import sha256
+from fairseq_plugins.data.options import check_folder
 from fairseq_plugins.translation.parallel import (
     ParallelText,
     Paths,
     count_text_lines,
-    sha256,
 )
 
 _SEGMENT = re.compile(r"<seg.*?>(.*)</seg>.*?")
-CHUNK_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -115,8 +116,7 @@ class ArchivedText:
 
     def require(self) -> None:
         """Raise DataError naming every text that is not there."""
-        if not self.folder.is_dir():
-            raise DataError(f"--from must be an existing folder, but is {self.folder}")
+        check_folder(self.folder)
         absent = [
             f"{' and '.join(member.plain_names)} (or {member.archive})"
             for member in self.corpus.members
@@ -182,6 +182,7 @@ def extract(archive: Path, wanted: dict[str, Path]) -> None:
             for entry in stream:
                 name = entry.name.removeprefix("./")
                 if name in absent and entry.isfile():
+                    check_size(entry.size, f"{name} in {archive}")
                     content = stream.extractfile(entry)
                     assert content is not None
                     with writing(wanted[name]) as (out,):

@@ -19,18 +19,20 @@ from pathlib import Path
 
 import pytest
 
-from fairseq_plugins.common.errors import DataError
-from fairseq_plugins.data import folders as data_folders
-from fairseq_plugins.data import prepare
+from fairseq_plugins.common.errors import DataError, OptionError
+from fairseq_plugins.data import binarise as data_binarise
+from fairseq_plugins.data import prepare, prepare_mlm
+from fairseq_plugins.data.download import download
+from fairseq_plugins.data.folders import SPLITS
 from fairseq_plugins.data.published import (
-    SPLITS,
     WIKITEXT_2,
     WIKITEXT_103,
     FileFacts,
     PublishedCorpus,
     RawSource,
-    download,
 )
+from fairseq_plugins.glue import prepare as prepare_glue
+from fairseq_plugins.translation import prepare as prepare_translation
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 TEXT = {
@@ -92,18 +94,18 @@ def binarised(monkeypatch: pytest.MonkeyPatch) -> list[str | None]:
     """In place of fairseq-preprocess, which takes seconds to start; the list counts the calls."""
     calls: list[str | None] = []
 
-    def binarise(work, files, destination, workers, *rest):
-        calls.append(files["train"])
-        folder = work / destination
+    def preprocess(work, arguments, workers):
+        calls.append(arguments[arguments.index("--trainpref") + 1])
+        folder = work / arguments[arguments.index("--destdir") + 1]
         folder.mkdir()
         words = "".join(f"{word} 1\n" for word in ("the", "sat", "on", "cat", "mat", "dog"))
         padding = "".join(f"madeupword{i:04d} 0\n" for i in range(6))
         (folder / "dict.txt").write_text(words + padding)
         for name in FILES[1:]:
             (folder / name).touch()
-        return ["-m", "fairseq_cli.preprocess"]
+        return ["python", "-m", "fairseq_cli.preprocess"]
 
-    monkeypatch.setattr(data_folders, "binarise", binarise)
+    monkeypatch.setattr(data_binarise, "preprocess", preprocess)
     return calls
 
 
@@ -214,7 +216,7 @@ def test_damaged_files_are_named(damage, raw, corpus, tmp_path):
         packed = lzma.compress(path.read_bytes())[:-20] if damage == "cut xz" else b"no"
         path.with_name(path.name + ".xz").write_bytes(packed)
         path.unlink()
-    with pytest.raises(DataError, match=r"wiki\.test\.tokens.* in .* is damaged"):
+    with pytest.raises(DataError, match=r"wiki\.test\.tokens.* is damaged"):
         RawSource(raw, corpus).unpack(tmp_path, quiet)
 
 
@@ -310,7 +312,7 @@ def test_an_unreachable_address_says_what_else_works(corpus, tmp_path):
 
 
 def test_only_http_addresses(corpus, tmp_path):
-    with pytest.raises(DataError, match="--url must begin with https:// or http://"):
+    with pytest.raises(OptionError, match="--url must begin with https:// or http://"):
         download("file:///etc/passwd", tmp_path / "tiny.zip", corpus.zip_md5, quiet)
 
 
@@ -355,7 +357,7 @@ def test_a_failed_build_leaves_the_old_folder(raw, corpus, tmp_path, binarised, 
     def fail(*args: object) -> None:
         raise subprocess.CalledProcessError(1, "fairseq-preprocess", output="no space")
 
-    monkeypatch.setattr(data_folders, "binarise", fail)
+    monkeypatch.setattr(data_binarise, "preprocess", fail)
     with pytest.raises(subprocess.CalledProcessError):
         prepare.prepare_published(corpus, output, source=raw)
     assert (output / "data.json").read_text() == before
@@ -394,7 +396,7 @@ def test_a_dictionary_of_another_size_is_refused(raw, corpus, tmp_path, binarise
     ],
 )
 def test_numbers_out_of_range(options, message, raw, corpus, tmp_path, binarised):
-    with pytest.raises(DataError, match=message):
+    with pytest.raises(OptionError, match=message):
         prepare.prepare_published(corpus, tmp_path / "tiny", source=raw, **options)
     assert binarised == []
 
@@ -426,7 +428,7 @@ def test_pieces_join_to_the_text_again(raw, corpus, tmp_path):
     target = tmp_path / "work"
     target.mkdir()
     found = RawSource(raw, corpus).unpack(target, quiet)
-    pieces = data_folders.split_into_pieces(target, found, merges=16)
+    pieces = data_binarise.split_into_pieces(target, found, merges=16)
     for split, text in TEXT.items():
         written = pieces[split].path.read_text()
         assert written.replace("@@ ", "") == text
@@ -479,12 +481,8 @@ def test_scripts_without_an_interpreter_say_what_sets_one_up(name):
     assert "no interpreter at PYTHON=/nowhere/python; 'make quickstart'" in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("name", "folder"),
-    [("toy", "toy"), ("wikitext2", "wikitext-2"), ("wikitext103", "wikitext-103")],
-)
-def test_scripts_hand_their_options_on(name, folder, tmp_path):
-    """From any folder; later options win, so that --output can be given."""
+@pytest.mark.parametrize("name", ["toy", "wikitext2", "wikitext103"])
+def test_scripts_hand_their_options_on(name, tmp_path):
     done = subprocess.run(
         [REPOSITORY / "scripts" / f"prepare_{name}.sh", "--from", "a b"],
         env=os.environ | {"PYTHON": "echo"},
@@ -492,8 +490,27 @@ def test_scripts_hand_their_options_on(name, folder, tmp_path):
         text=True,
         cwd=tmp_path,
     )
-    output = REPOSITORY / "data" / folder
-    assert done.stdout.split("prepare ")[1] == f"{name} --output {output} --from a b\n"
+    assert done.stdout == f"-m fairseq_plugins.data.prepare {name} --from a b\n"
+
+
+@pytest.mark.parametrize(
+    ("module", "words", "folder"),
+    [
+        (prepare, ["toy"], "toy"),
+        (prepare, ["wikitext2"], "wikitext-2"),
+        (prepare, ["wikitext103"], "wikitext-103"),
+        (prepare_mlm, ["gpt2_bpe"], "gpt2_bpe"),
+        (prepare_mlm, ["text", "--from", "x"], "text-mlm"),
+        (prepare_mlm, ["wikitext103"], "wikitext-103-mlm"),
+        (prepare_mlm, ["toy"], "toy-mlm"),
+        (prepare_glue, ["--bpe", "x"], "glue"),
+        (prepare_translation, ["wmt14"], "wmt14-en-de"),
+        (prepare_translation, ["toy"], "toy-mt"),
+    ],
+)
+def test_data_goes_to_the_repository_from_any_folder(module, words, folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert module.get_parser().parse_args(words).output == REPOSITORY / "data" / folder
 
 
 @pytest.mark.parametrize("corpus", ["wikitext2", "wikitext103"])

@@ -15,10 +15,12 @@ from fairseq.data import Dictionary, data_utils
 from fairseq.examples.roberta import multiprocessing_bpe_encoder
 from fairseq_cli import preprocess
 
-from fairseq_plugins.common.errors import DataError
+from fairseq_plugins.common.errors import DataError, OptionError
 from fairseq_plugins.data import prepare_mlm
+from fairseq_plugins.data.folders import SPLITS
 from fairseq_plugins.data.gpt2_bpe import FILES, learn_gpt2_bpe
-from fairseq_plugins.data.published import SPLITS, FileFacts, PublishedCorpus
+from fairseq_plugins.data.prepare_gpt2_bpe import prepare_pieces
+from fairseq_plugins.data.published import FileFacts, PublishedCorpus
 
 TEXT = {
     "train": " = Title = \n\nThe café's cat sat; the dog , too .\n  twice   spaced\n\n" * 4,
@@ -95,17 +97,19 @@ def binarised(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """In place of fairseq-preprocess, which takes seconds to start; the list counts the calls."""
     calls: list[Path] = []
 
-    def binarise(work, files, destination, workers, max_words, dictionary):
+    def preprocess(work, arguments, workers):
         calls.append(work)
-        folder = work / destination
+        given = dict(zip(arguments[1::2], arguments[2::2], strict=True))
+        folder = work / given["--destdir"]
         folder.mkdir()
-        (folder / "dict.txt").write_bytes((work / dictionary).read_bytes())
+        (folder / "dict.txt").write_bytes((work / given["--srcdict"]).read_bytes())
         for split in SPLITS:
+            text = (work / given[f"--{split}pref"]).read_bytes()
             for suffix in ("bin", "idx"):
-                (folder / f"{split}.{suffix}").write_bytes((work / files[split]).read_bytes())
-        return ["-m", "fairseq_cli.preprocess"]
+                (folder / f"{split}.{suffix}").write_bytes(text)
+        return ["python", "-m", "fairseq_cli.preprocess"]
 
-    monkeypatch.setattr("fairseq_plugins.data.mlm_folders.binarise", binarise)
+    monkeypatch.setattr("fairseq_plugins.data.binarise.preprocess", preprocess)
     return calls
 
 
@@ -156,7 +160,7 @@ def test_workers_change_nothing(source: Path, binarised: list[Path], tmp_path: P
     ],
 )
 def test_wrong_options_write_nothing(options, message, source, binarised, tmp_path) -> None:
-    with pytest.raises(DataError, match=message):
+    with pytest.raises((DataError, OptionError), match=message):
         prepared(tmp_path / "out", source, **options)
     assert left_in(tmp_path) == []
     assert binarised == []
@@ -200,7 +204,7 @@ def test_published_pieces(form: str, pieces: Path, sums: dict[str, str], tmp_pat
         else:
             (folder / name).write_bytes(content)
     for _ in range(2):
-        prepare_mlm.prepare_pieces(tmp_path / "out", folder, sums=sums)
+        prepare_pieces(tmp_path / "out", folder, sums=sums)
     assert left_in(tmp_path / "out") == sorted(FILES)
     assert left_in(tmp_path) == ["from", "out"]
 
@@ -209,22 +213,22 @@ def test_other_pieces_are_refused(pieces: Path, sums: dict[str, str], tmp_path: 
     folder = tmp_path / "from"
     folder.mkdir()
     with pytest.raises(DataError, match=r"does not hold encoder\.json, vocab\.bpe, dict\.txt"):
-        prepare_mlm.prepare_pieces(tmp_path / "out", folder, sums=sums)
+        prepare_pieces(tmp_path / "out", folder, sums=sums)
     for name in FILES:
         (folder / name).write_bytes((pieces / name).read_bytes())
     (folder / "dict.txt").write_text("0 1\n")
     wrong = f"dict.txt in .* is not the published file: sha256: expected {sums['dict.txt']}"
     with pytest.raises(DataError, match=wrong):
-        prepare_mlm.prepare_pieces(tmp_path / "out", folder, sums=sums)
+        prepare_pieces(tmp_path / "out", folder, sums=sums)
     (folder / "dict.txt").unlink()
     (folder / "dict.txt.xz").write_bytes(b"no")
     with pytest.raises(DataError, match=r"from/dict\.txt\.xz is damaged"):
-        prepare_mlm.prepare_pieces(tmp_path / "out", folder, sums=sums)
+        prepare_pieces(tmp_path / "out", folder, sums=sums)
     assert left_in(tmp_path) == ["from"]
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "mine").touch()
     with pytest.raises(DataError, match=r"encoder\.json is not the published one"):
-        prepare_mlm.prepare_pieces(tmp_path / "out", pieces, sums=sums)
+        prepare_pieces(tmp_path / "out", pieces, sums=sums)
 
 
 # ---- WikiText-103

@@ -8,13 +8,8 @@ from subword_nmt.apply_bpe import BPE
 from subword_nmt.learn_bpe import learn_bpe
 
 from fairseq_plugins.common.errors import DataError
-from fairseq_plugins.data.vocabulary import (
-    Pieces,
-    check_same_dictionary,
-    check_vocabulary,
-    join_pieces,
-    read_dictionary,
-)
+from fairseq_plugins.data.codes import Codes, check_codes, join_pieces
+from fairseq_plugins.data.dictionaries import check_same_dictionary, read_dictionary
 
 TEXT = "the cat sat on the mat and the rat sat on that cat &quot; at last &quot;\n" * 5
 OTHER = "zwölf boxkämpfer jagen viktor quer über den großen sylter deich\n" * 5
@@ -38,7 +33,7 @@ def test_pieces_are_those_of_subword_nmt_and_join_again(tmp_path):
     codes = write_codes(tmp_path / "codes", TEXT)
     with codes.open(encoding="utf-8") as file:
         expected = BPE(file).process_line(OTHER.strip())
-    pieces = Pieces.read(codes).split(OTHER)
+    pieces = Codes.read(codes).split(OTHER)
     assert pieces == expected != OTHER.strip()
     assert join_pieces(pieces) == OTHER.strip()
     assert join_pieces("ab@@ c d@@") == "abc d"
@@ -48,7 +43,7 @@ def test_a_dictionary_of_the_same_text_is_accepted(tmp_path):
     codes = write_codes(tmp_path / "codes", TEXT)
     known = write_dictionary(tmp_path / "dict.en.txt", codes, TEXT)
     rare = write_dictionary(tmp_path / "dict.de.txt", codes, OTHER)
-    check_vocabulary(codes, [known, rare])
+    check_codes(codes, [known, rare])
 
 
 def test_codes_of_another_vocabulary_are_refused(tmp_path):
@@ -56,7 +51,7 @@ def test_codes_of_another_vocabulary_are_refused(tmp_path):
     dictionary = write_dictionary(tmp_path / "dict.en.txt", codes, TEXT)
     other = write_codes(tmp_path / "other", OTHER)
     with pytest.raises(DataError, match=r"dict\.en\.txt, line 1: no merge of .*other makes"):
-        check_vocabulary(other, [dictionary])
+        check_codes(other, [dictionary])
 
 
 @pytest.mark.parametrize(
@@ -71,7 +66,7 @@ def test_codes_of_another_vocabulary_are_refused(tmp_path):
 def test_damaged_codes(content, message, tmp_path):
     (tmp_path / "codes").write_text(content)
     with pytest.raises(DataError, match=message):
-        Pieces.read(tmp_path / "codes")
+        Codes.read(tmp_path / "codes")
 
 
 def test_damaged_dictionary(tmp_path):

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fairseq_plugins.common.errors import DataError
+from fairseq_plugins.common.errors import DataError, OptionError
 from fairseq_plugins.squad.examples import Answer, Question
 from fairseq_plugins.squad.features import (
     NO_ANSWER,
@@ -19,7 +19,7 @@ from fairseq_plugins.squad.features import (
     make_windows,
     spans_of_windows,
 )
-from fairseq_plugins.squad.offsets import Pieces, encode_with_offsets
+from fairseq_plugins.squad.offsets import EncodedText, encode_with_offsets
 from tests.squad.conftest import random_text
 
 SPECIALS = Specials(bos=-1, eos=-2)  # no id of a piece
@@ -62,7 +62,7 @@ def test_offsets_cover_every_character_but_joined_spaces(encoder: Any) -> None:
     assert shared > 1000  # characters of several pieces occurred
 
 
-def random_answer(rng: random.Random, pieces: Pieces) -> tuple[int, int]:
+def random_answer(rng: random.Random, pieces: EncodedText) -> tuple[int, int]:
     """Characters that begin and end where pieces do; a piece of bytes may lie in two characters."""
     spans = list(zip(pieces.starts, pieces.ends, strict=True))
 
@@ -187,7 +187,7 @@ def test_empty_text(encoder: Any) -> None:
     ],
 )
 def test_sizes_without_room(sizes: tuple[int, int, int], message: str) -> None:
-    with pytest.raises(DataError, match=message):
+    with pytest.raises(OptionError, match=message):
         WindowSizes(*sizes)
 
 

@@ -1,0 +1,111 @@
+"""Text in one language through fairseq-preprocess, as words or in pieces."""
+
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from subword_nmt.apply_bpe import BPE
+from subword_nmt.learn_bpe import learn_bpe
+
+from fairseq_plugins.common.errors import DataError
+from fairseq_plugins.data.dictionaries import SPECIAL_SYMBOLS, read_dictionary
+from fairseq_plugins.data.folders import SPLITS, report
+from fairseq_plugins.data.measure import Measured, copy_measured
+
+
+def preprocess(work: Path, arguments: Sequence[str], workers: int) -> list[str]:
+    """Run fairseq-preprocess in `work`, its output in the error where it fails.
+
+    Returns the command as data.json records it.
+    """
+    report(f"running fairseq-preprocess with {workers} workers")
+    words = ["-m", "fairseq_cli.preprocess", *arguments]
+    subprocess.run(
+        [sys.executable, *words],
+        cwd=work,
+        check=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    return ["python", *words]
+
+
+def binarise(
+    work: Path,
+    raw: Mapping[str, Measured],
+    text: Mapping[str, Measured],
+    workers: int,
+    *,
+    max_words: int | None = None,
+    dictionary: str | None = None,
+    dictionary_size: int | None = None,
+) -> tuple[Path, dict[str, Any]]:
+    """Binarise the text of every split, which lies in `work`.
+
+    raw: what the text was made from. max_words: of the dictionary, None for all that occur.
+    dictionary: a dict.txt in `work` to use, by default one of the training words is made.
+    dictionary_size: the symbols that must come out, where that is known.
+    Returns the folder and what data.json says of it.
+
+    Raises:
+        DataError: a dictionary of another size.
+    """
+    built = work / "binarised"
+    arguments = ["--only-source"]
+    for split in SPLITS:
+        arguments += [f"--{split}pref", text[split].path.relative_to(work).as_posix()]
+    arguments += ["--destdir", built.name, "--workers", str(workers)]
+    if max_words is not None:
+        arguments += ["--nwordssrc", str(max_words)]
+    if dictionary is not None:
+        arguments += ["--srcdict", dictionary]
+    command = preprocess(work, arguments, workers)
+    words = set(read_dictionary(built / "dict.txt"))
+    size = len(words) + len(SPECIAL_SYMBOLS)
+    if dictionary_size not in (None, size):
+        raise DataError(f"dictionary: expected {dictionary_size} symbols, found {size}")
+    return built, {
+        "raw": {s: {"words": raw[s].words, "sha256": raw[s].sha256} for s in SPLITS},
+        "splits": {s: describe(text[s], words) for s in SPLITS},
+        "dictionary_size": size,
+        "command": command,
+    }
+
+
+def describe(found: Measured, known: set[str]) -> dict[str, Any]:
+    """One split for data.json; an unknown word is one whose input the model sees as <unk>."""
+    unknown = sum(n for word, n in found.word_counts.items() if word not in known)
+    return {
+        "file": found.path.name,
+        "sha256": found.sha256,
+        "bytes": found.bytes,
+        "lines": found.lines,
+        "words": found.words,
+        "unknown_words": unknown,
+        "unknown_rate": round(unknown / max(found.words, 1), 6),
+    }
+
+
+def split_into_pieces(
+    work: Path, found: Mapping[str, Measured], merges: int
+) -> dict[str, Measured]:
+    """Learn a byte-pair encoding on the training split and write every split in its pieces.
+
+    <unk>, which published text may already have, stays one piece. The codes are left in
+    work/codes.
+    """
+    report(f"learning and applying {merges} merges")
+    with found["train"].path.open(encoding="utf-8") as text, (work / "codes").open("w") as codes:
+        learn_bpe(text, codes, merges)
+    with (work / "codes").open(encoding="utf-8") as codes:
+        bpe = BPE(codes, glossaries=["<unk>"])
+    (work / "pieces").mkdir()
+    pieces = {}
+    for split, words in found.items():
+        with words.path.open(encoding="utf-8") as text:
+            lines = (bpe.process_line(line).encode() for line in text)
+            pieces[split] = copy_measured(lines, work / "pieces" / f"{split}.txt")
+    return pieces

@@ -1,0 +1,69 @@
+"""The byte-pair encoding of words, by subword-nmt, and whether dictionaries belong to it."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from subword_nmt.apply_bpe import BPE
+
+from fairseq_plugins.common.errors import DataError
+from fairseq_plugins.data.dictionaries import PADDING, read_dictionary, read_lines
+
+SEPARATOR = "@@"
+WORD_END = "</w>"  # how a codes file marks a merge that ends a word
+
+
+class Codes:
+    """The byte-pair encoding of a codes file."""
+
+    def __init__(self, bpe: BPE, merged: frozenset[str]) -> None:
+        self._bpe, self.merged = bpe, merged
+
+    @classmethod
+    def read(cls, path: Path) -> "Codes":
+        """Raises DataError, naming file and line, for what subword-nmt has not written."""
+        lines = read_lines(path)
+        if not lines or not lines[0].startswith("#version:"):
+            raise DataError(f"{path}, line 1: no codes of subword-nmt, which begin '#version:'")
+        merged = set()
+        for number, line in enumerate(lines[1:], start=2):
+            parts = line.split(" ")
+            if len(parts) != 2 or not all(parts):
+                raise DataError(f"{path}, line {number}: not two pieces but {line!r}")
+            merged.add("".join(parts))
+        with path.open(encoding="utf-8", newline="\n") as merges:
+            return cls(BPE(merges), frozenset(merged))
+
+    def split(self, tokens: str) -> str:
+        """A line of words -> the line of their pieces, `@@` after all but a word's last."""
+        pieces: str = self._bpe.process_line(tokens.strip())
+        return pieces
+
+    def can_make(self, piece: str) -> bool:
+        """Whether some text has this piece: a single character, or what a merge has made."""
+        text = piece.removesuffix(SEPARATOR)
+        return len(text) <= 1 or (text if text != piece else text + WORD_END) in self.merged
+
+
+def join_pieces(line: str) -> str:
+    """A line of pieces -> the line of words."""
+    return (line + " ").replace(SEPARATOR + " ", "").strip()
+
+
+def check_codes(path: Path, dictionaries: Sequence[Path]) -> Codes:
+    """The codes of a file.
+
+    Every piece of a dictionary comes from text that the codes have split, so it is a single
+    character or what one of the merges makes.
+
+    Raises:
+        DataError: naming file and line, where a dictionary is not of these codes.
+    """
+    codes = Codes.read(path)
+    for dictionary in dictionaries:
+        for number, word in enumerate(read_dictionary(dictionary), start=1):
+            if not word.startswith(PADDING) and not codes.can_make(word):
+                raise DataError(
+                    f"{dictionary}, line {number}: no merge of {path} makes {word!r}; "
+                    "dictionary and codes belong to different vocabularies"
+                )
+    return codes

@@ -1,0 +1,79 @@
+"""Files from the web, resumed where a connection broke, checked by a published sum."""
+
+import hashlib
+import http.client
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+
+from fairseq_plugins.common.errors import DataError, OptionError
+
+CHUNK_BYTES = 1 << 20
+TIMEOUT_SECONDS = 60
+
+
+def download(
+    url: str,
+    target: Path,
+    expected: str | None,
+    report: Callable[[str], None],
+    algorithm: str = "md5",
+    elsewhere: str = "--from DIR or --url URL take",
+) -> Path:
+    """Fetch a file unless it is there, resuming `<target>.part`; return target, checked.
+
+    expected: its sum by `algorithm`, None where nobody published one. elsewhere: the options that
+    error messages offer for files that cannot be fetched.
+    A connection that breaks leaves the part for the next call; a wrong sum removes it, since
+    nothing could be resumed from it.
+    """
+    if not url.startswith(("https://", "http://")):
+        raise OptionError(f"--url must begin with https:// or http://, but is {url}")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    part = target.with_name(target.name + ".part")
+    if not target.exists():
+        try:
+            _fetch(url, part, report)
+        except (OSError, http.client.HTTPException) as error:
+            raise DataError(
+                f"{url} could not be fetched ({error}); the same command resumes, and "
+                f"{elsewhere} the files from elsewhere"
+            ) from error
+    candidate = target if target.exists() else part
+    with candidate.open("rb") as stream:
+        found = hashlib.file_digest(stream, algorithm).hexdigest()
+    if expected not in (None, found):
+        candidate.unlink()
+        raise DataError(
+            f"{target.name} from {url}: expected {algorithm} {expected}, found {found}; removed"
+        )
+    return candidate.replace(target)
+
+
+def _fetch(url: str, part: Path, report: Callable[[str], None]) -> None:
+    """Append what is missing of a URL to a file."""
+    have = part.stat().st_size if part.exists() else 0
+    request = urllib.request.Request(url, headers={"Range": f"bytes={have}-"} if have else {})
+    try:
+        response = urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS)
+    except urllib.error.HTTPError as error:
+        if error.code == http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
+            return  # nothing is missing; the caller checks the sum
+        raise
+    with response:
+        resumed = response.status == http.HTTPStatus.PARTIAL_CONTENT
+        have = have if resumed else 0
+        length = response.headers.get("Content-Length")
+        total = have + int(length) if length else None
+        shown = -1
+        with part.open("ab" if resumed else "wb") as out:
+            while chunk := response.read(CHUNK_BYTES):
+                out.write(chunk)
+                have += len(chunk)
+                percent = 100 * have // total if total else 0
+                if total and percent // 5 != shown:
+                    shown = percent // 5
+                    report(f"downloading {part.stem}: {percent}% of {total / 1e6:.0f} MB")
+    if total is not None and have != total:
+        raise ConnectionError(f"connection ended at {have} of {total} bytes")

@@ -1,0 +1,51 @@
+"""Text files with what is in them: lines, words, bytes, and a hash."""
+
+import hashlib
+import os
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A text file as it was found; word_counts holds every type with its count."""
+
+    path: Path
+    lines: int
+    words: int
+    bytes: int
+    sha256: str
+    word_counts: Counter[str] = field(repr=False)
+
+    @property
+    def types(self) -> int:
+        return len(self.word_counts)
+
+
+def copy_measured(stream: Iterable[bytes], target: Path) -> Measured:
+    """Copy lines of UTF-8 text to a file while counting and hashing them."""
+    digest = hashlib.sha256()
+    counts: Counter[str] = Counter()
+    lines = size = 0
+    with target.open("wb") as copy:
+        for line in stream:
+            copy.write(line)
+            digest.update(line)
+            counts.update(line.decode().split())
+            lines += 1
+            size += len(line)
+    return Measured(target, lines, counts.total(), size, digest.hexdigest(), counts)
+
+
+def measure(path: Path) -> Measured:
+    """What a file has."""
+    with path.open("rb") as lines:
+        return replace(copy_measured(lines, Path(os.devnull)), path=path)
+
+
+def sha256(path: Path) -> str:
+    """Of a file as it is stored."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -1,0 +1,88 @@
+"""Options that the commands for data share, and the checks of their values."""
+
+import argparse
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from fairseq_plugins.common.errors import DataError, OptionError
+from fairseq_plugins.common.root import data_folder
+
+FEWEST_MERGES = 16  # of a byte-pair encoding of words
+
+
+def add_command(
+    commands: Any, name: str, script: str, summary: str, description: str = "Make {}."
+) -> argparse.ArgumentParser:
+    """A subcommand that users call as scripts/<script>.sh; what it makes is its summary."""
+    parser: argparse.ArgumentParser = commands.add_parser(
+        name, prog=f"{script}.sh", help=summary, description=description.format(summary)
+    )
+    return parser
+
+
+def add_folder(parser: Any, option: str, text: str, **more: Any) -> None:
+    """An option that takes a folder."""
+    parser.add_argument(option, type=Path, metavar="DIR", help=text, **more)
+
+
+def add_source(parser: Any, text: str, **more: Any) -> None:
+    """--from, as `source`."""
+    add_folder(parser, "--from", text, dest="source", **more)
+
+
+def add_output(parser: Any, name: str, text: str = "folder to make") -> None:
+    """--output, by default data/<name>."""
+    text = f"{text} (default: data/{name} in the repository)"
+    add_folder(parser, "--output", text, default=data_folder(name))
+
+
+def add_number(parser: Any, option: str, default: int | float, text: str) -> None:
+    """An option that takes a number of the default's type."""
+    parser.add_argument(
+        option,
+        type=type(default),
+        default=default,
+        metavar="N",
+        help=f"{text} (default: {default})",
+    )
+
+
+def add_workers(parser: Any, text: str, default: int = 2) -> None:
+    """--workers."""
+    add_number(parser, "--workers", default, text)
+
+
+def add_seed(parser: Any, what: str) -> None:
+    """--seed of what is generated."""
+    parser.add_argument("--seed", type=int, default=1, help=f"another seed, other {what}")
+
+
+def add_counts(parser: Any, unit: str, defaults: Mapping[str, int], text: str) -> None:
+    """--<split>-<unit> for every split; `text` may have {split} in it."""
+    for split, count in defaults.items():
+        add_number(parser, f"--{split}-{unit}", count, text.format(split=split))
+
+
+def counts_from(args: argparse.Namespace, unit: str, defaults: Mapping[str, int]) -> dict[str, int]:
+    """Split -> number, from options that `add_counts` added."""
+    return {split: getattr(args, f"{split}_{unit}") for split in defaults}
+
+
+def check_counts(unit: str, counts: Mapping[str, int]) -> None:
+    """Raise OptionError for a split of which there would be nothing."""
+    check_at_least(1, **{f"{split}_{unit}": count for split, count in counts.items()})
+
+
+def check_at_least(least: int | float, **options: int | float | None) -> None:
+    """Raise OptionError naming the option that is smaller, or no number; None is not set."""
+    for name, value in options.items():
+        if value is not None and not value >= least:
+            option = name.replace("_", "-")
+            raise OptionError(f"--{option} must be at least {least}, but is {value}")
+
+
+def check_folder(source: Path) -> None:
+    """Raise DataError where --from is no folder."""
+    if not source.is_dir():
+        raise DataError(f"--from must be an existing folder, but is {source}")

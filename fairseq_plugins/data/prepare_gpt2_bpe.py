@@ -1,0 +1,63 @@
+"""GPT-2's published pieces in a folder of their own."""
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+
+from fairseq_plugins.common.errors import DataError
+from fairseq_plugins.common.files import PACKED, find_packed, missing_packed, read_bytes
+from fairseq_plugins.data.download import download
+from fairseq_plugins.data.folders import building, replace_folder, report
+from fairseq_plugins.data.gpt2_bpe import FILES, PUBLISHED_SHA256, PUBLISHED_URL, load_encoder
+from fairseq_plugins.data.measure import sha256
+from fairseq_plugins.data.options import check_folder
+
+
+def prepare_pieces(
+    output: Path,
+    source: Path | None,
+    url: str = PUBLISHED_URL,
+    sums: Mapping[str, str] = PUBLISHED_SHA256,
+) -> None:
+    """GPT-2's pieces in `output`, from a folder (plain or packed) or downloaded, checked by sum.
+
+    Raises:
+        DataError: a file is missing, damaged or not the published one; nothing is then written.
+    """
+    if source is not None:
+        _require_pieces(source)
+    if output.exists() and (not output.is_dir() or any(output.iterdir())):
+        files = {name: output / name for name in FILES}
+        wrong = [n for n, path in files.items() if not path.is_file() or sha256(path) != sums[n]]
+        if wrong:
+            raise DataError(
+                f"--output {output} exists and its {wrong[0]} is not the published one; "
+                "move it away"
+            )
+        report(f"{output} is already there; remove it to make it anew")
+        return
+    with building(output) as work:
+        built = work / "pieces"
+        built.mkdir()
+        for name in FILES:
+            if source is None:
+                kept = output.parent / "downloads" / "gpt2_bpe" / name
+                content = download(f"{url}/{name}", kept, sums[name], report, "sha256").read_bytes()
+            else:
+                content = read_bytes(find_packed(source, name) or source / name)
+            found = hashlib.sha256(content).hexdigest()
+            if found != sums[name]:
+                raise DataError(
+                    f"{name} in {source} is not the published file: sha256: "
+                    f"expected {sums[name]}, found {found}"
+                )
+            (built / name).write_bytes(content)
+        load_encoder(built)
+        replace_folder(built, output)
+    report(f"{output}: {', '.join(FILES)}")
+
+
+def _require_pieces(source: Path) -> None:
+    check_folder(source)
+    if absent := missing_packed(source, FILES):
+        raise DataError(f"{source} does not hold {', '.join(absent)} ({PACKED})")
