@@ -6,19 +6,22 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from fairseq import checkpoint_utils, utils
+from fairseq import utils
 from fairseq.data import Dictionary
 from torch import Tensor, nn
 
-import fairseq_plugins  # noqa: F401  (registers the models)
 from fairseq_plugins.attention.softmax import SoftmaxAttention
+from fairseq_plugins.common.errors import OptionError
 from fairseq_plugins.models.pe_roberta import PERoberta
+from fairseq_plugins.modules.identity import ROBERTA
+from fairseq_plugins.modules.loading import build_trained, read_trained
 from fairseq_plugins.modules.vocabulary import check_vocabulary
 
 WORDS = 300  # the paper's footnote 9
 LENGTH = 128  # positions that the paper's figures show
 MASK = "<mask>"
 BATCH_SIZE = 20
+TASKS = ("masked_lm", "sentence_prediction", "squad")  # of which a pe_roberta may be
 
 
 @dataclass(frozen=True)
@@ -51,17 +54,13 @@ def probe(
     """
     dictionary = Dictionary.load(str(data / "dict.txt"))
     dictionary.add_symbol(MASK)
+    state = read_trained(checkpoint, models=[ROBERTA], tasks=TASKS, data=str(data))
     check_vocabulary(checkpoint, dictionary, data)
-    models, _, _ = checkpoint_utils.load_model_ensemble_and_task(
-        [str(checkpoint)], arg_overrides={"data": str(data)}
-    )
-    model = models[0]
-    if not isinstance(model, PERoberta):
-        raise ValueError(f"{checkpoint} must be a pe_roberta, but is a {type(model).__name__}.")
+    model, _, _ = build_trained(checkpoint, state)
     reach = model.max_positions()
     length = min(LENGTH, reach) if length is None else length
     if not 4 <= length <= reach:
-        raise ValueError(
+        raise OptionError(
             f"`length` must be at least 4 and at most {reach}, which the model can read, "
             f"but is {length} instead."
         )
@@ -82,7 +81,7 @@ def draw_words(dictionary: Dictionary, count: int, seed: int) -> Tensor:
         ValueError: a `count` under 1, or a dictionary in which no word has a count.
     """
     if count < 1:
-        raise ValueError(f"`words` must be at least 1, but is {count} instead.")
+        raise OptionError(f"`words` must be at least 1, but is {count} instead.")
     known = [
         i
         for i in range(dictionary.nspecial, len(dictionary))

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from fairseq_plugins.attention.shared import SharedPass
-from fairseq_plugins.encodings import IncompatibleEncodingError, PositionEncoding
+from fairseq_plugins.encodings import IncompatibleEncodingError, PositionEncoding, Stochastic
 
 State = dict[str, Tensor]
 
@@ -59,11 +59,12 @@ class Attention(nn.Module):
         super().__init__()
         self.num_heads, self.head_dim, self.causal = num_heads, head_dim, causal
         self.encoding = encoding
-        # A stack of layers puts in its own, which all its self-attentions have in common.
-        self.shared = SharedPass()
         self.hooks = encoding.hooks if encoding is not None else frozenset[str]()
         if encoding is not None:
             self._check(encoding)
+        # Not registered: they are parts of the encoding, which is.
+        parts = encoding.parts if encoding is not None else ()
+        self._drawn = tuple(part for part in parts if isinstance(part, Stochastic))
 
     def _check(self, encoding: PositionEncoding) -> None:
         missing = sorted(self.hooks - self.supported_hooks)
@@ -103,12 +104,13 @@ class Attention(nn.Module):
         Returns:
             ``{"seed": (B, 1)}`` for the state, empty where nothing is drawn.
         """
-        if self.encoding is None or not self.encoding.is_stochastic:
+        if not self._drawn:
             return {}
         drawn = state["seed"][0, 0] if state else draw_seed()
         # No number can come out of a compiled graph.
         seed = drawn if torch.compiler.is_compiling() else int(drawn)
-        self.encoding.redraw(seed)
+        for part in self._drawn:
+            part.redraw(seed)
         return {"seed": torch.as_tensor(seed, device=k.device).expand(k.size(0), 1)}
 
     def forward(
@@ -122,6 +124,7 @@ class Attention(nn.Module):
         key_padding_mask: Tensor | None = None,
         attn_mask: Tensor | None = None,
         need_weights: bool = False,
+        shared: SharedPass | None = None,
     ) -> tuple[Tensor, Tensor | None]:
         """Attend over a whole sequence.
 
@@ -135,6 +138,8 @@ class Attention(nn.Module):
             attn_mask: (T, S), (B, T, S) or (B, H, T, S), bool with True where hidden, or added to
                 the logits; beside the causal mask, which an attention built causal always has.
             need_weights: also return the weights (B, H, T, S).
+            shared: what this pass has in common with those of other layers, whose positions and
+                masks are the same; by default nothing.
 
         Returns:
             The output (B, H, T, D), and the weights or None.
@@ -153,8 +158,11 @@ class Attention(nn.Module):
         positions: Tensor,
         key_padding_mask: Tensor | None = None,
         state: State | None = None,
+        shared: SharedPass | None = None,
     ) -> tuple[Tensor, State]:
         """Attend causally with the next T tokens (usually one), after those in ``state``.
+
+        Positions that say where they end (``with_end``) speak for the tokens in ``state`` too.
 
         Returns:
             The output (B, H, T, D) and the state after these tokens: tensors with the batch
@@ -174,7 +182,13 @@ class Attention(nn.Module):
         raise NotImplementedError
 
     def attend(
-        self, q: Tensor, state: State, *, q_positions: Tensor, need_weights: bool = False
+        self,
+        q: Tensor,
+        state: State,
+        *,
+        q_positions: Tensor,
+        need_weights: bool = False,
+        shared: SharedPass | None = None,
     ) -> tuple[Tensor, Tensor | None]:
         """Queries (B, H, T, D) against remembered keys, without causality."""
         raise NotImplementedError

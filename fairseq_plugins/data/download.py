@@ -7,7 +7,7 @@ import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
-from fairseq_plugins.common.errors import DataError
+from fairseq_plugins.common.errors import DataError, OptionError
 
 CHUNK_BYTES = 1 << 20
 TIMEOUT_SECONDS = 60
@@ -29,7 +29,7 @@ def download(
     nothing could be resumed from it.
     """
     if not url.startswith(("https://", "http://")):
-        raise DataError(f"--url must begin with https:// or http://, but is {url}")
+        raise OptionError(f"--url must begin with https:// or http://, but is {url}")
     target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_name(target.name + ".part")
     if not target.exists():

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fairseq_plugins.common.errors import DataError
+from fairseq_plugins.common.errors import DataError, OptionError
 
 SPLITS = ("train", "valid", "test")
 # What fairseq-preprocess makes of text in one language.
@@ -97,7 +97,7 @@ def building(output: Path, resume: Mapping[str, Any] | None = None) -> Iterator[
 
     It begins empty and is removed at the end. With `resume`, which says what is built from what,
     a folder that was left by the same is taken over, and one is left where the work is cut off:
-    it is removed when the work is done or its input refused (DataError).
+    it is removed when the work is done or its input refused.
     """
     output.parent.mkdir(parents=True, exist_ok=True)
     work = output.parent / f".{output.name}.building"
@@ -110,7 +110,7 @@ def building(output: Path, resume: Mapping[str, Any] | None = None) -> Iterator[
         keep = False
         try:
             yield work
-        except DataError:
+        except (DataError, OptionError):
             raise
         except BaseException:
             keep = resume is not None

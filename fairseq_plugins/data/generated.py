@@ -41,7 +41,7 @@ def write_corpus(output: Path, *, seed: int, sentences: Mapping[str, int]) -> di
     changing the size of one does not change the others.
 
     Raises:
-        DataError: a split with no sentences.
+        OptionError: a split with no sentences.
     """
     check_counts("sentences", sentences)
     output.mkdir(parents=True, exist_ok=True)

@@ -25,7 +25,7 @@ from fairseq.data import Dictionary
 from fairseq.data.encoders.gpt2_bpe_utils import Encoder, bytes_to_unicode, get_encoder
 from subword_nmt.learn_bpe import learn_bpe
 
-from fairseq_plugins.common.errors import DataError
+from fairseq_plugins.common.errors import DataError, OptionError
 from fairseq_plugins.data.codes import WORD_END
 from fairseq_plugins.data.dictionaries import read_lines
 from fairseq_plugins.data.measure import sha256
@@ -114,10 +114,11 @@ def learn_gpt2_bpe(lines: Iterable[str], merges: int, folder: Path) -> int:
     Returns the number of merges. The dictionary's counts are those of the text.
 
     Raises:
-        DataError: merges below 1, or a text without any character.
+        OptionError: merges below 1.
+        DataError: a text without any character.
     """
     if merges < 1:
-        raise DataError(f"merges must be at least 1, but is {merges}")
+        raise OptionError(f"merges must be at least 1, but is {merges}")
     words = _count_words(lines)
     if not words:
         raise DataError("there is no text to learn pieces from")

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fairseq_plugins.common.errors import DataError
+from fairseq_plugins.common.errors import DataError, OptionError
 from fairseq_plugins.common.root import data_folder
 
 FEWEST_MERGES = 16  # of a byte-pair encoding of words
@@ -70,15 +70,16 @@ def counts_from(args: argparse.Namespace, unit: str, defaults: Mapping[str, int]
 
 
 def check_counts(unit: str, counts: Mapping[str, int]) -> None:
-    """Raise DataError for a split of which there would be nothing."""
+    """Raise OptionError for a split of which there would be nothing."""
     check_at_least(1, **{f"{split}_{unit}": count for split, count in counts.items()})
 
 
 def check_at_least(least: int | float, **options: int | float | None) -> None:
-    """Raise DataError naming the option that is smaller, or no number; None is left to default."""
+    """Raise OptionError naming the option that is smaller, or no number; None is not set."""
     for name, value in options.items():
         if value is not None and not value >= least:
-            raise DataError(f"--{name.replace('_', '-')} must be at least {least}, but is {value}")
+            option = name.replace("_", "-")
+            raise OptionError(f"--{option} must be at least {least}, but is {value}")
 
 
 def check_folder(source: Path) -> None:

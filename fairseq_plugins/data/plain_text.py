@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fairseq_plugins.common.errors import DataError
+from fairseq_plugins.common.errors import DataError, OptionError
 from fairseq_plugins.common.files import UNPACKING_ERRORS, open_packed
 from fairseq_plugins.data.folders import SPLITS
 
@@ -128,7 +128,8 @@ def find_files(
     are train's.
 
     Raises:
-        DataError: no such folder or file, no text at all, or a file in two splits.
+        DataError: no such folder or file, or no text at all.
+        OptionError: a file is in two splits.
     """
     if not folder.is_dir():
         raise DataError(f"--from must be an existing folder, but is {folder}")
@@ -140,7 +141,7 @@ def find_files(
     named = [path for paths in files.values() for path in paths]
     twice = sorted({path.name for path in named if named.count(path) > 1})
     if twice:
-        raise DataError(f"{', '.join(twice)} is given twice; every file is of one split")
+        raise OptionError(f"{', '.join(twice)} is given twice; every file is of one split")
     rest = [
         path
         for path in sorted(folder.iterdir())

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fairseq_plugins.common.errors import DataError
+from fairseq_plugins.common.errors import DataError, OptionError
 from fairseq_plugins.common.exit_status import exit_status
 from fairseq_plugins.common.root import data_folder
 from fairseq_plugins.data import generated
@@ -54,7 +54,7 @@ def prepare_text(
         DataError: anything missing or damaged, with file and line; nothing is then written.
     """
     if not 0 < held_out < 50:
-        raise DataError(f"--held-out must be between 0 and 50 per cent, but is {held_out}")
+        raise OptionError(f"--held-out must be between 0 and 50 per cent, but is {held_out}")
     check_at_least(1, evaluation_lines=evaluation_lines)
     files, others = find_files(source, chosen)
     for split in SPLITS:

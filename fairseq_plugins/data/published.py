@@ -4,16 +4,15 @@ The facts of a corpus are data (`PublishedCorpus`), so another
 corpus, or a tiny one in a test, is another value rather than other code.
 """
 
-import io
-import zipfile
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, cast
+from typing import IO
 
 from fairseq_plugins.common.errors import DataError
-from fairseq_plugins.common.files import PACKED, UNPACKING_ERRORS, find_packed, open_packed
+from fairseq_plugins.common.files import PACKED, find_packed, reading
+from fairseq_plugins.data.archives import Zip
 from fairseq_plugins.data.download import download
 from fairseq_plugins.data.folders import SPLITS, report
 from fairseq_plugins.data.measure import Measured, copy_measured
@@ -146,28 +145,15 @@ class RawSource:
             raise DataError(f"--from must be an existing folder or zip, but is {location}")
         self.location = location
         self.corpus = corpus
-        self._folder = location if location.is_dir() else location.parent
-        self._zip = location / corpus.zip_name if location.is_dir() else location
-        self._members = self._zip_members()
+        path = location / corpus.zip_name if location.is_dir() else location
+        self._zip = Zip(path) if path.is_file() else None
 
-    def _zip_members(self) -> frozenset[str]:
-        if not self._zip.is_file():
-            return frozenset()
-        try:
-            with zipfile.ZipFile(self._zip) as archive:
-                return frozenset(archive.namelist())
-        except zipfile.BadZipFile as error:
-            raise DataError(f"{self._zip} is not a readable zip: {error}") from error
-
-    def _find(self, split: str) -> tuple[str, str] | None:
-        """Where a split is: (kind, name), or None."""
+    def _find(self, split: str) -> Path | str | None:
+        """The file of a split, or the zip's member."""
         name = self.corpus.file_name(split)
-        if self.location.is_dir():
-            file = find_packed(self._folder, name)
-            if file is not None:
-                return "file", file.name
+        file = find_packed(self.location, name) if self.location.is_dir() else None
         member = f"{self.corpus.name}/{name}"
-        return ("member", member) if member in self._members else None
+        return file or (member if self._zip and member in self._zip else None)
 
     def require(self) -> None:
         """Raise DataError naming the splits that are not there."""
@@ -178,26 +164,25 @@ class RawSource:
                 f"({PACKED}, or in {self.corpus.zip_name})"
             )
 
-    def _open(self, kind: str, name: str, stack: ExitStack) -> IO[bytes]:
-        if kind == "file":
-            return stack.enter_context(open_packed(self._folder / name))
-        archive = stack.enter_context(zipfile.ZipFile(self._zip))
-        return io.BufferedReader(cast(io.RawIOBase, stack.enter_context(archive.open(name))))
+    def _open(self, place: Path | str) -> AbstractContextManager[IO[bytes]]:
+        if isinstance(place, Path):
+            return reading(place)
+        assert self._zip is not None
+        return self._zip.open(place)
 
     def unpack(self, target: Path, report: Callable[[str], None]) -> dict[str, Measured]:
         """Write the checked raw files into an existing folder; split -> what it contains."""
         self.require()
         found = {}
         for split in SPLITS:
-            location = self._find(split)
-            assert location is not None
-            name = self.corpus.file_name(split)
-            report(f"reading and checking {location[1]}")
+            place = self._find(split)
+            assert place is not None
+            name = place.name if isinstance(place, Path) else place
+            report(f"reading and checking {name}")
             try:
-                with ExitStack() as stack:
-                    lines = self._open(*location, stack)
-                    found[split] = copy_measured(lines, target / name)
-            except (*UNPACKING_ERRORS, zipfile.BadZipFile, UnicodeDecodeError) as error:
-                raise DataError(f"{location[1]} in {self.location} is damaged: {error}") from error
-            check(found[split], self.corpus.files[split], location[1])
+                with self._open(place) as lines:
+                    found[split] = copy_measured(lines, target / self.corpus.file_name(split))
+            except UnicodeDecodeError as error:
+                raise DataError(f"{name} in {self.location} is damaged: {error}") from error
+            check(found[split], self.corpus.files[split], name)
         return found

@@ -1,6 +1,5 @@
 """One table of names, and the checks between a user's words and an encoding's constructor."""
 
-import difflib
 import inspect
 import typing
 from collections.abc import Callable, Mapping
@@ -9,15 +8,17 @@ from typing import Any, Literal, TypeVar
 
 import torch
 
+from fairseq_plugins.common.suggestions import did_you_mean
 from fairseq_plugins.encodings.base import (
     LOGIT_HOOKS,
     TRANSFORM_HOOKS,
-    Compose,
     EncodingContext,
     IncompatibleEncodingError,
     PositionEncoding,
     overridden_hooks,
 )
+from fairseq_plugins.encodings.compose import Compose
+from fairseq_plugins.encodings.facts import PositionFacts
 
 Maker = TypeVar("Maker", bound=Callable[..., PositionEncoding])
 
@@ -86,6 +87,11 @@ class EncodingEntry:
         attribute = "causal_refusal" if causal else "bidirectional_refusal"
         reasons = (getattr(cls, attribute) for cls in self.classes)
         return next((reason for reason in reasons if reason), None)
+
+    @property
+    def facts(self) -> PositionFacts:
+        """As far as the class, or those of the parts, know without options."""
+        return PositionFacts.together([(overridden_hooks(cls), cls) for cls in self.classes])
 
     @property
     def options(self) -> dict[str, Option]:
@@ -157,11 +163,6 @@ def expand_name(name: str) -> list[str]:
     return parts
 
 
-def _suggestion(word: str, known: list[str]) -> str:
-    near = difflib.get_close_matches(word, known, n=1, cutoff=0.4)
-    return f" Did you mean {near[0]!r}?" if near else ""
-
-
 def get_entry(name: str) -> EncodingEntry:
     """The entry of a name.
 
@@ -172,7 +173,7 @@ def get_entry(name: str) -> EncodingEntry:
         known = sorted(ENCODINGS)
         raise ValueError(
             f"`position_encoding` must be one of {', '.join(known)}, but is {name!r} instead."
-            f"{_suggestion(name, known)}"
+            f"{did_you_mean(name, known)}"
         )
     return ENCODINGS[name]
 
@@ -273,7 +274,7 @@ def split_options(name: str, options: Mapping[str, Any]) -> dict[str, dict[str, 
             has = ", ".join(known) if known else "none"
             raise ValueError(
                 f"{part} has no option `{option_name}`; its options: {has}."
-                f"{_suggestion(option_name, list(known))}"
+                f"{did_you_mean(option_name, known)}"
             )
         result[part][option_name] = _convert(part, known[option_name], value)
     return result

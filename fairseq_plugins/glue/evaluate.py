@@ -5,13 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from fairseq import checkpoint_utils, utils
+from fairseq import utils
 
-import fairseq_plugins  # noqa: F401  (registers the models)
-from fairseq_plugins.common.errors import DataError
+from fairseq_plugins.common.errors import CheckpointError, DataError, OptionError
 from fairseq_plugins.data.dictionaries import check_same_dictionary
 from fairseq_plugins.glue.metrics import score
 from fairseq_plugins.glue.tasks import GlueTask, find_task
+from fairseq_plugins.modules.identity import ROBERTA
+from fairseq_plugins.modules.loading import build_trained, read_trained
 
 BATCH_SIZE = 64
 
@@ -33,24 +34,24 @@ def evaluate(
     which checkpoints are compared is the first of the metrics.
 
     Raises:
-        DataError: unknown task or split, no such data or no labels, or a checkpoint that is not
-            of this task or whose dictionary has another size than the data's.
+        OptionError: unknown task or split, or one without labels.
+        DataError: no such data.
+        CheckpointError: none that can be read, or one that is not of this task or whose
+            dictionary has another size than the data's.
     """
     facts = find_task(task)
     if facts.split(subset).label is None:
-        raise DataError(f"`subset` must be one with labels, but {task} has none for {subset!r}")
-    for path in (checkpoint, data / "input0" / "dict.txt", data / "input0" / f"{subset}.bin"):
+        raise OptionError(f"`subset` must be one with labels, but {task} has none for {subset!r}")
+    for path in (data / "input0" / "dict.txt", data / "input0" / f"{subset}.bin"):
         if not path.is_file():
             raise DataError(f"{path} does not exist")
-    state = checkpoint_utils.load_checkpoint_to_cpu(str(checkpoint))
+    state = read_trained(checkpoint, models=[ROBERTA], tasks=["sentence_prediction"])
     _check_fits(state, checkpoint, data, facts)
     state["cfg"]["task"]["data"] = str(data)  # fairseq overrides nothing in a state it is given
-    models, _, fairseq_task = checkpoint_utils.load_model_ensemble_and_task(
-        [str(checkpoint)], state=state
-    )
+    model, _, fairseq_task = build_trained(checkpoint, state)
     utils.set_torch_seed(seed)  # after loading, which seeds the draws of an encoding too
     device = torch.device("cuda" if torch.cuda.is_available() and not cpu else "cpu")
-    model = models[0].eval().to(device)
+    model = model.eval().to(device)
     fairseq_task.load_dataset(subset)
     batches = _batches(fairseq_task, subset, batch_size)
     targets, predictions = _predict(model, fairseq_task, batches, facts, device)
@@ -63,19 +64,16 @@ def evaluate(
 
 
 def _check_fits(state: Any, checkpoint: Path, data: Path, facts: GlueTask) -> None:
-    task = state["cfg"]["task"] if state.get("cfg") else None
-    name = getattr(task, "_name", None)
-    if name != "sentence_prediction":
-        raise DataError(f"{checkpoint} must be of the task sentence_prediction, but is of {name!r}")
+    task = state["cfg"]["task"]
     if task.num_classes != facts.labels.num_classes or (
         bool(task.regression_target) != facts.labels.is_number
     ):
         kind = "numbers" if task.regression_target else f"{task.num_classes} classes"
-        raise DataError(f"{checkpoint} was trained for {kind}, which is not {facts.name}")
+        raise CheckpointError(f"{checkpoint} was trained for {kind}, which is not {facts.name}")
     words = len((data / "input0" / "dict.txt").read_text(encoding="utf-8").splitlines())
     rows = state["model"]["encoder.sentence_encoder.embed_tokens.weight"].shape[0]
     if rows != words + 5:
-        raise DataError(
+        raise CheckpointError(
             f"{data / 'input0' / 'dict.txt'} does not match {checkpoint}: it must have {rows - 5} "
             f"lines, but has {words} (the data must be prepared with the pre-training's pieces)"
         )

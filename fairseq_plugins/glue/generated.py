@@ -46,7 +46,7 @@ def write_tasks(output: Path, *, seed: int, examples: Mapping[str, int]) -> None
     examples: split -> how many. Splits and tasks are drawn from streams of their own.
 
     Raises:
-        DataError: a split with no examples.
+        OptionError: a split with no examples.
     """
     check_counts("examples", examples)
     for task, write in WRITERS.items():

@@ -6,11 +6,11 @@ Nobody publishes sums of these files, so what was fetched is recorded by its sha
 import csv
 import io
 import json
-import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from fairseq_plugins.common.errors import DataError
+from fairseq_plugins.data.archives import Zip
 from fairseq_plugins.data.download import download
 from fairseq_plugins.data.measure import sha256
 from fairseq_plugins.glue.tasks import GlueTask
@@ -36,7 +36,7 @@ def fetch(task: GlueTask, downloads: Path, report: Callable[[str], None]) -> Pat
         paths.append(path)
     try:
         files = _mrpc(paths) if len(paths) == 3 else _from_zip(task, paths[0])
-    except (zipfile.BadZipFile, UnicodeDecodeError, KeyError) as error:
+    except (DataError, UnicodeDecodeError) as error:
         names = ", ".join(path.name for path in paths)
         raise DataError(f"{downloads}: {names} damaged ({error}); remove and repeat") from error
     folder.mkdir(parents=True, exist_ok=True)
@@ -53,10 +53,12 @@ def fetch(task: GlueTask, downloads: Path, report: Callable[[str], None]) -> Pat
 
 def _from_zip(task: GlueTask, path: Path) -> dict[str, bytes]:
     """The expected members of the folder of the task; nothing else is looked at."""
-    with zipfile.ZipFile(path) as archive:
-        members = set(archive.namelist())
-        names = {split.file: f"{task.name}/{split.file}" for split in task.splits}
-        return {file: archive.read(name) for file, name in names.items() if name in members}
+    archive, files = Zip(path), {}
+    for split in task.splits:
+        if (name := f"{task.name}/{split.file}") in archive:
+            with archive.open(name) as member:
+                files[split.file] = member.read()
+    return files
 
 
 _TEST_HEADER = ("index", "#1 ID", "#2 ID", "#1 String", "#2 String")

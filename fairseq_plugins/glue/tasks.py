@@ -4,11 +4,11 @@ A task is what its files are called, which of their columns are sentences and la
 there are, and which metrics count.
 """
 
-import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from fairseq_plugins.common.errors import DataError
+from fairseq_plugins.common.errors import OptionError
+from fairseq_plugins.common.suggestions import did_you_mean
 
 GLUE_BASE = "https://dl.fbaipublicfiles.com/glue/data"
 MRPC_BASE = "https://dl.fbaipublicfiles.com/senteval/senteval_data"
@@ -87,12 +87,12 @@ class GlueTask:
         return len(self.splits[0].sentences)
 
     def split(self, name: str) -> Split:
-        """Raises DataError for a split that the task does not have."""
+        """Raises OptionError for a split that the task does not have."""
         for split in self.splits:
             if split.name == name:
                 return split
         names = ", ".join(split.name for split in self.splits)
-        raise DataError(f"`subset` must be one of {names} in {self.name}, but is {name!r}")
+        raise OptionError(f"`subset` must be one of {names} in {self.name}, but is {name!r}")
 
 
 def _splits(
@@ -247,14 +247,12 @@ def find_task(name: str) -> GlueTask:
     """The task of that name.
 
     Raises:
-        DataError: there is none; the message has the nearest name.
+        OptionError: there is none; the message has the nearest name.
     """
     if name in TASKS:
         return TASKS[name]
-    folded = {known.lower(): known for known in TASKS}
-    near = difflib.get_close_matches(name.lower(), folded, n=1)
-    hint = f"; did you mean {folded[near[0]]}?" if near else ""
-    raise DataError(f"`task` must be one of {', '.join(TASKS)}, but is {name!r}{hint}")
+    hint = did_you_mean(name, TASKS)
+    raise OptionError(f"`task` must be one of {', '.join(TASKS)}, but is {name!r}.{hint}")
 
 
 def find_tasks(names: Iterable[str]) -> tuple[GlueTask, ...]:

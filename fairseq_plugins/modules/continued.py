@@ -4,21 +4,23 @@ The BERT paper replaces the position module of a pre-trained model. What belongs
 must fit exactly; an encoding's weights are taken where the two models have the same one.
 """
 
-import argparse
 import logging
-import pickle
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from fairseq.data import Dictionary
 from omegaconf import OmegaConf
 from torch import Tensor, nn
 
-from fairseq_plugins.encodings import expand_name, get_entry, with_absolute_embedding
+from fairseq_plugins.common.checkpoints import read_checkpoint
+from fairseq_plugins.common.errors import CheckpointError, DataError
+from fairseq_plugins.encodings import expand_name, get_entry
+from fairseq_plugins.modules.identity import ROBERTA, describe, differences
+from fairseq_plugins.modules.naming import name_stack
+from fairseq_plugins.modules.restored import own_file
 
 logger = logging.getLogger(__name__)
 
@@ -27,13 +29,6 @@ THEIR_TABLE, OUR_TABLE = "embed_positions.weight", "position_embedding.weight"
 # Where weights of encodings are: on the input (or that of deeper layers), and in the layers.
 _INPUT = re.compile(r"(position_embedding|deeper_embeddings\.\d+)\.")
 _LAYERS = re.compile(r"layers\.\d+\.self_attn\.attention\.encoding\.")
-_MEANINGS = (
-    "encoder_attention_heads",
-    "activation_fn",
-    "encoder_normalize_before",
-    "layernorm_embedding",
-    "no_scale_embedding",
-)
 _SHOWN = 12  # weights in an error; there may be hundreds
 
 
@@ -65,11 +60,8 @@ def take_init_from(config: Any) -> Path | None:
     checkpoint = root.get("checkpoint") if root is not None else None
     if checkpoint is None:
         return Path(given)
-    restored = Path(checkpoint.restore_file)
-    if checkpoint.restore_file == "checkpoint_last.pt":
-        restored = Path(checkpoint.save_dir, restored)
-    suffix = checkpoint.get("checkpoint_suffix") or ""
-    if restored.with_name(restored.stem + suffix + restored.suffix).exists():
+    restored = own_file(checkpoint)
+    if restored.exists():
         logger.info("init_from: not used, training goes on from %s", restored)
         return None
     if checkpoint.finetune_from_model:
@@ -104,22 +96,25 @@ def initialize_from(model: nn.Module, path: Path, config: Any, dictionary: Dicti
         dictionary: the task's.
 
     Raises:
-        ValueError: no checkpoint, another dictionary, or a weight outside the position encodings
-            that is missing, too many or of another shape, or another option that the same
-            weights would mean something else with. Nothing is then loaded.
+        CheckpointError: no checkpoint, another dictionary, or a weight outside the position
+            encodings that is missing, too many or of another shape, or another option that the
+            same weights would mean something else with. Nothing is then loaded.
     """
-    checkpoint = read_checkpoint(path)
+    try:
+        checkpoint = read_checkpoint(path)
+    except CheckpointError as error:
+        raise CheckpointError(f"`init_from` must be a checkpoint, but {error}") from error
     state = dict(checkpoint["model"])
     rename_learned_table(state, STACK, dictionary.pad())
     theirs = (checkpoint.get("cfg") or {}).get("model") or {}
     _check_dictionary(path, checkpoint, state, dictionary)
     own = model.state_dict()
     fit = compare(own, state, _parts(config), _parts(theirs))
-    fit.wrong.extend(_other_options(config, theirs))
+    fit.wrong[:0] = _other_options(config, theirs)
     if fit.wrong:
         more = len(fit.wrong) - _SHOWN
         shown = fit.wrong[:_SHOWN] + ([f"and {more} more"] if more > 0 else [])
-        raise ValueError(
+        raise CheckpointError(
             f"`init_from` must be a model that differs in its position encoding alone, but in "
             f"{path}: {'; '.join(shown)}."
         )
@@ -128,25 +123,6 @@ def initialize_from(model: nn.Module, path: Path, config: Any, dictionary: Dicti
     logger.info("init_from: new, with their initial values: %s", ", ".join(fit.new) or "none")
     logger.info("init_from: left behind: %s", ", ".join(fit.left) or "none")
     return fit
-
-
-def read_checkpoint(path: Path) -> dict[str, Any]:
-    """A checkpoint of fairseq's as plain data.
-
-    Raises:
-        ValueError: there is no such file, or it is damaged or something else.
-    """
-    if not path.is_file():
-        raise ValueError(f"`init_from` must be a checkpoint, but {path} is not there.")
-    try:
-        # A model without a dataclass, as fairseq's roberta, has its options in a Namespace.
-        with torch.serialization.safe_globals([argparse.Namespace]):
-            checkpoint = torch.load(path, map_location="cpu", weights_only=True)
-    except (RuntimeError, pickle.UnpicklingError, EOFError, ValueError) as error:
-        raise ValueError(f"`init_from` must be a checkpoint, but {path}: {error}") from error
-    if not isinstance(checkpoint, dict) or not isinstance(checkpoint.get("model"), Mapping):
-        raise ValueError(f"`init_from` must be a checkpoint of fairseq's, but {path} is none.")
-    return checkpoint
 
 
 def compare(
@@ -193,13 +169,9 @@ def _option(config: Any, name: str, default: Any = None) -> Any:
 
 
 def _other_options(config: Any, theirs: Any) -> list[str]:
-    """Those that change what weights of the same shapes compute."""
-    pairs = {name: (_option(theirs, name), _option(config, name)) for name in _MEANINGS}
-    return [
-        f"{name} is {there}, here {here}"
-        for name, (there, here) in pairs.items()
-        if there is not None and here is not None and there != here
-    ]
+    """In what else than encodings the models differ, though weights may have the same shapes."""
+    found = differences(describe(theirs), describe(config, model=ROBERTA))
+    return [f"{d.about} is {d.theirs}, here {d.ours}" for d in found if d.about != "encoding"]
 
 
 def _parts(config: Any) -> dict[str, set[str]]:
@@ -207,9 +179,9 @@ def _parts(config: Any) -> dict[str, set[str]]:
 
     base = "learned" if _option(config, "encoder_learned_pos", True) else "base"
     name = _option(config, "position_encoding", "base")
-    given = "+".join(base if part == "base" else part for part in expand_name(name))
     off = _option(config, "no_token_positional_embeddings", False)
-    names = set(expand_name(with_absolute_embedding(given, None if off else base)))
+    named = name_stack(name, "", absolute=None if off else base, base=base)
+    names = set(expand_name(named.name))
     on_input = {name for name in names if "embed" in get_entry(name).hooks}
     in_layers = {name for name in names if get_entry(name).hooks - {"embed"}}
     return {"input": on_input, "layers": in_layers}
@@ -218,10 +190,10 @@ def _parts(config: Any) -> dict[str, set[str]]:
 def _check_dictionary(
     path: Path, checkpoint: Mapping[str, Any], state: Mapping[str, Tensor], dictionary: Dictionary
 ) -> None:
-    """Raise ValueError where the checkpoint's symbols are known not to be the task's."""
+    """Raise CheckpointError where the checkpoint's symbols are known not to be the task's."""
     embedding = state.get(f"{STACK}embed_tokens.weight")
     if embedding is not None and len(embedding) != len(dictionary):
-        raise ValueError(
+        raise CheckpointError(
             f"`init_from` must have the task's dictionary of {len(dictionary)} symbols, "
             f"but {path} has {len(embedding)}."
         )
@@ -233,7 +205,7 @@ def _check_dictionary(
     # Tasks add to what the file has: <mask>.
     for index, (there, here) in enumerate(zip(known, dictionary.symbols, strict=False)):
         if there != here:
-            raise ValueError(
+            raise CheckpointError(
                 f"`init_from` must have the task's dictionary, but symbol {index} is {there!r} "
                 f"in {beside} and {here!r} in the task's."
             )
@@ -258,4 +230,4 @@ def _symbols(path: Path) -> list[str]:
     try:
         return Dictionary.load(str(path)).symbols
     except (ValueError, RuntimeError) as error:
-        raise ValueError(f"{path} is damaged: {error}") from error
+        raise DataError(f"{path} is damaged: {error}") from error

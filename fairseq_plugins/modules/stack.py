@@ -6,7 +6,6 @@ from torch import Tensor, nn
 
 from fairseq_plugins.attention import Attention
 from fairseq_plugins.attention.multihead import PositionalMultiheadAttention
-from fairseq_plugins.attention.shared import SharedPass
 from fairseq_plugins.encodings import (
     EncodingContext,
     IncompatibleEncodingError,
@@ -16,9 +15,8 @@ from fairseq_plugins.encodings import (
     expand_name,
     get_entry,
     parse_options,
-    with_absolute_embedding,
 )
-from fairseq_plugins.encodings.reach import positions_below
+from fairseq_plugins.modules.naming import name_stack
 from fairseq_plugins.modules.options import PositionEncodingConfig, build_model_attention
 
 
@@ -49,16 +47,15 @@ def build_stack_encodings(
     """
     stack = getattr(config, side)
     width, heads, head_dim = widths_of(config, side)
-    given, off = options.position_encoding, config.no_token_positional_embeddings
-    if base is not None:
-        given = "+".join(base if part == "base" else part for part in expand_name(given))
-    absolute = base or ("learned" if stack.learned_pos else "base")
-    name = with_absolute_embedding(given, None if off else absolute)
-    learned = stack.learned_pos and base is None
-    _check_absolute(given, side, off=off, learned=learned, replaced=name == given)
-    words = parse_options(options.position_encoding_options)
-    if name != given and "+" not in given:
-        words = {key if "." in key else f"{given}.{key}": value for key, value in words.items()}
+    off, learned = config.no_token_positional_embeddings, stack.learned_pos
+    named = name_stack(
+        options.position_encoding,
+        options.position_encoding_options,
+        absolute=None if off else base or ("learned" if learned else "base"),
+        base=base,
+    )
+    replaced = named.name == named.given
+    _check_absolute(named.given, side, off=off, learned=learned and base is None, replaced=replaced)
     context = EncodingContext(
         num_heads=heads,
         head_dim=head_dim,
@@ -68,7 +65,7 @@ def build_stack_encodings(
         vocab_size=vocab_size,
         begins_with_cls=begins_with_cls,
     )
-    return build_model_encodings(name, stack.layers, context, words)
+    return build_model_encodings(named.name, stack.layers, context, named.options)
 
 
 def widths_of(config: TransformerConfig, side: str) -> tuple[int, int, int]:
@@ -155,7 +152,6 @@ def embed_deeper(
     x: Tensor,
     positions: Tensor,
     *,
-    end: int,
     lengths: Tensor | None = None,
 ) -> Tensor:
     """The input of a layer with what acts on it beyond the token embeddings.
@@ -164,8 +160,7 @@ def embed_deeper(
         stack: as ``register_inputs`` left it.
         layer: one of its layers.
         x: (T, B, C).
-        positions: (B or 1, T), all below ``end``.
-        end: tokens so far.
+        positions: (B or 1, T).
         lengths: (B,), the true lengths where they are known.
 
     Returns:
@@ -174,8 +169,7 @@ def embed_deeper(
     if str(layer.layer_index) not in stack.deeper_embeddings:
         return x
     encoding = stack.deeper_embeddings[str(layer.layer_index)]
-    with positions_below(end):
-        return encoding.embed(x.transpose(0, 1), positions, lengths=lengths).transpose(0, 1)
+    return encoding.embed(x.transpose(0, 1), positions, lengths=lengths).transpose(0, 1)
 
 
 @torch.compiler.disable(reason="whether a batch is padded decides which graph runs")
@@ -193,12 +187,11 @@ def build_self_attention(
     encoding: PositionEncoding | None,
     config: TransformerConfig,
     side: str,
-    shared: SharedPass,
     quant_noise: tuple[float, int],
 ) -> PositionalMultiheadAttention:
     """The self-attention of one layer; ``quant_noise`` is fairseq's (amount, block size)."""
     causal = side == "decoder"
-    attention = _build_attention(options, encoding, config, side, shared, causal=causal)
+    attention = _build_attention(options, encoding, config, side, causal=causal)
     amount, block_size = quant_noise
     return PositionalMultiheadAttention(
         getattr(config, side).embed_dim, attention, q_noise=amount, qn_block_size=block_size
@@ -209,11 +202,10 @@ def build_cross_attention(
     options: PositionEncodingConfig,
     encoding: PositionEncoding | None,
     config: TransformerConfig,
-    shared: SharedPass,
     quant_noise: tuple[float, int],
 ) -> PositionalMultiheadAttention:
     """A decoder layer's attention to the encoder, which sees all of it."""
-    attention = _build_attention(options, encoding, config, "decoder", shared, causal=False)
+    attention = _build_attention(options, encoding, config, "decoder", causal=False)
     amount, block_size = quant_noise
     return PositionalMultiheadAttention(
         config.decoder.embed_dim,
@@ -231,12 +223,11 @@ def _build_attention(
     encoding: PositionEncoding | None,
     config: TransformerConfig,
     side: str,
-    shared: SharedPass,
     *,
     causal: bool,
 ) -> Attention:
     _, heads, head_dim = widths_of(config, side)
-    attention = build_model_attention(
+    return build_model_attention(
         options,
         encoding,
         attention_type=options.attention_type,
@@ -245,5 +236,3 @@ def _build_attention(
         causal=causal,
         dropout=config.attention_dropout,
     )
-    attention.shared = shared
-    return attention

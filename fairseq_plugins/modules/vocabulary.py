@@ -1,14 +1,13 @@
 """Whether the data to train on and a checkpoint have the same dictionary."""
 
-import argparse
-import pickle
 from collections.abc import Sequence
 from itertools import zip_longest
 from pathlib import Path
 
-import torch
 from fairseq.data import Dictionary
 
+from fairseq_plugins.common.checkpoints import read_checkpoint
+from fairseq_plugins.common.errors import CheckpointError
 from fairseq_plugins.modules.continued import find_dictionary
 
 _EMBEDDING = "sentence_encoder.embed_tokens.weight"
@@ -28,17 +27,12 @@ def check_vocabulary(checkpoint: Path, dictionary: Dictionary, data: Path) -> No
     Raises:
         ValueError: naming both sizes, or the first token that differs; or a damaged file.
     """
-    try:
-        with torch.serialization.safe_globals([argparse.Namespace]):  # as read_checkpoint does
-            state = torch.load(checkpoint, map_location="cpu", weights_only=True, mmap=True)
-        weights = state["model"]
-        rows = next(len(value) for name, value in weights.items() if name.endswith(_EMBEDDING))
-    except FileNotFoundError:
-        raise ValueError(f"{checkpoint} is missing") from None
-    except (RuntimeError, EOFError, pickle.UnpicklingError, LookupError, StopIteration) as error:
-        raise ValueError(f"{checkpoint} is no checkpoint of a RoBERTa: {error}") from error
+    state = read_checkpoint(checkpoint)
+    rows = next((len(w) for name, w in state["model"].items() if name.endswith(_EMBEDDING)), None)
+    if rows is None:
+        raise CheckpointError(f"{checkpoint} is no checkpoint of a RoBERTa")
     if rows != len(dictionary):
-        raise ValueError(
+        raise CheckpointError(
             f"{checkpoint} has {rows} tokens, but {data / 'dict.txt'} has {len(dictionary)} "
             "(with fairseq's special symbols and <mask>): prepare the data with the pieces that "
             "the checkpoint was trained on (--bpe)"
@@ -54,7 +48,7 @@ def _compare(trained_on: Path, symbols: Sequence[str], dictionary: Dictionary, d
     theirs = [symbol for symbol in symbols if symbol != "<mask>"]
     for i, (wanted, found) in enumerate(zip_longest(theirs, ours)):
         if wanted != found:
-            raise ValueError(
+            raise CheckpointError(
                 f"{data / 'dict.txt'} must hold the tokens of {trained_on}, on which the "
                 f"checkpoint was trained, but token {i} is {found!r} instead of {wanted!r}"
             )

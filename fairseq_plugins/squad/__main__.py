@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fairseq_plugins.common.errors import DataError
+from fairseq_plugins.common.errors import DataError, OptionError
 from fairseq_plugins.common.exit_status import exit_status
 from fairseq_plugins.common.files import write_json
 from fairseq_plugins.data.options import add_folder, add_number
@@ -49,7 +49,7 @@ def _add_predict(parser: argparse.ArgumentParser) -> None:
 def _predict(args: argparse.Namespace) -> None:
     options = SearchOptions(args.n_best, args.max_answer_length, args.null_threshold)
     if args.no_answer_output and read_facts(args.data)["request"]["version"] != "2.0":
-        raise DataError("--no-answer-output needs data of v2.0, but it is of v1.1")
+        raise OptionError("--no-answer-output needs data of v2.0, but it is of v1.1")
     from fairseq_plugins.squad.predict import predict  # PyTorch: only here
 
     answers = predict(
@@ -81,7 +81,7 @@ def _evaluate(args: argparse.Namespace) -> None:
     probabilities = None
     if args.no_answer is not None:
         if squad.version != "2.0":
-            raise DataError("--no-answer needs a file of v2.0, but it is of v1.1")
+            raise OptionError("--no-answer needs a file of v2.0, but it is of v1.1")
         probabilities = _read_probabilities(args.no_answer, squad.questions)
     result = evaluate(squad.questions, predictions, squad.version, probabilities)
     print(json.dumps(result, indent=2))

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from fairseq_plugins.common.errors import DataError
+from fairseq_plugins.common.errors import DataError, OptionError
 from fairseq_plugins.data.options import check_at_least
 from fairseq_plugins.squad.examples import Question
 from fairseq_plugins.squad.offsets import EncodedText
@@ -29,7 +29,7 @@ class WindowSizes:
     """In tokens: of a window with its special tokens, between windows, of a question.
 
     Raises:
-        DataError: naming the option, where a window would have no room for the text.
+        OptionError: naming the option, where a window would have no room for the text.
     """
 
     max_length: int = 384
@@ -40,7 +40,7 @@ class WindowSizes:
         check_at_least(1, **asdict(self))
         fewest = self.max_query_length + SPECIAL_TOKENS + 1
         if self.max_length < fewest:
-            raise DataError(
+            raise OptionError(
                 f"--max-length must be at least {fewest} with --max-query-length "
                 f"{self.max_query_length}, but is {self.max_length}"
             )

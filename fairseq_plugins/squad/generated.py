@@ -143,7 +143,7 @@ def write_questions(
     """Write <split>.json for every split; split -> file.
 
     Raises:
-        DataError: a split with no texts.
+        OptionError: a split with no texts.
     """
     check_counts("texts", texts)
     folder.mkdir(parents=True, exist_ok=True)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fairseq_plugins.common.errors import DataError
+from fairseq_plugins.common.errors import OptionError
 from fairseq_plugins.data.options import check_at_least
 from fairseq_plugins.squad.examples import SquadFile
 from fairseq_plugins.squad.features import NO_ANSWER, Features
@@ -30,7 +30,7 @@ class SearchOptions:
         more than this.
 
     Raises:
-        DataError: naming the option, for a number below 1 or a threshold that is none.
+        OptionError: naming the option, for a number below 1 or a threshold that is none.
     """
 
     n_best: int = 20
@@ -40,7 +40,7 @@ class SearchOptions:
     def __post_init__(self) -> None:
         check_at_least(1, n_best=self.n_best, max_answer_length=self.max_answer_length)
         if math.isnan(self.null_threshold):
-            raise DataError("--null-threshold must be a number, but is nan")
+            raise OptionError("--null-threshold must be a number, but is nan")
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,11 @@ from typing import Any
 
 import torch
 
+from fairseq_plugins.common.checkpoints import read_checkpoint
+from fairseq_plugins.common.errors import CheckpointError, OptionError
 from fairseq_plugins.common.files import writing
-from fairseq_plugins.reproduce.run.checkpoints import require_intact
+from fairseq_plugins.modules.identity import MODELS, Identity, describe_checkpoint, differences
+from fairseq_plugins.modules.loading import require_names
 
 _INTERVAL = re.compile(r"checkpoint_(\d+)_(\d+)\.pt")  # epoch, updates
 
@@ -22,15 +25,15 @@ def last_checkpoints(folder: Path, count: int) -> list[Path]:
     """The last ``count`` checkpoints of a training's intervals, the oldest first.
 
     Raises:
-        ValueError: for fewer.
+        OptionError: for fewer.
     """
     if count < 2:
-        raise ValueError(f"`--last` must be at least 2, but is {count} instead.")
+        raise OptionError(f"`--last` must be at least 2, but is {count} instead.")
     found = [
         (int(m[2]), path) for path in folder.glob("*.pt") if (m := _INTERVAL.fullmatch(path.name))
     ]
     if len(found) < count:
-        raise ValueError(
+        raise OptionError(
             f"`--last` must be at most the {len(found)} checkpoints checkpoint_*_*.pt in {folder}, "
             f"but is {count} instead; checkpoint.keep_interval_updates keeps more."
         )
@@ -41,18 +44,26 @@ def average(paths: Sequence[Path]) -> dict[str, Any]:
     """The last path's checkpoint with the mean of all weights, computed in float32.
 
     Raises:
-        ValueError: for checkpoints of different models.
+        CheckpointError: for checkpoints of different models.
     """
     state: dict[str, Any] = {}
+    first: Identity | None = None
     sums: dict[str, torch.Tensor] = {}
     for path in paths:
-        require_intact(path)
-        state = torch.load(path, map_location="cpu", weights_only=True)
+        state = read_checkpoint(path)
+        require_names(path, state, MODELS)
+        model = describe_checkpoint(path, state)
+        first = first or model
+        if found := differences(first, model):
+            raise CheckpointError(
+                f"{path} is of another model than {paths[0]}: it has {found[0].asks}, the other "
+                f"{found[0].has}"
+            )
         weights = {name: w for name, w in state["model"].items() if torch.is_tensor(w)}
         if sums and {n: w.shape for n, w in weights.items()} != {
             n: w.shape for n, w in sums.items()
         }:
-            raise ValueError(f"{path} is of another model than {paths[0]}.")
+            raise CheckpointError(f"{path} has other weights than {paths[0]}")
         for name, weight in weights.items():
             if weight.is_floating_point():
                 sums[name] = sums[name] + weight.float() if name in sums else weight.float()

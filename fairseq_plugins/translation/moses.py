@@ -10,7 +10,7 @@ import unicodedata
 from sacremoses import MosesDetokenizer, MosesPunctNormalizer, MosesTokenizer
 from sacremoses.corpus import NonbreakingPrefixes
 
-from fairseq_plugins.common.errors import DataError
+from fairseq_plugins.common.errors import OptionError
 
 # ISO 639 keeps these codes for private use; the generated languages have them, and English rules.
 PRIVATE_USE = ("qaa", "qab")
@@ -23,10 +23,10 @@ def languages() -> frozenset[str]:
 
 
 def check_language(option: str, code: str) -> None:
-    """Raise DataError for a code without rules, which would be treated as English."""
+    """Raise OptionError for a code without rules, which would be treated as English."""
     if code not in languages():
         known = ", ".join(sorted(languages()))
-        raise DataError(f"{option} must be one of {known}, but is {code!r}")
+        raise OptionError(f"{option} must be one of {known}, but is {code!r}")
 
 
 def printable(text: str) -> str:
@@ -40,7 +40,7 @@ class Moses:
     """The rules of one language.
 
     Raises:
-        DataError: a language without rules.
+        OptionError: a language without rules.
     """
 
     def __init__(self, language: str) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from fairseq_plugins.common.errors import DataError
+from fairseq_plugins.common.errors import DataError, OptionError
 from fairseq_plugins.common.files import PACKED, find_packed, reading
 from fairseq_plugins.data.options import check_at_least
 from fairseq_plugins.translation.moses import printable
@@ -41,7 +41,7 @@ class Cleaning:
     """Which training pairs are kept, by their lengths in pieces; the defaults are WMT14's.
 
     Raises:
-        DataError: a bound that no pair could meet.
+        OptionError: a bound that no pair could meet.
     """
 
     min_length: int = 1
@@ -51,7 +51,7 @@ class Cleaning:
     def __post_init__(self) -> None:
         check_at_least(1, min_length=self.min_length)
         if self.max_length < self.min_length:
-            raise DataError(
+            raise OptionError(
                 f"--max-length must be at least --min-length ({self.min_length}), "
                 f"but is {self.max_length}"
             )

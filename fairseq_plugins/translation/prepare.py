@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fairseq_plugins.common.errors import DataError
+from fairseq_plugins.common.errors import OptionError
 from fairseq_plugins.common.exit_status import exit_status
 from fairseq_plugins.common.root import data_folder
 from fairseq_plugins.data.folders import SPLITS, Folder, making, report
@@ -50,7 +50,7 @@ class Settings:
     """What is made of the raw text: pieces, cleaning, and by how many processes.
 
     Raises:
-        DataError: for a number out of range.
+        OptionError: for a number out of range.
     """
 
     merges: int
@@ -154,7 +154,7 @@ def check_languages(source: str, target: str) -> None:
     check_language("--src", source)
     check_language("--tgt", target)
     if source == target:
-        raise DataError(f"--src and --tgt must differ, but both are {source!r}")
+        raise OptionError(f"--src and --tgt must differ, but both are {source!r}")
 
 
 def get_parser() -> argparse.ArgumentParser:

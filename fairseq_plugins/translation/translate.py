@@ -14,17 +14,17 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from fairseq import checkpoint_utils, utils
+from fairseq import utils
 from omegaconf import OmegaConf, open_dict
 from tqdm import tqdm
 
-import fairseq_plugins  # noqa: F401  (registers the models)
-from fairseq_plugins.common.errors import DataError
+from fairseq_plugins.common.errors import CheckpointError, DataError, OptionError
 from fairseq_plugins.common.exit_status import exit_status
+from fairseq_plugins.common.files import writing
 from fairseq_plugins.data.codes import check_codes, join_pieces
 from fairseq_plugins.data.dictionaries import read_dictionary
-from fairseq_plugins.reproduce.run.checkpoints import require_intact
-from fairseq_plugins.translation.folders import writing
+from fairseq_plugins.modules.identity import TRANSLATION
+from fairseq_plugins.modules.loading import build_trained, read_trained
 from fairseq_plugins.translation.moses import Moses
 
 BUFFER_LINES = 2000  # lines that are sorted by length and batched together
@@ -40,7 +40,7 @@ class Decoding:
     longest source of a batch. max_tokens: per batch.
 
     Raises:
-        ValueError: for a value out of range.
+        OptionError: for a value out of range.
     """
 
     beam: int = 4
@@ -52,7 +52,7 @@ class Decoding:
     def __post_init__(self) -> None:
         for name in ("beam", "longer", "max_tokens"):
             if getattr(self, name) < 1:
-                raise ValueError(
+                raise OptionError(
                     f"`{name}` must be at least 1, but is {getattr(self, name)} instead."
                 )
 
@@ -80,18 +80,18 @@ class Translator:
     """A trained model with the pieces and dictionaries of its data folder.
 
     Raises:
-        DataError: where the folder's codes, its dictionaries and the model do not belong
-            together, naming file and line.
+        DataError: where the folder's codes and its dictionaries do not belong together, naming
+            file and line.
+        CheckpointError: where the model cannot be read or does not belong to them.
     """
 
     def __init__(
         self, checkpoint: Path, data: Path, decoding: Decoding, *, cpu: bool = False, seed: int = 1
     ) -> None:
         self.decoding = decoding
-        require_intact(checkpoint)
-        # Overridden here: fairseq leaves the options of a state that it is given as they are.
-        overrides = {"data": str(data)}
-        state = checkpoint_utils.load_checkpoint_to_cpu(str(checkpoint), overrides)
+        state = read_trained(
+            checkpoint, models=[TRANSLATION], tasks=["translation"], data=str(data)
+        )
         self.languages = _languages(state, checkpoint)
         dictionaries = [data / f"dict.{language}.txt" for language in self.languages]
         for path in (data / "codes", *dictionaries):
@@ -100,10 +100,7 @@ class Translator:
         self._codes = check_codes(data / "codes", dictionaries)
         _check_sizes(state, checkpoint, dictionaries)
         self._source, self._target = (Moses(language) for language in self.languages)
-        models, config, self._task = checkpoint_utils.load_model_ensemble_and_task(
-            [str(checkpoint)], state=state
-        )
-        (self._model,) = models
+        self._model, config, self._task = build_trained(checkpoint, state)
         self._device = torch.device("cuda" if torch.cuda.is_available() and not cpu else "cpu")
         with open_dict(config):
             options = {**OmegaConf.to_container(config.generation), **decoding.generation()}
@@ -169,7 +166,7 @@ def _languages(state: dict[str, Any], checkpoint: Path) -> tuple[str, str]:
     task = (state.get("cfg") or {}).get("task") or {}
     source, target = task.get("source_lang"), task.get("target_lang")
     if not source or not target:
-        raise DataError(f"--checkpoint {checkpoint} holds no translation model")
+        raise CheckpointError(f"--checkpoint {checkpoint} holds no translation model")
     return source, target
 
 
@@ -179,7 +176,7 @@ def _check_sizes(state: dict[str, Any], checkpoint: Path, dictionaries: Sequence
         table = state["model"].get(f"{side}.embed_tokens.weight")
         lines = len(read_dictionary(path))
         if table is not None and len(table) != lines + 4:
-            raise DataError(
+            raise CheckpointError(
                 f"{path} ends at line {lines}, but the dictionary of {checkpoint} has "
                 f"{len(table) - 4} lines; they belong to different vocabularies"
             )
@@ -247,9 +244,8 @@ def run(args: argparse.Namespace) -> None:
     """Translate as the options say; an output file appears complete or not at all."""
     decoding = Decoding(args.beam, args.length_penalty, max_tokens=args.max_tokens)
     lines = read_input(args.input)
-    for path in (args.checkpoint, args.data):
-        if not path.exists():
-            raise DataError(f"{path} does not exist")
+    if not args.data.exists():
+        raise DataError(f"{args.data} does not exist")
     translator = Translator(args.checkpoint, args.data, decoding, cpu=args.cpu)
     translated = tqdm(
         translator.translate(lines, args.input),

@@ -14,6 +14,7 @@ from pathlib import Path, PurePosixPath
 
 from fairseq_plugins.common.errors import DataError
 from fairseq_plugins.common.files import find_packed, reading, writing
+from fairseq_plugins.data.archives import check_size
 from fairseq_plugins.data.download import CHUNK_BYTES, download
 from fairseq_plugins.data.measure import sha256
 from fairseq_plugins.data.options import check_folder
@@ -181,6 +182,7 @@ def extract(archive: Path, wanted: dict[str, Path]) -> None:
             for entry in stream:
                 name = entry.name.removeprefix("./")
                 if name in absent and entry.isfile():
+                    check_size(entry.size, f"{name} in {archive}")
                     content = stream.extractfile(entry)
                     assert content is not None
                     with writing(wanted[name]) as (out,):

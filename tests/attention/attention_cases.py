@@ -3,14 +3,16 @@
 Shapes: B batch, H heads, T queries, S keys, D head_dim, C embed_dim.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
 
 from fairseq_plugins.attention import build_attention
 from fairseq_plugins.attention.base import State
-from fairseq_plugins.encodings import ENCODINGS, build_encoding
+from fairseq_plugins.attention.positions import Positions
+from fairseq_plugins.attention.shared import SharedPass
+from fairseq_plugins.encodings import ENCODINGS, PositionEncoding, Stochastic, build_encoding
 from fairseq_plugins.encodings.base import LOGIT_HOOKS
 
 HEADS, DIM, VOCAB = 2, 8, 50
@@ -45,8 +47,14 @@ def refusal(name: str, causal: bool) -> str | None:
 
 def extrapolates(name: str) -> bool:
     """Whether every encoding of a name has positions beyond those it was built for."""
-    classes = [cls for part in name.split("+") for cls in ENCODINGS[part].classes]
-    return all(cls.extrapolates for cls in classes)
+    return all(ENCODINGS[part].facts.extrapolates for part in name.split("+"))
+
+
+def redraw(encoding: PositionEncoding, seed: int) -> None:
+    """Anew what an encoding draws, if it does."""
+    for part in encoding.parts:
+        if isinstance(part, Stochastic):
+            part.redraw(seed)
 
 
 PAIRS = [(name, attention) for name in NAMES for attention in ATTENTIONS]
@@ -154,6 +162,16 @@ def tokens(batch: int, length: int, dtype: torch.dtype = torch.float64) -> Tenso
 def count(length: int, start: int = 0) -> Tensor:
     """Positions (1, T) from ``start`` on."""
     return torch.arange(start, start + length).unsqueeze(0)
+
+
+def steps_of(whole: Positions, sizes: Sequence[int]) -> list[Positions]:
+    """What the steps of a decoding are given that takes so many tokens at once."""
+    steps, start = [], 0
+    for size in sizes:
+        now, start = slice(start, start + size), start + size
+        padding = None if whole.padding_mask is None else whole.padding_mask[:, now]
+        steps.append(Positions(whole.index[:, now], start, padding, SharedPass()))
+    return steps
 
 
 def error(actual: Tensor, expected: Tensor) -> float:

@@ -8,7 +8,7 @@ from fairseq.data import Dictionary
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairseq_plugins.common.errors import DataError
+from fairseq_plugins.common.errors import DataError, OptionError
 from fairseq_plugins.data.gpt2_bpe import (
     FILES,
     encode_line,
@@ -81,7 +81,7 @@ def test_a_transformers_tokenizer_reads_the_same_pieces(folder: Path, encoder, t
 
 @pytest.mark.parametrize("merges", [0, -1])
 def test_too_few_merges_are_refused(merges: int, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="merges must be at least 1"):
+    with pytest.raises(OptionError, match="merges must be at least 1"):
         learn_gpt2_bpe(TEXT, merges, tmp_path)
     assert not list(tmp_path.iterdir())
 

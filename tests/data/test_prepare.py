@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from fairseq_plugins.common.errors import DataError
+from fairseq_plugins.common.errors import DataError, OptionError
 from fairseq_plugins.data import binarise as data_binarise
 from fairseq_plugins.data import prepare, prepare_mlm
 from fairseq_plugins.data.download import download
@@ -216,7 +216,7 @@ def test_damaged_files_are_named(damage, raw, corpus, tmp_path):
         packed = lzma.compress(path.read_bytes())[:-20] if damage == "cut xz" else b"no"
         path.with_name(path.name + ".xz").write_bytes(packed)
         path.unlink()
-    with pytest.raises(DataError, match=r"wiki\.test\.tokens.* in .* is damaged"):
+    with pytest.raises(DataError, match=r"wiki\.test\.tokens.* is damaged"):
         RawSource(raw, corpus).unpack(tmp_path, quiet)
 
 
@@ -312,7 +312,7 @@ def test_an_unreachable_address_says_what_else_works(corpus, tmp_path):
 
 
 def test_only_http_addresses(corpus, tmp_path):
-    with pytest.raises(DataError, match="--url must begin with https:// or http://"):
+    with pytest.raises(OptionError, match="--url must begin with https:// or http://"):
         download("file:///etc/passwd", tmp_path / "tiny.zip", corpus.zip_md5, quiet)
 
 
@@ -396,7 +396,7 @@ def test_a_dictionary_of_another_size_is_refused(raw, corpus, tmp_path, binarise
     ],
 )
 def test_numbers_out_of_range(options, message, raw, corpus, tmp_path, binarised):
-    with pytest.raises(DataError, match=message):
+    with pytest.raises(OptionError, match=message):
         prepare.prepare_published(corpus, tmp_path / "tiny", source=raw, **options)
     assert binarised == []
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fairseq_plugins.common.errors import DataError
+from fairseq_plugins.common.errors import CheckpointError, DataError, OptionError
 from fairseq_plugins.data.gpt2_bpe import learn_gpt2_bpe
 from fairseq_plugins.data.sentences import generate
 from fairseq_plugins.glue.__main__ import main
@@ -86,21 +86,21 @@ def test_correlations_do_not_depend_on_the_batch(
 
 def test_what_does_not_fit_together_is_refused(trained: Path, tmp_path: Path) -> None:
     data, order = trained / "data", trained / "Order" / "checkpoint_last.pt"
-    with pytest.raises(DataError, match="was trained for 2 classes, which is not STS-B"):
+    with pytest.raises(CheckpointError, match="was trained for 2 classes, which is not STS-B"):
         evaluate(order, data / "Order", "STS-B")
-    with pytest.raises(DataError, match="must be of the task sentence_prediction"):
+    with pytest.raises(CheckpointError, match="must be of the task sentence_prediction"):
         evaluate(trained / "mlm" / "checkpoint_last.pt", data / "Order", "Order")
     with pytest.raises(DataError, match="holds 'right', 'wrong', which RTE has not"):
         evaluate(order, data / "Order", "RTE")
-    with pytest.raises(DataError, match="must be one with labels"):
+    with pytest.raises(OptionError, match="must be one with labels"):
         evaluate(order, data / "Order", "RTE", "test")
-    with pytest.raises(DataError, match="does not exist"):
+    with pytest.raises(CheckpointError, match="is missing"):
         evaluate(tmp_path / "none.pt", data / "Order", "Order")
     other = tmp_path / "Order"
     shutil.copytree(data / "Order", other)
     with (other / "input0" / "dict.txt").open("a") as more:
         more.write("900 1\n901 1\n")
-    with pytest.raises(DataError, match=r"dict\.txt does not match .* but has"):
+    with pytest.raises(CheckpointError, match=r"dict\.txt does not match .* but has"):
         evaluate(order, other, "Order")
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fairseq_plugins.common.errors import DataError
+from fairseq_plugins.common.errors import CheckpointError, DataError, OptionError
 from fairseq_plugins.translation import translate
 from fairseq_plugins.translation.bleu import read_generated, read_references, read_text, score
 from fairseq_plugins.translation.generated import PAIRS, SOURCE, TARGET
@@ -148,14 +148,14 @@ def damaged(toy: Path, folder: Path, name: str, text: str) -> Path:
 )
 def test_another_vocabulary_is_refused(name, text, message, base, toy, tmp_path):
     folder = damaged(toy, tmp_path / "data", name, text)
-    with pytest.raises(DataError, match=message):
+    with pytest.raises((DataError, CheckpointError), match=message):
         Translator(base, folder, Decoding(), cpu=True)
 
 
 def test_folders_and_models_of_something_else_are_refused(base, checkpoints, tmp_path):
     with pytest.raises(DataError, match="does not hold codes"):
         Translator(base, tmp_path, Decoding(), cpu=True)
-    with pytest.raises(DataError, match="holds no translation model"):
+    with pytest.raises(CheckpointError, match="holds no translation model"):
         Translator(checkpoints["vanilla"], tmp_path, Decoding(), cpu=True)
-    with pytest.raises(ValueError, match="`beam` must be at least 1, but is 0 instead"):
+    with pytest.raises(OptionError, match="`beam` must be at least 1, but is 0 instead"):
         Decoding(beam=0)

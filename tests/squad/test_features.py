@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fairseq_plugins.common.errors import DataError
+from fairseq_plugins.common.errors import DataError, OptionError
 from fairseq_plugins.squad.examples import Answer, Question
 from fairseq_plugins.squad.features import (
     NO_ANSWER,
@@ -187,7 +187,7 @@ def test_empty_text(encoder: Any) -> None:
     ],
 )
 def test_sizes_without_room(sizes: tuple[int, int, int], message: str) -> None:
-    with pytest.raises(DataError, match=message):
+    with pytest.raises(OptionError, match=message):
         WindowSizes(*sizes)
 
 

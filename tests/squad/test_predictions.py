@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fairseq_plugins.common.errors import DataError
+from fairseq_plugins.common.errors import OptionError
 from fairseq_plugins.squad.features import spans_of_windows
 from fairseq_plugins.squad.predictions import (
     Prediction,
@@ -134,5 +134,5 @@ def test_probabilities() -> None:
     ],
 )
 def test_wrong_options(options: Any, message: str) -> None:
-    with pytest.raises(DataError, match=message):
+    with pytest.raises(OptionError, match=message):
         SearchOptions(**options)

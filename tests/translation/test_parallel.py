@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from fairseq_plugins.common.errors import DataError
+from fairseq_plugins.common.errors import DataError, OptionError
 from fairseq_plugins.translation.moses import Moses, languages
 from fairseq_plugins.translation.parallel import Cleaning, find_text, keep_flags, read_pairs
 from fairseq_plugins.translation.wmt14 import (
@@ -54,7 +54,7 @@ def test_moses_tokens_and_back():
 def test_languages_differ_and_unknown_ones_are_refused():
     assert {"en", "de", "fr"} <= languages()
     assert Moses("fr").tokenise("l'eau") != Moses("de").tokenise("l'eau")
-    with pytest.raises(DataError, match=r"must be one of .*de, .*but is 'xx'"):
+    with pytest.raises(OptionError, match=r"must be one of .*de, .*but is 'xx'"):
         Moses("xx")
 
 
@@ -134,7 +134,7 @@ def test_cleaning_counts_and_keeps_the_sides_together(write):
     ],
 )
 def test_impossible_bounds(options, message):
-    with pytest.raises(DataError, match=message):
+    with pytest.raises(OptionError, match=message):
         Cleaning(**options)
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from sacremoses import MosesPunctNormalizer, MosesTokenizer
 
-from fairseq_plugins.common.errors import DataError
+from fairseq_plugins.common.errors import DataError, OptionError
 from fairseq_plugins.translation import folders as parallel_folders
 from fairseq_plugins.translation import prepare as prepare_parallel
 from fairseq_plugins.translation.prepare import Settings, prepare_archived, prepare_files
@@ -332,7 +332,7 @@ def test_cleaning_that_keeps_nothing_is_refused(raw, tmp_path, binarised):
 @pytest.mark.parametrize("split", ["train", "test"])
 def test_toy_sizes(split, tmp_path):
     pairs = {"train": 5, "valid": 5, "test": 5, split: 0}
-    with pytest.raises(DataError, match=f"--{split}-pairs must be at least 1, but is 0"):
+    with pytest.raises(OptionError, match=f"--{split}-pairs must be at least 1, but is 0"):
         prepare_parallel.prepare_toy(tmp_path / "toy", SETTINGS, seed=1, pairs=pairs)
 
 

@@ -3,29 +3,20 @@
 import errno
 import fcntl
 import os
-import pickle
 import re
 import shutil
 import socket
-import zipfile
-import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import torch
+from fairseq_plugins.common.checkpoints import BEST, LAST, DamagedCheckpoint, read_checkpoint
+from fairseq_plugins.common.errors import CheckpointError
 
-LAST = "checkpoint_last.pt"
-BEST = "checkpoint_best.pt"
 _EARLIER = re.compile(r"checkpoint_(\d+)_(\d+)\.pt")  # epoch, updates
 
 Say = Callable[[str], None]
-
-
-class DamagedCheckpoint(Exception):
-    """A checkpoint that cannot be read, with the reason."""
 
 
 class RunIsBusy(Exception):
@@ -36,34 +27,12 @@ def read_updates(path: Path) -> int:
     """The number of updates after which a checkpoint was written; every byte of it is checked.
 
     Raises:
-        DamagedCheckpoint: for a file that is cut off, has flipped bytes, or is no checkpoint.
+        CheckpointError: for a file that is missing or damaged.
     """
     try:
-        return int(_read_whole(path)["optimizer_history"][-1]["num_updates"])
-    except (LookupError, TypeError, ValueError) as error:
-        raise DamagedCheckpoint(f"it cannot be read ({error})") from None
-
-
-def _read_whole(path: Path) -> Any:
-    """The content of a file in which every byte is as it was written."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            broken = archive.testzip()
-        if broken:
-            raise DamagedCheckpoint(f"its part {broken} has a wrong checksum")
-        return torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-    except (zipfile.BadZipFile, zlib.error, EOFError) as error:
-        raise DamagedCheckpoint(f"it is cut off or no checkpoint ({error})") from None
-    except (RuntimeError, pickle.UnpicklingError, LookupError, TypeError, ValueError) as error:
-        raise DamagedCheckpoint(f"it cannot be read ({str(error).splitlines()[0]})") from None
-
-
-def require_intact(path: Path) -> None:
-    """Raise ValueError, naming the file, where a checkpoint is cut off or has flipped bytes."""
-    try:
-        _read_whole(path)
-    except DamagedCheckpoint as error:
-        raise ValueError(f"{path}: {error}") from None
+        return int(read_checkpoint(path)["optimizer_history"][-1]["num_updates"])
+    except (LookupError, TypeError) as error:
+        raise DamagedCheckpoint(path, f"it does not say its updates ({error})") from None
 
 
 @dataclass(frozen=True)
@@ -98,7 +67,7 @@ def has_reached(folder: Path, updates: int) -> bool:
     """Whether a run's last checkpoint is intact and of that update or a later one."""
     try:
         return read_updates(folder / LAST) >= updates
-    except (FileNotFoundError, DamagedCheckpoint):
+    except CheckpointError:
         return False
 
 
@@ -129,7 +98,7 @@ def _intact_updates(path: Path, say: Say) -> int | None:
     except DamagedCheckpoint as damage:
         aside = path.with_name(path.name + ".corrupt")
         os.replace(path, aside)
-        say(f"{path.name} is damaged: {damage}; it was moved to {aside.name}")
+        say(f"{path.name} is damaged: {damage.reason}; it was moved to {aside.name}")
         return None
 
 

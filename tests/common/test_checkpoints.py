@@ -1,0 +1,83 @@
+"""What is no checkpoint, or no longer one, is refused with its name; the rest is plain data."""
+
+from argparse import Namespace
+from pathlib import Path
+
+import pytest
+import torch
+
+from fairseq_plugins.common.checkpoints import DamagedCheckpoint, read_checkpoint, read_upgraded
+from fairseq_plugins.common.errors import CheckpointError
+
+STATE = {
+    "model": {"w": torch.arange(512.0)},
+    "cfg": {"model": Namespace(arch="roberta"), "task": {"data": "there"}},
+    "optimizer_history": [{"lr_scheduler_state": {}, "num_updates": 5}],
+    "extra_state": {"train_iterator": {"epoch": 1}},
+}
+READERS = (read_checkpoint, read_upgraded)
+
+
+def save(folder: Path, content: object = STATE, **options: bool) -> Path:
+    torch.save(content, folder / "model.pt", **options)
+    return folder / "model.pt"
+
+
+@pytest.mark.parametrize("read", READERS)
+@pytest.mark.parametrize("archive", [True, False])  # as torch writes, and as it did before 2020
+def test_weights_and_the_options_of_models_without_a_dataclass(read, archive, tmp_path):
+    state = read(save(tmp_path, _use_new_zipfile_serialization=archive))
+    assert torch.equal(state["model"]["w"], STATE["model"]["w"])
+
+
+def test_options_of_the_training_are_replaced(tmp_path):
+    assert read_upgraded(save(tmp_path))["cfg"]["task"]["data"] == "there"
+    assert read_upgraded(save(tmp_path), data="here")["cfg"]["task"]["data"] == "here"
+
+
+def test_weights_that_are_changed_leave_the_file_as_it_is(tmp_path):
+    path = save(tmp_path)
+    before = path.read_bytes()
+    read_checkpoint(path)["model"]["w"].zero_()
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("read", READERS)
+@pytest.mark.parametrize("archive", [True, False])
+def test_a_file_cut_off_anywhere_is_refused(read, archive, tmp_path):
+    path = save(tmp_path, _use_new_zipfile_serialization=archive)
+    content = path.read_bytes()
+    for length in (*range(0, 200, 7), *range(200, len(content), 101), len(content) - 1):
+        path.write_bytes(content[:length])
+        with pytest.raises(DamagedCheckpoint, match=r"model\.pt: it"):
+            read(path)
+
+
+@pytest.mark.parametrize("read", READERS)
+def test_a_flipped_bit_in_the_weights_is_noticed(read, tmp_path):
+    path = save(tmp_path)
+    content = bytearray(path.read_bytes())
+    place = content.index(torch.arange(512.0).numpy().tobytes())
+    content[place + 1000] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(DamagedCheckpoint, match="data/0 has a wrong checksum"):
+        read(path)
+
+
+class Foreign:
+    """What a checkpoint may not hold: making it could run code."""
+
+
+@pytest.mark.parametrize("read", READERS)
+@pytest.mark.parametrize(
+    "content", [[1, 2], {"weights": {}}, {"model": 3}, {"model": {}, "more": Foreign()}]
+)
+def test_something_else_is_refused(read, content, tmp_path):
+    with pytest.raises(CheckpointError, match=r"model\.pt: it is .*no checkpoint"):
+        read(save(tmp_path, content))
+
+
+@pytest.mark.parametrize("read", READERS)
+def test_a_file_that_is_not_there_is_named(read, tmp_path):
+    with pytest.raises(CheckpointError, match=r"none\.pt is missing"):
+        read(tmp_path / "none.pt")
