@@ -23,6 +23,7 @@ from fairseq_plugins.modules.continued import (
 from fairseq_plugins.modules.draws import SeededDraws
 from fairseq_plugins.modules.encoder import PositionalEncoder
 from fairseq_plugins.modules.lengths import AnyLength
+from fairseq_plugins.modules.restored import check_restored
 from fairseq_plugins.modules.roberta_options import PERobertaConfig
 from fairseq_plugins.modules.span_head import SpanHead, upgrade_span_heads
 from fairseq_plugins.modules.stack import build_stack_encodings
@@ -171,6 +172,7 @@ class PERoberta(AnyLength, SeededDraws, RobertaModel):
             )
         if OmegaConf.is_config(args):
             OmegaConf.set_struct(args, False)  # fairseq's encoder adds to it
+        check_restored(args)
         start = take_init_from(args)
         model = cls(args, PERobertaEncoder(args, task.source_dictionary))
         if start is not None:

@@ -16,6 +16,7 @@ from fairseq_plugins.modules.draws import SeededDraws
 from fairseq_plugins.modules.encoder import PositionalEncoder
 from fairseq_plugins.modules.lengths import AnyLength
 from fairseq_plugins.modules.options import PositionEncodingConfig
+from fairseq_plugins.modules.restored import check_restored
 from fairseq_plugins.modules.stack import check_cross_encoding, widths_of
 from fairseq_plugins.modules.transformer_options import (
     PLACES,
@@ -91,8 +92,9 @@ class PETransformer(AnyLength, SeededDraws, TransformerModelBase):
         Raises:
             IncompatibleEncodingError: an encoding that one of the attentions cannot have; the
                 message names the attention and its options.
-            ValueError: a bad option.
+            ValueError: a bad option, or a checkpoint to go on from that is of another model.
         """
+        check_restored(args)
         config = to_transformer_config(args)
         config.places = {place: options_at(args, place) for place in PLACES}
         _check_places(config, config.places)
