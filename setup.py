@@ -13,6 +13,7 @@ setup(
     install_requires=[
         "torch>=2.8",
         "fairseq-fixed>=0.12.3.1",
+        "filelock>=3.30",
         "hydra-core>=1.3.2",
         "numpy>=1.26,<2; python_version < '3.13'",  # fairseq reads np.compat
         "omegaconf>=2.3",

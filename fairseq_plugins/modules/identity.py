@@ -310,7 +310,7 @@ def _linear_options(
     """As they work out: an encoding may bring its own feature map, and without one that encodes
     queries and keys a denominator of encoded ones is the plain one."""
     entries = [get_entry(part.name) for part in layers]
-    own = [entry.cls.feature_map for entry in entries if entry.cls.feature_map]
+    own = [found for entry in entries if (found := getattr(entry.cls, "feature_map", None))]
     encodes = any(entry.hooks & _ENCODES for entry in entries)
     normalizer = str(options.linear_normalizer)
     return {
@@ -324,6 +324,6 @@ def _parts(named: StackName, longest: int | None) -> Iterator[Part]:
         entry = get_entry(name)
         options = {key: option.default for key, option in entry.options.items()} | given
         options |= {key: longest for key in _ZERO_IS_LONGEST if options.get(key) == 0}
-        if not entry.cls.extrapolates:
+        if not entry.facts.extrapolates:
             options["max_positions"] = longest  # the rows of its table
         yield Part(name, entry.make, options)
