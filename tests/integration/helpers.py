@@ -44,6 +44,7 @@ ENCODING_DEFAULTS: Options = {
     "model.position_encoding_options": "",
     "model.feature_map": "elu",
     "model.linear_normalizer": "encoded",
+    "model.min_cosine": 0.2,
     "model.no_token_positional_embeddings": False,
 }
 
