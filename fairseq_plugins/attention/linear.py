@@ -242,6 +242,22 @@ class LinearAttention(Attention):
         plain_or_none = self.feature_map(x) if self.normalizer == "plain" else None
         return self.feature_map(transform(x)), plain_or_none
 
+    def denominator_features(
+        self, q: Tensor, k: Tensor, positions: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Those of queries and keys (B, H, T, D) whose products the denominator sums up.
+
+        Args:
+            q: (B, H, T, D).
+            k: (B, H, T, D).
+            positions: (B or 1, T) of both.
+        """
+        features_q, plain_q = self._encode_query(q, positions)
+        features_k, plain_k, _ = self._encode_key(k, k, positions, None)
+        if plain_q is None or plain_k is None:
+            return features_q, features_k
+        return plain_q, plain_k
+
     def _encode_query(self, q: Tensor, positions: Tensor) -> tuple[Tensor, Tensor | None]:
         """Features of the queries, and the denominator's where they are others."""
         transform = None
