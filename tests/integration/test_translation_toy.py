@@ -8,9 +8,10 @@ import pytest
 from fairseq_plugins.common.errors import CheckpointError, DataError, OptionError
 from fairseq_plugins.translation import translate
 from fairseq_plugins.translation.bleu import read_generated, read_references, read_text, score
+from fairseq_plugins.translation.decoding import Decoding
 from fairseq_plugins.translation.generated import PAIRS, SOURCE, TARGET
 from fairseq_plugins.translation.prepare import Settings, prepare_toy
-from fairseq_plugins.translation.translate import Decoding, Translator
+from fairseq_plugins.translation.translator import Translator
 from tests.integration.helpers import (
     REPOSITORY,
     USER_DIR,

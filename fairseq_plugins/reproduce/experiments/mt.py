@@ -16,7 +16,7 @@ from fairseq_plugins.reproduce.experiments.base import (
 from fairseq_plugins.reproduce.experiments.training import Training
 from fairseq_plugins.reproduce.record import logs
 from fairseq_plugins.reproduce.record.runs import Run
-from fairseq_plugins.translation.translate import Decoding
+from fairseq_plugins.translation.decoding import Decoding
 
 DECODING = Decoding()
 SUBSETS = ("valid", "test")
