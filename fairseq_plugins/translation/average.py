@@ -43,6 +43,7 @@ def average(paths: Sequence[Path]) -> dict[str, Any]:
     """
     import torch
 
+    import fairseq_plugins.registration  # noqa: F401  (the options of models)
     from fairseq_plugins.common.checkpoints import read_checkpoint
     from fairseq_plugins.modules.identity import MODELS, Identity, describe_checkpoint, differences
     from fairseq_plugins.modules.loading import require_names

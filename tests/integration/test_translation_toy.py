@@ -99,7 +99,7 @@ def test_fairseq_generate_says_the_same(base, translator, toy, tmp_path, capsys)
 def test_order_and_empty_lines_are_kept(translator, toy, monkeypatch):
     lines = read_text(toy / "raw" / f"test.{SOURCE}")[:7]
     mixed = ["", *lines[:3], " ", *lines[3:], ""]
-    monkeypatch.setattr(translate, "BUFFER_LINES", 4)
+    monkeypatch.setattr("fairseq_plugins.translation.translator.BUFFER_LINES", 4)
     found = list(translator.translate(mixed))
     assert [bool(line) for line in found] == [bool(line.strip()) for line in mixed]
     alone = [next(translator.translate([line])) for line in lines]
