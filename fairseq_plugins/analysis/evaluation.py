@@ -9,6 +9,7 @@ import torch
 from fairseq import utils
 from tqdm import tqdm
 
+import fairseq_plugins.registration  # noqa: F401  (what checkpoints name)
 from fairseq_plugins.analysis.perplexity import Score, summarise
 from fairseq_plugins.analysis.samples import MaskedSamples, Samples, TextSamples, configure, masking
 from fairseq_plugins.common.errors import CheckpointError, DataError, OptionError
