@@ -256,14 +256,19 @@ def test_what_rows_start_from_has_a_page_without_the_papers_columns(place):
 
 
 def test_a_cut_off_fine_tuning_goes_on_from_its_own_checkpoint_alone(place):
-    """fairseq refuses a checkpoint to go on from beside one to fine-tune."""
+    """fairseq refuses another checkpoint to go on from beside one to fine-tune, and takes the
+    latter only where there is no checkpoint_last.pt."""
     one = plan_run(place / "configs", Run("bert_table4", "toy", "none", "vanilla", 1), Devices(0))
     training = one.trainings[0]
-    (start,) = [w for w in training.command() if w.startswith("checkpoint.finetune_from_model=")]
-    words = training.command(Path("checkpoint_2_5000.pt"))
-    last = {word.partition("=")[0]: word.partition("=")[2] for word in words}
-    assert start.endswith(".pt") and last["checkpoint.finetune_from_model"] == "null"
-    assert last["checkpoint.restore_file"] == "checkpoint_2_5000.pt"
+    folder = place / training.folder
+    folder.mkdir(parents=True)
+    state = {"model": {}, "optimizer_history": [{"num_updates": 5}]}
+    torch.save(state, folder / "checkpoint_2_5.pt")
+    (folder / "checkpoint_last.pt").write_bytes(b"PK")
+    assert checkpoints.find_restart(folder, print) == 5
+    assert checkpoints.read_updates(folder / "checkpoint_last.pt") == 5
+    words = " ".join(training.command)
+    assert "checkpoint.finetune_from_model=" in words and "restore_file" not in words
 
 
 def test_jobs_that_would_wait_for_each_other_are_not_submitted(place, monkeypatch, capsys):

@@ -158,15 +158,13 @@ class Attempt:
         folder = self.context.root / training.folder
         if training.variant.name:
             self.say(training.variant.name)
-        restart = checkpoints.find_restart(folder, self.say)
-        total = training.max_update
-        if total and restart.updates >= total:
+        updates, total = checkpoints.find_restart(folder, self.say), training.max_update
+        if total and updates >= total:
             self.say("training is complete already; it is evaluated")
             return
         if self.is_shown:
-            self.progress.begin_training(self.run.name, restart.updates, total)
-        restore = restart.restore and training.folder / restart.restore.name
-        self._launch(training.command(restore), folder / "train.log", training=True)
+            self.progress.begin_training(self.run.name, updates, total)
+        self._launch(training.command, folder / "train.log", training=True)
 
     def evaluate(self, training: Training) -> Metrics:
         """What is measured of a training."""
