@@ -1,8 +1,8 @@
 """The rows of a table by name: which there are, which run by default, and which were asked for."""
 
-import difflib
 from pathlib import Path
 
+from fairseq_plugins.common.suggestions import did_you_mean
 from fairseq_plugins.papers.tables import Table
 
 PAPER = "paper"  # in --rows: the paper's own
@@ -40,8 +40,7 @@ def check_rows(table: Table, configs: Path, asked: list[str]) -> list[str]:
     for name in names:
         if name in runnable:
             continue
-        near = difflib.get_close_matches(name, runnable, n=1, cutoff=0.4)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
+        hint = did_you_mean(name, runnable)
         raise ValueError(
             f"`--rows` must be {PAPER!r} or among {', '.join(runnable)}, but has {name!r}.{hint}"
         )
