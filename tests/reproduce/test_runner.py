@@ -18,7 +18,8 @@ from fairseq_plugins.reproduce.__main__ import main
 from fairseq_plugins.reproduce.experiments.devices import Devices
 from fairseq_plugins.reproduce.experiments.lm import LANGUAGE_MODEL
 from fairseq_plugins.reproduce.record import results
-from fairseq_plugins.reproduce.record.results import KEYS, METRICS, Result
+from fairseq_plugins.reproduce.record.results import Result
+from fairseq_plugins.reproduce.record.schema import ResultSchema
 from fairseq_plugins.reproduce.run import checkpoints, session, slurm
 from fairseq_plugins.reproduce.run.plan import plan
 
@@ -28,7 +29,7 @@ INTERVAL = 50
 
 
 def read(path: Path) -> Result | None:
-    return results.read_result(path, LANGUAGE_MODEL.required)
+    return results.read_result(path, LANGUAGE_MODEL.metrics)
 
 
 def save(folder: Path, updates: int, names: Sequence[str]) -> None:
@@ -117,8 +118,8 @@ def test_every_run_gets_a_result_and_the_page_is_rendered(root, planned, capsys)
     assert fake.trained == [(one.run.name, 0) for one in planned]
     for one in planned:
         result = read(root / one.run.result)
-        assert tuple(result) == KEYS
-        assert set(result["metrics"]) == {*METRICS, *LANGUAGE_MODEL.required}
+        assert [*result] == [key for key in ResultSchema.model_fields if key != "signature"]
+        assert set(result["metrics"]) == set(LANGUAGE_MODEL.metrics.model_fields)
         assert result["metrics"]["valid_ppl"] == pytest.approx(90.5097)
         assert result["metrics"]["updates"] == TOTAL
         assert result["metrics"]["parameters"] == 12345

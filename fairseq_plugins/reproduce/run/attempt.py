@@ -83,7 +83,12 @@ class Attempt:
     def complete(self) -> Result:
         """Train and measure everything; what is to be recorded of it."""
         parts = {t.variant.name: self._measured(t) for t in self.planned.measured}
-        return self._result(parts)
+        result = self._result(parts)
+        try:
+            results.check_result(result, self.planned.experiment.metrics)
+        except ValueError as error:
+            raise RunFailed(f"what was measured is no result ({error})") from None
+        return result
 
     def _open_folder(self) -> Journal:
         """The journal of a run to go on with; anything else in the folder is set aside."""
