@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from fairseq_plugins.attention.shared import SharedPass
-from fairseq_plugins.encodings import IncompatibleEncodingError, PositionEncoding
+from fairseq_plugins.encodings import IncompatibleEncodingError, PositionEncoding, Stochastic
 
 State = dict[str, Tensor]
 
@@ -40,6 +40,7 @@ class Attention(nn.Module):
     Raises:
         IncompatibleEncodingError: the encoding needs what this attention never computes, or
             does not know the sequence's length in a causal model.
+        ValueError: it was built for other sizes, or for the other value of ``causal``.
     """
 
     name: ClassVar[str]
@@ -62,6 +63,9 @@ class Attention(nn.Module):
         self.hooks = encoding.hooks if encoding is not None else frozenset[str]()
         if encoding is not None:
             self._check(encoding)
+        # Not registered: they are parts of the encoding, which is.
+        parts = encoding.parts if encoding is not None else ()
+        self._drawn = tuple(part for part in parts if isinstance(part, Stochastic))
 
     def _check(self, encoding: PositionEncoding) -> None:
         missing = sorted(self.hooks - self.supported_hooks)
@@ -86,6 +90,12 @@ class Attention(nn.Module):
                 f"`encoding` was built for (num_heads, head_dim) = {shape}, "
                 f"but the attention has {(self.num_heads, self.head_dim)}."
             )
+        parts = (part for part in encoding.modules() if isinstance(part, PositionEncoding))
+        if any(part.context.causal != self.causal for part in parts):
+            raise ValueError(
+                f"`encoding` {encoding.label!r} must be built for causal={self.causal}, which its "
+                f"attention is, but was for causal={not self.causal} instead."
+            )
 
     def fold_basis_(self, *projections: nn.Module) -> None:
         """Have the encoding fold its change of basis into the projections of queries and keys, for
@@ -101,12 +111,13 @@ class Attention(nn.Module):
         Returns:
             ``{"seed": (B, 1)}`` for the state, empty where nothing is drawn.
         """
-        if self.encoding is None or not self.encoding.is_stochastic:
+        if not self._drawn:
             return {}
         drawn = state["seed"][0, 0] if state else draw_seed()
         # No number can come out of a compiled graph.
         seed = drawn if torch.compiler.is_compiling() else int(drawn)
-        self.encoding.redraw(seed)
+        for part in self._drawn:
+            part.redraw(seed)
         return {"seed": torch.as_tensor(seed, device=k.device).expand(k.size(0), 1)}
 
     def forward(

@@ -1,5 +1,7 @@
 """What fairseq's encoder and decoder share: which encodings a stack of layers gets."""
 
+from typing import Any
+
 import torch
 from fairseq.models.transformer import TransformerConfig
 from torch import Tensor, nn
@@ -15,8 +17,8 @@ from fairseq_plugins.encodings import (
     expand_name,
     get_entry,
     parse_options,
-    with_absolute_embedding,
 )
+from fairseq_plugins.modules.naming import name_stack
 from fairseq_plugins.modules.options import PositionEncodingConfig, build_model_attention
 
 
@@ -47,16 +49,15 @@ def build_stack_encodings(
     """
     stack = getattr(config, side)
     width, heads, head_dim = widths_of(config, side)
-    given, off = options.position_encoding, config.no_token_positional_embeddings
-    if base is not None:
-        given = "+".join(base if part == "base" else part for part in expand_name(given))
-    absolute = base or ("learned" if stack.learned_pos else "base")
-    name = with_absolute_embedding(given, None if off else absolute)
-    learned = stack.learned_pos and base is None
-    _check_absolute(given, side, off=off, learned=learned, replaced=name == given)
-    words = parse_options(options.position_encoding_options)
-    if name != given and "+" not in given:
-        words = {key if "." in key else f"{given}.{key}": value for key, value in words.items()}
+    off, learned = config.no_token_positional_embeddings, stack.learned_pos
+    named = name_stack(
+        options.position_encoding,
+        options.position_encoding_options,
+        absolute=None if off else base or ("learned" if learned else "base"),
+        base=base,
+    )
+    replaced = named.name == named.given
+    _check_absolute(named.given, side, off=off, learned=learned and base is None, replaced=replaced)
     context = EncodingContext(
         num_heads=heads,
         head_dim=head_dim,
@@ -66,7 +67,7 @@ def build_stack_encodings(
         vocab_size=vocab_size,
         begins_with_cls=begins_with_cls,
     )
-    return build_model_encodings(name, stack.layers, context, words)
+    return build_model_encodings(named.name, stack.layers, context, named.options)
 
 
 def widths_of(config: TransformerConfig, side: str) -> tuple[int, int, int]:
@@ -135,7 +136,7 @@ def _check_absolute(name: str, side: str, *, off: bool, learned: bool, replaced:
         )
 
 
-def register_inputs(stack: nn.Module, encodings: ModelEncodings) -> None:
+def register_inputs(stack: Any, encodings: ModelEncodings) -> None:
     """Put what acts on the layers' inputs in place of fairseq's own embedding."""
     stack.embed_positions = None
     stack.position_embedding, *deeper = encodings.inputs
@@ -148,8 +149,8 @@ def register_inputs(stack: nn.Module, encodings: ModelEncodings) -> None:
 
 
 def embed_deeper(
-    stack: nn.Module,
-    layer: nn.Module,
+    stack: Any,
+    layer: Any,
     x: Tensor,
     positions: Tensor,
     *,

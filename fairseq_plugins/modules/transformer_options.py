@@ -12,6 +12,7 @@ from fairseq.models.transformer import (
 )
 
 from fairseq_plugins.attention import ATTENTIONS
+from fairseq_plugins.modules.cutoffs import parse_cutoffs
 from fairseq_plugins.modules.options import PositionEncodingConfig
 
 _ACTIVATIONS = ChoiceEnum(utils.get_available_activation_fns())
@@ -92,7 +93,8 @@ class PETransformerConfig(TransformerOptions, PositionEncodingConfig):
     """fairseq's options of ``transformer`` with those of the position encodings.
 
     ``attention_type``, ``position_encoding`` and ``position_encoding_options`` are those of both
-    self-attentions, ``feature_map`` and ``linear_normalizer`` of every linear attention.
+    self-attentions, ``feature_map``, ``linear_normalizer`` and ``min_cosine`` of every
+    linear attention.
     """
 
     encoder_attention_type: Optional[_ATTENTIONS] = field(
@@ -120,7 +122,7 @@ class PETransformerConfig(TransformerOptions, PositionEncodingConfig):
     cross_position_encoding_options: str = _option("", "its options")
 
 
-def options_at(config: PETransformerConfig, place: str) -> PositionEncodingConfig:
+def options_at(config: Any, place: str) -> PositionEncodingConfig:
     """The encoding and attention at one of ``PLACES``.
 
     Options of the common encoding are not handed on to another one, which has others.
@@ -139,6 +141,7 @@ def options_at(config: PETransformerConfig, place: str) -> PositionEncodingConfi
         position_encoding_options=words,
         feature_map=config.feature_map,
         linear_normalizer=config.linear_normalizer,
+        min_cosine=config.min_cosine,
     )
 
 
@@ -146,9 +149,11 @@ def to_transformer_config(options: TransformerOptions) -> TransformerConfig:
     """fairseq's nested options, with what is unset filled in as its base architecture does.
 
     Raises:
-        ValueError: a table shared with the output that has another width.
+        ValueError: a table shared with the output that has another width, or a bad cut-off.
     """
     config = TransformerConfig.from_namespace(options)
+    cutoffs = parse_cutoffs("adaptive_softmax_cutoff", options.adaptive_softmax_cutoff)
+    config.adaptive_softmax_cutoff = cutoffs
     decoder, encoder = config.decoder, config.encoder
     # From the flat options: fairseq fills in 512 for what is unset in a composed config.
     decoder.embed_dim = options.decoder_embed_dim or encoder.embed_dim
