@@ -13,6 +13,7 @@ from fairseq_plugins.encodings.tables import PositionTable, check_within_table
 
 @register_encoding(
     "none",
+    known_as=("nope", "no", "off"),
     summary="no position encoding",
     source="NoPE (Kazemnejad et al. 2024)",
     formula="x_s stays x_s",
@@ -48,6 +49,7 @@ class Absolute(PositionEncoding):
 
 @register_encoding(
     "base",
+    known_as=("absolute", "fairseq"),
     summary="fairseq's own sinusoidal embedding, added to the tokens",
     source="fairseq; row Base of LRPE, Table 2",
     formula="x_s + [sin(w (s + 2)), cos(w (s + 2))], w_j = 10000^(-j/(C/2 - 1))",
@@ -86,6 +88,7 @@ class FairseqSinusoidal(Absolute):
 
 @register_encoding(
     "sinusoidal",
+    known_as=("absolute", "fixed", "sine", "sincos", "vaswani"),
     summary="sines and cosines of geometric frequencies, interleaved, added to the tokens",
     source="Vaswani et al. 2017; language-model appendix, Eq. 5",
     formula="x_s + [sin(w_1 s), cos(w_1 s), sin(w_2 s), ...], w_j = 10000^(-2(j-1)/C)",
@@ -135,6 +138,7 @@ class LearnableSinusoidal(Absolute):
 
 @register_encoding(
     "learned",
+    known_as=("absolute", "learnable", "trainable", "embedding", "bert", "gpt"),
     summary="one learned vector per position, added to the tokens",
     source="GPT, BERT; language-model appendix, Learnable PE",
     formula="x_s + p_s, a learned vector per position",

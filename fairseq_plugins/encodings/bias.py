@@ -29,6 +29,7 @@ def alibi_slopes(num_heads: int) -> Tensor:
 
 @register_encoding(
     "alibi",
+    known_as=("linear_bias", "linear_biases"),
     summary="a penalty that grows with the distance, one slope per head",
     source="ALiBi (Press et al. 2021)",
     formula="logit - m_h |t - s|, m_h = 2^(-8h/H)",
@@ -88,6 +89,7 @@ def t5_buckets(relative: Tensor, *, num_buckets: int, max_distance: int, causal:
 
 @register_encoding(
     "t5",
+    known_as=("relative", "relative_bias", "buckets"),
     summary="a learned bias per bucket of distances and head",
     source="T5 (Raffel et al. 2020); LRPE, Eq. 9",
     formula="logit + b[h, bucket(t - s)]",
@@ -133,6 +135,7 @@ class T5Bias(PositionEncoding):
 
 @register_encoding(
     "scalar",
+    known_as=("relative_bias",),
     summary="a learned bias per clipped offset and head",
     source="LRPE, Eq. 7, after Huang et al. 2020",
     formula="logit + w[h, t - s], t - s clipped",

@@ -73,6 +73,7 @@ class LengthAware(PositionEncoding):
 
 @register_encoding(
     "rspe",
+    known_as=("reverse",),
     summary="the sinusoid of the distance to the end, added to the tokens",
     source="Dual positional encoding, RSPE",
     formula="x_s + SPE(l - 1 - s), SPE as `sinusoidal`, l the length",
@@ -108,6 +109,7 @@ class AddedSinusoidal(LengthAware):
 
 @register_encoding(
     "dpe",
+    known_as=("dual",),
     summary="half forward sinusoid, half reverse one, added to the tokens",
     source="Dual positional encoding, DPE",
     formula="x_s + [SPE(s), SPE(l - 1 - s)], each of C/2 features, l the length",

@@ -22,6 +22,7 @@ ClsToken = Literal["auto", "untied", "tied"]
 )
 @register_encoding(
     "tupe",
+    known_as=("untied",),
     summary="dot products of learned positions by their own projections, added to the logits",
     source="TUPE-A (Ke et al. 2021)",
     formula="q_s.k_t / sqrt(2D) + reset(p_s U_Q.p_t U_K / sqrt(2D)), reset at [CLS]",
