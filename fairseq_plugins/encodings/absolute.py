@@ -15,7 +15,7 @@ from fairseq_plugins.encodings.tables import PositionTable, check_within_table
     "none",
     known_as=("nope", "no", "off"),
     summary="no position encoding",
-    source="NoPE (Kazemnejad et al. 2024)",
+    source="NoPE (Kazemnejad et al. 2024); language-model appendix, NoPE",
     formula="x_s stays x_s",
 )
 class NoEncoding(PositionEncoding):

@@ -28,7 +28,8 @@ _FORM = "W_s = P^H Lambda(s) P; "
     "rope",
     known_as=("rotary", "roformer", "rotation"),
     summary="rotation of feature pairs by fixed angles",
-    source="RoFormer (Su et al. 2021); LRPE, Appendix C.7",
+    source="RoFormer (Su et al. 2021); LRPE, Eq. 9 and Appendix C.7; "
+    "language-model appendix, Eq. 8",
     formula="score = (R(s) q).(R(t) k), R(s) turns feature pair j by s 10000^(-2j/D)",
     p="identity",
 )

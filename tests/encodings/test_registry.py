@@ -56,6 +56,22 @@ def test_another_word_for_an_encoding_is_answered_with_its_name(word, meant):
         get_entry(word)
 
 
+@pytest.mark.parametrize(
+    ("name", "places"),
+    [
+        ("none", ["language-model appendix, NoPE"]),
+        ("sinusoidal", ["language-model appendix, Eq. 5"]),
+        ("t5", ["LRPE, Eq. 7", "language-model appendix, Eq. 6"]),
+        ("alibi", ["language-model appendix, Eq. 7"]),
+        ("rope", ["LRPE, Eq. 9", "language-model appendix, Eq. 8"]),
+    ],
+)
+def test_sources_name_the_equations_of_the_papers(name, places):
+    """The additive form of LRPE is its Eq. 7, the multiplicative one its Eq. 9."""
+    for place in places:
+        assert place in get_entry(name).source
+
+
 def test_words_for_encodings_are_no_names():
     words = {word for entry in ENCODINGS.values() for word in entry.known_as}
     assert words
