@@ -1,6 +1,7 @@
 """The documents say what the code says, and their code runs."""
 
 import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from fairseq_plugins.encodings import (
 )
 
 ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
 EXTENDING = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
 EVERY_WAY = "causal, bidirectional, cross"
 NAMES = ["gaussian_window", "head_rope"]
@@ -52,6 +54,16 @@ def _headings(text: str) -> list[str]:
 def _prose(text: str) -> str:
     """Without the blocks of code."""
     return re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
+
+
+def test_the_readmes_python_runs_as_it_stands(tmp_path: Path) -> None:
+    (block,) = re.findall(r"^```python\n(.*?)^```$", README, re.M | re.S)
+    path = tmp_path / "example.py"
+    path.write_text(block, encoding="utf-8")
+    found = runpy.run_path(str(path))
+    assert found["output"].shape == found["v"].shape
+    real = ~found["key_padding_mask"]
+    assert found["output"].transpose(1, 2)[real].isfinite().all()
 
 
 def test_extending_names_everything_that_a_class_can_say() -> None:

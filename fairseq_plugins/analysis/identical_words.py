@@ -6,21 +6,22 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from fairseq import checkpoint_utils, utils
+from fairseq import utils
 from fairseq.data import Dictionary
 from torch import Tensor, nn
 
-import fairseq_plugins  # noqa: F401  (registers the models)
 from fairseq_plugins.attention.softmax import SoftmaxAttention
-from fairseq_plugins.common.checkpoints import read_upgraded
-from fairseq_plugins.common.errors import CheckpointError, OptionError
+from fairseq_plugins.common.errors import OptionError
 from fairseq_plugins.models.pe_roberta import PERoberta
+from fairseq_plugins.modules.identity import ROBERTA
+from fairseq_plugins.modules.loading import build_trained, read_trained
 from fairseq_plugins.modules.vocabulary import check_vocabulary
 
 WORDS = 300  # the paper's footnote 9
 LENGTH = 128  # positions that the paper's figures show
 MASK = "<mask>"
 BATCH_SIZE = 20
+TASKS = ("masked_lm", "sentence_prediction", "squad")  # of which a pe_roberta may be
 
 
 @dataclass(frozen=True)
@@ -53,14 +54,9 @@ def probe(
     """
     dictionary = Dictionary.load(str(data / "dict.txt"))
     dictionary.add_symbol(MASK)
+    state = read_trained(checkpoint, models=[ROBERTA], tasks=TASKS, data=str(data))
     check_vocabulary(checkpoint, dictionary, data)
-    models, _, _ = checkpoint_utils.load_model_ensemble_and_task(
-        [str(checkpoint)], state=read_upgraded(checkpoint, data=str(data))
-    )
-    model = models[0]
-    if not isinstance(model, PERoberta):
-        found = type(model).__name__
-        raise CheckpointError(f"{checkpoint} must be a pe_roberta, but is a {found}.")
+    model, _, _ = build_trained(checkpoint, state)
     reach = model.max_positions()
     length = min(LENGTH, reach) if length is None else length
     if not 4 <= length <= reach:

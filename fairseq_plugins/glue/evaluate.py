@@ -5,14 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from fairseq import checkpoint_utils, utils
+from fairseq import utils
 
-import fairseq_plugins  # noqa: F401  (registers the models)
-from fairseq_plugins.common.checkpoints import read_upgraded
 from fairseq_plugins.common.errors import CheckpointError, DataError, OptionError
 from fairseq_plugins.data.dictionaries import check_same_dictionary
 from fairseq_plugins.glue.metrics import score
 from fairseq_plugins.glue.tasks import GlueTask, find_task
+from fairseq_plugins.modules.identity import ROBERTA
+from fairseq_plugins.modules.loading import build_trained, read_trained
 
 BATCH_SIZE = 64
 
@@ -45,15 +45,13 @@ def evaluate(
     for path in (data / "input0" / "dict.txt", data / "input0" / f"{subset}.bin"):
         if not path.is_file():
             raise DataError(f"{path} does not exist")
-    state = read_upgraded(checkpoint)
+    state = read_trained(checkpoint, models=[ROBERTA], tasks=["sentence_prediction"])
     _check_fits(state, checkpoint, data, facts)
     state["cfg"]["task"]["data"] = str(data)  # fairseq overrides nothing in a state it is given
-    models, _, fairseq_task = checkpoint_utils.load_model_ensemble_and_task(
-        [str(checkpoint)], state=state
-    )
+    model, _, fairseq_task = build_trained(checkpoint, state)
     utils.set_torch_seed(seed)  # after loading, which seeds the draws of an encoding too
     device = torch.device("cuda" if torch.cuda.is_available() and not cpu else "cpu")
-    model = models[0].eval().to(device)
+    model = model.eval().to(device)
     fairseq_task.load_dataset(subset)
     batches = _batches(fairseq_task, subset, batch_size)
     targets, predictions = _predict(model, fairseq_task, batches, facts, device)
@@ -66,12 +64,7 @@ def evaluate(
 
 
 def _check_fits(state: Any, checkpoint: Path, data: Path, facts: GlueTask) -> None:
-    task = state["cfg"]["task"] if state.get("cfg") else None
-    name = getattr(task, "_name", None)
-    if name != "sentence_prediction":
-        raise CheckpointError(
-            f"{checkpoint} must be of the task sentence_prediction, but is of {name!r}"
-        )
+    task = state["cfg"]["task"]
     if task.num_classes != facts.labels.num_classes or (
         bool(task.regression_target) != facts.labels.is_number
     ):

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from fairseq import checkpoint_utils
 from fairseq import utils as fairseq_utils
 from tqdm import tqdm
 
-from fairseq_plugins.common.checkpoints import read_upgraded
-from fairseq_plugins.common.errors import CheckpointError, DataError, OptionError
+from fairseq_plugins.common.errors import DataError, OptionError
+from fairseq_plugins.modules.identity import ROBERTA
+from fairseq_plugins.modules.loading import build_trained, read_trained
 from fairseq_plugins.modules.vocabulary import check_vocabulary
 from fairseq_plugins.squad.dataset import load_windows
 from fairseq_plugins.squad.examples import read_squad
@@ -74,22 +74,19 @@ def predict(
         raise OptionError(f"--subset must be one of {', '.join(SPLITS)}, but is {subset}")
     version = read_facts(data)["request"]["version"]
     dictionary = SquadTask.load_dictionary(str(data / "dict.txt"))
+    state = read_trained(checkpoint, models=[ROBERTA], tasks=["squad"], data=str(data))
     check_vocabulary(checkpoint, dictionary, data)
     squad = read_squad(raw_path(data, subset), version)
-    models, config, task = checkpoint_utils.load_model_ensemble_and_task(
-        [str(checkpoint)], state=read_upgraded(checkpoint, data=str(data))
-    )
-    if not isinstance(task, SquadTask):
-        raise CheckpointError(f"{checkpoint} must be of task squad, but is of {config.task._name}")
+    model, _, task = build_trained(checkpoint, state)
     windows, features = load_windows(data, subset, dictionary)
-    longest, reach = int(windows.sizes[0].max()), models[0].max_positions()
+    longest, reach = int(windows.sizes[0].max()), model.max_positions()
     if longest > reach:
         raise DataError(
             f"{data} must have windows of at most {reach} tokens, which the model can read, but "
             f"has one of {longest}"
         )
     device = torch.device("cpu" if cpu or not torch.cuda.is_available() else "cuda")
-    model = models[0].eval().to(device)
+    model = model.eval().to(device)
     logits = window_logits(model, windows, task.cfg.span_head_name, batch_size, device)
     return Answers(dict(predict_file(squad, features, logits, options)), version)
 

@@ -14,17 +14,17 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from fairseq import checkpoint_utils, utils
+from fairseq import utils
 from omegaconf import OmegaConf, open_dict
 from tqdm import tqdm
 
-import fairseq_plugins  # noqa: F401  (registers the models)
-from fairseq_plugins.common.checkpoints import read_upgraded
 from fairseq_plugins.common.errors import CheckpointError, DataError, OptionError
 from fairseq_plugins.common.exit_status import exit_status
 from fairseq_plugins.common.files import writing
 from fairseq_plugins.data.codes import check_codes, join_pieces
 from fairseq_plugins.data.dictionaries import read_dictionary
+from fairseq_plugins.modules.identity import TRANSLATION
+from fairseq_plugins.modules.loading import build_trained, read_trained
 from fairseq_plugins.translation.moses import Moses
 
 BUFFER_LINES = 2000  # lines that are sorted by length and batched together
@@ -89,7 +89,9 @@ class Translator:
         self, checkpoint: Path, data: Path, decoding: Decoding, *, cpu: bool = False, seed: int = 1
     ) -> None:
         self.decoding = decoding
-        state = read_upgraded(checkpoint, data=str(data))
+        state = read_trained(
+            checkpoint, models=[TRANSLATION], tasks=["translation"], data=str(data)
+        )
         self.languages = _languages(state, checkpoint)
         dictionaries = [data / f"dict.{language}.txt" for language in self.languages]
         for path in (data / "codes", *dictionaries):
@@ -98,10 +100,7 @@ class Translator:
         self._codes = check_codes(data / "codes", dictionaries)
         _check_sizes(state, checkpoint, dictionaries)
         self._source, self._target = (Moses(language) for language in self.languages)
-        models, config, self._task = checkpoint_utils.load_model_ensemble_and_task(
-            [str(checkpoint)], state=state
-        )
-        (self._model,) = models
+        self._model, config, self._task = build_trained(checkpoint, state)
         self._device = torch.device("cuda" if torch.cuda.is_available() and not cpu else "cpu")
         with open_dict(config):
             options = {**OmegaConf.to_container(config.generation), **decoding.generation()}
