@@ -222,6 +222,7 @@ def build_encoding(
     max_positions: int = 1024,
     causal: bool = False,
     vocab_size: int | None = None,
+    token_std: float | None = None,
     generator: torch.Generator | None = None,
     **options: Any,
 ) -> PositionEncoding:
@@ -235,6 +236,7 @@ def build_encoding(
         max_positions: longest sequence; tables that can grow do so beyond it.
         causal: whether the attention is causal.
         vocab_size: symbols of the dictionary, for encodings with a parameter per word.
+        token_std: of the token embeddings, where they are not multiplied by sqrt(embed_dim).
         generator: source of fixed random parameters; None is torch's global one.
         options: the encoding's own, as Python values or words; with a composition the name
             comes first, ``{"shaw.max_distance": 16}``.
@@ -249,6 +251,7 @@ def build_encoding(
         max_positions=max_positions,
         causal=causal,
         vocab_size=vocab_size,
+        token_std=token_std,
         generator=generator,
     )
     parts = [_build_one(n, context, o) for n, o in split_options(name, options).items()]

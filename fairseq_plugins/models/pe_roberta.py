@@ -29,6 +29,8 @@ from fairseq_plugins.modules.roberta_options import PERobertaConfig
 from fairseq_plugins.modules.span_head import SpanHead, upgrade_span_heads
 from fairseq_plugins.modules.stack import build_stack_encodings
 
+BERT_STD = 0.02  # of the weights at the start, as `init_bert_params` draws them
+
 # Options that prune parts which are replaced here, or wrap layers for FSDP.
 _NOT_OFFERED = {
     "encoder_layers_to_keep": None,
@@ -67,7 +69,7 @@ def _draw_table(table: Learned, first: int) -> None:
     """BERT's initial values; fairseq's table has ``first`` rows before that of position 0."""
     rows, width = table.weight.shape
     with torch.no_grad():
-        table.weight.copy_(torch.empty(first + rows, width).normal_(std=0.02)[first:])
+        table.weight.copy_(torch.empty(first + rows, width).normal_(std=BERT_STD)[first:])
 
 
 class PERobertaEncoder(RobertaEncoder):
@@ -86,6 +88,7 @@ class PERobertaEncoder(RobertaEncoder):
                 vocab_size=len(dictionary),
                 base="learned" if args.encoder_learned_pos else "base",
                 begins_with_cls=True,
+                token_std=BERT_STD,
             )
         encoder = PositionalEncoder(config, args, dictionary, embed_tokens, encodings=encodings)
         initialize_as_bert(encoder)

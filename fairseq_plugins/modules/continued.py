@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from fairseq_plugins.common.checkpoints import read_checkpoint
 from fairseq_plugins.common.errors import CheckpointError, DataError
 from fairseq_plugins.encodings import expand_name, get_entry
+from fairseq_plugins.encodings.absolute import Sines
 from fairseq_plugins.modules.identity import ROBERTA, describe, differences
 from fairseq_plugins.modules.naming import name_stack
 from fairseq_plugins.modules.restored import own_file
@@ -119,6 +120,7 @@ def initialize_from(model: nn.Module, path: Path, config: Any, dictionary: Dicti
             f"{path}: {'; '.join(shown)}."
         )
     model.load_state_dict({**own, **{name: state[name] for name in fit.taken}})
+    _scale_sines(model, state, fit, same=_parts(config)["input"] == _parts(theirs)["input"])
     logger.info("init_from %s: %d weights taken", path, len(fit.taken))
     logger.info("init_from: new, with their initial values: %s", ", ".join(fit.new) or "none")
     logger.info("init_from: left behind: %s", ", ".join(fit.left) or "none")
@@ -148,6 +150,15 @@ def compare(
         else:
             fit.wrong.append(f"{name} is {_shape(state, name)}, here {_shape(own, name)}")
     return fit
+
+
+def _scale_sines(model: nn.Module, state: Mapping[str, Tensor], fit: Fit, *, same: bool) -> None:
+    """New sines are as large as the tokens are by now. The checkpoint's own encoding, from before
+    sines were scaled, keeps them as they are."""
+    for name, module in model.named_modules():
+        if isinstance(module, Sines) and f"{name}.scale" in fit.new:
+            tokens = state[f"{STACK}embed_tokens.weight"].float()
+            module.scale_to(None if same else float(tokens.std()))
 
 
 def _shape(weights: Mapping[str, Tensor], name: str) -> str:

@@ -68,11 +68,32 @@ def test_encodings_are_replaced(
     is_new, is_left = logged(caplog, "new"), logged(caplog, "left behind")
     for name, value in model.items():
         expected = fresh[name] if name in is_new else theirs[name]
+        if name.endswith(".scale"):
+            expected = 2**0.5 * theirs[f"{STACK}embed_tokens.weight"].std()
         assert torch.equal(value, expected), name
     assert theirs.keys() - model.keys() <= is_left
     for names, parts in ((is_new, new), (is_left, left)):
         assert {part for part in parts if any(part in name for name in names)} == set(parts)
         assert all(any(part in name for part in parts) for name in names)
+
+
+@pytest.mark.parametrize("name", ["sinusoidal", "learnable_sinusoidal+rope", "dpe"])
+def test_sines_from_before_they_were_scaled_stay_as_they_are(name: str, tmp_path: Path) -> None:
+    old = build(encoding=name, position_encoding_options=unscaled(name))
+    path = save(tmp_path / "model.pt", old, position_encoding=name)
+    tokens = torch.arange(DICTIONARY.nspecial, len(DICTIONARY)).unsqueeze(0)[:, :12]
+    with torch.no_grad():
+        expected = old(tokens, features_only=True)[0]
+        fresh = build(encoding=name)
+        assert not torch.allclose(fresh(tokens, features_only=True)[0], expected, atol=1e-2)
+        fresh.load_state_dict(old.state_dict())
+        for model in (fresh, build(encoding=name, init_from=str(path))):
+            assert torch.equal(model(tokens, features_only=True)[0], expected)
+
+
+def unscaled(name: str) -> str:
+    part = name.partition("+")[0]
+    return f"{part}.scale=one"
 
 
 def test_a_longer_table_is_new(tmp_path: Path, caplog) -> None:
