@@ -6,20 +6,20 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from fairseq import checkpoint_utils, utils
+from fairseq import utils
 from fairseq.data import Dictionary
 from torch import Tensor, nn
 
-import fairseq_plugins  # noqa: F401  (registers the models)
 from fairseq_plugins.attention.softmax import SoftmaxAttention
 from fairseq_plugins.common.checkpoints import read_upgraded
 from fairseq_plugins.common.errors import CheckpointError, OptionError
+from fairseq_plugins.data.dictionaries import MASK
+from fairseq_plugins.data.trained import choose_device, load_trained
+from fairseq_plugins.data.vocabulary import ROBERTA_TABLE, Vocabulary, check_vocabulary
 from fairseq_plugins.models.pe_roberta import PERoberta
-from fairseq_plugins.modules.vocabulary import check_vocabulary
 
 WORDS = 300  # the paper's footnote 9
 LENGTH = 128  # positions that the paper's figures show
-MASK = "<mask>"
 BATCH_SIZE = 20
 
 
@@ -53,11 +53,10 @@ def probe(
     """
     dictionary = Dictionary.load(str(data / "dict.txt"))
     dictionary.add_symbol(MASK)
-    check_vocabulary(checkpoint, dictionary, data)
-    models, _, _ = checkpoint_utils.load_model_ensemble_and_task(
-        [str(checkpoint)], state=read_upgraded(checkpoint, data=str(data))
-    )
-    model = models[0]
+    state = read_upgraded(checkpoint)
+    vocabulary = Vocabulary(data / "dict.txt", dictionary.symbols, ROBERTA_TABLE)
+    check_vocabulary(checkpoint, state, vocabulary)
+    model, _, _ = load_trained(checkpoint, state, data)
     if not isinstance(model, PERoberta):
         found = type(model).__name__
         raise CheckpointError(f"{checkpoint} must be a pe_roberta, but is a {found}.")
@@ -70,8 +69,8 @@ def probe(
         )
     tokens = repeat_words(dictionary, draw_words(dictionary, words, seed), length)
     utils.set_torch_seed(seed)  # after loading, which seeds the draws of an encoding too
-    device = torch.device("cuda" if torch.cuda.is_available() and not cpu else "cpu")
-    model = model.eval().double().to(device)
+    device = choose_device(cpu=cpu)
+    model = model.double().to(device)
     total = torch.zeros(length, length, dtype=torch.float64)
     for batch in tokens.split(BATCH_SIZE):
         total += first_layer_weights(model, batch.to(device)).sum(0).cpu()

@@ -5,12 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from fairseq import checkpoint_utils, utils
+from fairseq import utils
 
-import fairseq_plugins  # noqa: F401  (registers the models)
 from fairseq_plugins.common.checkpoints import read_upgraded
 from fairseq_plugins.common.errors import CheckpointError, DataError, OptionError
 from fairseq_plugins.data.dictionaries import check_same_dictionary
+from fairseq_plugins.data.trained import choose_device, load_trained
+from fairseq_plugins.data.vocabulary import ROBERTA_TABLE, Vocabulary, check_vocabulary
 from fairseq_plugins.glue.metrics import score
 from fairseq_plugins.glue.tasks import GlueTask, find_task
 
@@ -37,7 +38,7 @@ def evaluate(
         OptionError: unknown task or split, or one without labels.
         DataError: no such data.
         CheckpointError: none that can be read, or one that is not of this task or whose
-            dictionary has another size than the data's.
+            dictionary is not the data's.
     """
     facts = find_task(task)
     if facts.split(subset).label is None:
@@ -47,13 +48,10 @@ def evaluate(
             raise DataError(f"{path} does not exist")
     state = read_upgraded(checkpoint)
     _check_fits(state, checkpoint, data, facts)
-    state["cfg"]["task"]["data"] = str(data)  # fairseq overrides nothing in a state it is given
-    models, _, fairseq_task = checkpoint_utils.load_model_ensemble_and_task(
-        [str(checkpoint)], state=state
-    )
+    model, _, fairseq_task = load_trained(checkpoint, state, data)
     utils.set_torch_seed(seed)  # after loading, which seeds the draws of an encoding too
-    device = torch.device("cuda" if torch.cuda.is_available() and not cpu else "cpu")
-    model = models[0].eval().to(device)
+    device = choose_device(cpu=cpu)
+    model = model.to(device)
     fairseq_task.load_dataset(subset)
     batches = _batches(fairseq_task, subset, batch_size)
     targets, predictions = _predict(model, fairseq_task, batches, facts, device)
@@ -65,8 +63,8 @@ def evaluate(
     }
 
 
-def _check_fits(state: Any, checkpoint: Path, data: Path, facts: GlueTask) -> None:
-    task = state["cfg"]["task"] if state.get("cfg") else None
+def _check_fits(state: dict[str, Any], checkpoint: Path, data: Path, facts: GlueTask) -> None:
+    task: Any = state["cfg"]["task"] if state.get("cfg") else None
     name = getattr(task, "_name", None)
     if name != "sentence_prediction":
         raise CheckpointError(
@@ -77,13 +75,8 @@ def _check_fits(state: Any, checkpoint: Path, data: Path, facts: GlueTask) -> No
     ):
         kind = "numbers" if task.regression_target else f"{task.num_classes} classes"
         raise CheckpointError(f"{checkpoint} was trained for {kind}, which is not {facts.name}")
-    words = len((data / "input0" / "dict.txt").read_text(encoding="utf-8").splitlines())
-    rows = state["model"]["encoder.sentence_encoder.embed_tokens.weight"].shape[0]
-    if rows != words + 5:
-        raise CheckpointError(
-            f"{data / 'input0' / 'dict.txt'} does not match {checkpoint}: it must have {rows - 5} "
-            f"lines, but has {words} (the data must be prepared with the pre-training's pieces)"
-        )
+    vocabulary = Vocabulary.read(data / "input0" / "dict.txt", ROBERTA_TABLE)
+    check_vocabulary(checkpoint, state, vocabulary)
     _check_same_labels(Path(task.data), data)
 
 

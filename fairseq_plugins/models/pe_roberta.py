@@ -13,6 +13,7 @@ from omegaconf import OmegaConf
 from torch import Tensor, nn
 
 from fairseq_plugins.attention.multihead import PositionalMultiheadAttention
+from fairseq_plugins.data.vocabulary import ROBERTA_TABLE
 from fairseq_plugins.encodings import PositionEncoding
 from fairseq_plugins.encodings.absolute import Learned
 from fairseq_plugins.modules.continued import (
@@ -26,6 +27,7 @@ from fairseq_plugins.modules.lengths import AnyLength
 from fairseq_plugins.modules.roberta_options import PERobertaConfig
 from fairseq_plugins.modules.span_head import SpanHead, upgrade_span_heads
 from fairseq_plugins.modules.stack import build_stack_encodings
+from fairseq_plugins.modules.vocabulary import record_dictionary, vocabularies_of
 
 # Options that prune parts which are replaced here, or wrap layers for FSDP.
 _NOT_OFFERED = {
@@ -171,10 +173,11 @@ class PERoberta(AnyLength, SeededDraws, RobertaModel):
             )
         if OmegaConf.is_config(args):
             OmegaConf.set_struct(args, False)  # fairseq's encoder adds to it
+        record_dictionary(args, vocabularies_of(task, [ROBERTA_TABLE]))
         start = take_init_from(args)
         model = cls(args, PERobertaEncoder(args, task.source_dictionary))
         if start is not None:
-            initialize_from(model, start, args, task.source_dictionary)
+            initialize_from(model, start, args, task)
         return model
 
     def upgrade_state_dict_named(self, state_dict: dict[str, Any], name: str) -> None:

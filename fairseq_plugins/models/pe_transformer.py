@@ -10,6 +10,7 @@ from fairseq.models.transformer import TransformerConfig, TransformerModelBase
 from torch import nn
 
 from fairseq_plugins.attention import check_compatible
+from fairseq_plugins.data.vocabulary import SIDE_TABLES
 from fairseq_plugins.encodings import IncompatibleEncodingError
 from fairseq_plugins.modules.decoder import PositionalDecoder
 from fairseq_plugins.modules.draws import SeededDraws
@@ -23,6 +24,7 @@ from fairseq_plugins.modules.transformer_options import (
     options_at,
     to_transformer_config,
 )
+from fairseq_plugins.modules.vocabulary import record_dictionary, vocabularies_of
 
 _NAMES = {
     "encoder": "encoder self-attention",
@@ -93,6 +95,7 @@ class PETransformer(AnyLength, SeededDraws, TransformerModelBase):
                 message names the attention and its options.
             ValueError: a bad option.
         """
+        record_dictionary(args, vocabularies_of(task, SIDE_TABLES))
         config = to_transformer_config(args)
         config.places = {place: options_at(args, place) for place in PLACES}
         _check_places(config, config.places)

@@ -9,14 +9,22 @@ from fairseq.models.transformer import Embedding, TransformerConfig
 from fairseq.models.transformer_lm import TransformerLanguageModelConfig
 from fairseq.modules import AdaptiveInput
 
+from fairseq_plugins.data.vocabulary import DECODER_TABLE
 from fairseq_plugins.modules.decoder import PositionalDecoder
 from fairseq_plugins.modules.draws import SeededDraws
 from fairseq_plugins.modules.lengths import AnyLength
 from fairseq_plugins.modules.options import PositionEncodingConfig
+from fairseq_plugins.modules.vocabulary import (
+    DictionaryConfig,
+    record_dictionary,
+    vocabularies_of,
+)
 
 
 @dataclass
-class PETransformerLMConfig(TransformerLanguageModelConfig, PositionEncodingConfig):
+class PETransformerLMConfig(
+    TransformerLanguageModelConfig, PositionEncodingConfig, DictionaryConfig
+):
     """fairseq's options of ``transformer_lm`` with those of the position encoding."""
 
 
@@ -54,6 +62,7 @@ class PETransformerLM(AnyLength, SeededDraws, FairseqLanguageModel):
                 f"`tokens_per_sample` must be at most max_target_positions="
                 f"{args.max_target_positions}, but is {args.tokens_per_sample} instead."
             )
+        record_dictionary(args, vocabularies_of(task, [DECODER_TABLE]))
         config = TransformerConfig.from_namespace(args)
         embed_tokens = cls._build_embedding(args, task.source_dictionary)
         return cls(PositionalDecoder(config, args, task.target_dictionary, embed_tokens))

@@ -8,18 +8,18 @@ from typing import Any
 
 import numpy as np
 import torch
-from fairseq import checkpoint_utils
 from fairseq import utils as fairseq_utils
 from tqdm import tqdm
 
 from fairseq_plugins.common.checkpoints import read_upgraded
 from fairseq_plugins.common.errors import CheckpointError, DataError, OptionError
-from fairseq_plugins.modules.vocabulary import check_vocabulary
+from fairseq_plugins.data.options import check_at_least
+from fairseq_plugins.data.trained import choose_device, load_trained
+from fairseq_plugins.data.vocabulary import ROBERTA_TABLE, Vocabulary, check_vocabulary
 from fairseq_plugins.squad.dataset import load_windows
 from fairseq_plugins.squad.examples import read_squad
 from fairseq_plugins.squad.folder import SPLITS, raw_path, read_facts
 from fairseq_plugins.squad.predictions import Logits, Prediction, SearchOptions, predict_file
-from fairseq_plugins.tasks.squad import SquadTask
 
 
 @dataclass(frozen=True)
@@ -68,29 +68,25 @@ def predict(
     Raises:
         ValueError: for a folder or checkpoint that is missing, damaged or does not fit.
     """
-    if batch_size < 1:
-        raise OptionError(f"--batch-size must be at least 1, but is {batch_size}")
+    check_at_least(1, batch_size=batch_size)
     if subset not in SPLITS:
         raise OptionError(f"--subset must be one of {', '.join(SPLITS)}, but is {subset}")
     version = read_facts(data)["request"]["version"]
-    dictionary = SquadTask.load_dictionary(str(data / "dict.txt"))
-    check_vocabulary(checkpoint, dictionary, data)
+    state = read_upgraded(checkpoint)
+    check_vocabulary(checkpoint, state, Vocabulary.read(data / "dict.txt", ROBERTA_TABLE))
     squad = read_squad(raw_path(data, subset), version)
-    models, config, task = checkpoint_utils.load_model_ensemble_and_task(
-        [str(checkpoint)], state=read_upgraded(checkpoint, data=str(data))
-    )
-    if not isinstance(task, SquadTask):
+    model, config, task = load_trained(checkpoint, state, data)
+    if config.task._name != "squad":
         raise CheckpointError(f"{checkpoint} must be of task squad, but is of {config.task._name}")
-    windows, features = load_windows(data, subset, dictionary)
-    longest, reach = int(windows.sizes[0].max()), models[0].max_positions()
+    windows, features = load_windows(data, subset, task.source_dictionary)
+    longest, reach = int(windows.sizes[0].max()), model.max_positions()
     if longest > reach:
         raise DataError(
             f"{data} must have windows of at most {reach} tokens, which the model can read, but "
             f"has one of {longest}"
         )
-    device = torch.device("cpu" if cpu or not torch.cuda.is_available() else "cuda")
-    model = models[0].eval().to(device)
-    logits = window_logits(model, windows, task.cfg.span_head_name, batch_size, device)
+    device = choose_device(cpu=cpu)
+    logits = window_logits(model.to(device), windows, task.cfg.span_head_name, batch_size, device)
     return Answers(dict(predict_file(squad, features, logits, options)), version)
 
 

@@ -14,17 +14,17 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from fairseq import checkpoint_utils, utils
+from fairseq import utils
 from omegaconf import OmegaConf, open_dict
 from tqdm import tqdm
 
-import fairseq_plugins  # noqa: F401  (registers the models)
 from fairseq_plugins.common.checkpoints import read_upgraded
 from fairseq_plugins.common.errors import CheckpointError, DataError, OptionError
 from fairseq_plugins.common.exit_status import exit_status
 from fairseq_plugins.common.files import writing
 from fairseq_plugins.data.codes import check_codes, join_pieces
-from fairseq_plugins.data.dictionaries import read_dictionary
+from fairseq_plugins.data.trained import choose_device, load_trained
+from fairseq_plugins.data.vocabulary import SIDE_TABLES, Vocabulary, check_vocabulary
 from fairseq_plugins.translation.moses import Moses
 
 BUFFER_LINES = 2000  # lines that are sorted by length and batched together
@@ -89,24 +89,22 @@ class Translator:
         self, checkpoint: Path, data: Path, decoding: Decoding, *, cpu: bool = False, seed: int = 1
     ) -> None:
         self.decoding = decoding
-        state = read_upgraded(checkpoint, data=str(data))
+        state = read_upgraded(checkpoint)
         self.languages = _languages(state, checkpoint)
         dictionaries = [data / f"dict.{language}.txt" for language in self.languages]
         for path in (data / "codes", *dictionaries):
             if not path.is_file():
                 raise DataError(f"--data {data} does not hold {path.name}")
         self._codes = check_codes(data / "codes", dictionaries)
-        _check_sizes(state, checkpoint, dictionaries)
+        sides = zip(dictionaries, SIDE_TABLES, strict=True)
+        check_vocabulary(checkpoint, state, *(Vocabulary.read(*side) for side in sides))
         self._source, self._target = (Moses(language) for language in self.languages)
-        models, config, self._task = checkpoint_utils.load_model_ensemble_and_task(
-            [str(checkpoint)], state=state
-        )
-        (self._model,) = models
-        self._device = torch.device("cuda" if torch.cuda.is_available() and not cpu else "cpu")
+        self._model, config, self._task = load_trained(checkpoint, state, data)
+        self._device = choose_device(cpu=cpu)
         with open_dict(config):
             options = {**OmegaConf.to_container(config.generation), **decoding.generation()}
             config.generation = OmegaConf.create(options)
-        self._model.to(self._device).eval()
+        self._model.to(self._device)
         self._model.prepare_for_inference_(config)
         utils.set_torch_seed(seed)  # after those that seed the draws of an encoding too
         self._generator = self._task.build_generator([self._model], config.generation)
@@ -169,18 +167,6 @@ def _languages(state: dict[str, Any], checkpoint: Path) -> tuple[str, str]:
     if not source or not target:
         raise CheckpointError(f"--checkpoint {checkpoint} holds no translation model")
     return source, target
-
-
-def _check_sizes(state: dict[str, Any], checkpoint: Path, dictionaries: Sequence[Path]) -> None:
-    """Refuse dictionaries of another length than the model's tables."""
-    for side, path in zip(("encoder", "decoder"), dictionaries, strict=True):
-        table = state["model"].get(f"{side}.embed_tokens.weight")
-        lines = len(read_dictionary(path))
-        if table is not None and len(table) != lines + 4:
-            raise CheckpointError(
-                f"{path} ends at line {lines}, but the dictionary of {checkpoint} has "
-                f"{len(table) - 4} lines; they belong to different vocabularies"
-            )
 
 
 def read_input(name: str) -> list[str]:
