@@ -1,6 +1,5 @@
 """The benchmarks by name."""
 
-import difflib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -19,6 +18,7 @@ from benchmarks.kernels import (
 from benchmarks.language_model import language_model_settings, run_language_model
 from benchmarks.record import Found
 from benchmarks.table9 import run_table9, table9_settings
+from fairseq_plugins.common.suggestions import did_you_mean
 
 
 @dataclass(frozen=True)
@@ -71,8 +71,7 @@ def check_names(names: Sequence[str]) -> list[str]:
     """
     for name in names:
         if name not in BENCHMARKS:
-            near = difflib.get_close_matches(name, BENCHMARKS, n=1, cutoff=0.4)
-            hint = f" Did you mean {near[0]!r}?" if near else ""
+            hint = did_you_mean(name, BENCHMARKS)
             raise ValueError(
                 f"`--only` must be among {', '.join(BENCHMARKS)}, but has {name!r}.{hint}"
             )

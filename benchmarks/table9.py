@@ -5,7 +5,6 @@ against a second Base, which shows how far noise goes.
 """
 
 import argparse
-import difflib
 import logging
 import statistics
 import sys
@@ -31,6 +30,7 @@ from benchmarks.table9_page import KEYS, ROWS, read_cells, write_page
 from benchmarks.timing import Pace, Samples, interleave, quartiles
 from fairseq_plugins.common.cpu import prepare_cpu
 from fairseq_plugins.common.files import write_json
+from fairseq_plugins.common.suggestions import did_you_mean
 from fairseq_plugins.encodings import ENCODINGS, IncompatibleEncodingError
 from fairseq_plugins.encodings.registry import expand_name
 from fairseq_plugins.papers.tables import ATTENTIONS
@@ -68,8 +68,7 @@ def check_rows(rows: Sequence[str]) -> None:
         for part in row.split("+"):
             if part in ENCODINGS:
                 continue
-            near = difflib.get_close_matches(part, ENCODINGS, n=1, cutoff=0.4)
-            hint = f" Did you mean {near[0]!r}?" if near else ""
+            hint = did_you_mean(part, ENCODINGS)
             raise ValueError(f"`--rows` must be names of encodings, but has {part!r}.{hint}")
         expand_name(row)
 

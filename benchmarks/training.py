@@ -26,7 +26,7 @@ from fairseq_plugins.common import provenance
 from fairseq_plugins.common.files import write_json
 from fairseq_plugins.papers.tables import ATTENTIONS
 from fairseq_plugins.reproduce.__main__ import words
-from fairseq_plugins.reproduce.run.commands import train_command
+from fairseq_plugins.reproduce.experiments.training import train_command
 
 DTYPES = ("float32", "float64")
 ALIKE = 1e-4

@@ -59,8 +59,6 @@ class Attention(nn.Module):
         super().__init__()
         self.num_heads, self.head_dim, self.causal = num_heads, head_dim, causal
         self.encoding = encoding
-        # A stack of layers puts in its own, which all its self-attentions have in common.
-        self.shared = SharedPass()
         self.hooks = encoding.hooks if encoding is not None else frozenset[str]()
         if encoding is not None:
             self._check(encoding)
@@ -122,6 +120,7 @@ class Attention(nn.Module):
         key_padding_mask: Tensor | None = None,
         attn_mask: Tensor | None = None,
         need_weights: bool = False,
+        shared: SharedPass | None = None,
     ) -> tuple[Tensor, Tensor | None]:
         """Attend over a whole sequence.
 
@@ -135,6 +134,8 @@ class Attention(nn.Module):
             attn_mask: (T, S), (B, T, S) or (B, H, T, S), bool with True where hidden, or added to
                 the logits; beside the causal mask, which an attention built causal always has.
             need_weights: also return the weights (B, H, T, S).
+            shared: what this pass has in common with those of other layers, whose positions and
+                masks are the same; by default nothing.
 
         Returns:
             The output (B, H, T, D), and the weights or None.
@@ -153,8 +154,11 @@ class Attention(nn.Module):
         positions: Tensor,
         key_padding_mask: Tensor | None = None,
         state: State | None = None,
+        shared: SharedPass | None = None,
     ) -> tuple[Tensor, State]:
         """Attend causally with the next T tokens (usually one), after those in ``state``.
+
+        Positions that say where they end (``with_end``) speak for the tokens in ``state`` too.
 
         Returns:
             The output (B, H, T, D) and the state after these tokens: tensors with the batch
@@ -174,7 +178,13 @@ class Attention(nn.Module):
         raise NotImplementedError
 
     def attend(
-        self, q: Tensor, state: State, *, q_positions: Tensor, need_weights: bool = False
+        self,
+        q: Tensor,
+        state: State,
+        *,
+        q_positions: Tensor,
+        need_weights: bool = False,
+        shared: SharedPass | None = None,
     ) -> tuple[Tensor, Tensor | None]:
         """Queries (B, H, T, D) against remembered keys, without causality."""
         raise NotImplementedError

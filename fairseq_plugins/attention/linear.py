@@ -9,9 +9,10 @@ from torch import Tensor
 
 from fairseq_plugins.attention.base import Attention, State
 from fairseq_plugins.attention.feature_maps import FEATURE_MAPS
+from fairseq_plugins.attention.shared import SharedPass
 from fairseq_plugins.encodings import PositionEncoding
 from fairseq_plugins.encodings.base import TRANSFORM_HOOKS
-from fairseq_plugins.encodings.reach import promised_end
+from fairseq_plugins.encodings.ends import known_end
 from fairseq_plugins.kernels import LinearState, causal_linear_attention, linear_attention
 from fairseq_plugins.kernels.linear import attend_state, remember_keys
 
@@ -94,6 +95,7 @@ class LinearAttention(Attention):
         key_padding_mask: Tensor | None = None,
         attn_mask: Tensor | None = None,
         need_weights: bool = False,
+        shared: SharedPass | None = None,
     ) -> tuple[Tensor, Tensor | None]:
         if attn_mask is not None:
             raise ValueError(
@@ -131,6 +133,7 @@ class LinearAttention(Attention):
         positions: Tensor,
         key_padding_mask: Tensor | None = None,
         state: State | None = None,
+        shared: SharedPass | None = None,
     ) -> tuple[Tensor, State]:
         self._check_span(positions)
         extra, log_decay = self._redraw(k, state), None
@@ -168,7 +171,13 @@ class LinearAttention(Attention):
         return {**remember_keys(k, v, normalizer_k=norm_k)._asdict(), **seed}
 
     def attend(
-        self, q: Tensor, state: State, *, q_positions: Tensor, need_weights: bool = False
+        self,
+        q: Tensor,
+        state: State,
+        *,
+        q_positions: Tensor,
+        need_weights: bool = False,
+        shared: SharedPass | None = None,
     ) -> tuple[Tensor, Tensor | None]:
         _refuse_weights(need_weights)
         self._redraw(q, state)
@@ -186,7 +195,7 @@ class LinearAttention(Attention):
         """Refuse distances at which weights are negative, for which their sum has no floor."""
         if self.span is None or torch.compiler.is_compiling():
             return
-        end = promised_end()
+        end = known_end(*positions)
         if end is None:
             ends = [end for p in positions if p.numel() for end in torch.aminmax(p)]
             end = int(max(ends) - min(ends)) + 1 if ends else 0

@@ -4,14 +4,12 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import torch
 from fairseq.incremental_decoding_utils import with_incremental_state
 from fairseq.modules.quant_noise import quant_noise
 from torch import Tensor, nn
 
 from fairseq_plugins.attention.base import Attention, State
-from fairseq_plugins.attention.positions import make_positions
-from fairseq_plugins.encodings.reach import positions_below
+from fairseq_plugins.attention.positions import CrossPositions, Positions
 
 _KEEPS = "_keeps_order"  # attribute of an order of the beam: see _keeps_order
 
@@ -62,8 +60,6 @@ class PositionalMultiheadAttention(nn.Module):
             )
         self.attention = attention
         self.encoder_decoder_attention = encoder_decoder_attention
-        # (B, T) of the queries of a cross-attention, which fairseq's layers keep to themselves.
-        self.query_padding_mask: Tensor | None = None
         kdim, vdim = kdim or embed_dim, vdim or embed_dim
 
         def linear(inputs: int) -> nn.Module:
@@ -90,7 +86,7 @@ class PositionalMultiheadAttention(nn.Module):
         query: Tensor,
         key: Tensor | None,
         value: Tensor | None,
-        key_padding_mask: Tensor | None = None,
+        key_padding_mask: Tensor | Positions | CrossPositions | None = None,
         incremental_state: IncrementalState | None = None,
         need_weights: bool = True,
         static_kv: bool = False,
@@ -104,7 +100,10 @@ class PositionalMultiheadAttention(nn.Module):
             query: (T, B, C).
             key: (S, B, C), or None where a static key is remembered.
             value: like ``key``.
-            key_padding_mask: (B, S), True where padded; in a step, of the new tokens.
+            key_padding_mask: the positions of the keys with their padding mask, in a step those
+                of the new tokens; of a cross-attention the queries', too. fairseq's layers hand
+                on what they are given in this place. Or the mask alone (B, S), True where
+                padded, of a whole sequence whose queries are not padded.
             incremental_state: of decoding; ``query`` then holds the next tokens only.
             need_weights: return the weights, mean over heads (B, T, S).
             static_kv: the key is the same at every step.
@@ -121,41 +120,23 @@ class PositionalMultiheadAttention(nn.Module):
         if before_softmax:
             raise ValueError("`before_softmax` must be False: the logits are not kept.")
         need_weights = need_weights or need_head_weights
+        at = key_padding_mask
+        if not isinstance(at, (Positions, CrossPositions)):
+            _refuse_uncounted(incremental_state)
+            at = self._of_whole_sequences(at, query, key)
         q = self._heads(self.q_proj(query))
         if incremental_state is None:
-            keys = 0 if key is None else key.size(0)
-            with positions_below(max(q.size(2), keys)):
-                output, weights = self._whole(
-                    q, key, value, key_padding_mask, attn_mask, need_weights
-                )
-        elif self.encoder_decoder_attention or static_kv:
-            output, weights = self._static(
-                q, key, value, key_padding_mask, incremental_state, need_weights
-            )
+            output, weights = self._whole(q, key, value, at, attn_mask, need_weights)
+        elif isinstance(at, CrossPositions):
+            output, weights = self._static(q, key, value, at, incremental_state, need_weights)
         else:
             _refuse_in_step(need_weights, attn_mask)
-            with positions_below(self._count(incremental_state, q.size(2))):
-                output = self._step(q, key, value, key_padding_mask, incremental_state)
-            weights = None
+            output, weights = self._step(q, key, value, at, incremental_state), None
         if weights is not None:
             weights = weights.transpose(0, 1) if need_head_weights else weights.mean(1)
         batch, _, length, _ = output.shape
         merged = output.permute(2, 0, 1, 3).reshape(length, batch, self.embed_dim)
         return self.out_proj(merged), weights
-
-    def _count(self, incremental_state: IncrementalState, new: int) -> int | None:
-        """Tokens of all steps so far and ``new`` ones, which positions are below; None if unknown.
-
-        A number beside the state's tensors, since a GPU is slow to answer.
-        """
-        counted = self.get_incremental_state(incremental_state, "counted")
-        if counted is None and self._get_input_buffer(incremental_state):
-            return None
-        # fairseq's states are dictionaries of tensors; this one stays on the CPU, and numpy, which
-        # reads no other device, says so.
-        count = new if counted is None else int(counted["tokens"].numpy()) + new
-        self.set_incremental_state(incremental_state, "counted", {"tokens": torch.tensor(count)})
-        return count
 
     def _heads(self, x: Tensor) -> Tensor:
         """(T, B, C) -> (B, H, T, D)."""
@@ -165,31 +146,37 @@ class PositionalMultiheadAttention(nn.Module):
         assert key is not None and value is not None
         return self._heads(self.k_proj(key)), self._heads(self.v_proj(value))
 
+    def _of_whole_sequences(
+        self, padding_mask: Tensor | None, query: Tensor, key: Tensor | None
+    ) -> Positions | CrossPositions:
+        """For a layer that hands on a padding mask alone."""
+        assert key is not None
+        keys = Positions.of(padding_mask, key.size(0), key.device)
+        if not self.encoder_decoder_attention:
+            return keys
+        return CrossPositions.of(Positions.of(None, query.size(0), query.device), keys)
+
     def _whole(
         self,
         q: Tensor,
         key: Tensor | None,
         value: Tensor | None,
-        key_padding_mask: Tensor | None,
+        at: Positions | CrossPositions,
         attn_mask: Tensor | None,
         need_weights: bool,
     ) -> tuple[Tensor, Tensor | None]:
+        queries, keys = (at.queries, at.keys) if isinstance(at, CrossPositions) else (at, at)
         k, v = self._key_value(key, value)
-        k_positions = self.attention.shared.once(
-            "positions", lambda: make_positions(key_padding_mask, k.size(2), device=k.device)
-        )
-        q_positions = k_positions
-        if self.encoder_decoder_attention:
-            q_positions = make_positions(self.query_padding_mask, q.size(2), device=q.device)
         result: tuple[Tensor, Tensor | None] = self.attention(
             q,
             k,
             v,
-            q_positions=q_positions,
-            k_positions=k_positions,
-            key_padding_mask=key_padding_mask,
+            q_positions=queries.index,
+            k_positions=keys.index,
+            key_padding_mask=keys.padding_mask,
             attn_mask=attn_mask,
             need_weights=need_weights,
+            shared=at.shared,
         )
         return result
 
@@ -198,25 +185,20 @@ class PositionalMultiheadAttention(nn.Module):
         q: Tensor,
         key: Tensor | None,
         value: Tensor | None,
-        key_padding_mask: Tensor | None,
+        at: Positions,
         incremental_state: IncrementalState,
     ) -> Tensor:
-        saved = self._get_input_buffer(incremental_state)
-        seen = saved.pop("seen", None)
-        if seen is None:
-            seen = torch.zeros(q.size(0), 1, dtype=torch.long, device=q.device)
-        positions = make_positions(key_padding_mask, q.size(2), offset=seen, device=q.device)
         k, v = self._key_value(key, value)
         output, state = self.attention.step(
             q,
             k,
             v,
-            positions=positions,
-            key_padding_mask=key_padding_mask,
-            state=saved or None,
+            positions=at.index,
+            key_padding_mask=at.padding_mask,
+            state=self._get_input_buffer(incremental_state) or None,
+            shared=at.shared,
         )
-        seen = seen + _tokens(q, key_padding_mask)
-        self._set_input_buffer(incremental_state, {**state, "seen": seen})
+        self._set_input_buffer(incremental_state, state)
         return output
 
     def _static(
@@ -224,26 +206,20 @@ class PositionalMultiheadAttention(nn.Module):
         q: Tensor,
         key: Tensor | None,
         value: Tensor | None,
-        key_padding_mask: Tensor | None,
+        at: CrossPositions,
         incremental_state: IncrementalState,
         need_weights: bool,
     ) -> tuple[Tensor, Tensor | None]:
-        saved = self._get_input_buffer(incremental_state)
-        seen = saved.pop("seen", None)
-        if not saved:
+        keys, state = at.keys, self._get_input_buffer(incremental_state)
+        if not state:
             k, v = self._key_value(key, value)
-            positions = make_positions(key_padding_mask, k.size(2), device=k.device)
-            saved = self.attention.remember(
-                k, v, k_positions=positions, key_padding_mask=key_padding_mask
+            state = self.attention.remember(
+                k, v, k_positions=keys.index, key_padding_mask=keys.padding_mask
             )
-            seen = torch.zeros(q.size(0), 1, dtype=torch.long, device=q.device)
-        assert seen is not None
-        padding = self.query_padding_mask
-        positions = make_positions(padding, q.size(2), offset=seen, device=q.device)
-        result = self.attention.attend(q, saved, q_positions=positions, need_weights=need_weights)
-        seen = seen + _tokens(q, padding)
-        self._set_input_buffer(incremental_state, {**saved, "seen": seen})
-        return result
+            self._set_input_buffer(incremental_state, state)
+        return self.attention.attend(
+            q, state, q_positions=at.queries.index, need_weights=need_weights, shared=at.shared
+        )
 
     def make_generation_fast_(self, **kwargs: Any) -> None:
         """What fairseq calls once before it generates; a model is not trained after."""
@@ -258,7 +234,7 @@ class PositionalMultiheadAttention(nn.Module):
     ) -> IncrementalState:
         """Follow the beam: row i becomes row ``new_order[i]``, which may be fewer rows."""
         saved = self._get_input_buffer(incremental_state)
-        if saved and not _keeps_order(new_order, saved["seen"].size(0)):
+        if saved and not _keeps_order(new_order, next(iter(saved.values())).size(0)):
             reordered = {name: tensor.index_select(0, new_order) for name, tensor in saved.items()}
             self._set_input_buffer(incremental_state, reordered)
         return incremental_state
@@ -269,11 +245,6 @@ class PositionalMultiheadAttention(nn.Module):
 
     def _set_input_buffer(self, incremental_state: IncrementalState, state: State) -> None:
         self.set_incremental_state(incremental_state, "attn_state", state)
-
-
-def _tokens(q: Tensor, padding_mask: Tensor | None) -> Tensor | int:
-    """How many of the queries (B, H, T, D) are no padding: (B, 1), or T for all rows."""
-    return q.size(2) if padding_mask is None else (~padding_mask).sum(1, keepdim=True)
 
 
 def _unfold(module: PositionalMultiheadAttention, *state: Any) -> None:
@@ -298,4 +269,12 @@ def _refuse_in_step(need_weights: bool, attn_mask: Tensor | None) -> None:
         raise ValueError(
             "`need_weights` and `attn_mask` must be left off in a decoding step: a step sees every "
             "token before it."
+        )
+
+
+def _refuse_uncounted(incremental_state: IncrementalState | None) -> None:
+    if incremental_state is not None:
+        raise ValueError(
+            "`key_padding_mask` must be `Positions` in a decoding step, or `CrossPositions` where "
+            "keys are fixed: a mask of the new tokens does not tell how many came before them."
         )

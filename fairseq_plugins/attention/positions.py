@@ -1,7 +1,12 @@
-"""Positions of tokens, from the padding mask and the decoding step."""
+"""Positions of tokens, from the padding mask and the decoding step, made once per pass."""
+
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+
+from fairseq_plugins.attention.shared import SharedPass
+from fairseq_plugins.encodings.ends import with_end
 
 
 def make_positions(
@@ -27,3 +32,59 @@ def make_positions(
         return torch.arange(length, device=device).unsqueeze(0) + offset
     counts = (~padding_mask).long().cumsum(1) - 1
     return counts.clamp(min=0) + offset
+
+
+@dataclass(frozen=True, eq=False)
+class Positions:
+    """Where the tokens of one pass are, made once and handed down to every attention.
+
+    Attributes:
+        index: (B or 1, T) int64, which says its end to the encodings that it is given to.
+        end: all positions are below it; a number that the host knows without asking a GPU. In a
+            decoding step, those of all steps before are, too.
+        padding_mask: (B, T) bool, True where padded; None where nothing is.
+        shared: what the self-attentions of these tokens have in common.
+    """
+
+    index: Tensor
+    end: int
+    padding_mask: Tensor | None
+    shared: SharedPass
+
+    def __post_init__(self) -> None:
+        with_end(self.index, self.end)
+
+    @classmethod
+    def of(
+        cls, padding_mask: Tensor | None, length: int, device: torch.device | None = None
+    ) -> "Positions":
+        """Those of whole sequences; see ``make_positions``."""
+        index = make_positions(padding_mask, length, device=device)
+        return cls(index, length, padding_mask, SharedPass())
+
+    def last(self, batch: int) -> "Positions":
+        """Those of the last token alone, the next one of a decoding: (B, 1), a row for each of
+        ``batch`` sequences as in the states of attentions."""
+        padding = None if self.padding_mask is None else self.padding_mask[:, -1:]
+        index = self.index[:, -1:].expand(batch, -1)
+        return Positions(index, self.end, padding, SharedPass())
+
+
+@dataclass(frozen=True, eq=False)
+class CrossPositions:
+    """Where the tokens are of one sequence that attends to another.
+
+    Attributes:
+        queries: of the one.
+        keys: of the other.
+        shared: what the attentions of the one to the other have in common.
+    """
+
+    queries: Positions
+    keys: Positions
+    shared: SharedPass
+
+    @classmethod
+    def of(cls, queries: Positions, keys: Positions) -> "CrossPositions":
+        """Those of a new pass."""
+        return cls(queries, keys, SharedPass())

@@ -1,48 +1,33 @@
 """What is the same in all layers of a stack is computed once per forward pass."""
 
-import threading
-from collections.abc import Callable, Hashable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable
 from typing import Any, TypeVar
+
+import torch
 
 Value = TypeVar("Value")
 
 
-class _Kept(threading.local):
-    def __init__(self) -> None:
-        self.values: dict[Hashable, Any] | None = None
-
-
 class SharedPass:
-    """Values of the forward pass that is running, of which all layers see the same object.
+    """Values of one forward pass, of which all layers that are given this see the same object.
 
-    Outside ``running`` nothing is kept: an attention by itself, or a layer that is computed again
-    in backward (activation checkpointing), makes its own. Threads that run one model side by side
-    have a pass each.
+    Each pass has its own, made with its positions, so that passes side by side know nothing of
+    each other. A layer that is computed again in backward (activation checkpointing) ran without
+    gradients the first time and has a graph of its own the second: what was kept then is not
+    given out now.
     """
 
     def __init__(self) -> None:
-        self._kept = _Kept()
-
-    def __reduce__(self) -> tuple[type["SharedPass"], tuple[()]]:
-        """A copy has a pass of its own, one for all layers that share this one."""
-        return SharedPass, ()
-
-    @contextmanager
-    def running(self) -> Iterator[None]:
-        """The forward pass of a stack, whose self-attentions have the same tokens."""
-        self._kept.values = {}
-        try:
-            yield
-        finally:
-            self._kept.values = None
+        self._kept: dict[Hashable, Any] = {}
+        self._has_graph: bool | None = None
 
     def once(self, key: Hashable, make: Callable[[], Value]) -> Value:
         """The value under ``key``, made by the first layer that asks."""
-        kept = self._kept.values
-        if kept is None:
+        if self._has_graph is None:
+            self._has_graph = torch.is_grad_enabled()
+        if self._has_graph != torch.is_grad_enabled():
             return make()
-        if key not in kept:
-            kept[key] = make()
-        value: Value = kept[key]
+        if key not in self._kept:
+            self._kept[key] = make()
+        value: Value = self._kept[key]
         return value

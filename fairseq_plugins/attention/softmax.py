@@ -6,8 +6,10 @@ from torch.nn import functional as F
 
 from fairseq_plugins.attention.base import Attention, State
 from fairseq_plugins.attention.cache import append_rows
+from fairseq_plugins.attention.shared import SharedPass
 from fairseq_plugins.encodings import ALL_HOOKS, PositionEncoding
 from fairseq_plugins.encodings.base import relative_positions
+from fairseq_plugins.encodings.ends import known_end, with_end
 
 
 class SoftmaxAttention(Attention):
@@ -66,11 +68,12 @@ class SoftmaxAttention(Attention):
         key_padding_mask: Tensor | None = None,
         attn_mask: Tensor | None = None,
         need_weights: bool = False,
+        shared: SharedPass | None = None,
     ) -> tuple[Tensor, Tensor | None]:
         state = self.remember(k, v, k_positions=k_positions, key_padding_mask=key_padding_mask)
         # Not expanded to the batch: where all rows agree, their biases are made once.
         state["k_positions"] = k_positions
-        return self._attend(q, state, q_positions, self.causal, attn_mask, need_weights)
+        return self._attend(q, state, q_positions, self.causal, attn_mask, need_weights, shared)
 
     def step(
         self,
@@ -81,11 +84,13 @@ class SoftmaxAttention(Attention):
         positions: Tensor,
         key_padding_mask: Tensor | None = None,
         state: State | None = None,
+        shared: SharedPass | None = None,
     ) -> tuple[Tensor, State]:
         seed = self._redraw(k, state)
         new = self._encode_keys(k, v, positions, key_padding_mask)
         state = {**(_append(state, new) if state else new), **seed}
-        output, _ = self._attend(q, state, positions, True, None, False)
+        with_end(state["k_positions"], known_end(positions))
+        output, _ = self._attend(q, state, positions, True, None, False, shared)
         return output, state
 
     def remember(
@@ -102,8 +107,8 @@ class SoftmaxAttention(Attention):
     def _encode_keys(
         self, k: Tensor, v: Tensor, k_positions: Tensor, key_padding_mask: Tensor | None
     ) -> State:
-        batch = k.size(0)
-        state = {"k": k, "v": v, "k_positions": k_positions.expand(batch, -1)}
+        expanded = with_end(k_positions.expand(k.size(0), -1), known_end(k_positions))
+        state = {"k": k, "v": v, "k_positions": expanded}
         if self.encoding is not None:
             if "transform_key" in self.hooks:
                 state["k"] = self.encoding.transform_key(k, k_positions)
@@ -116,10 +121,16 @@ class SoftmaxAttention(Attention):
         return state
 
     def attend(
-        self, q: Tensor, state: State, *, q_positions: Tensor, need_weights: bool = False
+        self,
+        q: Tensor,
+        state: State,
+        *,
+        q_positions: Tensor,
+        need_weights: bool = False,
+        shared: SharedPass | None = None,
     ) -> tuple[Tensor, Tensor | None]:
         self._redraw(q, state)
-        return self._attend(q, state, q_positions, False, None, need_weights)
+        return self._attend(q, state, q_positions, False, None, need_weights, shared)
 
     def _attend(
         self,
@@ -129,9 +140,13 @@ class SoftmaxAttention(Attention):
         causal: bool,
         attn_mask: Tensor | None,
         need_weights: bool,
+        shared: SharedPass | None,
     ) -> tuple[Tensor, Tensor | None]:
         """The last T of the S keys are the queries' own where ``causal``."""
-        output, weights = self._weigh(q, state, q_positions, causal, attn_mask, need_weights)
+        shared = shared or SharedPass()
+        output, weights = self._weigh(
+            q, state, q_positions, causal, attn_mask, need_weights, shared
+        )
         if self.encoding is not None and "transform_output" in self.hooks:
             output = self.encoding.transform_output(output, q_positions)
         return output, weights
@@ -144,6 +159,7 @@ class SoftmaxAttention(Attention):
         causal: bool,
         attn_mask: Tensor | None,
         need_weights: bool,
+        shared: SharedPass,
     ) -> tuple[Tensor, Tensor | None]:
         content = self._content_logits(q, state, q_positions)
         if self.encoding is not None and "transform_query" in self.hooks:
@@ -154,18 +170,19 @@ class SoftmaxAttention(Attention):
         if q.size(2) == 1:
             causal = False  # By a branch: a comparison would be a symbol in a compiled graph.
         if need_weights or "relative_values" in self.hooks:
-            added = _plus(content, self._bias(q_positions, state["k_positions"]))
+            added = _plus(content, self._bias(q_positions, state["k_positions"], shared))
             hidden, added = _split_mask(attn_mask, added)
             hidden = _either(hidden, _padding_of_keys(state))
             output, weights = self._explicit(q, k, v, state, q_positions, causal, hidden, added)
             return output, weights if need_weights else None
 
         def make() -> tuple[Tensor | None, bool]:
-            return self._mask(q, state, q_positions, causal, attn_mask, content)
+            return self._mask(q, state, q_positions, causal, attn_mask, content, shared)
 
         if content is None and attn_mask is None and self._biases_are_shared:
-            key = ("mask", causal, q.dtype, q.size(2), k.size(2), *map(id, self._biases))
-            mask, is_causal = self.shared.once(key, make)
+            # Without lengths, which are those of the pass: a dictionary would fix them in a graph.
+            key = ("mask", causal, q.dtype, *map(id, self._biases))
+            mask, is_causal = shared.once(key, make)
         else:
             mask, is_causal = make()
         dropout = self.dropout if self.training else 0.0
@@ -182,10 +199,11 @@ class SoftmaxAttention(Attention):
         causal: bool,
         attn_mask: Tensor | None,
         content: Tensor | None,
+        shared: SharedPass,
     ) -> tuple[Tensor | None, bool]:
         """What scaled_dot_product_attention takes: a mask, and whether it is to be causal."""
         queries, keys = q.size(2), state["k_positions"].size(1)
-        added = _plus(content, self._bias(q_positions, state["k_positions"]))
+        added = _plus(content, self._bias(q_positions, state["k_positions"], shared))
         hidden, added = _split_mask(attn_mask, added)
         hidden = _either(hidden, _padding_of_keys(state))
         if hidden is None and added is None and (not causal or queries == keys):
@@ -200,7 +218,7 @@ class SoftmaxAttention(Attention):
         k = _rows(state, "content_k" if "content_k" in state else "k")
         return self.scale * self.encoding.relative_logits(q, k, q_positions, state["k_positions"])
 
-    def _bias(self, q_positions: Tensor, k_positions: Tensor) -> Tensor | None:
+    def _bias(self, q_positions: Tensor, k_positions: Tensor, shared: SharedPass) -> Tensor | None:
         """The sum of ``attn_bias`` (B or 1, H, T, S), or None; a shared one once per pass."""
         total: Tensor | None = None
         for part in self._biases:
@@ -208,9 +226,9 @@ class SoftmaxAttention(Attention):
             def make(part: PositionEncoding = part) -> Tensor:
                 return part.attn_bias(q_positions, k_positions)
 
-            shared = part.shared_across_layers
-            key = ("bias", id(part), q_positions.size(1), k_positions.size(1))
-            total = _plus(total, self.shared.once(key, make) if shared else make())
+            is_shared = part.shared_across_layers
+            bias = shared.once(("bias", id(part)), make) if is_shared else make()
+            total = _plus(total, bias)
         return total
 
     def _decay(self, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor) -> Tensor:

@@ -11,6 +11,8 @@ import torch
 
 from fairseq_plugins.common.errors import CheckpointError
 
+BEST, LAST = "checkpoint_best.pt", "checkpoint_last.pt"  # as fairseq names them
+
 
 class DamagedCheckpoint(CheckpointError):
     """A file that cannot be read as a checkpoint, with the reason."""

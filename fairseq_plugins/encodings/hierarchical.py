@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 from fairseq_plugins.encodings.absolute import Absolute
 from fairseq_plugins.encodings.base import EncodingContext
-from fairseq_plugins.encodings.reach import end_of
+from fairseq_plugins.encodings.ends import end_of
 from fairseq_plugins.encodings.registry import register_encoding
 
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from fairseq_plugins.encodings.base import relative_positions
-from fairseq_plugins.encodings.reach import promised_end
+from fairseq_plugins.encodings.ends import known_end
 
 
 def occurring_offsets(
@@ -17,15 +17,15 @@ def occurring_offsets(
 
     Where ``causal``, later keys count as at the query's own position: they are hidden, and
     without them half of the offsets need no column. The bounds size tensors, so they cost one
-    transfer from the device, unless the end of the positions is promised: then they are those of
-    all positions before it. A compiled graph without a promise has them at ``furthest``.
+    transfer from the device, unless the positions say where they end: then they are those of all
+    positions before it. A compiled graph of others has them at ``furthest``.
     """
     offsets = -relative_positions(q_positions, k_positions)
     if causal:
         offsets = offsets.clamp(min=0)
     if not offsets.numel():
         return offsets, 0, 0
-    end = promised_end()
+    end = known_end(q_positions, k_positions)
     if end is None and not torch.compiler.is_compiling():
         low, high = torch.stack(offsets.aminmax()).tolist()
         return offsets, low, high

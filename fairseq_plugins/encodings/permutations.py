@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fairseq_plugins.encodings.reach import end_of
+from fairseq_plugins.encodings.ends import end_of
 
 
 def odd_even(dim: int) -> Tensor:

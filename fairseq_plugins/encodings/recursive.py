@@ -10,7 +10,7 @@ from torchdiffeq import odeint  # type: ignore[import-untyped]
 
 from fairseq_plugins.encodings.absolute import Absolute
 from fairseq_plugins.encodings.base import EncodingContext, PositionEncoding
-from fairseq_plugins.encodings.reach import end_of
+from fairseq_plugins.encodings.ends import end_of
 from fairseq_plugins.encodings.registry import register_encoding
 
 Method = Literal["euler", "midpoint", "rk4", "dopri5", "dopri8"]

@@ -1,6 +1,5 @@
 """One table of names, and the checks between a user's words and an encoding's constructor."""
 
-import difflib
 import inspect
 import typing
 from collections.abc import Callable, Mapping
@@ -9,6 +8,7 @@ from typing import Any, Literal, TypeVar
 
 import torch
 
+from fairseq_plugins.common.suggestions import did_you_mean
 from fairseq_plugins.encodings.base import (
     LOGIT_HOOKS,
     TRANSFORM_HOOKS,
@@ -157,11 +157,6 @@ def expand_name(name: str) -> list[str]:
     return parts
 
 
-def _suggestion(word: str, known: list[str]) -> str:
-    near = difflib.get_close_matches(word, known, n=1, cutoff=0.4)
-    return f" Did you mean {near[0]!r}?" if near else ""
-
-
 def get_entry(name: str) -> EncodingEntry:
     """The entry of a name.
 
@@ -172,7 +167,7 @@ def get_entry(name: str) -> EncodingEntry:
         known = sorted(ENCODINGS)
         raise ValueError(
             f"`position_encoding` must be one of {', '.join(known)}, but is {name!r} instead."
-            f"{_suggestion(name, known)}"
+            f"{did_you_mean(name, known)}"
         )
     return ENCODINGS[name]
 
@@ -273,7 +268,7 @@ def split_options(name: str, options: Mapping[str, Any]) -> dict[str, dict[str, 
             has = ", ".join(known) if known else "none"
             raise ValueError(
                 f"{part} has no option `{option_name}`; its options: {has}."
-                f"{_suggestion(option_name, list(known))}"
+                f"{did_you_mean(option_name, known)}"
             )
         result[part][option_name] = _convert(part, known[option_name], value)
     return result

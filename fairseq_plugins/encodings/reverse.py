@@ -7,13 +7,14 @@ from torch import Tensor
 
 from fairseq_plugins.encodings.absolute import Sinusoidal
 from fairseq_plugins.encodings.base import EncodingContext, PositionEncoding
-from fairseq_plugins.encodings.reach import positions_below, promised_end
+from fairseq_plugins.encodings.ends import known_end, with_end
 from fairseq_plugins.encodings.registry import register_encoding
 
 
 def to_end(positions: Tensor, lengths: Tensor) -> Tensor:
     """l - 1 - s, the tokens after each: (B or 1, T), (B,) -> (B, T) int64; 0 in padding behind."""
-    return (lengths.unsqueeze(-1) - 1 - positions).clamp(min=0)
+    distances = (lengths.unsqueeze(-1) - 1 - positions).clamp(min=0)
+    return with_end(distances, known_end(positions))
 
 
 class LengthAware(PositionEncoding):
@@ -136,10 +137,10 @@ class TwoDimensional(LengthAware):
     longest_row = 0
 
     def rows(self, positions: Tensor, lengths: Tensor) -> Tensor:
-        end = promised_end()
+        end = known_end(positions)
         # A length is one more than the last position.
-        with positions_below(None if end is None else end + 1):
-            of_length = self.sinusoid.rows(lengths.unsqueeze(-1))
+        ends = with_end(lengths.unsqueeze(-1), None if end is None else end + 1)
+        of_length = self.sinusoid.rows(ends)
         rows = self.sinusoid.rows(positions)
         shape = (lengths.size(0), positions.size(1), rows.size(-1))
         return torch.cat((rows.expand(shape), of_length.expand(shape)), dim=-1)

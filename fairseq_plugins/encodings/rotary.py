@@ -10,9 +10,9 @@ from torch import Tensor
 from fairseq_plugins.encodings.base import EncodingContext, PositionEncoding
 from fairseq_plugins.encodings.bases import Identity
 from fairseq_plugins.encodings.cores import Rotation
+from fairseq_plugins.encodings.ends import end_of
 from fairseq_plugins.encodings.frequencies import geometric
 from fairseq_plugins.encodings.lrpe import Rotated, lrpe, rotation_angles
-from fairseq_plugins.encodings.reach import end_of
 from fairseq_plugins.encodings.registry import register_encoding
 from fairseq_plugins.encodings.rotation import Layout, rotate
 from fairseq_plugins.encodings.tables import PositionTable

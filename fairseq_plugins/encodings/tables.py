@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from fairseq_plugins.encodings.reach import end_of
+from fairseq_plugins.encodings.ends import end_of
 
 
 class PositionTable(nn.Module):

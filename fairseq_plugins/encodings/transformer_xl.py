@@ -4,9 +4,9 @@ import torch
 from torch import Tensor, nn
 
 from fairseq_plugins.encodings.base import EncodingContext, PositionEncoding
+from fairseq_plugins.encodings.ends import end_of
 from fairseq_plugins.encodings.frequencies import geometric
 from fairseq_plugins.encodings.offsets import gather_offsets, occurring_offsets
-from fairseq_plugins.encodings.reach import end_of
 from fairseq_plugins.encodings.registry import register_encoding
 from fairseq_plugins.encodings.tables import PositionTable
 

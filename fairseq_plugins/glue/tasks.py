@@ -4,11 +4,11 @@ A task is what its files are called, which of their columns are sentences and la
 there are, and which metrics count.
 """
 
-import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from fairseq_plugins.common.errors import OptionError
+from fairseq_plugins.common.suggestions import did_you_mean
 
 GLUE_BASE = "https://dl.fbaipublicfiles.com/glue/data"
 MRPC_BASE = "https://dl.fbaipublicfiles.com/senteval/senteval_data"
@@ -251,10 +251,8 @@ def find_task(name: str) -> GlueTask:
     """
     if name in TASKS:
         return TASKS[name]
-    folded = {known.lower(): known for known in TASKS}
-    near = difflib.get_close_matches(name.lower(), folded, n=1)
-    hint = f"; did you mean {folded[near[0]]}?" if near else ""
-    raise OptionError(f"`task` must be one of {', '.join(TASKS)}, but is {name!r}{hint}")
+    hint = did_you_mean(name, TASKS)
+    raise OptionError(f"`task` must be one of {', '.join(TASKS)}, but is {name!r}.{hint}")
 
 
 def find_tasks(names: Iterable[str]) -> tuple[GlueTask, ...]:

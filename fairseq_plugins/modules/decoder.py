@@ -7,10 +7,9 @@ from fairseq.modules import transformer_layer
 from fairseq.modules.checkpoint_activations import checkpoint_wrapper
 from torch import Tensor, nn
 
-from fairseq_plugins.attention import make_positions
-from fairseq_plugins.attention.shared import SharedPass
+from fairseq_plugins.attention.positions import CrossPositions, Positions
 from fairseq_plugins.encodings import PositionEncoding
-from fairseq_plugins.encodings.reach import positions_below
+from fairseq_plugins.encodings.ends import with_end
 from fairseq_plugins.modules.options import PositionEncodingConfig
 from fairseq_plugins.modules.stack import (
     build_cross_attention,
@@ -24,15 +23,17 @@ from fairseq_plugins.modules.stack import (
 
 
 class LayerParts(NamedTuple):
-    """What one layer's attention is made of, and what it has in common with other layers'."""
+    """What one layer's attention is made of."""
 
     options: PositionEncodingConfig
     encoding: PositionEncoding | None
-    shared: SharedPass
 
 
 class PositionalDecoderLayer(transformer_layer.TransformerDecoderLayerBase):
     """fairseq's decoder layer with its attentions replaced.
+
+    In the places of the two padding masks, which fairseq hands on to the attentions as they are,
+    it takes ``Positions`` and ``CrossPositions``.
 
     Args:
         config: fairseq's.
@@ -58,22 +59,14 @@ class PositionalDecoderLayer(transformer_layer.TransformerDecoderLayerBase):
         if add_bias_kv or add_zero_attn:
             raise ValueError("`add_bias_kv` and `add_zero_attn` must be False: no position fits.")
         noise = (self.quant_noise, self.quant_noise_block_size)
-        options, encoding, shared = self._own
-        return build_self_attention(options, encoding, cfg, "decoder", shared, noise)
+        options, encoding = self._own
+        return build_self_attention(options, encoding, cfg, "decoder", noise)
 
     def build_encoder_attention(self, embed_dim: int, cfg: Any) -> nn.Module:
         noise = (self.quant_noise, self.quant_noise_block_size)
         assert self._cross is not None
-        options, encoding, shared = self._cross
-        return build_cross_attention(options, encoding, cfg, shared, noise)
-
-    def forward(
-        self, x: Tensor, *args: Any, self_attn_padding_mask: Tensor | None = None, **options: Any
-    ) -> tuple[Tensor, Tensor | None, None]:
-        """fairseq's, whose cross-attention also knows which queries are padding."""
-        if self.encoder_attn is not None:
-            self.encoder_attn.query_padding_mask = self_attn_padding_mask
-        return super().forward(x, *args, self_attn_padding_mask=self_attn_padding_mask, **options)
+        options, encoding = self._cross
+        return build_cross_attention(options, encoding, cfg, noise)
 
     def make_generation_fast_(self, need_attn: bool = False, **kwargs: Any) -> None:
         """As fairseq's; without weights that nobody computes."""
@@ -106,13 +99,11 @@ class PositionalDecoder(TransformerDecoderBase):
             max_positions=config.max_target_positions,
             vocab_size=len(dictionary),
         )
-        # Two, since the keys of the cross-attentions are other tokens.
-        self._shared, self._shared_cross = SharedPass(), SharedPass()
-        own = [LayerParts(options, encoding, self._shared) for encoding in encodings.layers]
+        own = [LayerParts(options, encoding) for encoding in encodings.layers]
         crosses: list[LayerParts | None] = [None] * len(own)
         if cross is not None:
             across = build_cross_encodings(cross, config)
-            crosses = [LayerParts(cross, encoding, self._shared_cross) for encoding in across]
+            crosses = [LayerParts(cross, encoding) for encoding in across]
         self._parts = zip(own, crosses, strict=True)
         super().__init__(config, dictionary, embed_tokens, no_encoder_attn=cross is None)
         del self._parts
@@ -141,25 +132,28 @@ class PositionalDecoder(TransformerDecoderBase):
         encoder_padding = _first(encoder_out, "encoder_padding_mask")
         if encoder_padding is not None and not has_padding(encoder_padding):
             encoder_padding = None
-        x, positions, padding_mask = self._embed(prev_output_tokens, incremental_state is not None)
+        x, positions = self._embed(prev_output_tokens, incremental_state is not None)
+        across = None
+        if encoder is not None:
+            keys = Positions.of(encoder_padding, encoder.size(0), encoder.device)
+            across = CrossPositions.of(positions, keys)
         x = x.transpose(0, 1)
         inner_states, attn = [x], None
-        with self._shared.running(), self._shared_cross.running():
-            for index, layer in enumerate(self.layers):
-                x = embed_deeper(self, layer, x, positions, end=prev_output_tokens.size(1))
-                need_weights = index == last_layer and layer.gives_weights
-                x, weights, _ = layer(
-                    x,
-                    encoder,
-                    encoder_padding,
-                    incremental_state,
-                    self_attn_padding_mask=padding_mask,
-                    need_attn=need_weights,
-                    need_head_weights=need_weights,
-                )
-                inner_states.append(x)
-                if weights is not None and need_weights:
-                    attn = weights[:alignment_heads].to(x).mean(0)
+        for index, layer in enumerate(self.layers):
+            x = embed_deeper(self, layer, x, positions.index)
+            need_weights = index == last_layer and layer.gives_weights
+            x, weights, _ = layer(
+                x,
+                encoder,
+                across,
+                incremental_state,
+                self_attn_padding_mask=positions,
+                need_attn=need_weights,
+                need_head_weights=need_weights,
+            )
+            inner_states.append(x)
+            if weights is not None and need_weights:
+                attn = weights[:alignment_heads].to(x).mean(0)
         if self.layer_norm is not None:
             x = self.layer_norm(x)
         x = x.transpose(0, 1)
@@ -167,32 +161,29 @@ class PositionalDecoder(TransformerDecoderBase):
             x = self.project_out_dim(x)
         return x, {"attn": [attn], "inner_states": inner_states}
 
-    def _embed(self, tokens: Tensor, last_only: bool) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Embedded tokens (B, T, C), their positions (B or 1, T) and their padding mask (B, T),
-        None without padding; of the last token alone, with what its embedding looks at."""
-        padding, end = tokens.eq(self.padding_idx), tokens.size(1)
-        is_padded = has_padding(padding)
-        positions = make_positions(
-            padding if is_padded else None, tokens.size(1), device=tokens.device
-        )
+    def _embed(self, tokens: Tensor, last_only: bool) -> tuple[Tensor, Positions]:
+        """Embedded tokens (B, T, C) and their positions; of the last token alone, with what its
+        embedding looks at."""
+        padding = tokens.eq(self.padding_idx)
+        padded = padding if has_padding(padding) else None
+        positions = Positions.of(padded, tokens.size(1), tokens.device)
+        index = positions.index
         if last_only:
             embedding = self.position_embedding
             window = embedding.embed_window if embedding is not None else 1
-            tokens, positions = _last(tokens, positions, padding, window)
-            padding = padding[:, -1:]
+            tokens, index = _last(tokens, positions, padding, window)
         x = self.embed_scale * self.embed_tokens(tokens.contiguous())
         if self.quant_noise is not None:
             x = self.quant_noise(x)
         if self.project_in_dim is not None:
             x = self.project_in_dim(x)
         if self.position_embedding is not None:
-            with positions_below(end):
-                x = self.position_embedding.embed(x, positions, tokens=tokens)
+            x = self.position_embedding.embed(x, index, tokens=tokens)
         if last_only:
-            x, positions = x[:, -1:], positions[:, -1:]
+            x, positions = x[:, -1:], positions.last(len(x))
         if self.layernorm_embedding is not None:
             x = self.layernorm_embedding(x)
-        return self.dropout_module(x), positions, padding if is_padded else None
+        return self.dropout_module(x), positions
 
     def max_positions(self) -> int:
         """Longest sequence: fairseq cuts or refuses longer ones."""
@@ -203,16 +194,19 @@ class PositionalDecoder(TransformerDecoderBase):
         raise NotImplementedError("causality lies in the attention")
 
 
-def _last(tokens: Tensor, positions: Tensor, padding: Tensor, window: int) -> tuple[Tensor, Tensor]:
+def _last(
+    tokens: Tensor, positions: Positions, padding: Tensor, window: int
+) -> tuple[Tensor, Tensor]:
     """The last ``window`` tokens (B, window) and their positions (B or 1, window).
 
     Padding between them, as behind a prompt that is shorter than others, is left out, so that a
     token's neighbours are beside it.
     """
-    if window > 1 and positions.size(0) == tokens.size(0):
+    index = positions.index
+    if window > 1 and positions.padding_mask is not None:
         order = (~padding).long().argsort(dim=1, stable=True)
-        tokens, positions = tokens.gather(1, order), positions.gather(1, order)
-    return tokens[:, -window:], positions[:, -window:]
+        tokens, index = tokens.gather(1, order), index.gather(1, order)
+    return tokens[:, -window:], with_end(index[:, -window:], positions.end)
 
 
 def _first(encoder_out: dict[str, list[Tensor]] | None, name: str) -> Tensor | None:

@@ -7,10 +7,8 @@ from fairseq.modules import transformer_layer
 from fairseq.modules.checkpoint_activations import checkpoint_wrapper
 from torch import Tensor, nn
 
-from fairseq_plugins.attention import make_positions
-from fairseq_plugins.attention.shared import SharedPass
+from fairseq_plugins.attention.positions import Positions
 from fairseq_plugins.encodings import ModelEncodings, PositionEncoding
-from fairseq_plugins.encodings.reach import positions_below
 from fairseq_plugins.modules.options import PositionEncodingConfig
 from fairseq_plugins.modules.stack import (
     build_self_attention,
@@ -24,11 +22,12 @@ from fairseq_plugins.modules.stack import (
 class PositionalEncoderLayer(transformer_layer.TransformerEncoderLayerBase):
     """fairseq's encoder layer with its self-attention replaced.
 
+    In the place of the padding mask, which fairseq hands on as it is, it takes ``Positions``.
+
     Args:
         config: fairseq's.
         options: of the position encoding and attention.
         encoding: of this layer's self-attention.
-        shared: what the stack's layers have in common while it runs.
         return_fc: also return what the feed-forward part adds.
     """
 
@@ -37,19 +36,18 @@ class PositionalEncoderLayer(transformer_layer.TransformerEncoderLayerBase):
         config: TransformerConfig,
         options: PositionEncodingConfig,
         encoding: PositionEncoding | None,
-        shared: SharedPass,
         return_fc: bool = False,
     ) -> None:
         # The superclass builds its self-attention while it is constructed, so this comes first;
         # in a tuple, because a module cannot be assigned before nn.Module's constructor ran.
-        self._self_attention = (options, encoding, shared)
+        self._self_attention = (options, encoding)
         super().__init__(config, return_fc=return_fc)
         del self._self_attention
 
     def build_self_attention(self, embed_dim: int, cfg: Any) -> nn.Module:
         noise = (self.quant_noise, self.quant_noise_block_size)
-        options, encoding, shared = self._self_attention
-        return build_self_attention(options, encoding, cfg, "encoder", shared, noise)
+        options, encoding = self._self_attention
+        return build_self_attention(options, encoding, cfg, "encoder", noise)
 
 
 class PositionalEncoder(TransformerEncoderBase):
@@ -81,14 +79,13 @@ class PositionalEncoder(TransformerEncoderBase):
             vocab_size=len(dictionary),
         )
         self._options, self._layer_encodings = options, iter(encodings.layers)
-        self._shared = SharedPass()
         super().__init__(config, dictionary, embed_tokens, return_fc=return_fc)
         del self._options, self._layer_encodings
         register_inputs(self, encodings)
 
     def build_encoder_layer(self, cfg: Any) -> nn.Module:
         layer: nn.Module = PositionalEncoderLayer(
-            cfg, self._options, next(self._layer_encodings), self._shared, self.return_fc
+            cfg, self._options, next(self._layer_encodings), self.return_fc
         )
         if cfg.checkpoint_activations:
             layer = checkpoint_wrapper(layer, offload_to_cpu=cfg.offload_activations)
@@ -104,20 +101,19 @@ class PositionalEncoder(TransformerEncoderBase):
         """fairseq's dictionary of outputs for tokens (B, T), padded on either side."""
         padding = src_tokens.eq(self.padding_idx)
         padded = padding if has_padding(padding) else None
-        positions = make_positions(padded, src_tokens.size(1), device=src_tokens.device)
+        positions = Positions.of(padded, src_tokens.size(1), src_tokens.device)
         lengths = (~padding).sum(1)
-        x, embedding = self._embed(src_tokens, positions, lengths, token_embeddings)
+        x, embedding = self._embed(src_tokens, positions.index, lengths, token_embeddings)
         if padded is not None:
             x = x.masked_fill(padded.unsqueeze(-1), 0.0)
         x = x.transpose(0, 1)
         states, fc_results = [x], []
-        with self._shared.running():
-            for layer in self.layers:
-                x = embed_deeper(self, layer, x, positions, end=src_tokens.size(1), lengths=lengths)
-                x = layer(x, encoder_padding_mask=padded)
-                x, fc_result = x if isinstance(x, tuple) else (x, None)
-                states.append(x)
-                fc_results.append(fc_result)
+        for layer in self.layers:
+            x = embed_deeper(self, layer, x, positions.index, lengths=lengths)
+            x = layer(x, encoder_padding_mask=positions)
+            x, fc_result = x if isinstance(x, tuple) else (x, None)
+            states.append(x)
+            fc_results.append(fc_result)
         if self.layer_norm is not None:
             x = self.layer_norm(x)
         return {
@@ -142,8 +138,7 @@ class PositionalEncoder(TransformerEncoderBase):
             token_embeddings = self.embed_tokens(tokens)
         x = embedding = self.embed_scale * token_embeddings
         if self.position_embedding is not None:
-            with positions_below(tokens.size(1)):
-                x = self.position_embedding.embed(x, positions, lengths=lengths, tokens=tokens)
+            x = self.position_embedding.embed(x, positions, lengths=lengths, tokens=tokens)
         if self.layernorm_embedding is not None:
             x = self.layernorm_embedding(x)
         x = self.dropout_module(x)

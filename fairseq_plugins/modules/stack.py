@@ -6,7 +6,6 @@ from torch import Tensor, nn
 
 from fairseq_plugins.attention import Attention
 from fairseq_plugins.attention.multihead import PositionalMultiheadAttention
-from fairseq_plugins.attention.shared import SharedPass
 from fairseq_plugins.encodings import (
     EncodingContext,
     IncompatibleEncodingError,
@@ -18,7 +17,6 @@ from fairseq_plugins.encodings import (
     parse_options,
     with_absolute_embedding,
 )
-from fairseq_plugins.encodings.reach import positions_below
 from fairseq_plugins.modules.options import PositionEncodingConfig, build_model_attention
 
 
@@ -155,7 +153,6 @@ def embed_deeper(
     x: Tensor,
     positions: Tensor,
     *,
-    end: int,
     lengths: Tensor | None = None,
 ) -> Tensor:
     """The input of a layer with what acts on it beyond the token embeddings.
@@ -164,8 +161,7 @@ def embed_deeper(
         stack: as ``register_inputs`` left it.
         layer: one of its layers.
         x: (T, B, C).
-        positions: (B or 1, T), all below ``end``.
-        end: tokens so far.
+        positions: (B or 1, T).
         lengths: (B,), the true lengths where they are known.
 
     Returns:
@@ -174,8 +170,7 @@ def embed_deeper(
     if str(layer.layer_index) not in stack.deeper_embeddings:
         return x
     encoding = stack.deeper_embeddings[str(layer.layer_index)]
-    with positions_below(end):
-        return encoding.embed(x.transpose(0, 1), positions, lengths=lengths).transpose(0, 1)
+    return encoding.embed(x.transpose(0, 1), positions, lengths=lengths).transpose(0, 1)
 
 
 @torch.compiler.disable(reason="whether a batch is padded decides which graph runs")
@@ -193,12 +188,11 @@ def build_self_attention(
     encoding: PositionEncoding | None,
     config: TransformerConfig,
     side: str,
-    shared: SharedPass,
     quant_noise: tuple[float, int],
 ) -> PositionalMultiheadAttention:
     """The self-attention of one layer; ``quant_noise`` is fairseq's (amount, block size)."""
     causal = side == "decoder"
-    attention = _build_attention(options, encoding, config, side, shared, causal=causal)
+    attention = _build_attention(options, encoding, config, side, causal=causal)
     amount, block_size = quant_noise
     return PositionalMultiheadAttention(
         getattr(config, side).embed_dim, attention, q_noise=amount, qn_block_size=block_size
@@ -209,11 +203,10 @@ def build_cross_attention(
     options: PositionEncodingConfig,
     encoding: PositionEncoding | None,
     config: TransformerConfig,
-    shared: SharedPass,
     quant_noise: tuple[float, int],
 ) -> PositionalMultiheadAttention:
     """A decoder layer's attention to the encoder, which sees all of it."""
-    attention = _build_attention(options, encoding, config, "decoder", shared, causal=False)
+    attention = _build_attention(options, encoding, config, "decoder", causal=False)
     amount, block_size = quant_noise
     return PositionalMultiheadAttention(
         config.decoder.embed_dim,
@@ -231,12 +224,11 @@ def _build_attention(
     encoding: PositionEncoding | None,
     config: TransformerConfig,
     side: str,
-    shared: SharedPass,
     *,
     causal: bool,
 ) -> Attention:
     _, heads, head_dim = widths_of(config, side)
-    attention = build_model_attention(
+    return build_model_attention(
         options,
         encoding,
         attention_type=options.attention_type,
@@ -245,5 +237,3 @@ def _build_attention(
         causal=causal,
         dropout=config.attention_dropout,
     )
-    attention.shared = shared
-    return attention

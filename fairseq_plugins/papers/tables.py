@@ -1,12 +1,11 @@
-"""A table of a paper as data: which rows, in which order, with which published numbers."""
+"""What a table of a paper is, and the one notation in which its numbers are written down."""
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
+from typing import Literal
 
 ATTENTIONS = ("linear", "vanilla")  # the columns of the LRPE paper, in its order
-PAPER = "paper"  # in --rows: the paper's own
+AVERAGE = "average"  # the metric of a column that is the mean of others
 
 
 @dataclass(frozen=True)
@@ -15,11 +14,11 @@ class Printed:
 
     mean: float
     deviation: float | None = None
-    digits: int = 2
 
-    def __str__(self) -> str:
-        spread = "" if self.deviation is None else f" ± {self.deviation:.{self.digits}f}"
-        return f"{self.mean:.{self.digits}f}{spread}"
+    def text(self, digits: int) -> str:
+        """As the paper prints it, with that many digits after the point."""
+        spread = "" if self.deviation is None else f" ± {self.deviation:.{digits}f}"
+        return f"{self.mean:.{digits}f}{spread}"
 
 
 @dataclass(frozen=True)
@@ -50,16 +49,37 @@ class Row:
 
 
 @dataclass(frozen=True)
+class Figure:
+    """A picture made of a table's runs.
+
+    Attributes:
+        kind: ``ranking`` has a dot for each row and attention, ``curves`` the perplexity at every
+            evaluation of a training, ``attention`` the weights of each row's model.
+        source: the paper's name for it, empty where it is none of the paper's.
+        name: of its own script and page, empty where it stands beside the table's page.
+    """
+
+    kind: Literal["ranking", "curves", "attention"]
+    source: str = ""
+    name: str = ""
+
+
+@dataclass(frozen=True)
 class Table:
     """A table of a paper.
 
-    experiment: how its runs are trained and measured, a name in `experiments.EXPERIMENTS`.
-    columns: the last one, or that of the metric `rank`, ranks the rows. rows: the paper's, in its
-    order. is_open: whether every other encoding is a row beyond the paper. attentions: what runs
-    by default. seeds: likewise, at scale paper. further: attentions beyond the paper, with a
-    heading for their rows. against: the row that others are tested against for significance, None
-    for no test. curves: the figure that is drawn from its runs while they train. draws_patterns:
-    whether its figure shows what its models attend to. notes: sentences of the caption.
+    Attributes:
+        experiment: how its runs are trained and measured, a name in `experiments.EXPERIMENTS`.
+        columns: the last one, or that of the metric `rank`, ranks the rows.
+        rows: the paper's, in its order.
+        average_of: the metrics whose mean the column `AVERAGE` is.
+        takes_any_encoding: whether every other encoding is a row beyond the paper.
+        attentions: what runs by default.
+        seeds: likewise, at scale paper.
+        further: attentions beyond the paper, with a heading for their rows.
+        against: the row that others are tested against for significance, None for no test.
+        figures: what is drawn of its runs.
+        notes: sentences of the caption.
     """
 
     name: str
@@ -68,14 +88,14 @@ class Table:
     experiment: str
     columns: tuple[Column, ...]
     rows: tuple[Row, ...]
-    is_open: bool = False
+    rank: str | None = None
+    average_of: tuple[str, ...] = ()
+    takes_any_encoding: bool = False
     attentions: tuple[str, ...] = ATTENTIONS
     seeds: tuple[int, ...] = (1,)
     further: Mapping[str, str] = field(default_factory=dict)
     against: str | None = None
-    curves: str | None = None
-    draws_patterns: bool = False
-    rank: str | None = None
+    figures: tuple[Figure, ...] = (Figure("ranking"),)
     notes: tuple[str, ...] = ()
 
     @property
@@ -90,51 +110,43 @@ class Table:
 
     def row(self, name: str) -> Row:
         """The paper's row of that name, or one without published numbers."""
-        for row in self.rows:
-            if row.name == name:
-                return row
-        return Row(name, name, "", {})
+        return next((row for row in self.rows if row.name == name), Row(name, name, "", {}))
 
     @property
     def row_names(self) -> tuple[str, ...]:
         return tuple(row.name for row in self.rows)
 
 
-def has_file(configs: Path, row: str) -> bool:
-    """Whether a row has settings of its own, in configs/model/<row>.yaml."""
-    return (configs / "model" / f"{row}.yaml").is_file()
+def read_rows(
+    printed: str,
+    columns: tuple[Column, ...],
+    labels: Mapping[str, str],
+    attentions: tuple[str, ...] = ATTENTIONS,
+) -> tuple[Row, ...]:
+    """Rows of a table from its numbers as printed.
 
+    A line is a row: its name, then its numbers, all columns under one attention after the other.
+    ``26.34±1.05`` has a standard deviation, ``-`` is a dash in the paper. A line that ends with a
+    colon names the group of the rows below it.
 
-def runnable_rows(configs: Path) -> list[str]:
-    """Rows by name, sorted: those with a file, and every encoding, which is Base with that one."""
-    from fairseq_plugins.encodings import ENCODINGS  # imports torch, which takes seconds
-
-    files = {path.stem for path in (configs / "model").glob("*.yaml")}
-    return sorted(files | set(ENCODINGS))
-
-
-def default_rows(table: Table, configs: Path) -> list[str]:
-    """The rows of a table that run when none are asked for."""
-    runnable = runnable_rows(configs)
-    own = [name for name in table.row_names if name in runnable]
-    return [*own, *(n for n in runnable if n not in own)] if table.is_open else own
-
-
-def check_rows(table: Table, configs: Path, asked: list[str]) -> list[str]:
-    """The asked-for rows, each once; the word ``paper`` stands for the paper's own.
+    Args:
+        labels: what the paper calls each row, by its name.
 
     Raises:
-        ValueError: for an unknown row, with the nearest name.
+        ValueError: a line with too few or too many numbers, or a word that is none.
     """
-    runnable = runnable_rows(configs)
-    own = [name for name in table.row_names if name in runnable]
-    names = [name for word in asked for name in (own if word == PAPER else [word])]
-    for name in names:
-        if name in runnable:
+    rows, group = [], ""
+    places = [(attention, column.metric) for attention in attentions for column in columns]
+    for line in filter(None, map(str.strip, printed.splitlines())):
+        if line.endswith(":"):
+            group = line.removesuffix(":")
             continue
-        near = difflib.get_close_matches(name, runnable, n=1, cutoff=0.4)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
-        raise ValueError(
-            f"`--rows` must be {PAPER!r} or among {', '.join(runnable)}, but has {name!r}.{hint}"
-        )
-    return list(dict.fromkeys(names))
+        name, *words = line.split()
+        paper: dict[str, dict[str, Printed]] = {}
+        for (attention, metric), word in zip(places, words, strict=True):
+            if word != "-":
+                mean, _, deviation = word.partition("±")
+                number = Printed(float(mean), float(deviation) if deviation else None)
+                paper.setdefault(attention, {})[metric] = number
+        rows.append(Row(name, labels[name], group, paper))
+    return tuple(rows)

@@ -10,8 +10,8 @@ from pathlib import Path
 from fairseq_plugins.common.root import ROOT
 from fairseq_plugins.papers import SCALE_NAMES, TABLES
 
-# A figure of curves shares the runs of its table.
-SCRIPTS = TABLES | {table.curves: table for table in TABLES.values() if table.curves}
+# A figure with a script of its own shares the runs of its table.
+SCRIPTS = TABLES | {f.name: table for table in TABLES.values() for f in table.figures if f.name}
 
 
 def words(option: str, known: Sequence[str] = ()) -> Callable[[str], list[str]]:
@@ -46,7 +46,7 @@ def seeds(text: str) -> list[int]:
 def get_parser(name: str) -> argparse.ArgumentParser:
     """The options of the script of a table or figure."""
     table = SCRIPTS[name]
-    drawn = f", and draws results/{table.curves}/<scale>.png" if table.curves else ""
+    drawn = "".join(f", and draws results/{f.name}/<scale>.png" for f in table.figures if f.name)
     parser = argparse.ArgumentParser(
         prog=f"{name}.sh",
         description=f"{table.source}: {table.title}. Trains and evaluates every row that is not "
@@ -62,7 +62,7 @@ def get_parser(name: str) -> argparse.ArgumentParser:
         metavar="A,B",
         help="names of encodings or of files in configs/model, or `paper` for the paper's own "
         "(default: those, and beyond them "
-        f"{'every other encoding' if table.is_open else 'none'})",
+        f"{'every other encoding' if table.takes_any_encoding else 'none'})",
     )
     add(
         "--attention",
@@ -105,29 +105,30 @@ def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
     args = parser.parse_args(given[1:])
     # Only now, because these import torch and fairseq, which takes seconds.
     from fairseq_plugins.reproduce.experiments import EXPERIMENTS
-    from fairseq_plugins.reproduce.run.plan import Place, check_place, plan
+    from fairseq_plugins.reproduce.experiments.devices import Devices
+    from fairseq_plugins.reproduce.run.plan import check_devices, plan
 
     scale = EXPERIMENTS[table.experiment].scales[args.scale]
     seeds_asked = args.seeds or list(table.seeds if scale.name == "paper" else (1,))
     gpus = scale.gpus if args.gpus is None else args.gpus
     job = int(os.environ.get("SLURM_JOB_ID", 0)) if args.srun else 0
-    place = Place(gpus, srun=args.slurm or args.srun, job=job)
+    devices = Devices(gpus, srun=args.slurm or args.srun, job=job)
     try:
-        check_place(scale, place)
-        planned, dashes = plan(
+        check_devices(scale, devices)
+        planned, skipped = plan(
             root / "configs",
             table,
             scale,
-            place,
+            devices,
             rows=args.rows,
             attentions=args.attention,
             seeds=seeds_asked,
         )
     except ValueError as error:
         parser.error(str(error))
-    for dash in dashes if args.rows else ():
-        print(f"{dash.row} under {dash.attention} attention stays empty: {dash.reason}")
-    from fairseq_plugins.reproduce.run import session
+    for cell in skipped if args.rows else ():
+        print(f"{cell.row} under {cell.attention} attention stays empty: {cell.reason}")
+    from fairseq_plugins.reproduce.run import session, slurm
 
     if args.dry_run:
         try:
@@ -143,7 +144,7 @@ def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
     except (ValueError, OSError) as error:
         parser.error(str(error))
     if args.slurm:
-        return session.submit(root, planned, force=args.force)
+        return slurm.submit(root, planned, force=args.force)
     return session.work(root, table, scale, planned, force=args.force)
 
 

@@ -3,13 +3,15 @@
 Shapes: B batch, H heads, T queries, S keys, D head_dim, C embed_dim.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
 
 from fairseq_plugins.attention import build_attention
 from fairseq_plugins.attention.base import State
+from fairseq_plugins.attention.positions import Positions
+from fairseq_plugins.attention.shared import SharedPass
 from fairseq_plugins.encodings import ENCODINGS, build_encoding
 from fairseq_plugins.encodings.base import LOGIT_HOOKS
 
@@ -154,6 +156,16 @@ def tokens(batch: int, length: int, dtype: torch.dtype = torch.float64) -> Tenso
 def count(length: int, start: int = 0) -> Tensor:
     """Positions (1, T) from ``start`` on."""
     return torch.arange(start, start + length).unsqueeze(0)
+
+
+def steps_of(whole: Positions, sizes: Sequence[int]) -> list[Positions]:
+    """What the steps of a decoding are given that takes so many tokens at once."""
+    steps, start = [], 0
+    for size in sizes:
+        now, start = slice(start, start + size), start + size
+        padding = None if whole.padding_mask is None else whole.padding_mask[:, now]
+        steps.append(Positions(whole.index[:, now], start, padding, SharedPass()))
+    return steps
 
 
 def error(actual: Tensor, expected: Tensor) -> float:

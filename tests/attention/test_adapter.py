@@ -5,10 +5,21 @@
 
 import pytest
 import torch
-from attention_cases import BIDIRECTIONAL, CAUSAL, DIM, HEADS, VOCAB, WIDTH, count, error
+from attention_cases import (
+    BIDIRECTIONAL,
+    CAUSAL,
+    DIM,
+    HEADS,
+    VOCAB,
+    WIDTH,
+    count,
+    error,
+    steps_of,
+)
 from torch import Tensor
 
 from fairseq_plugins.attention import build_attention, make_positions
+from fairseq_plugins.attention.positions import CrossPositions, Positions
 from fairseq_plugins.encodings import build_encoding
 
 multihead = pytest.importorskip(
@@ -42,16 +53,16 @@ def padded_on(side: str | None, batch: int, length: int) -> Tensor | None:
 def test_incremental_is_full_through_a_beam(name, attention, padded):
     module, x, order = build(name, attention, causal=True), words(8), torch.tensor([2, 0, 2])
     padding, state = padded_on(padded, 3, 8), {}
-    for s in range(4):
-        now, mask = x[s : s + 1], None if padding is None else padding[:, s : s + 1]
-        module(now, now, now, mask, incremental_state=state, need_weights=False)
+    for now, at in zip(x[:4].split(1), steps_of(Positions.of(padding, 8), [1] * 4), strict=True):
+        module(now, now, now, at, incremental_state=state, need_weights=False)
     module.reorder_incremental_state(state, order)
+    mask = None if padding is None else padding[order]
+    steps = steps_of(Positions.of(mask, 8), [1] * 8)[4:]
     later = [
-        module(x[s : s + 1], x[s : s + 1], x[s : s + 1], None, state, need_weights=False)[0]
-        for s in range(4, 8)
+        module(now, now, now, at, state, need_weights=False)[0]
+        for now, at in zip(x[4:].split(1), steps, strict=True)
     ]
     both = torch.cat((x[:4, order], x[4:]))
-    mask = None if padding is None else padding[order]
     whole, _ = module(both, both, both, mask, need_weights=False)
     assert error(torch.cat(later), whole[4:]) <= 1e-9
 
@@ -62,15 +73,17 @@ def test_cross_attention_keeps_its_keys_while_decoding(name, attention, padded):
     module = build(name, attention, causal=False, encoder_decoder_attention=True)
     x, memory = words(6), words(7)
     padding, order, state = padded_on(padded, 3, 7), torch.tensor([1, 2, 2]), {}
+    steps, keys = steps_of(Positions.of(None, 6), [1] * 6), Positions.of(padding, 7)
     for s in range(3):
+        at = CrossPositions.of(steps[s], keys)
         # fairseq gives the keys at every step; they are read at the first.
-        module(x[s : s + 1], memory, memory, padding, state, need_weights=False, static_kv=True)
+        module(x[s : s + 1], memory, memory, at, state, need_weights=False, static_kv=True)
     module.reorder_incremental_state(state, order)
-    later = [
-        module(x[s : s + 1], None, None, padding, state, need_weights=False, static_kv=True)[0]
-        for s in range(3, 6)
-    ]
     mask = None if padding is None else padding[order]
+    keys, later = Positions.of(mask, 7), []
+    for s in range(3, 6):
+        now, at = x[s : s + 1], CrossPositions.of(steps[s], keys)
+        later.append(module(now, None, None, at, state, need_weights=False, static_kv=True)[0])
     both, keys = torch.cat((x[:3, order], x[3:])), memory[:, order]
     whole, _ = module(both, keys, keys, mask, need_weights=False)
     assert error(torch.cat(later), whole[3:]) <= 1e-9

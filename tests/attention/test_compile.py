@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 import torch
-from attention_cases import CAUSAL, DIM, DIRECTED, HEADS, VOCAB, WIDTH, hooks_of
+from attention_cases import CAUSAL, DIM, DIRECTED, HEADS, VOCAB, WIDTH, hooks_of, steps_of
 from torch import Tensor, nn
 from torch._dynamo.testing import CompileCounter
 from torch._dynamo.utils import counters
@@ -13,8 +13,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from fairseq_plugins.attention import build_attention, make_positions
 from fairseq_plugins.attention.base import draw_seed
 from fairseq_plugins.attention.multihead import PositionalMultiheadAttention
+from fairseq_plugins.attention.positions import Positions
 from fairseq_plugins.encodings import ENCODINGS, PositionEncoding, build_encoding
-from fairseq_plugins.encodings.reach import positions_below
+from fairseq_plugins.encodings.ends import with_end
 
 LENGTH, LONGEST = 6, 32
 
@@ -139,13 +140,11 @@ def test_several_chunks_and_any_normaliser_are_one_graph(options, normalizer):
     module = build_attention(
         "linear", encoding, num_heads=HEADS, head_dim=DIM, causal=True, normalizer=normalizer
     )
-    at = make_positions(None, 2 * 64 + 2)
+    at = Positions.of(None, 2 * 64 + 2).index
     more, inputs = {"q_positions": at, "k_positions": at}, heads(at.size(1))
-    with positions_below(at.size(1)):
-        encoding.transform_query(inputs[0], at)  # Its table grows here, not in the graph.
+    encoding.transform_query(inputs[0], at)  # Its table grows here, not in the graph.
     compiled = torch.compile(module, backend="aot_eager", fullgraph=True)
-    with positions_below(at.size(1)):
-        assert_same(run(compiled, inputs, [], **more), run(module, inputs, [], **more))
+    assert_same(run(compiled, inputs, [], **more), run(module, inputs, [], **more))
 
 
 @pytest.mark.parametrize("name", sorted(BREAKS))
@@ -229,15 +228,14 @@ def embed_or_attend(encoding: PositionEncoding) -> Callable[[Tensor], Tensor]:
 
 
 @pytest.mark.parametrize("name", [*GROWING, "xl"])
-def test_tables_grow_between_graphs_where_a_caller_promises_the_end(name):
+def test_tables_grow_between_graphs_where_positions_say_their_end(name):
     """Once, at a break; then there is one graph again."""
-    encoding, at = build(name), torch.tensor([[0, 3 * LONGEST]])
+    encoding, at = build(name), with_end(torch.tensor([[0, 3 * LONGEST]]), 3 * LONGEST + 1)
     function = embed_or_attend(encoding)
-    with positions_below(3 * LONGEST + 1):
-        first = torch.compile(function, backend="eager")(at)
-        assert len(counters["graph_break"]) == 1
-        torch._dynamo.reset()
-        again = torch.compile(function, backend="eager", fullgraph=True)(at)
+    first = torch.compile(function, backend="eager")(at)
+    assert len(counters["graph_break"]) == 1
+    torch._dynamo.reset()
+    again = torch.compile(function, backend="eager", fullgraph=True)(at)
     torch.testing.assert_close(first, function(at))
     torch.testing.assert_close(again, function(at))
 
@@ -298,6 +296,7 @@ def test_a_pass_of_the_adapter_asks_for_no_value(name, attention, monkeypatch):
         adapter(x, x, x, need_weights=False)
         adapter(x, x, x, key_padding_mask=padding, need_weights=False)
         if not adapter.attention.encoding.is_stochastic:
-            for one in x.unsqueeze(1):
-                adapter(one, one, one, incremental_state=state, need_weights=False)
+            steps = steps_of(Positions.of(None, LENGTH), [1] * LENGTH)
+            for one, at in zip(x.unsqueeze(1), steps, strict=True):
+                adapter(one, one, one, at, incremental_state=state, need_weights=False)
     assert (questions.count > 0) == (name in ASKING)

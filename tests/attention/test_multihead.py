@@ -4,11 +4,13 @@ from typing import Any
 
 import pytest
 import torch
+from attention_cases import steps_of
 from fairseq.modules import MultiheadAttention
 from torch import Tensor
 
 from fairseq_plugins.attention import build_attention
 from fairseq_plugins.attention.multihead import PositionalMultiheadAttention
+from fairseq_plugins.attention.positions import CrossPositions, Positions
 from fairseq_plugins.encodings import build_encoding
 
 WIDTH, HEADS, LENGTH, BATCH, MEMORY = 32, 4, 9, 3, 6
@@ -127,16 +129,20 @@ def test_extra_mask(kind: str) -> None:
 
 
 def decode(
-    module: PositionalMultiheadAttention, chunks: list[Tensor], masks: list[Tensor | None]
+    module: PositionalMultiheadAttention,
+    x: Tensor,
+    sizes: tuple[int, ...],
+    mask: Tensor | None = None,
 ) -> Tensor:
     state: dict[str, Any] = {}
     outputs = []
-    for x, mask in zip(chunks, masks, strict=True):
+    steps = steps_of(Positions.of(mask, len(x)), sizes)
+    for now, at in zip(x.split(sizes), steps, strict=True):
         output, weights = module(
-            x,
-            x,
-            x,
-            key_padding_mask=mask,
+            now,
+            now,
+            now,
+            key_padding_mask=at,
             incremental_state=state,
             need_weights=False,
         )
@@ -150,7 +156,7 @@ def decode(
 def test_steps_of_any_size(attention: str, sizes: tuple[int, ...]) -> None:
     module, x = build(attention, "lrpe_type1"), words()
     expected, _ = module(x, x, x, need_weights=False)
-    close(decode(module, list(x.split(sizes)), [None] * len(sizes)), expected)
+    close(decode(module, x, sizes), expected)
 
 
 @both
@@ -160,9 +166,7 @@ def test_steps_after_a_padded_prompt(attention: str, left: bool) -> None:
     module, x = build(attention, "rope"), words()
     mask = torch.zeros(BATCH, LENGTH, dtype=torch.bool)
     mask[1, slice(2) if left else slice(2, 4)] = True
-    sizes = (4, 1, 1, 3)
-    chunks, masks = list(x.split(sizes)), list(mask.split(sizes, dim=1))
-    output = decode(module, chunks, [masks[0], None, None, None])
+    output = decode(module, x, (4, 1, 1, 3), mask)
     kept = x[:, 1:2][~mask[1]]
     expected, _ = module(kept, kept, kept, need_weights=False)
     close(output[:, 1:2][~mask[1]], expected)
@@ -172,13 +176,19 @@ def test_steps_after_a_padded_prompt(attention: str, left: bool) -> None:
 def test_beam_reordering(attention: str) -> None:
     module, x, state = build(attention, "lrpe_type2"), words(), {}
     options = {"incremental_state": state, "need_weights": False}
-    for step in x[:4].split(1):
-        module(step, step, step, **options)
+    steps = steps_of(Positions.of(None, LENGTH), [1] * LENGTH)
+    for step, at in zip(x[:4].split(1), steps[:4], strict=True):
+        module(step, step, step, at, **options)
     for order in ([2, 2, 0], [1, 0]):
         rows = torch.tensor(order)
         module.reorder_incremental_state(state, rows)
         x = x[:, rows]
-    output = torch.cat([module(step, step, step, **options)[0] for step in x[4:].split(1)])
+    output = torch.cat(
+        [
+            module(step, step, step, at, **options)[0]
+            for step, at in zip(x[4:].split(1), steps[4:], strict=True)
+        ]
+    )
     close(output, module(x, x, x, need_weights=False)[0][4:])
 
 
@@ -193,10 +203,10 @@ def test_an_order_that_is_written_to_again(attention: str, inference: bool) -> N
             order.copy_(torch.tensor(rows))
             state = _after_four(module, x)
             module.reorder_incremental_state(state, order)
+            moved, (_, at) = x[:, rows], steps_of(Positions.of(None, 5), [4, 1])
             options = {"incremental_state": state, "need_weights": False}
-            moved = x[:, rows]
             close(
-                module(*3 * [moved[4:5]], **options)[0],
+                module(*3 * [moved[4:5]], at, **options)[0],
                 module(*3 * [moved[:5]], need_weights=False)[0][4:],
             )
         fewer = _after_four(module, x[:, :2])
@@ -205,8 +215,8 @@ def test_an_order_that_is_written_to_again(attention: str, inference: bool) -> N
 
 def _after_four(module, x):
     state: dict = {}
-    for step in x[:4].split(1):
-        module(step, step, step, incremental_state=state, need_weights=False)
+    for step, at in zip(x[:4].split(1), steps_of(Positions.of(None, 4), [1] * 4), strict=True):
+        module(step, step, step, at, incremental_state=state, need_weights=False)
     return state
 
 
@@ -223,14 +233,15 @@ def test_cross_attention_in_steps(attention: str, encoding: str | None) -> None:
     module = build(attention, encoding, causal=False, encoder_decoder_attention=True)
     x, memory, mask = words(), words(MEMORY), right_padding(MEMORY)
     expected, _ = module(x, memory, memory, key_padding_mask=mask, need_weights=False)
-    state, outputs = {}, []
-    for index, step in enumerate(x.split(1)):
+    state, outputs, keys = {}, [], Positions.of(mask, MEMORY)
+    steps = steps_of(Positions.of(None, LENGTH), [1] * LENGTH)
+    for index, (step, at) in enumerate(zip(x.split(1), steps, strict=True)):
         source = memory if index == 0 else None
         output, _ = module(
             step,
             source,
             source,
-            key_padding_mask=mask if index == 0 else None,
+            key_padding_mask=CrossPositions.of(at, keys),
             incremental_state=state,
             static_kv=True,
             need_weights=False,
@@ -239,21 +250,22 @@ def test_cross_attention_in_steps(attention: str, encoding: str | None) -> None:
     close(torch.cat(outputs), expected)
     rows = torch.tensor([1, 1, 0])
     module.reorder_incremental_state(state, rows)
+    at = CrossPositions.of(steps[-1], Positions.of(mask[rows], MEMORY))
     again, _ = module(
-        x[-1:, rows], None, None, incremental_state=state, static_kv=True, need_weights=False
+        x[-1:, rows], None, None, at, incremental_state=state, static_kv=True, need_weights=False
     )
-    assert again.shape == (1, BATCH, WIDTH)
-    if encoding is None:  # otherwise the position has moved on
-        close(again, expected[-1:, rows])
+    close(again, expected[-1:, rows])
 
 
 def test_cross_attention_weights_in_steps() -> None:
     module, reference = build_pair(encoder_decoder_attention=True)
     x, memory, mask = words(1), words(MEMORY), right_padding(MEMORY)
+    at = CrossPositions.of(Positions.of(None, 1), Positions.of(mask, MEMORY))
     for per_head in (False, True):
-        options = {"key_padding_mask": mask, "static_kv": True, "need_head_weights": per_head}
+        options = {"static_kv": True, "need_head_weights": per_head}
         results = [
-            m(x, memory, memory, incremental_state={}, **options) for m in (module, reference)
+            m(x, memory, memory, padding, incremental_state={}, **options)
+            for m, padding in ((module, at), (reference, mask))
         ]
         close(results[0][0], results[1][0])
         close(results[0][1], results[1][1])
@@ -263,9 +275,10 @@ def test_two_modules_in_one_state() -> None:
     """Layers share fairseq's dictionary of states, each under its own name."""
     first, second, x = build("linear", "rope"), build("linear", "rope"), words()
     state: dict[str, Any] = {}
-    for step in x.split(1):
+    steps = steps_of(Positions.of(None, LENGTH), [1] * LENGTH)
+    for step, at in zip(x.split(1), steps, strict=True):
         for module in (first, second):
-            output, _ = module(step, step, step, incremental_state=state, need_weights=False)
+            output, _ = module(step, step, step, at, incremental_state=state, need_weights=False)
     close(output, second(x, x, x, need_weights=False)[0][-1:])
     assert len({key.partition(".")[0] for key in state}) == 2
 
@@ -277,7 +290,7 @@ def test_quantisation_noise() -> None:
 
 
 def test_refusals() -> None:
-    x = words()
+    x, whole = words(), Positions.of(None, LENGTH)
     with pytest.raises(ValueError, match=r"`embed_dim` must be .* = 16, but is 32"):
         attention = build_attention("vanilla", None, num_heads=2, head_dim=8, causal=True)
         PositionalMultiheadAttention(32, attention)
@@ -290,4 +303,6 @@ def test_refusals() -> None:
     for attention in ATTENTIONS:
         for options in ({"need_weights": True}, {"need_weights": False, "attn_mask": future()}):
             with pytest.raises(ValueError, match="must be left off in a decoding step"):
-                build(attention)(x, x, x, incremental_state={}, **options)
+                build(attention)(x, x, x, whole, incremental_state={}, **options)
+        with pytest.raises(ValueError, match="must be `Positions` in a decoding step"):
+            build(attention)(x, x, x, incremental_state={}, need_weights=False)

@@ -6,6 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairseq_plugins.attention import make_positions
+from fairseq_plugins.attention.positions import Positions
+from fairseq_plugins.encodings.ends import known_end, with_end
 
 
 def test_without_padding_one_row_serves_the_batch():
@@ -47,3 +49,27 @@ def test_tokens_count_from_zero_and_padding_stays_in_range(rows):
 @pytest.mark.parametrize("device", [torch.device("cpu"), torch.device("meta")])
 def test_the_device_is_the_callers(device):
     assert make_positions(None, 3, device=device).device == device
+
+
+@pytest.mark.parametrize("padded", [False, True])
+def test_the_value_of_a_pass_says_its_end_where_encodings_look_for_it(padded):
+    mask = torch.tensor([[False, False, False], [False, False, True]]) if padded else None
+    positions = Positions.of(mask, 3)
+    assert torch.equal(positions.index, make_positions(mask, 3))
+    assert (positions.end, known_end(positions.index)) == (3, 3)
+    last = positions.last(2)
+    assert last.index.tolist() == ([[2], [1]] if padded else [[2], [2]])
+    assert (last.end, known_end(last.index)) == (3, 3)
+    assert (last.padding_mask is None) == (mask is None)
+    with pytest.raises(AttributeError):
+        positions.end = 4
+
+
+def test_an_end_is_of_one_tensor_alone():
+    """What is made of it may reach further."""
+    at = with_end(make_positions(None, 4), 4)
+    assert known_end(at) == 4
+    assert known_end(at + 1) is None
+    assert known_end(at, with_end(at + 1, 5)) == 5
+    assert known_end(at, at + 1) is None
+    assert known_end(with_end(at + 1, None)) is None

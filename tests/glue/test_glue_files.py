@@ -98,7 +98,7 @@ def test_only_qqp_drops_malformed_lines_as_fairseq_does(tmp_path):
 
 
 def test_unknown_tasks_and_splits_are_named():
-    with pytest.raises(OptionError, match="did you mean MNLI"):
+    with pytest.raises(OptionError, match="Did you mean 'MNLI'"):
         find_task("mnlli")
     with pytest.raises(OptionError, match="must be one of train, valid, test in CoLA"):
         TASKS["CoLA"].split("valid1")

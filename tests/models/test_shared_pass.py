@@ -10,6 +10,7 @@ import torch
 
 from fairseq_plugins.attention.shared import SharedPass
 from fairseq_plugins.encodings import PositionEncoding
+from tests.models import translation
 from tests.models.helpers import PAD, build_lm, each_step, pad_rows, random_tokens
 
 SHARED = ["t5", "alibi", "tupe", "scalar", "t5+rope", "shaw+t5"]
@@ -76,13 +77,17 @@ def test_results_and_gradients_are_those_of_separate_layers(
         torch.testing.assert_close(grad, second[name], msg=name)
 
 
-def test_nothing_is_kept_after_a_pass_that_failed() -> None:
+def test_a_value_is_made_once_and_in_a_mode_of_gradients_alone() -> None:
+    """What a checkpointed layer made without gradients is not what it is given in backward."""
     shared = SharedPass()
-    with pytest.raises(RuntimeError), shared.running():
+    with torch.no_grad():
         assert shared.once("key", lambda: 1) == 1
         assert shared.once("key", lambda: 2) == 1
-        raise RuntimeError
     assert shared.once("key", lambda: 3) == 3
+    assert shared.once("key", lambda: 4) == 4
+    with torch.no_grad():
+        assert shared.once("key", lambda: 5) == 1
+    assert SharedPass().once("key", lambda: 6) == 6
 
 
 @torch.no_grad()
@@ -107,10 +112,40 @@ def test_threads_that_share_a_model_have_passes_of_their_own(encoding: str) -> N
         assert all(pool.map(run, range(len(batches))))
 
 
-def test_a_copy_has_one_pass_for_its_layers_and_not_the_originals() -> None:
-    model = build_lm("vanilla", "t5")
-    copied = copy.deepcopy(model)
-    first, second = (
-        [layer.self_attn.attention.shared for layer in m.decoder.layers] for m in (model, copied)
+@torch.no_grad()
+@pytest.mark.parametrize("cross", ["none", "t5", "rope"])
+def test_threads_that_share_a_translation_model(cross: str) -> None:
+    """Sources and targets of one shape whose padding differs, on either side of the attention."""
+    model = translation.build(
+        decoder_position_encoding="t5",
+        cross_position_encoding=cross,
+        encoder_position_encoding="alibi",
     )
-    assert second[0] is second[1] and second[0] is not first[0]
+    batches = []
+    for lengths in ([12, 9, 4], [12, 5, 7], [12, 3, 11]):
+        source = translation.batch(translation.sources(lengths), left=True)
+        target = pad_rows(translation.targets(3, 12), lengths, left=True)
+        batches.append((source, translation.lengths_of(source), target))
+    expected = [model(*batch)[0] for batch in batches]
+
+    def run(number: int) -> bool:
+        with torch.no_grad():
+            return all(
+                torch.allclose(model(*batches[number])[0], expected[number], atol=1e-5)
+                for _ in range(40)
+            )
+
+    with ThreadPoolExecutor(len(batches)) as pool:
+        assert all(pool.map(run, range(len(batches))))
+
+
+def test_a_model_keeps_nothing_of_a_pass() -> None:
+    """Neither a failed one nor one that is over; so that a copy has nothing to leave out."""
+    model, tokens = build_lm("vanilla", "t5"), random_tokens(2, 9)
+    before = {name: sorted(vars(module)) for name, module in model.named_modules()}
+    model(tokens)
+    each_step(model, tokens, {})
+    with pytest.raises(IndexError):
+        model(tokens + len(model.decoder.dictionary))
+    assert {name: sorted(vars(module)) for name, module in model.named_modules()} == before
+    torch.testing.assert_close(copy.deepcopy(model)(tokens)[0], model(tokens)[0])

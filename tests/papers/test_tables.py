@@ -1,131 +1,186 @@
-"""The paper's numbers and the names of rows."""
+"""The papers' numbers hang together: losses with perplexities, averages with columns, rows with
+each other; and the notation they are written in refuses what it cannot read."""
 
-import shutil
 from pathlib import Path
+from statistics import fmean
 
 import pytest
 
-from fairseq_plugins.encodings import ENCODINGS
-from fairseq_plugins.papers import SCALE_NAMES
-from fairseq_plugins.papers.lrpe import TABLE_2, TABLE_4, TABLE_5, TABLE_8
-from fairseq_plugins.papers.tables import (
-    check_rows,
-    default_rows,
-    has_file,
-    runnable_rows,
+from fairseq_plugins.papers import TABLES
+from fairseq_plugins.papers.bert import (
+    BERT_CONTINUED_TABLE,
+    BERT_GLUE_TABLE,
+    BERT_PROPERTIES_TABLE,
+    BERT_SQUAD_TABLE,
 )
-from fairseq_plugins.reproduce.experiments import EXPERIMENTS
-from fairseq_plugins.reproduce.experiments.lm import EVALUATIONS
-from fairseq_plugins.reproduce.run.commands import Run
-from fairseq_plugins.reproduce.run.plan import Place, plan_run
+from fairseq_plugins.papers.lrpe import TABLE_2, TABLE_3, TABLE_4, TABLE_5, TABLE_8
+from fairseq_plugins.papers.tables import ATTENTIONS, AVERAGE, Column, Printed, read_rows
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
-
-# LRPE, Table 2, as printed: linear valid, linear test, vanilla valid, vanilla test.
-PRINTED_TABLE_2 = """
-Base   33.94 33.74 30.82 29.78
-RoPE   33.40 33.13 30.13 29.31
-SPE    43.50 41.91 32.99 32.26
-PER    32.86 32.53 32.21 31.95
-T5     -     -     30.70 29.74
-XL     -     -     32.93 34.36
-Type1  33.65 33.58 29.66 28.80
-Type2  32.83 32.80 29.60 28.69
-Type3  33.04 32.81 29.62 28.81
-Type4  35.05 34.80 31.66 31.32
-Type5  34.24 33.89 29.92 29.10
-Type6  33.13 33.05 29.83 28.87
-Type7  34.07 33.87 31.96 31.37
-Type8  36.78 36.31 29.85 28.96
-"""
-PRINTED_TABLE_5 = """
-Householder 32.83 32.80 29.60 28.69
-Permutation 33.13 33.05 29.83 28.87
-Identity    34.09 33.70 30.05 29.24
-"""
+PRINTED = [table for table in TABLES.values() if table.is_printed]
+TYPES = [f"lrpe_type{number}" for number in range(1, 9)]
 
 
-@pytest.mark.parametrize(
-    ("table", "printed"), [(TABLE_2, PRINTED_TABLE_2), (TABLE_5, PRINTED_TABLE_5)]
-)
-def test_numbers_and_order_are_the_papers(table, printed):
-    lines = []
+def cells(table):
+    """(row name, attention, mean by metric) of every cell that the paper prints."""
+    return [
+        (row.name, attention, {metric: number.mean for metric, number in numbers.items()})
+        for row in table.rows
+        for attention, numbers in row.paper.items()
+    ]
+
+
+def best(table, attention, metric, rows):
+    """Of these rows the one with the lowest number."""
+    return min(rows, key=lambda name: table.row(name).paper[attention][metric].mean)
+
+
+@pytest.mark.parametrize("table", PRINTED, ids=lambda table: table.name)
+def test_every_cell_is_whole_and_every_row_can_be_trained(table):
+    names = [column.metric for column in table.columns]
     for row in table.rows:
-        cells = [row.paper.get(attention) for attention in ("linear", "vanilla")]
-        numbers = [str(number) for cell in cells if cell for number in cell.values()]
-        lines.append([row.label, *(numbers if len(numbers) == 4 else ["-", "-", *numbers])])
-    assert lines == [line.split() for line in printed.strip().splitlines()]
+        assert (CONFIGS / "model" / f"{row.name}.yaml").is_file()
+        assert set(row.paper) <= set(ATTENTIONS) and row.paper
+        for numbers in row.paper.values():
+            assert list(numbers) == names
+    assert len(set(table.row_names)) == len(table.rows)
 
 
-def test_table_5_shares_its_rows_with_table_2():
+@pytest.mark.parametrize("table", PRINTED, ids=lambda table: table.name)
+def test_deviations_are_all_there_or_none_and_not_negative(table):
+    for column in table.columns:
+        found = [n[column.metric].deviation for row in table.rows for n in row.paper.values()]
+        assert len({deviation is None for deviation in found}) == 1
+        assert all(deviation is None or deviation >= 0 for deviation in found)
+
+
+def test_the_papers_have_as_many_rows_as_they_name():
+    """LRPE: eight types among its competitors; the BERT paper: none, three absolute and three
+    relative embeddings, and their combinations but those of a sinusoidal absolute one."""
+    counts = {table.name: len(table.rows) for table in PRINTED}
+    assert counts == {
+        **{"table2": 14, "table3": 7, "table4": 13, "table5": 3, "table8": 13},
+        **{"bert_table2": 13, "bert_table3": 13, "bert_table4": 13},
+    }
+    for table in (TABLE_2, TABLE_4, TABLE_8):
+        assert [name for name in table.row_names if name in TYPES] == TYPES
+        assert [row.group for row in table.rows if row.name in TYPES] == [
+            *["Householder"] * 4,
+            *["Permutation"] * 3,
+            "FFT",
+        ]
+    for table in (BERT_CONTINUED_TABLE, BERT_PROPERTIES_TABLE, BERT_GLUE_TABLE):
+        assert table.row_names == BERT_SQUAD_TABLE.row_names
+    relative = ("shaw", "sinusoidal_rpe", "learnable_sinusoidal_rpe")
+    assert set(BERT_SQUAD_TABLE.row_names) == {
+        *("none", "learned", "sinusoidal", "learnable_sinusoidal"),
+        *(f"{name}_only" for name in relative),
+        *(f"{first}_{name}" for first in ("learned", "learnable_sinusoidal") for name in relative),
+    }
+
+
+def test_what_linear_attention_cannot_have_is_a_dash():
+    """Whatever is added to the logits of pairs of tokens."""
+    without = {
+        table.name: {row.name for row in table.rows if "linear" not in row.paper}
+        for table in (TABLE_2, TABLE_3, TABLE_4, TABLE_8)
+    }
+    assert without["table2"] == {"t5", "xl"}
+    assert all("t5" in names for names in without.values())
+
+
+def test_a_perplexity_is_two_to_the_loss_beside_it():
+    for name, attention, numbers in cells(TABLE_8):
+        low, high = (2 ** (numbers["valid_loss"] + half) for half in (-0.005, 0.005))
+        assert low - 0.005 <= numbers["valid_ppl"] <= high + 0.005, (name, attention)
+
+
+@pytest.mark.parametrize(("table", "unit"), [(TABLE_3, 0.01), (BERT_GLUE_TABLE, 0.1)])
+def test_averages_follow_from_their_columns(table, unit):
+    for name, attention, numbers in cells(table):
+        average = fmean(numbers[metric] for metric in table.average_of)
+        if (table.name, name, attention) == ("table3", "base", "linear"):
+            # The one row whose average counts MNLI mismatched too.
+            assert average == pytest.approx(83.225)
+            average = fmean(n for metric, n in numbers.items() if metric != AVERAGE)
+        assert abs(average - numbers[AVERAGE]) <= unit / 2 + 1e-9, (name, attention)
+
+
+def test_table_5_repeats_rows_of_table_2():
     for name in ("lrpe_type2", "lrpe_type6"):
         assert TABLE_5.row(name).paper == TABLE_2.row(name).paper
+    for attention in ATTENTIONS:
+        assert best(TABLE_5, attention, "test_ppl", TABLE_5.row_names) == "lrpe_type2"
 
 
-def test_default_rows_are_the_tables_then_those_beyond_the_paper():
-    rows = default_rows(TABLE_2, CONFIGS)
-    assert rows[:2] == ["base", "rope"]
-    assert [row for row in rows if row.startswith("lrpe_type")] == [
-        f"lrpe_type{number}" for number in range(1, 9)
-    ]
-    own = [name for name in TABLE_2.row_names if name in runnable_rows(CONFIGS)]
-    assert rows[: len(own)] == own
-    assert rows[len(own) :] == sorted(set(runnable_rows(CONFIGS)) - set(own))
-    assert set(ENCODINGS) < set(rows)
-    assert default_rows(TABLE_5, CONFIGS) == ["lrpe_type2", "lrpe_type6", "lrpe_identity"]
+def test_orders_within_the_tables_of_lrpe():
+    """Type 2 is the best language model on the validation set under both attentions, and all
+    types but 4 and 7 are better than Base and RoPE under vanilla attention."""
+    for attention in ATTENTIONS:
+        rows = [row.name for row in TABLE_2.rows if attention in row.paper]
+        assert best(TABLE_2, attention, "valid_ppl", rows) == "lrpe_type2"
+    perplexity = {row.name: row.paper["vanilla"]["test_ppl"].mean for row in TABLE_2.rows}
+    better = {
+        name for name in TYPES if perplexity[name] < min(perplexity[n] for n in ("base", "rope"))
+    }
+    assert better == set(TYPES) - {"lrpe_type4", "lrpe_type7"}
+    for name, attention, numbers in cells(TABLE_2):
+        assert (numbers["test_ppl"] < numbers["valid_ppl"]) == (name != "xl"), (name, attention)
+    for *_, numbers in cells(TABLE_4):
+        assert numbers["valid_bleu"] > numbers["test_bleu"] > 25
+    for row in TABLE_8.rows:
+        losses = [row.paper[a]["valid_loss"].mean for a in ATTENTIONS if a in row.paper]
+        assert losses == sorted(losses, reverse=True)  # vanilla attention is better everywhere
 
 
-def test_the_papers_own_rows_have_a_word():
-    rows = check_rows(TABLE_5, CONFIGS, ["rope", "paper", "lrpe_type6"])
-    assert rows == ["rope", "lrpe_type2", "lrpe_type6", "lrpe_identity"]
+def test_scores_of_squad_are_percentages_in_their_order():
+    """F1 is at least exact match, and v2.0 with its unanswerable questions is harder for every
+    model but one that answers nothing."""
+    for name, _, numbers in cells(BERT_SQUAD_TABLE):
+        assert 0 < numbers["v1_exact"] < numbers["v1_f1"] < 100
+        assert 0 < numbers["v2_exact"] < numbers["v2_f1"] < 100
+        assert (numbers["v2_f1"] < numbers["v1_f1"]) == (name != "none")
+    without = BERT_SQUAD_TABLE.row("none").paper["vanilla"]
+    for column in BERT_SQUAD_TABLE.columns:
+        for row in BERT_SQUAD_TABLE.rows[1:]:
+            assert row.paper["vanilla"][column.metric].mean > without[column.metric].mean + 20
 
 
-def test_a_row_without_a_file_is_base_with_that_encoding(tmp_path):
-    shutil.copytree(CONFIGS, tmp_path / "configs")
-    (tmp_path / "configs" / "model" / "rope.yaml").unlink()
-    run = Run("table2", "toy", "rope", "linear", 1)
-    assert not has_file(tmp_path / "configs", "rope")
-    without, own = plan_run(tmp_path / "configs", run, Place(0)), plan_run(CONFIGS, run, Place(0))
-    assert without.trainings[0].overrides[:2] == ("model=base", "model.position_encoding=rope")
-    assert without.config == own.config
-
-
-def test_unknown_row_is_refused_with_the_nearest_name():
-    with pytest.raises(ValueError, match=r"`--rows`.*'lrpe_typ2'.*Did you mean 'lrpe_type2'\?"):
-        check_rows(TABLE_2, CONFIGS, ["base", "lrpe_typ2"])
-
-
-def test_rows_asked_for_twice_run_once():
-    assert check_rows(TABLE_2, CONFIGS, ["rope", "base", "rope"]) == ["rope", "base"]
+def test_properties_of_attention_are_shares_and_directions_lean_backwards():
+    for _, _, numbers in cells(BERT_PROPERTIES_TABLE):
+        balance = numbers.pop("direction_balance")
+        assert all(0 <= number <= 1 for number in numbers.values())
+        assert numbers["monotonicity_20"] < numbers["monotonicity"]
+        assert balance > 1
 
 
 def test_a_row_without_published_numbers_has_a_name():
     assert (TABLE_2.row("none").label, dict(TABLE_2.row("none").paper)) == ("none", {})
 
 
-@pytest.mark.parametrize("name", list(EXPERIMENTS))
-def test_every_scale_says_how_its_data_is_made(name):
-    experiment = EXPERIMENTS[name]
-    assert tuple(experiment.scales) == SCALE_NAMES
-    for scale in experiment.scales.values():
-        assert (CONFIGS / experiment.scale_group / f"{scale.name}.yaml").is_file()
-        for command in scale.prepare:
-            assert (CONFIGS.parent / command.split()[0]).is_file()
+COLUMNS = (Column("loss", "loss"), Column("ppl", "PPL"))
+LABELS = {"base": "Base", "rope": "RoPE"}
 
 
-def test_a_language_model_is_evaluated_with_and_without_more_context():
-    assert all(evaluation.contexts[0] == 0 for evaluation in EVALUATIONS.values())
-    assert EVALUATIONS["paper"].contexts == (0, 400)
+def test_the_notation_has_groups_dashes_and_deviations():
+    base, rope = read_rows(
+        """
+        base  1.00 2.00  3.00±0.1 4.00
+
+        Others:
+        rope  -    -     1.50     -
+        """,
+        COLUMNS,
+        LABELS,
+    )
+    assert (base.label, base.group, rope.label, rope.group) == ("Base", "", "RoPE", "Others")
+    assert base.paper["vanilla"]["loss"] == Printed(3.0, 0.1)
+    assert base.paper["vanilla"]["loss"].text(2) == "3.00 ± 0.10"
+    assert base.paper["linear"]["ppl"].text(4) == "2.0000"
+    assert rope.paper == {"vanilla": {"loss": Printed(1.5)}}
 
 
-def test_means_and_deviations_of_table_4_are_the_papers():
-    cell = TABLE_4.row("per").paper["linear"]
-    assert [str(number) for number in cell.values()] == ["29.84 ± 0.04", "27.47 ± 0.10"]
-    assert "linear" not in TABLE_4.row("lrpe_type8").paper
-
-
-def test_table_8_prints_the_loss_of_its_perplexity():
-    for row in TABLE_8.rows:
-        for cell in row.paper.values():
-            loss, perplexity = (number.mean for number in cell.values())
-            assert abs(2**loss - perplexity) < 0.03, row.label
+@pytest.mark.parametrize("line", ["base 1.00", "base 1 2 3 4 5", "base 1.00 x 3 4"])
+def test_a_line_that_is_no_row_is_refused(line):
+    with pytest.raises(ValueError):  # noqa: PT011
+        read_rows(line, COLUMNS, LABELS)

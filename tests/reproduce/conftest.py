@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from fairseq_plugins.reproduce.record.results import Result
-from fairseq_plugins.reproduce.run.commands import Run
+from fairseq_plugins.reproduce.record.runs import Run
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 MakeResult = Callable[..., Result]

@@ -40,7 +40,7 @@ def test_dry_run_prints_exact_commands_without_data_or_gpus(tmp_path, capsys):
     trainings = [line for line in lines if line.startswith("fairseq-hydra-train ")]
     assert trainings[0] == (
         "fairseq-hydra-train --config-dir configs --config-name wikitext103_lm model=lrpe_type2 "
-        "scale=paper model.attention_type=linear common.seed=1 run=node8 common.cpu=false "
+        "scale/lm=paper model.attention_type=linear common.seed=1 run=node8 common.cpu=false "
         "dataset.batch_size=4 'optimization.update_freq=[4]' "
         "distributed_training.distributed_world_size=8 "
         "checkpoint.save_dir=checkpoints/table2/paper/lrpe_type2-linear-s1"

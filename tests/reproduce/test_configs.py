@@ -13,15 +13,15 @@ from omegaconf import OmegaConf
 import fairseq_plugins  # noqa: F401  (registers the model)
 from fairseq_plugins.encodings import ENCODINGS
 from fairseq_plugins.papers.lrpe import TABLE_2
+from fairseq_plugins.reproduce.experiments.devices import Devices, spread
 from fairseq_plugins.reproduce.experiments.lm import LANGUAGE_MODEL
 from fairseq_plugins.reproduce.record.recipe import (
     compose_recipe,
     differences,
     record,
-    spread,
     total_batch,
 )
-from fairseq_plugins.reproduce.run.plan import Place, check_place, incompatibility, plan
+from fairseq_plugins.reproduce.run.plan import check_devices, incompatibility, plan
 
 SCALES = LANGUAGE_MODEL.scales
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
@@ -139,7 +139,7 @@ def test_scales_change_only_what_they_say():
 )
 def test_total_batch_is_the_papers_on_any_number_of_gpus(gpus, srun):
     planned, _ = plan(
-        CONFIGS, TABLE_2, SCALES["paper"], Place(gpus, srun),
+        CONFIGS, TABLE_2, SCALES["paper"], Devices(gpus, srun),
         rows=["rope"], attentions=["linear", "vanilla"], seeds=[1, 2],
     )  # fmt: skip
     last = planned[-1]
@@ -191,22 +191,22 @@ def test_gpus_that_do_not_share_the_batch_are_refused():
 
 
 @pytest.mark.parametrize(
-    ("scale", "place", "message"),
+    ("scale", "devices", "message"),
     [
-        ("paper", Place(0), "at least 1 at scale paper"),
-        ("mini", Place(0, srun=True), "at least 1 with --slurm"),
-        ("mini", Place(-1), "must not be negative"),
-        ("paper", Place(12, srun=True), "multiple"),
+        ("paper", Devices(0), "at least 1 at scale paper"),
+        ("mini", Devices(0, srun=True), "at least 1 with --slurm"),
+        ("mini", Devices(-1), "must not be negative"),
+        ("paper", Devices(12, srun=True), "multiple"),
     ],
 )
-def test_impossible_places_are_refused(scale, place, message):
+def test_impossible_devices_are_refused(scale, devices, message):
     with pytest.raises(ValueError, match=message):
-        check_place(SCALES[scale], place)
+        check_devices(SCALES[scale], devices)
 
 
 def test_incompatible_cells_are_found_by_asking_the_encodings():
-    planned, dashes = plan(
-        CONFIGS, TABLE_2, SCALES["toy"], Place(0),
+    planned, skipped = plan(
+        CONFIGS, TABLE_2, SCALES["toy"], Devices(0),
         rows=["rope", "t5"], attentions=["linear", "vanilla"], seeds=[1, 2],
     )  # fmt: skip
     names = [one.run.name for one in planned]
@@ -214,14 +214,14 @@ def test_incompatible_cells_are_found_by_asking_the_encodings():
         *("rope-linear-s1", "rope-linear-s2", "rope-vanilla-s1", "rope-vanilla-s2"),
         *("t5-vanilla-s1", "t5-vanilla-s2"),
     ]
-    assert [(dash.row, dash.attention) for dash in dashes] == [("t5", "linear")]
-    assert "attn_bias" in dashes[0].reason
+    assert [(cell.row, cell.attention) for cell in skipped] == [("t5", "linear")]
+    assert "attn_bias" in skipped[0].reason
 
 
 def test_a_row_that_no_asked_attention_can_have_is_refused():
     with pytest.raises(ValueError, match=r"row 't5'.*attn_bias"):
         plan(
-            CONFIGS, TABLE_2, SCALES["toy"], Place(0),
+            CONFIGS, TABLE_2, SCALES["toy"], Devices(0),
             rows=["t5"], attentions=["linear"], seeds=[1],
         )  # fmt: skip
 

@@ -16,25 +16,31 @@ from matplotlib import image
 from fairseq_plugins.papers import TABLES
 from fairseq_plugins.papers.bert import (
     BERT_GLUE_TABLE,
+    BERT_PROPERTIES_TABLE,
     BERT_SQUAD_TABLE,
     BERT_START_TABLE,
-    TABLE_3,
 )
-from fairseq_plugins.papers.bert_properties import BERT_PROPERTIES_TABLE
-from fairseq_plugins.papers.glue import BERT_TABLE_3
+from fairseq_plugins.papers.lrpe import TABLE_3
+from fairseq_plugins.reproduce.experiments import experiment_of
+from fairseq_plugins.reproduce.experiments.devices import Devices
 from fairseq_plugins.reproduce.experiments.glue import BERT_GLUE, LRPE_GLUE
 from fairseq_plugins.reproduce.experiments.mt import TRANSLATION
+from fairseq_plugins.reproduce.experiments.planned import plan_run
 from fairseq_plugins.reproduce.experiments.squad import SQUAD
+from fairseq_plugins.reproduce.record import results
 from fairseq_plugins.reproduce.record.recipe import compose_recipe, record
-from fairseq_plugins.reproduce.record.results import read_result
+from fairseq_plugins.reproduce.record.runs import Run
 from fairseq_plugins.reproduce.report.render import render
-from fairseq_plugins.reproduce.run import checkpoints, session
-from fairseq_plugins.reproduce.run.commands import Run
-from fairseq_plugins.reproduce.run.plan import Place, plan_run
+from fairseq_plugins.reproduce.run import checkpoints, session, slurm
 from fairseq_plugins.reproduce.run.progress import Progress
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 START = Run("bert_start", "toy", "learned", "vanilla", 1)
+
+
+def read(path):
+    experiment = experiment_of(path.parts[-3])
+    return results.read_result(path, experiment.required)
 
 
 class FakeCommands:
@@ -106,7 +112,7 @@ def place(root):
 
 def work(root, table, row, fake):
     run = Run(table.name, "toy", row, "vanilla", 1)
-    planned = plan_run(root / "configs", run, Place(0))
+    planned = plan_run(root / "configs", run, Devices(0))
     scale = planned.experiment.scales["toy"]
     return session.work(root, table, scale, [planned], force=False, launcher=fake), run
 
@@ -121,11 +127,11 @@ def test_a_run_is_pretrained_then_fine_tuned_and_measured(place):
         "table3/toy/rope-vanilla-s1/Place-lr0.001",
     ]
     assert set(fake.started_from) == {"checkpoints/table8/toy/rope-vanilla-s1/checkpoint_best.pt"}
-    result = read_result(place / run.result)
+    result = read(place / run.result)
     assert result["metrics"]["average"] == 80.0
     assert result["metrics"]["tried"] == {"Order-lr0.001": 90.0, "Place-lr0.001": 70.0}
     assert set(result["config"]["trainings"]) == {"pretraining", "Order", "Place"}
-    assert read_result(place / "results/table8/toy/rope-vanilla-s1.json")
+    assert read(place / "results/table8/toy/rope-vanilla-s1.json")
     assert not list((place / run.folder).rglob("*.pt"))
     assert "80.00 (1)" in (place / "results/table3/toy.md").read_text()
 
@@ -143,7 +149,7 @@ def test_the_bert_papers_rows_replace_the_embedding_of_one_model(place):
         best.format(continued),
         best.format(continued),
     ]
-    config = read_result(place / run.result)["config"]["trainings"]
+    config = read(place / run.result)["config"]["trainings"]
     assert [*config] == ["pretraining", "continued", "SQuAD v1", "SQuAD v2"]
     encodings = [training["model"]["position_encoding"] for training in config.values()]
     assert encodings == ["learned", "rope", "rope", "rope"]
@@ -162,7 +168,7 @@ def test_what_is_only_measured_takes_the_checkpoint_of_the_row(place):
     assert measured[1:4] == (
         "identical-words", "--path", f"checkpoints/{continued}/checkpoint_best.pt"
     )  # fmt: skip
-    result = read_result(place / run.result)
+    result = read(place / run.result)
     assert result["metrics"]["monotonicity_20"] == 0.0123457
     assert result["metrics"]["translation_invariance"] is None
     assert result["metrics"]["train_seconds"] == 0
@@ -230,7 +236,7 @@ def test_a_pretraining_of_another_experiment_is_refused_once_for_all_rows(place,
     path.write_text(json.dumps(result))
     fake = FakeCommands(place)
     runs = [Run("bert_table4", "toy", row, "vanilla", 1) for row in ("rope", "none")]
-    planned = [plan_run(place / "configs", run, Place(0)) for run in runs]
+    planned = [plan_run(place / "configs", run, Devices(0)) for run in runs]
     scale = planned[0].experiment.scales["toy"]
     status = session.work(place, BERT_SQUAD_TABLE, scale, planned, force=False, launcher=fake)
     assert (status, fake.trained) == (1, [])
@@ -251,7 +257,7 @@ def test_what_rows_start_from_has_a_page_without_the_papers_columns(place):
 
 def test_a_cut_off_fine_tuning_goes_on_from_its_own_checkpoint_alone(place):
     """fairseq refuses a checkpoint to go on from beside one to fine-tune."""
-    one = plan_run(place / "configs", Run("bert_table4", "toy", "none", "vanilla", 1), Place(0))
+    one = plan_run(place / "configs", Run("bert_table4", "toy", "none", "vanilla", 1), Devices(0))
     training = one.trainings[0]
     (start,) = [w for w in training.command() if w.startswith("checkpoint.finetune_from_model=")]
     words = training.command(Path("checkpoint_2_5000.pt"))
@@ -267,17 +273,17 @@ def test_jobs_that_would_wait_for_each_other_are_not_submitted(place, monkeypatc
         submitted.append(command)
         return subprocess.CompletedProcess(command, 0)
 
-    monkeypatch.setattr(session, "subprocess", types.SimpleNamespace(run=run))
+    monkeypatch.setattr(slurm, "subprocess", types.SimpleNamespace(run=run))
     planned = [
-        plan_run(place / "configs", Run("bert_table4", "toy", row, "vanilla", 1), Place(0))
+        plan_run(place / "configs", Run("bert_table4", "toy", row, "vanilla", 1), Devices(0))
         for row in ("rope", "none")
     ]
-    assert session.submit(place, planned, force=False) == 1
+    assert slurm.submit(place, planned, force=False) == 1
     assert submitted == []
     said = capsys.readouterr().out
     assert "scripts/bert_start.sh --scale toy --rows learned --attention vanilla --slurm" in said
     work(place, BERT_START_TABLE, "learned", FakeCommands(place))
-    assert session.submit(place, planned, force=False) == 0
+    assert slurm.submit(place, planned, force=False) == 0
     assert len(submitted) == 2
 
 
@@ -287,7 +293,7 @@ def test_another_table_starts_from_the_same_pretrained_model(place):
     status, run = work(place, BERT_SQUAD_TABLE, "rope", fake)
     assert status == 0
     assert fake.trained == [f"bert_table4/toy/rope-vanilla-s1/{name}" for name in ("v1", "v2")]
-    metrics = read_result(place / run.result)["metrics"]
+    metrics = read(place / run.result)["metrics"]
     assert {key: metrics[key] for key in SQUAD.required} == {
         **{"v1_exact": 60.0, "v1_f1": 70.0, "v2_exact": 60.0, "v2_f1": 70.0}
     }
@@ -313,7 +319,7 @@ def test_a_run_that_failed_goes_on_after_the_trainings_that_are_done(place, caps
     status, _ = work(place, TABLE_3, "rope", fake)
     assert status == 0
     assert fake.trained == ["table3/toy/rope-vanilla-s1/Place-lr0.001"]
-    assert read_result(place / run.result)
+    assert read(place / run.result)
 
 
 def test_data_in_other_pieces_than_the_pretraining_is_refused_with_file_and_line(place):
@@ -321,7 +327,7 @@ def test_data_in_other_pieces_than_the_pretraining_is_refused_with_file_and_line
     for task in ("Order", "Place"):
         (place / "data/toy-glue" / task / "input0/dict.txt").write_text(words)
     run = Run("table3", "toy", "rope", "vanilla", 1)
-    planned = plan_run(place / "configs", run, Place(0))
+    planned = plan_run(place / "configs", run, Devices(0))
     session.require(place, [planned], force=False)
     path = place / "data/toy-glue/Place/input0/dict.txt"
     path.write_text(words.replace("b 2", "x 2"))
@@ -340,7 +346,7 @@ def test_the_best_learning_rate_of_each_task_counts(experiment):
     for variant in variants:
         # Other metrics than the columns' say the opposite.
         score = 50 + 1e5 * variant.learning_rate
-        wanted = {c.source.metric for c in experiment.columns.columns}
+        wanted = {source.metric for source in experiment.sources.values()}
         measured = {name: score if name in wanted else -score for name in ("accuracy", "other")}
         if variant.kind in ("MRPC", "QQP") and experiment is BERT_GLUE:
             measured = {"f1": score, "accuracy": -score}
@@ -393,15 +399,14 @@ def test_rows_of_the_bert_paper_are_files_or_encodings(configs):
     assert len(BERT_SQUAD_TABLE.rows) == 13
     assert BERT_GLUE_TABLE.row_names == BERT_SQUAD_TABLE.row_names
     for name in BERT_SQUAD_TABLE.row_names:
-        planned = plan_run(configs, Run("bert_table4", "mini", name, "vanilla", 1), Place(0))
+        planned = plan_run(configs, Run("bert_table4", "mini", name, "vanilla", 1), Devices(0))
         given = planned.trainings[0].config["model"]["position_encoding"]
         assert given == (name if "only" not in name else f"none+{name[:-5]}")
-    assert {row.name for row in BERT_TABLE_3.rows} > {"none", "learned", "sinusoidal"}
 
 
 def test_every_table_has_its_script():
     for name, table in TABLES.items():
-        for script in filter(None, (name, table.curves)):
+        for script in (name, *(figure.name for figure in table.figures if figure.name)):
             text = (CONFIGS.parent / "scripts" / f"{script}.sh").read_text()
             assert f"-m fairseq_plugins.reproduce {script} " in text
 
@@ -411,7 +416,7 @@ def test_commands_compose_to_what_is_recorded(configs, table):
     """The recorded configuration is put together without Hydra for every attention and rate."""
     for attention in [*table.attentions, *table.further]:
         run = Run(table.name, "mini", "lrpe_type2", attention, 3)
-        training = plan_run(configs, run, Place(0)).measured[-1]
+        training = plan_run(configs, run, Devices(0)).measured[-1]
         composed = record(compose_recipe(configs, training.variant.recipe, training.overrides))
         for section, option in (("checkpoint", "finetune_from_model"), ("model", "init_from")):
             if f"{section}.{option}=" in " ".join(training.overrides):
@@ -428,12 +433,12 @@ def test_linear_attention_is_the_encoders_unless_both_are_asked_for(configs):
     }
     for word, decoder in decoders.items():
         run = Run("table4", "mini", "lrpe_type2", word, 1)
-        (training,) = plan_run(configs, run, Place(0)).trainings
+        (training,) = plan_run(configs, run, Devices(0)).trainings
         model = training.config["model"]
         assert model["encoder_attention_type"] == word.removesuffix("_both")
-        sides = TRANSLATION.sides(model)
-        assert [side.attention_type for side in sides][1] == decoder[0]
-        assert [side.position_encoding for side in sides] == ["lrpe_type2", decoder[1]]
+        stacks = TRANSLATION.stacks(model)
+        assert [stack.attention_type for stack in stacks][1] == decoder[0]
+        assert [stack.position_encoding for stack in stacks] == ["lrpe_type2", decoder[1]]
         steps = TRANSLATION.steps(training, training.folder / "checkpoint_last.pt", run, 0)
         assert [step.command[0] for step in steps] == ["fairseq-generate", "python"] * 2
         first = steps[0].command

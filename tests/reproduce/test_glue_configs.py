@@ -8,10 +8,11 @@ import yaml
 
 import fairseq_plugins  # noqa: F401  (registers the model)
 from fairseq_plugins.glue.tasks import GLUE, TASKS, TOY_GLUE
+from fairseq_plugins.reproduce.experiments.devices import Devices
 from fairseq_plugins.reproduce.experiments.glue import BERT_GLUE
+from fairseq_plugins.reproduce.experiments.planned import plan_run
 from fairseq_plugins.reproduce.record.recipe import compose_recipe, record, total_batch
-from fairseq_plugins.reproduce.run.commands import Run
-from fairseq_plugins.reproduce.run.plan import Place, plan_run
+from fairseq_plugins.reproduce.record.runs import Run
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 # Training examples and batch sizes of fairseq's recipes.
@@ -156,7 +157,7 @@ def test_toy_recipes_are_at_scale_toy_and_scales_leave_encodings_alone():
 @pytest.mark.parametrize("scale", ["toy", "mini", "paper"])
 def test_models_are_fine_tuned_with_the_positions_they_were_trained_with(name, scale):
     """Tables of rows per position are loaded as they are."""
-    place = Place(8 if scale == "paper" else 0)
+    place = Devices(8 if scale == "paper" else 0)
     one = plan_run(CONFIGS, Run(name, scale, "learned", "vanilla", 1), place)
     (before,) = one.pretraining.trainings
     for training in one.trainings:

@@ -9,10 +9,11 @@ import pytest
 
 from fairseq_plugins.common import provenance
 from fairseq_plugins.common.files import write_json
+from fairseq_plugins.reproduce.experiments.devices import Devices
 from fairseq_plugins.reproduce.experiments.lm import LANGUAGE_MODEL
+from fairseq_plugins.reproduce.experiments.planned import plan_run
 from fairseq_plugins.reproduce.record import logs, results
-from fairseq_plugins.reproduce.run.commands import Run
-from fairseq_plugins.reproduce.run.plan import Place, plan_run
+from fairseq_plugins.reproduce.record.runs import Run
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 RUN = Run("table2", "mini", "rope", "linear", 1)
@@ -50,7 +51,7 @@ def test_evaluation_log(tmp_path):
 
 def test_every_evaluation_is_two_to_its_loss(tmp_path):
     run = Run("table2", "paper", "rope", "linear", 1)
-    (training,) = plan_run(CONFIGS, run, Place(8)).trainings
+    (training,) = plan_run(CONFIGS, run, Devices(8)).trainings
     found = {}
     for loss, step in enumerate(LANGUAGE_MODEL.steps(training, Path("best.pt"), run, 8), 3):
         log = tmp_path / step.log
@@ -106,7 +107,7 @@ def test_result_has_exactly_the_agreed_keys(root):
         *("table", "row", "attention", "scale", "seed", "metrics", "command", "config", "data"),
         *("commit", "sources", "versions", "hardware", "wall_seconds", "finished_at"),
     ]
-    assert results.read_result(root / RUN.result) == result
+    assert results.read_result(root / RUN.result, LANGUAGE_MODEL.required) == result
     assert set(result["versions"]) == {"python", "torch", "fairseq", "hydra-core", "numpy"}
     assert "unknown" not in result["versions"].values()
     assert result["finished_at"].endswith("+00:00")
@@ -129,7 +130,7 @@ def test_incomplete_results_are_not_read(tmp_path, make_result, damage):
         text = "[]"
     path = tmp_path / "result.json"
     path.write_text(text)
-    assert results.read_result(path) is None
+    assert results.read_result(path, LANGUAGE_MODEL.required) is None
 
 
 def test_mismatch_says_what_differs(make_result):

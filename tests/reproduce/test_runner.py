@@ -15,15 +15,20 @@ import torch
 
 from fairseq_plugins.papers.lrpe import TABLE_2, TABLE_5
 from fairseq_plugins.reproduce.__main__ import main
+from fairseq_plugins.reproduce.experiments.devices import Devices
 from fairseq_plugins.reproduce.experiments.lm import LANGUAGE_MODEL
-from fairseq_plugins.reproduce.record.results import KEYS, METRICS, read_result
-from fairseq_plugins.reproduce.run import checkpoints, session
-from fairseq_plugins.reproduce.run.commands import sbatch_command
-from fairseq_plugins.reproduce.run.plan import Place, plan
+from fairseq_plugins.reproduce.record import results
+from fairseq_plugins.reproduce.record.results import KEYS, METRICS, Result
+from fairseq_plugins.reproduce.run import checkpoints, session, slurm
+from fairseq_plugins.reproduce.run.plan import plan
 
 TOY = LANGUAGE_MODEL.scales["toy"]
 TOTAL = 250  # as in the configs of conftest.py
 INTERVAL = 50
+
+
+def read(path: Path) -> Result | None:
+    return results.read_result(path, LANGUAGE_MODEL.required)
 
 
 def save(folder: Path, updates: int, names: Sequence[str]) -> None:
@@ -83,7 +88,7 @@ class FakeFairseq:
 def planned(configs):
     """base, rope and lrpe_type2 of Table 2 under linear attention."""
     runs, _ = plan(
-        configs, TABLE_2, TOY, Place(0),
+        configs, TABLE_2, TOY, Devices(0),
         rows=["base", "rope", "lrpe_type2"], attentions=["linear"], seeds=[1],
     )  # fmt: skip
     return runs
@@ -113,7 +118,7 @@ def test_every_run_gets_a_result_and_the_page_is_rendered(root, planned, capsys)
     assert work(root, planned, fake) == 0
     assert fake.trained == [(one.run.name, 0) for one in planned]
     for one in planned:
-        result = read_result(root / one.run.result)
+        result = read(root / one.run.result)
         assert tuple(result) == KEYS
         assert set(result["metrics"]) == {*METRICS, *LANGUAGE_MODEL.required}
         assert result["metrics"]["valid_ppl"] == pytest.approx(90.5097)
@@ -150,7 +155,7 @@ def test_an_incomplete_result_is_made_again(root, planned, capsys):
     assert "is not a complete result" in capsys.readouterr().out
     assert fake.trained == []  # its checkpoints are complete: only the evaluation is missing
     assert len(fake.evaluated) == 2
-    assert read_result(path)
+    assert read(path)
 
 
 def test_a_result_of_another_experiment_is_named_and_kept(root, planned, capsys):
@@ -184,7 +189,7 @@ def test_an_interrupted_run_resumes_and_its_time_adds_up(root, planned, capsys):
     fake = FakeFairseq(root)
     assert work(root, [one], fake) == 0
     assert fake.trained == [(one.run.name, 100)]
-    result = read_result(root / one.run.result)
+    result = read(root / one.run.result)
     assert result["metrics"]["train_seconds"] >= 1000
     assert result["wall_seconds"] >= 1000
     assert "resumed at 100" in capsys.readouterr().out
@@ -265,8 +270,8 @@ def test_the_recipe_says_which_checkpoint_is_evaluated(planned):
 def test_a_failing_row_is_named_and_does_not_stop_the_others(root, planned, capsys):
     fake = FakeFairseq(root, failing=["rope"])
     assert work(root, planned, fake) == 1
-    assert read_result(root / planned[0].run.result)
-    assert read_result(root / planned[2].run.result)
+    assert read(root / planned[0].run.result)
+    assert read(root / planned[2].run.result)
     assert not (root / planned[1].run.result).exists()
     end = capsys.readouterr().out.split("The whole table")[1]
     assert "FAILED rope-linear-s1: training ended with status 1" in end
@@ -296,14 +301,14 @@ def test_a_file_system_without_locks_is_named(root, planned, monkeypatch):
 def test_table_5_takes_the_rows_that_table_2_has(root, configs, planned, capsys):
     work(root, planned[2:], FakeFairseq(root))
     (five,), _ = plan(
-        configs, TABLE_5, TOY, Place(0),
+        configs, TABLE_5, TOY, Devices(0),
         rows=["lrpe_type2"], attentions=["linear"], seeds=[1],
     )  # fmt: skip
     fake = FakeFairseq(root)
     assert work(root, [five], fake, table=TABLE_5) == 0
     assert fake.trained == fake.evaluated == []
     assert "from table2" in capsys.readouterr().out
-    assert read_result(root / five.run.result)["table"] == "table5"
+    assert read(root / five.run.result)["table"] == "table5"
 
 
 def test_missing_data_is_refused_before_anything_starts(root, capsys):
@@ -325,7 +330,7 @@ def test_slurm_submits_what_is_not_done(root, planned, monkeypatch, capsys):
         return subprocess.CompletedProcess(command, 0)
 
     work(root, planned[:1], FakeFairseq(root))
-    monkeypatch.setattr(session.subprocess, "run", run)
-    assert session.submit(root, planned[:2], force=False) == 0
-    assert submitted == [sbatch_command(planned[1].run, 0)]
+    monkeypatch.setattr(slurm.subprocess, "run", run)
+    assert slurm.submit(root, planned[:2], force=False) == 0
+    assert submitted == [slurm.sbatch_command(planned[1].run, 0)]
     assert "base-linear-s1: done already" in capsys.readouterr().out

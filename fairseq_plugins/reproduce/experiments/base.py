@@ -1,13 +1,13 @@
 """What the runs of a table are: which recipes train them, and how they are measured."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fairseq_plugins.common.provenance import DATA_FILES
-from fairseq_plugins.reproduce.run.checkpoints import BEST, LAST
-from fairseq_plugins.reproduce.run.commands import Run, train_command
+from fairseq_plugins.reproduce.experiments.training import Origin, Training, Variant
+from fairseq_plugins.reproduce.record.runs import Run
 
 Metrics = dict[str, Any]
 
@@ -30,63 +30,6 @@ def scales(*found: Scale) -> dict[str, Scale]:
 
 
 @dataclass(frozen=True)
-class Variant:
-    """One of the trainings that a run consists of.
-
-    name: a word for its folder, empty where the run is this training alone. overrides: Hydra's.
-    kind: what trainings with the same settings but for the learning rate share; one of them is
-    recorded.
-    """
-
-    name: str
-    recipe: str
-    overrides: tuple[str, ...] = ()
-    kind: str = ""
-    learning_rate: float | None = None
-
-
-@dataclass(frozen=True)
-class Training:
-    """A training with what its commands need.
-
-    folder: of its checkpoints and logs, relative to the repository. overrides: Hydra's.
-    config: what `recipe.record` gives of it.
-    """
-
-    variant: Variant
-    folder: Path
-    overrides: tuple[str, ...]
-    config: dict[str, Any]
-    srun: bool = False
-
-    @property
-    def max_update(self) -> int:
-        """Zero where epochs end it."""
-        return int(self.config["optimization"]["max_update"])
-
-    @property
-    def data(self) -> Path:
-        """The folder of its data, relative to the repository."""
-        return Path(self.config["task"]["data"])
-
-    @property
-    def evaluated(self) -> str:
-        """The checkpoint that is evaluated: the best on the validation set, or the last where
-        training does without validation."""
-        return LAST if self.config["dataset"]["disable_validation"] else BEST
-
-    def command(self, restore: Path | None = None) -> list[str]:
-        """fairseq-hydra-train; `restore` is a checkpoint other than checkpoint_last.pt."""
-        overrides = list(self.overrides)
-        if restore:
-            # fairseq takes one of the two, and a recipe that has the other must have a word for it.
-            if any(word.startswith(f"{Origin.option}=") for word in overrides):
-                overrides.append(f"{Origin.option}=null")
-            overrides.append(f"checkpoint.restore_file={restore.as_posix()}")
-        return train_command(self.variant.recipe, overrides, srun=self.srun)
-
-
-@dataclass(frozen=True)
 class Step:
     """A command that measures, the name of its log, and what reads metrics there.
 
@@ -99,7 +42,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Side:
+class Stack:
     """A stack of layers as far as a position encoding has to fit it."""
 
     attention_type: str
@@ -111,42 +54,22 @@ class Side:
 
 
 @dataclass(frozen=True)
-class Origin:
-    """The run whose checkpoint others start from: of the table and row of these names.
-
-    row: None for the same row as theirs. option: takes the checkpoint: fairseq's
-    `finetune_from_model`, where all but the head is the same, or `model.init_from` of
-    `pe_roberta`, where the position encoding is another.
-    """
-
-    table: str
-    row: str | None = None
-    option: str = "checkpoint.finetune_from_model"
-
-    def start(self, training: Training, checkpoint: Path) -> Training:
-        """The training with the checkpoint's weights at its start.
-
-        They are taken once; a training that is started again goes on from checkpoint_last.pt.
-        """
-        override = f"{self.option}={checkpoint.as_posix()}"
-        return replace(training, overrides=(*training.overrides, override))
-
-
-@dataclass(frozen=True)
 class Experiment:
     """How the runs of some tables are trained and measured.
 
-    scale_group: Hydra's group of its scales. required: metrics without which a result is not
-    complete. stacks: the sides (``encoder``, ``decoder``) whose layers a run's encoding is in.
-    data_files: what each folder of data must hold. origin: what each run starts from, None for
-    weights drawn from its seed.
+    Attributes:
+        scale_group: Hydra's group of its scales.
+        required: metrics without which a result is not complete.
+        sides: those (``encoder``, ``decoder``) whose layers a run's encoding is in.
+        data_files: what each folder of data must hold.
+        origin: what each run starts from, None for weights drawn from its seed.
     """
 
     recipe: str
     scales: Mapping[str, Scale]
     required: tuple[str, ...]
-    stacks: tuple[str, ...]
-    scale_group: str = "scale"
+    sides: tuple[str, ...]
+    scale_group: str
     data_files: tuple[str, ...] = DATA_FILES
     origin: Origin | None = None
 
@@ -171,28 +94,28 @@ class Experiment:
         (only,) = parts.values()
         return dict(only)
 
-    def sides(self, model: Mapping[str, Any]) -> list[Side]:
+    def stacks(self, model: Mapping[str, Any]) -> list[Stack]:
         """The stacks of a composed model."""
-        return [self._side(model, stack) for stack in self.stacks]
+        return [self._stack(model, side) for side in self.sides]
 
-    def _side(self, model: Mapping[str, Any], stack: str) -> Side:
+    def _stack(self, model: Mapping[str, Any], side: str) -> Stack:
         def of(option: str) -> Any:
-            own = model.get(f"{stack}_{option}")
+            own = model.get(f"{side}_{option}")
             return model.get(option, "") if own is None else own
 
         # As the model does: a side with an encoding of its own does not inherit options.
         is_common = of("position_encoding") == model.get("position_encoding")
-        options = model.get(f"{stack}_position_encoding_options")
+        options = model.get(f"{side}_position_encoding_options")
         if options is None:
             options = model.get("position_encoding_options", "") if is_common else ""
-        heads = int(model[f"{stack}_attention_heads"])
-        return Side(
+        heads = int(model[f"{side}_attention_heads"])
+        return Stack(
             of("attention_type"),
             of("position_encoding"),
             options,
-            stack == "decoder",
+            side == "decoder",
             heads,
-            int(model[f"{stack}_embed_dim"] or model["encoder_embed_dim"]) // heads,
+            int(model[f"{side}_embed_dim"] or model["encoder_embed_dim"]) // heads,
         )
 
     def check_data(self, data: Path, pretraining: Path) -> None:
@@ -204,6 +127,11 @@ class Experiment:
 
     def facts(self, results: Sequence[Mapping[str, Any]]) -> list[str]:
         """Sentences of a table's caption beside those that all tables have."""
+        return []
+
+    def further_evaluations(self, results: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
+        """Measurements of the same runs in another way: the suffix of their metrics' names, and
+        a heading for their table."""
         return []
 
     def comparability(self, scale: str) -> str:

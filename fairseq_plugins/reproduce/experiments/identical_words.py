@@ -8,14 +8,12 @@ from typing import Any
 from fairseq_plugins.reproduce.experiments.base import (
     Experiment,
     Metrics,
-    Origin,
     Step,
-    Training,
-    Variant,
 )
 from fairseq_plugins.reproduce.experiments.mlm import BERT_CONTINUED
+from fairseq_plugins.reproduce.experiments.training import Origin, Training, Variant
 from fairseq_plugins.reproduce.record import logs
-from fairseq_plugins.reproduce.run.commands import Run
+from fairseq_plugins.reproduce.record.runs import Run
 
 PATTERN = "attention.npy"  # in a run's folder: the weights (T, T) that the figure shows
 
@@ -73,7 +71,7 @@ IDENTICAL_WORDS = IdenticalWords(
     recipe=BERT_CONTINUED.recipe,
     scales=BERT_CONTINUED.scales,
     required=("monotonicity", "translation_invariance", "symmetry", "direction_balance"),
-    stacks=BERT_CONTINUED.stacks,
+    sides=BERT_CONTINUED.sides,
     scale_group=BERT_CONTINUED.scale_group,
     origin=Origin("bert_continued"),
 )

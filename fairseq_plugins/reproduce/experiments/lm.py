@@ -10,11 +10,11 @@ from fairseq_plugins.reproduce.experiments.base import (
     Metrics,
     Scale,
     Step,
-    Training,
     scales,
 )
+from fairseq_plugins.reproduce.experiments.training import Training
 from fairseq_plugins.reproduce.record import logs
-from fairseq_plugins.reproduce.run.commands import Run
+from fairseq_plugins.reproduce.record.runs import Run
 
 
 @dataclass(frozen=True)
@@ -37,9 +37,9 @@ EVALUATIONS = {
 }
 
 
-def evaluation_name(subset: str, context: int) -> str:
-    """A word for one evaluation: "valid" without extra context, else "valid_context_400"."""
-    return subset if context == 0 else f"{subset}_context_{context}"
+def _suffix(context: int) -> str:
+    """Of the names of an evaluation's log and metrics; empty without extra context."""
+    return f"_context_{context}" if context else ""
 
 
 @dataclass(frozen=True)
@@ -56,6 +56,15 @@ class LanguageModel(Experiment):
 
     def facts(self, results: Sequence[Mapping[str, Any]]) -> list[str]:
         return ["Perplexities are per unit of the data: words, or pieces of these."]
+
+    def further_evaluations(self, results: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
+        metrics = {metric for result in results for metric in result["metrics"]}
+        contexts = sorted({c for e in EVALUATIONS.values() for c in e.contexts if c})
+        return [
+            (suffix, f"With at least {context} tokens of context")
+            for context in contexts
+            if f"test_ppl{(suffix := _suffix(context))}" in metrics
+        ]
 
     def comparability(self, scale: str) -> str:
         if scale == "paper":
@@ -95,13 +104,13 @@ def _step(
         "1",
         *(() if gpus else ("--cpu",)),
     ]
-    suffix = f"_context_{context}" if context else ""
+    suffix = _suffix(context)
 
     def read(log: Path) -> Metrics:
         loss = logs.read_evaluation_loss(log)
         return {f"{subset}_ppl{suffix}": round(2**loss, 4), f"{subset}_loss{suffix}": loss}
 
-    return Step(f"eval-{evaluation_name(subset, context)}.log", command, read)
+    return Step(f"eval-{subset}{suffix}.log", command, read)
 
 
 LANGUAGE_MODEL = LanguageModel(
@@ -112,5 +121,6 @@ LANGUAGE_MODEL = LanguageModel(
         Scale("paper", ("scripts/prepare_wikitext103.sh",), gpus=8),
     ),
     required=("valid_ppl", "test_ppl", "valid_loss", "test_loss"),
-    stacks=("decoder",),
+    sides=("decoder",),
+    scale_group="scale/lm",
 )

@@ -9,16 +9,14 @@ from typing import Any
 from fairseq_plugins.reproduce.experiments.base import (
     Experiment,
     Metrics,
-    Origin,
     Scale,
     Step,
-    Training,
-    Variant,
     scales,
 )
+from fairseq_plugins.reproduce.experiments.training import Origin, Training, Variant
 from fairseq_plugins.reproduce.record import logs
 from fairseq_plugins.reproduce.record.recipe import trainings_of
-from fairseq_plugins.reproduce.run.commands import Run
+from fairseq_plugins.reproduce.record.runs import Run
 
 
 @dataclass(frozen=True)
@@ -87,7 +85,7 @@ def _model(**more: Any) -> MaskedLanguageModel:
             ),
         ),
         required=("valid_loss", "valid_ppl", "curve"),
-        stacks=("encoder",),
+        sides=("encoder",),
         scale_group="scale/mlm",
         **more,
     )

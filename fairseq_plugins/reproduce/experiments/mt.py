@@ -5,17 +5,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fairseq_plugins.common.checkpoints import LAST
 from fairseq_plugins.reproduce.experiments.base import (
     Experiment,
     Metrics,
     Scale,
     Step,
-    Training,
     scales,
 )
+from fairseq_plugins.reproduce.experiments.training import Training
 from fairseq_plugins.reproduce.record import logs
-from fairseq_plugins.reproduce.run.checkpoints import LAST
-from fairseq_plugins.reproduce.run.commands import Run
+from fairseq_plugins.reproduce.record.runs import Run
 from fairseq_plugins.translation.translate import Decoding
 
 DECODING = Decoding()
@@ -142,7 +142,7 @@ TRANSLATION = Translation(
         Scale("paper", ("scripts/prepare_wmt14_en_de.sh",), gpus=8),
     ),
     required=("valid_bleu", "test_bleu"),
-    stacks=("encoder", "decoder"),
+    sides=("encoder", "decoder"),
     scale_group="scale/mt",
     data_files=("data.json",),
 )

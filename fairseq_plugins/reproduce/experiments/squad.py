@@ -9,15 +9,13 @@ from fairseq_plugins.data.dictionaries import check_same_dictionary
 from fairseq_plugins.reproduce.experiments.base import (
     Experiment,
     Metrics,
-    Origin,
     Scale,
     Step,
-    Training,
-    Variant,
     scales,
 )
+from fairseq_plugins.reproduce.experiments.training import Origin, Training, Variant
 from fairseq_plugins.reproduce.record import logs
-from fairseq_plugins.reproduce.run.commands import Run
+from fairseq_plugins.reproduce.record.runs import Run
 from fairseq_plugins.squad.examples import VERSIONS
 
 
@@ -106,7 +104,7 @@ SQUAD = Squad(
         Scale("paper", _commands("paper", "scripts/prepare_squad.sh --bpe data/gpt2_bpe"), gpus=8),
     ),
     required=("v1_exact", "v1_f1", "v2_exact", "v2_f1"),
-    stacks=("encoder",),
+    sides=("encoder",),
     scale_group="scale/squad",
     data_files=("data.json", "dict.txt"),
     origin=Origin("bert_continued"),

@@ -1,11 +1,10 @@
-"""The composed training configuration: what a run trains, on how many devices, and whether two
-results were made by the same one."""
+"""The composed training configuration: what a run trains, and whether two results were made by the
+same one."""
 
 import functools
 import os
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -152,45 +151,3 @@ def _differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
         for key in sorted(keys - unknown)
         if before.get(key) != after.get(key)
     ]
-
-
-@dataclass(frozen=True)
-class Layout:
-    """How a total batch is spread: sequences per device and step (None where batches are counted
-    in tokens), steps per update, devices."""
-
-    batch_size: int | None
-    update_freq: int
-    devices: int
-
-    @property
-    def overrides(self) -> list[str]:
-        size = [] if self.batch_size is None else [f"dataset.batch_size={self.batch_size}"]
-        return [
-            *size,
-            f"optimization.update_freq=[{self.update_freq}]",
-            f"distributed_training.distributed_world_size={self.devices}",
-        ]
-
-
-def spread(recorded: Mapping[str, Any], devices: int) -> Layout:
-    """Spread the total batch of a configuration, with at most its own batch at once on each
-    device.
-
-    Raises:
-        ValueError: where the devices cannot share the batch equally.
-    """
-    per_device = recorded["dataset"].get("batch_size")
-    if per_device is None:
-        steps, unit = int(recorded["optimization"]["update_freq"][0]), "batches per update"
-    else:
-        steps, unit = total_batch(recorded), "sequences"
-    if steps % devices:
-        raise ValueError(
-            f"`--gpus` must divide the total batch of {steps} {unit}, but is {devices} instead."
-        )
-    share = steps // devices
-    if per_device is None:
-        return Layout(None, share, devices)
-    batch_size = max(size for size in range(1, int(per_device) + 1) if share % size == 0)
-    return Layout(batch_size, share // batch_size, devices)

@@ -7,11 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from fairseq_plugins.common import provenance
-from fairseq_plugins.papers import TABLES
-from fairseq_plugins.reproduce.experiments import experiment_of
 from fairseq_plugins.reproduce.record.logs import TrainingLog
 from fairseq_plugins.reproduce.record.recipe import differences
-from fairseq_plugins.reproduce.run.commands import Run
+from fairseq_plugins.reproduce.record.runs import Run
 
 Result = dict[str, Any]
 
@@ -87,8 +85,11 @@ def make_result(
     }
 
 
-def read_result(path: Path) -> Result | None:
-    """A complete result, or None where the file is missing, cut off or of another shape."""
+def read_result(path: Path, required: Iterable[str]) -> Result | None:
+    """A complete result, or None where the file is missing, cut off or of another shape.
+
+    required: the metrics that its experiment measures.
+    """
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -96,10 +97,7 @@ def read_result(path: Path) -> Result | None:
     if not isinstance(found, dict) or set(found) - {SIGNATURE} | {SOURCES} != set(KEYS):
         return None
     numbers = found["metrics"] if isinstance(found["metrics"], dict) else {}
-    if found["table"] not in TABLES:
-        return None
-    required = {*METRICS, *experiment_of(found["table"]).required}
-    return found if required <= set(numbers) else None
+    return found if {*METRICS, *required} <= set(numbers) else None
 
 
 def mismatch(
@@ -120,8 +118,8 @@ def mismatch(
     return reasons
 
 
-def read_results(root: Path, table: str, scale: str) -> list[Result]:
+def read_results(root: Path, table: str, scale: str, required: Iterable[str]) -> list[Result]:
     """All complete results of a table at a scale, by file name."""
     folder = root / "results" / table / scale
-    found = (read_result(path) for path in sorted(folder.glob("*.json")))
+    found = (read_result(path, required) for path in sorted(folder.glob("*.json")))
     return [result for result in found if result is not None]

@@ -4,31 +4,33 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure as Picture
 
 from fairseq_plugins.common.files import write_json, write_text
-from fairseq_plugins.papers.tables import Table
+from fairseq_plugins.papers.tables import Figure, Table
 from fairseq_plugins.reproduce.record.results import Result
 from fairseq_plugins.reproduce.report.captions import caption
-from fairseq_plugins.reproduce.report.figure import save
+from fairseq_plugins.reproduce.report.figure import save, stem
 from fairseq_plugins.reproduce.report.orderings import mean
-
-SOURCE = "LRPE, Figure 2"
 
 Curve = list[tuple[int, float]]  # updates, perplexity
 
 
-def write_figure(root: Path, table: Table, scale: str, shown: Sequence[Result]) -> None:
-    """results/figure2/<scale>.json with every evaluation step of every run, .png and .md."""
-    base = root / "results" / str(table.curves) / scale
+def draw_curves(
+    root: Path, table: Table, figure: Figure, scale: str, shown: Sequence[Result]
+) -> None:
+    """A JSON with every evaluation step of every run, a PNG, and the page with both."""
+    base = stem(root, table, figure, scale)
     runs = {f"{r['row']}-{r['attention']}-s{r['seed']}": r["metrics"]["curve"] for r in shown}
     numbers: dict[str, Any] = {
         "what": "pairs of updates and validation loss in bits per masked token",
         "curves": runs,
     }
     write_json(base.with_suffix(".json"), numbers)
-    write_text(base.with_suffix(".md"), _page(table, scale, shown))
-    _draw(table, scale, mean_curves(shown), base.with_suffix(".png"))
+    write_text(base.with_suffix(".md"), _page(table, figure, scale, shown))
+    picture = _picture(table, mean_curves(shown))
+    picture.suptitle(f"{figure.source}, scale {scale}")
+    save(picture, base.with_suffix(".png"))
 
 
 def mean_curves(shown: Sequence[Result]) -> dict[tuple[str, str], Curve]:
@@ -46,9 +48,9 @@ def mean_curves(shown: Sequence[Result]) -> dict[tuple[str, str], Curve]:
     }
 
 
-def _page(table: Table, scale: str, shown: Sequence[Result]) -> str:
+def _page(table: Table, figure: Figure, scale: str, shown: Sequence[Result]) -> str:
     return (
-        f"# {SOURCE}, scale `{scale}`\n\n"
+        f"# {figure.source}, scale `{scale}`\n\n"
         "Validation perplexity of the masked language model at every evaluation step, one panel "
         "for each attention; the mean over seeds where there are several. Lower is better.\n\n"
         f"![Validation perplexity against updates]({scale}.png)\n\n"
@@ -57,9 +59,9 @@ def _page(table: Table, scale: str, shown: Sequence[Result]) -> str:
     )
 
 
-def _draw(table: Table, scale: str, curves: Mapping[tuple[str, str], Curve], path: Path) -> None:
-    figure = Figure(figsize=(15, 5), layout="constrained")
-    panels = figure.subplots(1, len(table.attentions), squeeze=False, sharey=True)[0]
+def _picture(table: Table, curves: Mapping[tuple[str, str], Curve]) -> Picture:
+    picture = Picture(figsize=(15, 5), layout="constrained")
+    panels = picture.subplots(1, len(table.attentions), squeeze=False, sharey=True)[0]
     for panel, attention in zip(panels, table.attentions, strict=True):
         # The worst at the end first, so that the legend has the order of the lines.
         own = {row: curve for (row, a), curve in curves.items() if a == attention and curve}
@@ -75,5 +77,4 @@ def _draw(table: Table, scale: str, curves: Mapping[tuple[str, str], Curve], pat
         if own:
             panel.legend(fontsize=7, loc="upper left", bbox_to_anchor=(1.0, 1.0))  # hiding no line
     panels[0].set_ylabel("validation perplexity")
-    figure.suptitle(f"{SOURCE}, scale {scale}")
-    save(figure, path)
+    return picture

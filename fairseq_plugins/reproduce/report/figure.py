@@ -3,21 +3,23 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure as Picture
 
 from fairseq_plugins.common.files import writing
-from fairseq_plugins.papers.tables import Table
+from fairseq_plugins.papers.tables import Figure, Table
 from fairseq_plugins.reproduce.record.results import Result
 from fairseq_plugins.reproduce.report.orderings import deviation, gather, mean
 
 
-def draw(table: Table, scale: str, results: Sequence[Result], path: Path) -> None:
-    """Write a PNG of what ranks the rows, one panel per attention, the best row on top."""
+def draw_ranking(
+    root: Path, table: Table, figure: Figure, scale: str, results: Sequence[Result]
+) -> None:
+    """A PNG of what ranks the rows, one panel per attention, the best row on top."""
     ranked, metric = table.ranked_by, table.ranked_by.metric
     cells = gather(results, [ranked])
     most = max(sum(a == attention for _, a in cells) for attention in table.attentions)
-    figure = Figure(figsize=(12, 2 + 0.2 * most), layout="constrained")
-    panels = figure.subplots(1, len(table.attentions), squeeze=False)[0]
+    picture = Picture(figsize=(12, 2 + 0.2 * most), layout="constrained")
+    panels = picture.subplots(1, len(table.attentions), squeeze=False)[0]
     for panel, attention in zip(panels, table.attentions, strict=True):
         found = {row: cell for (row, a), cell in cells.items() if a == attention}
         worst_first = not ranked.higher_is_better
@@ -29,11 +31,16 @@ def draw(table: Table, scale: str, results: Sequence[Result], path: Path) -> Non
         panel.set_title(f"{attention} attention")
         panel.set_xlabel(ranked.label)
         panel.grid(axis="x", alpha=0.3)
-    figure.suptitle(f"{table.source}, scale {scale}")
-    save(figure, path)
+    picture.suptitle(f"{table.source}, scale {scale}")
+    save(picture, stem(root, table, figure, scale).with_suffix(".png"))
 
 
-def save(figure: Figure, path: Path) -> None:
-    """Write a figure as PNG, the same bytes each time."""
+def stem(root: Path, table: Table, figure: Figure, scale: str) -> Path:
+    """The path of a figure's files without their suffix."""
+    return root / "results" / (figure.name or table.name) / scale
+
+
+def save(picture: Picture, path: Path) -> None:
+    """Write a picture as PNG, the same bytes each time."""
     with writing(path) as (file,):
-        figure.savefig(file, format="png", dpi=110, metadata={"Software": None})
+        picture.savefig(file, format="png", dpi=110, metadata={"Software": None})

@@ -4,15 +4,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fairseq_plugins.common.files import write_text
-from fairseq_plugins.papers.tables import Table, runnable_rows
+from fairseq_plugins.papers.tables import Table
+from fairseq_plugins.reproduce.experiments import EXPERIMENTS
 from fairseq_plugins.reproduce.experiments.base import Scale
+from fairseq_plugins.reproduce.experiments.devices import Devices
+from fairseq_plugins.reproduce.experiments.planned import plan_run
+from fairseq_plugins.reproduce.experiments.rows import runnable_rows
 from fairseq_plugins.reproduce.record import results
 from fairseq_plugins.reproduce.record.results import Result
+from fairseq_plugins.reproduce.record.runs import Run
 from fairseq_plugins.reproduce.report.orderings import Cells, gather, mean
 from fairseq_plugins.reproduce.report.render import DASH, render
-from fairseq_plugins.reproduce.run.commands import Run
-from fairseq_plugins.reproduce.run.plan import Place, plan_run
-from fairseq_plugins.reproduce.run.runner import data_of
 
 
 @dataclass(frozen=True)
@@ -42,21 +44,20 @@ class Report:
         if not shown:
             return
         try:
-            from fairseq_plugins.reproduce.report import curves, figure, patterns
+            from fairseq_plugins.reproduce.report.curves import draw_curves
+            from fairseq_plugins.reproduce.report.figure import draw_ranking
+            from fairseq_plugins.reproduce.report.patterns import draw_attention
         except ImportError:
             return
-        path = (self.root / self.page).with_suffix(".png")
-        if self.table.draws_patterns:
-            patterns.draw(self.root, self.table, self.scale.name, shown, path)
-        else:
-            figure.draw(self.table, self.scale.name, shown, path)
-        if self.table.curves:
-            curves.write_figure(self.root, self.table, self.scale.name, shown)
+        draw = {"ranking": draw_ranking, "curves": draw_curves, "attention": draw_attention}
+        for figure in self.table.figures:
+            draw[figure.kind](self.root, self.table, figure, self.scale.name, shown)
 
     def read(self) -> tuple[list[Result], list[str]]:
         """The results to show, and a sentence on each of the others."""
         shown, left_out = [], []
-        for result in results.read_results(self.root, self.table.name, self.scale.name):
+        required = EXPERIMENTS[self.table.experiment].required
+        for result in results.read_results(self.root, self.table.name, self.scale.name, required):
             run = Run(*(result[key] for key in ("table", "scale", "row", "attention", "seed")))
             reason = self._reason_to_leave_out(run, result)
             if reason:
@@ -69,8 +70,8 @@ class Report:
         configs = self.root / "configs"
         if run.row not in runnable_rows(configs):
             return f"there is no row {run.row}"
-        planned = plan_run(configs, run, Place(gpus=0))
-        data = data_of(self.root, planned)
+        planned = plan_run(configs, run, Devices(gpus=0))
+        data = planned.describe_data(self.root)
         return "; ".join(results.mismatch(result, run, planned.config, data)[:3])
 
     def text(self) -> str:

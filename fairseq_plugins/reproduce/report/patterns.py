@@ -6,21 +6,22 @@ from pathlib import Path
 
 import numpy as np
 from matplotlib.colors import PowerNorm
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure as Picture
 
-from fairseq_plugins.papers.tables import Table
+from fairseq_plugins.papers.tables import Figure, Table
 from fairseq_plugins.reproduce.experiments.identical_words import PATTERN
 from fairseq_plugins.reproduce.record.results import Result
-from fairseq_plugins.reproduce.report.figure import save
-from fairseq_plugins.reproduce.run.commands import Run
+from fairseq_plugins.reproduce.record.runs import Run
+from fairseq_plugins.reproduce.report.figure import save, stem
 
-SOURCE = "On Position Embeddings in BERT, Figure 2"
 COLUMNS = 4
 BLACKEST = 99  # percentile of a panel's weights from which on it is black
 
 
-def draw(root: Path, table: Table, scale: str, results: Sequence[Result], path: Path) -> None:
-    """Write a PNG with a panel for each row, the paper's first; the lowest seed of each.
+def draw_attention(
+    root: Path, table: Table, figure: Figure, scale: str, results: Sequence[Result]
+) -> None:
+    """A PNG with a panel for each row, the paper's first; the lowest seed of each.
 
     The weights are in the runs' folders, not in their results: where they are not all there, as in
     a new clone, the figure that is there stays.
@@ -35,8 +36,8 @@ def draw(root: Path, table: Table, scale: str, results: Sequence[Result], path: 
     if not all(file.is_file() for file in files.values()):
         return
     lines = math.ceil(len(rows) / COLUMNS)
-    figure = Figure(figsize=(3 * COLUMNS, 0.6 + 3.2 * lines), layout="constrained")
-    panels = figure.subplots(lines, COLUMNS, squeeze=False).ravel()
+    picture = Picture(figsize=(3 * COLUMNS, 0.6 + 3.2 * lines), layout="constrained")
+    panels = picture.subplots(lines, COLUMNS, squeeze=False).ravel()
     for panel in panels:
         panel.set_axis_off()
     for panel, row in zip(panels, rows, strict=False):
@@ -47,5 +48,5 @@ def draw(root: Path, table: Table, scale: str, results: Sequence[Result], path: 
         panel.imshow(weights, cmap="Greys", norm=shades, interpolation="nearest")
         panel.set_title(table.row(row).label, fontsize=8)
         panel.tick_params(labelsize=6)
-    figure.suptitle(f"{SOURCE}, scale {scale}")
-    save(figure, path)
+    picture.suptitle(f"{figure.source}, scale {scale}")
+    save(picture, stem(root, table, figure, scale).with_suffix(".png"))

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 
-from fairseq_plugins.papers.tables import Column, Row, Table
+from fairseq_plugins.papers.tables import Column, Printed, Row, Table
+from fairseq_plugins.reproduce.experiments import EXPERIMENTS
 from fairseq_plugins.reproduce.record.results import Result
 from fairseq_plugins.reproduce.report.captions import caption
 from fairseq_plugins.reproduce.report.orderings import (
@@ -38,22 +39,11 @@ def render(table: Table, scale: str, results: Sequence[Result], left_out: Sequen
         rows = sorted(row for row, a in cells if a == attention)
         if rows:
             parts += [f"## {heading}", ours_table(table, rows, [attention], cells)]
-    for suffix, heading in _further_evaluations(results):
+    for suffix, heading in EXPERIMENTS[table.experiment].further_evaluations(results):
         wider = gather(results, table.columns, suffix)
         parts += [f"## {heading}", *main_tables(table, wider)]
     parts += orderings(table, cells)
     return "\n\n".join(parts) + "\n"
-
-
-def _further_evaluations(results: Sequence[Result]) -> list[tuple[str, str]]:
-    """(suffix of metrics, heading) of evaluations with more context than the main one."""
-    found = {
-        int(metric.rsplit("_", 1)[1])
-        for result in results
-        for metric in result["metrics"]
-        if metric.startswith("test_ppl_context_")
-    }
-    return [(f"_context_{n}", f"With at least {n} tokens of context") for n in sorted(found)]
 
 
 def cell_text(values: tuple[float, ...] | None, digits: int = 2) -> str:
@@ -119,7 +109,7 @@ def _one_table(table: Table, cells: Cells) -> str:
 
 def _columns(table: Table, row: Row, attention: str, cells: Cells) -> list[str]:
     paper, cell = row.paper.get(attention, {}), cells.get((row.name, attention))
-    texts = [str(paper.get(column.metric, DASH)) for column in table.columns]
+    texts = [_printed(paper.get(column.metric), column) for column in table.columns]
     for column in table.columns:
         texts.append(_ours(row.name, attention, column, cells, table))
     ranked = table.ranked_by.metric
@@ -130,8 +120,12 @@ def _columns(table: Table, row: Row, attention: str, cells: Cells) -> list[str]:
 
 
 def _pair(row: Row, attention: str, column: Column, cells: Cells, table: Table) -> str:
-    paper = row.paper.get(attention, {}).get(column.metric, DASH)
+    paper = _printed(row.paper.get(attention, {}).get(column.metric), column)
     return f"{paper} / {_ours(row.name, attention, column, cells, table)}"
+
+
+def _printed(number: Printed | None, column: Column) -> str:
+    return number.text(column.digits) if number else DASH
 
 
 def _ours(row: str, attention: str, column: Column, cells: Cells, table: Table) -> str:

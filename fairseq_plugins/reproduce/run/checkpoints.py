@@ -11,11 +11,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from fairseq_plugins.common.checkpoints import DamagedCheckpoint, read_checkpoint
+from fairseq_plugins.common.checkpoints import BEST, LAST, DamagedCheckpoint, read_checkpoint
 from fairseq_plugins.common.errors import CheckpointError
 
-LAST = "checkpoint_last.pt"
-BEST = "checkpoint_best.pt"
 _EARLIER = re.compile(r"checkpoint_(\d+)_(\d+)\.pt")  # epoch, updates
 
 Say = Callable[[str], None]

@@ -2,8 +2,6 @@
 
 import shlex
 import signal
-import subprocess
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -14,22 +12,16 @@ import torch
 from fairseq_plugins.papers import TABLES
 from fairseq_plugins.papers.tables import Table
 from fairseq_plugins.reproduce.experiments.base import Scale
-from fairseq_plugins.reproduce.record import results
+from fairseq_plugins.reproduce.experiments.planned import PlannedRun
 from fairseq_plugins.reproduce.record.logs import last_lines
 from fairseq_plugins.reproduce.report.page import Report
-from fairseq_plugins.reproduce.run.commands import Run, sbatch_command
 from fairseq_plugins.reproduce.run.launcher import Launcher, get_launcher
-from fairseq_plugins.reproduce.run.plan import Planned
 from fairseq_plugins.reproduce.run.progress import Progress
-from fairseq_plugins.reproduce.run.runner import (
-    Failure,
-    TableRunner,
-    is_pretrained,
-    missing_folders,
-)
+from fairseq_plugins.reproduce.run.runner import Failure, TableRunner, is_recorded
+from fairseq_plugins.reproduce.run.slurm import sbatch_command
 
 
-def dry_run(planned: Sequence[Planned], scale: Scale, *, slurm: bool) -> list[str]:
+def dry_run(planned: Sequence[PlannedRun], scale: Scale, *, slurm: bool) -> list[str]:
     """The exact commands of all runs, to be typed in the repository's root."""
     before = [c for one in planned if one.pretraining for c in one.pretraining.prepare]
     prepare = dict.fromkeys([*before, *scale.prepare])
@@ -42,7 +34,7 @@ def dry_run(planned: Sequence[Planned], scale: Scale, *, slurm: bool) -> list[st
         if slurm:
             # Slurm makes no folder for a job's log.
             lines.append(shlex.join(["mkdir", "-p", run.folder.parent.as_posix()]))
-            lines.append(shlex.join(sbatch_command(run, one.place.gpus)))
+            lines.append(shlex.join(sbatch_command(run, one.devices.gpus)))
             lines += [f"#   runs: {command}" for command in commands]
         else:
             lines += [command for command in commands if command not in printed]
@@ -50,22 +42,22 @@ def dry_run(planned: Sequence[Planned], scale: Scale, *, slurm: bool) -> list[st
     return lines
 
 
-def require(root: Path, planned: Sequence[Planned], *, force: bool) -> None:
+def require(root: Path, planned: Sequence[PlannedRun], *, force: bool) -> None:
     """Refuse to start where data or GPUs are missing for a run that is still to be made, or where
     data does not go with that of the pre-training.
 
     Raises:
         ValueError: naming the folder and the script that makes it, the file, or the number of GPUs.
     """
-    to_make = [p for p in planned if force or results.read_result(root / p.run.result) is None]
+    to_make = [p for p in planned if force or not is_recorded(root, p)]
     for one in to_make:
-        for missing in missing_folders(root, one):
+        for missing in one.missing_data(root):
             raise ValueError(
                 f"the data folder {missing.folder} lacks {', '.join(missing.files)}; "
                 f"{' and '.join(missing.prepare)} makes it."
             )
     _check_pretraining(root, to_make)
-    gpus = max((p.place.gpus for p in to_make if not p.place.srun), default=0)
+    gpus = max((p.devices.gpus for p in to_make if not p.devices.srun), default=0)
     if gpus > torch.cuda.device_count():
         raise ValueError(
             f"`--gpus` must be at most the {torch.cuda.device_count()} of this machine, "
@@ -73,7 +65,7 @@ def require(root: Path, planned: Sequence[Planned], *, force: bool) -> None:
         )
 
 
-def _check_pretraining(root: Path, planned: Sequence[Planned]) -> None:
+def _check_pretraining(root: Path, planned: Sequence[PlannedRun]) -> None:
     """Refuse data to fine-tune on that the pre-trained model would not understand."""
     pairs = {
         (training.data, one.pretraining.data[0]): one.experiment
@@ -83,47 +75,6 @@ def _check_pretraining(root: Path, planned: Sequence[Planned]) -> None:
     }
     for (data, before), experiment in pairs.items():
         experiment.check_data(root / data, root / before)
-
-
-def submit(root: Path, planned: Sequence[Planned], *, force: bool) -> int:
-    """Submit a Slurm job for every run that is not done; returns the exit status."""
-
-    def is_done(one: Planned) -> bool:
-        return not force and results.read_result(root / one.run.result) is not None
-
-    first = _shared_pretraining(root, [one for one in planned if not is_done(one)])
-    if first:
-        print(
-            f"Several of these jobs start from {first.table}'s {first.name}, which is not trained "
-            f"yet; make it first: scripts/{first.table}.sh --scale {first.scale} "
-            f"--rows {first.row} --attention {first.attention} --slurm"
-        )
-        return 1
-    for one in planned:
-        if is_done(one):
-            print(f"{one.run.name}: done already")
-            continue
-        (root / one.run.folder).parent.mkdir(parents=True, exist_ok=True)
-        command = sbatch_command(one.run, one.place.gpus, force=force)
-        try:
-            status = subprocess.run(command, cwd=root, check=False).returncode
-        except FileNotFoundError:
-            print("sbatch was not found: --slurm works where jobs are submitted from")
-            return 1
-        if status:
-            print(f"{one.run.name}: sbatch ended with status {status}")
-            return 1
-    print("When the jobs have ended, the same command with --render shows the whole table.")
-    return 0
-
-
-def _shared_pretraining(root: Path, planned: Sequence[Planned]) -> Run | None:
-    """A run that is not trained yet and that several start from, the first of its chain; jobs
-    would wait for one another with their GPUs taken."""
-    found = [before for one in planned for before in one.before]
-    count = Counter(before.run for before in found)
-    shared = {before.run: before for before in found if count[before.run] > 1}
-    return next((run for run, one in shared.items() if not is_pretrained(root, one)), None)
 
 
 class Terminated(KeyboardInterrupt):
@@ -146,7 +97,7 @@ def _signals_interrupt() -> Iterator[None]:
             signal.signal(kind, handler)
 
 
-def _reports_before(root: Path, planned: Sequence[Planned]) -> list[Report]:
+def _reports_before(root: Path, planned: Sequence[PlannedRun]) -> list[Report]:
     """Those of the tables whose runs these started from."""
     found = {before.run.table: before for one in planned for before in one.before}
     return [
@@ -155,7 +106,7 @@ def _reports_before(root: Path, planned: Sequence[Planned]) -> list[Report]:
     ]
 
 
-def render(root: Path, table: Table, scale: Scale, planned: Sequence[Planned]) -> None:
+def render(root: Path, table: Table, scale: Scale, planned: Sequence[PlannedRun]) -> None:
     """Make the pages and figures of the results there are, and show the table."""
     report = Report(root, table, scale)
     for each in (report, *_reports_before(root, planned)):
@@ -171,13 +122,13 @@ def work(
     root: Path,
     table: Table,
     scale: Scale,
-    planned: Sequence[Planned],
+    planned: Sequence[PlannedRun],
     *,
     force: bool,
     launcher: Launcher | None = None,
 ) -> int:
     """Bring every run to its result and show the table; returns the exit status."""
-    gpus = max((one.place.gpus for one in planned), default=0)
+    gpus = max((one.devices.gpus for one in planned), default=0)
     report = Report(root, table, scale)
     failures: list[Failure] = []
     names = [one.run.name for one in planned]

@@ -1,0 +1,206 @@
+"""A run with everything that it will do: its trainings, their configuration, data and commands."""
+
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from fairseq_plugins.common.provenance import describe_all, missing_data
+from fairseq_plugins.reproduce.experiments import experiment_of
+from fairseq_plugins.reproduce.experiments.base import Experiment
+from fairseq_plugins.reproduce.experiments.devices import Devices, Layout, placement, spread
+from fairseq_plugins.reproduce.experiments.rows import has_file
+from fairseq_plugins.reproduce.experiments.training import Training, Variant
+from fairseq_plugins.reproduce.record.recipe import compose_recipe, record
+from fairseq_plugins.reproduce.record.runs import Run
+
+
+@dataclass(frozen=True)
+class MissingData:
+    """A folder of data that lacks files, and the commands that make it."""
+
+    folder: Path
+    files: list[str]
+    prepare: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """A run with its trainings, and the run whose checkpoint they start from, if any.
+
+    One without trainings of its own measures that checkpoint.
+    """
+
+    run: Run
+    devices: Devices
+    trainings: tuple[Training, ...]
+    pretraining: "PlannedRun | None" = None
+
+    @property
+    def experiment(self) -> Experiment:
+        return experiment_of(self.run.table)
+
+    @functools.cached_property
+    def config(self) -> dict[str, Any]:
+        """What is recorded of it: the configuration of its training, or one for each kind."""
+        if self.pretraining is None and len(self.trainings) == 1:
+            return self.trainings[0].config
+        return {"trainings": self._kinds()}
+
+    def _kinds(self) -> dict[str, dict[str, Any]]:
+        """The configuration of each kind of training, those that it starts from first."""
+        kinds: dict[str, list[Training]] = {}
+        for training in self.trainings:
+            kinds.setdefault(training.variant.kind or "pretraining", []).append(training)
+        before = self.pretraining._kinds() if self.pretraining else {}
+        return {**before, **{kind: _common(trainings) for kind, trainings in kinds.items()}}
+
+    @property
+    def before(self) -> "list[PlannedRun]":
+        """The runs that it starts from one after the other, the first one first."""
+        return [*self.pretraining.before, self.pretraining] if self.pretraining else []
+
+    @property
+    def measured(self) -> tuple[Training, ...]:
+        """The trainings whose checkpoints are measured."""
+        if self.trainings or self.pretraining is None:
+            return self.trainings
+        return self.pretraining.trainings
+
+    @property
+    def prepare(self) -> tuple[str, ...]:
+        """The commands that make its data."""
+        return self.experiment.scales[self.run.scale].prepare
+
+    @property
+    def data(self) -> tuple[Path, ...]:
+        """The folders of its data, relative to the repository."""
+        before = self.pretraining.data if self.pretraining else ()
+        return tuple(dict.fromkeys((*before, *(t.data for t in self.trainings))))
+
+    def missing_data(self, root: Path) -> list[MissingData]:
+        """What its folders of data lack, those of its pre-training first."""
+        found = self.pretraining.missing_data(root) if self.pretraining else []
+        for folder in dict.fromkeys(training.data for training in self.trainings):
+            if files := missing_data(root / folder, self.experiment.data_files):
+                found.append(MissingData(folder, files, self.prepare))
+        return found
+
+    def describe_data(self, root: Path) -> dict[str, Any] | None:
+        """The description of its data, or None where it is not all there."""
+        if self.missing_data(root):
+            return None
+        return describe_all({folder.as_posix(): root / folder for folder in self.data})
+
+    def commands(self) -> list[list[str]]:
+        """All its commands, in order, when nothing goes wrong."""
+        found = self.pretraining.commands() if self.pretraining else []
+        for training in self.measured:
+            if training in self.trainings:
+                found.append(training.command())
+            checkpoint = training.folder / training.evaluated
+            steps = self.experiment.steps(training, checkpoint, self.run, self.devices.gpus)
+            found += [step.command for step in steps]
+        return found
+
+
+def _common(trainings: Sequence[Training]) -> dict[str, Any]:
+    """The configuration of trainings that differ in their learning rate, with all of these."""
+    config = trainings[0].config
+    rates = [rate for training in trainings for rate in training.config["optimization"]["lr"]]
+    return {**config, "optimization": {**config["optimization"], "lr": rates}}
+
+
+def plan_run(configs: Path, run: Run, devices: Devices) -> PlannedRun:
+    """One run with its trainings.
+
+    Raises:
+        ValueError: GPUs that do not share the batch, or an option that the recipe does not have.
+    """
+    experiment, pretraining = experiment_of(run.table), None
+    origin = experiment.origin
+    if origin:
+        before = replace(run, table=origin.table, row=origin.row or run.row, seed=1)
+        pretraining = plan_run(configs, before, devices)
+    trainings = []
+    for variant in experiment.variants(run.scale):
+        folder = run.folder / variant.name if variant.name else run.folder
+        training = _training(configs, run, variant, folder, devices)
+        if origin and pretraining:
+            (first,) = pretraining.trainings
+            training = origin.start(training, first.folder / first.evaluated)
+        trainings.append(training)
+    return PlannedRun(run, devices, tuple(trainings), pretraining)
+
+
+def _training(
+    configs: Path, run: Run, variant: Variant, folder: Path, devices: Devices
+) -> Training:
+    # All attentions and seeds of a row are copies of one that is composed once.
+    first = replace(run, attention="vanilla", seed=1)
+    layout = _layout(configs, replace(first, row="base"), variant, devices)
+    where = placement(first.folder, devices, layout)
+    composed = _compose_variant(configs, first, variant, (*where, *variant.overrides))
+    rate = variant.learning_rate
+    overrides = (
+        *_selection(configs, run),
+        *placement(folder, devices, layout),
+        *variant.overrides,
+        *(() if rate is None else (f"optimization.lr=[{rate:g}]",)),
+    )
+    return Training(variant, folder, overrides, _set(composed, run, variant, folder), devices.srun)
+
+
+def _layout(configs: Path, run: Run, variant: Variant, devices: Devices) -> Layout:
+    """How the scale's total batch, which is the same for all rows, is spread."""
+    composed = _compose_variant(configs, run, variant, variant.overrides)
+    return spread(composed, max(1, devices.gpus))
+
+
+def _compose_variant(
+    configs: Path, run: Run, variant: Variant, more: tuple[str, ...] = ()
+) -> dict[str, Any]:
+    """The recorded configuration of a training, on one device unless `more` overrides say other.
+
+    Composed once per process, so not to be changed.
+    """
+    return _compose(configs.resolve(), variant.recipe, (*_selection(configs, run), *more))
+
+
+@functools.cache
+def _compose(configs: Path, recipe: str, overrides: tuple[str, ...]) -> dict[str, Any]:
+    return record(compose_recipe(configs, recipe, overrides))
+
+
+def _selection(configs: Path, run: Run) -> list[str]:
+    """The Hydra overrides that say what is trained, without where.
+
+    A row without a file in configs/model is Base with the encoding of that name.
+    """
+    experiment = experiment_of(run.table)
+    is_own = has_file(configs, run.row)
+    return [
+        *([f"model={run.row}"] if is_own else ["model=base", f"model.position_encoding={run.row}"]),
+        f"{experiment.scale_group}={run.scale}",
+        *(f"model.{key}={word}" for key, word in experiment.attention(run.attention).items()),
+        f"common.seed={run.seed}",
+    ]
+
+
+def _set(config: Mapping[str, Any], run: Run, variant: Variant, folder: Path) -> dict[str, Any]:
+    """The configuration of another attention, seed and variant of the same row, without composing
+    it."""
+    optimization = dict(config["optimization"])
+    if variant.learning_rate is not None:
+        optimization["lr"] = [variant.learning_rate]
+    attention = experiment_of(run.table).attention(run.attention)
+    if unknown := attention.keys() - config["model"].keys():
+        raise ValueError(f"{variant.recipe}.yaml must have model.{min(unknown)} to be set.")
+    return {
+        **config,
+        "model": {**config["model"], **attention},
+        "optimization": optimization,
+        "common": {**config["common"], "seed": run.seed},
+        "checkpoint": {**config["checkpoint"], "save_dir": folder.as_posix()},
+    }

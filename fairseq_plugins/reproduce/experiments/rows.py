@@ -1,0 +1,47 @@
+"""The rows of a table by name: which there are, which run by default, and which were asked for."""
+
+from pathlib import Path
+
+from fairseq_plugins.common.suggestions import did_you_mean
+from fairseq_plugins.papers.tables import Table
+
+PAPER = "paper"  # in --rows: the paper's own
+
+
+def has_file(configs: Path, row: str) -> bool:
+    """Whether a row has settings of its own, in configs/model/<row>.yaml."""
+    return (configs / "model" / f"{row}.yaml").is_file()
+
+
+def runnable_rows(configs: Path) -> list[str]:
+    """Rows by name, sorted: those with a file, and every encoding, which is Base with that one."""
+    from fairseq_plugins.encodings import ENCODINGS  # imports torch, which takes seconds
+
+    files = {path.stem for path in (configs / "model").glob("*.yaml")}
+    return sorted(files | set(ENCODINGS))
+
+
+def default_rows(table: Table, configs: Path) -> list[str]:
+    """The rows of a table that run when none are asked for."""
+    runnable = runnable_rows(configs)
+    own = [name for name in table.row_names if name in runnable]
+    return [*own, *(n for n in runnable if n not in own)] if table.takes_any_encoding else own
+
+
+def check_rows(table: Table, configs: Path, asked: list[str]) -> list[str]:
+    """The asked-for rows, each once; the word ``paper`` stands for the paper's own.
+
+    Raises:
+        ValueError: for an unknown row, with the nearest name.
+    """
+    runnable = runnable_rows(configs)
+    own = [name for name in table.row_names if name in runnable]
+    names = [name for word in asked for name in (own if word == PAPER else [word])]
+    for name in names:
+        if name in runnable:
+            continue
+        hint = did_you_mean(name, runnable)
+        raise ValueError(
+            f"`--rows` must be {PAPER!r} or among {', '.join(runnable)}, but has {name!r}.{hint}"
+        )
+    return list(dict.fromkeys(names))

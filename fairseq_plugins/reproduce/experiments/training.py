@@ -1,0 +1,107 @@
+"""One training: which recipe it is, where it starts and the command that runs it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from fairseq_plugins.common.checkpoints import BEST, LAST
+
+SRUN = ("srun", "--ntasks-per-node=1")  # one task per node; fairseq starts a process per GPU
+
+
+def train_command(recipe: str, overrides: Sequence[str], *, srun: bool = False) -> list[str]:
+    """fairseq-hydra-train with Hydra's overrides."""
+    return [
+        *(SRUN if srun else ()),
+        "fairseq-hydra-train",
+        "--config-dir",
+        "configs",
+        "--config-name",
+        recipe,
+        *overrides,
+    ]
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One of the trainings that a run consists of.
+
+    Attributes:
+        name: a word for its folder, empty where the run is this training alone.
+        overrides: Hydra's.
+        kind: what trainings with the same settings but for the learning rate share; one of them
+            is recorded.
+    """
+
+    name: str
+    recipe: str
+    overrides: tuple[str, ...] = ()
+    kind: str = ""
+    learning_rate: float | None = None
+
+
+@dataclass(frozen=True)
+class Training:
+    """A training with what its commands need.
+
+    Attributes:
+        folder: of its checkpoints and logs, relative to the repository.
+        overrides: Hydra's.
+        config: what `recipe.record` gives of it.
+    """
+
+    variant: Variant
+    folder: Path
+    overrides: tuple[str, ...]
+    config: dict[str, Any]
+    srun: bool = False
+
+    @property
+    def max_update(self) -> int:
+        """Zero where epochs end it."""
+        return int(self.config["optimization"]["max_update"])
+
+    @property
+    def data(self) -> Path:
+        """The folder of its data, relative to the repository."""
+        return Path(self.config["task"]["data"])
+
+    @property
+    def evaluated(self) -> str:
+        """The checkpoint that is evaluated: the best on the validation set, or the last where
+        training does without validation."""
+        return LAST if self.config["dataset"]["disable_validation"] else BEST
+
+    def command(self, restore: Path | None = None) -> list[str]:
+        """fairseq-hydra-train; `restore` is a checkpoint other than checkpoint_last.pt."""
+        overrides = list(self.overrides)
+        if restore:
+            # fairseq refuses both at once, so the one that a recipe sets is unset here.
+            if any(word.startswith(f"{Origin.option}=") for word in overrides):
+                overrides.append(f"{Origin.option}=null")
+            overrides.append(f"checkpoint.restore_file={restore.as_posix()}")
+        return train_command(self.variant.recipe, overrides, srun=self.srun)
+
+
+@dataclass(frozen=True)
+class Origin:
+    """The run whose checkpoint others start from: of the table and row of these names.
+
+    Attributes:
+        row: None for the same row as theirs.
+        option: takes the checkpoint: fairseq's `finetune_from_model`, where all but the head is
+            the same, or `model.init_from` of `pe_roberta`, where the position encoding is another.
+    """
+
+    table: str
+    row: str | None = None
+    option: str = "checkpoint.finetune_from_model"
+
+    def start(self, training: Training, checkpoint: Path) -> Training:
+        """The training with the checkpoint's weights at its start.
+
+        They are taken once; a training that is started again goes on from checkpoint_last.pt.
+        """
+        override = f"{self.option}={checkpoint.as_posix()}"
+        return replace(training, overrides=(*training.overrides, override))

@@ -1,0 +1,236 @@
+"""One run in this process: trained to its end, measured, and written down."""
+
+import json
+import shlex
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from fairseq_plugins.common import provenance
+from fairseq_plugins.common.files import write_json
+from fairseq_plugins.papers import TABLES
+from fairseq_plugins.reproduce.experiments.base import Metrics
+from fairseq_plugins.reproduce.experiments.planned import PlannedRun
+from fairseq_plugins.reproduce.experiments.training import Training
+from fairseq_plugins.reproduce.record import logs, results
+from fairseq_plugins.reproduce.record.recipe import differences
+from fairseq_plugins.reproduce.record.results import Result
+from fairseq_plugins.reproduce.run import checkpoints
+from fairseq_plugins.reproduce.run.commands import executable
+from fairseq_plugins.reproduce.run.journal import Journal
+from fairseq_plugins.reproduce.run.launcher import Launcher
+from fairseq_plugins.reproduce.run.progress import EVALUATING, Progress
+
+MEASURED = "metrics.json"  # in the folder of one of several trainings: it is done
+
+
+class RunFailed(Exception):
+    """A run that could not be finished; `log` holds what its command said."""
+
+    def __init__(self, reason: str, log: Path | None = None) -> None:
+        super().__init__(reason)
+        self.log = log
+
+
+@dataclass(frozen=True)
+class Context:
+    """What the runs of a table share.
+
+    Attributes:
+        root: the repository.
+        force: whether what is done is made again.
+        commit: of the code that runs, with the digest of its `sources`.
+    """
+
+    root: Path
+    launcher: Launcher
+    progress: Progress
+    force: bool
+    commit: str
+    sources: str
+
+
+def summary(result: Result) -> str:
+    """The numbers of a result for one line."""
+    numbers = result["metrics"]
+    columns = [c for c in TABLES[result["table"]].columns if numbers.get(c.metric) is not None]
+    return ", ".join(f"{c.label} {numbers[c.metric]:.{c.digits}f}" for c in columns[-2:])
+
+
+class Attempt:
+    """One run in this process, while its lock is held.
+
+    shown_as: what is said of it, where it is another run that is shown.
+    """
+
+    def __init__(
+        self, context: Context, planned: PlannedRun, lock: int, shown_as: str | None = None
+    ) -> None:
+        self.context, self.planned, self.lock = context, planned, lock
+        self.run, self.progress = planned.run, context.progress
+        self.is_shown = shown_as is None
+        self.title = shown_as or self.run.name
+        self.folder = context.root / planned.run.folder
+        self.data = planned.describe_data(context.root) or {}
+        self.journal = self._open_folder()
+        if shown_as:
+            self.progress.say(shown_as)
+
+    def say(self, text: str) -> None:
+        self.progress.say(f"{self.title}: {text}")
+
+    def complete(self) -> Result:
+        """Train and measure everything; what is to be recorded of it."""
+        parts = {t.variant.name: self._measured(t) for t in self.planned.measured}
+        return self._result(parts)
+
+    def _open_folder(self) -> Journal:
+        """The journal of a run to go on with; anything else in the folder is set aside."""
+        path = self.folder / "run.json"
+        journal = Journal.read(path)
+        reasons = (
+            self._reasons_to_start_anew(journal) if journal else ["its folder had no run.json"]
+        )
+        if journal and not reasons:
+            return journal
+        if aside := checkpoints.set_aside(self.folder):
+            self.say(
+                f"starts anew: {'; '.join(reasons[:3])}. The earlier training is in {aside.name}"
+            )
+        self.folder.mkdir(parents=True, exist_ok=True)
+        journal = Journal(path, self.planned.config, self.data)
+        journal.write()
+        return journal
+
+    def _reasons_to_start_anew(self, journal: Journal) -> list[str]:
+        reasons = differences(journal.content["config"], self.planned.config)
+        if not provenance.same_data(journal.content["data"], self.data):
+            reasons.append("the data differs")
+        if journal.content["finished"] and self.context.force:
+            reasons.append("it is finished and --force was given")
+        return reasons
+
+    def _launch(self, command: Sequence[str], log: Path, *, training: bool) -> None:
+        """Run a command, counting its time; RunFailed where it fails."""
+        last = time.monotonic()
+
+        def on_lines(lines: list[str]) -> None:
+            nonlocal last
+            now = time.monotonic()
+            self.journal.add(now - last, training=training)
+            last = now
+            for line in lines:
+                measured = logs.read_training(line) if training and self.is_shown else None
+                if measured:
+                    self.progress.train(self.run.name, measured.updates, measured.loss)
+            self.progress.refresh()
+
+        try:
+            status = self.context.launcher(executable(command), log, on_lines, [self.lock])
+        finally:
+            self.journal.add(time.monotonic() - last, training=training)
+            self.journal.write()
+        if status:
+            word = "training" if training else "evaluation"
+            raise RunFailed(f"{word} ended with status {status}", log)
+
+    def _measured(self, training: Training) -> Metrics:
+        """The metrics of one training; of several, each keeps its own in metrics.json, and its
+        checkpoints only as long as they are needed."""
+        if training not in self.planned.trainings:  # of the run that this one starts from
+            return self.evaluate(training)
+        folder = self.context.root / training.folder
+        kept = folder / MEASURED
+        if training.variant.name and (found := _read_metrics(kept)) is not None:
+            return found
+        folder.mkdir(exist_ok=True)
+        self.train(training)
+        metrics = self.evaluate(training)
+        if training.variant.name:
+            write_json(kept, metrics)
+            for checkpoint in folder.glob("*.pt"):
+                checkpoint.unlink()
+        return metrics
+
+    def train(self, training: Training) -> None:
+        """Train until the last update, from the newest intact checkpoint."""
+        folder = self.context.root / training.folder
+        if training.variant.name:
+            self.say(training.variant.name)
+        restart = checkpoints.find_restart(folder, self.say)
+        total = training.max_update
+        if total and restart.updates >= total:
+            self.say("training is complete already; it is evaluated")
+            return
+        if self.is_shown:
+            self.progress.begin_training(self.run.name, restart.updates, total)
+        restore = restart.restore and training.folder / restart.restore.name
+        self._launch(training.command(restore), folder / "train.log", training=True)
+
+    def evaluate(self, training: Training) -> Metrics:
+        """What is measured of a training."""
+        folder, experiment = self.context.root / training.folder, self.planned.experiment
+        if self.is_shown:
+            self.progress.change(self.run.name, EVALUATING)
+        log = folder / "train.log"
+        try:
+            chosen = checkpoints.checkpoint_to_evaluate(folder, training.evaluated, self.say)
+            metrics = experiment.measure(training, folder)
+        except (FileNotFoundError, ValueError) as error:
+            raise RunFailed(str(error), log) from None
+        checkpoint, gpus = training.folder / chosen.name, self.planned.devices.gpus
+        own = folder if training in self.planned.trainings else self.folder
+        for step in experiment.steps(training, checkpoint, self.run, gpus):
+            log = own / step.log
+            log.unlink(missing_ok=True)
+            self._launch(step.command, log, training=False)
+            try:
+                metrics = _merged(metrics, step.read(log))
+            except ValueError as error:
+                raise RunFailed(f"{step.log}: {error}", log) from None
+        return metrics
+
+    def _result(self, parts: Mapping[str, Metrics]) -> Result:
+        root, times = self.context.root, self.journal.content
+        trained = [
+            logs.read_training_log(root / training.folder / "train.log")
+            for training in self.planned.measured
+        ]
+        return results.make_result(
+            self.run,
+            metrics={
+                **self.planned.experiment.combine(parts),
+                **results.training_metrics(trained, times["train_seconds"]),
+            },
+            command=[shlex.join(words) for words in self.planned.commands()],
+            config=self.planned.config,
+            data=self.data,
+            gpus=self.planned.devices.gpus,
+            wall_seconds=times["wall_seconds"],
+            commit=self.context.commit,
+            sources=self.context.sources,
+        )
+
+    def write(self, result: Result) -> None:
+        """Write the result and close the journal."""
+        write_json(self.context.root / self.run.result, result)
+        self.journal.content["finished"] = True
+        self.journal.write()
+
+
+def _merged(one: Metrics, other: Metrics) -> Metrics:
+    """Both, dictionaries in both merged."""
+    found = {**one, **other}
+    for key in one.keys() & other.keys():
+        if isinstance(one[key], dict) and isinstance(other[key], dict):
+            found[key] = {**one[key], **other[key]}
+    return found
+
+
+def _read_metrics(path: Path) -> Metrics | None:
+    try:
+        found = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None

@@ -1,0 +1,48 @@
+"""What a run's folder remembers: what it trains, and for how long it has."""
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+from fairseq_plugins.common.files import write_json
+
+JOURNAL_SECONDS = 5.0  # at most this much time is not counted when a run is killed
+
+
+class Journal:
+    """A run's run.json: what it trains, and the seconds it took over all its stretches."""
+
+    def __init__(self, path: Path, config: dict[str, Any], data: dict[str, Any]) -> None:
+        self.path = path
+        self.content: dict[str, Any] = {
+            "config": config,
+            "data": data,
+            "train_seconds": 0.0,
+            "wall_seconds": 0.0,
+            "finished": False,
+        }
+        self._written = time.monotonic()
+
+    @classmethod
+    def read(cls, path: Path) -> "Journal | None":
+        """The journal in a file; None where there is none or it is damaged."""
+        try:
+            content = json.loads(path.read_text())
+            journal = cls(path, content["config"], content["data"])
+        except (OSError, ValueError, LookupError, TypeError):
+            return None
+        journal.content = {**journal.content, **content}
+        return journal
+
+    def add(self, seconds: float, *, training: bool) -> None:
+        """Count time; the file follows every few seconds."""
+        self.content["wall_seconds"] += seconds
+        if training:
+            self.content["train_seconds"] += seconds
+        if time.monotonic() - self._written > JOURNAL_SECONDS:
+            self.write()
+
+    def write(self) -> None:
+        write_json(self.path, self.content)
+        self._written = time.monotonic()
