@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 from fairseq import utils
+from fairseq.data import data_utils
 from omegaconf import OmegaConf, open_dict
 from tqdm import tqdm
 
@@ -24,7 +25,7 @@ from fairseq_plugins.common.exit_status import exit_status
 from fairseq_plugins.common.files import writing
 from fairseq_plugins.data.codes import check_codes, join_pieces
 from fairseq_plugins.data.trained import choose_device, load_trained
-from fairseq_plugins.data.vocabulary import SIDE_TABLES, Vocabulary, check_vocabulary
+from fairseq_plugins.data.vocabulary import SIDE_TABLES, Vocabulary, check_vocabulary, find_option
 from fairseq_plugins.translation.moses import Moses
 
 BUFFER_LINES = 2000  # lines that are sorted by length and batched together
@@ -90,7 +91,7 @@ class Translator:
     ) -> None:
         self.decoding = decoding
         state = read_upgraded(checkpoint)
-        self.languages = _languages(state, checkpoint)
+        self.languages = _languages(state, checkpoint, data)
         dictionaries = [data / f"dict.{language}.txt" for language in self.languages]
         for path in (data / "codes", *dictionaries):
             if not path.is_file():
@@ -102,8 +103,8 @@ class Translator:
         self._model, config, self._task = load_trained(checkpoint, state, data)
         self._device = choose_device(cpu=cpu)
         with open_dict(config):
-            options = {**OmegaConf.to_container(config.generation), **decoding.generation()}
-            config.generation = OmegaConf.create(options)
+            trained: Any = OmegaConf.to_container(config.generation)
+            config.generation = OmegaConf.create({**trained, **decoding.generation()})
         self._model.to(self._device)
         self._model.prepare_for_inference_(config)
         utils.set_torch_seed(seed)  # after those that seed the draws of an encoding too
@@ -161,11 +162,17 @@ class Translator:
         return self._target.detokenise(join_pieces(pieces))
 
 
-def _languages(state: dict[str, Any], checkpoint: Path) -> tuple[str, str]:
-    task = (state.get("cfg") or {}).get("task") or {}
-    source, target = task.get("source_lang"), task.get("target_lang")
-    if not source or not target:
+def _languages(state: dict[str, Any], checkpoint: Path, data: Path) -> tuple[str, str]:
+    """Those that were said in training; fairseq infers them from the data if not, and saves none."""
+    if find_option(state, "task", "_name") != "translation":
         raise CheckpointError(f"--checkpoint {checkpoint} holds no translation model")
+    said = tuple(find_option(state, "task", option) for option in ("source_lang", "target_lang"))
+    source, target = said if all(said) else data_utils.infer_language_pair(str(data))
+    if not source or not target:
+        raise DataError(
+            f"neither --checkpoint {checkpoint} nor a name in --data {data} says which languages "
+            "are translated"
+        )
     return source, target
 
 

@@ -11,9 +11,11 @@ from fairseq_plugins.common import provenance
 from fairseq_plugins.common.files import write_json
 from fairseq_plugins.reproduce.experiments.devices import Devices
 from fairseq_plugins.reproduce.experiments.lm import LANGUAGE_MODEL
+from fairseq_plugins.reproduce.experiments.mlm import MASKED_LANGUAGE_MODEL
 from fairseq_plugins.reproduce.experiments.planned import plan_run
 from fairseq_plugins.reproduce.record import logs, results
 from fairseq_plugins.reproduce.record.runs import Run
+from fairseq_plugins.reproduce.report.curves import mean_curves
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 RUN = Run("table2", "mini", "rope", "linear", 1)
@@ -84,6 +86,26 @@ def test_validations_are_a_curve_without_repetitions(tmp_path):
         )
     )
     assert logs.read_validations(log) == [(100, 5.5), (200, 4.9)]
+
+
+def test_a_training_that_diverged_is_an_error_by_name(tmp_path):
+    """Its loss may be a number of which 2 to the power is none."""
+    line = '[valid] - {"epoch": 1, "valid_loss": "5000", "valid_num_updates": "9"}'
+    (tmp_path / "train.log").write_text(line)
+    planned = plan_run(CONFIGS, RUN, Devices(0))
+    (training,) = planned.trainings
+    step = LANGUAGE_MODEL.steps(training, tmp_path / "x.pt", RUN, 0)[0]
+    (tmp_path / step.log).write_text("Loss (base 2): 5000.0, Perplexity: inf")
+    for measure in (
+        lambda: step.read(tmp_path / step.log),
+        lambda: MASKED_LANGUAGE_MODEL.measure(training, tmp_path),
+    ):
+        with pytest.raises(ValueError, match=r"a loss of 5000\.0 bits .* the training diverged"):
+            measure()
+    assert logs.perplexity(3.0) == 8.0
+    row = {"row": "rope", "attention": "vanilla"}
+    curves = mean_curves([{**row, "metrics": {"curve": [[1, 5000.0], [2, 3.0]]}}])
+    assert curves == {("rope", "vanilla"): [(2, 8.0)]}
 
 
 def test_result_has_exactly_the_agreed_keys(root):

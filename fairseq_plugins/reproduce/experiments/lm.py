@@ -108,7 +108,10 @@ def _step(
 
     def read(log: Path) -> Metrics:
         loss = logs.read_evaluation_loss(log)
-        return {f"{subset}_ppl{suffix}": round(2**loss, 4), f"{subset}_loss{suffix}": loss}
+        return {
+            f"{subset}_ppl{suffix}": round(logs.perplexity(loss), 4),
+            f"{subset}_loss{suffix}": loss,
+        }
 
     return Step(f"eval-{subset}{suffix}.log", command, read)
 

@@ -47,7 +47,7 @@ class MaskedLanguageModel(Experiment):
         update, loss = min(curve, key=lambda point: point[1])
         return {
             "valid_loss": loss,
-            "valid_ppl": round(2**loss, 4),
+            "valid_ppl": round(logs.perplexity(loss), 4),
             "best_update": update,
             "curve": [list(point) for point in curve],
         }

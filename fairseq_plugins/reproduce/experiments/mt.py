@@ -56,10 +56,10 @@ class Translation(Experiment):
         if not points:
             return {}
         if training.evaluated == LAST:
-            return {"valid_ppl": round(2 ** points[-1][1], 4)}
+            return {"valid_ppl": round(logs.perplexity(points[-1][1]), 4)}
         chosen_by = logs.read_validations(folder / "train.log")
         best = min(chosen_by, key=lambda point: point[1])[0]
-        return {"valid_ppl": round(2 ** dict(points)[best], 4)}
+        return {"valid_ppl": round(logs.perplexity(dict(points)[best]), 4)}
 
     def facts(self, results: Sequence[Mapping[str, Any]]) -> list[str]:
         return [
