@@ -163,7 +163,7 @@ class Translator:
 
 
 def _languages(state: dict[str, Any], checkpoint: Path, data: Path) -> tuple[str, str]:
-    """Those that were said in training; fairseq infers them from the data if not, and saves none."""
+    """Those that training was told; if none, from names in the data, as fairseq does unsaved."""
     if find_option(state, "task", "_name") != "translation":
         raise CheckpointError(f"--checkpoint {checkpoint} holds no translation model")
     said = tuple(find_option(state, "task", option) for option in ("source_lang", "target_lang"))
