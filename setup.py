@@ -13,6 +13,7 @@ setup(
     install_requires=[
         "torch>=2.8",
         "fairseq-fixed>=0.12.3.1",
+        "filelock>=3.30",
         "hydra-core>=1.3.2",
         "numpy>=1.26,<2; python_version < '3.13'",  # fairseq reads np.compat
         "omegaconf>=2.3",
@@ -35,6 +36,7 @@ setup(
             "pytest>=8",
             "pytest-timeout>=2.3",
             "pytest-xdist>=3.5",
+            "hydra-submitit-launcher>=1.2",
             "hypothesis>=6.100",
             "ruff>=0.9",
             "mypy>=1.14",

@@ -1,19 +1,31 @@
 """The documents say what the code says, and their code runs."""
 
 import re
+import runpy
 import shutil
 import subprocess
 import sys
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 from fairseq_plugins.catalog.page import COMMAND, page
-from fairseq_plugins.encodings import ALL_HOOKS, PositionEncoding
+from fairseq_plugins.encodings import (
+    ALL_HOOKS,
+    FoldsBasis,
+    LinearFacts,
+    PositionEncoding,
+    PositionFacts,
+    RelativeOnAverage,
+    Stochastic,
+)
 
 ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
 EXTENDING = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
-NAME = "gaussian_window"
+EVERY_WAY = "causal, bidirectional, cross"
+NAMES = ["gaussian_window", "head_rope"]
 
 
 def test_the_page_of_encodings_is_current() -> None:
@@ -44,11 +56,29 @@ def _prose(text: str) -> str:
     return re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
 
 
+def test_the_readmes_python_runs_as_it_stands(tmp_path: Path) -> None:
+    (block,) = re.findall(r"^```python\n(.*?)^```$", README, re.M | re.S)
+    path = tmp_path / "example.py"
+    path.write_text(block, encoding="utf-8")
+    found = runpy.run_path(str(path))
+    assert found["output"].shape == found["v"].shape
+    real = ~found["key_padding_mask"]
+    assert found["output"].transpose(1, 2)[real].isfinite().all()
+
+
 def test_extending_names_everything_that_a_class_can_say() -> None:
     """Its attributes, and every hook and method that is there to be overridden."""
     own = {name for name in vars(PositionEncoding) if not name.startswith("_")} - {"hooks"}
     assert own >= ALL_HOOKS
-    for name in own:
+    said = {field.name for value in (LinearFacts, PositionFacts) for field in fields(value)}
+    able = {
+        name
+        for protocol in (FoldsBasis, RelativeOnAverage, Stochastic)
+        for name in vars(protocol)
+        if not name.startswith("_")
+    }
+    assert {"redraw", "fold_basis_", "expected_scores"} <= able
+    for name in own | said | able:
         assert re.search(rf"`{name}[`(]", EXTENDING), name
 
 
@@ -80,18 +110,21 @@ def _run(folder: Path, *words: str) -> str:
     return done.stdout
 
 
-def test_the_files_are_an_encoding_and_a_row() -> None:
+def test_the_files_are_encodings_and_their_rows() -> None:
     assert list(_files()) == [
         "fairseq_plugins/encodings/gaussian.py",
-        f"configs/model/{NAME}.yaml",
+        "fairseq_plugins/encodings/head_rope.py",
+        *(f"configs/model/{name}.yaml" for name in NAMES),
     ]
 
 
-def test_the_example_is_in_the_catalogue(extended: Path) -> None:
-    shown = _run(extended, "-m", "fairseq_plugins", "encodings", NAME)
-    assert "  width=16.0   a number" in shown
-    assert "softmax attention: causal, bidirectional, cross\nlinear attention: no\n" in shown
-    assert "learned parameters: 48, 8 in each layer" in shown
+def test_the_examples_are_in_the_catalogue(extended: Path) -> None:
+    expected = {"gaussian_window": ("width=16.0", "no"), "head_rope": ("slowest=0.25", EVERY_WAY)}
+    for name, (option, linear) in expected.items():
+        shown = _run(extended, "-m", "fairseq_plugins", "encodings", name)
+        assert f"  {option}   a number" in shown
+        assert f"softmax attention: {EVERY_WAY}\nlinear attention: {linear}\n" in shown
+        assert "learned parameters: 48, 8 in each layer" in shown
 
 
 def test_the_example_runs_outside_fairseq(extended: Path) -> None:
@@ -101,10 +134,10 @@ def test_the_example_runs_outside_fairseq(extended: Path) -> None:
     _run(extended, "-c", outside)
 
 
-def test_the_example_passes_the_tests_of_every_encoding_and_trains(extended: Path) -> None:
+def test_the_examples_pass_the_tests_of_every_encoding_and_train(extended: Path) -> None:
     folders = ["attention", "encodings", "models", "integration/test_configs_train.py"]
     places = [f"tests/{name}" for name in folders]
-    options = ["-q", "-k", NAME, "-p", "no:cacheprovider"]
+    options = ["-q", "-k", " or ".join(NAMES), "-p", "no:cacheprovider"]
     summary = _run(extended, "-m", "pytest", *options, *places).splitlines()[-1]
     passed = int(re.search(r"(\d+) passed", summary)[1])
-    assert passed > 50
+    assert passed > 150

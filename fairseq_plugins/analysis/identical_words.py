@@ -11,16 +11,17 @@ from fairseq.data import Dictionary
 from torch import Tensor, nn
 
 from fairseq_plugins.attention.softmax import SoftmaxAttention
-from fairseq_plugins.common.checkpoints import read_upgraded
-from fairseq_plugins.common.errors import CheckpointError, OptionError
+from fairseq_plugins.common.errors import OptionError
 from fairseq_plugins.data.dictionaries import MASK
-from fairseq_plugins.data.trained import choose_device, load_trained
 from fairseq_plugins.data.vocabulary import ROBERTA_TABLE, Vocabulary, check_vocabulary
 from fairseq_plugins.models.pe_roberta import PERoberta
+from fairseq_plugins.modules.identity import ROBERTA
+from fairseq_plugins.modules.loading import build_trained, choose_device, read_trained
 
 WORDS = 300  # the paper's footnote 9
 LENGTH = 128  # positions that the paper's figures show
 BATCH_SIZE = 20
+TASKS = ("masked_lm", "sentence_prediction", "squad")  # of which a pe_roberta may be
 
 
 @dataclass(frozen=True)
@@ -53,13 +54,10 @@ def probe(
     """
     dictionary = Dictionary.load(str(data / "dict.txt"))
     dictionary.add_symbol(MASK)
-    state = read_upgraded(checkpoint)
+    state = read_trained(checkpoint, models=[ROBERTA], tasks=TASKS)
     vocabulary = Vocabulary(data / "dict.txt", dictionary.symbols, ROBERTA_TABLE)
     check_vocabulary(checkpoint, state, vocabulary)
-    model, _, _ = load_trained(checkpoint, state, data)
-    if not isinstance(model, PERoberta):
-        found = type(model).__name__
-        raise CheckpointError(f"{checkpoint} must be a pe_roberta, but is a {found}.")
+    model, _, _ = build_trained(checkpoint, state, data)
     reach = model.max_positions()
     length = min(LENGTH, reach) if length is None else length
     if not 4 <= length <= reach:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from fairseq_plugins.attention.shared import SharedPass
-from fairseq_plugins.encodings import IncompatibleEncodingError, PositionEncoding
+from fairseq_plugins.encodings import IncompatibleEncodingError, PositionEncoding, Stochastic
 
 State = dict[str, Tensor]
 
@@ -62,6 +62,9 @@ class Attention(nn.Module):
         self.hooks = encoding.hooks if encoding is not None else frozenset[str]()
         if encoding is not None:
             self._check(encoding)
+        # Not registered: they are parts of the encoding, which is.
+        parts = encoding.parts if encoding is not None else ()
+        self._drawn = tuple(part for part in parts if isinstance(part, Stochastic))
 
     def _check(self, encoding: PositionEncoding) -> None:
         missing = sorted(self.hooks - self.supported_hooks)
@@ -101,12 +104,13 @@ class Attention(nn.Module):
         Returns:
             ``{"seed": (B, 1)}`` for the state, empty where nothing is drawn.
         """
-        if self.encoding is None or not self.encoding.is_stochastic:
+        if not self._drawn:
             return {}
         drawn = state["seed"][0, 0] if state else draw_seed()
         # No number can come out of a compiled graph.
         seed = drawn if torch.compiler.is_compiling() else int(drawn)
-        self.encoding.redraw(seed)
+        for part in self._drawn:
+            part.redraw(seed)
         return {"seed": torch.as_tensor(seed, device=k.device).expand(k.size(0), 1)}
 
     def forward(

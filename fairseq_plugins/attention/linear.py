@@ -10,7 +10,7 @@ from torch import Tensor
 from fairseq_plugins.attention.base import Attention, State
 from fairseq_plugins.attention.feature_maps import FEATURE_MAPS
 from fairseq_plugins.attention.shared import SharedPass
-from fairseq_plugins.encodings import PositionEncoding
+from fairseq_plugins.encodings import LinearFacts, PositionEncoding
 from fairseq_plugins.encodings.base import TRANSFORM_HOOKS
 from fairseq_plugins.encodings.ends import known_end
 from fairseq_plugins.kernels import LinearState, causal_linear_attention, linear_attention
@@ -73,15 +73,15 @@ class LinearAttention(Attention):
             raise ValueError(
                 f"`normalizer` must be one of {list(NORMALIZERS)}, but is {normalizer!r}."
             )
-        if normalizer == "encoded" and encoding is not None and not encoding.keeps_norms:
+        facts = LinearFacts.of(encoding) if encoding is not None else LinearFacts()
+        if normalizer == "encoded" and not facts.keeps_norms:
             normalizer = "plain"
-        own_map = encoding.feature_map if encoding is not None else None
-        self.feature_map, self.normalizer = FEATURE_MAPS[own_map or feature_map], normalizer
+        self.feature_map = FEATURE_MAPS[facts.feature_map or feature_map]
+        self.normalizer, self._transforms_features = normalizer, facts.transform_after_feature_map
         is_encoded = normalizer == "encoded" and bool(self.hooks & _ENCODED)
         self._normalize = normalizer != "none"
-        keeps_positive = encoding is not None and encoding.keeps_positive
-        self._min_cosine = MIN_COSINE if is_encoded and not keeps_positive else 0.0
-        self.span = encoding.positive_span if encoding and is_encoded and keeps_positive else None
+        self._min_cosine = MIN_COSINE if is_encoded and not facts.keeps_positive else 0.0
+        self.span = facts.positive_span if is_encoded and facts.keeps_positive else None
         self._decays = "log_decay" in self.hooks
 
     def forward(
@@ -227,8 +227,7 @@ class LinearAttention(Attention):
         if transform is None:
             plain = self.feature_map(x)
             return plain, plain if self._decays and self.normalizer == "plain" else None
-        assert self.encoding is not None
-        if self.encoding.transform_after_feature_map:
+        if self._transforms_features:
             plain = self.feature_map(x)
             return transform(plain), plain if self.normalizer == "plain" else None
         plain_or_none = self.feature_map(x) if self.normalizer == "plain" else None

@@ -10,6 +10,7 @@ from fairseq_plugins.attention.shared import SharedPass
 from fairseq_plugins.encodings import ALL_HOOKS, PositionEncoding
 from fairseq_plugins.encodings.base import relative_positions
 from fairseq_plugins.encodings.ends import known_end, with_end
+from fairseq_plugins.encodings.protocols import parts_to_fold
 
 
 class SoftmaxAttention(Attention):
@@ -47,15 +48,16 @@ class SoftmaxAttention(Attention):
         self.scale = encoding.logit_scale() if encoding is not None else head_dim**-0.5
         # Not registered: they are parts of the encoding, which is.
         self._biases = tuple(encoding.parts_with("attn_bias") if encoding is not None else ())
+        self._folding = parts_to_fold(encoding) if encoding is not None else ()
         self._biases_are_shared = all(part.shared_across_layers for part in self._biases)
 
     def fold_basis_(self, *projections: nn.Module) -> None:
-        if self.encoding is not None:
-            self.encoding.fold_basis_(*projections)
+        for part in self._folding:
+            part.fold_basis_(*projections)
 
     def unfold_basis_(self, *projections: nn.Module) -> None:
-        if self.encoding is not None:
-            self.encoding.unfold_basis_(*projections)
+        for part in self._folding:
+            part.unfold_basis_(*projections)
 
     def forward(
         self,

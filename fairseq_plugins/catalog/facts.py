@@ -10,7 +10,10 @@ from fairseq_plugins.attention import ATTENTIONS
 from fairseq_plugins.encodings import (
     EncodingContext,
     IncompatibleEncodingError,
+    LinearFacts,
     PositionEncoding,
+    PositionFacts,
+    Stochastic,
     build_encoding,
     build_model_encodings,
     with_absolute_embedding,
@@ -56,9 +59,8 @@ class Facts:
         refusals: each reason with the attentions and directions that it is given for.
         parameters: the learned ones at ``SIZE``, shared ones once.
         parameters_per_layer: those of them that each layer has for itself.
-        needs_lengths: see ``PositionEncoding``; likewise the next two.
-        extrapolates: likewise.
-        is_stochastic: likewise.
+        about_positions: what is true of its positions.
+        is_stochastic: whether its values are drawn.
         feature_map: of linear attention, where it belongs to the definition.
         replaces_absolute: whether the framework's absolute embedding leaves for it.
     """
@@ -69,8 +71,7 @@ class Facts:
     refusals: dict[str, list[tuple[str, str]]]
     parameters: int
     parameters_per_layer: int
-    needs_lengths: bool
-    extrapolates: bool
+    about_positions: PositionFacts
     is_stochastic: bool
     feature_map: str | None
     replaces_absolute: bool
@@ -103,10 +104,9 @@ def gather(name: str) -> Facts:
         refusals=refusals,
         parameters=total,
         parameters_per_layer=total - count_parameters(name, LAYERS - 1),
-        needs_lengths=encoding.needs_lengths,
-        extrapolates=encoding.extrapolates,
-        is_stochastic=encoding.is_stochastic,
-        feature_map=encoding.feature_map,
+        about_positions=PositionFacts.of(encoding),
+        is_stochastic=any(isinstance(part, Stochastic) for part in encoding.parts),
+        feature_map=LinearFacts.of(encoding).feature_map,
         replaces_absolute=with_absolute_embedding(name, "base") == name,
     )
 
@@ -186,9 +186,9 @@ def describe(facts: Facts) -> list[tuple[str, str]]:
     for reason, places in facts.refusals.items():
         lines.append(("refused", f"{_places(places)}: {reason}"))
     lines.append(("learned parameters", _parameters(facts)))
-    if facts.needs_lengths:
+    if facts.about_positions.needs_lengths:
         lines.append(("lengths", "needs the true lengths of the sequences"))
-    if not facts.extrapolates:
+    if not facts.about_positions.extrapolates:
         lines.append(("longer", "positions beyond the longest of training are refused"))
     if facts.is_stochastic:
         lines.append(("draws", "anew in every pass; one draw for a whole decoding"))

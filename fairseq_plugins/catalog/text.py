@@ -41,8 +41,8 @@ def cells(facts: Facts, hooks: str) -> tuple[str, ...]:
         *(facts.under(attention) for attention in ATTENTIONS),
         *(facts.when(direction) for direction in DIRECTIONS),
         f"{facts.parameters:,}",
-        "yes" if facts.needs_lengths else "no",
-        "yes" if facts.extrapolates else "no",
+        "yes" if facts.about_positions.needs_lengths else "no",
+        "yes" if facts.about_positions.extrapolates else "no",
         hooks,
         get_entry(facts.name).source,
     )

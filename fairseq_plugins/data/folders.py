@@ -4,7 +4,6 @@ A folder is built beside its place and renamed into it. By its data.json a resul
 data, and a second call can see that there is nothing to do.
 """
 
-import fcntl
 import json
 import shutil
 from collections.abc import Iterator, Mapping
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from fairseq_plugins.common.errors import DataError, OptionError
+from fairseq_plugins.common.locks import exclusive
 
 SPLITS = ("train", "valid", "test")
 # What fairseq-preprocess makes of text in one language.
@@ -99,10 +99,8 @@ def building(output: Path, resume: Mapping[str, Any] | None = None) -> Iterator[
     a folder that was left by the same is taken over, and one is left where the work is cut off:
     it is removed when the work is done or its input refused.
     """
-    output.parent.mkdir(parents=True, exist_ok=True)
     work = output.parent / f".{output.name}.building"
-    with (output.parent / f".{output.name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with exclusive(output.parent / f".{output.name}.lock", str(output), wait=report):
         if resume is None or not _same_json(work / "building.json", resume):
             shutil.rmtree(work, ignore_errors=True)  # left by a process that was killed
             work.mkdir()

@@ -6,11 +6,13 @@ import pkgutil
 
 from fairseq_plugins.encodings.base import (
     ALL_HOOKS,
-    Compose,
     EncodingContext,
     IncompatibleEncodingError,
     PositionEncoding,
 )
+from fairseq_plugins.encodings.compose import Compose
+from fairseq_plugins.encodings.facts import LinearFacts, PositionFacts
+from fairseq_plugins.encodings.protocols import FoldsBasis, RelativeOnAverage, Stochastic
 from fairseq_plugins.encodings.registry import (
     ENCODINGS,
     EncodingEntry,
@@ -35,10 +37,15 @@ __all__ = [
     "Compose",
     "EncodingContext",
     "EncodingEntry",
+    "FoldsBasis",
     "IncompatibleEncodingError",
+    "LinearFacts",
     "ModelEncodings",
     "Option",
     "PositionEncoding",
+    "PositionFacts",
+    "RelativeOnAverage",
+    "Stochastic",
     "build_encoding",
     "build_model_encodings",
     "expand_name",

@@ -13,6 +13,8 @@ import torch
 from torch import Tensor
 
 from fairseq_plugins.encodings.base import PositionEncoding
+from fairseq_plugins.encodings.facts import PositionFacts
+from fairseq_plugins.encodings.protocols import RelativeOnAverage
 
 Argument = Literal["content", "one"]
 
@@ -45,10 +47,10 @@ def canonical_form(encoding: PositionEncoding, offset: int) -> tuple[Primitive, 
         ValueError: the encoding is not relative, or an offset ahead of the query for one that
             only a causal attention can have.
     """
-    if type(encoding).expected_scores is not PositionEncoding.expected_scores:
+    if isinstance(encoding, RelativeOnAverage):
         with torch.no_grad():
             return (Primitive("content", "content", encoding.expected_scores(offset)),)
-    if not encoding.is_relative:
+    if not PositionFacts.of(encoding).is_relative:
         raise ValueError(f"the encoding {encoding.label!r} is not relative: it has no W_(t-s).")
     if offset > 0 and encoding.bidirectional_refusal:
         raise ValueError(

@@ -1,7 +1,5 @@
 """Permutations of features: the odd-even one and the powers of a random one."""
 
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 
@@ -42,7 +40,7 @@ class PermutationPowers(nn.Module):
     gather's backward pass would scatter, which is slower and not deterministic on a GPU.
 
     The rows are no part of the state dict: an encoding makes them with its permutation, and again
-    when another is loaded (``follow_permutation``).
+    when another is loaded (``make_rows``).
 
     Args:
         size: rows to start with.
@@ -92,16 +90,6 @@ class PermutationPowers(nn.Module):
         halves = x.split(index.size(-1), dim=-1)
         permuted = [_PermuteFeatures.apply(half, index, inverse) for half in halves]
         return permuted[0] if len(permuted) == 1 else torch.cat(permuted, dim=-1)
-
-
-def follow_permutation(encoding: nn.Module) -> None:
-    """Make the rows of an encoding's ``powers`` by its ``permutation``, now and after loading."""
-    _make_rows(encoding, None)
-    encoding.register_load_state_dict_post_hook(_make_rows)
-
-
-def _make_rows(encoding: Any, incompatible_keys: Any) -> None:
-    encoding.powers.make_rows(encoding.permutation, encoding.powers.size)
 
 
 class _PermuteFeatures(torch.autograd.Function):

@@ -1,11 +1,13 @@
 """PermuteFormer: a fixed random permutation of the features per head, once per position."""
 
+from typing import Any
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from fairseq_plugins.encodings.base import EncodingContext, PositionEncoding
-from fairseq_plugins.encodings.permutations import PermutationPowers, follow_permutation
+from fairseq_plugins.encodings.permutations import PermutationPowers
 from fairseq_plugins.encodings.registry import register_encoding
 
 
@@ -21,7 +23,7 @@ def decay_rates(num_heads: int) -> Tensor:
     source="PermuteFormer (Chen 2021); LRPE, Eq. 25",
     formula="score = (Pi_h^s q).(Pi_h^t k) = q.(Pi_h^(t-s) k), Pi_h a fixed random permutation",
 )
-class PermuteFormer(PositionEncoding):
+def permuteformer(context: EncodingContext, *, decay: bool = False) -> "PermuteFormer":
     """(Pi_h^s q).(Pi_h^t k), and r_h^(s - t) times that with ``decay``.
 
     The permutations are drawn once and kept in the state dict. The paper writes the decay as
@@ -34,11 +36,16 @@ class PermuteFormer(PositionEncoding):
         decay: multiply scores by r_h^(s - t), r_h = sigmoid(2 + 3h/H); only where keys are never
             after the query.
     """
+    return DecayingPermuteFormer(context) if decay else PermuteFormer(context)
+
+
+class PermuteFormer(PositionEncoding):
+    """(Pi_h^s q).(Pi_h^t k)."""
 
     keeps_positive = True
     permutation: Tensor
 
-    def __init__(self, context: EncodingContext, *, decay: bool = False) -> None:
+    def __init__(self, context: EncodingContext) -> None:
         super().__init__(context)
         drawn = [
             torch.randperm(context.head_dim, generator=context.generator)
@@ -46,20 +53,8 @@ class PermuteFormer(PositionEncoding):
         ]
         self.register_buffer("permutation", torch.stack(drawn))
         self.powers = PermutationPowers(context.max_positions)
-        follow_permutation(self)
-        self.decay = decay
-        if decay:
-            self.register_buffer("rates", decay_rates(context.num_heads), persistent=False)
-            self.bidirectional_refusal = (
-                "its option `decay=true` weakens keys by their distance before the query, and has "
-                "no meaning for keys after it"
-            )
-
-    @property
-    def hooks(self) -> frozenset[str]:
-        """Without ``log_decay`` where nothing decays."""
-        hooks = super().hooks
-        return hooks if self.decay else hooks - {"log_decay"}
+        _make_rows(self)
+        self.register_load_state_dict_post_hook(_make_rows)
 
     def transform_query(self, q: Tensor, positions: Tensor) -> Tensor:
         """Pi_h^s q: (B, H, T, D) -> (B, H, T, D)."""
@@ -69,6 +64,24 @@ class PermuteFormer(PositionEncoding):
     def transform_key(self, k: Tensor, positions: Tensor) -> Tensor:
         """Pi_h^t k: (B, H, S, D) -> (B, H, S, D)."""
         return self.transform_query(k, positions)
+
+
+def _make_rows(encoding: PermuteFormer, incompatible_keys: Any = None) -> None:
+    """The powers of an encoding's permutations, now and after others are loaded."""
+    encoding.powers.make_rows(encoding.permutation, encoding.powers.size)
+
+
+class DecayingPermuteFormer(PermuteFormer):
+    """r_h^(s - t) (Pi_h^s q).(Pi_h^t k)."""
+
+    bidirectional_refusal = (
+        "its option `decay=true` weakens keys by their distance before the query, and has no "
+        "meaning for keys after it"
+    )
+
+    def __init__(self, context: EncodingContext) -> None:
+        super().__init__(context)
+        self.register_buffer("rates", decay_rates(context.num_heads), persistent=False)
 
     def log_decay(self) -> Tensor:
         """log r_h (H,) float32."""

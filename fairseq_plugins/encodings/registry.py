@@ -12,12 +12,13 @@ from fairseq_plugins.common.suggestions import did_you_mean
 from fairseq_plugins.encodings.base import (
     LOGIT_HOOKS,
     TRANSFORM_HOOKS,
-    Compose,
     EncodingContext,
     IncompatibleEncodingError,
     PositionEncoding,
     overridden_hooks,
 )
+from fairseq_plugins.encodings.compose import Compose
+from fairseq_plugins.encodings.facts import PositionFacts
 
 Maker = TypeVar("Maker", bound=Callable[..., PositionEncoding])
 
@@ -86,6 +87,11 @@ class EncodingEntry:
         attribute = "causal_refusal" if causal else "bidirectional_refusal"
         reasons = (getattr(cls, attribute) for cls in self.classes)
         return next((reason for reason in reasons if reason), None)
+
+    @property
+    def facts(self) -> PositionFacts:
+        """As far as the class, or those of the parts, know without options."""
+        return PositionFacts.together([(overridden_hooks(cls), cls) for cls in self.classes])
 
     @property
     def options(self) -> dict[str, Option]:

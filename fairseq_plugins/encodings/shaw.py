@@ -29,25 +29,7 @@ class RelativeKeys(ClippedOffsets):
 
 
 class RelativeVectors(RelativeKeys):
-    """Also sum_t w_st c_{clip(t - s)} joins the output, w the attention's weights.
-
-    Args:
-        context: of the model.
-        max_distance: offsets are clipped to -max_distance..max_distance; 64 in the BERT paper.
-        values: also add c to the values; without it, the key-only form.
-    """
-
-    def __init__(
-        self, context: EncodingContext, *, max_distance: int = 64, values: bool = True
-    ) -> None:
-        super().__init__(context, max_distance=max_distance)
-        self.values = values
-
-    @property
-    def hooks(self) -> frozenset[str]:
-        """Without ``relative_values`` in the key-only form."""
-        hooks = super().hooks
-        return hooks if self.values else hooks - {"relative_values"}
+    """Also sum_t w_st c_{clip(t - s)} joins the output, w the attention's weights."""
 
     def value_vectors(self) -> Tensor:
         """The vectors c, like ``key_vectors`` and the same ones by default."""
@@ -99,7 +81,9 @@ class ShawKeys(RelativeKeys):
     source="Shaw et al. 2018, Eq. 3 and 4; LRPE, Eq. 32; Position Embeddings in BERT",
     formula="logit q_s.(k_t + a_(t-s)) / sqrt(D), output sum_t w_st (v_t + c_(t-s)), t - s clipped",
 )
-class Shaw(RelativeVectors):
+def shaw(
+    context: EncodingContext, *, max_distance: int = 64, values: bool = True
+) -> "Shaw | ShawKeys":
     """q_s . a^K_{clip(t - s)} joins q_s . k_t, and sum_t w_st a^V_{clip(t - s)} joins the output.
 
     The tables are shared by heads and layers.
@@ -112,19 +96,17 @@ class Shaw(RelativeVectors):
     Raises:
         ValueError: for a ``max_distance`` below 1.
     """
+    return (Shaw if values else ShawKeys)(context, max_distance=max_distance)
 
-    def __init__(
-        self, context: EncodingContext, *, max_distance: int = 64, values: bool = True
-    ) -> None:
-        super().__init__(context, max_distance=max_distance, values=values)
-        self.key_table = _draw(self)
-        self.value_table = _draw(self) if values else None
 
-    def key_vectors(self) -> Tensor:
-        return self.key_table
+class Shaw(RelativeVectors, ShawKeys):
+    """a^K on the keys and a^V on the values."""
+
+    def __init__(self, context: EncodingContext, *, max_distance: int = 64) -> None:
+        super().__init__(context, max_distance=max_distance)
+        self.value_table = _draw(self)
 
     def value_vectors(self) -> Tensor:
-        assert self.value_table is not None
         return self.value_table
 
 
@@ -139,7 +121,9 @@ def _offsets(max_distance: int) -> Tensor:
     source="NEZHA (Wei et al. 2019); Position Embeddings in BERT, Table 1",
     formula="shaw with a_r = c_r = [sin(w_1 r), cos(w_1 r), ...], w_j = 10000^(-2(j-1)/D)",
 )
-class SinusoidalRPE(RelativeVectors):
+def sinusoidal_rpe(
+    context: EncodingContext, *, max_distance: int = 64, values: bool = True
+) -> "SinusoidalVectors | SinusoidalKeys":
     """``shaw`` with one fixed table: r = clip(t - s) becomes [sin(w_1 r), cos(w_1 r), ...].
 
     The same vectors go to keys and values, to all heads and layers.
@@ -152,11 +136,14 @@ class SinusoidalRPE(RelativeVectors):
     Raises:
         ValueError: for a ``max_distance`` below 1 or an odd head_dim.
     """
+    return (SinusoidalVectors if values else SinusoidalKeys)(context, max_distance=max_distance)
 
-    def __init__(
-        self, context: EncodingContext, *, max_distance: int = 64, values: bool = True
-    ) -> None:
-        super().__init__(context, max_distance=max_distance, values=values)
+
+class SinusoidalKeys(RelativeKeys):
+    """The sinusoid of the clipped offset on the keys."""
+
+    def __init__(self, context: EncodingContext, *, max_distance: int = 64) -> None:
+        super().__init__(context, max_distance=max_distance)
         frequencies = sinusoidal_frequencies("head_dim", context.head_dim)
         rows = sinusoids(_offsets(max_distance), frequencies).float()
         self.register_buffer("rows", rows, persistent=False)
@@ -165,13 +152,19 @@ class SinusoidalRPE(RelativeVectors):
         return self.get_buffer("rows")
 
 
+class SinusoidalVectors(RelativeVectors, SinusoidalKeys):
+    """It on keys and values."""
+
+
 @register_encoding(
     "learnable_sinusoidal_rpe",
     summary="a sinusoid of learned frequencies of the clipped offset, for keys and values",
     source="Position Embeddings in BERT, Table 1",
     formula="shaw with a_r = c_r = [sin(w_1 r), cos(w_1 r), sin(w_2 r), ...], w learned",
 )
-class LearnableSinusoidalRPE(RelativeVectors):
+def learnable_sinusoidal_rpe(
+    context: EncodingContext, *, max_distance: int = 64, values: bool = True
+) -> "LearnableSinusoidalVectors | LearnableSinusoidalKeys":
     """``sinusoidal_rpe`` with its D/2 frequencies learned, from the fixed ones on.
 
     Table 1 counts L parameters; a frequency per pair of features makes them D/2, as for its APE.
@@ -184,14 +177,22 @@ class LearnableSinusoidalRPE(RelativeVectors):
     Raises:
         ValueError: for a ``max_distance`` below 1 or an odd head_dim.
     """
+    cls = LearnableSinusoidalVectors if values else LearnableSinusoidalKeys
+    return cls(context, max_distance=max_distance)
 
-    def __init__(
-        self, context: EncodingContext, *, max_distance: int = 64, values: bool = True
-    ) -> None:
-        super().__init__(context, max_distance=max_distance, values=values)
+
+class LearnableSinusoidalKeys(RelativeKeys):
+    """A sinusoid of learned frequencies of the clipped offset on the keys."""
+
+    def __init__(self, context: EncodingContext, *, max_distance: int = 64) -> None:
+        super().__init__(context, max_distance=max_distance)
         frequencies = sinusoidal_frequencies("head_dim", context.head_dim)
         self.frequencies = nn.Parameter(frequencies.float())
 
     def key_vectors(self) -> Tensor:
         offsets = _offsets(self.max_distance).to(self.frequencies.device)
         return sinusoids(offsets, self.frequencies).to(self.frequencies.dtype)
+
+
+class LearnableSinusoidalVectors(RelativeVectors, LearnableSinusoidalKeys):
+    """It on keys and values."""

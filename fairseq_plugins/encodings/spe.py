@@ -48,7 +48,6 @@ class StochasticEncoding(PositionEncoding):
 
     transform_after_feature_map = False
     is_relative = False
-    is_stochastic = True
     # The feature map comes last, so that no weight is negative.
     keeps_positive = True
 

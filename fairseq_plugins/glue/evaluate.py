@@ -7,13 +7,13 @@ from typing import Any
 import torch
 from fairseq import utils
 
-from fairseq_plugins.common.checkpoints import read_upgraded
 from fairseq_plugins.common.errors import CheckpointError, DataError, OptionError
 from fairseq_plugins.data.dictionaries import check_same_dictionary
-from fairseq_plugins.data.trained import choose_device, load_trained
 from fairseq_plugins.data.vocabulary import ROBERTA_TABLE, Vocabulary, check_vocabulary
 from fairseq_plugins.glue.metrics import score
 from fairseq_plugins.glue.tasks import GlueTask, find_task
+from fairseq_plugins.modules.identity import ROBERTA
+from fairseq_plugins.modules.loading import build_trained, choose_device, read_trained
 
 BATCH_SIZE = 64
 
@@ -46,9 +46,9 @@ def evaluate(
     for path in (data / "input0" / "dict.txt", data / "input0" / f"{subset}.bin"):
         if not path.is_file():
             raise DataError(f"{path} does not exist")
-    state = read_upgraded(checkpoint)
+    state = read_trained(checkpoint, models=[ROBERTA], tasks=["sentence_prediction"])
     _check_fits(state, checkpoint, data, facts)
-    model, _, fairseq_task = load_trained(checkpoint, state, data)
+    model, _, fairseq_task = build_trained(checkpoint, state, data)
     utils.set_torch_seed(seed)  # after loading, which seeds the draws of an encoding too
     device = choose_device(cpu=cpu)
     model = model.to(device)
@@ -63,13 +63,8 @@ def evaluate(
     }
 
 
-def _check_fits(state: dict[str, Any], checkpoint: Path, data: Path, facts: GlueTask) -> None:
-    task: Any = state["cfg"]["task"] if state.get("cfg") else None
-    name = getattr(task, "_name", None)
-    if name != "sentence_prediction":
-        raise CheckpointError(
-            f"{checkpoint} must be of the task sentence_prediction, but is of {name!r}"
-        )
+def _check_fits(state: Any, checkpoint: Path, data: Path, facts: GlueTask) -> None:
+    task = state["cfg"]["task"]
     if task.num_classes != facts.labels.num_classes or (
         bool(task.regression_target) != facts.labels.is_number
     ):

@@ -28,6 +28,8 @@ from fairseq_plugins.data.dictionaries import MASK
 from fairseq_plugins.data.gpt2_bpe import DICTIONARY_FILE, MERGES_FILE, Pieces
 from fairseq_plugins.data.vocabulary import ROBERTA_TABLE, Vocabulary, check_vocabulary, digest
 from fairseq_plugins.modules.continued import STACK, rename_learned_table
+from fairseq_plugins.modules.identity import ROBERTA
+from fairseq_plugins.modules.loading import require_names
 from fairseq_plugins.modules.roberta_options import PERobertaConfig
 
 logger = logging.getLogger(__name__)
@@ -169,7 +171,8 @@ def to_huggingface(source: Path, target: Path, pieces: Path) -> None:
             or pieces that are not the checkpoint's.
     """
     checkpoint = read_checkpoint(source)
-    ours = (checkpoint.get("cfg") or {}).get("model") or {}
+    require_names(source, checkpoint, [ROBERTA])
+    ours = checkpoint["cfg"]["model"]
     _check_options(source, ours, {name: (value,) for name, value in _OUR_FIXED.items()})
     encoding = ours.get("position_encoding")
     if encoding != "learned" and not (encoding == "base" and ours.get("encoder_learned_pos")):
@@ -290,7 +293,7 @@ def _read_weights(path: Path, layers: int) -> dict[str, Tensor]:
 def _checkpoint(state: dict[str, Tensor], model: PERobertaConfig) -> dict[str, Any]:
     """What fairseq writes, without an optimiser's state; plain data alone."""
     config = OmegaConf.structured(FairseqConfig)
-    config.model = OmegaConf.merge(OmegaConf.structured(model), {"_name": "pe_roberta"})
+    config.model = OmegaConf.merge(OmegaConf.structured(model), {"_name": ROBERTA})
     task = MaskedLMConfig(data=".", tokens_per_sample=model.max_positions)
     config.task = OmegaConf.merge(OmegaConf.structured(task), {"_name": "masked_lm"})
     return {

@@ -23,7 +23,9 @@ from fairseq_plugins.modules.continued import (
 )
 from fairseq_plugins.modules.draws import SeededDraws
 from fairseq_plugins.modules.encoder import PositionalEncoder
+from fairseq_plugins.modules.jobs import OneOfSeveral
 from fairseq_plugins.modules.lengths import AnyLength
+from fairseq_plugins.modules.restored import check_restored
 from fairseq_plugins.modules.roberta_options import PERobertaConfig
 from fairseq_plugins.modules.span_head import SpanHead, upgrade_span_heads
 from fairseq_plugins.modules.stack import build_stack_encodings
@@ -93,7 +95,7 @@ class PERobertaEncoder(RobertaEncoder):
 
 
 @register_model("pe_roberta", dataclass=PERobertaConfig)
-class PERoberta(AnyLength, SeededDraws, RobertaModel):
+class PERoberta(OneOfSeveral, AnyLength, SeededDraws, RobertaModel):
     """A bidirectional encoder with fairseq's heads for masked words and for classes, and spans.
 
     ``--attention-type``, ``--position-encoding`` and ``--position-encoding-options`` choose what
@@ -173,7 +175,9 @@ class PERoberta(AnyLength, SeededDraws, RobertaModel):
             )
         if OmegaConf.is_config(args):
             OmegaConf.set_struct(args, False)  # fairseq's encoder adds to it
-        record_dictionary(args, vocabularies_of(task, [ROBERTA_TABLE]))
+        vocabularies = vocabularies_of(task, [ROBERTA_TABLE])
+        check_restored(args, vocabularies)
+        record_dictionary(args, vocabularies)
         start = take_init_from(args)
         model = cls(args, PERobertaEncoder(args, task.source_dictionary))
         if start is not None:

@@ -15,8 +15,10 @@ from fairseq_plugins.encodings import IncompatibleEncodingError
 from fairseq_plugins.modules.decoder import PositionalDecoder
 from fairseq_plugins.modules.draws import SeededDraws
 from fairseq_plugins.modules.encoder import PositionalEncoder
+from fairseq_plugins.modules.jobs import OneOfSeveral
 from fairseq_plugins.modules.lengths import AnyLength
 from fairseq_plugins.modules.options import PositionEncodingConfig
+from fairseq_plugins.modules.restored import check_restored
 from fairseq_plugins.modules.stack import check_cross_encoding, widths_of
 from fairseq_plugins.modules.transformer_options import (
     PLACES,
@@ -71,7 +73,7 @@ def _check_places(config: TransformerConfig, places: dict[str, PositionEncodingC
 
 
 @register_model("pe_transformer", dataclass=PETransformerConfig)
-class PETransformer(AnyLength, SeededDraws, TransformerModelBase):
+class PETransformer(OneOfSeveral, AnyLength, SeededDraws, TransformerModelBase):
     """A translation model. ``--attention-type``, ``--position-encoding`` and
     ``--position-encoding-options`` choose what is inside both self-attentions,
     ``--encoder-attention-type``, ``--decoder-position-encoding`` and so on what is inside one of
@@ -93,9 +95,11 @@ class PETransformer(AnyLength, SeededDraws, TransformerModelBase):
         Raises:
             IncompatibleEncodingError: an encoding that one of the attentions cannot have; the
                 message names the attention and its options.
-            ValueError: a bad option.
+            ValueError: a bad option, or a checkpoint to go on from that is of another model.
         """
-        record_dictionary(args, vocabularies_of(task, SIDE_TABLES))
+        vocabularies = vocabularies_of(task, SIDE_TABLES)
+        check_restored(args, vocabularies)
+        record_dictionary(args, vocabularies)
         config = to_transformer_config(args)
         config.places = {place: options_at(args, place) for place in PLACES}
         _check_places(config, config.places)

@@ -3,17 +3,19 @@
 from dataclasses import dataclass
 from typing import Any
 
-from fairseq import options as fairseq_options
 from fairseq.models import FairseqLanguageModel, register_model
 from fairseq.models.transformer import Embedding, TransformerConfig
 from fairseq.models.transformer_lm import TransformerLanguageModelConfig
 from fairseq.modules import AdaptiveInput
 
 from fairseq_plugins.data.vocabulary import DECODER_TABLE
+from fairseq_plugins.modules.cutoffs import parse_cutoffs
 from fairseq_plugins.modules.decoder import PositionalDecoder
 from fairseq_plugins.modules.draws import SeededDraws
+from fairseq_plugins.modules.jobs import OneOfSeveral
 from fairseq_plugins.modules.lengths import AnyLength
 from fairseq_plugins.modules.options import PositionEncodingConfig
+from fairseq_plugins.modules.restored import check_restored
 from fairseq_plugins.modules.vocabulary import (
     DictionaryConfig,
     record_dictionary,
@@ -38,7 +40,7 @@ _NOT_OFFERED = {
 
 
 @register_model("pe_transformer_lm", dataclass=PETransformerLMConfig)
-class PETransformerLM(AnyLength, SeededDraws, FairseqLanguageModel):
+class PETransformerLM(OneOfSeveral, AnyLength, SeededDraws, FairseqLanguageModel):
     """A causal decoder. ``--attention-type``, ``--position-encoding`` and
     ``--position-encoding-options`` choose what is inside; the rest is fairseq's."""
 
@@ -47,7 +49,8 @@ class PETransformerLM(AnyLength, SeededDraws, FairseqLanguageModel):
         """Build a model from flags or a composed config.
 
         Raises:
-            ValueError: an option that is not offered, or what the encodings refuse.
+            ValueError: an option that is not offered, what the encodings refuse, or a checkpoint to
+                go on from that is of another model.
         """
         for name, default in _NOT_OFFERED.items():
             if getattr(args, name, default) not in (default, None):
@@ -62,8 +65,12 @@ class PETransformerLM(AnyLength, SeededDraws, FairseqLanguageModel):
                 f"`tokens_per_sample` must be at most max_target_positions="
                 f"{args.max_target_positions}, but is {args.tokens_per_sample} instead."
             )
-        record_dictionary(args, vocabularies_of(task, [DECODER_TABLE]))
+        vocabularies = vocabularies_of(task, [DECODER_TABLE])
+        check_restored(args, vocabularies)
+        record_dictionary(args, vocabularies)
         config = TransformerConfig.from_namespace(args)
+        cutoffs = parse_cutoffs("adaptive_softmax_cutoff", args.adaptive_softmax_cutoff)
+        config.adaptive_softmax_cutoff = cutoffs
         embed_tokens = cls._build_embedding(args, task.source_dictionary)
         return cls(PositionalDecoder(config, args, task.target_dictionary, embed_tokens))
 
@@ -77,7 +84,7 @@ class PETransformerLM(AnyLength, SeededDraws, FairseqLanguageModel):
             args.decoder_input_dim,
             args.adaptive_input_factor,
             args.decoder_embed_dim,
-            fairseq_options.eval_str_list(args.adaptive_input_cutoff, type=int),
+            parse_cutoffs("adaptive_input_cutoff", args.adaptive_input_cutoff),
             args.quant_noise_pq,
             args.quant_noise_pq_block_size,
         )

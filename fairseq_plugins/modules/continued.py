@@ -17,7 +17,10 @@ from torch import Tensor, nn
 from fairseq_plugins.common.checkpoints import read_checkpoint
 from fairseq_plugins.common.errors import CheckpointError
 from fairseq_plugins.data.vocabulary import ROBERTA_TABLE, check_vocabulary
-from fairseq_plugins.encodings import expand_name, get_entry, with_absolute_embedding
+from fairseq_plugins.encodings import expand_name, get_entry
+from fairseq_plugins.modules.identity import ROBERTA, describe, differences
+from fairseq_plugins.modules.naming import name_stack
+from fairseq_plugins.modules.restored import own_file
 from fairseq_plugins.modules.vocabulary import vocabularies_of
 
 logger = logging.getLogger(__name__)
@@ -27,13 +30,6 @@ THEIR_TABLE, OUR_TABLE = "embed_positions.weight", "position_embedding.weight"
 # Where weights of encodings are: on the input (or that of deeper layers), and in the layers.
 _INPUT = re.compile(r"(position_embedding|deeper_embeddings\.\d+)\.")
 _LAYERS = re.compile(r"layers\.\d+\.self_attn\.attention\.encoding\.")
-_MEANINGS = (
-    "encoder_attention_heads",
-    "activation_fn",
-    "encoder_normalize_before",
-    "layernorm_embedding",
-    "no_scale_embedding",
-)
 _SHOWN = 12  # weights in an error; there may be hundreds
 
 
@@ -65,11 +61,8 @@ def take_init_from(config: Any) -> Path | None:
     checkpoint = root.get("checkpoint") if root is not None else None
     if checkpoint is None:
         return Path(given)
-    restored = Path(checkpoint.restore_file)
-    if checkpoint.restore_file == "checkpoint_last.pt":
-        restored = Path(checkpoint.save_dir, restored)
-    suffix = checkpoint.get("checkpoint_suffix") or ""
-    if restored.with_name(restored.stem + suffix + restored.suffix).exists():
+    restored = own_file(checkpoint)
+    if restored.exists():
         logger.info("init_from: not used, training goes on from %s", restored)
         return None
     if checkpoint.finetune_from_model:
@@ -118,7 +111,7 @@ def initialize_from(model: nn.Module, path: Path, config: Any, task: Any) -> Fit
     check_vocabulary(path, checkpoint, *vocabularies_of(task, [ROBERTA_TABLE]))
     own = model.state_dict()
     fit = compare(own, state, _parts(config), _parts(theirs))
-    fit.wrong.extend(_other_options(config, theirs))
+    fit.wrong[:0] = _other_options(config, theirs)
     if fit.wrong:
         more = len(fit.wrong) - _SHOWN
         shown = fit.wrong[:_SHOWN] + ([f"and {more} more"] if more > 0 else [])
@@ -177,13 +170,9 @@ def _option(config: Any, name: str, default: Any = None) -> Any:
 
 
 def _other_options(config: Any, theirs: Any) -> list[str]:
-    """Those that change what weights of the same shapes compute."""
-    pairs = {name: (_option(theirs, name), _option(config, name)) for name in _MEANINGS}
-    return [
-        f"{name} is {there}, here {here}"
-        for name, (there, here) in pairs.items()
-        if there is not None and here is not None and there != here
-    ]
+    """In what else than encodings the models differ, though weights may have the same shapes."""
+    found = differences(describe(theirs), describe(config, model=ROBERTA))
+    return [f"{d.about} is {d.theirs}, here {d.ours}" for d in found if d.about != "encoding"]
 
 
 def _parts(config: Any) -> dict[str, set[str]]:
@@ -191,9 +180,9 @@ def _parts(config: Any) -> dict[str, set[str]]:
 
     base = "learned" if _option(config, "encoder_learned_pos", True) else "base"
     name = _option(config, "position_encoding", "base")
-    given = "+".join(base if part == "base" else part for part in expand_name(name))
     off = _option(config, "no_token_positional_embeddings", False)
-    names = set(expand_name(with_absolute_embedding(given, None if off else base)))
+    named = name_stack(name, "", absolute=None if off else base, base=base)
+    names = set(expand_name(named.name))
     on_input = {name for name in names if "embed" in get_entry(name).hooks}
     in_layers = {name for name in names if get_entry(name).hooks - {"embed"}}
     return {"input": on_input, "layers": in_layers}

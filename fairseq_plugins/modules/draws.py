@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from fairseq.models import BaseFairseqModel
 
-from fairseq_plugins.encodings import PositionEncoding
+from fairseq_plugins.encodings import PositionEncoding, Stochastic
 
 
 class SeededDraws(BaseFairseqModel):
@@ -14,7 +14,8 @@ class SeededDraws(BaseFairseqModel):
     @property
     def is_stochastic(self) -> bool:
         """Whether any encoding draws."""
-        return any(isinstance(m, PositionEncoding) and m.is_stochastic for m in self.modules())
+        encodings = (m for m in self.modules() if isinstance(m, PositionEncoding))
+        return any(isinstance(encoding, Stochastic) for encoding in encodings)
 
     def prepare_for_inference_(self, cfg: Any) -> None:
         """As fairseq does; and seed the draws of a stochastic encoding by ``common.seed``.

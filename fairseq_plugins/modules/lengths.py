@@ -7,7 +7,7 @@ from fairseq.models import BaseFairseqModel
 from torch import nn
 
 from fairseq_plugins.attention import Attention
-from fairseq_plugins.encodings import PositionEncoding
+from fairseq_plugins.encodings import PositionEncoding, PositionFacts
 
 UNLIMITED = sys.maxsize
 
@@ -20,8 +20,9 @@ def longest_sequence(*parts: nn.Module) -> int:
     """
     ends = []
     for module in (module for part in parts for module in part.modules()):
-        if isinstance(module, PositionEncoding) and not module.extrapolates:
-            ends.append(module.context.max_positions)
+        if isinstance(module, PositionEncoding):
+            if not PositionFacts.of(module).extrapolates:
+                ends.append(module.context.max_positions)
         elif isinstance(module, Attention) and module.span is not None:
             ends.append(module.span)
     return min(ends, default=UNLIMITED)

@@ -15,8 +15,8 @@ from fairseq_plugins.encodings import (
     expand_name,
     get_entry,
     parse_options,
-    with_absolute_embedding,
 )
+from fairseq_plugins.modules.naming import name_stack
 from fairseq_plugins.modules.options import PositionEncodingConfig, build_model_attention
 
 
@@ -47,16 +47,15 @@ def build_stack_encodings(
     """
     stack = getattr(config, side)
     width, heads, head_dim = widths_of(config, side)
-    given, off = options.position_encoding, config.no_token_positional_embeddings
-    if base is not None:
-        given = "+".join(base if part == "base" else part for part in expand_name(given))
-    absolute = base or ("learned" if stack.learned_pos else "base")
-    name = with_absolute_embedding(given, None if off else absolute)
-    learned = stack.learned_pos and base is None
-    _check_absolute(given, side, off=off, learned=learned, replaced=name == given)
-    words = parse_options(options.position_encoding_options)
-    if name != given and "+" not in given:
-        words = {key if "." in key else f"{given}.{key}": value for key, value in words.items()}
+    off, learned = config.no_token_positional_embeddings, stack.learned_pos
+    named = name_stack(
+        options.position_encoding,
+        options.position_encoding_options,
+        absolute=None if off else base or ("learned" if learned else "base"),
+        base=base,
+    )
+    replaced = named.name == named.given
+    _check_absolute(named.given, side, off=off, learned=learned and base is None, replaced=replaced)
     context = EncodingContext(
         num_heads=heads,
         head_dim=head_dim,
@@ -66,7 +65,7 @@ def build_stack_encodings(
         vocab_size=vocab_size,
         begins_with_cls=begins_with_cls,
     )
-    return build_model_encodings(name, stack.layers, context, words)
+    return build_model_encodings(named.name, stack.layers, context, named.options)
 
 
 def widths_of(config: TransformerConfig, side: str) -> tuple[int, int, int]:

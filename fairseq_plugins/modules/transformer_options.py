@@ -12,6 +12,7 @@ from fairseq.models.transformer import (
 )
 
 from fairseq_plugins.attention import ATTENTIONS
+from fairseq_plugins.modules.cutoffs import parse_cutoffs
 from fairseq_plugins.modules.options import PositionEncodingConfig
 from fairseq_plugins.modules.vocabulary import DictionaryConfig
 
@@ -147,9 +148,11 @@ def to_transformer_config(options: TransformerOptions) -> TransformerConfig:
     """fairseq's nested options, with what is unset filled in as its base architecture does.
 
     Raises:
-        ValueError: a table shared with the output that has another width.
+        ValueError: a table shared with the output that has another width, or a bad cut-off.
     """
     config = TransformerConfig.from_namespace(options)
+    cutoffs = parse_cutoffs("adaptive_softmax_cutoff", options.adaptive_softmax_cutoff)
+    config.adaptive_softmax_cutoff = cutoffs
     decoder, encoder = config.decoder, config.encoder
     # From the flat options: fairseq fills in 512 for what is unset in a composed config.
     decoder.embed_dim = options.decoder_embed_dim or encoder.embed_dim

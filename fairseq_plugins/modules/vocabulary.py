@@ -1,5 +1,6 @@
 """The dictionary of a model, by which its checkpoints know the data that they can be used with."""
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,6 +11,8 @@ from omegaconf import OmegaConf
 
 from fairseq_plugins.common.errors import CheckpointError
 from fairseq_plugins.data.vocabulary import DIGEST, Vocabulary, digest
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass
@@ -47,6 +50,13 @@ def record_dictionary(config: Any, vocabularies: Sequence[Vocabulary]) -> None:
     """
     ours = digest(*(vocabulary.symbols for vocabulary in vocabularies))
     known = getattr(config, DIGEST, "")
+    root = config._get_root() if OmegaConf.is_config(config) else None
+    # fairseq sets this flag on configurations that it reads from a checkpoint, and on no others.
+    if not known and root is not None and root._get_flag("allow_objects"):
+        logger.warning(
+            "the checkpoint does not say on which dictionary it was trained, so that of the data "
+            "is taken for it unseen"
+        )
     if known not in ("", ours):
         paths = " and ".join(str(vocabulary.path) for vocabulary in vocabularies)
         raise CheckpointError(
@@ -54,7 +64,6 @@ def record_dictionary(config: Any, vocabularies: Sequence[Vocabulary]) -> None:
             f"digest {known}, but the digest is {ours}"
         )
     setattr(config, DIGEST, ours)
-    root = config._get_root() if OmegaConf.is_config(config) else None
     # fairseq builds from a copy of the options that it saves.
     if root is not None and DIGEST in (root.get("model") or {}):
         root.model[DIGEST] = ours

@@ -11,11 +11,11 @@ import torch
 from fairseq import utils as fairseq_utils
 from tqdm import tqdm
 
-from fairseq_plugins.common.checkpoints import read_upgraded
-from fairseq_plugins.common.errors import CheckpointError, DataError, OptionError
+from fairseq_plugins.common.errors import DataError, OptionError
 from fairseq_plugins.data.options import check_at_least
-from fairseq_plugins.data.trained import choose_device, load_trained
 from fairseq_plugins.data.vocabulary import ROBERTA_TABLE, Vocabulary, check_vocabulary
+from fairseq_plugins.modules.identity import ROBERTA
+from fairseq_plugins.modules.loading import build_trained, choose_device, read_trained
 from fairseq_plugins.squad.dataset import load_windows
 from fairseq_plugins.squad.examples import read_squad
 from fairseq_plugins.squad.folder import SPLITS, raw_path, read_facts
@@ -72,12 +72,10 @@ def predict(
     if subset not in SPLITS:
         raise OptionError(f"--subset must be one of {', '.join(SPLITS)}, but is {subset}")
     version = read_facts(data)["request"]["version"]
-    state = read_upgraded(checkpoint)
+    state = read_trained(checkpoint, models=[ROBERTA], tasks=["squad"])
     check_vocabulary(checkpoint, state, Vocabulary.read(data / "dict.txt", ROBERTA_TABLE))
     squad = read_squad(raw_path(data, subset), version)
-    model, config, task = load_trained(checkpoint, state, data)
-    if config.task._name != "squad":
-        raise CheckpointError(f"{checkpoint} must be of task squad, but is of {config.task._name}")
+    model, _, task = build_trained(checkpoint, state, data)
     windows, features = load_windows(data, subset, task.source_dictionary)
     longest, reach = int(windows.sizes[0].max()), model.max_positions()
     if longest > reach:

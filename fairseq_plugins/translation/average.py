@@ -15,6 +15,8 @@ import torch
 from fairseq_plugins.common.checkpoints import read_checkpoint
 from fairseq_plugins.common.errors import CheckpointError, OptionError
 from fairseq_plugins.common.files import writing
+from fairseq_plugins.modules.identity import MODELS, Identity, describe_checkpoint, differences
+from fairseq_plugins.modules.loading import require_names
 
 _INTERVAL = re.compile(r"checkpoint_(\d+)_(\d+)\.pt")  # epoch, updates
 
@@ -45,14 +47,23 @@ def average(paths: Sequence[Path]) -> dict[str, Any]:
         CheckpointError: for checkpoints of different models.
     """
     state: dict[str, Any] = {}
+    first: Identity | None = None
     sums: dict[str, torch.Tensor] = {}
     for path in paths:
         state = read_checkpoint(path)
+        require_names(path, state, MODELS)
+        model = describe_checkpoint(path, state)
+        first = first or model
+        if found := differences(first, model):
+            raise CheckpointError(
+                f"{path} is of another model than {paths[0]}: it has {found[0].asks}, the other "
+                f"{found[0].has}"
+            )
         weights = {name: w for name, w in state["model"].items() if torch.is_tensor(w)}
         if sums and {n: w.shape for n, w in weights.items()} != {
             n: w.shape for n, w in sums.items()
         }:
-            raise CheckpointError(f"{path} is of another model than {paths[0]}.")
+            raise CheckpointError(f"{path} has other weights than {paths[0]}")
         for name, weight in weights.items():
             if weight.is_floating_point():
                 sums[name] = sums[name] + weight.float() if name in sums else weight.float()

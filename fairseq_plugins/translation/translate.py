@@ -19,13 +19,13 @@ from fairseq.data import data_utils
 from omegaconf import OmegaConf, open_dict
 from tqdm import tqdm
 
-from fairseq_plugins.common.checkpoints import read_upgraded
-from fairseq_plugins.common.errors import CheckpointError, DataError, OptionError
+from fairseq_plugins.common.errors import DataError, OptionError
 from fairseq_plugins.common.exit_status import exit_status
 from fairseq_plugins.common.files import writing
 from fairseq_plugins.data.codes import check_codes, join_pieces
-from fairseq_plugins.data.trained import choose_device, load_trained
 from fairseq_plugins.data.vocabulary import SIDE_TABLES, Vocabulary, check_vocabulary, find_option
+from fairseq_plugins.modules.identity import TRANSLATION
+from fairseq_plugins.modules.loading import build_trained, choose_device, read_trained
 from fairseq_plugins.translation.moses import Moses
 
 BUFFER_LINES = 2000  # lines that are sorted by length and batched together
@@ -90,7 +90,7 @@ class Translator:
         self, checkpoint: Path, data: Path, decoding: Decoding, *, cpu: bool = False, seed: int = 1
     ) -> None:
         self.decoding = decoding
-        state = read_upgraded(checkpoint)
+        state = read_trained(checkpoint, models=[TRANSLATION], tasks=["translation"])
         self.languages = _languages(state, checkpoint, data)
         dictionaries = [data / f"dict.{language}.txt" for language in self.languages]
         for path in (data / "codes", *dictionaries):
@@ -100,7 +100,7 @@ class Translator:
         sides = zip(dictionaries, SIDE_TABLES, strict=True)
         check_vocabulary(checkpoint, state, *(Vocabulary.read(*side) for side in sides))
         self._source, self._target = (Moses(language) for language in self.languages)
-        self._model, config, self._task = load_trained(checkpoint, state, data)
+        self._model, config, self._task = build_trained(checkpoint, state, data)
         self._device = choose_device(cpu=cpu)
         with open_dict(config):
             trained: Any = OmegaConf.to_container(config.generation)
@@ -164,8 +164,6 @@ class Translator:
 
 def _languages(state: dict[str, Any], checkpoint: Path, data: Path) -> tuple[str, str]:
     """Those that training was told; if none, from names in the data, as fairseq does unsaved."""
-    if find_option(state, "task", "_name") != "translation":
-        raise CheckpointError(f"--checkpoint {checkpoint} holds no translation model")
     said = tuple(find_option(state, "task", option) for option in ("source_lang", "target_lang"))
     source, target = said if all(said) else data_utils.infer_language_pair(str(data))
     if not source or not target:

@@ -12,7 +12,7 @@ from fairseq_plugins.attention import build_attention
 from fairseq_plugins.attention.base import State
 from fairseq_plugins.attention.positions import Positions
 from fairseq_plugins.attention.shared import SharedPass
-from fairseq_plugins.encodings import ENCODINGS, build_encoding
+from fairseq_plugins.encodings import ENCODINGS, PositionEncoding, Stochastic, build_encoding
 from fairseq_plugins.encodings.base import LOGIT_HOOKS
 
 HEADS, DIM, VOCAB = 2, 8, 50
@@ -47,8 +47,14 @@ def refusal(name: str, causal: bool) -> str | None:
 
 def extrapolates(name: str) -> bool:
     """Whether every encoding of a name has positions beyond those it was built for."""
-    classes = [cls for part in name.split("+") for cls in ENCODINGS[part].classes]
-    return all(cls.extrapolates for cls in classes)
+    return all(ENCODINGS[part].facts.extrapolates for part in name.split("+"))
+
+
+def redraw(encoding: PositionEncoding, seed: int) -> None:
+    """Anew what an encoding draws, if it does."""
+    for part in encoding.parts:
+        if isinstance(part, Stochastic):
+            part.redraw(seed)
 
 
 PAIRS = [(name, attention) for name in NAMES for attention in ATTENTIONS]

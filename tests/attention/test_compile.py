@@ -14,7 +14,7 @@ from fairseq_plugins.attention import build_attention, make_positions
 from fairseq_plugins.attention.base import draw_seed
 from fairseq_plugins.attention.multihead import PositionalMultiheadAttention
 from fairseq_plugins.attention.positions import Positions
-from fairseq_plugins.encodings import ENCODINGS, PositionEncoding, build_encoding
+from fairseq_plugins.encodings import ENCODINGS, PositionEncoding, Stochastic, build_encoding
 from fairseq_plugins.encodings.ends import with_end
 
 LENGTH, LONGEST = 6, 32
@@ -295,7 +295,7 @@ def test_a_pass_of_the_adapter_asks_for_no_value(name, attention, monkeypatch):
     with _Questions() as questions, torch.no_grad():
         adapter(x, x, x, need_weights=False)
         adapter(x, x, x, key_padding_mask=padding, need_weights=False)
-        if not adapter.attention.encoding.is_stochastic:
+        if not isinstance(adapter.attention.encoding, Stochastic):
             steps = steps_of(Positions.of(None, LENGTH), [1] * LENGTH)
             for one, at in zip(x.unsqueeze(1), steps, strict=True):
                 adapter(one, one, one, at, incremental_state=state, need_weights=False)

@@ -26,8 +26,7 @@ LENGTH = 9
 
 
 def is_relative(name: str) -> bool:
-    classes = [cls for part in name.split("+") for cls in ENCODINGS[part].classes]
-    return all(cls.is_relative for cls in classes)
+    return all(ENCODINGS[part].facts.is_relative for part in name.split("+"))
 
 
 RELATIVE = pytest.mark.parametrize(

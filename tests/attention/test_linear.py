@@ -13,7 +13,7 @@ from attention_cases import (
     Layer,
     count,
     error,
-    hooks_of,
+    redraw,
     tokens,
 )
 from hypothesis import given
@@ -23,7 +23,12 @@ from torch.nn import functional
 
 from fairseq_plugins.attention import FEATURE_MAPS, base, build_attention
 from fairseq_plugins.attention.linear import MIN_COSINE
-from fairseq_plugins.encodings import EncodingContext, PositionEncoding, build_encoding
+from fairseq_plugins.encodings import (
+    EncodingContext,
+    LinearFacts,
+    PositionEncoding,
+    build_encoding,
+)
 from fairseq_plugins.kernels import naive_linear_attention
 
 CASES = [(name, causal) for name, attention, causal in DIRECTED if attention == "linear"]
@@ -60,19 +65,20 @@ def test_it_is_the_formula(name, causal, normalizer):
     padding[1, 140:] = True
     kept = ~padding[:, None, :, None]
     encoding = attention.encoding
-    encoding.redraw(base.draw_seed())
-    if normalizer == "encoded" and not encoding.keeps_norms:
+    redraw(encoding, int(base.draw_seed()))
+    facts = LinearFacts.of(encoding)
+    if normalizer == "encoded" and not facts.keeps_norms:
         normalizer = "plain"
-    feature_map = phi if encoding.feature_map is None else FEATURE_MAPS[encoding.feature_map]
+    feature_map = phi if facts.feature_map is None else FEATURE_MAPS[facts.feature_map]
     plain_q, plain_k = feature_map(q), feature_map(k)
-    if encoding.transform_after_feature_map:
+    if facts.transform_after_feature_map:
         encoded_q = encoding.transform_query(plain_q, at)
         encoded_k = encoding.transform_key(plain_k, at) * kept
     else:
         encoded_q = feature_map(encoding.transform_query(q, at))
         encoded_k = feature_map(encoding.transform_key(k, at)) * kept
     plain = {"normalizer_q": plain_q, "normalizer_k": plain_k * kept}
-    may_be_negative = "transform_key" in encoding.hooks and not encoding.keeps_positive
+    may_be_negative = "transform_key" in encoding.hooks and not facts.keeps_positive
     is_floored = normalizer == "encoded" and may_be_negative
     expected = naive_linear_attention(
         encoded_q,
@@ -91,9 +97,8 @@ def test_it_is_the_formula(name, causal, normalizer):
 
 def reads_weights(name: str, causal: bool) -> bool:
     """Whether values go in and come out as they are, over an encoded denominator."""
-    return (
-        "transform_value" not in hooks_of(name) and build(name, causal=causal).encoding.keeps_norms
-    )
+    encoding = build(name, causal=causal).encoding
+    return "transform_value" not in encoding.hooks and LinearFacts.of(encoding).keeps_norms
 
 
 @pytest.mark.parametrize(("name", "causal"), [case for case in CASES if reads_weights(*case)])

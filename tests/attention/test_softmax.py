@@ -12,6 +12,7 @@ from attention_cases import (
     count,
     error,
     hooks_of,
+    redraw,
     refusal,
     tokens,
 )
@@ -45,7 +46,7 @@ def by_the_formula(
 ) -> tuple[Tensor, Tensor]:
     """softmax(scale (q~ k~ + r) + b) v~ + the values' part, decoded, hook by hook."""
     q, k, v = qkv
-    encoding.redraw(base.draw_seed())
+    redraw(encoding, int(base.draw_seed()))
     logits = encoding.transform_query(q, at) @ encoding.transform_key(k, at).mT
     if "relative_logits" in encoding.hooks:
         logits = logits + encoding.relative_logits(q, k, at, at)

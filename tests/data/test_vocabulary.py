@@ -1,89 +1,92 @@
-"""Codes and dictionaries: which belong together, and errors with file and line."""
+"""Checkpoints and dictionaries: what each of them says is compared, and no more than that."""
 
-import io
+import logging
+from argparse import Namespace
 from pathlib import Path
+from typing import Any
 
 import pytest
-from subword_nmt.apply_bpe import BPE
-from subword_nmt.learn_bpe import learn_bpe
+import torch
 
-from fairseq_plugins.common.errors import DataError
-from fairseq_plugins.data.codes import Codes, check_codes, join_pieces
-from fairseq_plugins.data.dictionaries import check_same_dictionary, read_dictionary
-
-TEXT = "the cat sat on the mat and the rat sat on that cat &quot; at last &quot;\n" * 5
-OTHER = "zwölf boxkämpfer jagen viktor quer über den großen sylter deich\n" * 5
-
-
-def write_codes(path: Path, text: str, merges: int = 20) -> Path:
-    with path.open("w", encoding="utf-8") as codes:
-        learn_bpe(io.StringIO(text), codes, merges)
-    return path
-
-
-def write_dictionary(path: Path, codes: Path, text: str) -> Path:
-    with codes.open(encoding="utf-8") as file:
-        pieces = dict.fromkeys(BPE(file).process_line(text.strip()).split())
-    lines = [f"{piece} 5" for piece in pieces] + ["madeupword0000 0"]
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return path
-
-
-def test_pieces_are_those_of_subword_nmt_and_join_again(tmp_path):
-    codes = write_codes(tmp_path / "codes", TEXT)
-    with codes.open(encoding="utf-8") as file:
-        expected = BPE(file).process_line(OTHER.strip())
-    pieces = Codes.read(codes).split(OTHER)
-    assert pieces == expected != OTHER.strip()
-    assert join_pieces(pieces) == OTHER.strip()
-    assert join_pieces("ab@@ c d@@") == "abc d"
-
-
-def test_a_dictionary_of_the_same_text_is_accepted(tmp_path):
-    codes = write_codes(tmp_path / "codes", TEXT)
-    known = write_dictionary(tmp_path / "dict.en.txt", codes, TEXT)
-    rare = write_dictionary(tmp_path / "dict.de.txt", codes, OTHER)
-    check_codes(codes, [known, rare])
-
-
-def test_codes_of_another_vocabulary_are_refused(tmp_path):
-    codes = write_codes(tmp_path / "codes", TEXT)
-    dictionary = write_dictionary(tmp_path / "dict.en.txt", codes, TEXT)
-    other = write_codes(tmp_path / "other", OTHER)
-    with pytest.raises(DataError, match=r"dict\.en\.txt, line 1: no merge of .*other makes"):
-        check_codes(other, [dictionary])
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("t h\n", "codes, line 1: no codes of subword-nmt"),
-        ("", "codes, line 1: no codes of subword-nmt"),
-        ("#version: 0.2\nt h\nt he x\n", r"codes, line 3: not two pieces but 't he x'"),
-        ("#version: 0.2\n\nt h\n", r"codes, line 2: not two pieces but ''"),
-    ],
+from fairseq_plugins.common.errors import CheckpointError
+from fairseq_plugins.data.dictionaries import MASK, SPECIAL_SYMBOLS
+from fairseq_plugins.data.vocabulary import (
+    DECODER_TABLE,
+    ROBERTA_TABLE,
+    SIDE_TABLES,
+    Vocabulary,
+    check_vocabulary,
+    digest,
 )
-def test_damaged_codes(content, message, tmp_path):
-    (tmp_path / "codes").write_text(content)
-    with pytest.raises(DataError, match=message):
-        Codes.read(tmp_path / "codes")
+
+WORDS = ["a", "b", "c"]
+SYMBOLS = (*SPECIAL_SYMBOLS, *WORDS)
 
 
-def test_damaged_dictionary(tmp_path):
-    path = tmp_path / "dict.en.txt"
-    path.write_text("the 5\ncat\n")
-    with pytest.raises(DataError, match=r"dict\.en\.txt, line 2: not a word and its count"):
-        read_dictionary(path)
+def write(folder: Path, words: list[str], name: str = "dict.txt") -> Path:
+    folder.mkdir(exist_ok=True)
+    (folder / name).write_text("".join(f"{word} 1\n" for word in words))
+    return folder / name
 
 
-def test_another_dictionary_than_that_of_the_pretraining_is_named(tmp_path: Path) -> None:
-    ours, theirs = tmp_path / "ours.txt", tmp_path / "theirs.txt"
-    ours.write_text("11 5\n12 4\n13 3\n")
-    theirs.write_text("11 9\n12 8\n13 7\n")
-    check_same_dictionary(ours, theirs)
-    theirs.write_text("11 9\n13 8\n12 7\n")
-    with pytest.raises(DataError, match=r"ours.txt, line 2: must be '13' .* but is '12'"):
-        check_same_dictionary(ours, theirs)
-    theirs.write_text("11 9\n12 8\n")
-    with pytest.raises(DataError, match="must have 2 lines"):
-        check_same_dictionary(ours, theirs)
+def state(table: str, rows: int, known: str = "", **task: Any) -> dict[str, Any]:
+    model = {"dictionary_digest": known} if known else {}
+    return {"model": {f"x.{table}": torch.zeros(rows, 2)}, "cfg": {"model": model, "task": task}}
+
+
+def test_a_digest_is_of_the_words_in_their_order():
+    assert digest(SYMBOLS) == digest((*SYMBOLS, MASK))
+    assert digest(SYMBOLS) != digest((*SPECIAL_SYMBOLS, "b", "a", "c"))
+    assert digest(SYMBOLS, SYMBOLS) == f"{digest(SYMBOLS)}-{digest(SYMBOLS)}"
+    assert digest(["ab", "c"]) != digest(["a", "bc"])
+
+
+def test_sizes_count_the_mask_of_bidirectional_models_alone(tmp_path):
+    path = write(tmp_path, WORDS)
+    for table, rows in ((ROBERTA_TABLE, 8), (DECODER_TABLE, 7)):
+        vocabulary = Vocabulary.read(path, table)
+        check_vocabulary(tmp_path / "x.pt", state(table, rows), vocabulary)
+        with pytest.raises(CheckpointError, match=rf"x\.pt has 9 tokens, but .* has {rows} \("):
+            check_vocabulary(tmp_path / "x.pt", state(table, 9), vocabulary)
+
+
+def test_adaptive_tables_have_no_size_that_could_be_compared(tmp_path):
+    vocabulary = Vocabulary.read(write(tmp_path, WORDS), DECODER_TABLE)
+    adaptive = state("decoder.embed_tokens.embeddings.0.0.weight", 2, digest(SYMBOLS))
+    check_vocabulary(tmp_path / "x.pt", adaptive, vocabulary)
+
+
+@pytest.mark.parametrize("place", ["beside it", "trained on", "input0"])
+def test_without_a_digest_words_are_compared_where_they_are_found(place, tmp_path):
+    folder = tmp_path / "trained on"
+    folder.mkdir()
+    checkpoint = tmp_path / "elsewhere" / "x.pt"
+    if place == "beside it":
+        checkpoint = folder / "x.pt"
+    write(folder / "input0" if place == "input0" else folder, ["b", "a", "c"])
+    vocabulary = Vocabulary.read(write(tmp_path / "ours", WORDS), DECODER_TABLE)
+    trained = state(DECODER_TABLE, 7, data=f"{folder}:another")
+    for config in (trained, {**trained, "cfg": {"task": Namespace(**trained["cfg"]["task"])}}):
+        with pytest.raises(CheckpointError, match="but token 4 is 'a' instead of 'b'"):
+            check_vocabulary(checkpoint, config, vocabulary)
+    # What training wrote is proof enough.
+    check_vocabulary(checkpoint, state(DECODER_TABLE, 7, digest(SYMBOLS)), vocabulary)
+
+
+def test_nothing_to_compare_with_is_a_warning(tmp_path, caplog):
+    vocabulary = Vocabulary.read(write(tmp_path / "ours", WORDS), DECODER_TABLE)
+    with caplog.at_level(logging.WARNING):
+        check_vocabulary(tmp_path / "x.pt", state(DECODER_TABLE, 7, data="gone"), vocabulary)
+    assert "x.pt does not say on which dictionary it was trained" in caplog.text
+
+
+def test_both_sides_count_and_their_order(tmp_path):
+    words = {"en": ["a"], "de": ["b"]}
+    paths = [write(tmp_path, known, f"dict.{language}.txt") for language, known in words.items()]
+    sides = [Vocabulary.read(*side) for side in zip(paths, SIDE_TABLES, strict=True)]
+    known = digest(*(side.symbols for side in sides))
+    weights = {table: torch.zeros(5, 2) for table in SIDE_TABLES}
+    trained = {"model": weights, "cfg": {"model": {"dictionary_digest": known}}}
+    check_vocabulary(Path("x.pt"), trained, *sides)
+    with pytest.raises(CheckpointError, match=r"dict\.de\.txt and .*dict\.en\.txt must have"):
+        check_vocabulary(Path("x.pt"), trained, *sides[::-1])

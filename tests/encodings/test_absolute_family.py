@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from fairseq_plugins.encodings import (
     IncompatibleEncodingError,
+    PositionFacts,
     build_encoding,
     build_model_encodings,
 )
@@ -64,8 +65,8 @@ def test_at_one_half_positions_would_coincide():
 
 def test_hierarchical_ends_at_the_square_of_its_table():
     encoding = build("hierarchical", table_size=4)
-    assert not encoding.extrapolates
-    assert build("hierarchical").extrapolates
+    assert not PositionFacts.of(encoding).extrapolates
+    assert PositionFacts.of(build("hierarchical")).extrapolates
     encoding.rows(torch.tensor([[15]]))
     with pytest.raises(ValueError, match=r"below 16, the square of table_size=4.*reach 16"):
         encoding.embed(torch.zeros(1, 1, 8), torch.tensor([[16]]))

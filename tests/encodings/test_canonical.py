@@ -8,9 +8,7 @@ from fairseq_plugins.encodings import ENCODINGS, build_encoding
 from fairseq_plugins.encodings.canonical import canonical_form, scores_from_primitives
 
 HEADS, DIM = 2, 6
-RELATIVE = [
-    name for name, entry in ENCODINGS.items() if all(cls.is_relative for cls in entry.classes)
-]
+RELATIVE = [name for name, entry in ENCODINGS.items() if entry.facts.is_relative]
 
 
 def build(name: str, *, causal: bool = False, **options):

@@ -5,10 +5,13 @@ from typing import ClassVar
 import pytest
 import torch
 
+from fairseq_plugins.attention import build_attention
 from fairseq_plugins.encodings import (
     Compose,
     EncodingContext,
+    LinearFacts,
     PositionEncoding,
+    PositionFacts,
     build_encoding,
 )
 
@@ -99,8 +102,8 @@ def test_parts_of_different_shape_are_refused():
 
 def test_transforms_on_both_sides_of_the_feature_map_are_refused():
     before = BeforeFeatureMap(CONTEXT)
-    assert not Compose([before, build("t5")]).transform_after_feature_map
-    assert Compose([build("rope"), build("t5")]).transform_after_feature_map
+    assert not LinearFacts.of(Compose([before, build("t5")])).transform_after_feature_map
+    assert LinearFacts.of(Compose([build("rope"), build("t5")])).transform_after_feature_map
     with pytest.raises(ValueError, match="mixes transforms before and after the feature map"):
         Compose([before, build("rope")])
 
@@ -120,11 +123,81 @@ def test_a_refusal_of_causal_models_is_inherited():
 
 def test_two_transforms_are_not_relative():
     """They need not commute, so that scores depend on more than differences."""
-    assert not Compose([build("rope"), build("per")]).is_relative
-    assert Compose([build("rope"), build("t5")]).is_relative
+    assert not PositionFacts.of(Compose([build("rope"), build("per")])).is_relative
+    assert PositionFacts.of(Compose([build("rope"), build("t5")])).is_relative
 
 
 def test_a_sampled_scale_is_not_applied_to_other_logits():
     with pytest.raises(ValueError, match="spe scales by its own number of features"):
         Compose([build("spe", num_realizations=8), build("shaw_keys")])
     Compose([build("spe", num_realizations=4), build("shaw_keys")])
+
+
+def test_nothing_of_an_encoding_is_forgotten():
+    """What a class may say or override is answered by a composition, and not by the defaults."""
+    whole = Compose([build("alibi"), build("rope")])
+    answered = vars(Compose).keys() | vars(whole).keys()
+    public = {name for name in vars(PositionEncoding) if not name.startswith("_")}
+    assert not public - answered
+
+
+def test_what_is_shared_or_bound_reaches_every_part():
+    first, second = (Compose([build("xl"), build("deberta")]) for _ in range(2))
+    second.share_with(first)
+    assert second.encodings[0].u is first.encodings[0].u
+    assert second.encodings[1].table is first.encodings[1].table
+    projections = torch.nn.Linear(8, 8), torch.nn.Linear(8, 8)
+    first.bind_projections(*projections)
+    assert first.encodings[1]._bound == projections
+
+
+def test_the_layers_of_an_embedding_are_its_parts():
+    assert build("deberta_emd+rope").embed_layers(6) == {4, 5}
+    assert build("shaw+rope").embed_layers(6) == {0}
+    with pytest.raises(ValueError, match=r"learned\+deberta_emd embeds in different layers"):
+        build("learned+deberta_emd").embed_layers(6)
+
+
+def test_compositions_within_compositions_are_their_parts():
+    inner = Compose([build("rope"), build("alibi")])
+    outer = Compose([inner, build("t5")])
+    assert [part.label for part in outer.parts] == ["rope", "alibi", "t5"]
+    expected = inner.encodings[1].attn_bias(AT, AT) + outer.encodings[1].attn_bias(AT, AT)
+    assert torch.equal(outer.attn_bias(AT, AT), expected)
+
+
+@pytest.mark.parametrize(
+    ("name", "folds"),
+    [
+        ("lrpe_type2+alibi", True),
+        ("learned+lrpe_type3+t5", True),
+        ("lrpe_type1+rope", True),
+        ("rope+lrpe_type1", False),
+        ("lrpe_type1+shaw", False),
+        ("deberta+lrpe_type1", False),
+        ("rope+alibi", False),
+    ],
+)
+def test_a_basis_is_folded_where_nothing_else_reads_what_it_changes(name, folds):
+    """The first transform alone meets queries and keys as the projections make them."""
+    torch.manual_seed(5)
+    encoding, projections = build(name), (torch.nn.Linear(8, 8), torch.nn.Linear(8, 8))
+    encoding.bind_projections(*projections)
+    attention = build_attention("vanilla", encoding, num_heads=2, head_dim=4, causal=True)
+    before = [p.weight.detach().clone() for p in projections]
+    x, v = torch.randn(2, 5, 8), torch.randn(2, 2, 5, 4)
+    at = torch.arange(5).unsqueeze(0)
+
+    def output() -> torch.Tensor:
+        q, k = (p(x).unflatten(-1, (2, 4)).transpose(1, 2) for p in projections)
+        result: torch.Tensor = attention(q, k, v, q_positions=at, k_positions=at)[0]
+        return result
+
+    expected = output()
+    attention.fold_basis_(*projections)
+    assert torch.equal(projections[0].weight, before[0]) != folds
+    torch.testing.assert_close(output(), expected)
+    attention.unfold_basis_(*projections)
+    for projection, weight in zip(projections, before, strict=True):
+        torch.testing.assert_close(projection.weight, weight)
+    torch.testing.assert_close(output(), expected)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fairseq_plugins.attention import LinearAttention, SoftmaxAttention
 from fairseq_plugins.attention.linear import MIN_COSINE
-from fairseq_plugins.encodings import build_encoding
+from fairseq_plugins.encodings import LinearFacts, build_encoding
 from fairseq_plugins.kernels import naive_linear_attention
 
 HEADS, DIM, LONGEST = 2, 6, 50
@@ -78,8 +78,8 @@ def test_softmax_attention_gets_the_product_as_logits():
 
 def test_a_length_below_the_models_has_negative_weights_and_a_floor_under_their_sum():
     encoding = build(length=10)
-    assert build().keeps_positive
-    assert not encoding.keeps_positive
+    assert LinearFacts.of(build()).keeps_positive
+    assert not LinearFacts.of(encoding).keeps_positive
     attention = LinearAttention(encoding, num_heads=HEADS, head_dim=DIM, causal=True)
     q, k, v = torch.randn(3, 2, HEADS, LONGEST, DIM, dtype=torch.float64)
     at = torch.arange(LONGEST).unsqueeze(0)

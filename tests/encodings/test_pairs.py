@@ -10,6 +10,7 @@ from fairseq_plugins.encodings import (
     Compose,
     EncodingContext,
     PositionEncoding,
+    PositionFacts,
     build_encoding,
     build_model_encodings,
     expand_name,
@@ -61,8 +62,9 @@ def test_a_pair_is_its_two_parts(absolute, relative):
 def test_only_a_learned_table_ends(absolute, relative):
     encoding, at = build(f"{absolute}_{relative}"), torch.tensor([[16]])
     x = torch.zeros(1, 1, 8)
-    assert encoding.extrapolates == (absolute != "learned")
-    if encoding.extrapolates:
+    extrapolates = PositionFacts.of(encoding).extrapolates
+    assert extrapolates == (absolute != "learned")
+    if extrapolates:
         assert encoding.embed(x, at).isfinite().all()
     else:
         with pytest.raises(ValueError, match="`positions` must be below max_positions=16"):

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from fairseq_plugins.attention import build_attention
-from fairseq_plugins.encodings import build_encoding
+from fairseq_plugins.encodings import LinearFacts, build_encoding
 from fairseq_plugins.encodings.permutations import PermutationPowers, power_table
 from fairseq_plugins.encodings.permuteformer import decay_rates
 
@@ -50,7 +50,7 @@ def test_powers_are_orthogonal_and_keep_positive_features_positive(position):
     torch.testing.assert_close(turned @ turned.mT, eye[0])
     torch.testing.assert_close(turned.double(), matrices(encoding.permutation, position))
     assert turned.min() == 0
-    assert encoding.keeps_positive
+    assert LinearFacts.of(encoding).keeps_positive
 
 
 def test_heads_have_permutations_of_their_own():
@@ -127,7 +127,8 @@ def test_rates_grow_from_head_to_head_and_stay_below_one(heads):
     [("base+per", True), ("per+cosformer", True), ("rope+per", False), ("base+rope", False)],
 )
 def test_a_composition_keeps_features_positive_where_each_transform_does(name, positive):
-    assert build_encoding(name, num_heads=HEADS, head_dim=DIM).keeps_positive == positive
+    encoding = build_encoding(name, num_heads=HEADS, head_dim=DIM)
+    assert LinearFacts.of(encoding).keeps_positive == positive
 
 
 @pytest.mark.parametrize("name", ["per", "lrpe_type7"])

@@ -9,6 +9,7 @@ from torch import Tensor
 from fairseq_plugins.encodings import (
     ENCODINGS,
     IncompatibleEncodingError,
+    PositionFacts,
     build_encoding,
     build_model_encodings,
 )
@@ -208,7 +209,7 @@ def test_a_causal_stack_is_refused_when_it_is_built(name):
         with pytest.raises(IncompatibleEncodingError, match=f"causal model .*'{name}'.*length"):
             build_model_encodings(whole, 2, context, {})
         bidirectional = build_model_encodings(whole, 2, EncodingContext(1, 8, 8), {})
-        assert bidirectional.inputs[0].needs_lengths
+        assert PositionFacts.of(bidirectional.inputs[0]).needs_lengths
 
 
 @pytest.mark.parametrize(("name", "multiple"), [("rspe", 2), ("dpe", 4), ("2dspe", 4)])
@@ -223,5 +224,5 @@ def test_widths_that_do_not_divide_are_refused(name, multiple):
 @pytest.mark.parametrize("name", ["rope", "alibi", "t5", "shaw", "lrpe_type1"])
 def test_relative_encodings_have_no_vector_of_a_position(name):
     """So they are neither forward- nor backward-aware (Corollary 3.5)."""
-    assert ENCODINGS[name].cls.is_relative
+    assert ENCODINGS[name].facts.is_relative
     assert "embed" not in ENCODINGS[name].hooks

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from fairseq_plugins.attention import build_attention
-from fairseq_plugins.encodings import IncompatibleEncodingError, build_encoding
+from fairseq_plugins.encodings import IncompatibleEncodingError, PositionFacts, build_encoding
 
 HEADS, DIM, MAX = 2, 8, 64
 ATTENTIONS = ("vanilla", "linear")
@@ -55,8 +55,8 @@ def as_features(pairs: Tensor) -> Tensor:
 def test_turned_back_values_depend_on_differences_alone(kind, causal):
     qkv, at = draw(3, 2, HEADS, 9, DIM), torch.tensor([[0, 1, 2, 5, 9, 10, 11, 30, 70]])
     turned, as_is = build("rope_values"), build("rope_values", output="as_is")
-    assert turned.is_relative
-    assert not as_is.is_relative
+    assert PositionFacts.of(turned).is_relative
+    assert not PositionFacts.of(as_is).is_relative
     first, shifted = (attend(turned, kind, qkv, p, causal) for p in (at, at + 5000))
     torch.testing.assert_close(first, shifted, atol=5e-6, rtol=0)
     first, shifted = (attend(as_is, kind, qkv, p, causal) for p in (at, at + 5000))

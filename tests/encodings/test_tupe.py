@@ -9,6 +9,7 @@ from torch import Tensor
 from fairseq_plugins.attention import build_attention
 from fairseq_plugins.encodings import (
     EncodingContext,
+    PositionFacts,
     build_encoding,
     build_model_encodings,
     with_absolute_embedding,
@@ -143,7 +144,7 @@ def test_a_causal_model_has_no_cls_token():
 def test_positions_beyond_the_table_are_refused(name):
     encoding, last = build(name), torch.tensor([[LONGEST - 1]])
     assert encoding.attn_bias(last, last).isfinite().all()
-    assert not encoding.extrapolates
+    assert not PositionFacts.of(encoding).extrapolates
     learned = build_encoding("learned", num_heads=1, head_dim=4, max_positions=LONGEST)
     message = f"`positions` must be below max_positions={LONGEST} of the learned .*reach {LONGEST}"
     for at in ((last + 1, last), (last, last + 1)):

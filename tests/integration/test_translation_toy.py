@@ -168,10 +168,26 @@ def test_another_vocabulary_is_refused(name, text, message, base, toy, tmp_path)
         Translator(base, folder, Decoding(), cpu=True)
 
 
+def test_another_dictionary_of_the_same_size_is_refused(base, toy, tmp_path):
+    """By translating and by fairseq's own command, where the training's data is gone."""
+    checkpoint, folder = tmp_path / "model.pt", tmp_path / "data"
+    state = load_checkpoint(base)
+    state["cfg"]["task"]["data"] = "gone"
+    torch.save(state, checkpoint)
+    shutil.copytree(toy, folder)
+    path = folder / f"dict.{TARGET}.txt"
+    lines = path.read_text(encoding="utf-8").splitlines()
+    path.write_text("\n".join([*lines[:9], lines[10], lines[9], *lines[11:]]) + "\n")
+    with pytest.raises(CheckpointError, match=r"dict\.qab\.txt must have the words that"):
+        Translator(checkpoint, folder, Decoding(), cpu=True)
+    with pytest.raises(CheckpointError, match=r"dict\.qab\.txt must have the words that"):
+        fairseq_generate(folder, checkpoint, "--task", "translation", *Decoding().flags())
+
+
 def test_folders_and_models_of_something_else_are_refused(base, checkpoints, tmp_path):
     with pytest.raises(DataError, match="does not hold codes"):
         Translator(base, tmp_path, Decoding(), cpu=True)
-    with pytest.raises(CheckpointError, match="holds no translation model"):
+    with pytest.raises(CheckpointError, match="must be a pe_transformer, but is a pe_transformer_lm"):
         Translator(checkpoints["vanilla"], tmp_path, Decoding(), cpu=True)
     with pytest.raises(OptionError, match="`beam` must be at least 1, but is 0 instead"):
         Decoding(beam=0)

@@ -7,7 +7,7 @@ import torch
 
 from benchmarks.memory import peak_bytes
 from fairseq_plugins.attention import LinearAttention
-from fairseq_plugins.encodings import ENCODINGS, build_encoding
+from fairseq_plugins.encodings import ENCODINGS, Stochastic, build_encoding
 from fairseq_plugins.encodings.base import LOGIT_HOOKS, TRANSFORM_HOOKS
 from fairseq_plugins.kernels import causal_linear_attention, naive_linear_attention
 
@@ -61,7 +61,7 @@ def test_forward_and_backward_stay_within_12_times_the_input(dim, decays):
 INSIDE = [
     n for n, e in ENCODINGS.items() if e.hooks & TRANSFORM_HOOKS and not e.hooks & LOGIT_HOOKS
 ]
-DRAWN = [n for n in INSIDE if any(cls.is_stochastic for cls in ENCODINGS[n].classes)]
+DRAWN = [n for n in INSIDE if any(issubclass(c, Stochastic) for c in ENCODINGS[n].classes)]
 
 
 def peak_of_an_attention(name: str, length: int) -> tuple[int, int]:

@@ -23,6 +23,7 @@ def save(path: Path, model: PERoberta, **config: Any) -> Path:
     """As fairseq does, as far as it is read here."""
     options = {**vars(PERobertaConfig()), **TINY, **config}
     plain = {name: value for name, value in options.items() if isinstance(value, (int, float, str))}
+    plain["_name"] = "pe_roberta"
     checkpoint = {"model": model.state_dict(), "cfg": {"model": plain, "task": {"data": ""}}}
     torch.save(checkpoint, path)
     return path
@@ -86,7 +87,10 @@ def test_fairseqs_own_roberta(tmp_path: Path) -> None:
     theirs = build_fairseq()
     path = tmp_path / "model.pt"
     # Its options are no dataclass: fairseq saves them as they are.
-    config = {"model": argparse.Namespace(encoder_layers=2), "task": {"_name": "masked_lm"}}
+    config = {
+        "model": argparse.Namespace(arch="roberta", encoder_layers=2),
+        "task": {"_name": "masked_lm"},
+    }
     torch.save({"model": theirs.state_dict(), "cfg": config}, path)
     model = build(encoding="rope", init_from=str(path)).state_dict()
     table = theirs.state_dict()[f"{STACK}embed_positions.weight"]
@@ -115,6 +119,7 @@ def a_head(state: dict[str, Any]) -> None:
         ("activation_fn", "relu"),
         ("encoder_normalize_before", True),
         ("no_scale_embedding", False),
+        ("encoder_layers", 3),
     ],
 )
 def test_an_option_that_changes_what_weights_mean_is_refused(
@@ -123,6 +128,34 @@ def test_an_option_that_changes_what_weights_mean_is_refused(
     path, _ = saved(tmp_path, "base", **{name: value})
     with pytest.raises(ValueError, match=f"{name} is {value}, here "):
         build(encoding="rope", init_from=str(path))
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours", "message"),
+    [
+        (
+            {"attention_type": "linear"},
+            {},
+            "attention is `base` under linear attention, here `rope` under vanilla attention",
+        ),
+        (
+            {"attention_type": "linear", "feature_map": "relu"},
+            {"attention": "linear"},
+            "feature_map is relu, here elu",
+        ),
+        ({"_name": "pe_transformer"}, {}, "model is a pe_transformer, here a pe_roberta"),
+    ],
+)
+def test_another_attention_or_model_is_refused(
+    theirs: dict[str, str], ours: dict[str, str], message: str, tmp_path: Path
+) -> None:
+    """Of which the weights, too, have the same names and shapes."""
+    path, _ = saved(tmp_path, "base")
+    checkpoint = torch.load(path, weights_only=True)
+    checkpoint["cfg"]["model"].update(theirs)
+    torch.save(checkpoint, path)
+    with pytest.raises(ValueError, match=f"in its position encoding alone, but .*{message}"):
+        build(encoding="rope", init_from=str(path), **ours)
 
 
 @pytest.mark.parametrize(

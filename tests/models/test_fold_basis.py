@@ -7,6 +7,7 @@ from torch import Tensor
 from translation import TARGET, batch, build, sources
 
 FOLDED = ["lrpe_type1", "lrpe_type2", "lrpe_type3", "lrpe_type4"]  # P is a reflection
+COMPOSED = "lrpe_type2+alibi"  # and nothing beside it reads queries and keys
 
 
 def close(actual: Tensor, expected: Tensor) -> None:
@@ -14,7 +15,10 @@ def close(actual: Tensor, expected: Tensor) -> None:
 
 
 @torch.no_grad()
-@pytest.mark.parametrize(("attention", "name"), [*PAIRS, ("vanilla", "alibi+shaw+lrpe_type4")])
+@pytest.mark.parametrize(
+    ("attention", "name"),
+    [*PAIRS, ("vanilla", "alibi+shaw+lrpe_type4"), ("vanilla", COMPOSED)],
+)
 def test_a_language_model_ready_for_generation_is_the_same(attention, name):
     model, tokens = build_lm(attention, name), random_tokens(2, 9)
     for layer in model.decoder.layers:
@@ -25,7 +29,7 @@ def test_a_language_model_ready_for_generation_is_the_same(attention, name):
     projections = [layer.self_attn.k_proj.weight for layer in model.decoder.layers]
     before = [weight.clone() for weight in projections]
     model.make_generation_fast_()
-    is_folded = attention == "vanilla" and name in FOLDED
+    is_folded = attention == "vanilla" and name in [*FOLDED, COMPOSED]
     for weight, old in zip(projections, before, strict=True):
         assert torch.equal(weight, old) != is_folded
     if model.is_stochastic:

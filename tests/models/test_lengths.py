@@ -21,7 +21,7 @@ LONGER = 3 * LONGEST
 
 
 def extrapolates(name: str) -> bool:
-    return all(cls.extrapolates for cls in ENCODINGS[name].classes)
+    return ENCODINGS[name].facts.extrapolates
 
 
 def prepared(model: Any) -> Any:

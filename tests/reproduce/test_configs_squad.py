@@ -67,7 +67,7 @@ def test_the_two_recipes_differ_in_data_and_updates_alone() -> None:
         yaml.safe_load((CONFIGS / f"squad_v{version}.yaml").read_text()) for version in (1, 2)
     )
     for config in (first, second):
-        for section in ("task", "checkpoint", "optimization"):
+        for section in ("task", "optimization"):
             assert len(config.pop(section)) == 1
         config["defaults"] = [entry for entry in config["defaults"] if "_data" not in str(entry)]
     assert first == second

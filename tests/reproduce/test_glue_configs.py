@@ -140,9 +140,10 @@ def test_the_model_is_the_pretrained_one(scale):
 
 def test_fine_tuning_starts_where_the_pretraining_saves():
     """Never None, with which fairseq would train from scratch without a word."""
-    saved = compose_recipe(CONFIGS, "wikitext103_mlm", []).checkpoint.save_dir
-    start = compose_recipe(CONFIGS, "glue_rte", []).checkpoint.finetune_from_model
-    assert start == f"{saved}/checkpoint_best.pt"
+    row = ["model=rope", "model.attention_type=linear"]
+    saved = compose_recipe(CONFIGS, "wikitext103_mlm", row).checkpoint.save_dir
+    tuned = compose_recipe(CONFIGS, "glue_rte", [*row, "common.seed=4"]).checkpoint
+    assert Path(tuned.finetune_from_model) == Path(saved, "checkpoint_best.pt")
 
 
 def test_toy_recipes_are_at_scale_toy_and_scales_leave_encodings_alone():

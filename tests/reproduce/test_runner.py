@@ -1,6 +1,5 @@
 """The runner of a table, with stand-ins for fairseq's commands: what is run, skipped, resumed."""
 
-import errno
 import json
 import os
 import socket
@@ -286,16 +285,6 @@ def test_a_run_that_another_process_holds_is_left_to_it(root, planned, capsys):
     holder = f"process {os.getpid()} on {socket.gethostname()}"
     assert f"{holder} is at this run already" in capsys.readouterr().out
     assert work(root, [one], FakeFairseq(root)) == 0
-
-
-def test_a_file_system_without_locks_is_named(root, planned, monkeypatch):
-    def refuse(lock, operation):
-        raise OSError(errno.ENOSYS, "Function not implemented")
-
-    monkeypatch.setattr(checkpoints.fcntl, "flock", refuse)
-    lock = checkpoints.exclusive(folder_of(root, planned[0]))
-    with pytest.raises(OSError, match=r"\.lock cannot be locked .*mounted with `flock`"), lock:
-        raise AssertionError
 
 
 def test_table_5_takes_the_rows_that_table_2_has(root, configs, planned, capsys):

@@ -11,7 +11,8 @@ from typing import Any
 from fairseq.dataclass.initialize import hydra_init
 from fairseq.models import MODEL_DATACLASS_REGISTRY
 from hydra import compose, initialize_config_dir
-from omegaconf import DictConfig, OmegaConf
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import DictConfig, OmegaConf, open_dict
 
 # What a run's record keeps; fairseq's other sections belong to other commands.
 SECTIONS = (
@@ -58,7 +59,27 @@ def compose_recipe(configs: Path, recipe: str, overrides: Sequence[str]) -> Dict
         # fairseq relies on the primary config and its schema having the same name.
         warnings.filterwarnings("ignore", message=r"\s*'\w+' is validated against")
         with initialize_config_dir(str(configs.resolve()), version_base="1.1"):
-            return compose(recipe, overrides=list(overrides))
+            config = compose(recipe, overrides=list(overrides), return_hydra_config=True)
+    _resolve_folders(config)
+    with open_dict(config):
+        del config["hydra"]
+    return config
+
+
+def _resolve_folders(config: DictConfig) -> None:
+    """Write out the names of folders, which Hydra makes of the recipe, the scale and overrides.
+
+    It can do so in its own commands alone, where its settings are known to the whole process.
+    """
+    hydra, section = HydraConfig.instance(), config.checkpoint
+    before = hydra.cfg
+    hydra.set_config(config)
+    try:
+        for key in section:
+            if OmegaConf.is_interpolation(section, key):
+                section[key] = section[key]
+    finally:
+        hydra.cfg = before
 
 
 @functools.cache

@@ -1,26 +1,20 @@
 """From which checkpoint a run goes on: damaged files are noticed, said and moved aside."""
 
-import errno
-import fcntl
 import os
 import re
 import shutil
-import socket
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
+from fairseq_plugins.common import locks
 from fairseq_plugins.common.checkpoints import BEST, LAST, DamagedCheckpoint, read_checkpoint
 from fairseq_plugins.common.errors import CheckpointError
 
 _EARLIER = re.compile(r"checkpoint_(\d+)_(\d+)\.pt")  # epoch, updates
 
 Say = Callable[[str], None]
-
-
-class RunIsBusy(Exception):
-    """Another process is at the same run."""
 
 
 def read_updates(path: Path) -> int:
@@ -113,33 +107,9 @@ def set_aside(folder: Path) -> Path | None:
     return aside
 
 
-@contextmanager
-def exclusive(folder: Path, wait: Say | None = None) -> Iterator[int]:
-    """Hold a run for this process; yields the lock's descriptor for its children to keep.
+def exclusive(folder: Path, wait: Say | None = None) -> AbstractContextManager[int]:
+    """Hold a run for this process, as `locks.exclusive` does.
 
-    The lock file lies beside the folder, which may be moved while it is held. wait: where it is
-    said once that another process holds the run, which is then waited for.
-
-    Raises:
-        RunIsBusy: where another process holds it and `wait` is None.
+    The lock file lies beside the folder, which may be moved while it is held.
     """
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with (folder.parent / f"{folder.name}.lock").open("a+") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            if error.errno not in (errno.EAGAIN, errno.EACCES):
-                raise OSError(
-                    f"{lock.name} cannot be locked ({error.strerror}); a Lustre file system has to "
-                    "be mounted with `flock`"
-                ) from error
-            lock.seek(0)
-            busy = f"process {lock.read().strip() or 'unknown'} is at this run already"
-            if wait is None:
-                raise RunIsBusy(busy) from None
-            wait(f"{busy}; waiting for it")
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        lock.truncate(0)
-        lock.write(f"{os.getpid()} on {socket.gethostname()}")
-        lock.flush()
-        yield lock.fileno()
+    return locks.exclusive(folder.with_name(f"{folder.name}.lock"), "this run", wait)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from fairseq_plugins.common import provenance
 from fairseq_plugins.common.files import write_json
+from fairseq_plugins.common.locks import Busy
 from fairseq_plugins.papers import TABLES
 from fairseq_plugins.reproduce.experiments.planned import PlannedRun
 from fairseq_plugins.reproduce.record import results
@@ -49,7 +50,7 @@ class TableRunner:
         name = planned.run.name
         try:
             self._run(planned)
-        except checkpoints.RunIsBusy as busy:
+        except Busy as busy:
             failure = Failure(name, f"{busy}; wait for it or end it", None)
         except RunFailed as failed:
             failure = Failure(name, str(failed), failed.log)

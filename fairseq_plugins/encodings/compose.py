@@ -1,0 +1,154 @@
+"""Several encodings as one."""
+
+import operator
+from collections.abc import Callable, Iterable
+from functools import reduce, wraps
+from typing import Any
+
+from torch import Tensor, nn
+
+from fairseq_plugins.encodings.base import ALL_HOOKS, PositionEncoding, overridden_hooks
+from fairseq_plugins.encodings.facts import LinearFacts
+from fairseq_plugins.encodings.protocols import Stochastic
+
+
+def _chained(hook: str, *, backwards: bool = False) -> Callable[..., Any]:
+    """What a part makes goes into the next one's hook."""
+
+    def call(composition: "Compose", x: Tensor, *args: Any, **options: Any) -> Tensor:
+        parts = composition.parts_with(hook)
+        for part in reversed(parts) if backwards else parts:
+            x = getattr(part, hook)(x, *args, **options)
+        return x
+
+    return wraps(getattr(PositionEncoding, hook))(call)
+
+
+def _summed(hook: str) -> Callable[..., Any]:
+    """What the parts' hooks make is added."""
+
+    def call(composition: "Compose", *args: Any) -> Tensor:
+        terms: Iterable[Tensor]
+        terms = (getattr(part, hook)(*args) for part in composition.parts_with(hook))
+        return reduce(operator.add, terms)
+
+    return wraps(getattr(PositionEncoding, hook))(call)
+
+
+class Compose(PositionEncoding):
+    """Several encodings as one: transforms are chained, biases summed, hooks united.
+
+    Args:
+        encodings: at least one encoding, all built with the same context.
+
+    Raises:
+        ValueError: for an empty list, different contexts, transforms of which some act before
+            and some after the feature map, a transform after one that changed head_dim, or more
+            than one decay, feature map or logit scale.
+    """
+
+    embed = _chained("embed")
+    transform_query = _chained("transform_query")
+    transform_key = _chained("transform_key")
+    transform_value = _chained("transform_value")
+    transform_output = _chained("transform_output", backwards=True)
+    log_decay = _summed("log_decay")
+    attn_bias = _summed("attn_bias")
+    relative_logits = _summed("relative_logits")
+    relative_values = _summed("relative_values")
+
+    def __init__(self, encodings: list[PositionEncoding]) -> None:
+        if not encodings:
+            raise ValueError("`encodings` must hold at least one encoding, but is empty.")
+        super().__init__(encodings[0].context)
+        shapes = {(e.context.num_heads, e.context.head_dim) for e in encodings}
+        if len(shapes) > 1:
+            raise ValueError(f"`encodings` must agree on (num_heads, head_dim), but have {shapes}.")
+        self.encodings = nn.ModuleList(encodings)
+        self.label = "+".join(e.label for e in encodings)
+        # Which parts override a hook is asked at every pass, and does not change.
+        self._with_hook = {
+            hook: [i for i, part in enumerate(self.parts) if hook in part.hooks]
+            for hook in ALL_HOOKS
+        }
+        self.causal_refusal = _first(e.causal_refusal for e in encodings)
+        self.bidirectional_refusal = _first(e.bidirectional_refusal for e in encodings)
+        self.shared_across_layers = all(e.shared_across_layers for e in encodings)
+        self.keeps_absolute_embedding = all(e.keeps_absolute_embedding for e in encodings)
+        self.embed_window = max(e.embed_window for e in encodings)
+        LinearFacts.of(self)  # which refuses parts that contradict each other
+        if len(self.parts_with("log_decay")) > 1:
+            raise ValueError(f"{self.label} has more than one decay.")
+        for part in self.parts_with("transform_query")[:-1]:
+            if part.encoded_dim != part.context.head_dim:
+                raise ValueError(
+                    f"{part.label} must be the last transform of {self.label}: it makes "
+                    f"{part.encoded_dim} features out of head_dim={part.context.head_dim}."
+                )
+        self._scale = self._common_scale()
+
+    def _common_scale(self) -> float:
+        """The one that differs from the default, which the others have."""
+        default = PositionEncoding.logit_scale(self)
+        own = [part for part in self.parts if part.logit_scale() != default]
+        scales = {part.logit_scale() for part in own}
+        if len(scales) > 1:
+            raise ValueError(f"{self.label} mixes the logit scales {sorted(scales)}.")
+        sampled = [part for part in own if isinstance(part, Stochastic)]
+        if sampled and self.parts_with("relative_logits"):
+            raise ValueError(
+                f"{self.label}: {sampled[0].label} scales by its own number of features, which "
+                "would scale the other's logits too; with as many as head_dim="
+                f"{self.context.head_dim} they go together."
+            )
+        return scales.pop() if scales else default
+
+    @property
+    def hooks(self) -> frozenset[str]:
+        """The union of the parts' hooks."""
+        return frozenset(hook for hook, parts in self._with_hook.items() if parts)
+
+    @property
+    def parts(self) -> tuple[PositionEncoding, ...]:
+        encodings = (e for e in self.encodings if isinstance(e, PositionEncoding))
+        return tuple(part for encoding in encodings for part in encoding.parts)
+
+    def parts_with(self, hook: str) -> list[PositionEncoding]:
+        parts = self.parts
+        return [parts[i] for i in self._with_hook[hook]]
+
+    @property
+    def encoded_dim(self) -> int:
+        parts = self.parts_with("transform_query")
+        return parts[-1].encoded_dim if parts else self.context.head_dim
+
+    def logit_scale(self) -> float:
+        return self._scale
+
+    def embed_layers(self, num_layers: int) -> frozenset[int]:
+        """Of the parts that embed.
+
+        Raises:
+            ValueError: they act on the inputs of different layers, as parts of a stack can
+                (``build_model_encodings``), but not as one encoding.
+        """
+        layers = {part.embed_layers(num_layers) for part in self.parts_with("embed")}
+        if len(layers) > 1:
+            found = sorted(map(sorted, layers))
+            raise ValueError(f"{self.label} embeds in different layers: {found}.")
+        return layers.pop() if layers else super().embed_layers(num_layers)
+
+    def share_with(self, first: PositionEncoding) -> None:
+        for part, other in zip(self.parts, first.parts, strict=True):
+            part.share_with(other)
+
+    def bind_projections(self, q_proj: nn.Module, k_proj: nn.Module) -> None:
+        for part in self.parts:
+            part.bind_projections(q_proj, k_proj)
+
+
+assert overridden_hooks(Compose) == ALL_HOOKS
+
+
+def _first(reasons: Iterable[str | None]) -> str | None:
+    return next((reason for reason in reasons if reason), None)
