@@ -49,8 +49,10 @@ bench: $(RUNTIME) ## set up, measure speed and memory on one thread, render benc
 bench-gpu: $(RUNTIME) ## the same on a GPU, benchmarks/results/<machine>/gpu.md
 	$(VENV)/bin/python -m benchmarks --device gpu
 
-lint: $(DEV) ## set up and run ruff, mypy and shellcheck
+lint: $(DEV) ## set up and run ruff, import-linter, mypy and shellcheck
 	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/lint-imports --no-logo
 	$(VENV)/bin/mypy $(TYPED)
 	$(VENV)/bin/shellcheck -x scripts/*.sh .ci/run
 
@@ -58,7 +60,7 @@ setup: $(DEV) ## create .venv with all that is pinned; quick when done before
 	@echo "ready: $(VENV)"
 
 clean: ## remove caches and build products; keeps .venv, data, checkpoints and results
-	rm -rf build dist outputs multirun *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf build dist outputs multirun *.egg-info .pytest_cache .mypy_cache .import_linter_cache .ruff_cache .hypothesis
 	find fairseq_plugins benchmarks tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 TOO_OLD = import sys; v = sys.version_info; v >= (3, 11) or sys.exit( \

@@ -189,7 +189,7 @@ class Options:
 
     def __init__(self, given: Any) -> None:
         self._given = given
-        kind = type(given) if is_dataclass(given) else MODEL_DATACLASS_REGISTRY.get(self._name)
+        kind: Any = type(given) if is_dataclass(given) else MODEL_DATACLASS_REGISTRY.get(self._name)
         self._defaults = {f.name: f.default for f in fields(kind)} if kind else {}
 
     @property

@@ -1,5 +1,7 @@
 """What fairseq's encoder and decoder share: which encodings a stack of layers gets."""
 
+from typing import Any
+
 import torch
 from fairseq.models.transformer import TransformerConfig
 from torch import Tensor, nn
@@ -134,7 +136,7 @@ def _check_absolute(name: str, side: str, *, off: bool, learned: bool, replaced:
         )
 
 
-def register_inputs(stack: nn.Module, encodings: ModelEncodings) -> None:
+def register_inputs(stack: Any, encodings: ModelEncodings) -> None:
     """Put what acts on the layers' inputs in place of fairseq's own embedding."""
     stack.embed_positions = None
     stack.position_embedding, *deeper = encodings.inputs
@@ -147,8 +149,8 @@ def register_inputs(stack: nn.Module, encodings: ModelEncodings) -> None:
 
 
 def embed_deeper(
-    stack: nn.Module,
-    layer: nn.Module,
+    stack: Any,
+    layer: Any,
     x: Tensor,
     positions: Tensor,
     *,

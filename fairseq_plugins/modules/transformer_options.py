@@ -122,7 +122,7 @@ class PETransformerConfig(TransformerOptions, PositionEncodingConfig, Dictionary
     cross_position_encoding_options: str = _option("", "its options")
 
 
-def options_at(config: PETransformerConfig, place: str) -> PositionEncodingConfig:
+def options_at(config: Any, place: str) -> PositionEncodingConfig:
     """The encoding and attention at one of ``PLACES``.
 
     Options of the common encoding are not handed on to another one, which has others.

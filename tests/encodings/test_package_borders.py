@@ -1,57 +1,10 @@
-"""Who may import whom: one direction, and plain PyTorch without fairseq."""
+"""Encodings and attention where there is no fairseq; who may import whom is in .importlinter."""
 
-import ast
 import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
-PACKAGE = Path(__file__).resolve().parents[2] / "fairseq_plugins"
-# Each may import those before it and itself.
-ORDER = ["kernels", "encodings", "attention", "modules", "models", "reproduce"]
-MODULES = sorted(PACKAGE.rglob("*.py"))
-PLAIN = [p for layer in ORDER[:3] for p in sorted((PACKAGE / layer).glob("*.py"))]
-ADAPTER = PACKAGE / "attention" / "multihead.py"
-
-
-def imported(path: Path) -> set[str]:
-    """The full names of the modules that a file imports, inside functions too."""
-    names = set()
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import):
-            names |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path.name}: imports are absolute, for fairseq's user-dir"
-            assert node.module is not None
-            names |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
-    return names
-
-
-def layer(path: Path) -> str | None:
-    name = path.relative_to(PACKAGE).parts[0]
-    return name if name in ORDER else None
-
-
-@pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(PACKAGE)))
-def test_dependencies_point_one_way(path):
-    own = layer(path)
-    used = {n.split(".")[1] for n in imported(path) if n.startswith("fairseq_plugins.")}
-    if own is None:
-        return
-    later = ORDER[ORDER.index(own) + 1 :]
-    assert not used & set(later), f"{own} must not import {sorted(used & set(later))}"
-
-
-@pytest.mark.parametrize("path", PLAIN, ids=lambda p: str(p.relative_to(PACKAGE)))
-def test_only_the_adapter_knows_fairseq(path):
-    fairseq = {n for n in imported(path) if n == "fairseq" or n.startswith("fairseq.")}
-    if path == ADAPTER:
-        assert fairseq
-    else:
-        assert not fairseq
-        assert "fairseq_plugins.attention.multihead" not in imported(path)
-
+ROOT = Path(__file__).resolve().parents[2]
 
 WITHOUT_FAIRSEQ = """
 import sys
@@ -75,7 +28,7 @@ print("fine", len(ENCODINGS))
 def test_everything_works_where_fairseq_is_not_installed():
     result = subprocess.run(
         [sys.executable, "-c", WITHOUT_FAIRSEQ],
-        cwd=PACKAGE.parent,
+        cwd=ROOT,
         capture_output=True,
         text=True,
         timeout=240,

@@ -1,5 +1,6 @@
 """Tiny language models built as the task builds them, without a command or data."""
 
+import copy
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 import torch
 from fairseq.data import Dictionary
 from fairseq.models.transformer_lm import TransformerLanguageModel, TransformerLanguageModelConfig
-from torch import Tensor
+from torch import Tensor, nn
 
 from fairseq_plugins.attention import ATTENTIONS
 from fairseq_plugins.encodings import ENCODINGS
@@ -91,6 +92,37 @@ def pad_rows(tokens: Tensor, lengths: list[int], *, left: bool) -> Tensor:
         columns = slice(tokens.size(1) - length, None) if left else slice(length)
         padded[row, columns] = tokens[row, :length]
     return padded
+
+
+def without_noise(options: dict[str, Any]) -> dict[str, Any]:
+    """The options of the same modules without noise: fairseq adds one wherever it quantises."""
+    return {**options, "quant_noise_pq": 1e-9} if "quant_noise_pq" in options else {}
+
+
+def check_noise_of_training(
+    noisy: nn.Module, plain: nn.Module, run: Callable[[nn.Module], Tensor]
+) -> None:
+    """What an option adds in training comes from PyTorch's generator and is absent afterwards.
+
+    Args:
+        noisy: a model with the option.
+        plain: the same model without it; gets the other one's weights.
+        run: the output of a model.
+    """
+    plain.load_state_dict(noisy.state_dict())
+    with torch.no_grad():
+        assert torch.equal(run(noisy.eval()), run(plain.eval()))
+    outputs = []
+    for seed in (0, *range(8)):
+        used = copy.deepcopy(noisy).train()  # fairseq writes noise of quantisation into weights
+        torch.manual_seed(seed)
+        outputs.append(run(used))
+    assert torch.equal(outputs[0], outputs[1])
+    assert not all(torch.equal(output, outputs[0]) for output in outputs)
+    outputs[-1].square().sum().backward()
+    gradients = [p.grad for p in used.parameters() if p.grad is not None]
+    assert all(gradient.isfinite().all() for gradient in gradients)
+    assert any(gradient.abs().sum() > 0 for gradient in gradients)
 
 
 def each_step(

@@ -21,7 +21,17 @@ from fairseq_plugins.encodings.absolute import Learned
 from fairseq_plugins.models import pe_roberta
 from fairseq_plugins.models.pe_roberta import PERoberta, PERobertaConfig
 from fairseq_plugins.modules.stack import build_stack_encodings
-from tests.models.helpers import DICTIONARY, HEADS, LAYERS, LONGEST, PAD, WIDTH, pad_rows
+from tests.models.helpers import (
+    DICTIONARY,
+    HEADS,
+    LAYERS,
+    LONGEST,
+    PAD,
+    WIDTH,
+    check_noise_of_training,
+    pad_rows,
+    without_noise,
+)
 from tests.models.helpers import random_tokens as words
 
 REFUSED = [
@@ -353,19 +363,38 @@ def test_checkpointed_activations(attention: str, offload: bool) -> None:
     "options",
     [
         {"encoder_layerdrop": 0.5},
-        {"quant_noise_pq": 0.1, "quant_noise_pq_block_size": 4},
+        {"quant_noise_pq": 0.5, "quant_noise_pq_block_size": 4},
         {"dropout": 0.1, "attention_dropout": 0.1, "activation_dropout": 0.1},
-        {"spectral_norm_classification_head": True, "pooler_dropout": 0.1},
+        {"pooler_dropout": 0.1},
     ],
     ids=str,
 )
 @pytest.mark.parametrize("attention", ["vanilla", "linear"])
-def test_other_options_run(attention: str, options: dict[str, Any]) -> None:
-    model = build(attention, "rope", **options)
+def test_noise_is_of_training_alone(attention: str, options: dict[str, Any]) -> None:
+    tokens, models = random_tokens(2, 8), []
+    for given in (options, without_noise(options)):
+        models.append(build(attention, "rope", **given))
+        models[-1].register_classification_head("classes", num_classes=2)
+
+    def classes(model: Any) -> torch.Tensor:
+        output: torch.Tensor = model(tokens, classification_head_name="classes")[0]
+        assert output.shape == (2, 2)
+        return output
+
+    check_noise_of_training(models[0], models[1], classes)
+
+
+def test_spectral_norm_of_a_classification_head() -> None:
+    """Its last weights have norm 1, found by a power iteration in each step of training."""
+    model = build("linear", "rope", spectral_norm_classification_head=True)
     model.register_classification_head("classes", num_classes=2)
-    output = model.train()(random_tokens(2, 8), classification_head_name="classes")[0]
-    assert output.shape == (2, 2)
-    output.square().sum().backward()
+    tokens = random_tokens(2, 8)
+    with torch.no_grad():
+        model.train()
+        for _ in range(30):
+            model(tokens, classification_head_name="classes")
+    weight = model.classification_heads["classes"].out_proj.weight
+    assert torch.linalg.matrix_norm(weight, ord=2).item() == pytest.approx(1, abs=1e-4)
 
 
 def test_regularisation_is_fairseqs() -> None:

@@ -13,7 +13,14 @@ from omegaconf import OmegaConf
 from fairseq_plugins.attention import ATTENTIONS
 from fairseq_plugins.encodings import ENCODINGS, IncompatibleEncodingError, PositionEncoding
 from fairseq_plugins.models.pe_transformer import PETransformer, PETransformerConfig
-from tests.models.helpers import DICTIONARY, LONGEST, PAD, pad_rows
+from tests.models.helpers import (
+    DICTIONARY,
+    LONGEST,
+    PAD,
+    check_noise_of_training,
+    pad_rows,
+    without_noise,
+)
 from tests.models.translation import (
     TARGET,
     TINY,
@@ -405,22 +412,44 @@ def test_checkpointed_activations(attention: str, offload: bool) -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        {"encoder_layerdrop": 0.5, "decoder_layerdrop": 0.5},
-        {"quant_noise_pq": 0.1, "quant_noise_pq_block_size": 4},
+        {"encoder_layerdrop": 0.5},
+        {"decoder_layerdrop": 0.5},
+        {"quant_noise_pq": 0.5, "quant_noise_pq_block_size": 4},
         {"dropout": 0.1, "attention_dropout": 0.1, "activation_dropout": 0.1},
-        {"encoder_learned_pos": True, "decoder_learned_pos": True},
-        {"no_token_positional_embeddings": True},
     ],
     ids=str,
 )
 @pytest.mark.parametrize("attention", ["vanilla", "linear"])
-def test_other_options_run(attention: str, options: dict[str, Any]) -> None:
+def test_noise_is_of_training_alone(attention: str, options: dict[str, Any]) -> None:
     places = {"attention_type": attention, "cross_attention_type": attention}
-    model = build(position_encoding="rope", **places, **options).train()
-    source = batch(sources([6, 9]), left=True)
-    logits = model(source, lengths_of(source), targets(2, 7))[0]
-    assert logits.shape == (2, 7, len(TARGET))
-    logits.square().sum().backward()
+    models = [
+        build(position_encoding="rope", **places, **given)
+        for given in (options, without_noise(options))
+    ]
+    source, target = batch(sources([6, 9]), left=True), targets(2, 7)
+
+    def logits(model: Any) -> torch.Tensor:
+        output: torch.Tensor = model(source, lengths_of(source), target)[0]
+        assert output.shape == (2, 7, len(TARGET))
+        return output
+
+    check_noise_of_training(models[0], models[1], logits)
+
+
+def test_absolute_embedding_beside_a_relative_one() -> None:
+    """On as in the paper, learned or off by fairseq's own options, on both sides."""
+    options: list[dict[str, Any]] = [
+        {},
+        {"encoder_learned_pos": True},
+        {"decoder_learned_pos": True},
+        {"no_token_positional_embeddings": True},
+    ]
+    labels = []
+    for given in options:
+        model = build(position_encoding="rope", **given)
+        sides = [side.position_embedding for side in (model.encoder, model.decoder)]
+        labels.append([None if side is None else side.label for side in sides])
+    assert labels == [["base", "base"], ["learned", "base"], ["base", "learned"], [None, None]]
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])

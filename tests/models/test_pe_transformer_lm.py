@@ -10,12 +10,15 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from fairseq_plugins.encodings import get_entry
 from tests.models.helpers import (
     DICTIONARY,
+    LAYERS,
     PAD,
     PAIRS,
     build_fairseq_lm,
     build_lm,
+    check_noise_of_training,
     pad_rows,
     random_tokens,
+    without_noise,
 )
 
 every_pair = pytest.mark.parametrize(("attention", "encoding"), PAIRS)
@@ -206,11 +209,35 @@ def test_every_parameter_learns(attention: str, encoding: str) -> None:
             assert parameter.grad.abs().sum() > 0, name
 
 
-@pytest.mark.parametrize("option", ["scale_resids", "layerdrop"])
-def test_other_options_run(option: str) -> None:
-    settings = {"scale_resids": {"scale_resids": True}, "layerdrop": {"decoder_layerdrop": 0.5}}
-    model = build_lm("linear", "rope", **settings[option]).train()
-    _loss(model, random_tokens(2, 8)).backward()
+@pytest.mark.parametrize("attention", ["vanilla", "linear"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"decoder_layerdrop": 0.5},
+        {"quant_noise_pq": 0.5, "quant_noise_pq_block_size": 4},
+        {"dropout": 0.1, "attention_dropout": 0.1, "activation_dropout": 0.1},
+    ],
+    ids=str,
+)
+def test_noise_is_of_training_alone(attention: str, options: dict[str, Any]) -> None:
+    tokens = random_tokens(2, 8)
+    models = [build_lm(attention, "rope", **given) for given in (options, without_noise(options))]
+    check_noise_of_training(models[0], models[1], lambda model: model(tokens)[0])
+
+
+@pytest.mark.parametrize("attention", ["vanilla", "linear"])
+def test_scaled_residuals_begin_as_plain_ones_and_learn(attention: str) -> None:
+    tokens, plain = random_tokens(2, 8), build_lm(attention, "rope")
+    scaled = build_lm(attention, "rope", scale_resids=True)
+    scaled.load_state_dict({**scaled.state_dict(), **plain.state_dict()})
+    torch.testing.assert_close(scaled(tokens)[0], plain(tokens)[0])
+    _loss(scaled, tokens).backward()
+    weights = [p for name, p in scaled.named_parameters() if name.endswith("w_resid")]
+    assert len(weights) == LAYERS
+    assert all(weight.grad.abs().sum() > 0 for weight in weights)
+    with torch.no_grad():
+        weights[0].mul_(0.5)
+        assert not torch.allclose(scaled(tokens)[0], plain(tokens)[0], atol=1e-3)
 
 
 @pytest.mark.parametrize(
