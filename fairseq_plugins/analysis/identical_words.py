@@ -11,9 +11,9 @@ from fairseq.data import Dictionary
 from torch import Tensor, nn
 
 from fairseq_plugins.attention.softmax import SoftmaxAttention
+from fairseq_plugins.common.dictionaries import MASK
 from fairseq_plugins.common.errors import OptionError
-from fairseq_plugins.data.dictionaries import MASK
-from fairseq_plugins.data.vocabulary import ROBERTA_TABLE, Vocabulary, check_vocabulary
+from fairseq_plugins.common.vocabulary import ROBERTA_TABLE, Vocabulary, check_vocabulary
 from fairseq_plugins.models.pe_roberta import PERoberta
 from fairseq_plugins.modules.identity import ROBERTA
 from fairseq_plugins.modules.loading import build_trained, choose_device, read_trained

@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from fairseq import utils
 
+from fairseq_plugins.common.dictionaries import check_same_dictionary
 from fairseq_plugins.common.errors import CheckpointError, DataError, OptionError
-from fairseq_plugins.data.dictionaries import check_same_dictionary
-from fairseq_plugins.data.vocabulary import ROBERTA_TABLE, Vocabulary, check_vocabulary
+from fairseq_plugins.common.vocabulary import ROBERTA_TABLE, Vocabulary, check_vocabulary
 from fairseq_plugins.glue.metrics import score
 from fairseq_plugins.glue.tasks import GlueTask, find_task
 from fairseq_plugins.modules.identity import ROBERTA

@@ -24,9 +24,9 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from fairseq_plugins.common.checkpoints import read_checkpoint
-from fairseq_plugins.data.dictionaries import MASK
+from fairseq_plugins.common.dictionaries import MASK
+from fairseq_plugins.common.vocabulary import ROBERTA_TABLE, Vocabulary, check_vocabulary, digest
 from fairseq_plugins.data.gpt2_bpe import DICTIONARY_FILE, MERGES_FILE, Pieces
-from fairseq_plugins.data.vocabulary import ROBERTA_TABLE, Vocabulary, check_vocabulary, digest
 from fairseq_plugins.modules.continued import STACK, rename_learned_table
 from fairseq_plugins.modules.identity import ROBERTA
 from fairseq_plugins.modules.loading import require_names

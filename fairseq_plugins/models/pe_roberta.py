@@ -13,7 +13,7 @@ from omegaconf import OmegaConf
 from torch import Tensor, nn
 
 from fairseq_plugins.attention.multihead import PositionalMultiheadAttention
-from fairseq_plugins.data.vocabulary import ROBERTA_TABLE
+from fairseq_plugins.common.vocabulary import ROBERTA_TABLE
 from fairseq_plugins.encodings import PositionEncoding
 from fairseq_plugins.encodings.absolute import Learned
 from fairseq_plugins.modules.continued import (

@@ -10,7 +10,7 @@ from fairseq.models.transformer import TransformerConfig, TransformerModelBase
 from torch import nn
 
 from fairseq_plugins.attention import check_compatible
-from fairseq_plugins.data.vocabulary import SIDE_TABLES
+from fairseq_plugins.common.vocabulary import SIDE_TABLES
 from fairseq_plugins.encodings import IncompatibleEncodingError
 from fairseq_plugins.modules.decoder import PositionalDecoder
 from fairseq_plugins.modules.draws import SeededDraws

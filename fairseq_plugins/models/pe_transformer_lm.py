@@ -8,7 +8,7 @@ from fairseq.models.transformer import Embedding, TransformerConfig
 from fairseq.models.transformer_lm import TransformerLanguageModelConfig
 from fairseq.modules import AdaptiveInput
 
-from fairseq_plugins.data.vocabulary import DECODER_TABLE
+from fairseq_plugins.common.vocabulary import DECODER_TABLE
 from fairseq_plugins.modules.cutoffs import parse_cutoffs
 from fairseq_plugins.modules.decoder import PositionalDecoder
 from fairseq_plugins.modules.draws import SeededDraws

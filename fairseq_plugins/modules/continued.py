@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from fairseq_plugins.common.checkpoints import read_checkpoint
 from fairseq_plugins.common.errors import CheckpointError
-from fairseq_plugins.data.vocabulary import ROBERTA_TABLE, check_vocabulary
+from fairseq_plugins.common.vocabulary import ROBERTA_TABLE, check_vocabulary
 from fairseq_plugins.encodings import expand_name, get_entry
 from fairseq_plugins.modules.identity import ROBERTA, describe, differences
 from fairseq_plugins.modules.naming import name_stack

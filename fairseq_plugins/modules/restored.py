@@ -7,7 +7,7 @@ from typing import Any
 from omegaconf import OmegaConf
 
 from fairseq_plugins.common.checkpoints import read_checkpoint
-from fairseq_plugins.data.vocabulary import Vocabulary, check_vocabulary
+from fairseq_plugins.common.vocabulary import Vocabulary, check_vocabulary
 from fairseq_plugins.modules.identity import (
     ROBERTA,
     Difference,

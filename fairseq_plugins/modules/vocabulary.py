@@ -10,7 +10,7 @@ from fairseq.dataclass import FairseqDataclass
 from omegaconf import OmegaConf
 
 from fairseq_plugins.common.errors import CheckpointError
-from fairseq_plugins.data.vocabulary import DIGEST, Vocabulary, digest
+from fairseq_plugins.common.vocabulary import DIGEST, Vocabulary, digest
 
 logger = logging.getLogger(__name__)
 

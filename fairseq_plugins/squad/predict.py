@@ -12,8 +12,8 @@ from fairseq import utils as fairseq_utils
 from tqdm import tqdm
 
 from fairseq_plugins.common.errors import DataError, OptionError
+from fairseq_plugins.common.vocabulary import ROBERTA_TABLE, Vocabulary, check_vocabulary
 from fairseq_plugins.data.options import check_at_least
-from fairseq_plugins.data.vocabulary import ROBERTA_TABLE, Vocabulary, check_vocabulary
 from fairseq_plugins.modules.identity import ROBERTA
 from fairseq_plugins.modules.loading import build_trained, choose_device, read_trained
 from fairseq_plugins.squad.dataset import load_windows

@@ -22,8 +22,8 @@ from tqdm import tqdm
 from fairseq_plugins.common.errors import DataError, OptionError
 from fairseq_plugins.common.exit_status import exit_status
 from fairseq_plugins.common.files import writing
+from fairseq_plugins.common.vocabulary import SIDE_TABLES, Vocabulary, check_vocabulary, find_option
 from fairseq_plugins.data.codes import check_codes, join_pieces
-from fairseq_plugins.data.vocabulary import SIDE_TABLES, Vocabulary, check_vocabulary, find_option
 from fairseq_plugins.modules.identity import TRANSLATION
 from fairseq_plugins.modules.loading import build_trained, choose_device, read_trained
 from fairseq_plugins.translation.moses import Moses

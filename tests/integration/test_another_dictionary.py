@@ -10,7 +10,7 @@ import torch
 from fairseq.data import Dictionary
 
 from fairseq_plugins.common.errors import CheckpointError
-from fairseq_plugins.data.vocabulary import digest
+from fairseq_plugins.common.vocabulary import digest
 from tests.integration.helpers import (
     TOKENS_PER_SAMPLE,
     fairseq_eval_lm,

@@ -187,7 +187,7 @@ def test_another_dictionary_of_the_same_size_is_refused(base, toy, tmp_path):
 def test_folders_and_models_of_something_else_are_refused(base, checkpoints, tmp_path):
     with pytest.raises(DataError, match="does not hold codes"):
         Translator(base, tmp_path, Decoding(), cpu=True)
-    with pytest.raises(CheckpointError, match="must be a pe_transformer, but is a pe_transformer_lm"):
+    with pytest.raises(CheckpointError, match="must be a pe_transformer, but is a pe"):
         Translator(checkpoints["vanilla"], tmp_path, Decoding(), cpu=True)
     with pytest.raises(OptionError, match="`beam` must be at least 1, but is 0 instead"):
         Decoding(beam=0)

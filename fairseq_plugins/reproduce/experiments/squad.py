@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fairseq_plugins.data.dictionaries import check_same_dictionary
+from fairseq_plugins.common.dictionaries import check_same_dictionary
 from fairseq_plugins.reproduce.experiments.base import (
     Experiment,
     Metrics,

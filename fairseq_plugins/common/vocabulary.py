@@ -14,8 +14,8 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
+from fairseq_plugins.common.dictionaries import MASK, SPECIAL_SYMBOLS, read_dictionary
 from fairseq_plugins.common.errors import CheckpointError
-from fairseq_plugins.data.dictionaries import MASK, SPECIAL_SYMBOLS, read_dictionary
 
 logger = logging.getLogger(__name__)
 

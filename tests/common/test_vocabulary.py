@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import torch
 
+from fairseq_plugins.common.dictionaries import MASK, SPECIAL_SYMBOLS
 from fairseq_plugins.common.errors import CheckpointError
-from fairseq_plugins.data.dictionaries import MASK, SPECIAL_SYMBOLS
-from fairseq_plugins.data.vocabulary import (
+from fairseq_plugins.common.vocabulary import (
     DECODER_TABLE,
     ROBERTA_TABLE,
     SIDE_TABLES,
