@@ -32,7 +32,7 @@ def describe_data(folder: Path) -> dict[str, Any]:
     about = json.loads(path.read_text()) if path.is_file() else {}
     sizes = {found.name: _symbols(found) for found in sorted(folder.glob("dict*.txt"))}
     size = sizes.get("dict.txt", sizes) or about.get("dictionary_size")
-    return {**_without_absolute_paths(about), "dictionary_size": size}
+    return {**without_absolute_paths(about), "dictionary_size": size}
 
 
 def _symbols(dictionary: Path) -> int:
@@ -53,11 +53,11 @@ def same_data(one: dict[str, Any], other: dict[str, Any]) -> bool:
     return all(one.get(key) == other.get(key) for key in DATA_IDENTITY)
 
 
-def _without_absolute_paths(value: Any) -> Any:
+def without_absolute_paths(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _without_absolute_paths(inner) for key, inner in value.items()}
+        return {key: without_absolute_paths(inner) for key, inner in value.items()}
     if isinstance(value, list):
-        return [_without_absolute_paths(inner) for inner in value]
+        return [without_absolute_paths(inner) for inner in value]
     if isinstance(value, str) and os.path.isabs(value):
         return os.path.basename(value)
     return value

@@ -68,11 +68,17 @@ def binarise(
     if dictionary_size not in (None, size):
         raise DataError(f"dictionary: expected {dictionary_size} symbols, found {size}")
     return built, {
-        "raw": {s: {"words": raw[s].words, "sha256": raw[s].sha256} for s in SPLITS},
+        "raw": {s: describe_raw(raw[s]) for s in SPLITS},
         "splits": {s: describe(text[s], words) for s in SPLITS},
         "dictionary_size": size,
         "command": command,
     }
+
+
+def describe_raw(found: Measured) -> dict[str, Any]:
+    """The text that one split was made from, for data.json."""
+    sizes = {"lines": found.lines, "words": found.words, "bytes": found.bytes}
+    return {**sizes, "sha256": found.sha256}
 
 
 def describe(found: Measured, known: set[str]) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from fairseq.data import data_utils
 from omegaconf import OmegaConf, open_dict
 from tqdm import tqdm
 
+import fairseq_plugins.registration  # noqa: F401  (what checkpoints name)
 from fairseq_plugins.common.errors import DataError, OptionError
 from fairseq_plugins.common.exit_status import exit_status
 from fairseq_plugins.common.files import writing

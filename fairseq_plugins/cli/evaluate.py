@@ -1,0 +1,198 @@
+"""``python -m fairseq_plugins evaluate``: perplexity, with all that a number needs beside it."""
+
+import argparse
+import os
+import re
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from fairseq_plugins.common.errors import OptionError
+from fairseq_plugins.common.exit_status import exit_status
+
+PROGRAM = "python -m fairseq_plugins evaluate"
+_PACKAGE = Path(__file__).resolve().parents[2]
+_COUNTS = ("length", "tokens", "skipped", "predicted")
+_COLUMNS = (*_COUNTS, "bits/token", "PPL", "PPL/word", "bits/byte")
+
+
+def get_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog=PROGRAM,
+        description="Perplexity of a pe_transformer_lm or pe_roberta on a split of its data: per "
+        "unit of the data, and per word and byte of its text where the data folder knows them. A "
+        "masked model is scored on the tokens that its training would mask.",
+    )
+    add = parser.add_argument
+    add("--path", type=Path, required=True, metavar="FILE", help="the checkpoint")
+    add("--data", type=Path, required=True, metavar="DIR", help="the folder of the data")
+    add("--split", default="valid", help="train, valid or test (default: valid)")
+    add(
+        "--lengths",
+        default="",
+        metavar="N,...",
+        help="tokens of a sample with its context; several are a line each (default: as trained)",
+    )
+    add(
+        "--context-window",
+        type=int,
+        default=0,
+        metavar="N",
+        help="tokens before each sample that are read but not scored, as in fairseq-eval-lm: every "
+        "token then has at least so many before it (default: 0)",
+    )
+    add("--batch-size", type=int, default=8, metavar="N", help="samples at once (default: 8)")
+    add(
+        "--sample-break-mode",
+        metavar="MODE",
+        help="none: samples are full; complete: whole lines; eos: a line each (default: none, and "
+        "of a masked model that of its training)",
+    )
+    add("--seed", type=int, default=1, metavar="N", help="of masks and draws (default: 1)")
+    add("--device", metavar="DEVICE", help="cpu, cuda or cuda:N (default: a GPU if there is one)")
+    add(
+        "--allow-skipped",
+        action="store_true",
+        help="leave out samples that are longer than a length; without it they are an error",
+    )
+    add(
+        "--output", type=Path, metavar="FILE", help="JSON to write, with where the numbers are from"
+    )
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Evaluate as the options say; the exit status."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    args = get_parser().parse_args(words)
+    return exit_status("evaluate", lambda: _run(args, words))
+
+
+def _run(args: argparse.Namespace, words: Sequence[str]) -> None:
+    lengths = _lengths(args.lengths)
+    if args.output is not None:
+        _check_output(args.output)
+    evaluation = import_module("fairseq_plugins.analysis.evaluation")  # PyTorch and fairseq
+    import_module("logging").getLogger("fairseq").setLevel("WARNING")
+    request = evaluation.Request(
+        path=args.path,
+        data=args.data,
+        split=args.split,
+        lengths=lengths,
+        context_window=args.context_window,
+        batch_size=args.batch_size,
+        break_mode=args.sample_break_mode,
+        seed=args.seed,
+        device=_device(args.device),
+        allow_skipped=args.allow_skipped,
+    )
+
+    def begin(trained: Any, samples: Any) -> None:
+        about = f"{args.path.name}: {trained.identity.model}, {trained.encoding}"
+        print(f"{about}; {args.split} of {args.data}, {samples.tokens:,} tokens")
+        print("  ".join(f"{name:>{max(len(name), 9)}}" for name in _COLUMNS), flush=True)
+
+    def done(line: dict[str, Any]) -> None:
+        print(format_line(line), flush=True)
+
+    report = evaluation.evaluate(request, begin=begin, done=done)
+    for note in _notes(report):
+        print(note)
+    if args.output is not None:
+        result = {**_provenance(args, words, request), **report.facts()}
+        result["checkpoint"] = {**_file(args.path), **result["checkpoint"]}
+        import_module("fairseq_plugins.common.files").write_json(args.output, result)
+        print(f"written: {args.output}")
+
+
+def _check_output(path: Path) -> None:
+    """Refuse, before any work, what cannot be written after it."""
+    if path.is_dir():
+        raise OptionError(f"--output must be a file, but {path} is a folder")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if not os.access(path.parent, os.W_OK):
+        raise OptionError(f"--output must be in a folder that can be written to, not {path.parent}")
+
+
+def _lengths(text: str) -> tuple[int, ...]:
+    """The numbers of ``--lengths``."""
+    if not text:
+        return ()
+    if not re.fullmatch(r"[1-9][0-9]*(,[1-9][0-9]*)*", text, re.ASCII):
+        raise OptionError(f"--lengths must be numbers joined by commas, but is {text!r}")
+    return tuple(dict.fromkeys(int(word) for word in text.split(",")))
+
+
+def _device(word: str | None) -> str:
+    if word is None:
+        return "cuda" if import_module("torch").cuda.is_available() else "cpu"
+    if not re.fullmatch(r"cpu|cuda(:[0-9]+)?", word, re.ASCII):
+        raise OptionError(f"--device must be cpu, cuda or cuda:N, but is {word!r}")
+    return word
+
+
+def format_line(line: dict[str, Any]) -> str:
+    """A line of the table."""
+    token, word, byte = (line[f"per_{unit}"] or {} for unit in ("token", "word", "byte"))
+    cells = [
+        *(f"{line[name]:,}" for name in _COUNTS),
+        _number(token.get("bits"), 4),
+        _number(token.get("perplexity"), 2),
+        _number(word.get("perplexity"), 2),
+        _number(byte.get("bits"), 4),
+    ]
+    widths = (max(len(name), 9) for name in _COLUMNS)
+    return "  ".join(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True))
+
+
+def _number(value: float | None, digits: int) -> str:
+    return "unknown" if value is None else f"{value:,.{digits}f}"
+
+
+def _notes(report: Any) -> list[str]:
+    """What a reader of the table has to know."""
+    notes = []
+    if report.trained.is_masked:
+        masks = report.facts()["masking"]
+        shares = {name: f"{masks[name]:.0%}" for name in masks if name.endswith("_prob")}
+        notes.append(
+            f"masked: {shares['mask_prob']} of the tokens are predicted, of these "
+            f"{shares['leave_unmasked_prob']} are left as they are and "
+            f"{shares['random_token_prob']} replaced by others; per word and byte there is nothing"
+        )
+    elif report.text.why:
+        notes.append(f"per word and byte: {report.text.why}")
+    if report.text.unknown:
+        notes.append(f"<unk> stands for {report.text.unknown:,} of the tokens, whatever they were")
+    return notes
+
+
+def _file(path: Path) -> dict[str, Any]:
+    return {"file": path.name, "sha256": import_module("fairseq_plugins.data.measure").sha256(path)}
+
+
+def _provenance(args: argparse.Namespace, words: Sequence[str], request: Any) -> dict[str, Any]:
+    """Where the numbers come from."""
+    provenance = import_module("fairseq_plugins.common.provenance")
+    is_checkout = (_PACKAGE / ".git").exists()
+    return {
+        "command": provenance.without_absolute_paths([*PROGRAM.split(), *words]),
+        "data": provenance.describe_data(args.data),
+        "split": request.split,
+        "context_window": request.context_window,
+        "batch_size": request.batch_size,
+        "seed": request.seed,
+        "device": request.device,
+        "commit": provenance.commit(_PACKAGE) if is_checkout else "unknown",
+        "sources": provenance.sources(_PACKAGE),
+        "versions": provenance.versions(),
+        "hardware": provenance.hardware(gpus=int(request.device != "cpu")),
+        "finished_at": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())
