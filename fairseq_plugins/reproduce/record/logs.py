@@ -11,7 +11,6 @@ from typing import Any
 
 _PARAMETERS = re.compile(r"num\. shared model params: ([\d,]+)")
 _OBJECT = re.compile(r"^\{", re.MULTILINE)
-LARGEST_LOSS = 1000.0  # bits; of 1024 the perplexity is no number any more
 _EVALUATED = re.compile(r"Loss \(base 2\): (\S+), Perplexity: ")
 
 
@@ -118,17 +117,6 @@ def read_json(path: Path) -> dict[str, Any]:
         if isinstance(found, dict):
             return found
     raise ValueError("the command printed no JSON object")
-
-
-def perplexity(loss: float) -> float:
-    """Of a base-2 loss.
-
-    Raises:
-        ValueError: for one beyond `LARGEST_LOSS`, which no model but one that diverged has.
-    """
-    if not loss < LARGEST_LOSS:
-        raise ValueError(f"a loss of {loss} bits has no perplexity: the training diverged")
-    return 2.0**loss
 
 
 def last_lines(path: Path, count: int = 8) -> list[str]:

@@ -8,7 +8,6 @@ from matplotlib.figure import Figure as Picture
 
 from fairseq_plugins.common.files import write_json, write_text
 from fairseq_plugins.papers.tables import Figure, Table
-from fairseq_plugins.reproduce.record.logs import LARGEST_LOSS
 from fairseq_plugins.reproduce.record.results import Result
 from fairseq_plugins.reproduce.report.captions import caption
 from fairseq_plugins.reproduce.report.figure import save, stem
@@ -38,8 +37,7 @@ def mean_curves(shown: Sequence[Result]) -> dict[tuple[str, str], Curve]:
     """By (row, attention) the mean perplexity over seeds at the steps that all of them have."""
     found: dict[tuple[str, str], list[dict[int, float]]] = {}
     for result in shown:
-        curve = result["metrics"]["curve"]
-        points = {int(step): 2**loss for step, loss in curve if loss < LARGEST_LOSS}
+        points = {int(step): 2**loss for step, loss in result["metrics"]["curve"]}
         found.setdefault((result["row"], result["attention"]), []).append(points)
     return {
         place: [

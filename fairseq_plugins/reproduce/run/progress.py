@@ -10,8 +10,6 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table as RichTable
 
-from fairseq_plugins.reproduce.record.logs import LARGEST_LOSS
-
 WAITING, TRAINING, EVALUATING = "waiting", "training", "evaluating"
 DONE, SKIPPED, FAILED = "done", "skipped", "failed"
 FINISHED = (DONE, SKIPPED, FAILED)
@@ -91,7 +89,7 @@ class Board:
     def cells(self, line: Line) -> list[str]:
         """name, state, updates, perplexity, time left, note."""
         updates = f"{line.updates}/{line.total}" if line.total else ""
-        ppl = f"{2**line.loss:.1f}" if line.loss is not None and line.loss < LARGEST_LOSS else ""
+        ppl = f"{2**line.loss:.1f}" if line.loss is not None and line.loss < 1000 else ""
         left = self.seconds_left(line)
         return [line.name, line.state, updates, ppl, duration(left) if left else "", line.note]
 
