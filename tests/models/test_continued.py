@@ -10,6 +10,7 @@ import pytest
 import torch
 from omegaconf import OmegaConf
 
+from fairseq_plugins.common.vocabulary import digest
 from fairseq_plugins.models.pe_roberta import PERoberta, PERobertaConfig
 from fairseq_plugins.modules.continued import OUR_TABLE, STACK, take_init_from
 from tests.hostile import naming_another_model
@@ -204,18 +205,27 @@ def test_another_dictionary_is_refused(tmp_path: Path) -> None:
     build(init_from=str(path))
     lines[2] = "elsewhere 1"
     (tmp_path / "dict.txt").write_text("\n".join(lines) + "\n")
-    wrong = f"symbol 6 is 'elsewhere' in .*dict.txt and {DICTIONARY.symbols[6]!r} in the task's"
+    wrong = rf"must hold the tokens of .*dict\.txt.* token 6 is {DICTIONARY.symbols[6]!r} instead"
     with pytest.raises(ValueError, match=wrong):
         build(init_from=str(path))
     (tmp_path / "dict.txt").write_text("no number\n")
-    with pytest.raises(ValueError, match=r"dict\.txt is damaged"):
+    with pytest.raises(ValueError, match=r"dict\.txt, line 1: not a word and its count"):
         build(init_from=str(path))
+    (tmp_path / "dict.txt").unlink()
     checkpoint = torch.load(path, weights_only=True)
+    # What training writes tells it without the file, though the size is the same.
+    checkpoint["cfg"]["model"]["dictionary_digest"] = digest(DICTIONARY.symbols)
+    torch.save(checkpoint, path)
+    build(init_from=str(path))
+    checkpoint["cfg"]["model"]["dictionary_digest"] = other = digest(DICTIONARY.symbols[::-1])
+    torch.save(checkpoint, path)
+    with pytest.raises(ValueError, match=f"must have the words that .* digest {other}, but"):
+        build(init_from=str(path))
     name = f"{STACK}embed_tokens.weight"
     checkpoint["model"][name] = checkpoint["model"][name][:-1]
     torch.save(checkpoint, path)
     size = len(DICTIONARY)
-    with pytest.raises(ValueError, match=f"dictionary of {size} symbols, but .* has {size - 1}"):
+    with pytest.raises(ValueError, match=rf"has {size - 1} tokens, but .*dict\.txt has {size}"):
         build(init_from=str(path))
 
 
