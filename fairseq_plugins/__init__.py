@@ -1,19 +1,22 @@
 """Position encodings and linear attention for fairseq.
 
-Loaded by fairseq through ``--user-dir fairseq_plugins``; the encodings, kernels and attentions
-also work in plain PyTorch, so fairseq's absence only leaves models, tasks and criterions
-unregistered.
+Models, tasks and criterions register with fairseq where it loads this package, through
+``--user-dir fairseq_plugins``, and where a program has imported fairseq before. Any other program
+gets what it imports and no more: the encodings, kernels and attentions are plain PyTorch. What
+imports this package first and builds models through fairseq then imports
+``fairseq_plugins.registration``.
 """
 
-import importlib.util
+import sys
 
-if all(importlib.util.find_spec(name) for name in ("torch", "fairseq")):
-    from fairseq_plugins import criterions as criterions
-    from fairseq_plugins import models as models
-    from fairseq_plugins import tasks as tasks
-    from fairseq_plugins.common.cpu import is_fairseq_command, prepare_cpu
+from fairseq_plugins.common.cpu import is_fairseq_command
+
+if is_fairseq_command() or sys.modules.get("fairseq") is not None:
+    from fairseq_plugins import registration as registration
+
+if is_fairseq_command():
+    from fairseq_plugins.common.cpu import prepare_cpu
     from fairseq_plugins.common.short_errors import shorten_errors
 
-    if is_fairseq_command():
-        prepare_cpu()
-        shorten_errors()
+    prepare_cpu()
+    shorten_errors()

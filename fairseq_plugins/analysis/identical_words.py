@@ -10,6 +10,7 @@ from fairseq import utils
 from fairseq.data import Dictionary
 from torch import Tensor, nn
 
+import fairseq_plugins.registration  # noqa: F401  (what checkpoints name)
 from fairseq_plugins.attention.softmax import SoftmaxAttention
 from fairseq_plugins.common.errors import OptionError
 from fairseq_plugins.models.pe_roberta import PERoberta

@@ -40,6 +40,7 @@ class Attention(nn.Module):
     Raises:
         IncompatibleEncodingError: the encoding needs what this attention never computes, or
             does not know the sequence's length in a causal model.
+        ValueError: it was built for other sizes, or for the other value of ``causal``.
     """
 
     name: ClassVar[str]
@@ -88,6 +89,12 @@ class Attention(nn.Module):
             raise ValueError(
                 f"`encoding` was built for (num_heads, head_dim) = {shape}, "
                 f"but the attention has {(self.num_heads, self.head_dim)}."
+            )
+        parts = (part for part in encoding.modules() if isinstance(part, PositionEncoding))
+        if any(part.context.causal != self.causal for part in parts):
+            raise ValueError(
+                f"`encoding` {encoding.label!r} must be built for causal={self.causal}, which its "
+                f"attention is, but was for causal={not self.causal} instead."
             )
 
     def fold_basis_(self, *projections: nn.Module) -> None:

@@ -1,5 +1,6 @@
 """Attentions by name, and the question whether an attention can have an encoding."""
 
+import inspect
 from typing import Any
 
 from fairseq_plugins.attention.base import Attention
@@ -38,10 +39,11 @@ def build_attention(
         head_dim: D.
         causal: whether query s sees only keys t <= s.
         options: the attention's own: ``dropout`` of vanilla, ``feature_map`` and ``normalizer``
-            of linear.
+            and ``min_cosine`` of linear.
 
     Raises:
-        ValueError: for an unknown attention.
+        ValueError: for an unknown attention, an option of another one or of none, or an encoding
+            that was built for other sizes or for the other value of ``causal``.
         IncompatibleEncodingError: with the reason and with what would work instead.
     """
     if attention_type not in ATTENTIONS:
@@ -49,11 +51,32 @@ def build_attention(
             f"`attention_type` must be one of {list(ATTENTIONS)}, but is {attention_type!r}."
         )
     cls = ATTENTIONS[attention_type]
+    _check_options(attention_type, options)
     try:
         return cls(encoding, num_heads=num_heads, head_dim=head_dim, causal=causal, **options)
     except IncompatibleEncodingError as error:
         instead = _instead(attention_type, encoding, causal)
         raise IncompatibleEncodingError(f"{error} {instead}") from None
+
+
+def _check_options(attention_type: str, options: dict[str, Any]) -> None:
+    own = options_of(ATTENTIONS[attention_type])
+    for name in options:
+        if name in own:
+            continue
+        others = [other for other, cls in ATTENTIONS.items() if name in options_of(cls)]
+        if others:
+            raise ValueError(
+                f"`{name}` must be left out under {attention_type} attention: it is an option of "
+                f"{' and '.join(others)} attention."
+            )
+        raise ValueError(f"`{name}` must be one of {own}, the options of {attention_type}.")
+
+
+def options_of(cls: type[Attention]) -> list[str]:
+    """The names of an attention's own options, beside those that every attention has."""
+    common = inspect.signature(Attention).parameters
+    return [name for name in inspect.signature(cls).parameters if name not in common]
 
 
 def _instead(attention_type: str, encoding: PositionEncoding | None, causal: bool) -> str:

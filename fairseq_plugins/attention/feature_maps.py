@@ -39,6 +39,9 @@ def relu_shifted(x: Tensor) -> Tensor:
     return torch.relu(x) + 1e-3
 
 
+# Maps that can be 0 in every feature of a query or key, or where those of the two meet.
+VANISHING_MAPS = frozenset({"relu"})
+
 FEATURE_MAPS: dict[str, Callable[[Tensor], Tensor]] = {
     "elu": elu_plus_one,
     "relu": torch.relu,

@@ -8,23 +8,19 @@ import torch
 from torch import Tensor
 
 from fairseq_plugins.attention.base import Attention, State
-from fairseq_plugins.attention.feature_maps import FEATURE_MAPS
+from fairseq_plugins.attention.feature_maps import FEATURE_MAPS, VANISHING_MAPS
 from fairseq_plugins.attention.shared import SharedPass
 from fairseq_plugins.encodings import LinearFacts, PositionEncoding
 from fairseq_plugins.encodings.base import TRANSFORM_HOOKS
 from fairseq_plugins.encodings.ends import known_end
+from fairseq_plugins.encodings.facts import ENCODED
 from fairseq_plugins.kernels import LinearState, causal_linear_attention, linear_attention
 from fairseq_plugins.kernels.linear import attend_state, remember_keys
 
 Normalizer = Literal["encoded", "plain", "none"]
 NORMALIZERS: tuple[Normalizer, ...] = ("encoded", "plain", "none")
 
-_ENCODED = frozenset({"transform_query", "transform_key"})
-
-# An encoded denominator below this share of its bound is moved out to it, so that the absolute
-# weights of a query sum to at most its inverse. Left free, denominators cross zero in training
-# and the gradients there drown the others. At random inputs few are below it but those of
-# `lrpe_type8`, whose constant feature turns by a radian per position.
+# Left free, encoded denominators cross zero in training, and the gradients there drown the others.
 MIN_COSINE = 0.2
 
 
@@ -38,15 +34,21 @@ class LinearAttention(Attention):
         feature_map: phi, a key of ``FEATURE_MAPS``; the papers' is 1 + elu. An encoding that
             has one of its own (``cosformer``) brings it along.
         normalizer: the denominator's features: ``encoded`` as in LRPE, Eq. 39, kept away from
-            zero (``MIN_COSINE``; the paper does not say how) where the encoding can make it
+            zero (``min_cosine``; the paper does not say how) where the encoding can make it
             negative; ``plain`` phi(q) and phi(k) before the encoding, always positive; ``none``.
             In place of ``encoded``, an encoding that changes norms (``xpos``) has ``plain``:
             norms of its features depend on absolute positions, and so would a denominator kept
             away from zero by them.
+        min_cosine: a denominator below this share of its bound |phi(q)~| sum |phi(k)~| is moved
+            out to it, with its sign, so that the absolute weights of a query sum to at most
+            1 / ``min_cosine``; 0 for the bare quotient of Eq. 39. How many queries that is at
+            random inputs tells ``floored_share``. It concerns encoded denominators that can be
+            negative, and plain ones with ``feature_map=relu``, which can be 0 under weights of
+            encoded features that are not.
 
     Raises:
         IncompatibleEncodingError: the encoding needs the T x S logits.
-        ValueError: an unknown feature map or normaliser.
+        ValueError: an unknown feature map or normaliser, or a ``min_cosine`` outside 0..1.
     """
 
     name = "linear"
@@ -63,24 +65,23 @@ class LinearAttention(Attention):
         causal: bool,
         feature_map: str = "elu",
         normalizer: Normalizer = "encoded",
+        min_cosine: float = MIN_COSINE,
     ) -> None:
         super().__init__(encoding, num_heads=num_heads, head_dim=head_dim, causal=causal)
-        if feature_map not in FEATURE_MAPS:
-            raise ValueError(
-                f"`feature_map` must be one of {list(FEATURE_MAPS)}, but is {feature_map!r}."
-            )
-        if normalizer not in NORMALIZERS:
-            raise ValueError(
-                f"`normalizer` must be one of {list(NORMALIZERS)}, but is {normalizer!r}."
-            )
+        _check_options(feature_map, normalizer, min_cosine)
         facts = LinearFacts.of(encoding) if encoding is not None else LinearFacts()
         if normalizer == "encoded" and not facts.keeps_norms:
             normalizer = "plain"
         self.feature_map = FEATURE_MAPS[facts.feature_map or feature_map]
         self.normalizer, self._transforms_features = normalizer, facts.transform_after_feature_map
-        is_encoded = normalizer == "encoded" and bool(self.hooks & _ENCODED)
         self._normalize = normalizer != "none"
-        self._min_cosine = MIN_COSINE if is_encoded and not facts.keeps_positive else 0.0
+        transforms = bool(self.hooks & ENCODED)
+        is_encoded = normalizer == "encoded" and transforms
+        # A sum of products that are 0, under weights of encoded features that are not.
+        can_vanish = facts.feature_map is None and feature_map in VANISHING_MAPS
+        is_vanishing = normalizer == "plain" and transforms and can_vanish
+        has_floor = is_vanishing or (is_encoded and not facts.keeps_positive)
+        self.min_cosine = min_cosine if has_floor else 0.0
         self.span = facts.positive_span if is_encoded and facts.keeps_positive else None
         self._decays = "log_decay" in self.hooks
 
@@ -119,7 +120,7 @@ class LinearAttention(Attention):
             normalizer_q=norm_q,
             normalizer_k=norm_k,
             normalize=self._normalize,
-            min_cosine=self._min_cosine,
+            min_cosine=self.min_cosine,
         )
         assert isinstance(output, Tensor)
         return self._decode_output(output, q_positions), None
@@ -150,7 +151,7 @@ class LinearAttention(Attention):
             normalizer_q=norm_q,
             normalizer_k=norm_k,
             normalize=self._normalize,
-            min_cosine=self._min_cosine,
+            min_cosine=self.min_cosine,
             log_decay=log_decay,
             initial_state=_sums(state) if state else None,
             return_state=True,
@@ -187,7 +188,7 @@ class LinearAttention(Attention):
             _sums(state),
             normalizer_q=norm_q,
             normalize=self._normalize,
-            min_cosine=self._min_cosine,
+            min_cosine=self.min_cosine,
         )
         return self._decode_output(output.to(q.dtype), q_positions), None
 
@@ -257,6 +258,17 @@ class LinearAttention(Attention):
         if self.encoding is not None and "transform_value" in self.hooks:
             v = self.encoding.transform_value(v, positions)
         return encoded, norm_k, v
+
+
+def _check_options(feature_map: str, normalizer: str, min_cosine: float) -> None:
+    if feature_map not in FEATURE_MAPS:
+        raise ValueError(
+            f"`feature_map` must be one of {list(FEATURE_MAPS)}, but is {feature_map!r}."
+        )
+    if normalizer not in NORMALIZERS:
+        raise ValueError(f"`normalizer` must be one of {list(NORMALIZERS)}, but is {normalizer!r}.")
+    if not 0 <= min_cosine <= 1:
+        raise ValueError(f"`min_cosine` must be between 0 and 1, but is {min_cosine} instead.")
 
 
 def _sums(state: State) -> LinearState:

@@ -284,11 +284,11 @@ def _torch_facts() -> dict[str, Any]:
 def _registration_error() -> str:
     """Why fairseq does not know ``MODEL`` after the plugin is imported; empty where it does."""
     try:
-        import_module("fairseq_plugins")
+        import_module("fairseq_plugins.registration")
         registry = import_module("fairseq.models").MODEL_REGISTRY
     except Exception as error:
         return f"{type(error).__name__}: {error}"
-    return "" if MODEL in registry else "importing fairseq_plugins did not register it"
+    return "" if MODEL in registry else "importing fairseq_plugins.registration did not register it"
 
 
 def main(argv: Sequence[str] | None = None) -> int:

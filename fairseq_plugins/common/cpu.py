@@ -5,9 +5,6 @@ import os
 import sys
 from pathlib import Path
 
-import numpy as np
-import torch
-
 # Numbers of glibc's malloc.h.
 _M_TRIM_THRESHOLD = -1
 _M_MMAP_THRESHOLD = -3
@@ -38,6 +35,9 @@ def flush_denormals() -> None:
     A key that a softmax leaves a weight of e^-90, as ALiBi does to far ones, has such a number
     for its weight, and arithmetic with it takes some processors a hundred times as long.
     """
+    import numpy as np  # here, since who asks what program this is need not wait for it
+    import torch
+
     for kind in (np.float32, np.float64):
         np.finfo(kind)  # numpy tries such numbers out when first asked, and would warn
     torch.set_flush_denormal(True)

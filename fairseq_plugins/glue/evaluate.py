@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from fairseq import utils
 
+import fairseq_plugins.registration  # noqa: F401  (what checkpoints name)
 from fairseq_plugins.common.errors import CheckpointError, DataError, OptionError
 from fairseq_plugins.data.dictionaries import check_same_dictionary
 from fairseq_plugins.glue.metrics import score

@@ -24,6 +24,7 @@ from fairseq_plugins.modules.draws import SeededDraws
 from fairseq_plugins.modules.encoder import PositionalEncoder
 from fairseq_plugins.modules.jobs import OneOfSeveral
 from fairseq_plugins.modules.lengths import AnyLength
+from fairseq_plugins.modules.options import check_linear_options
 from fairseq_plugins.modules.restored import check_restored
 from fairseq_plugins.modules.roberta_options import PERobertaConfig
 from fairseq_plugins.modules.span_head import SpanHead, upgrade_span_heads
@@ -161,6 +162,7 @@ class PERoberta(OneOfSeveral, AnyLength, SeededDraws, RobertaModel):
                     f"`{name}` must be {default} in pe_roberta, "
                     f"but is {getattr(args, name)!r} instead."
                 )
+        check_linear_options(args, [args.attention_type])
         longest = getattr(task.cfg, "tokens_per_sample", None) or task.max_positions()
         if args.max_positions is None:
             args.max_positions = longest

@@ -16,7 +16,7 @@ from fairseq_plugins.modules.draws import SeededDraws
 from fairseq_plugins.modules.encoder import PositionalEncoder
 from fairseq_plugins.modules.jobs import OneOfSeveral
 from fairseq_plugins.modules.lengths import AnyLength
-from fairseq_plugins.modules.options import PositionEncodingConfig
+from fairseq_plugins.modules.options import PositionEncodingConfig, check_linear_options
 from fairseq_plugins.modules.restored import check_restored
 from fairseq_plugins.modules.stack import check_cross_encoding, widths_of
 from fairseq_plugins.modules.transformer_options import (
@@ -98,6 +98,7 @@ class PETransformer(OneOfSeveral, AnyLength, SeededDraws, TransformerModelBase):
         check_restored(args)
         config = to_transformer_config(args)
         config.places = {place: options_at(args, place) for place in PLACES}
+        check_linear_options(args, [options.attention_type for options in config.places.values()])
         _check_places(config, config.places)
         model: PETransformer = super().build_model(config, task)
         return model

@@ -13,7 +13,7 @@ from fairseq_plugins.modules.decoder import PositionalDecoder
 from fairseq_plugins.modules.draws import SeededDraws
 from fairseq_plugins.modules.jobs import OneOfSeveral
 from fairseq_plugins.modules.lengths import AnyLength
-from fairseq_plugins.modules.options import PositionEncodingConfig
+from fairseq_plugins.modules.options import PositionEncodingConfig, check_linear_options
 from fairseq_plugins.modules.restored import check_restored
 
 
@@ -50,6 +50,7 @@ class PETransformerLM(OneOfSeveral, AnyLength, SeededDraws, FairseqLanguageModel
                     f"`{name}` must be {default} in pe_transformer_lm, "
                     f"but is {getattr(args, name)!r} instead."
                 )
+        check_linear_options(args, [args.attention_type])
         if getattr(args, "max_target_positions", None) is None:
             args.max_target_positions = args.tokens_per_sample
         if args.tokens_per_sample > args.max_target_positions:

@@ -68,14 +68,14 @@ class Place:
         attention: its type.
         inputs: encodings that act on the inputs of layers, in their order.
         layers: encodings that act inside the attention alone, in their order.
-        linear: feature map and normaliser of linear attention; empty elsewhere.
+        linear: feature map, normaliser and floor of linear attention; empty elsewhere.
     """
 
     given: str
     attention: str
     inputs: Sequence[Part]
     layers: Sequence[Part]
-    linear: Mapping[str, str] = field(default_factory=dict)
+    linear: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -306,9 +306,9 @@ def _place(
 
 def _linear_options(
     options: PositionEncodingConfig | Options, layers: Sequence[Part]
-) -> dict[str, str]:
+) -> dict[str, Any]:
     """As they work out: an encoding may bring its own feature map, and without one that encodes
-    queries and keys a denominator of encoded ones is the plain one."""
+    queries and keys a denominator of encoded ones is the plain one, which has no floor."""
     entries = [get_entry(part.name) for part in layers]
     own = [found for entry in entries if (found := getattr(entry.cls, "feature_map", None))]
     encodes = any(entry.hooks & _ENCODES for entry in entries)
@@ -316,6 +316,7 @@ def _linear_options(
     return {
         "feature_map": own[0] if own else str(options.feature_map),
         "linear_normalizer": "plain" if normalizer == "encoded" and not encodes else normalizer,
+        "min_cosine": options.min_cosine if encodes and normalizer != "none" else 0.0,
     }
 
 

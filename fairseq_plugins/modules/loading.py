@@ -1,7 +1,8 @@
 """Checkpoints that commands of this package build models from.
 
 A checkpoint comes from somewhere. Unpickling it is safe, but fairseq builds whatever model and task
-it names, and some of those evaluate their options as Python. So names are looked at first.
+it names, and some of those evaluate their options as Python. So names are looked at first. They are
+known once `fairseq_plugins.registration` is imported.
 """
 
 from collections.abc import Collection, Mapping
@@ -10,8 +11,6 @@ from typing import Any
 
 from fairseq import checkpoint_utils
 
-import fairseq_plugins.models
-import fairseq_plugins.tasks  # noqa: F401  (both register with fairseq)
 from fairseq_plugins.common.checkpoints import read_checkpoint, read_upgraded
 from fairseq_plugins.common.errors import CheckpointError
 

@@ -1,12 +1,13 @@
 """Options that every model shares, as fairseq's dataclasses (flags and YAML alike)."""
 
 import logging
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 
 from fairseq_plugins.attention import ATTENTIONS, FEATURE_MAPS, Attention, build_attention
-from fairseq_plugins.attention.linear import NORMALIZERS
+from fairseq_plugins.attention.linear import MIN_COSINE, NORMALIZERS
 from fairseq_plugins.encodings import PositionEncoding
 
 logger = logging.getLogger(__name__)
@@ -43,6 +44,34 @@ class PositionEncodingConfig(FairseqDataclass):
             "from the plain ones, or none"
         },
     )
+    min_cosine: float = field(
+        default=MIN_COSINE,
+        metadata={
+            "help": "floor under a denominator of linear attention that can come near zero, as a "
+            "share of its bound; 0 for none, LRPE's Eq. 39 exactly"
+        },
+    )
+
+
+def check_linear_options(config: PositionEncodingConfig, attention_types: Collection[str]) -> None:
+    """Refuse options of linear attention where no attention of a model is linear.
+
+    Recipes name them with their defaults, which are no choice; other values would be ignored.
+
+    Raises:
+        ValueError: one that is not its default.
+    """
+    types = sorted({str(attention_type) for attention_type in attention_types})
+    if "linear" in types:
+        return
+    defaults = PositionEncodingConfig()
+    for name in ("feature_map", "linear_normalizer", "min_cosine"):
+        value, default = getattr(config, name), getattr(defaults, name)
+        if value != default:
+            raise ValueError(
+                f"`{name}` must be {default} where no attention is linear, but is {value!s} "
+                f"instead with attention_type={' and '.join(types)}."
+            )
 
 
 def build_model_attention(
@@ -63,7 +92,11 @@ def build_model_attention(
     if attention_type == "linear":
         if dropout:
             logger.info("attention_dropout=%s applies to vanilla attention only", dropout)
-        options = {"feature_map": config.feature_map, "normalizer": config.linear_normalizer}
+        options = {
+            "feature_map": config.feature_map,
+            "normalizer": config.linear_normalizer,
+            "min_cosine": config.min_cosine,
+        }
     else:
         options = {"dropout": dropout}
     return build_attention(

@@ -93,7 +93,8 @@ class PETransformerConfig(TransformerOptions, PositionEncodingConfig):
     """fairseq's options of ``transformer`` with those of the position encodings.
 
     ``attention_type``, ``position_encoding`` and ``position_encoding_options`` are those of both
-    self-attentions, ``feature_map`` and ``linear_normalizer`` of every linear attention.
+    self-attentions, ``feature_map``, ``linear_normalizer`` and ``min_cosine`` of every
+    linear attention.
     """
 
     encoder_attention_type: Optional[_ATTENTIONS] = field(
@@ -140,6 +141,7 @@ def options_at(config: Any, place: str) -> PositionEncodingConfig:
         position_encoding_options=words,
         feature_map=config.feature_map,
         linear_normalizer=config.linear_normalizer,
+        min_cosine=config.min_cosine,
     )
 
 

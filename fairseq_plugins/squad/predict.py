@@ -11,6 +11,7 @@ import torch
 from fairseq import utils as fairseq_utils
 from tqdm import tqdm
 
+import fairseq_plugins.registration  # noqa: F401  (what checkpoints name)
 from fairseq_plugins.common.errors import DataError, OptionError
 from fairseq_plugins.modules.identity import ROBERTA
 from fairseq_plugins.modules.loading import build_trained, read_trained

@@ -18,6 +18,7 @@ from fairseq import utils
 from omegaconf import OmegaConf, open_dict
 from tqdm import tqdm
 
+import fairseq_plugins.registration  # noqa: F401  (what checkpoints name)
 from fairseq_plugins.common.errors import CheckpointError, DataError, OptionError
 from fairseq_plugins.common.exit_status import exit_status
 from fairseq_plugins.common.files import writing

@@ -126,9 +126,44 @@ def test_an_unknown_attention_is_refused(attention):
 
 @pytest.mark.parametrize("attention", ATTENTIONS)
 def test_an_encoding_of_other_heads_is_refused(attention):
-    encoding = build_encoding("rope", num_heads=4, head_dim=8)
+    encoding = build_encoding("rope", num_heads=4, head_dim=8, causal=True)
     with pytest.raises(ValueError, match=r"\(4, 8\), but the attention has \(2, 8\)"):
         build_attention(attention, encoding, num_heads=2, head_dim=8, causal=True)
+
+
+@pytest.mark.parametrize("attention", ATTENTIONS)
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize("name", ["rope", "base+rope", "none"])
+def test_an_encoding_of_the_other_direction_is_refused(attention, causal, name):
+    """T5's buckets, for one, are others: its causal ones see no later key."""
+    shape = {"num_heads": HEADS, "head_dim": DIM}
+    names = [name, "t5", "t5+rope"] if attention == "vanilla" else [name]
+    for encoding in names:
+        other = build_encoding(encoding, causal=not causal, **shape)
+        message = f"must be built for causal={causal}, .* but was for causal={not causal} instead"
+        with pytest.raises(ValueError, match=message):
+            build_attention(attention, other, causal=causal, **shape)
+
+
+@pytest.mark.parametrize(
+    ("attention", "option", "owner"),
+    [
+        ("vanilla", {"feature_map": "relu"}, "linear"),
+        ("vanilla", {"feature_map": "elu"}, "linear"),
+        ("vanilla", {"normalizer": "plain"}, "linear"),
+        ("vanilla", {"min_cosine": 0.2}, "linear"),
+        ("linear", {"dropout": 0.1}, "vanilla"),
+    ],
+)
+def test_options_of_another_attention_are_refused(attention, option, owner):
+    (name,) = option
+    with pytest.raises(ValueError, match=f"`{name}` must be left out .*option of {owner}"):
+        build_attention(attention, None, num_heads=2, head_dim=4, causal=True, **option)
+
+
+def test_an_option_of_none_is_refused():
+    with pytest.raises(ValueError, match=r"`kernel` must be one of .*'normalizer'"):
+        build_attention("linear", None, num_heads=2, head_dim=4, causal=True, kernel="elu")
 
 
 class NeedsLength(PositionEncoding):
@@ -153,8 +188,9 @@ def test_no_encoding_is_the_encoding_none(attention):
     torch.manual_seed(2)
     q, k, v = torch.randn(3, 2, HEADS, 5, DIM)
     outputs = []
-    for encoding in (None, build_encoding("none", num_heads=HEADS, head_dim=DIM)):
-        module = build_attention(attention, encoding, num_heads=HEADS, head_dim=DIM, causal=True)
+    shape = {"num_heads": HEADS, "head_dim": DIM, "causal": True}
+    for encoding in (None, build_encoding("none", **shape)):
+        module = build_attention(attention, encoding, **shape)
         outputs.append(module(q, k, v, q_positions=count(5), k_positions=count(5))[0])
     assert torch.equal(*outputs)
 

@@ -33,7 +33,7 @@ from fairseq_plugins.kernels import naive_linear_attention
 
 CASES = [(name, causal) for name, attention, causal in DIRECTED if attention == "linear"]
 every_case = pytest.mark.parametrize(("name", "causal"), CASES)
-CONTEXT = EncodingContext(num_heads=HEADS, head_dim=DIM, embed_dim=HEADS * DIM)
+CONTEXT = EncodingContext(num_heads=HEADS, head_dim=DIM, embed_dim=HEADS * DIM, causal=True)
 
 
 def build(encoding: PositionEncoding | str | None, *, causal: bool = True, **options):
@@ -51,15 +51,18 @@ def phi(x: Tensor) -> Tensor:
 
 
 @every_case
-@pytest.mark.parametrize("normalizer", ["encoded", "plain", "none"])
-def test_it_is_the_formula(name, causal, normalizer):
+@pytest.mark.parametrize(
+    ("normalizer", "floor"),
+    [("encoded", MIN_COSINE), ("encoded", 0.0), ("plain", MIN_COSINE), ("none", MIN_COSINE)],
+)
+def test_it_is_the_formula(name, causal, normalizer, floor):
     """LRPE, Eq. 31 and 39: phi and the encoding in its order; the denominator as asked for.
 
     An encoded denominator that may be negative is kept away from zero, which the paper does not
-    say how to do; it is a plain one with an encoding that changes norms. An encoding may have a
-    feature map of its own.
+    say how to do, unless its floor is 0, which is Eq. 39 to the letter; it is a plain one with an
+    encoding that changes norms. An encoding may have a feature map of its own.
     """
-    attention = build(name, causal=causal, normalizer=normalizer)
+    attention = build(name, causal=causal, normalizer=normalizer, min_cosine=floor)
     (q, k, v), at = torch.randn(3, 2, HEADS, 150, DIM, dtype=torch.float64), count(150)
     padding = torch.zeros(2, 150, dtype=torch.bool)
     padding[1, 140:] = True
@@ -86,13 +89,45 @@ def test_it_is_the_formula(name, causal, normalizer):
         encoding.transform_value(v, at),
         causal=causal,
         normalize=normalizer != "none",
-        min_cosine=MIN_COSINE if is_floored else 0.0,
+        min_cosine=floor if is_floored else 0.0,
         **(plain if normalizer == "plain" else {}),
     )
     expected = encoding.transform_output(expected, at)
     output, weights = attention(q, k, v, q_positions=at, k_positions=at, key_padding_mask=padding)
     assert weights is None
     assert error(output, expected) <= 1e-9
+
+
+def opposed(length: int) -> tuple[Tensor, Tensor]:
+    """Queries and keys of which each feature is negative in the one or the other."""
+    q, k = torch.randn(2, 2, HEADS, length, DIM, dtype=torch.float64).abs()
+    signs = torch.ones(DIM, dtype=torch.float64)
+    signs[::2] = -1
+    return q * signs, -k * signs
+
+
+@pytest.mark.parametrize("name", ["rope", "per", "lrpe_type2", "base+rope"])
+@pytest.mark.parametrize("floor", [MIN_COSINE, 0.5])
+@pytest.mark.parametrize("causal", [True, False])
+def test_plain_denominators_of_relu_can_vanish_and_have_a_floor(name, floor, causal):
+    """Where products of plain features are 0 and those of encoded ones are not."""
+    options = {"feature_map": "relu", "normalizer": "plain", "min_cosine": floor}
+    attention, (q, k) = build(name, causal=causal, **options), opposed(40)
+    at = {"q_positions": count(40), "k_positions": count(40)}
+    assert not (q.relu() @ k.relu().mT).any()
+    v = torch.eye(40, dtype=torch.float64).expand(2, HEADS, -1, -1)
+    weights, _ = attention(q, k, v, **at)
+    assert weights.abs().max() > 1e-3
+    assert weights.abs().sum(-1).max() <= 1 / floor * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("name", ["none", "cosformer"])
+def test_a_plain_denominator_that_bounds_its_numerator_has_no_floor(name):
+    options = {"feature_map": "relu", "normalizer": "plain"}
+    attention, (q, k) = build(name, **options), opposed(9)
+    at = {"q_positions": count(9), "k_positions": count(9)}
+    assert attention.min_cosine == 0
+    assert not attention(q, k, torch.randn_like(k), **at)[0].any()
 
 
 def reads_weights(name: str, causal: bool) -> bool:
@@ -213,6 +248,12 @@ def test_unknown_words_are_refused():
         build("rope", feature_map="exp")
     with pytest.raises(ValueError, match=r"`normalizer` must be one of .*but is 'paper'"):
         build("rope", normalizer="paper")
+
+
+@pytest.mark.parametrize("share", [-0.1, 1.5, float("nan")])
+def test_a_floor_is_a_share(share):
+    with pytest.raises(ValueError, match=f"`min_cosine` must be between 0 and 1, but is {share}"):
+        build("rope", min_cosine=share)
 
 
 def test_no_softmax_path_is_touched(monkeypatch):

@@ -55,7 +55,7 @@ def test_features_do_not_depend_on_what_comes_along():
 def test_linear_attention_is_the_papers(causal):
     """sum relu(q).relu(k) cos v over the sum of the same weights, which are positive up to M."""
     attention = LinearAttention(
-        build(), num_heads=HEADS, head_dim=DIM, causal=causal, feature_map="elu"
+        build(causal=causal), num_heads=HEADS, head_dim=DIM, causal=causal, feature_map="elu"
     )
     q, k, v = torch.randn(3, 2, HEADS, LONGEST, DIM, dtype=torch.float64)
     at = torch.arange(LONGEST).unsqueeze(0)
@@ -77,7 +77,7 @@ def test_softmax_attention_gets_the_product_as_logits():
 
 
 def test_a_length_below_the_models_has_negative_weights_and_a_floor_under_their_sum():
-    encoding = build(length=10)
+    encoding = build(length=10, causal=True)
     assert LinearFacts.of(build()).keeps_positive
     assert not LinearFacts.of(encoding).keeps_positive
     attention = LinearAttention(encoding, num_heads=HEADS, head_dim=DIM, causal=True)
@@ -97,7 +97,7 @@ def test_distances_whose_weights_would_be_negative_are_refused(causal):
     at = torch.arange(5000, 5000 + LONGEST + 1).unsqueeze(0)
 
     def attend(count: int, **options):
-        encoding = build(**options)
+        encoding = build(causal=causal, **options)
         attention = LinearAttention(encoding, num_heads=HEADS, head_dim=DIM, causal=causal)
         rows = (x[:, :, :count] for x in (q, k, v))
         return attention(*rows, q_positions=at[:, :count], k_positions=at[:, :count])

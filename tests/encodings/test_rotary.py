@@ -54,7 +54,8 @@ def as_features(pairs: Tensor) -> Tensor:
 @pytest.mark.parametrize("kind", ATTENTIONS)
 def test_turned_back_values_depend_on_differences_alone(kind, causal):
     qkv, at = draw(3, 2, HEADS, 9, DIM), torch.tensor([[0, 1, 2, 5, 9, 10, 11, 30, 70]])
-    turned, as_is = build("rope_values"), build("rope_values", output="as_is")
+    turned = build("rope_values", causal=causal)
+    as_is = build("rope_values", causal=causal, output="as_is")
     assert PositionFacts.of(turned).is_relative
     assert not PositionFacts.of(as_is).is_relative
     first, shifted = (attend(turned, kind, qkv, p, causal) for p in (at, at + 5000))

@@ -21,6 +21,8 @@ from fairseq_cli import eval_lm, generate, hydra_train, interactive, train, vali
 from hydra.core.global_hydra import GlobalHydra
 from omegaconf import DictConfig, OmegaConf
 
+import fairseq_plugins.registration  # noqa: F401  (--user-dir finds the package imported already)
+
 REPOSITORY = Path(__file__).parents[2]
 USER_DIR = str(REPOSITORY / "fairseq_plugins")
 TOKENS_PER_SAMPLE = 16
@@ -42,6 +44,7 @@ ENCODING_DEFAULTS: Options = {
     "model.position_encoding_options": "",
     "model.feature_map": "elu",
     "model.linear_normalizer": "encoded",
+    "model.min_cosine": 0.2,
     "model.no_token_positional_embeddings": False,
 }
 

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import torch
 
+from tests.hostile import naming_another_model
 from tests.integration.helpers import (
     TOKENS_PER_SAMPLE,
     fairseq_eval_lm,
@@ -119,3 +120,12 @@ def test_evaluation_does_not_look_at_the_folder_of_the_training(
     sample = ["--tokens-per-sample", str(TOKENS_PER_SAMPLE)]
     moved_loss = fairseq_eval_lm(data, moved, *sample)["loss"]
     assert moved_loss == fairseq_eval_lm(data, rope, *sample)["loss"]
+
+
+def test_a_checkpoint_that_names_another_model_is_not_gone_on_from(
+    rope: Path, data: Path, tmp_path: Path
+) -> None:
+    naming_another_model(rope, tmp_path / "checkpoint_last.pt", tmp_path / "ran")
+    with pytest.raises(ValueError, match="has a fconv_lm, this run asks for a pe_transformer_lm"):
+        fairseq_train(more(saving_to(tmp_path, data, position_encoding="rope"), 6))
+    assert not (tmp_path / "ran").exists()

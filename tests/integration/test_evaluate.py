@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 import torch
+from fairseq import checkpoint_utils
 from fairseq.criterions.masked_lm import MaskedLmLoss
 
 from fairseq_plugins.__main__ import main
+from tests.hostile import expression, naming_another_model, rewritten, with_options
 from tests.integration.helpers import (
     TOKENS_PER_SAMPLE,
     fairseq_eval_lm,
@@ -260,3 +262,44 @@ def test_a_loss_that_is_not_finite_is_no_perplexity(
     weights.fill_(math.nan)
     torch.save(state, tmp_path / "nan.pt")
     assert "losses of a batch are not finite" in refused(capsys, tmp_path / "nan.pt", data)
+
+
+def test_options_of_a_checkpoint_are_not_evaluated(
+    data: Path, checkpoints: dict[str, Path], tmp_path: Path, capsys
+) -> None:
+    source, path, marker = checkpoints["vanilla"], tmp_path / "x.pt", tmp_path / "ran"
+    fairseq = checkpoint_utils.load_model_ensemble_and_task
+    naming_another_model(source, path, marker)
+    assert "must be a pe_transformer_lm or pe_roberta, but is a fconv_lm" in refused(
+        capsys, path, data
+    )
+    assert not marker.exists()
+    with pytest.raises(TypeError):  # what it gets for layers: None
+        fairseq([str(path)])
+    assert marker.exists()  # as docs/security.md says
+    marker.unlink()
+    for options in (
+        {"adaptive_input": True, "adaptive_input_cutoff": expression(marker)},
+        {"adaptive_softmax_cutoff": expression(marker)},
+    ):
+        with_options(source, path, share_decoder_input_output_embed=False, **options)
+        option = list(options)[-1]
+        assert f"`{option}` must be numbers joined by commas" in refused(capsys, path, data)
+        with pytest.raises(ValueError, match=f"`{option}` must be numbers"):
+            fairseq([str(path)])
+        assert not marker.exists()
+
+
+def test_another_task_is_refused(data: Path, checkpoints: dict[str, Path], tmp_path, capsys):
+    path = tmp_path / "x.pt"
+
+    def change(config: dict[str, Any]) -> None:
+        config["task"]["_name"] = task
+
+    for task, message in {
+        "translation_multi_simple_epoch": "must be of the task language_modeling or masked_lm",
+        "masked_lm": "must be of the task language_modeling as a pe_transformer_lm",
+    }.items():
+        rewritten(checkpoints["vanilla"], path, change)
+        error = refused(capsys, path, data)
+        assert message in error and task in error

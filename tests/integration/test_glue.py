@@ -12,6 +12,7 @@ from fairseq_plugins.data.sentences import generate
 from fairseq_plugins.glue.__main__ import main
 from fairseq_plugins.glue.evaluate import evaluate
 from fairseq_plugins.glue.prepare_generated import prepare_toy_glue
+from tests.hostile import naming_another_model
 from tests.integration.helpers import REPOSITORY, hydra_train_config, load_checkpoint
 
 SMALL = [
@@ -120,3 +121,16 @@ def test_fine_tuning_with_another_dictionary_or_from_nothing_stops(
     with pytest.raises(ValueError, match="does not exist"):
         start = f"checkpoint.finetune_from_model={tmp_path / 'absent.pt'}"
         train("glue_order", tmp_path / "out", trained / "data" / "Order", start)
+
+
+def test_a_checkpoint_that_names_another_model_is_not_built(
+    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    """fairseq would evaluate its options as Python."""
+    path, marker = tmp_path / "x.pt", tmp_path / "ran"
+    naming_another_model(trained / "Order" / "checkpoint_last.pt", path, marker)
+    data = trained / "data" / "Order"
+    words = ["evaluate", "--path", str(path), "--data", str(data), "--task", "Order", "--cpu"]
+    assert main(words) == 1
+    assert "x.pt must be a pe_roberta, but is a fconv_lm" in capsys.readouterr().err
+    assert not marker.exists()

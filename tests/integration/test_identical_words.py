@@ -9,6 +9,7 @@ import torch
 
 from fairseq_plugins.analysis.__main__ import main
 from fairseq_plugins.analysis.indicators import measure
+from tests.hostile import naming_another_model
 from tests.integration.helpers import TOKENS_PER_SAMPLE
 from tests.integration.test_roberta import model_of, pretrain
 
@@ -54,3 +55,15 @@ def test_what_cannot_be_probed_is_named(
         command = ["identical-words", "--path", str(path), "--data", str(folder), "--cpu", *words]
         assert main(command) == 1
         assert message in capsys.readouterr().err
+
+
+def test_a_checkpoint_that_names_another_model_is_not_built(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    """fairseq would evaluate its options as Python."""
+    path, marker = tmp_path / "x.pt", tmp_path / "ran"
+    checkpoint = pretrain(tmp_path / "model", data, model_of("vanilla", "base"))
+    naming_another_model(checkpoint, path, marker)
+    assert main(["identical-words", "--path", str(path), "--data", str(data), "--cpu"]) == 1
+    assert "x.pt must be a pe_roberta, but is a fconv_lm" in capsys.readouterr().err
+    assert not marker.exists()

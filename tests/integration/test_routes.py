@@ -40,6 +40,7 @@ CASES: dict[str, Model] = {
         "position_encoding_options": "p=identity rotated=all layout=half_split theta_type=a "
         "base=500.0 learned_theta=true",
         "linear_normalizer": "none",
+        "min_cosine": 0.1,
     },
     "permutation": {
         "position_encoding": "lrpe_type1",

@@ -22,6 +22,7 @@ from fairseq_plugins.squad.folder import features_path, raw_path
 from fairseq_plugins.squad.prepare import find_files, prepare, prepare_toy
 from fairseq_plugins.squad.recovery import recovered_answers
 from fairseq_plugins.tasks.squad import SquadTask
+from tests.hostile import naming_another_model
 from tests.integration.helpers import (
     REPOSITORY,
     fairseq_train,
@@ -234,6 +235,18 @@ def test_another_dictionary(
         fairseq_train({**settings(other, tmp_path / "run"), **begin})
     assert str(pretrained) in str(error.value) or "token 4" in str(error.value)
     assert not list((tmp_path / "run").glob("*.pt"))
+
+
+def test_a_checkpoint_that_names_another_model_is_not_built(
+    questions: Path, pretrained: Path, tmp_path: Path, capsys: Any
+) -> None:
+    """fairseq would evaluate its options as Python."""
+    path, marker, output = tmp_path / "x.pt", tmp_path / "ran", tmp_path / "predictions.json"
+    naming_another_model(pretrained, path, marker)
+    words = ["predict", "--path", str(path), "--data", str(questions), "--output", str(output)]
+    assert main(words) == 1
+    assert "x.pt must be a pe_roberta, but is a fconv_lm" in capsys.readouterr().err
+    assert not marker.exists() and not output.exists()
 
 
 def test_wrong_input(questions: Path, words: Path, tmp_path: Path, capsys: Any) -> None:

@@ -11,6 +11,7 @@ from fairseq_plugins.translation.bleu import read_generated, read_references, re
 from fairseq_plugins.translation.generated import PAIRS, SOURCE, TARGET
 from fairseq_plugins.translation.prepare import Settings, prepare_toy
 from fairseq_plugins.translation.translate import Decoding, Translator
+from tests.hostile import expression, naming_another_model, with_options
 from tests.integration.helpers import (
     REPOSITORY,
     USER_DIR,
@@ -155,7 +156,20 @@ def test_another_vocabulary_is_refused(name, text, message, base, toy, tmp_path)
 def test_folders_and_models_of_something_else_are_refused(base, checkpoints, tmp_path):
     with pytest.raises(DataError, match="does not hold codes"):
         Translator(base, tmp_path, Decoding(), cpu=True)
-    with pytest.raises(CheckpointError, match="holds no translation model"):
+    with pytest.raises(CheckpointError, match="but is a pe_transformer_lm"):
         Translator(checkpoints["vanilla"], tmp_path, Decoding(), cpu=True)
     with pytest.raises(OptionError, match="`beam` must be at least 1, but is 0 instead"):
         Decoding(beam=0)
+
+
+def test_options_of_a_checkpoint_are_not_evaluated(base, toy, tmp_path, capsys):
+    path, marker, text = tmp_path / "x.pt", tmp_path / "ran", tmp_path / "in.txt"
+    text.write_text("boral\n")
+    words = ["--checkpoint", str(path), "--data", str(toy), "--cpu", str(text)]
+    naming_another_model(base, path, marker)
+    assert translate.main(words) == 1
+    assert "must be a pe_transformer, but is a fconv_lm" in capsys.readouterr().err
+    with_options(base, path, adaptive_softmax_cutoff=expression(marker))
+    assert translate.main(words) == 1
+    assert "`adaptive_softmax_cutoff` must be numbers joined by" in capsys.readouterr().err
+    assert not marker.exists()

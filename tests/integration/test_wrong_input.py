@@ -64,6 +64,14 @@ CASES: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
         {"decoder_attention_heads": 5},
         ("`decoder_embed_dim` must be a multiple of decoder_attention_heads=5", "32"),
     ),
+    "linear options": (
+        {"feature_map": "relu"},
+        ("`feature_map` must be elu where no attention is linear", "relu", "vanilla"),
+    ),
+    "no share": (
+        {"attention_type": "linear", "position_encoding": "rope", "min_cosine": 2.0},
+        ("`min_cosine` must be between 0 and 1, but is 2.0",),
+    ),
     "not offered": (
         {"character_embeddings": True},
         ("`character_embeddings` must be False", "True"),
@@ -101,7 +109,9 @@ def test_refused_by_the_parser(
     assert f"--{option.replace('_', '-')}: invalid choice: '{value}'" in message
 
 
-@pytest.mark.parametrize("case", ["unknown encoding", "incompatible", "length-dependent"])
+@pytest.mark.parametrize(
+    "case", ["unknown encoding", "incompatible", "length-dependent", "linear options"]
+)
 def test_refused_by_hydra(
     case: str, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

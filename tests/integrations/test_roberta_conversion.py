@@ -15,6 +15,7 @@ from transformers import RobertaConfig, RobertaForMaskedLM
 
 from fairseq_plugins.data.gpt2_bpe import Pieces, learn_gpt2_bpe
 from fairseq_plugins.integrations.roberta import THEIR_FILES, tokens_of
+from tests.hostile import naming_another_model
 
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "convert_roberta.py"
 LONGEST = 20
@@ -238,3 +239,11 @@ def test_only_their_model_goes_back(script, ours, capsys, option, value, message
     torch.save(checkpoint, broken / "model.pt")
     words = ["to-huggingface", str(broken / "model.pt"), str(tmp_path / "out"), "--bpe", str(ours)]
     assert message in refused(script, capsys, words, tmp_path)
+
+
+def test_a_checkpoint_that_names_another_model_is_refused(script, ours, capsys, tmp_path) -> None:
+    broken, marker = copied(ours, tmp_path / "broken"), tmp_path / "ran"
+    path = naming_another_model(broken / "model.pt", broken / "model.pt", marker)
+    words = ["to-huggingface", str(path), str(tmp_path / "out"), "--bpe", str(ours)]
+    assert "must be a pe_roberta, but is a fconv_lm" in refused(script, capsys, words, tmp_path)
+    assert not marker.exists()

@@ -12,6 +12,7 @@ from omegaconf import OmegaConf
 
 from fairseq_plugins.models.pe_roberta import PERoberta, PERobertaConfig
 from fairseq_plugins.modules.continued import OUR_TABLE, STACK, take_init_from
+from tests.hostile import naming_another_model
 from tests.models.helpers import DICTIONARY, LONGEST, PAD
 from tests.models.test_pe_roberta import TINY, build, build_fairseq, enlarge
 
@@ -235,3 +236,11 @@ def test_two_places_to_start_from_are_refused(tmp_path: Path) -> None:
     config = composed(tmp_path, finetune_from_model="other.pt")
     with pytest.raises(ValueError, match=r"together with finetune_from_model=other\.pt"):
         take_init_from(config.model)
+
+
+def test_a_checkpoint_that_names_another_model_is_refused(tmp_path: Path) -> None:
+    path, _ = saved(tmp_path, "base")
+    naming_another_model(path, path, tmp_path / "ran")
+    with pytest.raises(ValueError, match="model is a fconv_lm, here a pe_roberta"):
+        build(encoding="rope", init_from=str(path))
+    assert not (tmp_path / "ran").exists()

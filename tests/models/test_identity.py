@@ -39,6 +39,10 @@ def encoding(name: str, options: str = "", **more: Any) -> dict[str, Any]:
             encoding("base", attention_type="linear"),
         ),
         (
+            encoding("base", attention_type="linear", min_cosine=0.0),
+            encoding("base", attention_type="linear"),
+        ),
+        (
             encoding("cosformer", attention_type="linear", feature_map="relu"),
             encoding("cosformer", attention_type="linear"),
         ),
@@ -97,6 +101,11 @@ def test_other_spellings_are_the_same(theirs: dict[str, Any], ours: dict[str, An
             encoding("rope", attention_type="linear", linear_normalizer="plain"),
             encoding("rope", attention_type="linear"),
             ("linear_normalizer", "linear_normalizer=plain", "linear_normalizer=encoded"),
+        ),
+        (
+            encoding("rope", attention_type="linear"),
+            encoding("rope", attention_type="linear", min_cosine=0.0),
+            ("min_cosine", "min_cosine=0.2", "min_cosine=0.0"),
         ),
         (
             encoding("cosformer", max_target_positions=32),

@@ -433,6 +433,8 @@ def test_wrong_options_are_refused() -> None:
         build(no_token_positional_embeddings=True)
     with pytest.raises(ValueError, match="Did you mean 'rope'"):
         build(encoding="ropee")
+    with pytest.raises(ValueError, match=r"`min_cosine` must be 0\.2 where no attention is linear"):
+        build(min_cosine=0.0)
 
 
 def test_shape_of_what_it_returns() -> None:

@@ -10,7 +10,7 @@ from fairseq.models.transformer import TransformerModel
 from fairseq.models.transformer.transformer_legacy import base_architecture
 from omegaconf import OmegaConf
 
-from fairseq_plugins.attention import ATTENTIONS
+from fairseq_plugins.attention import ATTENTIONS, LinearAttention
 from fairseq_plugins.encodings import ENCODINGS, IncompatibleEncodingError, PositionEncoding
 from fairseq_plugins.models.pe_transformer import PETransformer, PETransformerConfig
 from tests.models.helpers import (
@@ -306,12 +306,26 @@ def test_the_refusal_says_which_option_to_set() -> None:
             },
             ["`projections` must be `own`"],
         ),
+        ({"linear_normalizer": "plain"}, ["`linear_normalizer` must be encoded where no", "plain"]),
+        (
+            {"cross_attention_type": "linear", "cross_position_encoding": "rope", "min_cosine": 2},
+            ["`min_cosine` must be between 0 and 1, but is 2"],
+        ),
     ],
 )
 def test_wrong_options_are_refused(options: dict[str, Any], parts: list[str]) -> None:
     with pytest.raises(ValueError) as error:  # noqa: PT011
         build(**options)
     assert all(part in str(error.value) for part in parts), error.value
+
+
+@pytest.mark.parametrize("place", ["encoder", "decoder", "cross"])
+def test_options_of_linear_attention_reach_wherever_it_is(place: str) -> None:
+    options = {f"{place}_attention_type": "linear", f"{place}_position_encoding": "rope"}
+    model = build(**options, min_cosine=0.1, linear_normalizer="encoded", feature_map="relu")
+    found = [m for m in model.modules() if isinstance(m, LinearAttention)]
+    assert len(found) == 2
+    assert {(m.min_cosine, m.feature_map) for m in found} == {(0.1, torch.relu)}
 
 
 def test_cross_attention_sees_all_of_the_source() -> None:

@@ -10,7 +10,7 @@ from fairseq.dataclass.initialize import add_defaults
 from hydra.errors import MissingConfigException
 from omegaconf import OmegaConf
 
-import fairseq_plugins  # noqa: F401  (registers the model)
+import fairseq_plugins.registration  # noqa: F401
 from fairseq_plugins.encodings import ENCODINGS
 from fairseq_plugins.papers.lrpe import TABLE_2
 from fairseq_plugins.reproduce.experiments.devices import Devices, spread

@@ -9,7 +9,7 @@ import yaml
 from fairseq.dataclass.initialize import add_defaults
 from omegaconf import OmegaConf
 
-import fairseq_plugins  # noqa: F401  (registers the model)
+import fairseq_plugins.registration  # noqa: F401
 from fairseq_plugins.reproduce.record.recipe import compose_recipe, record, total_batch
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"

@@ -9,7 +9,7 @@ import yaml
 from fairseq.dataclass.initialize import add_defaults
 from omegaconf import OmegaConf
 
-import fairseq_plugins  # noqa: F401  (registers the model)
+import fairseq_plugins.registration  # noqa: F401
 from fairseq_plugins.reproduce.record.recipe import compose_recipe
 from fairseq_plugins.translation.prepare import WMT14_MERGES
 from fairseq_plugins.translation.translate import Decoding

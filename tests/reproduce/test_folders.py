@@ -6,7 +6,7 @@ import pytest
 import yaml
 from omegaconf import OmegaConf
 
-import fairseq_plugins  # noqa: F401  (registers the models)
+import fairseq_plugins.registration  # noqa: F401
 from fairseq_plugins.reproduce.experiments.glue import LRPE_RATES
 from fairseq_plugins.reproduce.record.recipe import NOT_THE_EXPERIMENT, compose_recipe
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-import fairseq_plugins  # noqa: F401  (registers the model)
+import fairseq_plugins.registration  # noqa: F401
 from fairseq_plugins.glue.tasks import GLUE, TASKS, TOY_GLUE
 from fairseq_plugins.reproduce.experiments.devices import Devices
 from fairseq_plugins.reproduce.experiments.glue import BERT_GLUE

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from fairseq_plugins.translation.average import average, last_checkpoints, main
+from tests.hostile import naming_another_model
 
 
 def save(folder, epoch, updates, value, options=None, **more):
@@ -73,3 +74,13 @@ def test_weights_that_mean_something_else_are_refused(tmp_path, options, message
         average(last_checkpoints(tmp_path, 2))
     save(tmp_path, 1, 20, 1.0, {**rope, "position_encoding_options": "base=1e4"})
     assert average(last_checkpoints(tmp_path, 2))["model"]["w"].tolist() == [1.0] * 3
+
+
+def test_options_of_another_model_are_refused_and_not_evaluated(tmp_path):
+    for updates in (10, 20):
+        save(tmp_path, 1, updates, 1.0)
+    path = tmp_path / "checkpoint_1_20.pt"
+    naming_another_model(path, path, tmp_path / "ran")
+    with pytest.raises(ValueError, match="but is a fconv_lm"):
+        average(last_checkpoints(tmp_path, 2))
+    assert not (tmp_path / "ran").exists()

@@ -14,6 +14,8 @@ from hydra import compose, initialize_config_dir
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf, open_dict
 
+import fairseq_plugins.registration  # noqa: F401  (the schemas of what the recipes name)
+
 # What a run's record keeps; fairseq's other sections belong to other commands.
 SECTIONS = (
     "task",

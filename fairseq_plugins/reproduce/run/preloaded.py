@@ -25,7 +25,7 @@ MODULES = (
     "fairseq.trainer",
     "fairseq.model_parallel.megatron_trainer",
     "fairseq.sequence_generator",
-    "fairseq_plugins",
+    "fairseq_plugins.registration",
 )
 MESSAGE_BYTES = 1 << 17
 DESCRIPTORS = 16
