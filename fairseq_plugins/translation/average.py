@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+import fairseq_plugins.registration  # noqa: F401  (the options of models)
 from fairseq_plugins.common.checkpoints import read_checkpoint
 from fairseq_plugins.common.errors import CheckpointError, OptionError
 from fairseq_plugins.common.files import writing
