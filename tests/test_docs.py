@@ -34,7 +34,11 @@ def test_the_page_of_encodings_is_current() -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["README.md", *sorted(f"docs/{p.name}" for p in (ROOT / "docs").glob("*.md"))]
+    "path",
+    [
+        *("README.md", "data/README.md", "checkpoints/README.md"),
+        *sorted(f"docs/{p.name}" for p in (ROOT / "docs").glob("*.md")),
+    ],
 )
 def test_links_lead_somewhere(path: str) -> None:
     """Each to a file, or to one heading of the page."""
@@ -64,6 +68,12 @@ def test_the_readmes_python_runs_as_it_stands(tmp_path: Path) -> None:
     assert found["output"].shape == found["v"].shape
     real = ~found["key_padding_mask"]
     assert found["output"].transpose(1, 2)[real].isfinite().all()
+
+
+def test_the_page_of_data_names_every_script_that_makes_some() -> None:
+    said = (ROOT / "data" / "README.md").read_text(encoding="utf-8")
+    scripts = {path.name for path in (ROOT / "scripts").glob("prepare_*.sh")}
+    assert scripts == set(re.findall(r"prepare_\w+\.sh", said))
 
 
 def test_extending_names_everything_that_a_class_can_say() -> None:

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from fairseq_plugins.common.dictionaries import SPECIAL_SYMBOLS, read_dictionary
 from fairseq_plugins.common.errors import DataError
-from fairseq_plugins.data.dictionaries import SPECIAL_SYMBOLS, read_dictionary
 from fairseq_plugins.data.folders import SPLITS, report
 from fairseq_plugins.data.measure import Measured, copy_measured
 

@@ -21,9 +21,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fairseq_plugins.common.dictionaries import read_lines
 from fairseq_plugins.common.errors import DataError, OptionError
 from fairseq_plugins.data.codes import WORD_END
-from fairseq_plugins.data.dictionaries import read_lines
 from fairseq_plugins.data.measure import sha256
 
 if TYPE_CHECKING:  # fairseq takes seconds, which a command's --help must not
