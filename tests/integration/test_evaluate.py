@@ -319,3 +319,15 @@ def test_in_a_process_of_its_own(data: Path, checkpoints: dict[str, Path]) -> No
     assert names.split()[:3] == ["length", "tokens", "skipped"]
     assert [row.split()[0] for row in rows[:2]] == ["16", "32"]
     assert done.stderr == ""
+
+
+def test_another_dictionary_is_refused(
+    data: Path, checkpoints: dict[str, Path], tmp_path: Path, capsys
+) -> None:
+    """Of the same size, in another order."""
+    for path in data.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    words = (data / "dict.txt").read_text().splitlines()
+    (tmp_path / "dict.txt").write_text("\n".join([words[1], words[0], *words[2:]]) + "\n")
+    error = refused(capsys, checkpoints["vanilla"], tmp_path)
+    assert "dict.txt must have the words that" in error and "the digest is" in error
