@@ -70,6 +70,20 @@ def test_the_readmes_python_runs_as_it_stands(tmp_path: Path) -> None:
     assert found["output"].transpose(1, 2)[real].isfinite().all()
 
 
+def test_the_map_has_every_room_and_paths_that_exist() -> None:
+    """Rooms and files of docs/architecture.md; those of a run have its names in brackets."""
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    package = ROOT / "fairseq_plugins"
+    rooms = {path.parent.name for path in package.glob("*/__init__.py")}
+    (drawn,) = re.findall(r"^```\n(.*?)^```$", text, re.M | re.S)
+    assert not {room for room in rooms if not re.search(rf"\b{room}\b", drawn)}
+    places = (ROOT, package, package / "reproduce")
+    for path in re.findall(r"`([\w./-]+(?:/|\.py|\.yaml|\.sh))`", text):
+        alone = not path.removesuffix("/").count("/")
+        found = [place / path for place in places if (place / path).exists()]
+        assert found or (alone and list(package.rglob(path))), path
+
+
 def test_the_page_of_data_names_every_script_that_makes_some() -> None:
     said = (ROOT / "data" / "README.md").read_text(encoding="utf-8")
     scripts = {path.name for path in (ROOT / "scripts").glob("prepare_*.sh")}
