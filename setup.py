@@ -17,6 +17,7 @@ setup(
         "hydra-core>=1.3.2",
         "numpy>=1.26,<2; python_version < '3.13'",  # fairseq reads np.compat
         "omegaconf>=2.3",
+        "pydantic>=2.8",
         "rich>=13",
         "sacrebleu>=2.3",
         "sacremoses>=0.1",

@@ -6,11 +6,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
-
-from fairseq_plugins.analysis.identical_words import LENGTH, WORDS, probe
-from fairseq_plugins.analysis.indicators import measure
+from fairseq_plugins.analysis import LENGTH, WORDS
 from fairseq_plugins.common.exit_status import exit_status
+from fairseq_plugins.common.seeds import parse_seed
 
 
 def get_parser() -> argparse.ArgumentParser:
@@ -27,7 +25,7 @@ def get_parser() -> argparse.ArgumentParser:
     add("--words", type=int, default=WORDS, metavar="N", help=f"drawn (default: {WORDS})")
     longest = f"of a sentence (default: {LENGTH}, or all that the model can read if that is less)"
     add("--length", type=int, metavar="N", help=longest)
-    add("--seed", type=int, default=1, help="of the words, and of encodings that draw")
+    add("--seed", type=parse_seed, default=1, help="of the words, and of encodings that draw")
     add("--cpu", action="store_true", help="even where there is a GPU")
     return parser
 
@@ -39,6 +37,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _identical_words(args: argparse.Namespace) -> None:
+    import numpy as np  # here, since these take seconds, which --help must not
+
+    from fairseq_plugins.analysis.identical_words import probe
+    from fairseq_plugins.analysis.indicators import measure
+
     found = probe(
         args.path,
         args.data,

@@ -20,14 +20,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from subword_nmt.learn_bpe import get_vocabulary, learn_bpe
 from tqdm import tqdm
 
+from fairseq_plugins.common.dictionaries import SPECIAL_SYMBOLS, read_dictionary
 from fairseq_plugins.common.errors import DataError
 from fairseq_plugins.common.files import writing
 from fairseq_plugins.data.binarise import describe, preprocess
 from fairseq_plugins.data.codes import Codes
-from fairseq_plugins.data.dictionaries import SPECIAL_SYMBOLS, read_dictionary
 from fairseq_plugins.data.folders import SPLITS, Folder, report
 from fairseq_plugins.data.measure import measure, sha256
 from fairseq_plugins.data.workers import LINES_AT_ONCE, LineFunction, mapping
@@ -143,6 +142,8 @@ class ParallelBuild:
 
     def learn(self) -> None:
         """One encoding from the words of both sides."""
+        from subword_nmt.learn_bpe import get_vocabulary, learn_bpe
+
         if (self.work / "codes").exists():
             return
         report(f"learning {self.merges} merges")

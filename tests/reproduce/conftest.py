@@ -1,5 +1,6 @@
 """A repository in a temporary folder, and results made up for it."""
 
+import math
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -59,8 +60,8 @@ def make_result() -> MakeResult:
             "metrics": {
                 "valid_ppl": test if valid is None else valid,
                 "test_ppl": test,
-                "valid_loss": 6.0,
-                "test_loss": 6.0,
+                "valid_loss": math.log2(test if valid is None else valid),
+                "test_loss": math.log2(test),
                 "train_seconds": 120.0,
                 "updates": 900,
                 "tokens_per_second": 30000.0,
@@ -88,7 +89,7 @@ CONFIG = {
         "decoder_ffn_embed_dim": 512,
     },
     "dataset": {"batch_size": 32},
-    "optimization": {"max_update": 900, "update_freq": [1]},
+    "optimization": {"max_update": 900, "update_freq": [1], "lr": [0.001]},
     "distributed_training": {"distributed_world_size": 1},
 }
 DATA = {

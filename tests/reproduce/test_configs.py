@@ -145,7 +145,7 @@ def test_total_batch_is_the_papers_on_any_number_of_gpus(gpus, srun):
     last = planned[-1]
     assert last.run.name == "rope-vanilla-s2"
     (training,) = last.trainings
-    overrides = training.command()[training.command().index("wikitext103_lm") + 1 :]
+    overrides = training.command[training.command.index("wikitext103_lm") + 1 :]
     trained = record(composed(*overrides))
     assert trained["distributed_training"]["distributed_world_size"] == gpus
     assert total_batch(trained) == 128

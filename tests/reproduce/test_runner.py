@@ -17,7 +17,8 @@ from fairseq_plugins.reproduce.__main__ import main
 from fairseq_plugins.reproduce.experiments.devices import Devices
 from fairseq_plugins.reproduce.experiments.lm import LANGUAGE_MODEL
 from fairseq_plugins.reproduce.record import results
-from fairseq_plugins.reproduce.record.results import KEYS, METRICS, Result
+from fairseq_plugins.reproduce.record.results import Result
+from fairseq_plugins.reproduce.record.schema import ResultSchema
 from fairseq_plugins.reproduce.run import checkpoints, session, slurm
 from fairseq_plugins.reproduce.run.plan import plan
 
@@ -27,7 +28,7 @@ INTERVAL = 50
 
 
 def read(path: Path) -> Result | None:
-    return results.read_result(path, LANGUAGE_MODEL.required)
+    return results.read_result(path, LANGUAGE_MODEL.metrics)
 
 
 def save(folder: Path, updates: int, names: Sequence[str]) -> None:
@@ -62,10 +63,8 @@ class FakeFairseq:
 
     def _train(self, overrides, log, on_lines):
         folder = self.root / overrides["checkpoint.save_dir"]
-        restore = overrides.get("checkpoint.restore_file", str(folder / "checkpoint_last.pt"))
-        start = 0
-        if (self.root / restore).exists():
-            start = checkpoints.read_updates(self.root / restore)
+        last = folder / "checkpoint_last.pt"
+        start = checkpoints.read_updates(last) if last.exists() else 0
         self.trained.append((folder.name, start))
         with log.open("a") as output:
             output.write("num. shared model params: 12,345 (num. trained: 12,345)\n")
@@ -118,8 +117,8 @@ def test_every_run_gets_a_result_and_the_page_is_rendered(root, planned, capsys)
     assert fake.trained == [(one.run.name, 0) for one in planned]
     for one in planned:
         result = read(root / one.run.result)
-        assert tuple(result) == KEYS
-        assert set(result["metrics"]) == {*METRICS, *LANGUAGE_MODEL.required}
+        assert [*result] == [key for key in ResultSchema.model_fields if key != "signature"]
+        assert set(result["metrics"]) == set(LANGUAGE_MODEL.metrics.model_fields)
         assert result["metrics"]["valid_ppl"] == pytest.approx(90.5097)
         assert result["metrics"]["updates"] == TOTAL
         assert result["metrics"]["parameters"] == 12345
@@ -255,6 +254,23 @@ def test_a_finished_training_without_its_best_checkpoint_is_evaluated_at_its_las
     assert "evaluating checkpoint_last.pt" in output
 
 
+@pytest.mark.parametrize("has_best", [True, False])
+def test_the_intact_checkpoint_of_the_final_update_is_used(root, planned, capsys, has_best):
+    one = planned[0]
+    folder = folder_of(root, one)
+    work(root, [one], FakeFairseq(root, stop_at=TOTAL))
+    truncate(folder / "checkpoint_last.pt")
+    if not has_best:
+        (folder / "checkpoint_best.pt").unlink()
+    fake = FakeFairseq(root)
+    assert work(root, [one], fake) == 0
+    assert fake.trained == []
+    name = "checkpoint_best.pt" if has_best else "checkpoint_last.pt"
+    assert fake.evaluated == [f"{one.run.folder}/{name}"] * 2
+    assert checkpoints.has_reached(folder, TOTAL)
+    assert "going on from checkpoint_1_250.pt (250 updates)" in capsys.readouterr().out
+
+
 def test_the_recipe_says_which_checkpoint_is_evaluated(planned):
     one = planned[0]
     (training,) = one.trainings
@@ -323,3 +339,29 @@ def test_slurm_submits_what_is_not_done(root, planned, monkeypatch, capsys):
     assert slurm.submit(root, planned[:2], force=False) == 0
     assert submitted == [slurm.sbatch_command(planned[1].run, 0)]
     assert "base-linear-s1: done already" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"position_encoding": "alibi"},
+            "it has `alibi` under linear attention, this run asks for `rope`; --force trains it",
+        ),
+        ({"_name": "fconv_lm"}, "must be a pe_transformer_lm, but is a fconv_lm"),
+    ],
+)
+def test_a_finished_run_of_another_model_is_not_evaluated(root, planned, options, message, capsys):
+    """Training, which would refuse it, is not started again."""
+    (rope,) = [one for one in planned if one.run.row == "rope"]
+    folder, model = folder_of(root, rope), rope.trainings[0].config["model"]
+    work(root, [rope], FakeFairseq(root, stop_at=TOTAL))
+    for changed, status in ((options, 1), ({}, 0)):
+        cfg = {"model": {**model, **changed}, "task": rope.trainings[0].config["task"]}
+        state = {"model": {}, "optimizer_history": [{"num_updates": TOTAL}], "cfg": cfg}
+        for name in ("checkpoint_best.pt", "checkpoint_last.pt"):
+            torch.save(state, folder / name)
+        fake = FakeFairseq(root)
+        assert work(root, [rope], fake) == status
+        assert (message in capsys.readouterr().out) == bool(changed)
+        assert bool(fake.evaluated) == (status == 0) and not fake.trained

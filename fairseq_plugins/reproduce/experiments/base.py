@@ -7,6 +7,7 @@ from typing import Any
 
 from fairseq_plugins.common.provenance import DATA_FILES
 from fairseq_plugins.reproduce.experiments.training import Origin, Training, Variant
+from fairseq_plugins.reproduce.record.metrics import MetricsSchema
 from fairseq_plugins.reproduce.record.runs import Run
 
 Metrics = dict[str, Any]
@@ -59,7 +60,7 @@ class Experiment:
 
     Attributes:
         scale_group: Hydra's group of its scales.
-        required: metrics without which a result is not complete.
+        metrics: what a run measures, and what its numbers may be.
         sides: those (``encoder``, ``decoder``) whose layers a run's encoding is in.
         data_files: what each folder of data must hold.
         origin: what each run starts from, None for weights drawn from its seed.
@@ -67,7 +68,7 @@ class Experiment:
 
     recipe: str
     scales: Mapping[str, Scale]
-    required: tuple[str, ...]
+    metrics: type[MetricsSchema]
     sides: tuple[str, ...]
     scale_group: str
     data_files: tuple[str, ...] = DATA_FILES

@@ -11,9 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, Self
 
-from fairseq_plugins.data.dictionaries import check_same_dictionary
+from pydantic import ConfigDict, model_validator
+
+from fairseq_plugins.common.dictionaries import check_same_dictionary
 from fairseq_plugins.glue.tasks import GLUE, TOY_GLUE, GlueTask
 from fairseq_plugins.papers.bert import BERT_GLUE_TABLE
 from fairseq_plugins.papers.lrpe import TABLE_3
@@ -27,6 +29,7 @@ from fairseq_plugins.reproduce.experiments.base import (
 )
 from fairseq_plugins.reproduce.experiments.training import Origin, Training, Variant
 from fairseq_plugins.reproduce.record import logs
+from fairseq_plugins.reproduce.record.metrics import Correlation, MetricsSchema, NotNegative
 from fairseq_plugins.reproduce.record.runs import Run
 
 # Of each task at scale mini.
@@ -102,6 +105,26 @@ class BertProtocol:
             return words
         kept = f"+model.min_positions={self.pretrained_positions}"
         return (*words, f"task.max_positions={self.max_positions}", kept)
+
+
+class Scores(MetricsSchema):
+    """In per cent; beside these the paper's columns, as far as there is data."""
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, Correlation]
+    average: Correlation
+    averaged: list[str]
+    replaced: list[str]
+    learning_rates: dict[str, NotNegative]
+    tried: dict[str, Correlation]
+
+    @model_validator(mode="after")
+    def _average_agrees(self) -> Self:
+        columns = self.__pydantic_extra__
+        values = [columns[name] for name in self.averaged if name in columns]
+        if values and abs(fmean(values) - self.average) > 1e-4:  # of rounded numbers
+            raise ValueError(f"average must be the mean of {', '.join(self.averaged)}")
+        return self
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -264,7 +287,7 @@ def _glue(
             ),
             Scale("paper", ("scripts/prepare_glue.sh --bpe data/gpt2_bpe",), gpus=8),
         ),
-        required=(AVERAGE, "learning_rates", "tried", "averaged", "replaced"),
+        metrics=Scores,
         sides=("encoder",),
         scale_group="scale/glue",
         data_files=("data.json", "input0/train.bin", "input0/valid.bin"),

@@ -13,9 +13,23 @@ from fairseq_plugins.reproduce.experiments.base import (
 from fairseq_plugins.reproduce.experiments.mlm import BERT_CONTINUED
 from fairseq_plugins.reproduce.experiments.training import Origin, Training, Variant
 from fairseq_plugins.reproduce.record import logs
+from fairseq_plugins.reproduce.record.metrics import Count, MetricsSchema, NotNegative
 from fairseq_plugins.reproduce.record.runs import Run
 
 PATTERN = "attention.npy"  # in a run's folder: the weights (T, T) that the figure shows
+
+
+class Properties(MetricsSchema):
+    """None where a property is not defined, as of weights that are all the same."""
+
+    monotonicity: NotNegative | None
+    monotonicity_20: NotNegative | None
+    translation_invariance: NotNegative | None
+    translation_invariance_words: NotNegative | None
+    symmetry: NotNegative | None
+    direction_balance: NotNegative | None
+    words: Count
+    length: Count
 
 
 @dataclass(frozen=True)
@@ -70,7 +84,7 @@ class IdenticalWords(Experiment):
 IDENTICAL_WORDS = IdenticalWords(
     recipe=BERT_CONTINUED.recipe,
     scales=BERT_CONTINUED.scales,
-    required=("monotonicity", "translation_invariance", "symmetry", "direction_balance"),
+    metrics=Properties,
     sides=BERT_CONTINUED.sides,
     scale_group=BERT_CONTINUED.scale_group,
     origin=Origin("bert_continued"),

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import ConfigDict
+
 from fairseq_plugins.reproduce.experiments.base import (
     Experiment,
     Metrics,
@@ -14,6 +16,13 @@ from fairseq_plugins.reproduce.experiments.base import (
 )
 from fairseq_plugins.reproduce.experiments.training import Training
 from fairseq_plugins.reproduce.record import logs
+from fairseq_plugins.reproduce.record.metrics import (
+    Loss,
+    MetricsSchema,
+    NotNegative,
+    Perplexity,
+    perplexity,
+)
 from fairseq_plugins.reproduce.record.runs import Run
 
 
@@ -40,6 +49,17 @@ EVALUATIONS = {
 def _suffix(context: int) -> str:
     """Of the names of an evaluation's log and metrics; empty without extra context."""
     return f"_context_{context}" if context else ""
+
+
+class Perplexities(MetricsSchema):
+    """Others are the same with more context."""
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, NotNegative]
+    valid_ppl: Perplexity
+    valid_loss: Loss
+    test_ppl: Perplexity
+    test_loss: Loss
 
 
 @dataclass(frozen=True)
@@ -108,7 +128,7 @@ def _step(
 
     def read(log: Path) -> Metrics:
         loss = logs.read_evaluation_loss(log)
-        return {f"{subset}_ppl{suffix}": round(2**loss, 4), f"{subset}_loss{suffix}": loss}
+        return {f"{subset}_ppl{suffix}": perplexity(loss), f"{subset}_loss{suffix}": loss}
 
     return Step(f"eval-{subset}{suffix}.log", command, read)
 
@@ -120,7 +140,7 @@ LANGUAGE_MODEL = LanguageModel(
         Scale("mini", ("scripts/prepare_wikitext2.sh",)),
         Scale("paper", ("scripts/prepare_wikitext103.sh",), gpus=8),
     ),
-    required=("valid_ppl", "test_ppl", "valid_loss", "test_loss"),
+    metrics=Perplexities,
     sides=("decoder",),
     scale_group="scale/lm",
 )

@@ -4,7 +4,9 @@ from."""
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Self
+
+from pydantic import Field, model_validator
 
 from fairseq_plugins.reproduce.experiments.base import (
     Experiment,
@@ -15,8 +17,31 @@ from fairseq_plugins.reproduce.experiments.base import (
 )
 from fairseq_plugins.reproduce.experiments.training import Origin, Training, Variant
 from fairseq_plugins.reproduce.record import logs
+from fairseq_plugins.reproduce.record.metrics import (
+    Count,
+    Loss,
+    MetricsSchema,
+    Perplexity,
+    perplexity,
+)
 from fairseq_plugins.reproduce.record.recipe import trainings_of
 from fairseq_plugins.reproduce.record.runs import Run
+
+
+class Curve(MetricsSchema):
+    """The best validation, and all of them as pairs of updates and loss."""
+
+    valid_loss: Loss
+    valid_ppl: Perplexity
+    best_update: Count
+    curve: Annotated[list[Annotated[tuple[Count, Loss], Field(strict=False)]], Field(min_length=1)]
+
+    @model_validator(mode="after")
+    def _best_is_in_it(self) -> Self:
+        best = min(self.curve, key=lambda point: point[1])
+        if best != (self.best_update, self.valid_loss):
+            raise ValueError(f"best_update and valid_loss must be the best of the curve, {best}")
+        return self
 
 
 @dataclass(frozen=True)
@@ -47,7 +72,7 @@ class MaskedLanguageModel(Experiment):
         update, loss = min(curve, key=lambda point: point[1])
         return {
             "valid_loss": loss,
-            "valid_ppl": round(2**loss, 4),
+            "valid_ppl": perplexity(loss),
             "best_update": update,
             "curve": [list(point) for point in curve],
         }
@@ -84,7 +109,7 @@ def _model(**more: Any) -> MaskedLanguageModel:
                 gpus=8,
             ),
         ),
-        required=("valid_loss", "valid_ppl", "curve"),
+        metrics=Curve,
         sides=("encoder",),
         scale_group="scale/mlm",
         **more,

@@ -15,12 +15,24 @@ from fairseq_plugins.reproduce.experiments.base import (
 )
 from fairseq_plugins.reproduce.experiments.training import Training
 from fairseq_plugins.reproduce.record import logs
+from fairseq_plugins.reproduce.record.metrics import (
+    MetricsSchema,
+    Percent,
+    Perplexity,
+    perplexity,
+)
 from fairseq_plugins.reproduce.record.runs import Run
-from fairseq_plugins.translation.translate import Decoding
+from fairseq_plugins.translation.decoding import Decoding
 
 DECODING = Decoding()
 SUBSETS = ("valid", "test")
 TOKENS_PER_BATCH = 4000  # of decoding; sets how far a hypothesis may go that does not end
+
+
+class Bleu(MetricsSchema):
+    valid_bleu: Percent
+    test_bleu: Percent
+    valid_ppl: Perplexity | None = None  # of the checkpoint that is decoded, where known
 
 
 @dataclass(frozen=True)
@@ -56,10 +68,10 @@ class Translation(Experiment):
         if not points:
             return {}
         if training.evaluated == LAST:
-            return {"valid_ppl": round(2 ** points[-1][1], 4)}
+            return {"valid_ppl": perplexity(points[-1][1])}
         chosen_by = logs.read_validations(folder / "train.log")
         best = min(chosen_by, key=lambda point: point[1])[0]
-        return {"valid_ppl": round(2 ** dict(points)[best], 4)}
+        return {"valid_ppl": perplexity(dict(points)[best])}
 
     def facts(self, results: Sequence[Mapping[str, Any]]) -> list[str]:
         return [
@@ -141,7 +153,7 @@ TRANSLATION = Translation(
         ),
         Scale("paper", ("scripts/prepare_wmt14_en_de.sh",), gpus=8),
     ),
-    required=("valid_bleu", "test_bleu"),
+    metrics=Bleu,
     sides=("encoder", "decoder"),
     scale_group="scale/mt",
     data_files=("data.json",),

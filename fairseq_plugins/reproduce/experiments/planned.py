@@ -98,7 +98,7 @@ class PlannedRun:
         found = self.pretraining.commands() if self.pretraining else []
         for training in self.measured:
             if training in self.trainings:
-                found.append(training.command())
+                found.append(training.command)
             checkpoint = training.folder / training.evaluated
             steps = self.experiment.steps(training, checkpoint, self.run, self.devices.gpus)
             found += [step.command for step in steps]

@@ -3,9 +3,11 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
-from fairseq_plugins.data.dictionaries import check_same_dictionary
+from pydantic import model_validator
+
+from fairseq_plugins.common.dictionaries import check_same_dictionary
 from fairseq_plugins.reproduce.experiments.base import (
     Experiment,
     Metrics,
@@ -15,8 +17,25 @@ from fairseq_plugins.reproduce.experiments.base import (
 )
 from fairseq_plugins.reproduce.experiments.training import Origin, Training, Variant
 from fairseq_plugins.reproduce.record import logs
+from fairseq_plugins.reproduce.record.data import DataDescription
+from fairseq_plugins.reproduce.record.metrics import MetricsSchema, Percent
 from fairseq_plugins.reproduce.record.runs import Run
 from fairseq_plugins.squad.examples import VERSIONS
+
+
+class Answers(MetricsSchema):
+    """Exact matches and F1, in per cent; an exact match has an F1 of 1."""
+
+    v1_exact: Percent
+    v1_f1: Percent
+    v2_exact: Percent
+    v2_f1: Percent
+
+    @model_validator(mode="after")
+    def _f1_is_the_larger(self) -> Self:
+        if self.v1_exact > self.v1_f1 or self.v2_exact > self.v2_f1:
+            raise ValueError("exact matches must not be more than F1")
+        return self
 
 
 @dataclass(frozen=True)
@@ -71,12 +90,14 @@ class Squad(Experiment):
         ]
 
 
-def _unanswerable(data: Mapping[str, Any]) -> float | None:
+def _unanswerable(described: Mapping[str, Any]) -> float | None:
     """The share of v2.0's development questions that have no answer, in per cent."""
-    for folder, request in data["request"].items():
-        if isinstance(request, Mapping) and request.get("version") == "2.0":
-            valid = data["splits"][folder]["valid"]
-            return 100 * (1 - float(valid["answers"]["questions"]) / valid["questions"])
+    data = DataDescription.model_validate(described)
+    for folder, request in data.request.parts().items():
+        valid = data.splits.part(folder).part("valid")
+        answers = valid.part("answers").questions
+        if request.version == "2.0" and valid.questions and answers is not None:
+            return 100 * (1 - answers / valid.questions)
     return None
 
 
@@ -103,7 +124,7 @@ SQUAD = Squad(
         ),
         Scale("paper", _commands("paper", "scripts/prepare_squad.sh --bpe data/gpt2_bpe"), gpus=8),
     ),
-    required=("v1_exact", "v1_f1", "v2_exact", "v2_f1"),
+    metrics=Answers,
     sides=("encoder",),
     scale_group="scale/squad",
     data_files=("data.json", "dict.txt"),

@@ -73,15 +73,10 @@ class Training:
         training does without validation."""
         return LAST if self.config["dataset"]["disable_validation"] else BEST
 
-    def command(self, restore: Path | None = None) -> list[str]:
-        """fairseq-hydra-train; `restore` is a checkpoint other than checkpoint_last.pt."""
-        overrides = list(self.overrides)
-        if restore:
-            # fairseq refuses both at once, so the one that a recipe sets is unset here.
-            if any(word.startswith(f"{Origin.option}=") for word in overrides):
-                overrides.append(f"{Origin.option}=null")
-            overrides.append(f"checkpoint.restore_file={restore.as_posix()}")
-        return train_command(self.variant.recipe, overrides, srun=self.srun)
+    @property
+    def command(self) -> list[str]:
+        """It goes on from its own checkpoint_last.pt, where there is one."""
+        return train_command(self.variant.recipe, self.overrides, srun=self.srun)
 
 
 @dataclass(frozen=True)

@@ -1,39 +1,28 @@
 """The JSON of a finished run: what it holds, and how it is read back."""
 
-import json
-from collections.abc import Iterable, Mapping, Sequence
+import re
+import reprlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel, ValidationError
+from pydantic_core import from_json
+
 from fairseq_plugins.common import provenance
+from fairseq_plugins.reproduce.record.data import DataDescription
 from fairseq_plugins.reproduce.record.logs import TrainingLog
+from fairseq_plugins.reproduce.record.metrics import MetricsSchema
 from fairseq_plugins.reproduce.record.recipe import differences
 from fairseq_plugins.reproduce.record.runs import Run
+from fairseq_plugins.reproduce.record.schema import ResultSchema
 
 Result = dict[str, Any]
-
-KEYS = (
-    "table",
-    "row",
-    "attention",
-    "scale",
-    "seed",
-    "metrics",
-    "command",
-    "config",
-    "data",
-    "commit",
-    "sources",
-    "versions",
-    "hardware",
-    "wall_seconds",
-    "finished_at",
-)
-SIGNATURE = "signature"  # of BLEU: how it was counted
-SOURCES = "sources"  # absent from results that are older than this key
-# Beside those of the experiment.
-METRICS = ("train_seconds", "updates", "tokens_per_second", "parameters")
+Say = Callable[[str], None]
+# What pydantic puts between the keys of a place where a value may have several types.
+_ALTERNATIVE = re.compile(r"Request|Sizes|str|int|float|bool|constrained-int|(list|dict)\[.*\]")
 
 
 def training_metrics(trainings: Sequence[TrainingLog], train_seconds: float) -> dict[str, Any]:
@@ -59,12 +48,12 @@ def make_result(
     commit: str,
     sources: str,
 ) -> Result:
-    """Everything that is recorded of a finished run, in the order of `KEYS`.
+    """Everything that is recorded of a finished run, in the order of `ResultSchema`.
 
     A metric `signature` stands beside the metrics.
     """
     metrics = dict(metrics)
-    signature = {SIGNATURE: metrics.pop(SIGNATURE)} if SIGNATURE in metrics else {}
+    signature = {"signature": metrics.pop("signature")} if "signature" in metrics else {}
     return {
         "table": run.table,
         "row": run.row,
@@ -77,7 +66,7 @@ def make_result(
         "config": dict(config),
         "data": dict(data),
         "commit": commit,
-        SOURCES: sources,
+        "sources": sources,
         "versions": provenance.versions(),
         "hardware": provenance.hardware(gpus),
         "wall_seconds": round(wall_seconds, 1),
@@ -85,19 +74,64 @@ def make_result(
     }
 
 
-def read_result(path: Path, required: Iterable[str]) -> Result | None:
-    """A complete result, or None where the file is missing, cut off or of another shape.
+def _ignore(text: str) -> None:
+    """For whoever need not know what is wrong with a file."""
 
-    required: the metrics that its experiment measures.
+
+def check_result(result: Any, metrics: type[MetricsSchema]) -> None:
+    """Refuse what is no result of an experiment that measures `metrics`.
+
+    Raises:
+        ValueError: the first key that is missing or holds what cannot stand there.
+    """
+    _check(ResultSchema[metrics], result)  # type: ignore[valid-type]
+
+
+def check_data(described: Any) -> None:
+    """Refuse a description of data that no result could hold.
+
+    Raises:
+        ValueError: as `check_result` does.
+    """
+    _check(DataDescription, described)
+
+
+def _check(schema: type[BaseModel], value: Any) -> None:
+    try:
+        schema.model_validate(value)
+    except ValidationError as error:
+        # Of the alternatives that a value may have, the one that got furthest says most.
+        found = max(error.errors(include_url=False), key=lambda one: len(one["loc"]))
+        keys = [key for key in map(str, found["loc"]) if key and not _ALTERNATIVE.fullmatch(key)]
+        is_table = isinstance(found["input"], dict)
+        but = "" if is_table else f", but is {reprlib.repr(found['input'])}"
+        message = found["msg"].removeprefix("Value error, ").partition(" or instance of")[0]
+        raise ValueError(f"{'.'.join(keys)}: {message}{but}") from None
+
+
+def read_result(path: Path, metrics: type[MetricsSchema], say: Say = _ignore) -> Result | None:
+    """The result in results/<table>/<scale>/<name>.json; None where there is none.
+
+    A file that is no result is none, whatever is in it; what is wrong with it is said.
     """
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        content = path.read_bytes()
+        result: Result = from_json(content, allow_inf_nan=False)
+        check_result(result, metrics)
+        own = run_of(result).result
+        if path.parts[-len(own.parts) :] != own.parts:
+            raise ValueError(f"it is the result {own}")
+    except FileNotFoundError:
         return None
-    if not isinstance(found, dict) or set(found) - {SIGNATURE} | {SOURCES} != set(KEYS):
+    except (OSError, ValueError) as error:
+        say(f"{Path(*path.parts[-4:])} is not a complete result ({error})")
         return None
-    numbers = found["metrics"] if isinstance(found["metrics"], dict) else {}
-    return found if {*METRICS, *required} <= set(numbers) else None
+    return result
+
+
+def run_of(result: Result) -> Run:
+    """The run that a result is of."""
+    return Run(*(result[field.name] for field in fields(Run)))
 
 
 def mismatch(
@@ -118,8 +152,10 @@ def mismatch(
     return reasons
 
 
-def read_results(root: Path, table: str, scale: str, required: Iterable[str]) -> list[Result]:
-    """All complete results of a table at a scale, by file name."""
+def read_results(
+    root: Path, table: str, scale: str, metrics: type[MetricsSchema], say: Say
+) -> list[Result]:
+    """All results of a table at a scale, by file name; what is wrong with another file is said."""
     folder = root / "results" / table / scale
-    found = (read_result(path, required) for path in sorted(folder.glob("*.json")))
+    found = (read_result(path, metrics, say) for path in sorted(folder.glob("*.json")))
     return [result for result in found if result is not None]

@@ -6,8 +6,9 @@ from typing import Any
 from fairseq_plugins.attention.linear import MIN_COSINE
 from fairseq_plugins.papers.tables import Table
 from fairseq_plugins.reproduce.experiments import EXPERIMENTS
+from fairseq_plugins.reproduce.record.data import DataDescription, Request, Sizes
 from fairseq_plugins.reproduce.record.recipe import total_batch, trainings_of
-from fairseq_plugins.reproduce.record.results import SIGNATURE, Result
+from fairseq_plugins.reproduce.record.results import Result
 
 Config = Mapping[str, Any]
 
@@ -24,7 +25,7 @@ def caption(table: Table, scale: str, results: Sequence[Result]) -> str:
     told = [f"Data: {_distinct(results, _data)}."]
     told += _trainings(results)
     told += [_runs(results), *experiment.facts(results), *table.notes, _machine(results)]
-    signatures = _distinct(results, lambda r: r.get(SIGNATURE))
+    signatures = _distinct(results, lambda r: r.get("signature"))
     if signatures != UNKNOWN:
         told.append(f"SacreBLEU: `{signatures}`.")
     told.append("Cells: mean ± standard deviation over seeds (number of seeds); `-` is not run.")
@@ -129,8 +130,12 @@ def _distinct(things: Iterable[Any], value: Callable[[Any], Any]) -> str:
     """The different values of a property over all: "900", or "900 / 1,200"."""
     found = {value(thing) for thing in things}
     found.discard(None)
-    texts = [f"{v:,}" if isinstance(v, int) else str(v) for v in sorted(found)]
+    texts = [f"{v:,}" if isinstance(v, int) else str(v) for v in sorted(found, key=_words_last)]
     return " / ".join(texts) or UNKNOWN
+
+
+def _words_last(value: Any) -> tuple[bool, Any]:
+    return isinstance(value, str), value
 
 
 def _range(results: Iterable[Result], metric: str, unit: float) -> str:
@@ -164,32 +169,29 @@ def _evaluated(config: Config) -> str:
 
 def _data(result: Result) -> str:
     """The corpora of a run and their sizes."""
-    data = result["data"]
-    request, splits = data.get("request") or {}, data.get("splits") or {}
-    if _has_corpus(request):
-        return _corpus(request, splits)
-    parts = [_corpus(one, splits.get(f) or {}) for f, one in request.items() if _has_corpus(one)]
+    data = DataDescription.model_validate(result["data"])
+    if data.request.corpus:
+        return _corpus(data.request, data.splits)
+    folders = data.request.parts().items()
+    parts = [_corpus(one, data.splits.part(name)) for name, one in folders if one.corpus]
     config = next(iter(trainings_of(result["config"]).values()))
     return ", ".join(dict.fromkeys(parts)) or str(config["task"].get("data", UNKNOWN))
 
 
-def _corpus(request: Config, splits: Config) -> str:
+def _corpus(request: Request, sizes: Sizes) -> str:
     """A corpus with what there is to train on, and to measure on where that is counted alike."""
-    name, train = str(request["corpus"]), splits.get("train", {})
-    if words := train.get("words"):
-        merges = request.get("merges")
-        unit = f"BPE pieces of {merges:,} merges" if merges else "words"
-        return f"{name} ({words:,} {unit} to train on)"
-    if request.get("target") in train:  # a side of each pair has its own counts
-        return f"{name} ({train[request['target']]['lines']:,} pairs to train on)"
+    name, train, valid = str(request.corpus), sizes.part("train"), sizes.part("valid")
+    if train.words:
+        unit = f"BPE pieces of {request.merges:,} merges" if request.merges else "words"
+        return f"{name} ({train.words:,} {unit} to train on)"
+    pairs = train.part(request.target or "").lines  # a side of each pair has its own counts
+    if pairs:
+        return f"{name} ({pairs:,} pairs to train on)"
     for unit in ("examples", "questions"):
-        if unit in train:
-            return f"{name} ({train[unit]:,} {unit} to train on, {splits['valid'][unit]:,} to test)"
+        counts = getattr(train, unit), getattr(valid, unit)
+        if None not in counts:
+            return f"{name} ({counts[0]:,} {unit} to train on, {counts[1]:,} to test)"
     return name
-
-
-def _has_corpus(request: Any) -> bool:
-    return isinstance(request, dict) and "corpus" in request
 
 
 def _hardware(result: Result) -> str:

@@ -55,10 +55,16 @@ class Report:
 
     def read(self) -> tuple[list[Result], list[str]]:
         """The results to show, and a sentence on each of the others."""
-        shown, left_out = [], []
-        required = EXPERIMENTS[self.table.experiment].required
-        for result in results.read_results(self.root, self.table.name, self.scale.name, required):
-            run = Run(*(result[key] for key in ("table", "scale", "row", "attention", "seed")))
+        shown: list[Result] = []
+        left_out: list[str] = []
+        for result in results.read_results(
+            self.root,
+            self.table.name,
+            self.scale.name,
+            EXPERIMENTS[self.table.experiment].metrics,
+            lambda text: left_out.append(f"{text}."),
+        ):
+            run = results.run_of(result)
             reason = self._reason_to_leave_out(run, result)
             if reason:
                 left_out.append(f"`{run.name}`, made by another experiment ({reason}).")

@@ -83,7 +83,12 @@ class Attempt:
     def complete(self) -> Result:
         """Train and measure everything; what is to be recorded of it."""
         parts = {t.variant.name: self._measured(t) for t in self.planned.measured}
-        return self._result(parts)
+        result = self._result(parts)
+        try:
+            results.check_result(result, self.planned.experiment.metrics)
+        except ValueError as error:
+            raise RunFailed(f"what was measured is no result ({error})") from None
+        return result
 
     def _open_folder(self) -> Journal:
         """The journal of a run to go on with; anything else in the folder is set aside."""
@@ -158,15 +163,13 @@ class Attempt:
         folder = self.context.root / training.folder
         if training.variant.name:
             self.say(training.variant.name)
-        restart = checkpoints.find_restart(folder, self.say)
-        total = training.max_update
-        if total and restart.updates >= total:
+        updates, total = checkpoints.find_restart(folder, self.say), training.max_update
+        if total and updates >= total:
             self.say("training is complete already; it is evaluated")
             return
         if self.is_shown:
-            self.progress.begin_training(self.run.name, restart.updates, total)
-        restore = restart.restore and training.folder / restart.restore.name
-        self._launch(training.command(restore), folder / "train.log", training=True)
+            self.progress.begin_training(self.run.name, updates, total)
+        self._launch(training.command, folder / "train.log", training=True)
 
     def evaluate(self, training: Training) -> Metrics:
         """What is measured of a training."""
@@ -176,6 +179,7 @@ class Attempt:
         log = folder / "train.log"
         try:
             chosen = checkpoints.checkpoint_to_evaluate(folder, training.evaluated, self.say)
+            checkpoints.require_model(chosen, training.config)
             metrics = experiment.measure(training, folder)
         except (FileNotFoundError, ValueError) as error:
             raise RunFailed(str(error), log) from None

@@ -3,14 +3,17 @@
 import os
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from fairseq_plugins.common import locks
 from fairseq_plugins.common.checkpoints import BEST, LAST, DamagedCheckpoint, read_checkpoint
 from fairseq_plugins.common.errors import CheckpointError
+from fairseq_plugins.common.files import writing
+from fairseq_plugins.modules.identity import describe, describe_checkpoint, differences
+from fairseq_plugins.modules.loading import require_names
 
 _EARLIER = re.compile(r"checkpoint_(\d+)_(\d+)\.pt")  # epoch, updates
 
@@ -29,32 +32,28 @@ def read_updates(path: Path) -> int:
         raise DamagedCheckpoint(path, f"it does not say its updates ({error})") from None
 
 
-@dataclass(frozen=True)
-class Restart:
-    """Where training goes on: `restore` is None for checkpoint_last.pt or a new start."""
+def find_restart(folder: Path, say: Say) -> int:
+    """The updates of the checkpoint_last.pt that training goes on from, 0 where it starts anew.
 
-    updates: int = 0
-    restore: Path | None = None
-
-
-def find_restart(folder: Path, say: Say) -> Restart:
-    """The newest intact checkpoint of a run's folder; damaged ones become *.corrupt.
-
+    Damaged checkpoints become *.corrupt. Where the last one is damaged or missing, the newest
+    intact one before it takes its place: as a copy, since fairseq writes over its last one.
     checkpoint_best.pt is checked too, as it is copied in the moment before checkpoint_last.pt:
     where it was cut off, the checkpoint gone on from is older and training writes it again.
     """
     _intact_updates(folder / BEST, say)
     updates = _intact_updates(folder / LAST, say)
     if updates is not None:
-        return Restart(updates)
+        return updates
     for path in _earlier(folder):
         updates = _intact_updates(path, say)
         if updates is not None:
+            with path.open("rb") as intact, writing(folder / LAST) as (last,):
+                shutil.copyfileobj(intact, last)
             say(f"going on from {path.name} ({updates} updates)")
-            return Restart(updates, path)
+            return updates
     if any(folder.glob("*.corrupt")):
         say("no intact checkpoint is left: training starts anew")
-    return Restart()
+    return 0
 
 
 def has_reached(folder: Path, updates: int) -> bool:
@@ -77,6 +76,30 @@ def checkpoint_to_evaluate(folder: Path, wanted: str, say: Say) -> Path:
         say(f"there is no {wanted}: evaluating {LAST}")
         return folder / LAST
     raise FileNotFoundError(f"{folder} holds neither {wanted} nor {LAST}")
+
+
+def require_model(path: Path, config: Mapping[str, Any]) -> None:
+    """Refuse to evaluate a checkpoint of another model than the one that a training makes.
+
+    A training that is complete is not started again, so that nothing else would notice.
+
+    Args:
+        path: of the checkpoint.
+        config: the training's, as it is recorded.
+
+    Raises:
+        CheckpointError: damaged, or of another model, with what each has.
+    """
+    checkpoint = read_checkpoint(path)
+    if checkpoint.get("cfg") is None and checkpoint.get("args") is None:
+        return  # fairseq builds nothing from one that does not say what
+    require_names(path, checkpoint, [config["model"]["_name"]])
+    ours = describe(config["model"], config["task"])
+    if found := differences(describe_checkpoint(path, checkpoint), ours):
+        raise CheckpointError(
+            f"{path.name} is of another model: it has {found[0].has}, this run asks for "
+            f"{found[0].asks}; --force trains it again"
+        )
 
 
 def _earlier(folder: Path) -> list[Path]:

@@ -118,10 +118,6 @@ class TableRunner:
             return False
         result = self._recorded(planned)
         if result is None:
-            if (self.root / planned.run.result).exists():
-                self.progress.say(
-                    f"{planned.run.result} is not a complete result; it is made again"
-                )
             return self._take_from_other_table(planned)
         self.progress.change(planned.run.name, SKIPPED, summary(result))
         return True
@@ -129,7 +125,11 @@ class TableRunner:
     def _recorded(self, planned: PlannedRun) -> Result | None:
         """The run's complete result, if it is there; RunFailed where it is another experiment's."""
         run = planned.run
-        result = results.read_result(self.root / run.result, planned.experiment.required)
+
+        def say(text: str) -> None:
+            self.progress.say(f"{text}; it is made again")
+
+        result = results.read_result(self.root / run.result, planned.experiment.metrics, say)
         if result is None:
             return None
         reasons = results.mismatch(result, run, planned.config, planned.describe_data(self.root))
@@ -147,7 +147,7 @@ class TableRunner:
         own = TABLES[run.table]
         for table in (name for name, t in TABLES.items() if t.experiment == own.experiment):
             other = replace(run, table=table)
-            result = results.read_result(self.root / other.result, planned.experiment.required)
+            result = results.read_result(self.root / other.result, planned.experiment.metrics)
             if result is None or results.mismatch(result, other, planned.config, data):
                 continue
             write_json(self.root / run.result, {**result, "table": run.table})
@@ -158,7 +158,7 @@ class TableRunner:
 
 def is_recorded(root: Path, planned: PlannedRun) -> bool:
     """Whether a run has a complete result, of whichever experiment."""
-    return results.read_result(root / planned.run.result, planned.experiment.required) is not None
+    return results.read_result(root / planned.run.result, planned.experiment.metrics) is not None
 
 
 def is_pretrained(root: Path, planned: PlannedRun) -> bool:
@@ -167,7 +167,7 @@ def is_pretrained(root: Path, planned: PlannedRun) -> bool:
     The result may be there without a checkpoint, as in a new clone, and the best checkpoint
     before the training has ended.
     """
-    result = results.read_result(root / planned.run.result, planned.experiment.required)
+    result = results.read_result(root / planned.run.result, planned.experiment.metrics)
     if result is None or results.mismatch(
         result, planned.run, planned.config, planned.describe_data(root)
     ):

@@ -2,6 +2,7 @@
 
 import shlex
 import signal
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -13,6 +14,7 @@ from fairseq_plugins.papers import TABLES
 from fairseq_plugins.papers.tables import Table
 from fairseq_plugins.reproduce.experiments.base import Scale
 from fairseq_plugins.reproduce.experiments.planned import PlannedRun
+from fairseq_plugins.reproduce.record import results
 from fairseq_plugins.reproduce.record.logs import last_lines
 from fairseq_plugins.reproduce.report.page import Report
 from fairseq_plugins.reproduce.run.launcher import Launcher, get_launcher
@@ -56,6 +58,7 @@ def require(root: Path, planned: Sequence[PlannedRun], *, force: bool) -> None:
                 f"the data folder {missing.folder} lacks {', '.join(missing.files)}; "
                 f"{' and '.join(missing.prepare)} makes it."
             )
+        results.check_data(one.describe_data(root))
     _check_pretraining(root, to_make)
     gpus = max((p.devices.gpus for p in to_make if not p.devices.srun), default=0)
     if gpus > torch.cuda.device_count():
@@ -112,6 +115,8 @@ def render(root: Path, table: Table, scale: Scale, planned: Sequence[PlannedRun]
     for each in (report, *_reports_before(root, planned)):
         each.write()
         each.draw()
+        for sentence in each.read()[1]:
+            print(f"Left out of {each.page}: {sentence}", file=sys.stderr)
     ranked = table.ranked_by.label
     whose = "in the paper and, at scale {}, ours" if table.is_printed else "at scale {}"
     heading = f"{table.source}: {ranked} {whose.format(scale.name)}"

@@ -1,0 +1,62 @@
+"""What the numbers of a result may be."""
+
+import math
+from typing import Annotated, Any, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+DIGITS = 4  # of a recorded perplexity, after the point
+_MOST_BITS = 1000.0  # of a loss, two to the power of which is still a number
+
+Count = Annotated[int, Field(ge=0, lt=10**15)]
+Loss = Annotated[float, Field(ge=0, le=_MOST_BITS)]  # in bits
+Perplexity = Annotated[float, Field(ge=1)]
+Percent = Annotated[float, Field(ge=0, le=100)]
+Correlation = Annotated[float, Field(ge=-100, le=100)]  # in per cent
+NotNegative = Annotated[float, Field(ge=0)]
+
+
+def perplexity(loss: float) -> float:
+    """Two to a loss in bits, as it is recorded.
+
+    Raises:
+        ValueError: for a loss that is no number, or has no perplexity.
+    """
+    if not 0 <= loss <= _MOST_BITS:  # false for nan
+        raise ValueError(f"a loss must be from 0 to {_MOST_BITS:g} bits, but is {loss} instead")
+    return round(2.0**loss, DIGITS)
+
+
+class Strict(BaseModel):
+    """Numbers are numbers, and finite: no words, no truth values, no NaN."""
+
+    model_config = ConfigDict(strict=True, allow_inf_nan=False, frozen=True)
+
+
+class Open(Strict):
+    """May have keys that it does not name."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class MetricsSchema(Strict):
+    """What is told of every run beside what its experiment measures."""
+
+    train_seconds: NotNegative
+    updates: Count | None
+    tokens_per_second: NotNegative | None
+    parameters: Count | None
+
+    @model_validator(mode="after")
+    def _losses_agree(self) -> Self:
+        numbers: dict[str, Any] = self.model_dump()
+        for name, loss in numbers.items():
+            found = numbers.get(name.replace("loss", "ppl"))
+            if "loss" not in name or loss is None or found is None:
+                continue
+            if not math.isclose(found, perplexity(loss), rel_tol=1e-9, abs_tol=10**-DIGITS):
+                raise ValueError(
+                    f"{name.replace('loss', 'ppl')} is {found}, but 2 to the power of {name} "
+                    f"{loss} is {perplexity(loss)}"
+                )
+        return self
