@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from omegaconf import OmegaConf
 
+import fairseq_plugins.registration  # noqa: F401  (the options of models)
 from fairseq_plugins.modules.identity import LM, MODELS, ROBERTA, TRANSLATION, describe, differences
 
 
