@@ -330,6 +330,8 @@ class ConvSPE(StochasticEncoding):
 
     def codes(self, positions: Tensor, *, of_queries: bool, like: Tensor) -> Tensor:
         taps = (self.query_filter if of_queries else self.key_filter).to(like.dtype)
+        if not len(positions):
+            return taps.new_zeros(taps.size(0), 0, taps.size(1), self.num_realizations)
         taps = taps * self.kernel_size**-0.5
         matrix = _shifted(taps, min(self.CHUNK, len(positions)))
         pieces, used = [], {"gate"}
