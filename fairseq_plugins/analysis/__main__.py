@@ -11,6 +11,7 @@ import numpy as np
 from fairseq_plugins.analysis.identical_words import LENGTH, WORDS, probe
 from fairseq_plugins.analysis.indicators import measure
 from fairseq_plugins.common.exit_status import exit_status
+from fairseq_plugins.common.seeds import parse_seed
 
 
 def get_parser() -> argparse.ArgumentParser:
@@ -27,7 +28,7 @@ def get_parser() -> argparse.ArgumentParser:
     add("--words", type=int, default=WORDS, metavar="N", help=f"drawn (default: {WORDS})")
     longest = f"of a sentence (default: {LENGTH}, or all that the model can read if that is less)"
     add("--length", type=int, metavar="N", help=longest)
-    add("--seed", type=int, default=1, help="of the words, and of encodings that draw")
+    add("--seed", type=parse_seed, default=1, help="of the words, and of encodings that draw")
     add("--cpu", action="store_true", help="even where there is a GPU")
     return parser
 

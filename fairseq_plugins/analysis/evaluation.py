@@ -212,7 +212,7 @@ def evaluate(
 
 def _cut(request: Request, trained: Trained, length: int, break_mode: str) -> Samples:
     """The split in samples of a length, if the model can read them and none is too long."""
-    where = {"break_mode": break_mode, "seed": request.seed, "length": length}
+    where: dict[str, Any] = {"break_mode": break_mode, "seed": request.seed, "length": length}
     reach, shortest = trained.model.max_positions(), request.context_window + 1
     if trained.is_masked:
         shortest += 1  # <s>

@@ -12,15 +12,15 @@ from torch import Tensor, nn
 
 import fairseq_plugins.registration  # noqa: F401  (what checkpoints name)
 from fairseq_plugins.attention.softmax import SoftmaxAttention
+from fairseq_plugins.common.dictionaries import MASK
 from fairseq_plugins.common.errors import OptionError
+from fairseq_plugins.common.vocabulary import ROBERTA_TABLE, Vocabulary, check_vocabulary
 from fairseq_plugins.models.pe_roberta import PERoberta
 from fairseq_plugins.modules.identity import ROBERTA
-from fairseq_plugins.modules.loading import build_trained, read_trained
-from fairseq_plugins.modules.vocabulary import check_vocabulary
+from fairseq_plugins.modules.loading import build_trained, choose_device, read_trained
 
 WORDS = 300  # the paper's footnote 9
 LENGTH = 128  # positions that the paper's figures show
-MASK = "<mask>"
 BATCH_SIZE = 20
 TASKS = ("masked_lm", "sentence_prediction", "squad")  # of which a pe_roberta may be
 
@@ -55,9 +55,10 @@ def probe(
     """
     dictionary = Dictionary.load(str(data / "dict.txt"))
     dictionary.add_symbol(MASK)
-    state = read_trained(checkpoint, models=[ROBERTA], tasks=TASKS, data=str(data))
-    check_vocabulary(checkpoint, dictionary, data)
-    model, _, _ = build_trained(checkpoint, state)
+    state = read_trained(checkpoint, models=[ROBERTA], tasks=TASKS)
+    vocabulary = Vocabulary(data / "dict.txt", dictionary.symbols, ROBERTA_TABLE)
+    check_vocabulary(checkpoint, state, vocabulary)
+    model, _, _ = build_trained(checkpoint, state, data)
     reach = model.max_positions()
     length = min(LENGTH, reach) if length is None else length
     if not 4 <= length <= reach:
@@ -67,8 +68,8 @@ def probe(
         )
     tokens = repeat_words(dictionary, draw_words(dictionary, words, seed), length)
     utils.set_torch_seed(seed)  # after loading, which seeds the draws of an encoding too
-    device = torch.device("cuda" if torch.cuda.is_available() and not cpu else "cpu")
-    model = model.eval().double().to(device)
+    device = choose_device(cpu=cpu)
+    model = model.double().to(device)
     total = torch.zeros(length, length, dtype=torch.float64)
     for batch in tokens.split(BATCH_SIZE):
         total += first_layer_weights(model, batch.to(device)).sum(0).cpu()

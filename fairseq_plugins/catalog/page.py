@@ -120,6 +120,8 @@ def _section(entry: EncodingEntry, facts: Facts, defined_under: str | None) -> l
     if entry.parts:
         lines[1] = f"**stands for**: {' and '.join(map(_link, entry.parts))}"
     lines.append(f"**source**: {prose(entry.source)}")
+    if entry.known_as:
+        lines.append(f"**other words for it**: {prose(', '.join(entry.known_as))}")
     lines += [f"**{label}**: {prose(what)}" for label, what in describe(facts)]
     options = [f"`{key}={word(option.default)}`" for key, option in entry.options.items()]
     if not (defined_under or entry.parts):

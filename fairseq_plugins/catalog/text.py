@@ -93,7 +93,8 @@ def details(name: str) -> str:
 
 def _about(name: str) -> list[str]:
     entry = get_entry(name)
-    return [f"{name}: {entry.summary}", f"source: {entry.source}", f"formula: {entry.formula}"]
+    lines = [f"{name}: {entry.summary}", f"source: {entry.source}", f"formula: {entry.formula}"]
+    return lines + [f"other words for it: {', '.join(entry.known_as)}"] * bool(entry.known_as)
 
 
 def _options(name: str, prefix: str) -> list[str]:

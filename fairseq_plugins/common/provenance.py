@@ -10,10 +10,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from fairseq_plugins.common.dictionaries import SPECIAL_SYMBOLS
+
 SPLITS = ("train", "valid", "test")
 # The files of a binarised folder of one language.
 DATA_FILES = ("dict.txt", *(f"{s}.{suffix}" for s in SPLITS for suffix in ("bin", "idx")))
-SPECIAL_SYMBOLS = 4  # fairseq's <s>, <pad>, </s>, <unk>, which dict.txt does not list
 # What makes two data folders the same; the rest of data.json is where they were made from.
 DATA_IDENTITY = ("request", "splits", "dictionary_size")
 
@@ -36,7 +37,7 @@ def describe_data(folder: Path) -> dict[str, Any]:
 
 def _symbols(dictionary: Path) -> int:
     with dictionary.open(encoding="utf-8") as words:
-        return sum(1 for _ in words) + SPECIAL_SYMBOLS
+        return sum(1 for _ in words) + len(SPECIAL_SYMBOLS)
 
 
 def describe_all(folders: Mapping[str, Path]) -> dict[str, Any]:

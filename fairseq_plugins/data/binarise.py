@@ -9,8 +9,8 @@ from typing import Any
 from subword_nmt.apply_bpe import BPE
 from subword_nmt.learn_bpe import learn_bpe
 
+from fairseq_plugins.common.dictionaries import SPECIAL_SYMBOLS, read_dictionary
 from fairseq_plugins.common.errors import DataError
-from fairseq_plugins.data.dictionaries import SPECIAL_SYMBOLS, read_dictionary
 from fairseq_plugins.data.folders import SPLITS, report
 from fairseq_plugins.data.measure import Measured, copy_measured
 

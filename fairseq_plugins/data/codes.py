@@ -5,8 +5,8 @@ from pathlib import Path
 
 from subword_nmt.apply_bpe import BPE
 
+from fairseq_plugins.common.dictionaries import PADDING, read_dictionary, read_lines
 from fairseq_plugins.common.errors import DataError
-from fairseq_plugins.data.dictionaries import PADDING, read_dictionary, read_lines
 
 SEPARATOR = "@@"
 WORD_END = "</w>"  # how a codes file marks a merge that ends a word

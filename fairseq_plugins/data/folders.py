@@ -14,10 +14,8 @@ from typing import Any
 
 from fairseq_plugins.common.errors import DataError, OptionError
 from fairseq_plugins.common.locks import exclusive
-
-SPLITS = ("train", "valid", "test")
-# What fairseq-preprocess makes of text in one language.
-TEXT_FILES = ("dict.txt", *(f"{s}.{suffix}" for s in SPLITS for suffix in ("bin", "idx")))
+from fairseq_plugins.common.provenance import DATA_FILES
+from fairseq_plugins.common.provenance import SPLITS as SPLITS
 
 
 def report(message: str) -> None:
@@ -34,7 +32,7 @@ class Folder:
 
     path: Path
     request: Mapping[str, Any]
-    files: tuple[str, ...] = TEXT_FILES
+    files: tuple[str, ...] = DATA_FILES
 
     def is_done(self) -> bool:
         """Whether it was made by the same request and nothing was removed since."""

@@ -25,9 +25,9 @@ from fairseq.data import Dictionary
 from fairseq.data.encoders.gpt2_bpe_utils import Encoder, bytes_to_unicode, get_encoder
 from subword_nmt.learn_bpe import learn_bpe
 
+from fairseq_plugins.common.dictionaries import read_lines
 from fairseq_plugins.common.errors import DataError, OptionError
 from fairseq_plugins.data.codes import WORD_END
-from fairseq_plugins.data.dictionaries import read_lines
 from fairseq_plugins.data.measure import sha256
 
 ENCODER_FILE, MERGES_FILE, DICTIONARY_FILE = "encoder.json", "vocab.bpe", "dict.txt"

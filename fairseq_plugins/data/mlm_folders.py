@@ -12,8 +12,9 @@ from typing import Any
 from tqdm import tqdm
 
 from fairseq_plugins.common.errors import DataError
+from fairseq_plugins.common.provenance import DATA_FILES
 from fairseq_plugins.data.binarise import binarise
-from fairseq_plugins.data.folders import SPLITS, TEXT_FILES, Folder, making, report
+from fairseq_plugins.data.folders import SPLITS, Folder, making, report
 from fairseq_plugins.data.gpt2_bpe import (
     DICTIONARY_FILE,
     FILES,
@@ -64,7 +65,7 @@ def make_mlm_folder(
         "merges": merges,
         **({"pieces": given.sums()} if given else {}),
     }
-    files = (*TEXT_FILES, *(f"{BPE_FOLDER}/{name}" for name in FILES))
+    files = (*DATA_FILES, *(f"{BPE_FOLDER}/{name}" for name in FILES))
     with making(Folder(output, request, files)) as (work, wanted):
         for folder in wanted:
             (work / "raw").mkdir()

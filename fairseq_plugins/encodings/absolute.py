@@ -1,6 +1,8 @@
 """Absolute encodings: position vectors that are added to the token embeddings."""
 
 import math
+from functools import partial
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -13,8 +15,9 @@ from fairseq_plugins.encodings.tables import PositionTable, check_within_table
 
 @register_encoding(
     "none",
+    known_as=("nope", "no", "off"),
     summary="no position encoding",
-    source="NoPE (Kazemnejad et al. 2024)",
+    source="NoPE (Kazemnejad et al. 2024); language-model appendix, NoPE",
     formula="x_s stays x_s",
 )
 class NoEncoding(PositionEncoding):
@@ -48,6 +51,7 @@ class Absolute(PositionEncoding):
 
 @register_encoding(
     "base",
+    known_as=("absolute", "fairseq"),
     summary="fairseq's own sinusoidal embedding, added to the tokens",
     source="fairseq; row Base of LRPE, Table 2",
     formula="x_s + [sin(w (s + 2)), cos(w (s + 2))], w_j = 10000^(-j/(C/2 - 1))",
@@ -84,29 +88,83 @@ class FairseqSinusoidal(Absolute):
         return rows
 
 
+Scale = Literal["tokens", "one"]
+
+
+class Sines(Absolute):
+    """Sines and cosines of features in pairs, as they are or scaled to the size of the tokens.
+
+    Their root mean square is sqrt(1/2). The words of a model that multiplies its embeddings by
+    sqrt(C) are as large; others begin with a few hundredths, and sines as they are would drown
+    them (``EncodingContext.token_std``). The factor is in the state dict where it is not 1; a
+    checkpoint from before there was one has sines as they are.
+
+    Args:
+        context: of the model.
+        scale: ``tokens``, to the root mean square of the token embeddings at the start where
+            the model does not multiply them by sqrt(C), and as they are where it does; ``one``,
+            as they are.
+    """
+
+    scale: Tensor | None
+
+    def __init__(self, context: EncodingContext, *, scale: Scale = "tokens") -> None:
+        super().__init__(context)
+        self.register_buffer("scale", None)
+        if scale == "tokens" and context.token_std is not None:
+            self.scale_to(context.token_std)
+
+    def scale_to(self, token_std: float | None) -> None:
+        """From now on as large as tokens of this standard deviation; None is as they are."""
+        self.scale = torch.tensor(1.0 if token_std is None else math.sqrt(2) * token_std)
+
+    def sines(self, positions: Tensor) -> Tensor:
+        """[sin(w_1 s), cos(w_1 s), ...]: (B or 1, T) -> (B or 1, T, C) float32."""
+        raise NotImplementedError
+
+    def rows(self, positions: Tensor) -> Tensor:
+        rows = self.sines(positions)
+        return rows if self.scale is None else self.scale * rows
+
+    def _load_from_state_dict(
+        self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any
+    ) -> None:
+        if self.scale is not None:
+            state_dict.setdefault(f"{prefix}scale", torch.ones_like(self.scale))
+        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
+
+
 @register_encoding(
     "sinusoidal",
+    known_as=("absolute", "fixed", "sine", "sincos", "vaswani"),
     summary="sines and cosines of geometric frequencies, interleaved, added to the tokens",
     source="Vaswani et al. 2017; language-model appendix, Eq. 5",
-    formula="x_s + [sin(w_1 s), cos(w_1 s), sin(w_2 s), ...], w_j = 10000^(-2(j-1)/C)",
+    formula="x_s + a [sin(w_1 s), cos(w_1 s), sin(w_2 s), ...], w_j = 10000^(-2(j-1)/C), "
+    "a = 1 or by the tokens' size",
 )
-class Sinusoidal(Absolute):
+class Sinusoidal(Sines):
     """p_s = [sin(w_1 s), cos(w_1 s), sin(w_2 s), ...], w_i = 10000^(-2(i-1)/C).
+
+    In a model that does not multiply its token embeddings by sqrt(C), as RoBERTa, p_s is scaled
+    to their size: the words would drown in sines that are 35 times as large. A checkpoint has
+    the factor; one from before there was a factor is of a model without.
+
+    Args:
+        context: of the model.
+        scale: ``tokens``, p_s as large as the token embeddings at the start, or as it is where
+            those are multiplied by sqrt(C); ``one``, as it is in every model.
 
     Raises:
         ValueError: for an odd embed_dim.
     """
 
-    def __init__(self, context: EncodingContext) -> None:
-        super().__init__(context)
+    def __init__(self, context: EncodingContext, *, scale: Scale = "tokens") -> None:
+        super().__init__(context, scale=scale)
         frequencies = sinusoidal_frequencies("embed_dim", context.embed_dim)
-
-        def make(positions: Tensor) -> Tensor:
-            return sinusoids(positions, frequencies)
-
+        make = partial(sinusoids, frequencies=frequencies)
         self.table = PositionTable(make, context.max_positions)
 
-    def rows(self, positions: Tensor) -> Tensor:
+    def sines(self, positions: Tensor) -> Tensor:
         rows: Tensor = self.table(positions)
         return rows
 
@@ -115,26 +173,31 @@ class Sinusoidal(Absolute):
     "learnable_sinusoidal",
     summary="sines and cosines of learned frequencies, interleaved, added to the tokens",
     source="Position Embeddings in BERT, Table 1",
-    formula="x_s + [sin(w_1 s), cos(w_1 s), sin(w_2 s), ...], w learned",
+    formula="x_s + a [sin(w_1 s), cos(w_1 s), sin(w_2 s), ...], w learned, a as in sinusoidal",
 )
-class LearnableSinusoidal(Absolute):
+class LearnableSinusoidal(Sines):
     """``sinusoidal`` with its C/2 frequencies learned, from those of ``sinusoidal`` on.
+
+    Args:
+        context: of the model.
+        scale: as in ``sinusoidal``; it is not learned.
 
     Raises:
         ValueError: for an odd embed_dim.
     """
 
-    def __init__(self, context: EncodingContext) -> None:
-        super().__init__(context)
+    def __init__(self, context: EncodingContext, *, scale: Scale = "tokens") -> None:
+        super().__init__(context, scale=scale)
         frequencies = sinusoidal_frequencies("embed_dim", context.embed_dim)
         self.frequencies = nn.Parameter(frequencies.float())
 
-    def rows(self, positions: Tensor) -> Tensor:
+    def sines(self, positions: Tensor) -> Tensor:
         return sinusoids(positions, self.frequencies).to(self.frequencies.dtype)
 
 
 @register_encoding(
     "learned",
+    known_as=("absolute", "learnable", "trainable", "embedding", "bert", "gpt"),
     summary="one learned vector per position, added to the tokens",
     source="GPT, BERT; language-model appendix, Learnable PE",
     formula="x_s + p_s, a learned vector per position",

@@ -4,6 +4,7 @@ Shapes: B batch, H heads, T queries, S keys, D head_dim, D' encoded head_dim, C 
 Positions are 0-based int64 of shape (B or 1, T).
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -36,6 +37,8 @@ class EncodingContext:
             where a caller does not say.
         begins_with_cls: whether the first token of a bidirectional model's sequences is [CLS], as
             RoBERTa's <s>, and not a word, as a translation model's.
+        token_std: standard deviation of the token embeddings at the start, where the model does
+            not multiply them by sqrt(C); None where it does, or where a caller does not say.
         generator: source of the random draws of fixed parameters; None is torch's global one.
     """
 
@@ -46,6 +49,7 @@ class EncodingContext:
     causal: bool = False
     vocab_size: int | None = None
     begins_with_cls: bool = True
+    token_std: float | None = None
     generator: torch.Generator | None = None
 
     def __post_init__(self) -> None:
@@ -54,6 +58,10 @@ class EncodingContext:
             value = getattr(self, name)
             if not isinstance(value, int) or value < 1:
                 raise ValueError(f"`{name}` must be a positive integer, but is {value!r} instead.")
+        if self.token_std is not None and not 0.0 < self.token_std < math.inf:
+            raise ValueError(
+                f"`token_std` must be finite and positive, but is {self.token_std!r} instead."
+            )
 
 
 class PositionEncoding(nn.Module):

@@ -29,8 +29,9 @@ def alibi_slopes(num_heads: int) -> Tensor:
 
 @register_encoding(
     "alibi",
+    known_as=("linear_bias", "linear_biases"),
     summary="a penalty that grows with the distance, one slope per head",
-    source="ALiBi (Press et al. 2021)",
+    source="ALiBi (Press et al. 2021); language-model appendix, Eq. 7",
     formula="logit - m_h |t - s|, m_h = 2^(-8h/H)",
 )
 class ALiBi(PositionEncoding):
@@ -88,14 +89,16 @@ def t5_buckets(relative: Tensor, *, num_buckets: int, max_distance: int, causal:
 
 @register_encoding(
     "t5",
+    known_as=("relative", "relative_bias", "buckets"),
     summary="a learned bias per bucket of distances and head",
-    source="T5 (Raffel et al. 2020); LRPE, Eq. 9",
+    source="T5 (Raffel et al. 2020); LRPE, Eq. 7; language-model appendix, Eq. 6",
     formula="logit + b[h, bucket(t - s)]",
 )
 class T5Bias(PositionEncoding):
     """One table [num_buckets, H], shared by all layers.
 
-    T5 itself drops the factor 1/sqrt(head_dim); here the logits keep it.
+    T5 itself drops the factor 1/sqrt(head_dim); here the logits keep it. Eq. 6 of the
+    language-model appendix is a damaged form of the buckets; this follows T5.
 
     Raises:
         ValueError: for fewer than 4 (or an odd number of) buckets, or a ``max_distance`` within
@@ -133,6 +136,7 @@ class T5Bias(PositionEncoding):
 
 @register_encoding(
     "scalar",
+    known_as=("relative_bias",),
     summary="a learned bias per clipped offset and head",
     source="LRPE, Eq. 7, after Huang et al. 2020",
     formula="logit + w[h, t - s], t - s clipped",

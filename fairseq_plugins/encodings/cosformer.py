@@ -12,6 +12,7 @@ from fairseq_plugins.encodings.tables import PositionTable
 
 @register_encoding(
     "cosformer",
+    known_as=("cosine",),
     summary="scores times the cosine of the distance, a quarter turn per M positions",
     source="cosFormer (Qin et al. 2022); LRPE, Eq. 36 and 37",
     formula="score = q.k cos(pi (t - s) / 2M), under linear attention q and k after relu",

@@ -14,6 +14,7 @@ from fairseq_plugins.encodings.registry import register_encoding
 
 @register_encoding(
     "deberta",
+    known_as=("disentangled",),
     summary="content to relative position and back, one table for all layers",
     source="DeBERTa (He et al. 2020), Eq. 3 and 4; LRPE, Eq. 34",
     formula="logit (q_s.k_t + q_s.K_r[d(s-t)] + k_t.Q_r[d(t-s)]) / sqrt(3D), d(n) = clip(n + k)",

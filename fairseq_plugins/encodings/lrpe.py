@@ -26,8 +26,10 @@ _FORM = "W_s = P^H Lambda(s) P; "
 
 @register_encoding(
     "rope",
+    known_as=("rotary", "roformer", "rotation"),
     summary="rotation of feature pairs by fixed angles",
-    source="RoFormer (Su et al. 2021); LRPE, Appendix C.7",
+    source="RoFormer (Su et al. 2021); LRPE, Eq. 9 and Appendix C.7; "
+    "language-model appendix, Eq. 8",
     formula="score = (R(s) q).(R(t) k), R(s) turns feature pair j by s 10000^(-2j/D)",
     p="identity",
 )
@@ -48,6 +50,7 @@ _FORM = "W_s = P^H Lambda(s) P; "
 )
 @register_encoding(
     "lrpe_type2",
+    known_as=("lrpe", "householder"),
     summary="Householder x learned rotation",
     source=_PAPER,
     formula=_FORM + "P Householder, Lambda(s) turns pair j by s theta_j, theta learned",

@@ -19,6 +19,7 @@ def decay_rates(num_heads: int) -> Tensor:
 
 @register_encoding(
     "per",
+    known_as=("permuteformer", "permutation"),
     summary="a random permutation per head, applied as many times as the position says",
     source="PermuteFormer (Chen 2021); LRPE, Eq. 25",
     formula="score = (Pi_h^s q).(Pi_h^t k) = q.(Pi_h^(t-s) k), Pi_h a fixed random permutation",

@@ -38,6 +38,7 @@ class Trajectory(Absolute):
 
 @register_encoding(
     "recursive",
+    known_as=("gru", "rnn"),
     summary="the states of a GRU that counts, added to the tokens",
     source="survey of position encodings, Recursive",
     formula="x_s + p_s, p_(s+1) = GRU(p_s), p_0 learned",
@@ -102,6 +103,7 @@ class DriftField(nn.Module):
 
 @register_encoding(
     "floater",
+    known_as=("ode", "neural_ode"),
     summary="the solution of a learned differential equation, added to the tokens",
     source="FLOATER (Liu et al. 2020); survey of position encodings, Recursive",
     formula="x_s + p(s step), dp/dt = h(p, t), p(0) learned",

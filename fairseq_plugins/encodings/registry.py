@@ -60,6 +60,7 @@ class EncodingEntry:
     formula: str
     presets: Mapping[str, Any] = field(default_factory=dict)
     parts: tuple[str, ...] = ()
+    known_as: tuple[str, ...] = ()
 
     @property
     def cls(self) -> type[PositionEncoding]:
@@ -113,7 +114,13 @@ ENCODINGS: dict[str, EncodingEntry] = {}
 
 
 def register_encoding(
-    name: str, *, summary: str, source: str, formula: str, **presets: Any
+    name: str,
+    *,
+    summary: str,
+    source: str,
+    formula: str,
+    known_as: tuple[str, ...] = (),
+    **presets: Any,
 ) -> Callable[[Maker], Maker]:
     """Decorator: enter a class, with some options preset, under a name.
 
@@ -126,11 +133,12 @@ def register_encoding(
         summary: what it is, in a line.
         source: paper and equation.
         formula: the definition in one line of plain text; queries at s, keys at t, from 0.
+        known_as: what else people call it, to be told its name; a word may mean several.
         presets: options with their default under this name.
     """
 
     def register(make: Maker) -> Maker:
-        _enter(EncodingEntry(name, make, summary, source, formula, presets))
+        _enter(EncodingEntry(name, make, summary, source, formula, presets, known_as=known_as))
         return make
 
     return register
@@ -167,13 +175,14 @@ def get_entry(name: str) -> EncodingEntry:
     """The entry of a name.
 
     Raises:
-        ValueError: for an unknown name, with the nearest one.
+        ValueError: for an unknown name, with those that are near in spelling or meaning.
     """
     if name not in ENCODINGS:
         known = sorted(ENCODINGS)
+        hint = did_you_mean(name, known, {n: ENCODINGS[n].known_as for n in known})
         raise ValueError(
-            f"`position_encoding` must be one of {', '.join(known)}, but is {name!r} instead."
-            f"{did_you_mean(name, known)}"
+            "`position_encoding` must be one of the encodings' names, "
+            f"but is {name!r} instead.{hint} The names are {', '.join(known)}."
         )
     return ENCODINGS[name]
 
@@ -213,6 +222,7 @@ def build_encoding(
     max_positions: int = 1024,
     causal: bool = False,
     vocab_size: int | None = None,
+    token_std: float | None = None,
     generator: torch.Generator | None = None,
     **options: Any,
 ) -> PositionEncoding:
@@ -226,6 +236,7 @@ def build_encoding(
         max_positions: longest sequence; tables that can grow do so beyond it.
         causal: whether the attention is causal.
         vocab_size: symbols of the dictionary, for encodings with a parameter per word.
+        token_std: of the token embeddings, where they are not multiplied by sqrt(embed_dim).
         generator: source of fixed random parameters; None is torch's global one.
         options: the encoding's own, as Python values or words; with a composition the name
             comes first, ``{"shaw.max_distance": 16}``.
@@ -240,6 +251,7 @@ def build_encoding(
         max_positions=max_positions,
         causal=causal,
         vocab_size=vocab_size,
+        token_std=token_std,
         generator=generator,
     )
     parts = [_build_one(n, context, o) for n, o in split_options(name, options).items()]

@@ -5,7 +5,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from fairseq_plugins.encodings.absolute import Sinusoidal
+from fairseq_plugins.encodings.absolute import Scale, Sinusoidal
 from fairseq_plugins.encodings.base import EncodingContext, PositionEncoding
 from fairseq_plugins.encodings.ends import known_end, with_end
 from fairseq_plugins.encodings.registry import register_encoding
@@ -23,6 +23,10 @@ class LengthAware(PositionEncoding):
     Made of one sinusoid as in ``sinusoidal``, of ``embed_dim / slices`` features; it must have an
     even number of them.
 
+    Args:
+        context: of the model.
+        scale: as in ``sinusoidal``.
+
     Raises:
         ValueError: for an embed_dim that is no multiple of 2 * slices.
     """
@@ -35,7 +39,7 @@ class LengthAware(PositionEncoding):
     slices = 1
     longest_row = -1  # the last position that is looked up, relative to max_positions
 
-    def __init__(self, context: EncodingContext) -> None:
+    def __init__(self, context: EncodingContext, *, scale: Scale = "tokens") -> None:
         super().__init__(context)
         multiple = 2 * self.slices
         if context.embed_dim % multiple:
@@ -44,7 +48,8 @@ class LengthAware(PositionEncoding):
             )
         rows = context.max_positions + 1 + self.longest_row
         width = context.embed_dim // self.slices
-        self.sinusoid = Sinusoidal(replace(context, embed_dim=width, max_positions=rows))
+        narrower = replace(context, embed_dim=width, max_positions=rows)
+        self.sinusoid = Sinusoidal(narrower, scale=scale)
 
     def rows(self, positions: Tensor, lengths: Tensor) -> Tensor:
         """The vectors: (B or 1, T), (B,) -> (B, T, C) float32."""
@@ -73,12 +78,18 @@ class LengthAware(PositionEncoding):
 
 @register_encoding(
     "rspe",
+    known_as=("reverse",),
     summary="the sinusoid of the distance to the end, added to the tokens",
     source="Dual positional encoding, RSPE",
     formula="x_s + SPE(l - 1 - s), SPE as `sinusoidal`, l the length",
 )
 class ReverseSinusoidal(LengthAware):
-    """The sinusoid of l - 1 - s: backward-aware, not forward-aware."""
+    """The sinusoid of l - 1 - s: backward-aware, not forward-aware.
+
+    Args:
+        context: of the model.
+        scale: as in ``sinusoidal``.
+    """
 
     def rows(self, positions: Tensor, lengths: Tensor) -> Tensor:
         return self.sinusoid.rows(to_end(positions, lengths))
@@ -98,6 +109,10 @@ class AddedSinusoidal(LengthAware):
     SPE's, read as a complex number, times 1 - i exp(i w (l - 1)): within one length ASPE is a
     linear function of SPE, and no fixed one over all lengths. (Eq. 18 has the wrong sign in its
     cosine features.)
+
+    Args:
+        context: of the model.
+        scale: as in ``sinusoidal``.
     """
 
     def rows(self, positions: Tensor, lengths: Tensor) -> Tensor:
@@ -108,13 +123,19 @@ class AddedSinusoidal(LengthAware):
 
 @register_encoding(
     "dpe",
+    known_as=("dual",),
     summary="half forward sinusoid, half reverse one, added to the tokens",
     source="Dual positional encoding, DPE",
     formula="x_s + [SPE(s), SPE(l - 1 - s)], each of C/2 features, l the length",
 )
 class Dual(LengthAware):
     """The sinusoid of s in the first half of the features, of l - 1 - s in the second: forward- and
-    backward-aware. Each half has the frequencies of C/2 features, as in Eq. 24."""
+    backward-aware. Each half has the frequencies of C/2 features, as in Eq. 24.
+
+    Args:
+        context: of the model.
+        scale: as in ``sinusoidal``.
+    """
 
     slices = 2
 
@@ -131,7 +152,12 @@ class Dual(LengthAware):
 )
 class TwoDimensional(LengthAware):
     """The sinusoid of s in the first half of the features, of the length in the second:
-    forward-aware; the distance to the end is in it, but in no slice of it."""
+    forward-aware; the distance to the end is in it, but in no slice of it.
+
+    Args:
+        context: of the model.
+        scale: as in ``sinusoidal``.
+    """
 
     slices = 2
     longest_row = 0

@@ -91,6 +91,7 @@ class RelativeValues(RotaryValues):
 
 @register_encoding(
     "rope_interpolated",
+    known_as=("position_interpolation",),
     summary="RoPE at positions divided by a factor",
     source="Position Interpolation (Chen et al. 2023), Eq. 3",
     formula="score = (R(s/f) q).(R(t/f) k), R(s) as in rope",
@@ -98,6 +99,7 @@ class RelativeValues(RotaryValues):
 )
 @register_encoding(
     "rope_ntk",
+    known_as=("ntk",),
     summary="RoPE with a larger base: slow pairs are stretched by a factor, the fastest not",
     source="NTK-aware scaled RoPE; YaRN (Peng et al. 2023), Definition 1",
     formula="score = (R(s) q).(R(t) k), R(s) turns pair j by s b^(-2j/D), b = base f^(D/(D-2))",

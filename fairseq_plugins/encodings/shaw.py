@@ -77,6 +77,7 @@ class ShawKeys(RelativeKeys):
 
 @register_encoding(
     "shaw",
+    known_as=("relative", "rpe"),
     summary="a learned vector per clipped offset, added to the keys and to the values",
     source="Shaw et al. 2018, Eq. 3 and 4; LRPE, Eq. 32; Position Embeddings in BERT",
     formula="logit q_s.(k_t + a_(t-s)) / sqrt(D), output sum_t w_st (v_t + c_(t-s)), t - s clipped",
@@ -117,6 +118,7 @@ def _offsets(max_distance: int) -> Tensor:
 
 @register_encoding(
     "sinusoidal_rpe",
+    known_as=("nezha",),
     summary="the sinusoid of the clipped offset, added to the keys and to the values",
     source="NEZHA (Wei et al. 2019); Position Embeddings in BERT, Table 1",
     formula="shaw with a_r = c_r = [sin(w_1 r), cos(w_1 r), ...], w_j = 10000^(-2(j-1)/D)",

@@ -141,6 +141,7 @@ class StochasticEncoding(PositionEncoding):
 
 @register_encoding(
     "spe",
+    known_as=("stochastic", "sinespe"),
     summary="random sums of sines whose expected product is a learned kernel per feature",
     source=f"{_PAPER}, sineSPE; row SPE of LRPE, Table 2",
     formula="E[logit] = sum_d P_d(s - t) q_d k_d / sqrt(D), "
@@ -267,6 +268,7 @@ class _Waves(torch.autograd.Function):
 
 @register_encoding(
     "spe_conv",
+    known_as=("convspe",),
     summary="filtered white noise whose expected product is a learned kernel per feature",
     source=f"{_PAPER}, convSPE",
     formula="E[logit] = sum_d P_d(s - t) q_d k_d / sqrt(D), P_d(x) = sum_j u_d[j] w_d[j + x]",

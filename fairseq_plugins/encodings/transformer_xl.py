@@ -13,6 +13,7 @@ from fairseq_plugins.encodings.tables import PositionTable
 
 @register_encoding(
     "xl",
+    known_as=("relative", "transformer_xl", "xlnet"),
     summary="sinusoids of the offset projected per layer, and two learned vectors per head",
     source="Transformer-XL (Dai et al. 2019), Section 3.3; survey, XLNET Style",
     formula="logit ((q_s + u).k_t + (q_s + v).W_R r_(s-t)) / sqrt(D)",

@@ -11,6 +11,7 @@ from fairseq_plugins.encodings.registry import register_encoding
 from fairseq_plugins.encodings.tables import check_within_table
 
 ClsToken = Literal["auto", "untied", "tied"]
+ClsPair = Literal["theta_2", "theta_1"]
 
 
 @register_encoding(
@@ -22,6 +23,7 @@ ClsToken = Literal["auto", "untied", "tied"]
 )
 @register_encoding(
     "tupe",
+    known_as=("untied",),
     summary="dot products of learned positions by their own projections, added to the logits",
     source="TUPE-A (Ke et al. 2021)",
     formula="q_s.k_t / sqrt(2D) + reset(p_s U_Q.p_t U_K / sqrt(2D)), reset at [CLS]",
@@ -36,8 +38,9 @@ class TUPE(PositionEncoding):
     [CLS], at position 0, is a token without a place: there the whole positional term, T5's bias
     included, is replaced by two learned scalars per head, theta_1 where [CLS] looks at a token
     and theta_2 where any looks at [CLS]. The paper gives [CLS] looking at itself to theta_1 too,
-    which makes a constant row, and softmax sees no constant: theta_1 could not be learned. Here
-    that pair is theta_2's. The paper's model is theta_1 = theta_2, and the start.
+    which makes a constant row, and softmax sees no constant: theta_1 cannot be learned. Here
+    that pair is theta_2's; both begin at 0, where the two forms are one. ``cls_pair=theta_1`` is
+    the paper's form.
 
     ``tupe+t5`` adds a T5 bias of any size, that is not replaced at [CLS].
 
@@ -47,9 +50,11 @@ class TUPE(PositionEncoding):
         cls_token: ``untied`` as above, ``tied`` for a position 0 like all others, as in a model
             without [CLS]; ``auto`` unties in RoBERTa and not where the first token is a word, as in
             causal and translation models.
+        cls_pair: whose the pair ([CLS], [CLS]) is, ``theta_2`` or, as in the paper, ``theta_1``.
 
     Raises:
-        ValueError: ``cls_token=untied`` in a causal model.
+        ValueError: ``cls_token=untied`` in a causal model, or ``cls_pair=theta_1`` where position
+            0 is like all others.
     """
 
     shared_across_layers = True
@@ -58,7 +63,12 @@ class TUPE(PositionEncoding):
     is_relative = False
 
     def __init__(
-        self, context: EncodingContext, *, t5_bias: bool = False, cls_token: ClsToken = "auto"
+        self,
+        context: EncodingContext,
+        *,
+        t5_bias: bool = False,
+        cls_token: ClsToken = "auto",
+        cls_pair: ClsPair = "theta_2",
     ) -> None:
         super().__init__(context)
         if cls_token == "untied" and context.causal:
@@ -78,6 +88,12 @@ class TUPE(PositionEncoding):
         self.relative = T5Bias(context) if t5_bias else None
         has_cls = context.begins_with_cls and not context.causal
         self.untied = has_cls if cls_token == "auto" else cls_token == "untied"
+        if cls_pair == "theta_1" and not self.untied:
+            raise ValueError(
+                "`cls_pair` must be theta_2 where position 0 is like all others (`cls_token`="
+                f"{cls_token!r} in this model), but is 'theta_1' instead."
+            )
+        self.cls_pair = cls_pair
         if self.untied:
             self.from_cls = nn.Parameter(torch.zeros(context.num_heads))
             self.to_cls = nn.Parameter(torch.zeros(context.num_heads))
@@ -107,7 +123,9 @@ class TUPE(PositionEncoding):
 
     def _untie(self, bias: Tensor, q_positions: Tensor, k_positions: Tensor) -> Tensor:
         """The bias (B or 1, H, T, S) with the scalars in the row and the column of position 0."""
-        is_cls = q_positions.eq(0)[:, None, :, None]
-        bias = torch.where(is_cls, self.from_cls.view(1, -1, 1, 1), bias)
-        is_cls = k_positions.eq(0)[:, None, None, :]
-        return torch.where(is_cls, self.to_cls.view(1, -1, 1, 1), bias)
+        row = (q_positions.eq(0)[:, None, :, None], self.from_cls)
+        column = (k_positions.eq(0)[:, None, None, :], self.to_cls)
+        # The later of the two has the pair that is in both.
+        for is_cls, scalar in (row, column) if self.cls_pair == "theta_2" else (column, row):
+            bias = torch.where(is_cls, scalar.view(1, -1, 1, 1), bias)
+        return bias

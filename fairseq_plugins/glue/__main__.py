@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fairseq_plugins.common.exit_status import exit_status
+from fairseq_plugins.common.seeds import parse_seed
 from fairseq_plugins.glue.evaluate import BATCH_SIZE, evaluate
 from fairseq_plugins.glue.tasks import TASKS
 
@@ -22,7 +23,7 @@ def get_parser() -> argparse.ArgumentParser:
     command.add_argument("--task", required=True, help=", ".join(TASKS))
     command.add_argument("--subset", default="valid", help="valid1 is MNLI mismatched")
     command.add_argument("--batch-size", type=int, default=BATCH_SIZE, metavar="N")
-    command.add_argument("--seed", type=int, default=1, help="of encodings that draw")
+    command.add_argument("--seed", type=parse_seed, default=1, help="of encodings that draw")
     command.add_argument("--cpu", action="store_true", help="even where there is a GPU")
     return parser
 

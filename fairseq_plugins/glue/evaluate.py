@@ -8,12 +8,13 @@ import torch
 from fairseq import utils
 
 import fairseq_plugins.registration  # noqa: F401  (what checkpoints name)
+from fairseq_plugins.common.dictionaries import check_same_dictionary
 from fairseq_plugins.common.errors import CheckpointError, DataError, OptionError
-from fairseq_plugins.data.dictionaries import check_same_dictionary
+from fairseq_plugins.common.vocabulary import ROBERTA_TABLE, Vocabulary, check_vocabulary
 from fairseq_plugins.glue.metrics import score
 from fairseq_plugins.glue.tasks import GlueTask, find_task
 from fairseq_plugins.modules.identity import ROBERTA
-from fairseq_plugins.modules.loading import build_trained, read_trained
+from fairseq_plugins.modules.loading import build_trained, choose_device, read_trained
 
 BATCH_SIZE = 64
 
@@ -38,7 +39,7 @@ def evaluate(
         OptionError: unknown task or split, or one without labels.
         DataError: no such data.
         CheckpointError: none that can be read, or one that is not of this task or whose
-            dictionary has another size than the data's.
+            dictionary is not the data's.
     """
     facts = find_task(task)
     if facts.split(subset).label is None:
@@ -48,11 +49,10 @@ def evaluate(
             raise DataError(f"{path} does not exist")
     state = read_trained(checkpoint, models=[ROBERTA], tasks=["sentence_prediction"])
     _check_fits(state, checkpoint, data, facts)
-    state["cfg"]["task"]["data"] = str(data)  # fairseq overrides nothing in a state it is given
-    model, _, fairseq_task = build_trained(checkpoint, state)
+    model, _, fairseq_task = build_trained(checkpoint, state, data)
     utils.set_torch_seed(seed)  # after loading, which seeds the draws of an encoding too
-    device = torch.device("cuda" if torch.cuda.is_available() and not cpu else "cpu")
-    model = model.eval().to(device)
+    device = choose_device(cpu=cpu)
+    model = model.to(device)
     fairseq_task.load_dataset(subset)
     batches = _batches(fairseq_task, subset, batch_size)
     targets, predictions = _predict(model, fairseq_task, batches, facts, device)
@@ -71,13 +71,8 @@ def _check_fits(state: Any, checkpoint: Path, data: Path, facts: GlueTask) -> No
     ):
         kind = "numbers" if task.regression_target else f"{task.num_classes} classes"
         raise CheckpointError(f"{checkpoint} was trained for {kind}, which is not {facts.name}")
-    words = len((data / "input0" / "dict.txt").read_text(encoding="utf-8").splitlines())
-    rows = state["model"]["encoder.sentence_encoder.embed_tokens.weight"].shape[0]
-    if rows != words + 5:
-        raise CheckpointError(
-            f"{data / 'input0' / 'dict.txt'} does not match {checkpoint}: it must have {rows - 5} "
-            f"lines, but has {words} (the data must be prepared with the pre-training's pieces)"
-        )
+    vocabulary = Vocabulary.read(data / "input0" / "dict.txt", ROBERTA_TABLE)
+    check_vocabulary(checkpoint, state, vocabulary)
     _check_same_labels(Path(task.data), data)
 
 

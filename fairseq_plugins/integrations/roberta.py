@@ -24,7 +24,8 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from fairseq_plugins.common.checkpoints import read_checkpoint
-from fairseq_plugins.data.dictionaries import MASK
+from fairseq_plugins.common.dictionaries import MASK
+from fairseq_plugins.common.vocabulary import ROBERTA_TABLE, Vocabulary, check_vocabulary, digest
 from fairseq_plugins.data.gpt2_bpe import DICTIONARY_FILE, MERGES_FILE, Pieces
 from fairseq_plugins.modules.continued import STACK, rename_learned_table
 from fairseq_plugins.modules.identity import ROBERTA
@@ -150,7 +151,8 @@ def to_fairseq(source: Path, target: Path, pieces: Path) -> None:
                 f"{len(rows)} tokens"
             )
         state[name] = state[name][rows]
-    model = PERobertaConfig(position_encoding="learned")
+    symbols = _vocabulary(known).symbols
+    model = PERobertaConfig(position_encoding="learned", dictionary_digest=digest(symbols))
     for name, option in _OPTIONS.items():
         setattr(model, option, theirs[name])
     model.max_positions = len(state[_OUR_POSITIONS])
@@ -185,11 +187,7 @@ def to_huggingface(source: Path, target: Path, pieces: Path) -> None:
     pairs = names(ours["encoder_layers"])
     needed = {*pairs.values(), _OUR_POSITIONS, "encoder.lm_head.weight"}
     _check_names(source, state, needed, needed)
-    if len(state[f"{STACK}embed_tokens.weight"]) != len(tokens):
-        raise ValueError(
-            f"{source} has {len(state[f'{STACK}embed_tokens.weight'])} symbols, "
-            f"but {pieces / DICTIONARY_FILE} and {MASK} are {len(tokens)}"
-        )
+    check_vocabulary(source, checkpoint, _vocabulary(known))
     weights = {name: state[mine].contiguous().clone() for name, mine in pairs.items()}
     table = state[_OUR_POSITIONS]
     weights[_POSITIONS] = torch.cat([table.new_zeros(_FIRST_POSITION, table.size(1)), table])
@@ -208,6 +206,11 @@ def to_huggingface(source: Path, target: Path, pieces: Path) -> None:
     (target / THEIR_MERGES_FILE).write_bytes((pieces / MERGES_FILE).read_bytes())
     save_file(weights, target / WEIGHTS_FILE, metadata={"format": "pt"})
     logger.info("%s: %d symbols, %d weights", source, len(tokens), len(weights))
+
+
+def _vocabulary(pieces: Pieces) -> Vocabulary:
+    symbols = (*pieces.dictionary.symbols, MASK)
+    return Vocabulary(pieces.folder / DICTIONARY_FILE, symbols, ROBERTA_TABLE)
 
 
 def tokens_of(pieces: Pieces) -> list[str]:

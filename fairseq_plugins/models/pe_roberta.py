@@ -13,6 +13,7 @@ from omegaconf import OmegaConf
 from torch import Tensor, nn
 
 from fairseq_plugins.attention.multihead import PositionalMultiheadAttention
+from fairseq_plugins.common.vocabulary import ROBERTA_TABLE
 from fairseq_plugins.encodings import PositionEncoding
 from fairseq_plugins.encodings.absolute import Learned
 from fairseq_plugins.modules.continued import (
@@ -29,6 +30,9 @@ from fairseq_plugins.modules.restored import check_restored
 from fairseq_plugins.modules.roberta_options import PERobertaConfig
 from fairseq_plugins.modules.span_head import SpanHead, upgrade_span_heads
 from fairseq_plugins.modules.stack import build_stack_encodings
+from fairseq_plugins.modules.vocabulary import record_dictionary, vocabularies_of
+
+BERT_STD = 0.02  # of the weights at the start, as `init_bert_params` draws them
 
 # Options that prune parts which are replaced here, or wrap layers for FSDP.
 _NOT_OFFERED = {
@@ -68,7 +72,7 @@ def _draw_table(table: Learned, first: int) -> None:
     """BERT's initial values; fairseq's table has ``first`` rows before that of position 0."""
     rows, width = table.weight.shape
     with torch.no_grad():
-        table.weight.copy_(torch.empty(first + rows, width).normal_(std=0.02)[first:])
+        table.weight.copy_(torch.empty(first + rows, width).normal_(std=BERT_STD)[first:])
 
 
 class PERobertaEncoder(RobertaEncoder):
@@ -87,6 +91,7 @@ class PERobertaEncoder(RobertaEncoder):
                 vocab_size=len(dictionary),
                 base="learned" if args.encoder_learned_pos else "base",
                 begins_with_cls=True,
+                token_std=BERT_STD,
             )
         encoder = PositionalEncoder(config, args, dictionary, embed_tokens, encodings=encodings)
         initialize_as_bert(encoder)
@@ -175,11 +180,13 @@ class PERoberta(OneOfSeveral, AnyLength, SeededDraws, RobertaModel):
             )
         if OmegaConf.is_config(args):
             OmegaConf.set_struct(args, False)  # fairseq's encoder adds to it
-        check_restored(args)
+        vocabularies = vocabularies_of(task, [ROBERTA_TABLE])
+        check_restored(args, vocabularies)
+        record_dictionary(args, vocabularies)
         start = take_init_from(args)
         model = cls(args, PERobertaEncoder(args, task.source_dictionary))
         if start is not None:
-            initialize_from(model, start, args, task.source_dictionary)
+            initialize_from(model, start, args, task)
         return model
 
     def upgrade_state_dict_named(self, state_dict: dict[str, Any], name: str) -> None:

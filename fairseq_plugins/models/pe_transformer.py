@@ -10,6 +10,7 @@ from fairseq.models.transformer import TransformerConfig, TransformerModelBase
 from torch import nn
 
 from fairseq_plugins.attention import check_compatible
+from fairseq_plugins.common.vocabulary import SIDE_TABLES
 from fairseq_plugins.encodings import IncompatibleEncodingError
 from fairseq_plugins.modules.decoder import PositionalDecoder
 from fairseq_plugins.modules.draws import SeededDraws
@@ -25,6 +26,7 @@ from fairseq_plugins.modules.transformer_options import (
     options_at,
     to_transformer_config,
 )
+from fairseq_plugins.modules.vocabulary import record_dictionary, vocabularies_of
 
 _NAMES = {
     "encoder": "encoder self-attention",
@@ -95,7 +97,9 @@ class PETransformer(OneOfSeveral, AnyLength, SeededDraws, TransformerModelBase):
                 message names the attention and its options.
             ValueError: a bad option, or a checkpoint to go on from that is of another model.
         """
-        check_restored(args)
+        vocabularies = vocabularies_of(task, SIDE_TABLES)
+        check_restored(args, vocabularies)
+        record_dictionary(args, vocabularies)
         config = to_transformer_config(args)
         config.places = {place: options_at(args, place) for place in PLACES}
         check_linear_options(args, [options.attention_type for options in config.places.values()])

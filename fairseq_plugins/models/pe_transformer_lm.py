@@ -8,6 +8,7 @@ from fairseq.models.transformer import Embedding, TransformerConfig
 from fairseq.models.transformer_lm import TransformerLanguageModelConfig
 from fairseq.modules import AdaptiveInput
 
+from fairseq_plugins.common.vocabulary import DECODER_TABLE
 from fairseq_plugins.modules.cutoffs import parse_cutoffs
 from fairseq_plugins.modules.decoder import PositionalDecoder
 from fairseq_plugins.modules.draws import SeededDraws
@@ -15,10 +16,17 @@ from fairseq_plugins.modules.jobs import OneOfSeveral
 from fairseq_plugins.modules.lengths import AnyLength
 from fairseq_plugins.modules.options import PositionEncodingConfig, check_linear_options
 from fairseq_plugins.modules.restored import check_restored
+from fairseq_plugins.modules.vocabulary import (
+    DictionaryConfig,
+    record_dictionary,
+    vocabularies_of,
+)
 
 
 @dataclass
-class PETransformerLMConfig(TransformerLanguageModelConfig, PositionEncodingConfig):
+class PETransformerLMConfig(
+    TransformerLanguageModelConfig, PositionEncodingConfig, DictionaryConfig
+):
     """fairseq's options of ``transformer_lm`` with those of the position encoding."""
 
 
@@ -58,7 +66,9 @@ class PETransformerLM(OneOfSeveral, AnyLength, SeededDraws, FairseqLanguageModel
                 f"`tokens_per_sample` must be at most max_target_positions="
                 f"{args.max_target_positions}, but is {args.tokens_per_sample} instead."
             )
-        check_restored(args)
+        vocabularies = vocabularies_of(task, [DECODER_TABLE])
+        check_restored(args, vocabularies)
+        record_dictionary(args, vocabularies)
         config = TransformerConfig.from_namespace(args)
         cutoffs = parse_cutoffs("adaptive_softmax_cutoff", args.adaptive_softmax_cutoff)
         config.adaptive_softmax_cutoff = cutoffs

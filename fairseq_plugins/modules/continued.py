@@ -6,21 +6,23 @@ must fit exactly; an encoding's weights are taken where the two models have the 
 
 import logging
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fairseq.data import Dictionary
 from omegaconf import OmegaConf
 from torch import Tensor, nn
 
 from fairseq_plugins.common.checkpoints import read_checkpoint
-from fairseq_plugins.common.errors import CheckpointError, DataError
+from fairseq_plugins.common.errors import CheckpointError
+from fairseq_plugins.common.vocabulary import ROBERTA_TABLE, check_vocabulary
 from fairseq_plugins.encodings import expand_name, get_entry
+from fairseq_plugins.encodings.absolute import Sines
 from fairseq_plugins.modules.identity import ROBERTA, describe, differences
 from fairseq_plugins.modules.naming import name_stack
 from fairseq_plugins.modules.restored import own_file
+from fairseq_plugins.modules.vocabulary import vocabularies_of
 
 logger = logging.getLogger(__name__)
 
@@ -86,14 +88,14 @@ class Fit:
     wrong: list[str]
 
 
-def initialize_from(model: nn.Module, path: Path, config: Any, dictionary: Dictionary) -> Fit:
+def initialize_from(model: nn.Module, path: Path, config: Any, task: Any) -> Fit:
     """Load into a model what fits of a checkpoint, and log by name what is new or left behind.
 
     Args:
         model: ``pe_roberta``.
         path: a checkpoint of ``pe_roberta`` or fairseq's ``roberta``.
         config: the model's options.
-        dictionary: the task's.
+        task: fairseq's, with the dictionary.
 
     Raises:
         CheckpointError: no checkpoint, another dictionary, or a weight outside the position
@@ -105,9 +107,9 @@ def initialize_from(model: nn.Module, path: Path, config: Any, dictionary: Dicti
     except CheckpointError as error:
         raise CheckpointError(f"`init_from` must be a checkpoint, but {error}") from error
     state = dict(checkpoint["model"])
-    rename_learned_table(state, STACK, dictionary.pad())
+    rename_learned_table(state, STACK, task.source_dictionary.pad())
     theirs = (checkpoint.get("cfg") or {}).get("model") or {}
-    _check_dictionary(path, checkpoint, state, dictionary)
+    check_vocabulary(path, checkpoint, *vocabularies_of(task, [ROBERTA_TABLE]))
     own = model.state_dict()
     fit = compare(own, state, _parts(config), _parts(theirs))
     fit.wrong[:0] = _other_options(config, theirs)
@@ -119,6 +121,7 @@ def initialize_from(model: nn.Module, path: Path, config: Any, dictionary: Dicti
             f"{path}: {'; '.join(shown)}."
         )
     model.load_state_dict({**own, **{name: state[name] for name in fit.taken}})
+    _scale_sines(model, state, fit, same=_parts(config)["input"] == _parts(theirs)["input"])
     logger.info("init_from %s: %d weights taken", path, len(fit.taken))
     logger.info("init_from: new, with their initial values: %s", ", ".join(fit.new) or "none")
     logger.info("init_from: left behind: %s", ", ".join(fit.left) or "none")
@@ -148,6 +151,15 @@ def compare(
         else:
             fit.wrong.append(f"{name} is {_shape(state, name)}, here {_shape(own, name)}")
     return fit
+
+
+def _scale_sines(model: nn.Module, state: Mapping[str, Tensor], fit: Fit, *, same: bool) -> None:
+    """New sines are as large as the tokens are by now. The checkpoint's own encoding, from before
+    sines were scaled, keeps them as they are."""
+    for name, module in model.named_modules():
+        if isinstance(module, Sines) and f"{name}.scale" in fit.new:
+            tokens = state[f"{STACK}embed_tokens.weight"].float()
+            module.scale_to(None if same else float(tokens.std()))
 
 
 def _shape(weights: Mapping[str, Tensor], name: str) -> str:
@@ -185,49 +197,3 @@ def _parts(config: Any) -> dict[str, set[str]]:
     on_input = {name for name in names if "embed" in get_entry(name).hooks}
     in_layers = {name for name in names if get_entry(name).hooks - {"embed"}}
     return {"input": on_input, "layers": in_layers}
-
-
-def _check_dictionary(
-    path: Path, checkpoint: Mapping[str, Any], state: Mapping[str, Tensor], dictionary: Dictionary
-) -> None:
-    """Raise CheckpointError where the checkpoint's symbols are known not to be the task's."""
-    embedding = state.get(f"{STACK}embed_tokens.weight")
-    if embedding is not None and len(embedding) != len(dictionary):
-        raise CheckpointError(
-            f"`init_from` must have the task's dictionary of {len(dictionary)} symbols, "
-            f"but {path} has {len(embedding)}."
-        )
-    beside = find_dictionary(path, checkpoint)
-    if beside is None:
-        logger.info("init_from: no dict.txt beside %s, its symbols are not compared", path)
-        return
-    known = _symbols(beside)
-    # Tasks add to what the file has: <mask>.
-    for index, (there, here) in enumerate(zip(known, dictionary.symbols, strict=False)):
-        if there != here:
-            raise CheckpointError(
-                f"`init_from` must have the task's dictionary, but symbol {index} is {there!r} "
-                f"in {beside} and {here!r} in the task's."
-            )
-
-
-def find_dictionary(path: Path, checkpoint: Mapping[str, Any]) -> Path | None:
-    """The dict.txt beside a checkpoint, or in the data folder that it was trained on."""
-    task = (checkpoint.get("cfg") or {}).get("task") or {}
-    folders = [path.parent]
-    given = task.get("data") if hasattr(task, "get") else getattr(task, "data", None)
-    if given:
-        data = Path(str(given).split(":")[0])
-        folders += [data, data / "input0"]
-    return _first_file(folder / "dict.txt" for folder in folders)
-
-
-def _first_file(paths: Iterable[Path]) -> Path | None:
-    return next((path for path in paths if path.is_file()), None)
-
-
-def _symbols(path: Path) -> list[str]:
-    try:
-        return Dictionary.load(str(path)).symbols
-    except (ValueError, RuntimeError) as error:
-        raise DataError(f"{path} is damaged: {error}") from error

@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
 from fairseq import checkpoint_utils
 
 from fairseq_plugins.common.checkpoints import read_checkpoint, read_upgraded
@@ -66,17 +67,22 @@ def read_trained(
     return read_upgraded(path, **options)
 
 
-def build_trained(path: Path, state: dict[str, Any], task: Any = None) -> tuple[Any, Any, Any]:
-    """The model of a checkpoint, its configuration and its task.
+def build_trained(
+    path: Path, state: dict[str, Any], data: Path | None = None, *, task: Any = None
+) -> tuple[Any, Any, Any]:
+    """The model of a checkpoint, to be evaluated, its configuration and its task.
 
     Args:
         path: of the checkpoint.
         state: from `read_trained`; its weights are used up.
+        data: the folder that takes the place of the training's.
         task: a task that is set up already; None for that of the checkpoint.
 
     Raises:
         ValueError: options that the model refuses, or weights that do not fit them.
     """
+    if data is not None:  # fairseq overrides nothing in a state it is given
+        state["cfg"]["task"]["data"] = str(data)
     try:
         models, config, task = checkpoint_utils.load_model_ensemble_and_task(
             [str(path)], state=state, task=task
@@ -85,4 +91,9 @@ def build_trained(path: Path, state: dict[str, Any], task: Any = None) -> tuple[
         raise CheckpointError(
             f"{path} does not fit the model that it describes: {error}"
         ) from error
-    return models[0], config, task
+    return models[0].eval(), config, task
+
+
+def choose_device(*, cpu: bool) -> torch.device:
+    """The GPU, unless there is none or the CPU is asked for."""
+    return torch.device("cuda" if torch.cuda.is_available() and not cpu else "cpu")

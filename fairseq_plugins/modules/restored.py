@@ -1,11 +1,13 @@
 """Whether the checkpoint that training goes on from is of the model that is asked for."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from omegaconf import OmegaConf
 
 from fairseq_plugins.common.checkpoints import read_checkpoint
+from fairseq_plugins.common.vocabulary import Vocabulary, check_vocabulary
 from fairseq_plugins.modules.identity import (
     ROBERTA,
     Difference,
@@ -58,13 +60,14 @@ def restored_file(options: Any) -> Path | None:
     return file if file.exists() else None
 
 
-def check_restored(config: Any) -> None:
-    """Refuse to train a model on from a checkpoint of another one.
+def check_restored(config: Any, vocabularies: Sequence[Vocabulary]) -> None:
+    """Refuse to train a model on from a checkpoint of another one, or of another dictionary.
 
     fairseq loads whatever fits by names and shapes, and says little of what does not.
 
     Args:
         config: the options of the model that is being built.
+        vocabularies: of its tables of tokens.
 
     Raises:
         ValueError: the two differ in what their weights mean, with what each has; or a damaged
@@ -74,7 +77,8 @@ def check_restored(config: Any) -> None:
     file = restored_file(options) if options is not None else None
     if file is None:
         return
-    theirs = describe_checkpoint(file, read_checkpoint(file))
+    checkpoint = read_checkpoint(file)
+    theirs = describe_checkpoint(file, checkpoint)
     ours = describe(config, config._get_root().get("task"))
     found = differences(theirs, ours)
     if found:
@@ -82,6 +86,7 @@ def check_restored(config: Any) -> None:
             f"the checkpoint has {d.has}, this run asks for {d.asks}" for d in found
         )
         raise ValueError(f"{file} is of another model: {said}; {_remedy(options, ours, found)}")
+    check_vocabulary(file, checkpoint, *vocabularies)
 
 
 def _remedy(options: Any, ours: Identity, found: list[Difference]) -> str:

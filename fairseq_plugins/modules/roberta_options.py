@@ -8,6 +8,7 @@ from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from fairseq.models.transformer import DEFAULT_MIN_PARAMS_TO_WRAP
 
 from fairseq_plugins.modules.options import PositionEncodingConfig
+from fairseq_plugins.modules.vocabulary import DictionaryConfig
 
 _ACTIVATIONS = ChoiceEnum(utils.get_available_activation_fns())
 
@@ -66,7 +67,7 @@ class RobertaConfig(FairseqDataclass):
 
 
 @dataclass
-class PERobertaConfig(RobertaConfig, PositionEncodingConfig):
+class PERobertaConfig(RobertaConfig, PositionEncodingConfig, DictionaryConfig):
     """fairseq's options of ``roberta`` with those of the position encoding."""
 
     init_from: Optional[str] = _option(

@@ -31,6 +31,7 @@ def build_stack_encodings(
     vocab_size: int,
     base: str | None = None,
     begins_with_cls: bool = False,
+    token_std: float | None = None,
 ) -> ModelEncodings:
     """The encodings of a stack; the absolute embedding stays on as in the LRPE paper.
 
@@ -43,6 +44,7 @@ def build_stack_encodings(
         base: what the name ``base`` stands for in a model whose framework has another embedding
             than a sinusoidal one, with or without a relative encoding.
         begins_with_cls: see ``EncodingContext``.
+        token_std: of the token embeddings as they are drawn; by default as fairseq draws them.
 
     Raises:
         ValueError: the width is no multiple of the heads, or what the encodings refuse.
@@ -66,6 +68,7 @@ def build_stack_encodings(
         causal=side == "decoder",
         vocab_size=vocab_size,
         begins_with_cls=begins_with_cls,
+        token_std=(token_std or width**-0.5) if config.no_scale_embedding else None,
     )
     return build_model_encodings(named.name, stack.layers, context, named.options)
 

@@ -14,6 +14,7 @@ from fairseq.models.transformer import (
 from fairseq_plugins.attention import ATTENTIONS
 from fairseq_plugins.modules.cutoffs import parse_cutoffs
 from fairseq_plugins.modules.options import PositionEncodingConfig
+from fairseq_plugins.modules.vocabulary import DictionaryConfig
 
 _ACTIVATIONS = ChoiceEnum(utils.get_available_activation_fns())
 _ATTENTIONS = ChoiceEnum(list(ATTENTIONS))
@@ -89,7 +90,7 @@ class TransformerOptions(FairseqDataclass):
 
 
 @dataclass
-class PETransformerConfig(TransformerOptions, PositionEncodingConfig):
+class PETransformerConfig(TransformerOptions, PositionEncodingConfig, DictionaryConfig):
     """fairseq's options of ``transformer`` with those of the position encodings.
 
     ``attention_type``, ``position_encoding`` and ``position_encoding_options`` are those of both

@@ -1,54 +1,69 @@
-"""Whether the data to train on and a checkpoint have the same dictionary."""
+"""The dictionary of a model, by which its checkpoints know the data that they can be used with."""
 
+import logging
 from collections.abc import Sequence
-from itertools import zip_longest
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from fairseq.data import Dictionary
+from fairseq.dataclass import FairseqDataclass
+from omegaconf import OmegaConf
 
-from fairseq_plugins.common.checkpoints import read_checkpoint
 from fairseq_plugins.common.errors import CheckpointError
-from fairseq_plugins.modules.continued import find_dictionary
+from fairseq_plugins.common.vocabulary import DIGEST, Vocabulary, digest
 
-_EMBEDDING = "sentence_encoder.embed_tokens.weight"
+logger = logging.getLogger(__name__)
 
 
-def check_vocabulary(checkpoint: Path, dictionary: Dictionary, data: Path) -> None:
-    """Refuse a checkpoint whose tokens are others than those of the data.
+@dataclass
+class DictionaryConfig(FairseqDataclass):
+    """What checkpoints say of the dictionary that the model was trained with."""
 
-    A checkpoint holds the number of its tokens, but not their names: those are compared where the
-    data that it was trained on is still in its place, or a dict.txt lies beside it.
+    dictionary_digest: str = field(
+        default="",
+        metadata={
+            "help": "written by training into its checkpoints: a digest of the dictionary, or of "
+            "source's and target's, by which data with another one is refused"
+        },
+    )
 
-    Args:
-        checkpoint: a file that fairseq wrote.
-        dictionary: of the data.
-        data: its folder, for the message.
+
+def vocabularies_of(task: Any, tables: Sequence[str]) -> list[Vocabulary]:
+    """The dictionaries of fairseq's task, source's before target's, for a model's tables."""
+    cfg = getattr(task, "cfg", None)
+    data = Path(str(getattr(cfg, "data", "")).split(":")[0])
+    names, dictionaries = ["dict.txt"], [task.source_dictionary]
+    if len(tables) > 1:
+        names = [f"dict.{getattr(cfg, side, None)}.txt" for side in ("source_lang", "target_lang")]
+        dictionaries.append(task.target_dictionary)
+    return [
+        Vocabulary(data / name, dictionary.symbols, table)
+        for name, dictionary, table in zip(names, dictionaries, tables, strict=True)
+    ]
+
+
+def record_dictionary(config: Any, vocabularies: Sequence[Vocabulary]) -> None:
+    """Write a digest of the task's dictionaries into a model's options, which checkpoints keep.
 
     Raises:
-        ValueError: naming both sizes, or the first token that differs; or a damaged file.
+        CheckpointError: the options come from a checkpoint with other dictionaries.
     """
-    state = read_checkpoint(checkpoint)
-    rows = next((len(w) for name, w in state["model"].items() if name.endswith(_EMBEDDING)), None)
-    if rows is None:
-        raise CheckpointError(f"{checkpoint} is no checkpoint of a RoBERTa")
-    if rows != len(dictionary):
-        raise CheckpointError(
-            f"{checkpoint} has {rows} tokens, but {data / 'dict.txt'} has {len(dictionary)} "
-            "(with fairseq's special symbols and <mask>): prepare the data with the pieces that "
-            "the checkpoint was trained on (--bpe)"
+    ours = digest(*(vocabulary.symbols for vocabulary in vocabularies))
+    known = getattr(config, DIGEST, "")
+    root = config._get_root() if OmegaConf.is_config(config) else None
+    # fairseq sets this flag on configurations that it reads from a checkpoint, and on no others.
+    if not known and root is not None and root._get_flag("allow_objects"):
+        logger.warning(
+            "the checkpoint does not say on which dictionary it was trained, so that of the data "
+            "is taken for it unseen"
         )
-    trained_on = find_dictionary(checkpoint, state)
-    if trained_on is not None:
-        _compare(trained_on, Dictionary.load(str(trained_on)).symbols, dictionary, data)
-
-
-def _compare(trained_on: Path, symbols: Sequence[str], dictionary: Dictionary, data: Path) -> None:
-    """Raise ValueError at the first symbol that differs; <mask>, which tasks add, is left out."""
-    ours = [symbol for symbol in dictionary.symbols if symbol != "<mask>"]
-    theirs = [symbol for symbol in symbols if symbol != "<mask>"]
-    for i, (wanted, found) in enumerate(zip_longest(theirs, ours)):
-        if wanted != found:
-            raise CheckpointError(
-                f"{data / 'dict.txt'} must hold the tokens of {trained_on}, on which the "
-                f"checkpoint was trained, but token {i} is {found!r} instead of {wanted!r}"
-            )
+    if known not in ("", ours):
+        paths = " and ".join(str(vocabulary.path) for vocabulary in vocabularies)
+        raise CheckpointError(
+            f"{paths} must have the words that the model was trained on, in their order, with the "
+            f"digest {known}, but the digest is {ours}"
+        )
+    setattr(config, DIGEST, ours)
+    # fairseq builds from a copy of the options that it saves.
+    if root is not None and DIGEST in (root.get("model") or {}):
+        root.model[DIGEST] = ours

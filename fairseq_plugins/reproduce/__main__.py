@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from fairseq_plugins.common.root import ROOT
+from fairseq_plugins.common.seeds import parse_seed
 from fairseq_plugins.papers import SCALE_NAMES, TABLES
 
 # A figure with a script of its own shares the runs of its table.
@@ -35,11 +36,7 @@ def seeds(text: str) -> list[int]:
     """A type for comma-separated seeds, each once."""
     found = []
     for word in words("--seeds")(text):
-        if not (word.isascii() and word.isdigit()):
-            raise argparse.ArgumentTypeError(
-                f"`--seeds` must be integers of at least 0, but has {word!r}."
-            )
-        found.append(int(word))
+        found.append(parse_seed(word, "--seeds"))
     return list(dict.fromkeys(found))
 
 

@@ -13,14 +13,14 @@ from tqdm import tqdm
 
 import fairseq_plugins.registration  # noqa: F401  (what checkpoints name)
 from fairseq_plugins.common.errors import DataError, OptionError
+from fairseq_plugins.common.vocabulary import ROBERTA_TABLE, Vocabulary, check_vocabulary
+from fairseq_plugins.data.options import check_at_least
 from fairseq_plugins.modules.identity import ROBERTA
-from fairseq_plugins.modules.loading import build_trained, read_trained
-from fairseq_plugins.modules.vocabulary import check_vocabulary
+from fairseq_plugins.modules.loading import build_trained, choose_device, read_trained
 from fairseq_plugins.squad.dataset import load_windows
 from fairseq_plugins.squad.examples import read_squad
 from fairseq_plugins.squad.folder import SPLITS, raw_path, read_facts
 from fairseq_plugins.squad.predictions import Logits, Prediction, SearchOptions, predict_file
-from fairseq_plugins.tasks.squad import SquadTask
 
 
 @dataclass(frozen=True)
@@ -69,26 +69,23 @@ def predict(
     Raises:
         ValueError: for a folder or checkpoint that is missing, damaged or does not fit.
     """
-    if batch_size < 1:
-        raise OptionError(f"--batch-size must be at least 1, but is {batch_size}")
+    check_at_least(1, batch_size=batch_size)
     if subset not in SPLITS:
         raise OptionError(f"--subset must be one of {', '.join(SPLITS)}, but is {subset}")
     version = read_facts(data)["request"]["version"]
-    dictionary = SquadTask.load_dictionary(str(data / "dict.txt"))
-    state = read_trained(checkpoint, models=[ROBERTA], tasks=["squad"], data=str(data))
-    check_vocabulary(checkpoint, dictionary, data)
+    state = read_trained(checkpoint, models=[ROBERTA], tasks=["squad"])
+    check_vocabulary(checkpoint, state, Vocabulary.read(data / "dict.txt", ROBERTA_TABLE))
     squad = read_squad(raw_path(data, subset), version)
-    model, _, task = build_trained(checkpoint, state)
-    windows, features = load_windows(data, subset, dictionary)
+    model, _, task = build_trained(checkpoint, state, data)
+    windows, features = load_windows(data, subset, task.source_dictionary)
     longest, reach = int(windows.sizes[0].max()), model.max_positions()
     if longest > reach:
         raise DataError(
             f"{data} must have windows of at most {reach} tokens, which the model can read, but "
             f"has one of {longest}"
         )
-    device = torch.device("cpu" if cpu or not torch.cuda.is_available() else "cuda")
-    model = model.eval().to(device)
-    logits = window_logits(model, windows, task.cfg.span_head_name, batch_size, device)
+    device = choose_device(cpu=cpu)
+    logits = window_logits(model.to(device), windows, task.cfg.span_head_name, batch_size, device)
     return Answers(dict(predict_file(squad, features, logits, options)), version)
 
 

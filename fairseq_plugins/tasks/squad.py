@@ -9,7 +9,7 @@ from fairseq.dataclass import FairseqDataclass
 from fairseq.tasks import FairseqTask, register_task
 from omegaconf import II, MISSING
 
-from fairseq_plugins.modules.vocabulary import check_vocabulary
+from fairseq_plugins.common.errors import CheckpointError
 from fairseq_plugins.squad.dataset import ShuffledDataset, load_windows
 from fairseq_plugins.squad.folder import read_facts
 
@@ -63,14 +63,14 @@ class SquadTask(FairseqTask):
         """The model with a span head.
 
         Raises:
-            ValueError: for a model without such heads, or a checkpoint to begin from that has
-                another dictionary.
+            ValueError: for a model without such heads, or without the checkpoint to begin from.
         """
         if not from_checkpoint:
             begin = self.cfg.finetune_from_model or self.cfg.restore_file
             # A training that goes on from its own checkpoint does not read the one it began with.
-            if begin != _LAST and not Path(self.cfg.save_dir, _LAST).exists():
-                check_vocabulary(Path(begin), self.dictionary, Path(self.cfg.data))
+            own = Path(self.cfg.save_dir, _LAST)
+            if begin != _LAST and not own.exists() and not Path(begin).is_file():
+                raise CheckpointError(f"{begin} is missing")
         model = super().build_model(cfg, from_checkpoint)
         if not hasattr(model, "register_span_head"):
             raise ValueError(

@@ -23,11 +23,11 @@ from typing import IO, Any
 from subword_nmt.learn_bpe import get_vocabulary, learn_bpe
 from tqdm import tqdm
 
+from fairseq_plugins.common.dictionaries import SPECIAL_SYMBOLS, read_dictionary
 from fairseq_plugins.common.errors import DataError
 from fairseq_plugins.common.files import writing
 from fairseq_plugins.data.binarise import describe, preprocess
 from fairseq_plugins.data.codes import Codes
-from fairseq_plugins.data.dictionaries import SPECIAL_SYMBOLS, read_dictionary
 from fairseq_plugins.data.folders import SPLITS, Folder, report
 from fairseq_plugins.data.measure import measure, sha256
 from fairseq_plugins.data.workers import LINES_AT_ONCE, LineFunction, mapping

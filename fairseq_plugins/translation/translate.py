@@ -15,17 +15,18 @@ from typing import Any
 
 import torch
 from fairseq import utils
+from fairseq.data import data_utils
 from omegaconf import OmegaConf, open_dict
 from tqdm import tqdm
 
 import fairseq_plugins.registration  # noqa: F401  (what checkpoints name)
-from fairseq_plugins.common.errors import CheckpointError, DataError, OptionError
+from fairseq_plugins.common.errors import DataError, OptionError
 from fairseq_plugins.common.exit_status import exit_status
 from fairseq_plugins.common.files import writing
+from fairseq_plugins.common.vocabulary import SIDE_TABLES, Vocabulary, check_vocabulary, find_option
 from fairseq_plugins.data.codes import check_codes, join_pieces
-from fairseq_plugins.data.dictionaries import read_dictionary
 from fairseq_plugins.modules.identity import TRANSLATION
-from fairseq_plugins.modules.loading import build_trained, read_trained
+from fairseq_plugins.modules.loading import build_trained, choose_device, read_trained
 from fairseq_plugins.translation.moses import Moses
 
 BUFFER_LINES = 2000  # lines that are sorted by length and batched together
@@ -90,23 +91,22 @@ class Translator:
         self, checkpoint: Path, data: Path, decoding: Decoding, *, cpu: bool = False, seed: int = 1
     ) -> None:
         self.decoding = decoding
-        state = read_trained(
-            checkpoint, models=[TRANSLATION], tasks=["translation"], data=str(data)
-        )
-        self.languages = _languages(state, checkpoint)
+        state = read_trained(checkpoint, models=[TRANSLATION], tasks=["translation"])
+        self.languages = _languages(state, checkpoint, data)
         dictionaries = [data / f"dict.{language}.txt" for language in self.languages]
         for path in (data / "codes", *dictionaries):
             if not path.is_file():
                 raise DataError(f"--data {data} does not hold {path.name}")
         self._codes = check_codes(data / "codes", dictionaries)
-        _check_sizes(state, checkpoint, dictionaries)
+        sides = zip(dictionaries, SIDE_TABLES, strict=True)
+        check_vocabulary(checkpoint, state, *(Vocabulary.read(*side) for side in sides))
         self._source, self._target = (Moses(language) for language in self.languages)
-        self._model, config, self._task = build_trained(checkpoint, state)
-        self._device = torch.device("cuda" if torch.cuda.is_available() and not cpu else "cpu")
+        self._model, config, self._task = build_trained(checkpoint, state, data)
+        self._device = choose_device(cpu=cpu)
         with open_dict(config):
-            options = {**OmegaConf.to_container(config.generation), **decoding.generation()}
-            config.generation = OmegaConf.create(options)
-        self._model.to(self._device).eval()
+            trained: Any = OmegaConf.to_container(config.generation)
+            config.generation = OmegaConf.create({**trained, **decoding.generation()})
+        self._model.to(self._device)
         self._model.prepare_for_inference_(config)
         utils.set_torch_seed(seed)  # after those that seed the draws of an encoding too
         self._generator = self._task.build_generator([self._model], config.generation)
@@ -163,24 +163,16 @@ class Translator:
         return self._target.detokenise(join_pieces(pieces))
 
 
-def _languages(state: dict[str, Any], checkpoint: Path) -> tuple[str, str]:
-    task = (state.get("cfg") or {}).get("task") or {}
-    source, target = task.get("source_lang"), task.get("target_lang")
+def _languages(state: dict[str, Any], checkpoint: Path, data: Path) -> tuple[str, str]:
+    """Those that training was told; if none, from names in the data, as fairseq does unsaved."""
+    said = tuple(find_option(state, "task", option) for option in ("source_lang", "target_lang"))
+    source, target = said if all(said) else data_utils.infer_language_pair(str(data))
     if not source or not target:
-        raise CheckpointError(f"--checkpoint {checkpoint} holds no translation model")
+        raise DataError(
+            f"neither --checkpoint {checkpoint} nor a name in --data {data} says which languages "
+            "are translated"
+        )
     return source, target
-
-
-def _check_sizes(state: dict[str, Any], checkpoint: Path, dictionaries: Sequence[Path]) -> None:
-    """Refuse dictionaries of another length than the model's tables."""
-    for side, path in zip(("encoder", "decoder"), dictionaries, strict=True):
-        table = state["model"].get(f"{side}.embed_tokens.weight")
-        lines = len(read_dictionary(path))
-        if table is not None and len(table) != lines + 4:
-            raise CheckpointError(
-                f"{path} ends at line {lines}, but the dictionary of {checkpoint} has "
-                f"{len(table) - 4} lines; they belong to different vocabularies"
-            )
 
 
 def read_input(name: str) -> list[str]:

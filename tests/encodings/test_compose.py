@@ -181,7 +181,8 @@ def test_compositions_within_compositions_are_their_parts():
 def test_a_basis_is_folded_where_nothing_else_reads_what_it_changes(name, folds):
     """The first transform alone meets queries and keys as the projections make them."""
     torch.manual_seed(5)
-    encoding, projections = build(name), (torch.nn.Linear(8, 8), torch.nn.Linear(8, 8))
+    encoding = build(name, causal=True)
+    projections = torch.nn.Linear(8, 8), torch.nn.Linear(8, 8)
     encoding.bind_projections(*projections)
     attention = build_attention("vanilla", encoding, num_heads=2, head_dim=4, causal=True)
     before = [p.weight.detach().clone() for p in projections]

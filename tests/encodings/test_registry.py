@@ -32,8 +32,50 @@ def test_an_unknown_name_is_refused_with_the_nearest(wrong, meant):
     for name in (wrong, f"base+{wrong}"):
         with pytest.raises(ValueError, match=f"`position_encoding` .*{wrong!r}.*{meant!r}\\?"):
             build(name)
-    with pytest.raises(ValueError, match=r"lrpe_type1, .*but is 'xyzzy' instead"):
+    with pytest.raises(ValueError, match=r"but is 'xyzzy' instead\. The names are .*lrpe_type1, "):
         get_entry("xyzzy")
+
+
+@pytest.mark.parametrize(
+    ("word", "meant"),
+    [
+        ("rotary", "'rope'"),
+        ("RoFormer", "'rope'"),
+        ("relative", "'shaw', 't5' or 'xl'"),
+        ("transformer-xl", "'xl'"),
+        ("permuteformer", "'per'"),
+        ("nope", "'none'"),
+        ("learnable", "'learned'"),
+    ],
+)
+def test_another_word_for_an_encoding_is_answered_with_its_name(word, meant):
+    """Before the list of all names."""
+    with pytest.raises(
+        ValueError, match=f"but is {word!r} instead. Did you mean {meant}\\? The names"
+    ):
+        get_entry(word)
+
+
+@pytest.mark.parametrize(
+    ("name", "places"),
+    [
+        ("none", ["language-model appendix, NoPE"]),
+        ("sinusoidal", ["language-model appendix, Eq. 5"]),
+        ("t5", ["LRPE, Eq. 7", "language-model appendix, Eq. 6"]),
+        ("alibi", ["language-model appendix, Eq. 7"]),
+        ("rope", ["LRPE, Eq. 9", "language-model appendix, Eq. 8"]),
+    ],
+)
+def test_sources_name_the_equations_of_the_papers(name, places):
+    """The additive form of LRPE is its Eq. 7, the multiplicative one its Eq. 9."""
+    for place in places:
+        assert place in get_entry(name).source
+
+
+def test_words_for_encodings_are_no_names():
+    words = {word for entry in ENCODINGS.values() for word in entry.known_as}
+    assert words
+    assert not words & ENCODINGS.keys()
 
 
 def test_an_unknown_option_is_refused_with_the_nearest():

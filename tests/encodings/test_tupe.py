@@ -129,6 +129,27 @@ def test_equal_scalars_are_the_papers_model():
     assert torch.equal(fresh.from_cls, fresh.to_cls)
 
 
+def test_the_pair_of_cls_with_itself_is_the_papers_where_asked():
+    """theta_1 in the whole row, which softmax then does not see; else as without the option."""
+    at = torch.arange(6).unsqueeze(0)
+    paper, default = build("tupe_relative", cls_pair="theta_1"), build("tupe_relative")
+    default.load_state_dict(paper.state_dict())
+    bias, other = paper.attn_bias(at, at), default.attn_bias(at, at)
+    assert (bias[0, :, 0] == paper.from_cls.unsqueeze(-1)).all()
+    assert (bias[0, :, 1:, 0] == paper.to_cls.unsqueeze(-1)).all()
+    assert (other[0, :, 0, 0] == paper.to_cls).all()
+    bias[0, :, 0, 0] = other[0, :, 0, 0]
+    assert torch.equal(bias, other)
+
+
+def test_the_pair_of_cls_is_refused_where_there_is_no_cls():
+    message = "`cls_pair` must be theta_2 .*`cls_token`='tied'.*but is 'theta_1'"
+    with pytest.raises(ValueError, match=message):
+        build(cls_pair="theta_1", cls_token="tied")
+    with pytest.raises(ValueError, match="`cls_pair` must be theta_2"):
+        build(cls_pair="theta_1", causal=True)
+
+
 def test_a_causal_model_has_no_cls_token():
     causal, tied = build(causal=True), build(cls_token="tied")
     names = {name for name, _ in tied.named_parameters()}

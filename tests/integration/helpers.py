@@ -140,6 +140,12 @@ def hydra_train_config(config: Path, *words: str) -> None:
         hydra_train.cli_main()
 
 
+def train_composed(config: DictConfig) -> None:
+    """What ``fairseq-hydra-train`` does with a configuration once Hydra has composed it."""
+    with _command("fairseq-hydra-train", ()):
+        hydra_train._hydra_main(config)
+
+
 class Built(Exception):
     """Training is about to begin, with this config and model."""
 

@@ -101,21 +101,25 @@ def test_what_does_not_fit_together_is_refused(trained: Path, tmp_path: Path) ->
     shutil.copytree(data / "Order", other)
     with (other / "input0" / "dict.txt").open("a") as more:
         more.write("900 1\n901 1\n")
-    with pytest.raises(CheckpointError, match=r"dict\.txt does not match .* but has"):
+    with pytest.raises(CheckpointError, match=r"has \d+ tokens, but .*dict\.txt has \d+"):
+        evaluate(order, other, "Order")
+    lines = (data / "Order" / "input0" / "dict.txt").read_text().splitlines()
+    (other / "input0" / "dict.txt").write_text("\n".join([*lines[1::-1], *lines[2:]]) + "\n")
+    with pytest.raises(CheckpointError, match=r"must hold the tokens of .* token 4 is"):
         evaluate(order, other, "Order")
 
 
 def test_fine_tuning_with_another_dictionary_or_from_nothing_stops(
     trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """fairseq's own checks: the size of the embedding, and whether the checkpoint is there."""
+    """By the dictionary, and by fairseq's own check whether the checkpoint is there."""
     monkeypatch.setenv("HYDRA_FULL_ERROR", "1")
     other = tmp_path / "Order"
     shutil.copytree(trained / "data" / "Order", other)
     with (other / "input0" / "dict.txt").open("a") as more:
         more.write("900 1\n")
     checkpoint = trained / "mlm" / "checkpoint_last.pt"
-    with pytest.raises(Exception, match="Cannot load model parameters"):
+    with pytest.raises(CheckpointError, match=r"has \d+ tokens, but .*dict\.txt has \d+"):
         start = f"checkpoint.finetune_from_model={checkpoint}"
         train("glue_order", tmp_path / "out", other, start)
     with pytest.raises(ValueError, match="does not exist"):

@@ -4,6 +4,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+import torch
 
 from fairseq_plugins.common.errors import CheckpointError, DataError, OptionError
 from fairseq_plugins.translation import translate
@@ -17,6 +18,7 @@ from tests.integration.helpers import (
     USER_DIR,
     fairseq_generate,
     hydra_train_config,
+    load_checkpoint,
     overrides,
 )
 
@@ -118,6 +120,20 @@ def test_a_file_in_and_a_file_out(base, toy, tmp_path, capsys):
     assert printed.splitlines() == read_references(toy, "test", TARGET)[:2]
 
 
+def test_languages_that_training_inferred_are_inferred_again(base, translator, toy, tmp_path):
+    """fairseq does not save them."""
+    state = load_checkpoint(base)
+    state["cfg"]["task"]["source_lang"] = state["cfg"]["task"]["target_lang"] = None
+    torch.save(state, tmp_path / "inferred.pt")
+    lines = read_text(toy / "raw" / f"test.{SOURCE}")[:3]
+    again = Translator(tmp_path / "inferred.pt", toy, Decoding(), cpu=True)
+    assert again.languages == (SOURCE, TARGET)
+    assert list(again.translate(lines)) == list(translator.translate(lines))
+    folder = damaged(toy, tmp_path / "data", "codes", "")
+    with pytest.raises(DataError, match=r"inferred\.pt nor .* says which languages"):
+        Translator(tmp_path / "inferred.pt", folder, Decoding(), cpu=True)
+
+
 def test_a_line_that_is_too_long_is_named(translator, base, toy, tmp_path, capsys):
     source, target = tmp_path / "in.txt", tmp_path / "out.txt"
     source.write_text("boral tair.\n" + "boral " * 1100 + "\n", encoding="utf-8")
@@ -143,7 +159,7 @@ def damaged(toy: Path, folder: Path, name: str, text: str) -> Path:
     [
         ("codes", "#version: 0.2\nx y</w>\n", r"dict\.qaa\.txt, line \d+: no merge of .*codes"),
         ("codes", "#version: 0.2\nx\n", r"codes, line 2: not two pieces"),
-        (f"dict.{TARGET}.txt", ". 3\n", r"dict\.qab\.txt ends at line 1, but the dictionary of"),
+        (f"dict.{TARGET}.txt", ". 3\n", r"has \d+ tokens, but .*dict\.qab\.txt has 5"),
         (f"dict.{SOURCE}.txt", "cat 1\n", r"dict\.qaa\.txt, line 1: no merge of .* makes 'cat'"),
     ],
 )
@@ -151,6 +167,22 @@ def test_another_vocabulary_is_refused(name, text, message, base, toy, tmp_path)
     folder = damaged(toy, tmp_path / "data", name, text)
     with pytest.raises((DataError, CheckpointError), match=message):
         Translator(base, folder, Decoding(), cpu=True)
+
+
+def test_another_dictionary_of_the_same_size_is_refused(base, toy, tmp_path):
+    """By translating and by fairseq's own command, where the training's data is gone."""
+    checkpoint, folder = tmp_path / "model.pt", tmp_path / "data"
+    state = load_checkpoint(base)
+    state["cfg"]["task"]["data"] = "gone"
+    torch.save(state, checkpoint)
+    shutil.copytree(toy, folder)
+    path = folder / f"dict.{TARGET}.txt"
+    lines = path.read_text(encoding="utf-8").splitlines()
+    path.write_text("\n".join([*lines[:9], lines[10], lines[9], *lines[11:]]) + "\n")
+    with pytest.raises(CheckpointError, match=r"dict\.qab\.txt must have the words that"):
+        Translator(checkpoint, folder, Decoding(), cpu=True)
+    with pytest.raises(CheckpointError, match=r"dict\.qab\.txt must have the words that"):
+        fairseq_generate(folder, checkpoint, "--task", "translation", *Decoding().flags())
 
 
 def test_folders_and_models_of_something_else_are_refused(base, checkpoints, tmp_path):

@@ -241,6 +241,18 @@ def test_only_their_model_goes_back(script, ours, capsys, option, value, message
     assert message in refused(script, capsys, words, tmp_path)
 
 
+def test_another_dictionary_of_the_same_size_does_not_go_back(
+    script, ours, capsys, tmp_path
+) -> None:
+    """The converted checkpoint knows its own, wherever its folder is."""
+    broken = copied(ours, tmp_path / "broken")
+    lines = (broken / "dict.txt").read_text().splitlines()
+    (broken / "dict.txt").write_text("\n".join([lines[1], lines[0], *lines[2:]]) + "\n")
+    words = ["to-huggingface", str(broken / "model.pt"), str(tmp_path / "out")]
+    error = refused(script, capsys, [*words, "--bpe", str(broken)], tmp_path)
+    assert "dict.txt must have the words that" in error
+
+
 def test_a_checkpoint_that_names_another_model_is_refused(script, ours, capsys, tmp_path) -> None:
     broken, marker = copied(ours, tmp_path / "broken"), tmp_path / "ran"
     path = naming_another_model(broken / "model.pt", broken / "model.pt", marker)

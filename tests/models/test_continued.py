@@ -10,6 +10,7 @@ import pytest
 import torch
 from omegaconf import OmegaConf
 
+from fairseq_plugins.common.vocabulary import digest
 from fairseq_plugins.models.pe_roberta import PERoberta, PERobertaConfig
 from fairseq_plugins.modules.continued import OUR_TABLE, STACK, take_init_from
 from tests.hostile import naming_another_model
@@ -69,11 +70,32 @@ def test_encodings_are_replaced(
     is_new, is_left = logged(caplog, "new"), logged(caplog, "left behind")
     for name, value in model.items():
         expected = fresh[name] if name in is_new else theirs[name]
+        if name.endswith(".scale"):
+            expected = 2**0.5 * theirs[f"{STACK}embed_tokens.weight"].std()
         assert torch.equal(value, expected), name
     assert theirs.keys() - model.keys() <= is_left
     for names, parts in ((is_new, new), (is_left, left)):
         assert {part for part in parts if any(part in name for name in names)} == set(parts)
         assert all(any(part in name for part in parts) for name in names)
+
+
+@pytest.mark.parametrize("name", ["sinusoidal", "learnable_sinusoidal+rope", "dpe"])
+def test_sines_from_before_they_were_scaled_stay_as_they_are(name: str, tmp_path: Path) -> None:
+    old = build(encoding=name, position_encoding_options=unscaled(name))
+    path = save(tmp_path / "model.pt", old, position_encoding=name)
+    tokens = torch.arange(DICTIONARY.nspecial, len(DICTIONARY)).unsqueeze(0)[:, :12]
+    with torch.no_grad():
+        expected = old(tokens, features_only=True)[0]
+        fresh = build(encoding=name)
+        assert not torch.allclose(fresh(tokens, features_only=True)[0], expected, atol=1e-2)
+        fresh.load_state_dict(old.state_dict())
+        for model in (fresh, build(encoding=name, init_from=str(path))):
+            assert torch.equal(model(tokens, features_only=True)[0], expected)
+
+
+def unscaled(name: str) -> str:
+    part = name.partition("+")[0]
+    return f"{part}.scale=one"
 
 
 def test_a_longer_table_is_new(tmp_path: Path, caplog) -> None:
@@ -183,18 +205,27 @@ def test_another_dictionary_is_refused(tmp_path: Path) -> None:
     build(init_from=str(path))
     lines[2] = "elsewhere 1"
     (tmp_path / "dict.txt").write_text("\n".join(lines) + "\n")
-    wrong = f"symbol 6 is 'elsewhere' in .*dict.txt and {DICTIONARY.symbols[6]!r} in the task's"
+    wrong = rf"must hold the tokens of .*dict\.txt.* token 6 is {DICTIONARY.symbols[6]!r} instead"
     with pytest.raises(ValueError, match=wrong):
         build(init_from=str(path))
     (tmp_path / "dict.txt").write_text("no number\n")
-    with pytest.raises(ValueError, match=r"dict\.txt is damaged"):
+    with pytest.raises(ValueError, match=r"dict\.txt, line 1: not a word and its count"):
         build(init_from=str(path))
+    (tmp_path / "dict.txt").unlink()
     checkpoint = torch.load(path, weights_only=True)
+    # What training writes tells it without the file, though the size is the same.
+    checkpoint["cfg"]["model"]["dictionary_digest"] = digest(DICTIONARY.symbols)
+    torch.save(checkpoint, path)
+    build(init_from=str(path))
+    checkpoint["cfg"]["model"]["dictionary_digest"] = other = digest(DICTIONARY.symbols[::-1])
+    torch.save(checkpoint, path)
+    with pytest.raises(ValueError, match=f"must have the words that .* digest {other}, but"):
+        build(init_from=str(path))
     name = f"{STACK}embed_tokens.weight"
     checkpoint["model"][name] = checkpoint["model"][name][:-1]
     torch.save(checkpoint, path)
     size = len(DICTIONARY)
-    with pytest.raises(ValueError, match=f"dictionary of {size} symbols, but .* has {size - 1}"):
+    with pytest.raises(ValueError, match=rf"has {size - 1} tokens, but .*dict\.txt has {size}"):
         build(init_from=str(path))
 
 

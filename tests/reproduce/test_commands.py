@@ -17,7 +17,9 @@ CONFIGS = Path(__file__).resolve().parents[2] / "configs"
     [
         (["--scale", "huge"], "invalid choice: 'huge'"),
         (["--attention", "softmax"], "`--attention` must be among linear, vanilla"),
-        (["--seeds", "1,two"], "`--seeds` must be integers of at least 0, but has 'two'"),
+        (["--seeds", "2147483648"], "from 0 to 2147483647, but is '2147483648'"),
+        (["--seeds", "-1"], "from 0 to 2147483647, but is '-1'"),
+        (["--seeds", "1,two"], "`--seeds` must be an integer from 0 to 2147483647, but is 'two'"),
         (["--rows", "roope"], "Did you mean 'rope'"),
         (["--rows", "t5", "--attention", "linear"], "attn_bias"),
         (["--scale", "paper", "--rows", "rope", "--gpus", "3"], "must divide the total batch"),

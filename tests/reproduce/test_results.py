@@ -11,6 +11,7 @@ from fairseq_plugins.common import provenance
 from fairseq_plugins.common.files import write_json
 from fairseq_plugins.reproduce.experiments.devices import Devices
 from fairseq_plugins.reproduce.experiments.lm import LANGUAGE_MODEL
+from fairseq_plugins.reproduce.experiments.mlm import MASKED_LANGUAGE_MODEL
 from fairseq_plugins.reproduce.experiments.planned import plan_run
 from fairseq_plugins.reproduce.record import logs, results
 from fairseq_plugins.reproduce.record.runs import Run
@@ -84,6 +85,22 @@ def test_validations_are_a_curve_without_repetitions(tmp_path):
         )
     )
     assert logs.read_validations(log) == [(100, 5.5), (200, 4.9)]
+
+
+def test_a_training_that_diverged_is_an_error_by_name(tmp_path):
+    """Its loss may be a number of which 2 to the power is none."""
+    line = '[valid] - {"epoch": 1, "valid_loss": "5000", "valid_num_updates": "9"}'
+    (tmp_path / "train.log").write_text(line)
+    planned = plan_run(CONFIGS, RUN, Devices(0))
+    (training,) = planned.trainings
+    step = LANGUAGE_MODEL.steps(training, tmp_path / "x.pt", RUN, 0)[0]
+    (tmp_path / step.log).write_text("Loss (base 2): 5000.0, Perplexity: inf")
+    for measure in (
+        lambda: step.read(tmp_path / step.log),
+        lambda: MASKED_LANGUAGE_MODEL.measure(training, tmp_path),
+    ):
+        with pytest.raises(ValueError, match="a loss must be from 0 to 1000 bits, but is 5000"):
+            measure()
 
 
 def test_result_has_exactly_the_agreed_keys(root, make_result):

@@ -15,7 +15,7 @@ from typing import Any, Self
 
 from pydantic import ConfigDict, model_validator
 
-from fairseq_plugins.data.dictionaries import check_same_dictionary
+from fairseq_plugins.common.dictionaries import check_same_dictionary
 from fairseq_plugins.glue.tasks import GLUE, TOY_GLUE, GlueTask
 from fairseq_plugins.papers.bert import BERT_GLUE_TABLE
 from fairseq_plugins.papers.lrpe import TABLE_3

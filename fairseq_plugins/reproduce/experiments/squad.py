@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from pydantic import model_validator
 
-from fairseq_plugins.data.dictionaries import check_same_dictionary
+from fairseq_plugins.common.dictionaries import check_same_dictionary
 from fairseq_plugins.reproduce.experiments.base import (
     Experiment,
     Metrics,

@@ -1,4 +1,4 @@
-"""Codes and dictionaries: which belong together, and errors with file and line."""
+"""Codes: which dictionaries belong to them, and errors with file and line."""
 
 import io
 from pathlib import Path
@@ -9,7 +9,6 @@ from subword_nmt.learn_bpe import learn_bpe
 
 from fairseq_plugins.common.errors import DataError
 from fairseq_plugins.data.codes import Codes, check_codes, join_pieces
-from fairseq_plugins.data.dictionaries import check_same_dictionary, read_dictionary
 
 TEXT = "the cat sat on the mat and the rat sat on that cat &quot; at last &quot;\n" * 5
 OTHER = "zwölf boxkämpfer jagen viktor quer über den großen sylter deich\n" * 5
@@ -67,23 +66,3 @@ def test_damaged_codes(content, message, tmp_path):
     (tmp_path / "codes").write_text(content)
     with pytest.raises(DataError, match=message):
         Codes.read(tmp_path / "codes")
-
-
-def test_damaged_dictionary(tmp_path):
-    path = tmp_path / "dict.en.txt"
-    path.write_text("the 5\ncat\n")
-    with pytest.raises(DataError, match=r"dict\.en\.txt, line 2: not a word and its count"):
-        read_dictionary(path)
-
-
-def test_another_dictionary_than_that_of_the_pretraining_is_named(tmp_path: Path) -> None:
-    ours, theirs = tmp_path / "ours.txt", tmp_path / "theirs.txt"
-    ours.write_text("11 5\n12 4\n13 3\n")
-    theirs.write_text("11 9\n12 8\n13 7\n")
-    check_same_dictionary(ours, theirs)
-    theirs.write_text("11 9\n13 8\n12 7\n")
-    with pytest.raises(DataError, match=r"ours.txt, line 2: must be '13' .* but is '12'"):
-        check_same_dictionary(ours, theirs)
-    theirs.write_text("11 9\n12 8\n")
-    with pytest.raises(DataError, match="must have 2 lines"):
-        check_same_dictionary(ours, theirs)
