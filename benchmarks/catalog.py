@@ -17,7 +17,7 @@ from benchmarks.kernels import (
 )
 from benchmarks.language_model import language_model_settings, run_language_model
 from benchmarks.record import Found
-from benchmarks.table9 import run_table9, table9_settings
+from benchmarks.table9_cells import run_table9, table9_settings
 from fairseq_plugins.common.suggestions import did_you_mean
 
 

@@ -5,15 +5,15 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import torch
+from typing import TYPE_CHECKING, Any
 
 from benchmarks.record import ROOT
 from fairseq_plugins.common import provenance
 
+if TYPE_CHECKING:  # PyTorch takes seconds, which a command's --help must not
+    import torch
+
 Settings = dict[str, Any]  # what goes into the JSON
-DEVICES = ("cpu", "gpu")
 
 
 def say(text: str) -> None:
@@ -41,12 +41,16 @@ class Context:
     say: Callable[[str], None] = say
 
     @property
-    def device(self) -> torch.device:
+    def device(self) -> "torch.device":
+        import torch
+
         return torch.device("cuda" if self.name == "gpu" else "cpu")
 
     @property
-    def dtype(self) -> torch.dtype:
+    def dtype(self) -> "torch.dtype":
         """Of kernels alone: what is usual there."""
+        import torch
+
         return torch.bfloat16 if self.name == "gpu" else torch.float32
 
     @property
@@ -71,40 +75,6 @@ def machine_name(device: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", model.lower()).strip("-") or "unknown"
 
 
-def add_options(parser: argparse.ArgumentParser, quick: str) -> None:
-    """The options that say where and how; ``quick`` is the help of `--quick`."""
-    add = parser.add_argument
-    add("--device", choices=DEVICES, default="cpu", help="(default: cpu, one thread)")
-    add("--quick", action="store_true", help=quick)
-    add("--force", action="store_true", help="measure again what is done")
-    add_machine(parser)
-    add(
-        "--output",
-        type=Path,
-        metavar="DIR",
-        help="in place of the repository (default with --quick: outputs/benchmarks)",
-    )
-
-
-def add_machine(parser: argparse.ArgumentParser) -> None:
-    """The option that says whose results they are."""
-    parser.add_argument(
-        "--machine",
-        type=_folder_name,
-        metavar="NAME",
-        help="keep the results in benchmarks/results/NAME, those of Table 9 too (default: the name "
-        "of the processor, and Table 9 in results/table9)",
-    )
-
-
-def _folder_name(word: str) -> str:
-    if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", word):
-        raise argparse.ArgumentTypeError(
-            f"`--machine` must be letters, digits, dots, hyphens and underscores, but is {word!r}."
-        )
-    return word
-
-
 def context_of(args: argparse.Namespace, command: Sequence[str]) -> Context:
     """What the options say; a tiny run's findings are no results and go elsewhere."""
     output = args.output or (ROOT / "outputs" / "benchmarks" if args.quick else ROOT)
@@ -113,6 +83,8 @@ def context_of(args: argparse.Namespace, command: Sequence[str]) -> Context:
 
 def device_problem(name: str) -> str | None:
     """Why nothing can be measured on a device; None where it can."""
+    import torch
+
     if name == "gpu" and not torch.cuda.is_available():
         return (
             "`--device gpu` needs a GPU, but torch finds none here "

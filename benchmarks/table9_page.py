@@ -6,7 +6,7 @@ from typing import Any
 
 from benchmarks.page import origin
 from benchmarks.record import Result, read_json
-from benchmarks.targets import SPEEDS
+from benchmarks.targets import LRPE, ROWS, SPEEDS
 from fairseq_plugins.common.files import write_text
 from fairseq_plugins.papers.tables import ATTENTIONS
 from fairseq_plugins.reproduce.report.render import DASH, markdown_table
@@ -28,8 +28,6 @@ KEYS = (
     "finished_at",
 )
 
-_LRPE = tuple(f"lrpe_type{i}" for i in range(1, 9))
-ROWS = ("base", "rope", "spe", "per", "t5", "alibi", *_LRPE, "xl", "none")
 LABELS = {
     "base": "Base",
     "rope": "RoPE",
@@ -39,13 +37,13 @@ LABELS = {
     "alibi": "ALiBi",
     "xl": "XL",
     "none": "no position",
-    **{row: f"LRPE, type {row[-1]}" for row in _LRPE},
+    **{row: f"LRPE, type {row[-1]}" for row in LRPE},
 }
 
 # LRPE, Table 9. Its one row LRPE does not say which type it is.
 PAPER: dict[str, dict[str, float]] = {
-    "linear": {"base": 1.0, "rope": 0.97, "spe": 0.42, "per": 0.88, **dict.fromkeys(_LRPE, 0.95)},
-    "vanilla": {"base": 1.0, "rope": 0.95, "spe": 0.41, "t5": 0.70, **dict.fromkeys(_LRPE, 0.91)},
+    "linear": {"base": 1.0, "rope": 0.97, "spe": 0.42, "per": 0.88, **dict.fromkeys(LRPE, 0.95)},
+    "vanilla": {"base": 1.0, "rope": 0.95, "spe": 0.41, "t5": 0.70, **dict.fromkeys(LRPE, 0.91)},
 }
 
 

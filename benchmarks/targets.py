@@ -3,6 +3,9 @@
 from dataclasses import dataclass
 
 BOTH = ("cpu", "gpu")
+# Of Table 9.
+LRPE = tuple(f"lrpe_type{i}" for i in range(1, 9))
+ROWS = ("base", "rope", "spe", "per", "t5", "alibi", *LRPE, "xl", "none")
 
 
 @dataclass(frozen=True)

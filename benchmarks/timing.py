@@ -5,9 +5,10 @@ import statistics
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import torch
-
+if TYPE_CHECKING:  # PyTorch takes seconds, which a command's --help must not
+    import torch
 Contender = Callable[[], object]
 
 
@@ -50,16 +51,18 @@ def quartiles(values: list[float]) -> tuple[float, float]:
     return first, third
 
 
-def synchronize(device: torch.device) -> None:
+def synchronize(device: "torch.device") -> None:
     """Wait until the device has done all that it was given."""
     if device.type == "cuda":
+        import torch
+
         torch.cuda.synchronize(device)
 
 
 def interleave(
     contenders: Mapping[str, Contender],
     pace: Pace,
-    device: torch.device,
+    device: "torch.device",
     *,
     prepare: Mapping[str, Callable[[], None]] | None = None,
 ) -> Samples:

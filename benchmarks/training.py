@@ -20,13 +20,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.context import Context, add_machine
+from benchmarks.context import Context
+from benchmarks.options import add_machine
 from benchmarks.record import ROOT, circumstances, end_of_run, load_average
 from fairseq_plugins.common import provenance
 from fairseq_plugins.common.files import write_json
 from fairseq_plugins.papers.tables import ATTENTIONS
 from fairseq_plugins.reproduce.__main__ import words
-from fairseq_plugins.reproduce.experiments.training import train_command
 
 DTYPES = ("float32", "float64")
 ALIKE = 1e-4
@@ -101,6 +101,8 @@ def train(checkouts: Sequence[Path], given: Sequence[str], dtype: str) -> list[T
 def _start(
     root: Path, given: Sequence[str], dtype: str, path: Path
 ) -> "tuple[subprocess.Popen[bytes], Path]":
+    from fairseq_plugins.reproduce.experiments.training import train_command  # not for --help
+
     program = Path(__file__).with_name("observed_training.py").resolve()
     command = [sys.executable, "-P", str(program), str(path), dtype]
     environment = {**os.environ, "PYTHONPATH": str(root), "OMP_NUM_THREADS": "1"}

@@ -19,12 +19,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from fairseq_plugins.common.exit_status import exit_status
 from fairseq_plugins.common.root import data_folder
 from fairseq_plugins.data.folders import building, replace_folder
-from fairseq_plugins.integrations import roberta as huggingface
 
-COMMANDS = {
-    "to-fairseq": (huggingface.to_fairseq, "Hugging Face folder"),
-    "to-huggingface": (huggingface.to_huggingface, "checkpoint of pe_roberta"),
-}
+SOURCES = {"to-fairseq": "Hugging Face folder", "to-huggingface": "checkpoint of pe_roberta"}
 
 
 def get_parser() -> argparse.ArgumentParser:
@@ -34,7 +30,7 @@ def get_parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     commands = parser.add_subparsers(dest="command", required=True)
-    for name, (_, what) in COMMANDS.items():
+    for name, what in SOURCES.items():
         command = commands.add_parser(name)
         command.add_argument("source", type=Path, help=what)
         command.add_argument("output", type=Path, help="folder to make; it must not exist")
@@ -49,20 +45,22 @@ def get_parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    logging.basicConfig(level=logging.INFO, format="convert_roberta: %(message)s", force=True)
     args = get_parser().parse_args(arguments)
     return exit_status("convert_roberta", lambda: run(args))
 
 
 def run(args: argparse.Namespace) -> None:
     """Convert; the output folder appears complete or not at all."""
-    convert, _ = COMMANDS[args.command]
+    from fairseq_plugins.integrations import roberta  # takes seconds, which --help must not
+
+    logging.basicConfig(level=logging.INFO, format="convert_roberta: %(message)s", force=True)
+    convert = {"to-fairseq": roberta.to_fairseq, "to-huggingface": roberta.to_huggingface}
     if args.output.exists():
         raise ValueError(f"output {args.output} exists; move it away")
     with building(args.output) as work:
         built = work / "converted"
         built.mkdir()
-        convert(args.source, built, args.bpe)
+        convert[args.command](args.source, built, args.bpe)
         replace_folder(built, args.output)
 
 

@@ -8,6 +8,7 @@ import torch
 
 from fairseq_plugins import catalog
 from fairseq_plugins.attention import ATTENTIONS, check_compatible
+from fairseq_plugins.catalog import command
 from fairseq_plugins.catalog.facts import DIRECTIONS, HOOK_WORDS, SIZE, gather
 from fairseq_plugins.catalog.page import definition, page, prose
 from fairseq_plugins.catalog.text import details, select, table
@@ -117,6 +118,10 @@ def test_looking_draws_nothing_from_the_global_generator() -> None:
     state = torch.get_rng_state()
     table(select(None, None))
     assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_the_command_line_knows_the_attentions_and_directions() -> None:
+    assert (tuple(ATTENTIONS), tuple(DIRECTIONS)) == (command.ATTENTIONS, command.DIRECTIONS)
 
 
 def test_every_hook_has_a_word() -> None:

@@ -34,7 +34,11 @@ def test_the_page_of_encodings_is_current() -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["README.md", *sorted(f"docs/{p.name}" for p in (ROOT / "docs").glob("*.md"))]
+    "path",
+    [
+        *("README.md", "data/README.md", "checkpoints/README.md"),
+        *sorted(f"docs/{p.name}" for p in (ROOT / "docs").glob("*.md")),
+    ],
 )
 def test_links_lead_somewhere(path: str) -> None:
     """Each to a file, or to one heading of the page."""
@@ -64,6 +68,26 @@ def test_the_readmes_python_runs_as_it_stands(tmp_path: Path) -> None:
     assert found["output"].shape == found["v"].shape
     real = ~found["key_padding_mask"]
     assert found["output"].transpose(1, 2)[real].isfinite().all()
+
+
+def test_the_map_has_every_room_and_paths_that_exist() -> None:
+    """Rooms and files of docs/architecture.md; those of a run have its names in brackets."""
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    package = ROOT / "fairseq_plugins"
+    rooms = {path.parent.name for path in package.glob("*/__init__.py")}
+    (drawn,) = re.findall(r"^```\n(.*?)^```$", text, re.M | re.S)
+    assert not {room for room in rooms if not re.search(rf"\b{room}\b", drawn)}
+    places = (ROOT, package, package / "reproduce")
+    for path in re.findall(r"`([\w./-]+(?:/|\.py|\.yaml|\.sh))`", text):
+        alone = not path.removesuffix("/").count("/")
+        found = [place / path for place in places if (place / path).exists()]
+        assert found or (alone and list(package.rglob(path))), path
+
+
+def test_the_page_of_data_names_every_script_that_makes_some() -> None:
+    said = (ROOT / "data" / "README.md").read_text(encoding="utf-8")
+    scripts = {path.name for path in (ROOT / "scripts").glob("prepare_*.sh")}
+    assert scripts == set(re.findall(r"prepare_\w+\.sh", said))
 
 
 def test_extending_names_everything_that_a_class_can_say() -> None:

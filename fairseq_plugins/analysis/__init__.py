@@ -1,0 +1,7 @@
+"""What a trained model attends to, and how well it predicts.
+
+Here is what the commands' options are by default, so that their help needs no PyTorch.
+"""
+
+WORDS = 300  # the BERT paper's footnote 9
+LENGTH = 128  # positions that the BERT paper's figures show

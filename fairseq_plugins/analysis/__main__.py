@@ -6,10 +6,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
-
-from fairseq_plugins.analysis.identical_words import LENGTH, WORDS, probe
-from fairseq_plugins.analysis.indicators import measure
+from fairseq_plugins.analysis import LENGTH, WORDS
 from fairseq_plugins.common.exit_status import exit_status
 from fairseq_plugins.common.seeds import parse_seed
 
@@ -40,6 +37,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _identical_words(args: argparse.Namespace) -> None:
+    import numpy as np  # here, since these take seconds, which --help must not
+
+    from fairseq_plugins.analysis.identical_words import probe
+    from fairseq_plugins.analysis.indicators import measure
+
     found = probe(
         args.path,
         args.data,

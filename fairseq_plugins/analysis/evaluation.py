@@ -9,9 +9,16 @@ import torch
 from fairseq import utils
 from tqdm import tqdm
 
+import fairseq_plugins.registration  # noqa: F401  (what checkpoints name)
 from fairseq_plugins.analysis.perplexity import Score, summarise
 from fairseq_plugins.analysis.samples import MaskedSamples, Samples, TextSamples, configure, masking
 from fairseq_plugins.common.errors import CheckpointError, DataError, OptionError
+from fairseq_plugins.common.vocabulary import (
+    DECODER_TABLE,
+    ROBERTA_TABLE,
+    Vocabulary,
+    check_vocabulary,
+)
 from fairseq_plugins.data.raw_text import RawText, read_raw_text
 from fairseq_plugins.modules.identity import LM, ROBERTA, Identity, describe
 from fairseq_plugins.modules.loading import build_trained, read_trained
@@ -158,6 +165,8 @@ def load(request: Request) -> Trained:
         raise CheckpointError(
             f"{request.path} must be of the task {TASKS[name]} as a {name}, but is of {task}"
         )
+    table = ROBERTA_TABLE if name == ROBERTA else DECODER_TABLE
+    check_vocabulary(request.path, state, Vocabulary.read(request.data / "dict.txt", table))
     history = state.get("optimizer_history") or [{}]
     identity = describe(state["cfg"]["model"], state["cfg"]["task"])
     model, config, _ = build_trained(request.path, state)

@@ -11,6 +11,7 @@ from fairseq.data import Dictionary
 from torch import Tensor, nn
 
 import fairseq_plugins.registration  # noqa: F401  (what checkpoints name)
+from fairseq_plugins.analysis import LENGTH, WORDS
 from fairseq_plugins.attention.softmax import SoftmaxAttention
 from fairseq_plugins.common.dictionaries import MASK
 from fairseq_plugins.common.errors import OptionError
@@ -19,8 +20,6 @@ from fairseq_plugins.models.pe_roberta import PERoberta
 from fairseq_plugins.modules.identity import ROBERTA
 from fairseq_plugins.modules.loading import build_trained, choose_device, read_trained
 
-WORDS = 300  # the paper's footnote 9
-LENGTH = 128  # positions that the paper's figures show
 BATCH_SIZE = 20
 TASKS = ("masked_lm", "sentence_prediction", "squad")  # of which a pe_roberta may be
 

@@ -5,11 +5,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from fairseq_plugins.attention import ATTENTIONS
-from fairseq_plugins.catalog.facts import DIRECTIONS
-from fairseq_plugins.catalog.page import markdown_table, page
-from fairseq_plugins.catalog.text import details, select, table
 from fairseq_plugins.common.files import write_text
+
+# As the attentions say; they need PyTorch, for which --help does not wait.
+ATTENTIONS = ("vanilla", "linear")
+DIRECTIONS = ("causal", "bidirectional", "cross")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -21,6 +21,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.error("NAME goes with no option")
     if arguments.write and (arguments.markdown or any(filters)):
         parser.error("--write makes the whole page: it goes with no other option")
+    from fairseq_plugins.catalog.page import markdown_table, page
+    from fairseq_plugins.catalog.text import details, select, table
+
     if arguments.write:
         write_text(arguments.write, page())
         return 0
@@ -44,12 +47,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "name", nargs="?", metavar="NAME", help="show this one; several as in base+alibi"
     )
-    parser.add_argument(
-        "--attention", choices=list(ATTENTIONS), help="only what this attention can have"
-    )
-    parser.add_argument(
-        "--direction", choices=list(DIRECTIONS), help="only what acts in this direction"
-    )
+    parser.add_argument("--attention", choices=ATTENTIONS, help="only what this attention can have")
+    parser.add_argument("--direction", choices=DIRECTIONS, help="only what acts in this direction")
     parser.add_argument("--markdown", action="store_true", help="print the table in Markdown")
     parser.add_argument(
         "--write", type=Path, metavar="FILE", help="write the page docs/encodings.md to FILE"

@@ -1,9 +1,11 @@
 """``python -m fairseq_plugins evaluate``: perplexity, with all that a number needs beside it."""
 
 import argparse
+import logging
 import os
 import re
 import sys
+import warnings
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from importlib import import_module
@@ -75,8 +77,10 @@ def _run(args: argparse.Namespace, words: Sequence[str]) -> None:
     lengths = _lengths(args.lengths)
     if args.output is not None:
         _check_output(args.output)
+    logging.getLogger("fairseq").setLevel(logging.WARNING)
+    # fairseq asks for pinned memory with a GPU or without.
+    warnings.filterwarnings("ignore", message="'pin_memory' argument is set as true")
     evaluation = import_module("fairseq_plugins.analysis.evaluation")  # PyTorch and fairseq
-    import_module("logging").getLogger("fairseq").setLevel("WARNING")
     request = evaluation.Request(
         path=args.path,
         data=args.data,

@@ -6,9 +6,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from subword_nmt.apply_bpe import BPE
-from subword_nmt.learn_bpe import learn_bpe
-
 from fairseq_plugins.common.dictionaries import SPECIAL_SYMBOLS, read_dictionary
 from fairseq_plugins.common.errors import DataError
 from fairseq_plugins.data.folders import SPLITS, report
@@ -103,6 +100,9 @@ def split_into_pieces(
     <unk>, which published text may already have, stays one piece. The codes are left in
     work/codes.
     """
+    from subword_nmt.apply_bpe import BPE
+    from subword_nmt.learn_bpe import learn_bpe
+
     report(f"learning and applying {merges} merges")
     with found["train"].path.open(encoding="utf-8") as text, (work / "codes").open("w") as codes:
         learn_bpe(text, codes, merges)

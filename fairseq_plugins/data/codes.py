@@ -2,8 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-
-from subword_nmt.apply_bpe import BPE
+from typing import Any
 
 from fairseq_plugins.common.dictionaries import PADDING, read_dictionary, read_lines
 from fairseq_plugins.common.errors import DataError
@@ -15,12 +14,14 @@ WORD_END = "</w>"  # how a codes file marks a merge that ends a word
 class Codes:
     """The byte-pair encoding of a codes file."""
 
-    def __init__(self, bpe: BPE, merged: frozenset[str]) -> None:
+    def __init__(self, bpe: Any, merged: frozenset[str]) -> None:
         self._bpe, self.merged = bpe, merged
 
     @classmethod
     def read(cls, path: Path) -> "Codes":
         """Raises DataError, naming file and line, for what subword-nmt has not written."""
+        from subword_nmt.apply_bpe import BPE
+
         lines = read_lines(path)
         if not lines or not lines[0].startswith("#version:"):
             raise DataError(f"{path}, line 1: no codes of subword-nmt, which begin '#version:'")

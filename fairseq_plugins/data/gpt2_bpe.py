@@ -19,16 +19,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
-
-from fairseq.data import Dictionary
-from fairseq.data.encoders.gpt2_bpe_utils import Encoder, bytes_to_unicode, get_encoder
-from subword_nmt.learn_bpe import learn_bpe
+from typing import TYPE_CHECKING, Any
 
 from fairseq_plugins.common.dictionaries import read_lines
 from fairseq_plugins.common.errors import DataError, OptionError
 from fairseq_plugins.data.codes import WORD_END
 from fairseq_plugins.data.measure import sha256
+
+if TYPE_CHECKING:  # fairseq takes seconds, which a command's --help must not
+    from fairseq.data import Dictionary
+    from fairseq.data.encoders.gpt2_bpe_utils import Encoder
 
 ENCODER_FILE, MERGES_FILE, DICTIONARY_FILE = "encoder.json", "vocab.bpe", "dict.txt"
 FILES = (ENCODER_FILE, MERGES_FILE, DICTIONARY_FILE)
@@ -50,12 +50,14 @@ class Pieces:
     """A folder of pieces: fairseq's encoder, and the dictionary in which their ids are words."""
 
     folder: Path
-    encoder: Encoder
-    dictionary: Dictionary
+    encoder: "Encoder"
+    dictionary: "Dictionary"
 
     @classmethod
     def load(cls, folder: Path) -> "Pieces":
         """Raises DataError as `load_encoder` does."""
+        from fairseq.data import Dictionary
+
         return cls(folder, load_encoder(folder), Dictionary.load(str(folder / DICTIONARY_FILE)))
 
     @cached_property
@@ -80,12 +82,14 @@ class Pieces:
             shutil.copyfile(self.folder / name, target / name)
 
 
-def load_encoder(folder: Path) -> Encoder:
+def load_encoder(folder: Path) -> "Encoder":
     """fairseq's encoder of the pieces in a folder: `encode(text) -> ids`, `decode(ids) -> text`.
 
     Raises:
         DataError: a file is missing or damaged, or the three do not belong together.
     """
+    from fairseq.data.encoders.gpt2_bpe_utils import get_encoder
+
     missing = [name for name in FILES if not (folder / name).is_file()]
     if missing:
         raise DataError(
@@ -98,7 +102,7 @@ def load_encoder(folder: Path) -> Encoder:
     return get_encoder(str(folder / ENCODER_FILE), str(folder / MERGES_FILE))
 
 
-def encode_line(encoder: Encoder, text: str) -> list[str]:
+def encode_line(encoder: "Encoder", text: str) -> list[str]:
     """The ids of a line's pieces as words, without the spaces around the line.
 
     This is what fairseq's multiprocessing_bpe_encoder writes, the input of fairseq-preprocess.
@@ -117,6 +121,8 @@ def learn_gpt2_bpe(lines: Iterable[str], merges: int, folder: Path) -> int:
         OptionError: merges below 1.
         DataError: a text without any character.
     """
+    from fairseq.data.encoders.gpt2_bpe_utils import Encoder, bytes_to_unicode
+
     if merges < 1:
         raise OptionError(f"merges must be at least 1, but is {merges}")
     words = _count_words(lines)
@@ -135,6 +141,8 @@ def learn_gpt2_bpe(lines: Iterable[str], merges: int, folder: Path) -> int:
 
 def _count_words(lines: Iterable[str]) -> Counter[str]:
     """GPT-2's words of a text, a space before each within it, as characters for their bytes."""
+    from fairseq.data.encoders.gpt2_bpe_utils import Encoder
+
     encoder = Encoder({}, [])
     counts: Counter[str] = Counter()
     for line in lines:
@@ -164,6 +172,8 @@ class _EnoughMerges(Exception):
 
 
 def _learn_merges(words: Counter[str], merges: int) -> list[tuple[str, str]]:
+    from subword_nmt.learn_bpe import learn_bpe
+
     if all(len(word) == 1 for word in words):
         return []  # there are no pairs
     collector = _Collector(merges)
@@ -174,8 +184,10 @@ def _learn_merges(words: Counter[str], merges: int) -> list[tuple[str, str]]:
     return list(collector.merges)
 
 
-def _dictionary(words: Counter[str], encoder: Encoder) -> Dictionary:
+def _dictionary(words: Counter[str], encoder: "Encoder") -> "Dictionary":
     """Every id with its count, sorted and padded as fairseq does."""
+    from fairseq.data import Dictionary
+
     counts = Counter(dict.fromkeys(encoder.encoder.values(), 0))
     for word, count in words.items():
         for piece in encoder.bpe(word).split(" "):
@@ -188,6 +200,8 @@ def _dictionary(words: Counter[str], encoder: Encoder) -> Dictionary:
 
 
 def _read_pieces(path: Path) -> dict[str, int]:
+    from fairseq.data.encoders.gpt2_bpe_utils import bytes_to_unicode
+
     try:
         pieces: Any = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, UnicodeDecodeError) as error:

@@ -2,3 +2,5 @@
 
 `python -m fairseq_plugins.glue evaluate` scores a fine-tuned checkpoint.
 """
+
+BATCH_SIZE = 64  # of evaluation

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from fairseq_plugins.common.exit_status import exit_status
 from fairseq_plugins.common.seeds import parse_seed
-from fairseq_plugins.glue.evaluate import BATCH_SIZE, evaluate
+from fairseq_plugins.glue import BATCH_SIZE
 from fairseq_plugins.glue.tasks import TASKS
 
 
@@ -34,6 +34,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _evaluate(args: argparse.Namespace) -> None:
+    from fairseq_plugins.glue.evaluate import evaluate  # takes seconds, which --help must not
+
     result = evaluate(
         args.path,
         args.data,

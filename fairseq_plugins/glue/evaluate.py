@@ -11,12 +11,11 @@ import fairseq_plugins.registration  # noqa: F401  (what checkpoints name)
 from fairseq_plugins.common.dictionaries import check_same_dictionary
 from fairseq_plugins.common.errors import CheckpointError, DataError, OptionError
 from fairseq_plugins.common.vocabulary import ROBERTA_TABLE, Vocabulary, check_vocabulary
+from fairseq_plugins.glue import BATCH_SIZE
 from fairseq_plugins.glue.metrics import score
 from fairseq_plugins.glue.tasks import GlueTask, find_task
 from fairseq_plugins.modules.identity import ROBERTA
 from fairseq_plugins.modules.loading import build_trained, choose_device, read_trained
-
-BATCH_SIZE = 64
 
 
 def evaluate(

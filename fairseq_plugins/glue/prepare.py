@@ -13,11 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
-from typing import Any
-
-from fairseq.binarizer import FileBinarizer, VocabularyDatasetBinarizer
-from fairseq.data import Dictionary
-from fairseq.tasks import FairseqTask
+from typing import TYPE_CHECKING, Any
 
 from fairseq_plugins.common.errors import DataError
 from fairseq_plugins.common.exit_status import exit_status
@@ -34,6 +30,9 @@ from fairseq_plugins.data.options import (
 from fairseq_plugins.glue import official
 from fairseq_plugins.glue.read import Example, SplitText, read_split
 from fairseq_plugins.glue.tasks import GLUE, GlueTask, find_tasks
+
+if TYPE_CHECKING:  # fairseq takes seconds, which a command's --help must not
+    from fairseq.data import Dictionary
 
 PREPARATION_VERSION = 1  # raise when the same request would give other files
 LINES_PER_REPORT = 100_000
@@ -238,8 +237,10 @@ def _write_pieces(split: SplitText, column: int, encoder: Any, target: Path, nam
                 report(f"{name}, input{column}: {number} of {len(split.examples)} lines")
 
 
-def _binarise(text: Path, prefix: Path, dictionary: Dictionary, workers: int) -> int:
+def _binarise(text: Path, prefix: Path, dictionary: "Dictionary", workers: int) -> int:
     """What fairseq-preprocess does with a file, without its start-up; number of tokens."""
+    from fairseq.binarizer import FileBinarizer, VocabularyDatasetBinarizer
+
     summary = FileBinarizer.multiprocess_dataset(
         str(text),
         "mmap",
@@ -255,6 +256,8 @@ def _write_labels(
     task: GlueTask, splits: Mapping[str, SplitText], work: Path, target: Path, workers: int
 ) -> None:
     """Classes binarised with a dictionary of the training labels; numbers as text in [0, 1]."""
+    from fairseq.tasks import FairseqTask
+
     target.mkdir()
     text = work / "label"
     text.mkdir()

@@ -10,13 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from fairseq_plugins.common.checkpoints import read_checkpoint
 from fairseq_plugins.common.errors import CheckpointError, OptionError
 from fairseq_plugins.common.files import writing
-from fairseq_plugins.modules.identity import MODELS, Identity, describe_checkpoint, differences
-from fairseq_plugins.modules.loading import require_names
 
 _INTERVAL = re.compile(r"checkpoint_(\d+)_(\d+)\.pt")  # epoch, updates
 
@@ -46,6 +41,13 @@ def average(paths: Sequence[Path]) -> dict[str, Any]:
     Raises:
         CheckpointError: for checkpoints of different models.
     """
+    import torch
+
+    import fairseq_plugins.registration  # noqa: F401  (the options of models)
+    from fairseq_plugins.common.checkpoints import read_checkpoint
+    from fairseq_plugins.modules.identity import MODELS, Identity, describe_checkpoint, differences
+    from fairseq_plugins.modules.loading import require_names
+
     state: dict[str, Any] = {}
     first: Identity | None = None
     sums: dict[str, torch.Tensor] = {}
@@ -76,6 +78,15 @@ def average(paths: Sequence[Path]) -> dict[str, Any]:
     return state
 
 
+def write_average(paths: Sequence[Path], output: Path) -> None:
+    """Write the checkpoint that `average` makes."""
+    import torch
+
+    state = average(paths)
+    with writing(output) as (file,):
+        torch.save(state, file)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="average_checkpoints.sh",
@@ -88,9 +99,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     output = args.output or args.folder / "average.pt"
     try:
         paths = last_checkpoints(args.folder, args.last)
-        state = average(paths)
-        with writing(output) as (file,):
-            torch.save(state, file)
+        write_average(paths, output)
     except (ValueError, OSError, RuntimeError) as error:
         print(f"average_checkpoints: error: {error}", file=sys.stderr)
         return 1

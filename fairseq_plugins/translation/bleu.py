@@ -13,8 +13,6 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from sacrebleu.metrics import BLEU
-
 from fairseq_plugins.common.exit_status import exit_status
 from fairseq_plugins.data.codes import SEPARATOR, join_pieces
 from fairseq_plugins.translation.moses import Moses
@@ -30,6 +28,8 @@ def score(hypotheses: Sequence[str], references: Sequence[str]) -> tuple[float, 
     Raises:
         ValueError: lists of different length or without a line, or references that were tokenised.
     """
+    from sacrebleu.metrics import BLEU
+
     if len(hypotheses) != len(references):
         raise ValueError(f"there are {len(hypotheses)} hypotheses and {len(references)} references")
     if not references:

@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from subword_nmt.learn_bpe import get_vocabulary, learn_bpe
 from tqdm import tqdm
 
 from fairseq_plugins.common.dictionaries import SPECIAL_SYMBOLS, read_dictionary
@@ -143,6 +142,8 @@ class ParallelBuild:
 
     def learn(self) -> None:
         """One encoding from the words of both sides."""
+        from subword_nmt.learn_bpe import get_vocabulary, learn_bpe
+
         if (self.work / "codes").exists():
             return
         report(f"learning {self.merges} merges")

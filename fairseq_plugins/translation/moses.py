@@ -7,9 +7,6 @@ splits at hyphens (Moses' `-a`) and escapes (`&apos;`). `detokenise` undoes the 
 import functools
 import unicodedata
 
-from sacremoses import MosesDetokenizer, MosesPunctNormalizer, MosesTokenizer
-from sacremoses.corpus import NonbreakingPrefixes
-
 from fairseq_plugins.common.errors import OptionError
 
 # ISO 639 keeps these codes for private use; the generated languages have them, and English rules.
@@ -19,6 +16,8 @@ PRIVATE_USE = ("qaa", "qab")
 @functools.cache
 def languages() -> frozenset[str]:
     """Codes of the languages that have rules of their own."""
+    from sacremoses.corpus import NonbreakingPrefixes
+
     return frozenset(NonbreakingPrefixes().available_langs.values()) | set(PRIVATE_USE)
 
 
@@ -44,6 +43,8 @@ class Moses:
     """
 
     def __init__(self, language: str) -> None:
+        from sacremoses import MosesDetokenizer, MosesPunctNormalizer, MosesTokenizer
+
         check_language("language", language)
         rules = "en" if language in PRIVATE_USE else language
         self._normaliser = MosesPunctNormalizer(rules)

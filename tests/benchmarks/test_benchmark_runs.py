@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import __main__ as program
-from benchmarks import table9
+from benchmarks import table9, table9_cells
 from benchmarks.catalog import BENCHMARKS
 from benchmarks.context import Context
 from benchmarks.figure_page import has_matplotlib
@@ -17,7 +17,7 @@ from benchmarks.table9_page import KEYS as CELL_KEYS
 
 @pytest.fixture(autouse=True)
 def _few_rows(monkeypatch):
-    monkeypatch.setattr(table9, "default_rows", lambda: ["base", "rope", "t5"])
+    monkeypatch.setattr(table9_cells, "default_rows", lambda: ["base", "rope", "t5"])
 
 
 def run(output, *words):
@@ -152,7 +152,7 @@ def test_table9_cells(tmp_path, capsys):
 
 
 def test_table9_dry_run_does_nothing(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(table9, "measure_cell", None)
+    monkeypatch.setattr(table9_cells, "measure_cell", None)
     words = ["--dry-run", "--output", str(tmp_path), "--rows", "base+rope"]
     assert table9.main(words) == 0
     lines = capsys.readouterr().out.splitlines()

@@ -3,6 +3,8 @@
 import json
 import math
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from fairseq.criterions.masked_lm import MaskedLmLoss
 from fairseq_plugins.__main__ import main
 from tests.hostile import expression, naming_another_model, rewritten, with_options
 from tests.integration.helpers import (
+    REPOSITORY,
     TOKENS_PER_SAMPLE,
     fairseq_eval_lm,
     fairseq_train,
@@ -303,3 +306,28 @@ def test_another_task_is_refused(data: Path, checkpoints: dict[str, Path], tmp_p
         rewritten(checkpoints["vanilla"], path, change)
         error = refused(capsys, path, data)
         assert message in error and task in error
+
+
+def test_in_a_process_of_its_own(data: Path, checkpoints: dict[str, Path]) -> None:
+    """Which has loaded nothing before."""
+    words = ["--path", str(checkpoints["linear"]), "--data", str(data), "--lengths", "16,32"]
+    command = [sys.executable, "-m", "fairseq_plugins", "evaluate", *words]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    about, names, *rows = done.stdout.splitlines()
+    assert about.startswith("checkpoint_last.pt: pe_transformer_lm, `lrpe_type2` under linear")
+    assert names.split()[:3] == ["length", "tokens", "skipped"]
+    assert [row.split()[0] for row in rows[:2]] == ["16", "32"]
+    assert done.stderr == ""
+
+
+def test_another_dictionary_is_refused(
+    data: Path, checkpoints: dict[str, Path], tmp_path: Path, capsys
+) -> None:
+    """Of the same size, in another order."""
+    for path in data.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    words = (data / "dict.txt").read_text().splitlines()
+    (tmp_path / "dict.txt").write_text("\n".join([words[1], words[0], *words[2:]]) + "\n")
+    error = refused(capsys, checkpoints["vanilla"], tmp_path)
+    assert "dict.txt must have the words that" in error and "the digest is" in error

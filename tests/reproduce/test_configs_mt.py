@@ -11,8 +11,8 @@ from omegaconf import OmegaConf
 
 import fairseq_plugins.registration  # noqa: F401
 from fairseq_plugins.reproduce.record.recipe import compose_recipe
+from fairseq_plugins.translation.decoding import Decoding
 from fairseq_plugins.translation.prepare import WMT14_MERGES
-from fairseq_plugins.translation.translate import Decoding
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 

@@ -404,3 +404,29 @@ def test_slurm_submits_what_is_not_done(root, planned, monkeypatch, capsys):
     assert slurm.submit(root, planned[:2], force=False) == 0
     assert submitted == [slurm.sbatch_command(planned[1].run, 0)]
     assert "base-linear-s1: done already" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"position_encoding": "alibi"},
+            "it has `alibi` under linear attention, this run asks for `rope`; --force trains it",
+        ),
+        ({"_name": "fconv_lm"}, "must be a pe_transformer_lm, but is a fconv_lm"),
+    ],
+)
+def test_a_finished_run_of_another_model_is_not_evaluated(root, planned, options, message, capsys):
+    """Training, which would refuse it, is not started again."""
+    (rope,) = [one for one in planned if one.run.row == "rope"]
+    folder, model = folder_of(root, rope), rope.trainings[0].config["model"]
+    work(root, [rope], FakeFairseq(root, stop_at=TOTAL))
+    for changed, status in ((options, 1), ({}, 0)):
+        cfg = {"model": {**model, **changed}, "task": rope.trainings[0].config["task"]}
+        state = {"model": {}, "optimizer_history": [{"num_updates": TOTAL}], "cfg": cfg}
+        for name in ("checkpoint_best.pt", "checkpoint_last.pt"):
+            torch.save(state, folder / name)
+        fake = FakeFairseq(root)
+        assert work(root, [rope], fake) == status
+        assert (message in capsys.readouterr().out) == bool(changed)
+        assert bool(fake.evaluated) == (status == 0) and not fake.trained

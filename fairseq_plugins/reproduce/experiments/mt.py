@@ -22,7 +22,7 @@ from fairseq_plugins.reproduce.record.metrics import (
     perplexity,
 )
 from fairseq_plugins.reproduce.record.runs import Run
-from fairseq_plugins.translation.translate import Decoding
+from fairseq_plugins.translation.decoding import Decoding
 
 DECODING = Decoding()
 SUBSETS = ("valid", "test")

@@ -180,6 +180,7 @@ class Attempt:
         log = folder / "train.log"
         try:
             chosen = checkpoints.checkpoint_to_evaluate(folder, training.evaluated, self.say)
+            checkpoints.require_model(chosen, training.config)
             metrics = experiment.measure(training, folder)
         except (FileNotFoundError, ValueError) as error:
             raise RunFailed(str(error), log) from None

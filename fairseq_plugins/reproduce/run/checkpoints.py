@@ -3,14 +3,17 @@
 import os
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any
 
 from fairseq_plugins.common import locks
 from fairseq_plugins.common.checkpoints import BEST, LAST, DamagedCheckpoint, read_checkpoint
 from fairseq_plugins.common.errors import CheckpointError
 from fairseq_plugins.common.files import writing
+from fairseq_plugins.modules.identity import describe, describe_checkpoint, differences
+from fairseq_plugins.modules.loading import require_names
 
 _EARLIER = re.compile(r"checkpoint_(\d+)_(\d+)\.pt")  # epoch, updates
 
@@ -73,6 +76,30 @@ def checkpoint_to_evaluate(folder: Path, wanted: str, say: Say) -> Path:
         say(f"there is no {wanted}: evaluating {LAST}")
         return folder / LAST
     raise FileNotFoundError(f"{folder} holds neither {wanted} nor {LAST}")
+
+
+def require_model(path: Path, config: Mapping[str, Any]) -> None:
+    """Refuse to evaluate a checkpoint of another model than the one that a training makes.
+
+    A training that is complete is not started again, so that nothing else would notice.
+
+    Args:
+        path: of the checkpoint.
+        config: the training's, as it is recorded.
+
+    Raises:
+        CheckpointError: damaged, or of another model, with what each has.
+    """
+    checkpoint = read_checkpoint(path)
+    if checkpoint.get("cfg") is None and checkpoint.get("args") is None:
+        return  # fairseq builds nothing from one that does not say what
+    require_names(path, checkpoint, [config["model"]["_name"]])
+    ours = describe(config["model"], config["task"])
+    if found := differences(describe_checkpoint(path, checkpoint), ours):
+        raise CheckpointError(
+            f"{path.name} is of another model: it has {found[0].has}, this run asks for "
+            f"{found[0].asks}; --force trains it again"
+        )
 
 
 def _earlier(folder: Path) -> list[Path]:

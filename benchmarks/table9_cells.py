@@ -1,0 +1,206 @@
+"""The cells of the LRPE paper's Table 9: speed of a training step against Base.
+
+Every row is timed by turns with Base, and the ratio is taken in each turn; row `base` is Base
+against a second Base, which shows how far noise goes.
+"""
+
+import argparse
+import statistics
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from benchmarks.context import Context, Settings, context_of, device_problem
+from benchmarks.models import masked_language_model_step
+from benchmarks.record import (
+    Found,
+    circumstances,
+    end_of_run,
+    load_average,
+    read_json,
+    still_holds,
+)
+from benchmarks.reference import Mismatch, check_attention
+from benchmarks.table9_page import KEYS, read_cells, write_page
+from benchmarks.targets import ROWS
+from benchmarks.timing import Pace, Samples, interleave, quartiles
+from fairseq_plugins.common.files import write_json
+from fairseq_plugins.common.suggestions import did_you_mean
+from fairseq_plugins.encodings import ENCODINGS, IncompatibleEncodingError
+from fairseq_plugins.encodings.registry import expand_name
+from fairseq_plugins.papers.tables import ATTENTIONS
+
+
+def table9_settings(device: str, quick: bool) -> Settings:
+    """A model that takes about a second per step on one thread of a CPU."""
+    gpu = device == "gpu"
+    return {
+        "layers": 1 if quick else 12 if gpu else 4,
+        "width": 32 if quick else 768 if gpu else 512,
+        "heads": 2 if quick else 12 if gpu else 8,
+        "ffn": 64 if quick else 3072 if gpu else 2048,
+        "dictionary": 50 if quick else 1000,
+        "batch": 32 if gpu and not quick else 2,
+        "length": 16 if quick else 512,
+        "dtype": "bfloat16 (autocast)" if gpu else "float32",
+        "pace": vars(Pace(0.05, 2, 2) if quick else Pace(18.0, 7, 100)),
+    }
+
+
+def default_rows() -> list[str]:
+    """The table's rows, as far as their encodings are here."""
+    return [row for row in ROWS if row in ENCODINGS]
+
+
+def check_rows(rows: Sequence[str]) -> None:
+    """Refuse unknown names.
+
+    Raises:
+        ValueError: with the nearest name.
+    """
+    for row in rows:
+        for part in row.split("+"):
+            if part in ENCODINGS:
+                continue
+            hint = did_you_mean(part, ENCODINGS)
+            raise ValueError(f"`--rows` must be names of encodings, but has {part!r}.{hint}")
+        expand_name(row)
+
+
+def run_table9(settings: Settings, context: Context) -> Found:
+    """All default rows under both attentions, as a benchmark among the others."""
+    rows = default_rows()
+    measure_table(settings, context, rows, ATTENTIONS)
+    found = Found()
+    for cell in read_cells(context.table9):
+        if cell["row"] not in rows:  # measured by the script, perhaps long ago
+            continue
+        key = f"{cell['row']} {cell['attention']}"
+        found.ratios[key] = cell["metrics"]["relative_speed"]
+        found.quartiles[key] = tuple(cell["metrics"]["quartiles"])
+        found.medians[key] = cell["metrics"]["step_seconds"]
+        found.rounds[key] = cell["metrics"]["rounds"]
+    return found
+
+
+def _path(context: Context, row: str, attention: str) -> Path:
+    return context.table9 / f"{row}-{attention}.json"
+
+
+def measure_table(
+    settings: Settings, context: Context, rows: Sequence[str], attentions: Sequence[str]
+) -> None:
+    """Measure what is not measured yet, and render the page after every cell.
+
+    Raises:
+        Mismatch: an attention is wrong; then nothing is timed.
+    """
+    around = circumstances(context.gpus)
+    for attention in attentions:
+        check_attention(attention, causal=False, device=context.device, dtype=context.dtype)
+    cells = [(row, attention) for row in rows for attention in attentions]
+    for number, (row, attention) in enumerate(cells, 1):
+        label = f"  [{number}/{len(cells)}] {row}, {attention}"
+        if is_done(settings, context, row, attention, around):
+            context.say(f"{label}: done before")
+            continue
+        load = load_average()
+        cell = measure_cell(settings, context, row, attention)
+        if isinstance(cell, str):
+            context.say(f"{label}: - ({cell.partition(':')[0]})")
+            continue
+        end = end_of_run(load, cell["wall_seconds"])
+        whole = {**cell, **around, **end}
+        write_json(_path(context, row, attention), {key: whole[key] for key in KEYS})
+        write_page(context.table9)
+        context.say(f"{label}: {cell['metrics']['relative_speed']:.3f}")
+    write_page(context.table9)
+
+
+def is_done(
+    settings: Settings, context: Context, row: str, attention: str, around: dict[str, Any]
+) -> bool:
+    """Whether a cell was measured with these settings, sources, versions and machine."""
+    cell = None if context.force else read_json(_path(context, row, attention), KEYS)
+    return cell is not None and still_holds(cell, {"config": settings, **around})
+
+
+def measure_cell(
+    settings: Settings, context: Context, row: str, attention: str
+) -> dict[str, Any] | str:
+    """A cell of the table but for where it comes from, or why there is none."""
+    began = time.monotonic()
+    try:
+        mine = masked_language_model_step(settings, context, attention, row)
+    except IncompatibleEncodingError as error:
+        return str(error)
+    base = masked_language_model_step(settings, context, attention, "base")
+    samples = interleave({"base": base, "row": mine}, Pace(**settings["pace"]), context.device)
+    return {
+        "table": "table9",
+        "row": row,
+        "attention": attention,
+        "scale": context.name,
+        "metrics": _metrics(samples),
+        "command": list(context.command),
+        "config": settings,
+        "wall_seconds": time.monotonic() - began,
+    }
+
+
+def _metrics(samples: Samples) -> dict[str, Any]:
+    speeds = samples.ratios("base", "row")  # of times: above 1 where the row is faster
+    return {
+        "relative_speed": round(statistics.median(speeds), 4),
+        "quartiles": [round(value, 4) for value in quartiles(speeds)],
+        "rounds": samples.rounds,
+        "step_seconds": samples.median("row"),
+        "base_step_seconds": samples.median("base"),
+    }
+
+
+def dry_run(
+    settings: Settings,
+    context: Context,
+    rows: Sequence[str],
+    attentions: Sequence[str],
+    say: Callable[[str], None],
+) -> None:
+    """Say which cells would be measured, and with what."""
+    around = circumstances(context.gpus)
+    say(f"settings: {', '.join(f'{key}={value}' for key, value in settings.items())}")
+    for row in rows:
+        for attention in attentions:
+            done = is_done(settings, context, row, attention, around)
+            say(f"{_path(context, row, attention)}: {'done' if done else 'to be measured'}")
+
+
+def run(parser: argparse.ArgumentParser, args: argparse.Namespace, given: Sequence[str]) -> int:
+    """What the options of `scripts/table9.sh` say; the exit status."""
+    rows = args.rows or default_rows()
+    try:
+        check_rows(rows)
+    except ValueError as error:
+        parser.error(str(error))
+    torch.set_num_threads(1)
+    settings = table9_settings(args.device, args.quick)
+    context = context_of(args, ("scripts/table9.sh", *given))
+    if args.dry_run:
+        dry_run(settings, context, rows, args.attention, context.say)
+        return 0
+    problem = device_problem(args.device)
+    if problem:
+        parser.error(problem)
+    try:
+        measure_table(settings, context, rows, args.attention)
+    except Mismatch as error:
+        print(f"refused, nothing was timed: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    context.say(f"written: {context.table9}.md")
+    return 0

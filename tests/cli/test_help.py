@@ -1,0 +1,60 @@
+"""`--help` of every command: at once, and nothing but the help."""
+
+import re
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fairseq_plugins.__main__ import COMMANDS
+
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAM = 'if __name__ == "__main__":'
+
+
+def commands() -> list[str]:
+    """The words behind `python` of every command: programs, scripts, and those in one program."""
+    found = {"scripts/convert_roberta.py"}
+    for path in [*ROOT.glob("fairseq_plugins/**/*.py"), *ROOT.glob("benchmarks/*.py")]:
+        text = path.read_text()
+        if PROGRAM in text and "argparse" in text:
+            name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+            found.add(f"-m {name.removesuffix('.__main__')}")
+    for path in ROOT.glob("scripts/*.sh"):
+        found |= set(re.findall(r'exec "\$PYTHON" (.*) "\$@"', path.read_text()))
+    return sorted(found | {f"-m fairseq_plugins {name}" for name in COMMANDS})
+
+
+def run(*words: str) -> tuple[float, subprocess.CompletedProcess[str]]:
+    """Seconds of the processor, of which a busy machine takes hardly more, and what was printed."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    command = [sys.executable, *words]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime, done
+
+
+@pytest.fixture(scope="module")
+def limit() -> float:
+    return 1.3 * min(run("-c", "import argparse")[0] for _ in range(3)) + 0.3
+
+
+def test_every_command_is_here():
+    assert {
+        "-m fairseq_plugins.reproduce table2",
+        "-m benchmarks",
+        "-m fairseq_plugins doctor",
+    } <= {*commands()}
+
+
+@pytest.mark.parametrize("words", commands())
+def test_help_takes_no_longer_than_python_and_says_nothing_else(words, limit):
+    for _ in range(4):
+        seconds, done = run(*words.split(), "--help")
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout.startswith("usage: ")
+        if seconds <= limit:
+            return
+    raise AssertionError(f"took {seconds:.2f} s, which must be at most {limit:.2f}")
