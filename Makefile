@@ -9,6 +9,11 @@ VENV_BIN := $(CURDIR)/$(VENV)/bin
 PIP_INSTALL := $(VENV)/bin/python -m pip install --disable-pip-version-check --no-compile
 TEST_WORKERS ?= 2
 export OMP_NUM_THREADS ?= 2
+# Threads that wait sleep: spinning ones take the processor from those they wait for, where a
+# machine has other work too.
+ifndef GOMP_SPINCOUNT
+export OMP_WAIT_POLICY ?= PASSIVE
+endif
 
 # A set-up is done when the stamp with the checksum of all that it depends on is there.
 checksum = $(shell { echo '$(CURDIR)'; cat $(1); } | cksum | tr ' ' '-')
