@@ -9,6 +9,11 @@ VENV_BIN := $(CURDIR)/$(VENV)/bin
 PIP_INSTALL := $(VENV)/bin/python -m pip install --disable-pip-version-check --no-compile
 TEST_WORKERS ?= 2
 export OMP_NUM_THREADS ?= 2
+# Threads that wait sleep: spinning ones take the processor from those they wait for, where a
+# machine has other work too.
+ifndef GOMP_SPINCOUNT
+export OMP_WAIT_POLICY ?= PASSIVE
+endif
 
 # A set-up is done when the stamp with the checksum of all that it depends on is there.
 checksum = $(shell { echo '$(CURDIR)'; cat $(1); } | cksum | tr ' ' '-')
@@ -26,7 +31,7 @@ quickstart: $(RUNTIME) ## set up, generate the corpus, train and print the toy t
 
 test: lint ## set up, lint, and run all tests but the slow ones and those of the GPU kernel
 	PATH="$(VENV_BIN):$$PATH" OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest -n $(TEST_WORKERS) \
-	    --dist worksteal \
+	    --dist worksteal --durations 20 \
 	    -m "not slow and not triton and not gpu"
 
 test-slow: $(DEV) ## set up and run the slow tests

@@ -25,7 +25,9 @@ def draw_seed() -> Tensor:
 
 
 class Attention(nn.Module):
-    """Base class. A subclass says about itself:
+    """What all attentions have in common.
+
+    Attributes:
         name: the value of the option ``attention_type``.
         supported_hooks: of encodings.
         refusal: what is said of other hooks, after their names.
@@ -121,8 +123,9 @@ class Attention(nn.Module):
             check_padding_mask("key_padding_mask", key_padding_mask, length)
 
     def fold_basis_(self, *projections: nn.Module) -> None:
-        """Have the encoding fold its change of basis into the projections of queries and keys, for
-        inference; here nothing, since something may stand between the two.
+        """Have the encoding fold its change of basis into the projections, for inference.
+
+        Here nothing is done, since something may stand between the two.
         """
 
     def unfold_basis_(self, *projections: nn.Module) -> None:

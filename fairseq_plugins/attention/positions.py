@@ -79,8 +79,11 @@ class Positions:
         return cls(index, length, padding_mask, SharedPass())
 
     def last(self, batch: int) -> "Positions":
-        """Those of the last token alone, the next one of a decoding: (B, 1), a row for each of
-        ``batch`` sequences as in the states of attentions."""
+        """Those of the last token alone, the next one of a decoding: (B, 1).
+
+        Args:
+            batch: sequences, each of which has a row as in the states of attentions.
+        """
         padding = None if self.padding_mask is None else self.padding_mask[:, -1:]
         index = self.index[:, -1:].expand(batch, -1)
         return Positions(index, self.end, padding, SharedPass())

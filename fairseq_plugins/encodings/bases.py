@@ -90,7 +90,7 @@ class OddEven(Basis):
 
 
 class Fourier(Basis):
-    """The unitary Fourier matrix. (A real FFT would not keep dot products.)"""
+    """The unitary Fourier matrix: a real FFT would not keep dot products."""
 
     is_complex = True
 

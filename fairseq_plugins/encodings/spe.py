@@ -235,8 +235,10 @@ class _Waves(torch.autograd.Function):
     def forward(  # type: ignore[no-untyped-def]
         ctx, per_step: Tensor, phases: Tensor | None, positions: Tensor, dtype: torch.dtype
     ) -> Tensor:
-        """
+        """The waves, (H, U, 2K, D).
+
         Args:
+            ctx: of autograd.
             per_step: f (H, K, D), turns from one position to the next, float64.
             phases: (H, K, D).
             positions: (U,).

@@ -39,6 +39,31 @@ def test_only_slurm_s_own_commands_see_its_variables(tmp_path, monkeypatch):
     assert log.read_text().split() == ["None", "7"]
 
 
+@pytest.mark.parametrize(
+    ("own", "seen"),
+    [
+        ({}, "PASSIVE None"),
+        ({"OMP_WAIT_POLICY": "ACTIVE"}, "ACTIVE None"),
+        ({"GOMP_SPINCOUNT": "7"}, "None 7"),
+    ],
+)
+def test_threads_sleep_where_they_wait_unless_the_user_said_how(tmp_path, monkeypatch, own, seen):
+    """Spinning ones take the processor from those that they wait for, on a machine with others."""
+    for name in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in own.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    code = "import os; print(*map(os.environ.get, ('OMP_WAIT_POLICY', 'GOMP_SPINCOUNT')))"
+    (tmp_path / "told.py").write_text(code)
+    log = tmp_path / "log"
+    assert ProcessLauncher(tmp_path)([sys.executable, "-c", code], log, print) == 0
+    preloaded = PreloadedLauncher(tmp_path)
+    assert preloaded([sys.executable, "-m", "told"], log, print) == 0
+    preloaded.close()
+    assert log.read_text().splitlines() == [seen, seen]
+
+
 def test_launcher_ends_its_command_when_interrupted(tmp_path):
     pid_file = tmp_path / "pid"
     code = f"import os, time; open({str(pid_file)!r}, 'w').write(str(os.getpid())); time.sleep(60)"

@@ -2,6 +2,8 @@
 
 import json
 import os
+import resource
+import shutil
 import socket
 import subprocess
 import sys
@@ -292,6 +294,69 @@ def test_a_failing_row_is_named_and_does_not_stop_the_others(root, planned, caps
     assert "FAILED rope-linear-s1: training ended with status 1" in end
     assert "log: checkpoints/table2/toy/rope-linear-s1/train.log" in end
     assert "| RuntimeError: out of memory" in end
+
+
+class FullDisk(FakeFairseq):
+    """After its first evaluation no file can be written below results/."""
+
+    def __call__(self, command, log, on_lines, keep_open=()):
+        status = super().__call__(command, log, on_lines, keep_open)
+        if self.evaluated:
+            shutil.rmtree(self.root / "results", ignore_errors=True)
+            (self.root / "results").touch()
+        return status
+
+
+def test_results_that_cannot_be_written_are_kept_and_taken_by_the_next_call(root, planned, capsys):
+    full = FullDisk(root)
+    assert work(root, planned, full) == 1
+    assert [name for name, _ in full.trained] == [one.run.name for one in planned]
+    said = capsys.readouterr().out
+    for one in planned:
+        kept = one.run.folder / "result.json"
+        assert f"FAILED {one.run.name}: {one.run.result} cannot be written" in said
+        assert f"the result is in {kept}, from where the same command takes it" in said
+        assert (root / kept).is_file()
+    assert "FAILED results/table2/toy.md" in said
+    (root / "results").unlink()
+    fake = FakeFairseq(root)
+    assert work(root, planned, fake) == 0
+    assert fake.trained == fake.evaluated == []
+    for one in planned:
+        assert read(root / one.run.result)
+        assert not (root / one.run.folder / "result.json").exists()
+
+
+def test_a_kept_result_of_another_experiment_is_not_taken(root, planned):
+    one = planned[0]
+    work(root, [one], FakeFairseq(root))
+    result = json.loads((root / one.run.result).read_text())
+    (root / one.run.result).unlink()
+    result["config"]["optimization"]["max_update"] = 100
+    (root / one.run.folder / "result.json").write_text(json.dumps(result))
+    fake = FakeFairseq(root)
+    assert work(root, [one], fake) == 0
+    assert len(fake.evaluated) == 2
+    assert read(root / one.run.result)["config"] == one.config
+
+
+@pytest.mark.parametrize("name", ["results", "checkpoints"])
+def test_a_folder_that_cannot_be_written_is_refused_before_anything_starts(root, planned, name):
+    (root / name).touch()
+    with pytest.raises(ValueError, match=rf"^{name}/table2/toy cannot be written to \("):
+        session.require(root, planned, force=False)
+
+
+def test_a_full_disk_is_refused_before_anything_starts(root, planned):
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))  # small files can be written still
+    try:
+        with pytest.raises(ValueError, match=r"table2/toy cannot be written to \("):
+            session.require(root, planned, force=False)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    session.require(root, planned, force=False)
+    assert not list((root / "results/table2/toy").iterdir())
 
 
 def test_a_run_that_another_process_holds_is_left_to_it(root, planned, capsys):

@@ -109,19 +109,29 @@ def _check(schema: type[BaseModel], value: Any) -> None:
         raise ValueError(f"{'.'.join(keys)}: {message}{but}") from None
 
 
+def load_result(path: Path, metrics: type[MetricsSchema]) -> Result:
+    """The result in a file of any name.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it is no result.
+    """
+    result: Result = from_json(path.read_bytes(), allow_inf_nan=False)
+    check_result(result, metrics)
+    return result
+
+
 def read_result(path: Path, metrics: type[MetricsSchema], say: Say = _ignore) -> Result | None:
     """The result in results/<table>/<scale>/<name>.json; None where there is none.
 
     A file that is no result is none, whatever is in it; what is wrong with it is said.
     """
     try:
-        content = path.read_bytes()
-        result: Result = from_json(content, allow_inf_nan=False)
-        check_result(result, metrics)
+        result = load_result(path, metrics)
         own = run_of(result).result
         if path.parts[-len(own.parts) :] != own.parts:
             raise ValueError(f"it is the result {own}")
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError) as error:
         say(f"{Path(*path.parts[-4:])} is not a complete result ({error})")

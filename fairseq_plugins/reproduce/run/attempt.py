@@ -22,6 +22,7 @@ from fairseq_plugins.reproduce.run.journal import Journal
 from fairseq_plugins.reproduce.run.launcher import Launcher
 from fairseq_plugins.reproduce.run.progress import EVALUATING, Progress
 
+KEPT = "result.json"  # in a run's folder: what could not be written below results/
 MEASURED = "metrics.json"  # in the folder of one of several trainings: it is done
 
 
@@ -141,8 +142,11 @@ class Attempt:
             raise RunFailed(f"{word} ended with status {status}", log)
 
     def _measured(self, training: Training) -> Metrics:
-        """The metrics of one training; of several, each keeps its own in metrics.json, and its
-        checkpoints only as long as they are needed."""
+        """The metrics of one training.
+
+        Of several, each keeps its own in metrics.json, and its checkpoints only as long as they are
+        needed.
+        """
         if training not in self.planned.trainings:  # of the run that this one starts from
             return self.evaluate(training)
         folder = self.context.root / training.folder
@@ -217,10 +221,21 @@ class Attempt:
         )
 
     def write(self, result: Result) -> None:
-        """Write the result and close the journal."""
-        write_json(self.context.root / self.run.result, result)
+        """Close the journal and write the result, into the run's folder where nothing else goes.
+
+        Raises:
+            RunFailed: it is in the run's folder.
+        """
         self.journal.content["finished"] = True
         self.journal.write()
+        try:
+            write_json(self.context.root / self.run.result, result)
+        except OSError as error:
+            write_json(self.folder / KEPT, result)
+            raise RunFailed(
+                f"{self.run.result} cannot be written ({error.strerror}); the result is in "
+                f"{self.run.folder / KEPT}, from where the same command takes it"
+            ) from None
 
 
 def _merged(one: Metrics, other: Metrics) -> Metrics:

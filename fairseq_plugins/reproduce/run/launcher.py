@@ -88,9 +88,12 @@ def _environment(command: Sequence[str]) -> dict[str, str]:
 
     Line by line, so that what libraries log does not come between the words of one. Without
     Slurm's variables where Slurm does not start it: fairseq would take the number of processes from
-    the shell's allocation in place of the one it is given.
+    the shell's allocation in place of the one it is given. Threads that wait for others sleep: on
+    a machine with other work, spinning ones keep the processor from those that they wait for.
     """
     kept = dict(os.environ)
+    if not kept.keys() & {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"}:
+        kept["OMP_WAIT_POLICY"] = "PASSIVE"
     if command[0] != "srun":
         kept = {name: value for name, value in kept.items() if not name.startswith("SLURM_")}
     return kept | {"PYTHONUNBUFFERED": "1"}
@@ -127,11 +130,10 @@ class ProcessLauncher:
 
 
 class PreloadedLauncher:
-    """Runs modules of this interpreter in forks of a process that has imported torch and fairseq,
-    and every other command as `ProcessLauncher` does.
+    """Runs modules of this interpreter in forks of a process that has imported torch and fairseq.
 
-    For trainings on a CPU, of which there may be many short ones. The process starts with the first
-    command and ends with this object's.
+    Every other command runs as `ProcessLauncher` has it. For trainings on a CPU, of which there may
+    be many short ones. The process starts with the first command and ends with this object's.
     """
 
     def __init__(self, root: Path) -> None:
@@ -172,7 +174,14 @@ class PreloadedLauncher:
         self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             command = [sys.executable, "-c", _PRELOADED, str(theirs.fileno())]
-            self._process = _spawn(self.root, command, [theirs.fileno()], stdout=subprocess.DEVNULL)
+            # The runtime of the threads reads its settings here, not in the forks.
+            self._process = _spawn(
+                self.root,
+                command,
+                [theirs.fileno()],
+                stdout=subprocess.DEVNULL,
+                env=_environment(command),
+            )
         return self._channel
 
 

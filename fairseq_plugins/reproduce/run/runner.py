@@ -11,7 +11,7 @@ from fairseq_plugins.reproduce.experiments.planned import PlannedRun
 from fairseq_plugins.reproduce.record import results
 from fairseq_plugins.reproduce.record.results import Result
 from fairseq_plugins.reproduce.run import checkpoints
-from fairseq_plugins.reproduce.run.attempt import Attempt, Context, RunFailed, summary
+from fairseq_plugins.reproduce.run.attempt import KEPT, Attempt, Context, RunFailed, summary
 from fairseq_plugins.reproduce.run.launcher import Launcher
 from fairseq_plugins.reproduce.run.progress import DONE, FAILED, SKIPPED, Progress
 
@@ -129,7 +129,9 @@ class TableRunner:
         def say(text: str) -> None:
             self.progress.say(f"{text}; it is made again")
 
-        result = results.read_result(self.root / run.result, planned.experiment.metrics, say)
+        result = self._kept(planned) or results.read_result(
+            self.root / run.result, planned.experiment.metrics, say
+        )
         if result is None:
             return None
         reasons = results.mismatch(result, run, planned.config, planned.describe_data(self.root))
@@ -138,6 +140,21 @@ class TableRunner:
                 f"{run.result} was made by another experiment ({'; '.join(reasons[:3])}); "
                 f"scripts/{run.table}.sh --force trains it again"
             )
+        return result
+
+    def _kept(self, planned: PlannedRun) -> Result | None:
+        """The result that an earlier call could not write below results/; it is written there."""
+        run = planned.run
+        kept = self.root / run.folder / KEPT
+        try:
+            result = results.load_result(kept, planned.experiment.metrics)
+        except (OSError, ValueError):
+            return None
+        if results.mismatch(result, run, planned.config, planned.describe_data(self.root)):
+            return None
+        write_json(self.root / run.result, result)
+        kept.unlink()
+        self.progress.say(f"{run.result} was kept in {run.folder / KEPT}, and is taken from there")
         return result
 
     def _take_from_other_table(self, planned: PlannedRun) -> bool:

@@ -1,10 +1,12 @@
 """What a table's script does once it knows its runs: print, submit, or train them."""
 
+import os
 import shlex
 import signal
 import sys
+import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from types import FrameType
 
@@ -21,6 +23,8 @@ from fairseq_plugins.reproduce.run.launcher import Launcher, get_launcher
 from fairseq_plugins.reproduce.run.progress import Progress
 from fairseq_plugins.reproduce.run.runner import Failure, TableRunner, is_recorded
 from fairseq_plugins.reproduce.run.slurm import sbatch_command
+
+_ROOM = 2**20  # bytes that must fit where results are written
 
 
 def dry_run(planned: Sequence[PlannedRun], scale: Scale, *, slurm: bool) -> list[str]:
@@ -45,8 +49,9 @@ def dry_run(planned: Sequence[PlannedRun], scale: Scale, *, slurm: bool) -> list
 
 
 def require(root: Path, planned: Sequence[PlannedRun], *, force: bool) -> None:
-    """Refuse to start where data or GPUs are missing for a run that is still to be made, or where
-    data does not go with that of the pre-training.
+    """Refuse to start where a run that is still to be made lacks data, GPUs or room for its result.
+
+    Data that does not go with that of the pre-training is refused, too.
 
     Raises:
         ValueError: naming the folder and the script that makes it, the file, or the number of GPUs.
@@ -60,12 +65,30 @@ def require(root: Path, planned: Sequence[PlannedRun], *, force: bool) -> None:
             )
         results.check_data(one.describe_data(root))
     _check_pretraining(root, to_make)
+    for folder in {f.parent for p in to_make for f in (p.run.result, p.run.folder)}:
+        _require_room(root, folder)
     gpus = max((p.devices.gpus for p in to_make if not p.devices.srun), default=0)
     if gpus > torch.cuda.device_count():
         raise ValueError(
             f"`--gpus` must be at most the {torch.cuda.device_count()} of this machine, "
             f"but is {gpus} instead."
         )
+
+
+def _require_room(root: Path, folder: Path) -> None:
+    """Refuse a folder in which a file of the size of many results cannot be written.
+
+    Raises:
+        ValueError: naming the folder and the reason.
+    """
+    try:
+        (root / folder).mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=root / folder) as probe:
+            probe.write(bytes(_ROOM))
+            probe.flush()
+            os.fsync(probe.fileno())
+    except OSError as error:
+        raise ValueError(f"{folder} cannot be written to ({error.strerror}).") from None
 
 
 def _check_pretraining(root: Path, planned: Sequence[PlannedRun]) -> None:
@@ -148,8 +171,12 @@ def work(
                 failure = runner.run(one)
                 if failure:
                     failures.append(failure)
-                report.write()
-        render(root, table, scale, planned)
+                with suppress(OSError):  # said at the end
+                    report.write()
+        try:
+            render(root, table, scale, planned)
+        except OSError as error:
+            failures.append(Failure(report.page.as_posix(), str(error), None))
     except KeyboardInterrupt as interruption:
         print("\nStopped. The same command goes on from the last checkpoint.")
         return 143 if isinstance(interruption, Terminated) else 130
