@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from sacremoses import MosesPunctNormalizer, MosesTokenizer
+from subword_nmt import learn_bpe
 
 from fairseq_plugins.common.errors import DataError, OptionError
 from fairseq_plugins.translation import folders as parallel_folders
@@ -205,7 +206,7 @@ def test_what_was_cut_off_goes_on_and_ends_the_same(raw, tmp_path, binarised, co
     whole = tmp_path / "whole" / "pair"
     prepare_files(raw, whole, LANGUAGES, SETTINGS, NAMES)
     output = tmp_path / "data" / "pair"
-    learn = parallel_folders.learn_bpe
+    learn = learn_bpe.learn_bpe
     calls = []
 
     def interrupted(words, codes, *rest, **more):
@@ -215,7 +216,7 @@ def test_what_was_cut_off_goes_on_and_ends_the_same(raw, tmp_path, binarised, co
             raise KeyboardInterrupt
         learn(words, codes, *rest, **more)
 
-    monkeypatch.setattr(parallel_folders, "learn_bpe", interrupted)
+    monkeypatch.setattr(learn_bpe, "learn_bpe", interrupted)
     counted.clear()
     with pytest.raises(KeyboardInterrupt):
         prepare_files(raw, output, LANGUAGES, SETTINGS, NAMES)
@@ -233,7 +234,7 @@ def test_another_request_does_not_take_over_what_was_left(
 ):
     output = tmp_path / "data" / "pair"
     with monkeypatch.context() as patch, pytest.raises(OSError, match="no space"):
-        patch.setattr(parallel_folders, "learn_bpe", raise_no_space)
+        patch.setattr(learn_bpe, "learn_bpe", raise_no_space)
         prepare_files(raw, output, LANGUAGES, SETTINGS, NAMES)
     write_lines(raw / "test.en", ENGLISH[:2])
     prepare_files(raw, output, LANGUAGES, SETTINGS, NAMES)
