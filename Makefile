@@ -31,7 +31,7 @@ quickstart: $(RUNTIME) ## set up, generate the corpus, train and print the toy t
 
 test: lint ## set up, lint, and run all tests but the slow ones and those of the GPU kernel
 	PATH="$(VENV_BIN):$$PATH" OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest -n $(TEST_WORKERS) \
-	    --dist worksteal \
+	    --dist worksteal --durations 20 \
 	    -m "not slow and not triton and not gpu"
 
 test-slow: $(DEV) ## set up and run the slow tests

@@ -18,6 +18,7 @@ setup(
         "numpy>=1.26,<2; python_version < '3.13'",  # fairseq reads np.compat
         "omegaconf>=2.3",
         "pydantic>=2.8",
+        "pydantic-core>=2.20",
         "rich>=13",
         "sacrebleu>=2.3",
         "sacremoses>=0.1",

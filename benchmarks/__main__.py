@@ -11,6 +11,7 @@ from fairseq_plugins.reproduce.__main__ import words
 
 
 def get_parser() -> argparse.ArgumentParser:
+    """The options of the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks",
         description="Measures speed and memory as ratios, each in one run, and writes "

@@ -14,6 +14,7 @@ from fairseq_plugins.encodings import build_encoding
 
 
 def decoding_settings(device: str, quick: bool) -> Settings:
+    """Sizes of an attention, and the two contexts whose steps are compared."""
     return {
         "batch": 1,
         "heads": 2 if quick else 8,

@@ -116,6 +116,7 @@ def run_causal(settings: Settings, context: Context) -> Found:
 
 
 def scaling_settings(device: str, quick: bool) -> Settings:
+    """Two lengths, the second four times the first."""
     return _sizes(device, quick, lengths=[128, 512] if quick else [2048, 8192])
 
 

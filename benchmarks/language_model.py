@@ -11,6 +11,7 @@ FAIRSEQ = "transformer_lm"
 
 
 def language_model_settings(device: str, quick: bool) -> Settings:
+    """Sizes of a language model whose step takes seconds at most."""
     gpu = device == "gpu"
     return {
         "layers": 1 if quick else 6 if gpu else 4,

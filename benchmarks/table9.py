@@ -13,6 +13,7 @@ from fairseq_plugins.reproduce.__main__ import words
 
 
 def get_parser() -> argparse.ArgumentParser:
+    """The options of the command line."""
     parser = argparse.ArgumentParser(
         prog="table9.sh",
         description="LRPE, Table 9: speed of a training step of the bidirectional encoder against "

@@ -42,8 +42,13 @@ class Training:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Of two trainings: the largest difference of their losses, the first update at which it is
-    above 1e-4 (None: never), and that of their means over the last hundred updates."""
+    """How far the losses of two trainings are apart.
+
+    Attributes:
+        largest: difference of an update.
+        first_unlike: the first update at which it is above 1e-4, None where it never is.
+        last_hundred: difference of the means over the last hundred updates.
+    """
 
     largest: float
     first_unlike: int | None
@@ -139,6 +144,7 @@ def _summary(training: Training) -> dict[str, Any]:
 
 
 def get_parser() -> argparse.ArgumentParser:
+    """The options of the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.training", description=__doc__)
     add = parser.add_argument
     add("other", type=Path, metavar="OTHER", help="a checkout of the commit to compare with")

@@ -12,6 +12,7 @@ from fairseq_plugins.common.seeds import parse_seed
 
 
 def get_parser() -> argparse.ArgumentParser:
+    """The options of the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m fairseq_plugins.analysis", description="What a trained model attends to."
     )

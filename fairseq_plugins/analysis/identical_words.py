@@ -1,5 +1,7 @@
-"""Identical word probing ("On Position Embeddings in BERT", Section 4.2): the attention to
-sentences that repeat one word, which positions alone decide."""
+"""Identical word probing: attention to sentences that repeat one word, decided by positions alone.
+
+"On Position Embeddings in BERT", Section 4.2.
+"""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -95,8 +97,7 @@ def draw_words(dictionary: Dictionary, count: int, seed: int) -> Tensor:
 
 
 def repeat_words(dictionary: Dictionary, words: Tensor, length: int) -> Tensor:
-    """For words (N,) the sentences (N, T): <s>, one word T - 2 times, </s>, as BERT's [CLS] and
-    [SEP]."""
+    """For words (N,) the sentences (N, T): one word T - 2 times between <s> and </s>."""
     sentences = words.unsqueeze(1).repeat(1, length)
     sentences[:, 0], sentences[:, -1] = dictionary.bos(), dictionary.eos()
     return sentences

@@ -1,5 +1,6 @@
-"""How far attention weights have the properties that "On Position Embeddings in BERT" (Wang et al.
-2021) measures: its Appendix B, as numbers of one matrix.
+"""How far attention weights have the properties of the BERT paper, as numbers of one matrix.
+
+"On Position Embeddings in BERT" (Wang et al. 2021), Appendix B.
 
 In all functions `weights` is (T, S) with T = S, float64: row i holds the weights, after the
 softmax, with which query i attends to each key. The offset of a pair is key minus query, and the
@@ -94,8 +95,9 @@ def direction_balance(weights: Tensor, offsets: int | None = NEAR) -> float:
 
 
 def measure(weights: Tensor) -> dict[str, float | None]:
-    """The columns of Table 2 for a sentence with a special token at either end; None where one is
-    not defined.
+    """The columns of Table 2 for a sentence with a special token at either end.
+
+    One that is not defined is None.
 
     The paper leaves open what becomes of the rows without [CLS] and [SEP]: they are not made to
     sum to 1 again.

@@ -11,6 +11,7 @@ from fairseq_plugins.attention.compatibility import (
     check_compatible,
 )
 from fairseq_plugins.attention.feature_maps import FEATURE_MAPS
+from fairseq_plugins.attention.floor import floored_share
 from fairseq_plugins.attention.linear import LinearAttention
 from fairseq_plugins.attention.positions import make_positions
 from fairseq_plugins.attention.softmax import SoftmaxAttention
@@ -23,5 +24,6 @@ __all__ = [
     "SoftmaxAttention",
     "build_attention",
     "check_compatible",
+    "floored_share",
     "make_positions",
 ]

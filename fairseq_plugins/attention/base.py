@@ -9,6 +9,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+from fairseq_plugins.attention.positions import check_padding_mask
 from fairseq_plugins.attention.shared import SharedPass
 from fairseq_plugins.encodings import IncompatibleEncodingError, PositionEncoding, Stochastic
 
@@ -24,7 +25,9 @@ def draw_seed() -> Tensor:
 
 
 class Attention(nn.Module):
-    """Base class. A subclass says about itself:
+    """What all attentions have in common.
+
+    Attributes:
         name: the value of the option ``attention_type``.
         supported_hooks: of encodings.
         refusal: what is said of other hooks, after their names.
@@ -97,9 +100,32 @@ class Attention(nn.Module):
                 f"attention is, but was for causal={not self.causal} instead."
             )
 
+    def _check_inputs(self, key_padding_mask: Tensor | None = None, **inputs: Tensor) -> None:
+        """Refuse what would be broadcast, or taken for something else, without a word.
+
+        ``inputs`` are some of ``q``, ``k`` and ``v``.
+        """
+        if any(x.size(1) != self.num_heads for x in inputs.values()):
+            found = " and ".join(f"`{name}` has {x.size(1)}" for name, x in inputs.items())
+            raise ValueError(
+                f"`{'`, `'.join(inputs)}` must have num_heads={self.num_heads} heads, "
+                f"(B, H, T, D), but {found} instead."
+            )
+        if "k" not in inputs:
+            return
+        length = inputs["k"].size(2)
+        if inputs["v"].size(2) != length:
+            raise ValueError(
+                f"`k` and `v` must have one length, but have {length} and "
+                f"{inputs['v'].size(2)} instead."
+            )
+        if key_padding_mask is not None:
+            check_padding_mask("key_padding_mask", key_padding_mask, length)
+
     def fold_basis_(self, *projections: nn.Module) -> None:
-        """Have the encoding fold its change of basis into the projections of queries and keys, for
-        inference; here nothing, since something may stand between the two.
+        """Have the encoding fold its change of basis into the projections, for inference.
+
+        Here nothing is done, since something may stand between the two.
         """
 
     def unfold_basis_(self, *projections: nn.Module) -> None:
@@ -152,7 +178,8 @@ class Attention(nn.Module):
             The output (B, H, T, D), and the weights or None.
 
         Raises:
-            ValueError: the attention cannot honour ``attn_mask`` or ``need_weights``.
+            ValueError: the attention cannot honour ``attn_mask`` or ``need_weights``, another
+                number of heads, or a mask of another type or length.
         """
         raise NotImplementedError
 

@@ -105,6 +105,7 @@ class LinearAttention(Attention):
                 "the attention is built."
             )
         _refuse_weights(need_weights)
+        self._check_inputs(key_padding_mask, q=q, k=k, v=v)
         self._check_span(q_positions, k_positions)
         self._redraw(k)
         q, norm_q = self._encode_query(q, q_positions)
@@ -136,6 +137,7 @@ class LinearAttention(Attention):
         state: State | None = None,
         shared: SharedPass | None = None,
     ) -> tuple[Tensor, State]:
+        self._check_inputs(key_padding_mask, q=q, k=k, v=v)
         self._check_span(positions)
         extra, log_decay = self._redraw(k, state), None
         if self._decays:
@@ -167,6 +169,7 @@ class LinearAttention(Attention):
         k_positions: Tensor,
         key_padding_mask: Tensor | None = None,
     ) -> State:
+        self._check_inputs(key_padding_mask, k=k, v=v)
         seed = self._redraw(k)
         k, norm_k, v = self._encode_key(k, v, k_positions, key_padding_mask)
         return {**remember_keys(k, v, normalizer_k=norm_k)._asdict(), **seed}
@@ -181,6 +184,7 @@ class LinearAttention(Attention):
         shared: SharedPass | None = None,
     ) -> tuple[Tensor, Tensor | None]:
         _refuse_weights(need_weights)
+        self._check_inputs(q=q)
         self._redraw(q, state)
         features, norm_q = self._encode_query(q, q_positions)
         output = attend_state(
@@ -217,9 +221,13 @@ class LinearAttention(Attention):
         return self.encoding.log_decay().view(-1, 1) * steps.unsqueeze(1), reached
 
     def _decode_output(self, output: Tensor, positions: Tensor) -> Tensor:
-        if self.encoding is None or "transform_output" not in self.hooks:
+        """The output as values are; under autocast in its dtype, which softmax has there too."""
+        if self.encoding is not None and "transform_output" in self.hooks:
+            output = self.encoding.transform_output(output, positions)
+        device = output.device.type
+        if output.dtype == torch.float64 or not torch.is_autocast_enabled(device):
             return output
-        return self.encoding.transform_output(output, positions)
+        return output.to(torch.get_autocast_dtype(device))
 
     def _features(
         self, x: Tensor, transform: Callable[[Tensor], Tensor] | None
@@ -233,6 +241,22 @@ class LinearAttention(Attention):
             return transform(plain), plain if self.normalizer == "plain" else None
         plain_or_none = self.feature_map(x) if self.normalizer == "plain" else None
         return self.feature_map(transform(x)), plain_or_none
+
+    def denominator_features(
+        self, q: Tensor, k: Tensor, positions: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Those of queries and keys (B, H, T, D) whose products the denominator sums up.
+
+        Args:
+            q: (B, H, T, D).
+            k: (B, H, T, D).
+            positions: (B or 1, T) of both.
+        """
+        features_q, plain_q = self._encode_query(q, positions)
+        features_k, plain_k, _ = self._encode_key(k, k, positions, None)
+        if plain_q is None or plain_k is None:
+            return features_q, features_k
+        return plain_q, plain_k
 
     def _encode_query(self, q: Tensor, positions: Tensor) -> tuple[Tensor, Tensor | None]:
         """Features of the queries, and the denominator's where they are others."""
@@ -292,7 +316,10 @@ def _advances(
     """
     if padding is not None:
         positions = torch.where(padding, 0, positions)
-    first = positions[:, :1] if last is None else last
+    first = last
+    if first is None:
+        is_empty = not positions.size(1)
+        first = positions.new_zeros(len(positions), 1) if is_empty else positions[:, :1]
     rows = max(first.size(0), positions.size(0))
     reached = torch.cat((first.expand(rows, -1), positions.expand(rows, -1)), dim=1)
     reached = reached.cummax(dim=1).values

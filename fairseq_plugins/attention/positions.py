@@ -27,11 +27,27 @@ def make_positions(
     Returns:
         (B, T) int64, or (1, T) where neither mask nor offset differ within the batch. Padding
         before the first token has its position.
+
+    Raises:
+        ValueError: a mask that is not bool, or of another length.
     """
     if padding_mask is None:
         return torch.arange(length, device=device).unsqueeze(0) + offset
+    check_padding_mask("padding_mask", padding_mask, length)
     counts = (~padding_mask).long().cumsum(1) - 1
     return counts.clamp(min=0) + offset
+
+
+def check_padding_mask(name: str, mask: Tensor, length: int) -> None:
+    """Refuse a mask whose meaning is not plain, as of ones at the tokens that count.
+
+    Raises:
+        ValueError: it is not bool, or not (B, ``length``).
+    """
+    if mask.dtype != torch.bool:
+        raise ValueError(f"`{name}` must be bool, True where padded, but is {mask.dtype} instead.")
+    if mask.dim() != 2 or mask.size(1) != length:
+        raise ValueError(f"`{name}` must be (B, {length}), but is {tuple(mask.shape)} instead.")
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,8 +79,11 @@ class Positions:
         return cls(index, length, padding_mask, SharedPass())
 
     def last(self, batch: int) -> "Positions":
-        """Those of the last token alone, the next one of a decoding: (B, 1), a row for each of
-        ``batch`` sequences as in the states of attentions."""
+        """Those of the last token alone, the next one of a decoding: (B, 1).
+
+        Args:
+            batch: sequences, each of which has a row as in the states of attentions.
+        """
         padding = None if self.padding_mask is None else self.padding_mask[:, -1:]
         index = self.index[:, -1:].expand(batch, -1)
         return Positions(index, self.end, padding, SharedPass())

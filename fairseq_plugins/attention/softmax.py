@@ -72,7 +72,9 @@ class SoftmaxAttention(Attention):
         need_weights: bool = False,
         shared: SharedPass | None = None,
     ) -> tuple[Tensor, Tensor | None]:
-        state = self.remember(k, v, k_positions=k_positions, key_padding_mask=key_padding_mask)
+        self._check_inputs(key_padding_mask, q=q, k=k, v=v)
+        self._redraw(k)
+        state = self._encode_keys(k, v, k_positions, key_padding_mask)
         # Not expanded to the batch: where all rows agree, their biases are made once.
         state["k_positions"] = k_positions
         return self._attend(q, state, q_positions, self.causal, attn_mask, need_weights, shared)
@@ -88,6 +90,7 @@ class SoftmaxAttention(Attention):
         state: State | None = None,
         shared: SharedPass | None = None,
     ) -> tuple[Tensor, State]:
+        self._check_inputs(key_padding_mask, q=q, k=k, v=v)
         seed = self._redraw(k, state)
         new = self._encode_keys(k, v, positions, key_padding_mask)
         state = {**(_append(state, new) if state else new), **seed}
@@ -103,6 +106,7 @@ class SoftmaxAttention(Attention):
         k_positions: Tensor,
         key_padding_mask: Tensor | None = None,
     ) -> State:
+        self._check_inputs(key_padding_mask, k=k, v=v)
         seed = self._redraw(k)
         return {**self._encode_keys(k, v, k_positions, key_padding_mask), **seed}
 
@@ -131,6 +135,7 @@ class SoftmaxAttention(Attention):
         need_weights: bool = False,
         shared: SharedPass | None = None,
     ) -> tuple[Tensor, Tensor | None]:
+        self._check_inputs(q=q)
         self._redraw(q, state)
         return self._attend(q, state, q_positions, False, None, need_weights, shared)
 
@@ -284,6 +289,11 @@ def _split_mask(
         attn_mask = attn_mask.unsqueeze(1)
     if attn_mask.dtype == torch.bool:
         return attn_mask, added
+    if not attn_mask.is_floating_point():
+        raise ValueError(
+            "`attn_mask` must be bool, True where hidden, or floating point and added to the "
+            f"logits, but is {attn_mask.dtype} instead."
+        )
     hidden = attn_mask.eq(float("-inf"))
     # Finite here, so that `_hidden` alone decides about a row in which everything is hidden.
     attn_mask = attn_mask.masked_fill(hidden, 0.0)

@@ -22,6 +22,7 @@ _COLUMNS = (*_COUNTS, "bits/token", "PPL", "PPL/word", "bits/byte")
 
 
 def get_parser() -> argparse.ArgumentParser:
+    """The options of the command line."""
     parser = argparse.ArgumentParser(
         prog=PROGRAM,
         description="Perplexity of a pe_transformer_lm or pe_roberta on a split of its data: per "

@@ -54,6 +54,7 @@ def same_data(one: dict[str, Any], other: dict[str, Any]) -> bool:
 
 
 def without_absolute_paths(value: Any) -> Any:
+    """Plain data in which the last part of an absolute path stands for it."""
     if isinstance(value, dict):
         return {key: without_absolute_paths(inner) for key, inner in value.items()}
     if isinstance(value, list):

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 def did_you_mean(
     word: str, known: Iterable[str], meanings: Mapping[str, Iterable[str]] | None = None
 ) -> str:
-    """ " Did you mean 'x'?" to put behind a message, or nothing where no name is near.
+    """The words "Did you mean 'x'?" to put behind a message, or nothing where no name is near.
 
     Args:
         word: the unknown name.

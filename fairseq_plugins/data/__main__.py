@@ -9,6 +9,7 @@ from fairseq_plugins.data.generated import add_arguments, sentences_from, write_
 
 
 def main() -> int:
+    """Run the command; returns its exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m fairseq_plugins.data", description="Write the embedded corpus."
     )

@@ -19,6 +19,7 @@ from fairseq_plugins.common.provenance import SPLITS as SPLITS
 
 
 def report(message: str) -> None:
+    """Say at once how far the preparation is."""
     print(f"prepare: {message}", flush=True)
 
 
@@ -73,8 +74,9 @@ class Folder:
 def making(
     *folders: Folder, resume: Mapping[str, Any] | None = None
 ) -> Iterator[tuple[Path, list[Folder]]]:
-    """Yields a folder to build in, as `building` does, and those of the folders that are not made
-    yet; of the others it is said that they are.
+    """Yields a folder to build in, as `building` does, and the folders that are not made yet.
+
+    Of the others it is said that they are.
 
     Raises:
         DataError: a path holds something else.

@@ -109,6 +109,7 @@ def _finish(
 
 
 def get_parser() -> argparse.ArgumentParser:
+    """The options of the command line."""
     parser = argparse.ArgumentParser(prog="prepare", description="Make data folders for fairseq.")
     commands = parser.add_subparsers(dest="corpus", required=True)
     for name, corpus in PUBLISHED.items():
@@ -152,6 +153,7 @@ def _run(args: argparse.Namespace) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; returns its exit status."""
     args = get_parser().parse_args(arguments)
     return exit_status("prepare", lambda: _run(args))
 

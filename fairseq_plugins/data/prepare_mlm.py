@@ -143,6 +143,7 @@ def prepare_toy(
 
 
 def get_parser() -> argparse.ArgumentParser:
+    """The options of the command line."""
     parser = argparse.ArgumentParser(
         prog="prepare_mlm", description="Make data folders for masked language models."
     )
@@ -252,6 +253,7 @@ def _run(args: argparse.Namespace) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; returns its exit status."""
     args = get_parser().parse_args(arguments)
     return exit_status("prepare", lambda: _run(args))
 

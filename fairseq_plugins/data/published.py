@@ -62,8 +62,10 @@ class PublishedCorpus:
         return download(url or self.url, path, self.zip_md5, report)
 
     def origin(self, source: Path | None, url: str | None) -> dict[str, str]:
-        """Where it was taken from: a folder's own name, not its path, since data.json ends up in
-        results that are shared."""
+        """Where it was taken from: an address, or a folder's own name.
+
+        Not its path, since data.json ends up in results that are shared.
+        """
         return {"from": source.resolve().name} if source else {"url": url or self.url}
 
 

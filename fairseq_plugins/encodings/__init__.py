@@ -1,5 +1,7 @@
-"""Position encodings in plain PyTorch. Every module of this package registers what it defines,
-so a new encoding is one new file."""
+"""Position encodings in plain PyTorch.
+
+Every module of this package registers what it defines, so a new encoding is one new file.
+"""
 
 import importlib
 import pkgutil

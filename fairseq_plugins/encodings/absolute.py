@@ -75,13 +75,15 @@ class FairseqSinusoidal(Absolute):
             raise ValueError(f"`embed_dim` must be at least 4, but is {context.embed_dim} instead.")
         steps = torch.arange(half, dtype=torch.float64)
         frequencies = torch.exp(steps * (-math.log(10000.0) / (half - 1)))
-
-        def make(positions: Tensor) -> Tensor:
-            angles = (positions + self.OFFSET).unsqueeze(-1) * frequencies
-            rows = torch.cat((angles.sin(), angles.cos()), dim=-1)
-            return nn.functional.pad(rows, (0, context.embed_dim % 2))
-
+        make = partial(self._make, frequencies, context.embed_dim % 2)
         self.table = PositionTable(make, context.max_positions)
+
+    @classmethod
+    def _make(cls, frequencies: Tensor, padding: int, positions: Tensor) -> Tensor:
+        """Rows (N, C), of which the last ``padding`` features are 0."""
+        angles = (positions + cls.OFFSET).unsqueeze(-1) * frequencies
+        rows = torch.cat((angles.sin(), angles.cos()), dim=-1)
+        return nn.functional.pad(rows, (0, padding))
 
     def rows(self, positions: Tensor) -> Tensor:
         rows: Tensor = self.table(positions)

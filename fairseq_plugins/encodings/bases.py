@@ -90,11 +90,13 @@ class OddEven(Basis):
 
 
 class Fourier(Basis):
-    """The unitary Fourier matrix. (A real FFT would not keep dot products.)"""
+    """The unitary Fourier matrix: a real FFT would not keep dot products."""
 
     is_complex = True
 
     def change(self, x: Tensor, v: Tensor | None) -> Tensor:
         wide = x.to(torch.promote_types(x.dtype, torch.float32))
+        if not x.numel():  # MKL refuses to transform nothing.
+            return torch.cat((wide, wide), dim=-1).to(x.dtype)
         spectrum = torch.fft.fft(wide, norm="ortho")
         return torch.cat((spectrum.real, spectrum.imag), dim=-1).to(x.dtype)

@@ -1,6 +1,7 @@
 """cosFormer: scores weighted by a quarter of a cosine of the distance."""
 
 import math
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -47,13 +48,8 @@ class CosFormer(PositionEncoding):
         self.length = length or context.max_positions
         self.keeps_positive = self.length >= context.max_positions
         self.positive_span = self.length
-        quarter = math.pi / 2 / self.length
-
-        def cos_sin(positions: Tensor) -> Tensor:
-            turns = quarter * positions
-            return torch.stack((turns.cos(), turns.sin()), dim=-1)
-
-        self.table = PositionTable(cos_sin, context.max_positions)
+        make = partial(_cos_sin, math.pi / 2 / self.length)
+        self.table = PositionTable(make, context.max_positions)
 
     @property
     def encoded_dim(self) -> int:
@@ -68,3 +64,9 @@ class CosFormer(PositionEncoding):
     def transform_key(self, k: Tensor, positions: Tensor) -> Tensor:
         """[k cos; k sin]: (B, H, S, D) -> (B, H, S, 2D)."""
         return self.transform_query(k, positions)
+
+
+def _cos_sin(angle: float, positions: Tensor) -> Tensor:
+    """Cosine and sine of ``angle`` times positions (N,): (N, 2)."""
+    turns = angle * positions
+    return torch.stack((turns.cos(), turns.sin()), dim=-1)

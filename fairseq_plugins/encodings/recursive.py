@@ -44,9 +44,9 @@ class Trajectory(Absolute):
     formula="x_s + p_s, p_(s+1) = GRU(p_s), p_0 learned",
 )
 class Recursive(Trajectory):
-    """p_{s+1} = GRU(1, p_s) from a learned p_0: a GRU without bias whose input is always 1, so
-    that its input weights are the biases.
+    """p_{s+1} = GRU(1, p_s) from a learned p_0.
 
+    The GRU has no bias, and its input is always 1, so that its input weights are the biases.
     p_0 is uniform in the range of a GRU's states, (-1, 1). The biases of the gate that keeps the
     old state are the logarithms of U(1, max_positions - 1) (chrono initialisation, Tallec and
     Ollivier 2018): features forget over all times from one position to the whole length. At

@@ -338,9 +338,10 @@ def build_model_encodings(
     """Build the parts of ``name`` for a stack: per layer, or one shared by all as a part says.
 
     Args:
-        name: as for ``build_encoding``, options likewise.
+        name: as for ``build_encoding``.
         num_layers: attention layers of the stack.
         context: what the stack tells its encodings.
+        options: as for ``build_encoding``.
 
     Raises:
         ValueError: as ``build_encoding``.

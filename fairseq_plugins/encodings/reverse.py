@@ -129,8 +129,10 @@ class AddedSinusoidal(LengthAware):
     formula="x_s + [SPE(s), SPE(l - 1 - s)], each of C/2 features, l the length",
 )
 class Dual(LengthAware):
-    """The sinusoid of s in the first half of the features, of l - 1 - s in the second: forward- and
-    backward-aware. Each half has the frequencies of C/2 features, as in Eq. 24.
+    """The sinusoid of s in the first half of the features, of l - 1 - s in the second.
+
+    So it is forward- and backward-aware. Each half has the frequencies of C/2 features, as in
+    Eq. 24.
 
     Args:
         context: of the model.
@@ -151,8 +153,9 @@ class Dual(LengthAware):
     formula="x_s + [SPE(s), SPE(l)], each of C/2 features, l the length",
 )
 class TwoDimensional(LengthAware):
-    """The sinusoid of s in the first half of the features, of the length in the second:
-    forward-aware; the distance to the end is in it, but in no slice of it.
+    """The sinusoid of s in the first half of the features, of the length in the second.
+
+    So it is forward-aware; the distance to the end is in it, but in no slice of it.
 
     Args:
         context: of the model.

@@ -235,8 +235,10 @@ class _Waves(torch.autograd.Function):
     def forward(  # type: ignore[no-untyped-def]
         ctx, per_step: Tensor, phases: Tensor | None, positions: Tensor, dtype: torch.dtype
     ) -> Tensor:
-        """
+        """The waves, (H, U, 2K, D).
+
         Args:
+            ctx: of autograd.
             per_step: f (H, K, D), turns from one position to the next, float64.
             phases: (H, K, D).
             positions: (U,).
@@ -328,6 +330,8 @@ class ConvSPE(StochasticEncoding):
 
     def codes(self, positions: Tensor, *, of_queries: bool, like: Tensor) -> Tensor:
         taps = (self.query_filter if of_queries else self.key_filter).to(like.dtype)
+        if not len(positions):
+            return taps.new_zeros(taps.size(0), 0, taps.size(1), self.num_realizations)
         taps = taps * self.kernel_size**-0.5
         matrix = _shifted(taps, min(self.CHUNK, len(positions)))
         pieces, used = [], {"gate"}

@@ -12,7 +12,8 @@ class PositionTable(nn.Module):
     """Rows ``make(positions)`` for positions 0, 1, ..., kept and extended when a longer one comes.
 
     Args:
-        make: float64 positions (N,) -> rows (N, ...). Evaluated in float64, kept in float32.
+        make: float64 positions (N,) -> rows (N, ...). Evaluated in float64, kept in float32. A
+            function of a module or a ``partial`` of one, which can be pickled with the table.
         size: rows to start with.
     """
 

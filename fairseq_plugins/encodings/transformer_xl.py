@@ -1,5 +1,7 @@
 """Transformer-XL: sinusoids of the offset, and learned vectors in place of a query's position."""
 
+from functools import partial
+
 import torch
 from torch import Tensor, nn
 
@@ -38,12 +40,7 @@ class TransformerXL(PositionEncoding):
         heads, dim, width = context.num_heads, context.head_dim, context.embed_dim
         if width % 2:
             raise ValueError(f"`embed_dim` must be even, but is {width} instead.")
-        frequencies = geometric(width // 2, width)
-
-        def make(positions: Tensor) -> Tensor:
-            angles = positions.unsqueeze(-1) * frequencies
-            return torch.cat((angles.sin(), angles.cos()), dim=-1)
-
+        make = partial(_sines_and_cosines, geometric(width // 2, width))
         self.table = PositionTable(make, context.max_positions)
         weight = torch.empty(heads * dim, width)
         nn.init.xavier_uniform_(weight, generator=context.generator)
@@ -92,3 +89,9 @@ class TransformerXL(PositionEncoding):
         )
         content = k @ self.u.to(k.dtype).unsqueeze(-1)
         return content.mT + gather_offsets(self._per_offset(q, low, high), offsets, low)
+
+
+def _sines_and_cosines(frequencies: Tensor, positions: Tensor) -> Tensor:
+    """[sin(w_1 n), ..., cos(w_1 n), ...] of positions n (N,): (N, C)."""
+    angles = positions.unsqueeze(-1) * frequencies
+    return torch.cat((angles.sin(), angles.cos()), dim=-1)

@@ -1,5 +1,4 @@
-"""W_s = P^H Lambda(s) P, and the pairs of P and Lambda that have a shorter way than one after
-the other.
+"""W_s = P^H Lambda(s) P, and the pairs of P and Lambda that have a shorter way than in turn.
 
 The score is (Lambda(s) P q)^H (Lambda(t) P k) = q^H W_{t-s} k (LRPE, Eq. 13 and 76): the outer
 P^H cancels and is never computed.

@@ -13,6 +13,7 @@ from fairseq_plugins.glue.tasks import TASKS
 
 
 def get_parser() -> argparse.ArgumentParser:
+    """The options of the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m fairseq_plugins.glue", description="GLUE's metrics of a checkpoint."
     )
@@ -29,6 +30,7 @@ def get_parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; returns its exit status."""
     args = get_parser().parse_args(arguments)
     return exit_status("glue", lambda: _evaluate(args))
 

@@ -16,6 +16,7 @@ def matthews(targets: Sequence[str], predictions: Sequence[str]) -> float:
 
 
 def accuracy(targets: Sequence[str], predictions: Sequence[str]) -> float:
+    """Right predictions in per cent."""
     return 100 * float(accuracy_score(targets, predictions))
 
 

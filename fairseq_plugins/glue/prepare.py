@@ -279,6 +279,7 @@ def _write_labels(
 
 
 def get_parser() -> argparse.ArgumentParser:
+    """The options of the command line."""
     parser = argparse.ArgumentParser(
         prog="prepare_glue.sh", description="Make GLUE's data folders for sentence_prediction."
     )
@@ -311,6 +312,7 @@ def get_parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; returns its exit status."""
     args = get_parser().parse_args(arguments)
     options = Options(args.bpe, args.max_train, args.max_valid, args.seed, args.workers)
 

@@ -33,6 +33,7 @@ def prepare_toy_glue(output: Path, bpe: Path, *, seed: int, examples: Mapping[st
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; returns its exit status."""
     parser = argparse.ArgumentParser(
         prog="prepare_toy_glue.sh", description="Make the generated tasks' data folders."
     )

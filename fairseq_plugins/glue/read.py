@@ -70,7 +70,7 @@ def read_split(path: Path, task: GlueTask, split: Split) -> SplitText:
 
 
 def _lines(path: Path, data: bytes) -> Iterator[tuple[int, str]]:
-    """Lines from 1 with their numbers; only \\n and \\r\\n end one."""
+    r"""Lines from 1 with their numbers; only \n and \r\n end one."""
     for number, line in enumerate(io.BytesIO(data), start=1):
         try:
             text = line.decode("utf-8-sig" if number == 1 else "utf-8")

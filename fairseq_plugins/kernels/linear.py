@@ -67,6 +67,10 @@ def causal_linear_attention(
         )
     if chunk_size < 1:
         raise ValueError(f"`chunk_size` must be at least 1, but is {chunk_size} instead.")
+    if not q.size(2):
+        state = initial_state or _empty_state(k, v, k if normalizer_k is None else normalizer_k)
+        output = ((q @ k.mT).to(v.dtype) @ v).to(v.dtype)  # nothing, with a gradient to nothing
+        return (output, state) if return_state else output
     backend = choose_backend(q.device, torch.promote_types(q.dtype, v.dtype))
     whole = initial_state is None and not return_state
     if backend == "triton" and normalize and whole and log_decay is None:

@@ -124,8 +124,10 @@ class PERoberta(OneOfSeveral, AnyLength, SeededDraws, RobertaModel):
     def forward(
         self, src_tokens: Tensor, *args: Any, span_head_name: str | None = None, **kwargs: Any
     ) -> tuple[Tensor, dict[str, Any]]:
-        """fairseq's; with ``span_head_name`` logits (B, T, 2) of an answer's first and last token,
-        -inf at padding, for tokens (B, T)."""
+        """fairseq's; with ``span_head_name`` where an answer to tokens (B, T) begins and ends.
+
+        Then it returns logits (B, T, 2) of its first and last token, -inf at padding.
+        """
         if span_head_name is None:
             output: tuple[Tensor, dict[str, Any]] = super().forward(src_tokens, *args, **kwargs)
             return output

@@ -74,10 +74,12 @@ def _check_places(config: TransformerConfig, places: dict[str, PositionEncodingC
 
 @register_model("pe_transformer", dataclass=PETransformerConfig)
 class PETransformer(OneOfSeveral, AnyLength, SeededDraws, TransformerModelBase):
-    """A translation model. ``--attention-type``, ``--position-encoding`` and
-    ``--position-encoding-options`` choose what is inside both self-attentions,
-    ``--encoder-attention-type``, ``--decoder-position-encoding`` and so on what is inside one of
-    them, ``--cross-attention-type`` and so on what is between them; the rest is fairseq's.
+    """A translation model.
+
+    ``--attention-type``, ``--position-encoding`` and ``--position-encoding-options`` choose what is
+    inside both self-attentions, ``--encoder-attention-type``, ``--decoder-position-encoding`` and
+    so on what is inside one of them, ``--cross-attention-type`` and so on what is between them;
+    the rest is fairseq's.
 
     Cross-attention sees the whole source and has no encoding unless it is given one; positions
     are then those of the target's tokens against those of the source's.

@@ -41,8 +41,11 @@ _NOT_OFFERED = {
 
 @register_model("pe_transformer_lm", dataclass=PETransformerLMConfig)
 class PETransformerLM(OneOfSeveral, AnyLength, SeededDraws, FairseqLanguageModel):
-    """A causal decoder. ``--attention-type``, ``--position-encoding`` and
-    ``--position-encoding-options`` choose what is inside; the rest is fairseq's."""
+    """A causal decoder.
+
+    ``--attention-type``, ``--position-encoding`` and ``--position-encoding-options`` choose what is
+    inside; the rest is fairseq's.
+    """
 
     @classmethod
     def build_model(cls, args: Any, task: Any) -> "PETransformerLM":

@@ -154,8 +154,10 @@ def compare(
 
 
 def _scale_sines(model: nn.Module, state: Mapping[str, Tensor], fit: Fit, *, same: bool) -> None:
-    """New sines are as large as the tokens are by now. The checkpoint's own encoding, from before
-    sines were scaled, keeps them as they are."""
+    """Make new sines as large as the tokens are by now.
+
+    The checkpoint's own encoding, from before sines were scaled, keeps them as they are.
+    """
     for name, module in model.named_modules():
         if isinstance(module, Sines) and f"{name}.scale" in fit.new:
             tokens = state[f"{STACK}embed_tokens.weight"].float()
@@ -188,7 +190,6 @@ def _other_options(config: Any, theirs: Any) -> list[str]:
 
 def _parts(config: Any) -> dict[str, set[str]]:
     """The encodings of a model by the place of their weights; fairseq's own has Base's table."""
-
     base = "learned" if _option(config, "encoder_learned_pos", True) else "base"
     name = _option(config, "position_encoding", "base")
     off = _option(config, "no_token_positional_embeddings", False)

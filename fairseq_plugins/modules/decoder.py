@@ -162,8 +162,10 @@ class PositionalDecoder(TransformerDecoderBase):
         return x, {"attn": [attn], "inner_states": inner_states}
 
     def _embed(self, tokens: Tensor, last_only: bool) -> tuple[Tensor, Positions]:
-        """Embedded tokens (B, T, C) and their positions; of the last token alone, with what its
-        embedding looks at."""
+        """Embedded tokens (B, T, C) and their positions.
+
+        In a decoding step those of the last token alone, which has what its embedding looks at.
+        """
         padding = tokens.eq(self.padding_idx)
         padded = padding if has_padding(padding) else None
         positions = Positions.of(padded, tokens.size(1), tokens.device)

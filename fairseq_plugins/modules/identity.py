@@ -307,8 +307,11 @@ def _place(
 def _linear_options(
     options: PositionEncodingConfig | Options, layers: Sequence[Part]
 ) -> dict[str, Any]:
-    """As they work out: an encoding may bring its own feature map, and without one that encodes
-    queries and keys a denominator of encoded ones is the plain one, which has no floor."""
+    """As they work out with these encodings.
+
+    One may bring its own feature map, and without one that encodes queries and keys a denominator
+    of encoded ones is the plain one, which has no floor.
+    """
     entries = [get_entry(part.name) for part in layers]
     own = [found for entry in entries if (found := getattr(entry.cls, "feature_map", None))]
     encodes = any(entry.hooks & _ENCODES for entry in entries)

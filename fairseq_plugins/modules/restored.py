@@ -35,8 +35,9 @@ def training_options(config: Any) -> Any:
 
 
 def own_file(options: Any) -> Path:
-    """The file that training goes on from where it is there: ``--restore-file``, or by default
-    the last that it has written itself.
+    """The file that training goes on from where it is there.
+
+    It is ``--restore-file``, or by default the last that it has written itself.
 
     Args:
         options: fairseq's options of checkpoints.

@@ -33,8 +33,10 @@ class SpanHead(nn.Module):
 def upgrade_span_heads(
     heads: nn.ModuleDict, state_dict: dict[str, Any], prefix: str, register: Any
 ) -> None:
-    """As fairseq does with classification heads: a head keeps its own weights where a checkpoint
-    has none, and one that only the checkpoint has is dropped, which is said.
+    """Treat span heads as fairseq treats classification heads.
+
+    A head keeps its own weights where a checkpoint has none, and one that only the checkpoint has
+    is dropped, which is said.
 
     Args:
         heads: of the model.

@@ -1,5 +1,4 @@
-"""On Position Embeddings in BERT (Wang et al. 2021): Tables 2, 3 and 4, and the models that they
-are made of."""
+"""On Position Embeddings in BERT (Wang et al. 2021): Tables 2, 3 and 4, and the models in them."""
 
 from fairseq_plugins.papers.lrpe import MASKED
 from fairseq_plugins.papers.tables import AVERAGE, Column, Figure, Row, Table, read_rows

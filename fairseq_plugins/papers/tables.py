@@ -130,6 +130,9 @@ def read_rows(
     colon names the group of the rows below it.
 
     Args:
+        printed: the table.
+        columns: of one attention.
+        attentions: in the order of the page.
         labels: what the paper calls each row, by its name.
 
     Raises:

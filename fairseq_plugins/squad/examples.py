@@ -153,7 +153,7 @@ def _field(value: Any, name: str, kind: type, file: str, where: str) -> Any:
 
 
 def _is_text(value: str) -> bool:
-    """Whether it can be written as UTF-8, which an escape like \\ud83d in JSON need not."""
+    r"""Whether it can be written as UTF-8, which an escape like \ud83d in JSON need not."""
     try:
         value.encode()
     except UnicodeEncodeError:

@@ -24,10 +24,12 @@ _HINT = "scripts/prepare_squad.sh makes such a folder"
 
 
 def features_path(folder: Path, split: str) -> Path:
+    """The file of a split's windows beside their tokens."""
     return folder / f"{split}.npz"
 
 
 def raw_path(folder: Path, split: str) -> Path:
+    """The file of a split as SQuAD publishes it."""
     return folder / "raw" / f"{split}.json"
 
 

@@ -120,7 +120,8 @@ def best_pairs(
     """(first, last, score) of spans in a window's text.
 
     Args:
-        start, end: (P,) logits of the pieces as first and last one.
+        start: (P,) logits of the pieces as the first one.
+        end: likewise as the last one.
         may_start: (P,) where an answer may begin.
         options: of the search.
     """

@@ -32,8 +32,11 @@ def recovered_answers(squad: SquadFile, features: Features) -> Iterator[tuple[Qu
 
 
 def count_recovered(squad: SquadFile, features: Features) -> dict[str, int]:
-    """How many questions have an answer, how many of those one in a window, and of those how many
-    give back the answer to the character or once normalised, as exact match compares."""
+    """How many questions have an answer, and how many of these give it back.
+
+    Counted are those with an answer in a window, and of these the ones that are the answer to the
+    character, or once normalised, as exact match compares.
+    """
     counts = {"questions": 0, "in_a_window": 0, "exact": 0, "normalised": 0}
     for question, found in recovered_answers(squad, features):
         if not question.answers:

@@ -103,6 +103,7 @@ def score_output(output: Path, data: Path, subset: str) -> dict[str, object]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; returns its exit status."""
     parser = argparse.ArgumentParser(prog="python -m fairseq_plugins.translation.bleu")
     parser.add_argument("output", type=Path, help="what fairseq-generate printed")
     parser.add_argument("--data", type=Path, required=True, metavar="DIR", help="prepared folder")

@@ -280,6 +280,7 @@ class _TextFile:
 
 
 def count_lines(path: Path) -> int:
+    """Lines of a plain file."""
     with path.open("rb") as lines:
         return sum(1 for _ in lines)
 

@@ -31,6 +31,8 @@ _ADJECTIVES = lexicon.ADJECTIVES[:10]
 
 @dataclass(frozen=True)
 class NounPhrase:
+    """A noun with its adjective, each a word of the source language."""
+
     noun: str
     adjective: str
 

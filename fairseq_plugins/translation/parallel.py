@@ -126,8 +126,7 @@ def _check_line(line: bytes, path: Path, number: int, empty_lines: bool) -> None
 
 
 def keep_flags(paths: Paths, cleaning: Cleaning) -> tuple[bytearray, Counter[str]]:
-    """For every pair of tokenised lines whether it is kept (1 or 0), and how many had each
-    verdict."""
+    """For every pair of tokenised lines whether it is kept (1, 0); how many had each verdict."""
     flags, verdicts = bytearray(), Counter[str]()
     with paths[0].open("rb") as sources, paths[1].open("rb") as targets:
         for source, target in zip(sources, targets, strict=True):
@@ -138,5 +137,6 @@ def keep_flags(paths: Paths, cleaning: Cleaning) -> tuple[bytearray, Counter[str
 
 
 def count_text_lines(path: Path) -> int:
+    """Lines of a file that may be packed."""
     with reading(path) as lines:
         return sum(1 for _ in lines)

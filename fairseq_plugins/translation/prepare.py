@@ -1,7 +1,7 @@
-"""Translation data for fairseq, from raw text: the Python behind scripts/prepare_parallel.sh,
-scripts/prepare_wmt14_en_de.sh and scripts/prepare_toy_mt.sh.
+"""Translation data for fairseq, from raw text.
 
-python -m fairseq_plugins.translation.prepare files|wmt14|toy [options]
+The Python behind scripts/prepare_parallel.sh, scripts/prepare_wmt14_en_de.sh and
+scripts/prepare_toy_mt.sh: python -m fairseq_plugins.translation.prepare files|wmt14|toy [options]
 """
 
 import argparse
@@ -151,6 +151,11 @@ def prepare_toy(output: Path, settings: Settings, *, seed: int, pairs: Mapping[s
 
 
 def check_languages(source: str, target: str) -> None:
+    """Refuse languages that cannot be in names of files, or are the same.
+
+    Raises:
+        OptionError: naming the option and the language.
+    """
     check_language("--src", source)
     check_language("--tgt", target)
     if source == target:
@@ -158,6 +163,7 @@ def check_languages(source: str, target: str) -> None:
 
 
 def get_parser() -> argparse.ArgumentParser:
+    """The options of the command line."""
     parser = argparse.ArgumentParser(
         prog="prepare_parallel", description="Make translation folders for fairseq."
     )
@@ -229,6 +235,7 @@ def _run(args: argparse.Namespace) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; returns its exit status."""
     args = get_parser().parse_args(arguments)
     return exit_status("prepare", lambda: _run(args))
 

@@ -61,3 +61,47 @@ def test_sums_of_linear_attention_do_not_round(causal, dtype):
         gradients, torch.autograd.grad(expected.sum(), (q, k, v)), strict=True
     ):
         assert torch.equal(mine, outside)
+
+
+LINEAR = [case for case in DIRECTED if case[1] == "linear"]
+
+
+@pytest.mark.parametrize("given", [torch.float32, torch.float64, torch.bfloat16], ids=str)
+@pytest.mark.parametrize(("name", "attention", "causal"), LINEAR)
+def test_linear_attention_gives_what_softmax_does(name, attention, causal, given):
+    """In every way in; between its features and the output it computes as without autocast."""
+    outputs = {}
+    for kind in ("vanilla", attention):
+        layer = Layer(name, kind, causal=causal, dtype=given)
+        q, k, v = (torch.randn(2, layer.attention.num_heads, 9, 8).to(given) for _ in range(3))
+        with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+            outputs[kind] = list(every_way_in(layer.attention, q, k, v))
+    for one, other in zip(outputs["vanilla"], outputs[attention], strict=True):
+        assert one.dtype == other.dtype
+
+
+def every_way_in(attention, q, k, v):
+    at = count(9)
+    yield attention(q, k, v, q_positions=at, k_positions=at)[0]
+    if attention.causal:
+        output, state = attention.step(q, k, v, positions=at)
+    else:
+        state = attention.remember(k, v, k_positions=at)
+        output, _ = attention.attend(q, state, q_positions=at)
+    yield output
+    if attention.name == "linear":
+        sums = [state[name].dtype for name in ("kv", "k_sum", "k_norm")]
+        assert sums == [torch.promote_types(v.dtype, torch.float32)] * 3
+
+
+@DTYPES
+@pytest.mark.parametrize("causal", [True, False])
+def test_the_output_of_linear_attention_is_rounded_once(causal, dtype):
+    layer = Layer("lrpe_type2", "linear", causal=causal, dtype=torch.float32)
+    q, k, v = torch.randn(3, 2, 2, 300, 8)
+    positions = {"q_positions": count(300), "k_positions": count(300)}
+    expected, _ = layer.attention(q, k, v, **positions)
+    with torch.autocast("cpu", dtype):
+        actual, _ = layer.attention(q, k, v, **positions)
+    assert actual.dtype == dtype
+    torch.testing.assert_close(actual, expected.to(dtype))

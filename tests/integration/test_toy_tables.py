@@ -1,63 +1,31 @@
 """From generated text to filled rows of the tables of fine-tuning, by their commands alone."""
 
 import json
-import os
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
-from tests.integration.helpers import REPOSITORY
+from tests.integration import toy_repository as toy
+from tests.integration.toy_repository import run
 
 FEW = {"max_update": 30}  # of each training
-DATA = (
-    ("fairseq_plugins.data.prepare_mlm", "toy", "--output", "data/toy-mlm", "--merges", "60",
-     "--train-sentences", "600", "--valid-sentences", "60", "--test-sentences", "60"),
-    ("fairseq_plugins.glue.prepare_generated", "--bpe", "data/toy-mlm/bpe",
-     "--output", "data/toy-glue", "--train-examples", "200", "--dev-examples", "60"),
-    *(
-        ("fairseq_plugins.squad", "toy", "--version", version, "--bpe", "data/toy-mlm/bpe",
-         "--output", f"data/toy-squad-v{version}", "--train-texts", "40", "--valid-texts", "10")
-        for version in ("1.1", "2.0")
-    ),
-)  # fmt: skip
-
-
-def run(root: Path, *words: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", *words],
-        cwd=root,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(root)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+BRIEF = {
+    "optimization": FEW,
+    "lr_scheduler": {"warmup_updates": 5},
+    "checkpoint": {"save_interval_updates": 15},
+}
 
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A repository with short trainings at scale toy and all data of it."""
-    folder = tmp_path_factory.mktemp("repository")
-    shutil.copytree(REPOSITORY / "configs", folder / "configs")
-    for name in ("mlm", "glue", "squad"):
-        scale = folder / "configs" / "scale" / name / "toy.yaml"
-        content: dict[str, Any] = yaml.safe_load(scale.read_text())
-        content.setdefault("optimization", {}).update(FEW)
-        content.setdefault("lr_scheduler", {})["warmup_updates"] = 5
-        content.setdefault("checkpoint", {})["save_interval_updates"] = 15
-        scale.write_text("# @package _global_\n" + yaml.safe_dump(content))
-    # A copy, so that the commands' own folder is this one.
-    ignored = shutil.ignore_patterns("__pycache__")
-    shutil.copytree(REPOSITORY / "fairseq_plugins", folder / "fairseq_plugins", ignore=ignored)
-    for command in DATA:
-        run(folder, *command)
-    return folder
+    scales = [f"{name}/toy.yaml" for name in ("mlm", "glue", "squad")]
+    return toy.make_repository(
+        tmp_path_factory.mktemp("repository"),
+        dict.fromkeys(scales, BRIEF),
+        (toy.MLM, toy.GLUE, *toy.SQUAD),
+    )
 
 
 def result(root: Path, table: str, row: str) -> dict[str, Any]:

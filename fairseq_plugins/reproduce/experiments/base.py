@@ -131,8 +131,11 @@ class Experiment:
         return []
 
     def further_evaluations(self, results: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
-        """Measurements of the same runs in another way: the suffix of their metrics' names, and
-        a heading for their table."""
+        """Measurements of the same runs in another way.
+
+        Returns:
+            For each the suffix of its metrics' names, and a heading for its table.
+        """
         return []
 
     def comparability(self, scale: str) -> str:

@@ -29,8 +29,13 @@ class Devices:
 
 @dataclass(frozen=True)
 class Layout:
-    """How a total batch is spread: sequences per device and step (None where batches are counted
-    in tokens), steps per update, devices."""
+    """How a total batch is spread.
+
+    Attributes:
+        batch_size: sequences per device and step, None where batches are counted in tokens.
+        update_freq: steps per update.
+        devices: how many.
+    """
 
     batch_size: int | None
     update_freq: int
@@ -47,8 +52,9 @@ class Layout:
 
 
 def spread(recorded: Mapping[str, Any], devices: int) -> Layout:
-    """Spread the total batch of a configuration, with at most its own batch at once on each
-    device.
+    """Spread the total batch of a configuration.
+
+    Each device has at most the configuration's own batch at once.
 
     Raises:
         ValueError: where the devices cannot share the batch equally.

@@ -105,8 +105,9 @@ class Scores(MetricsSchema):
 
 @dataclass(frozen=True, kw_only=True)
 class Glue(Experiment):
-    """Starts from the row's pre-trained model; fine-tunes every task with every learning rate and
-    keeps the one that is best on the development set.
+    """Fine-tunes the row's pre-trained model on every task with every learning rate.
+
+    The learning rate that is best on the development set is kept.
 
     Attributes:
         sources: of the paper's columns; at scale toy two generated tasks take their place.
@@ -181,8 +182,11 @@ class Glue(Experiment):
     def _columns(
         self, metrics: Mapping[str, Mapping[str, Mapping[str, float]]]
     ) -> tuple[dict[str, float], list[str]]:
-        """The paper's columns that there is data for, from metrics[task][subset][metric], and
-        those of them that are filled from another part of the data."""
+        """The paper's columns that there is data for, from metrics[task][subset][metric].
+
+        Returns:
+            The columns, and those of them that are filled from another part of the data.
+        """
         cells, replaced = {}, []
         for label, source in self.sources.items():
             value, is_replaced = source.value(metrics.get(source.task, {}))

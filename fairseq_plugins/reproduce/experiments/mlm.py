@@ -1,5 +1,4 @@
-"""The masked language model: Table 8 and Figure 2 of LRPE, and what the BERT paper's tables start
-from."""
+"""The masked language model: LRPE's Table 8 and Figure 2, and the start of the BERT paper's."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -30,6 +30,8 @@ TOKENS_PER_BATCH = 4000  # of decoding; sets how far a hypothesis may go that do
 
 
 class Bleu(MetricsSchema):
+    """BLEU of both splits."""
+
     valid_bleu: Percent
     test_bleu: Percent
     valid_ppl: Perplexity | None = None  # of the checkpoint that is decoded, where known

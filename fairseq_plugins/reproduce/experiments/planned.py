@@ -189,8 +189,7 @@ def _selection(configs: Path, run: Run) -> list[str]:
 
 
 def _set(config: Mapping[str, Any], run: Run, variant: Variant, folder: Path) -> dict[str, Any]:
-    """The configuration of another attention, seed and variant of the same row, without composing
-    it."""
+    """The configuration of another attention, seed and variant of a row, without composing it."""
     optimization = dict(config["optimization"])
     if variant.learning_rate is not None:
         optimization["lr"] = [variant.learning_rate]

@@ -69,8 +69,10 @@ class Training:
 
     @property
     def evaluated(self) -> str:
-        """The checkpoint that is evaluated: the best on the validation set, or the last where
-        training does without validation."""
+        """The checkpoint that is evaluated: the best on the validation set.
+
+        Where training does without validation it is the last.
+        """
         return LAST if self.config["dataset"]["disable_validation"] else BEST
 
     @property

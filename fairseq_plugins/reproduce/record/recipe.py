@@ -1,5 +1,4 @@
-"""The composed training configuration: what a run trains, and whether two results were made by the
-same one."""
+"""The composed training configuration: what a run trains, and whether two results had the same."""
 
 import functools
 import os
@@ -115,8 +114,10 @@ def trainings_of(recorded: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def total_batch(recorded: Mapping[str, Any]) -> int:
-    """Sequences per update, over all devices (Table 7: "Total batch size"); tokens where a batch
-    is counted in these (its "Max token per batch")."""
+    """Sequences per update, over all devices (Table 7: "Total batch size").
+
+    Tokens where a batch is counted in these (its "Max token per batch").
+    """
     return int(
         (recorded["dataset"].get("batch_size") or recorded["dataset"]["max_tokens"])
         * recorded["optimization"]["update_freq"][0]

@@ -16,6 +16,7 @@ Cells = Mapping[tuple[str, str], Cell]  # by (row, attention)
 
 
 def mean(values: Iterable[float]) -> float:
+    """The arithmetic mean."""
     return statistics.fmean(values)
 
 
@@ -161,8 +162,10 @@ def against_none(
 def differs_from(
     cells: Cells, place: tuple[str, str], reference: tuple[str, str], metric: str
 ) -> float | None:
-    """p of the two-sided t-test (of unequal variances) that a row's seeds have another mean than
-    the reference's; None where either has a single seed."""
+    """The p-value of the hypothesis that a row's seeds have the mean of the reference's.
+
+    Of the two-sided t-test of unequal variances; None where either has a single seed.
+    """
     own, other = (cells.get(p, {}).get(metric, ()) for p in (place, reference))
     if place == reference or min(len(own), len(other)) < 2:
         return None

@@ -63,8 +63,11 @@ def markdown_table(header: Sequence[str], left: int, rows: Iterable[Sequence[str
 
 
 def main_tables(table: Table, cells: Cells) -> list[str]:
-    """The paper's rows in the paper's order, under each attention: in one table, or where there
-    are many columns in one for each attention. Without numbers in the paper, ours only."""
+    """The paper's rows in the paper's order, under each attention.
+
+    They are in one table, or where there are many columns in one for each attention. Without
+    numbers in the paper there are ours only.
+    """
     if not table.is_printed:
         shown = {row for row, attention in cells if attention in table.attentions}
         done = [row.name for row in table.rows if row.name in shown]

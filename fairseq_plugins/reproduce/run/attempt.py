@@ -142,8 +142,11 @@ class Attempt:
             raise RunFailed(f"{word} ended with status {status}", log)
 
     def _measured(self, training: Training) -> Metrics:
-        """The metrics of one training; of several, each keeps its own in metrics.json, and its
-        checkpoints only as long as they are needed."""
+        """The metrics of one training.
+
+        Of several, each keeps its own in metrics.json, and its checkpoints only as long as they are
+        needed.
+        """
         if training not in self.planned.trainings:  # of the run that this one starts from
             return self.evaluate(training)
         folder = self.context.root / training.folder

@@ -130,11 +130,10 @@ class ProcessLauncher:
 
 
 class PreloadedLauncher:
-    """Runs modules of this interpreter in forks of a process that has imported torch and fairseq,
-    and every other command as `ProcessLauncher` does.
+    """Runs modules of this interpreter in forks of a process that has imported torch and fairseq.
 
-    For trainings on a CPU, of which there may be many short ones. The process starts with the first
-    command and ends with this object's.
+    Every other command runs as `ProcessLauncher` has it. For trainings on a CPU, of which there may
+    be many short ones. The process starts with the first command and ends with this object's.
     """
 
     def __init__(self, root: Path) -> None:

@@ -32,8 +32,10 @@ DESCRIPTORS = 16
 
 
 def serve() -> None:
-    """Run one request after another until the other side is gone; the first word of the command
-    line is the socket's number."""
+    """Run one request after another until the other side is gone.
+
+    The first word of the command line is the socket's number.
+    """
     channel = socket.socket(fileno=int(sys.argv[1]))
     prepare_cpu()
     for name in MODULES:

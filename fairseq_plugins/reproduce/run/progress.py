@@ -20,8 +20,13 @@ _COLOURS = {TRAINING: "yellow", EVALUATING: "yellow", DONE: "green", FAILED: "re
 
 @dataclass
 class Line:
-    """One run's state. `loss` is base 2; `first` is the time and the updates of its first news,
-    from which its speed is taken: before it lies the start-up."""
+    """One run's state.
+
+    Attributes:
+        loss: base 2.
+        first: the time and the updates of its first news, from which its speed is taken: before it
+            lies the start-up.
+    """
 
     name: str
     state: str = WAITING

@@ -49,8 +49,9 @@ def dry_run(planned: Sequence[PlannedRun], scale: Scale, *, slurm: bool) -> list
 
 
 def require(root: Path, planned: Sequence[PlannedRun], *, force: bool) -> None:
-    """Refuse to start where data or GPUs are missing for a run that is still to be made, where
-    data does not go with that of the pre-training, or where nothing can be written.
+    """Refuse to start where a run that is still to be made lacks data, GPUs or room for its result.
+
+    Data that does not go with that of the pre-training is refused, too.
 
     Raises:
         ValueError: naming the folder and the script that makes it, the file, or the number of GPUs.

@@ -75,8 +75,10 @@ def submit(root: Path, planned: Sequence[PlannedRun], *, force: bool) -> int:
 
 
 def _shared_pretraining(root: Path, planned: Sequence[PlannedRun]) -> Run | None:
-    """A run that is not trained yet and that several start from, the first of its chain; jobs
-    would wait for one another with their GPUs taken."""
+    """A run that is not trained yet and that several start from, the first of its chain.
+
+    Jobs would wait for one another with their GPUs taken.
+    """
     found = [before for one in planned for before in one.before]
     count = Counter(before.run for before in found)
     shared = {before.run: before for before in found if count[before.run] > 1}

@@ -1,0 +1,38 @@
+"""For which queries the floor under the denominators of linear attention decides."""
+
+import torch
+
+from fairseq_plugins.attention.linear import LinearAttention
+from fairseq_plugins.attention.positions import make_positions
+from fairseq_plugins.kernels.normalizer import norms
+
+
+@torch.no_grad()
+def floored_share(attention: LinearAttention, *, length: int = 512, seed: int = 1) -> float:
+    """The share of queries whose denominator is moved out to its floor, at random inputs.
+
+    Features of queries and keys before the feature map are independent draws from N(0, 1); in a
+    trained model they are not, so this compares encodings and predicts no model.
+
+    Args:
+        attention: with its encoding and its ``min_cosine``.
+        length: tokens T of the one sequence, at positions 0..T-1, all of which are queries.
+        seed: of the draws.
+
+    Returns:
+        0..1; 0 where no denominator has a floor.
+    """
+    if not attention.min_cosine:
+        return 0.0
+    generator = torch.Generator().manual_seed(seed)
+    shape = (2, 1, attention.num_heads, length, attention.head_dim)
+    q, k = torch.randn(shape, generator=generator, dtype=torch.float64)
+    norm_q, norm_k = attention.denominator_features(q, k, make_positions(None, length))
+    sizes = norms(norm_k, torch.float64)
+    if attention.causal:
+        sums, sizes = norm_k.cumsum(2), sizes.cumsum(2)
+    else:
+        sums, sizes = norm_k.sum(2, keepdim=True), sizes.sum(2, keepdim=True)
+    denominators = (norm_q * sums).sum(-1, keepdim=True)
+    floors = attention.min_cosine * norms(norm_q, torch.float64) * sizes
+    return float((denominators.abs() < floors).double().mean())
