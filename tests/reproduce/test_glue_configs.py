@@ -85,6 +85,7 @@ def test_paper_scale(task):
 def test_the_bert_papers_protocol(task):
     """Its Table 6 and appendix E; the rest is Hugging Face's default."""
     (variant,) = [v for v in BERT_GLUE.variants("paper") if v.kind == task.name]
+    assert variant.overrides == ("+glue_protocol=bert",)  # as it is composed by hand
     config = composed(variant.recipe, *variant.overrides)
     assert variant.learning_rate == 2e-5
     updates = 3 * math.ceil(SIZES[task.name][0] / 32)
@@ -104,9 +105,16 @@ def test_the_bert_papers_protocol(task):
     assert select(config, wanted) == wanted
     assert total_batch(config) == 32
     (small,) = [v for v in BERT_GLUE.variants("mini") if v.kind == task.name]
-    assert composed(small.recipe, "scale/glue=mini", *small.overrides)["optimization"][
-        "max_update"
-    ] == 3 * (640 // 32)
+    updates = composed(small.recipe, "scale/glue=mini", *small.overrides)["optimization"]
+    assert updates["max_update"] == 3 * math.ceil(min(640, SIZES[task.name][0]) / 32)
+
+
+@pytest.mark.parametrize("task", TOY_GLUE, ids=lambda t: t.name)
+def test_generated_tasks_have_three_epochs_under_the_protocol_too(task):
+    config = composed(task.config, "+glue_protocol=bert")
+    assert total_batch(config) == 32
+    assert config["optimization"]["max_update"] == 3 * math.ceil(SIZES[task.name][0] / 32)
+    assert config["task"]["max_positions"] == 64
 
 
 @pytest.mark.parametrize("scale", ["toy", "mini"])

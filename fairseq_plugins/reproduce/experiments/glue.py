@@ -6,7 +6,6 @@ always naming the larger class, so the column is Matthews' correlation. Its MNLI
 part (Appendix E). WNLI is in no average (Appendix E), and LRPE does not have it.
 """
 
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -84,31 +83,6 @@ BERT_SOURCES = {
 }
 
 
-@dataclass(frozen=True)
-class BertProtocol:
-    """How the BERT paper fine-tunes on GLUE, where configs/glue/common.yaml is LRPE's.
-
-    It is the file configs/glue_protocol/<name>.yaml, and what depends on a task's size.
-    """
-
-    name: str = "bert"
-    epochs: int = 3
-    batch_size: int = 32
-    # At scale paper; smaller ones have models of fewer positions.
-    max_positions: int = 128
-    pretrained_positions: int = 512
-
-    def overrides(self, task: GlueTask, scale: str) -> tuple[str, ...]:
-        """Hydra's words for a task."""
-        examples = min(task.train_examples, MINI_EXAMPLES if scale == "mini" else sys.maxsize)
-        updates = self.epochs * -(-examples // self.batch_size)
-        words = (f"+glue_protocol={self.name}", f"optimization.max_update={updates}")
-        if scale != "paper":
-            return words
-        kept = f"+model.min_positions={self.pretrained_positions}"
-        return (*words, f"task.max_positions={self.max_positions}", kept)
-
-
 class Scores(MetricsSchema):
     """In per cent; beside these the paper's columns, as far as there is data."""
 
@@ -139,13 +113,13 @@ class Glue(Experiment):
         sources: of the paper's columns; at scale toy two generated tasks take their place.
         averaged: the columns that count in the average.
         learning_rates: by scale.
-        protocol: of the paper, None for LRPE's.
+        protocol: a file of configs/glue_protocol, empty for LRPE's, configs/glue/common.yaml.
     """
 
     sources: Mapping[str, Source]
     averaged: tuple[str, ...]
     learning_rates: Mapping[str, tuple[float, ...]]
-    protocol: BertProtocol | None = None
+    protocol: str = ""
 
     def tasks(self, scale: str) -> list[GlueTask]:
         """The tasks of a scale."""
@@ -155,20 +129,18 @@ class Glue(Experiment):
         return [task for task in GLUE if task.name in wanted]
 
     def variants(self, scale: str) -> Sequence[Variant]:
+        protocol = (f"+glue_protocol={self.protocol}",) if self.protocol else ()
         return [
             Variant(
                 f"{task.name}-lr{rate:g}",
                 task.config,
-                self._protocol(task, scale),
+                protocol,
                 kind=task.name,
                 learning_rate=rate,
             )
             for task in self.tasks(scale)
             for rate in self.learning_rates[scale]
         ]
-
-    def _protocol(self, task: GlueTask, scale: str) -> tuple[str, ...]:
-        return self.protocol.overrides(task, scale) if self.protocol else ()
 
     def steps(self, training: Training, checkpoint: Path, run: Run, gpus: int) -> Sequence[Step]:
         (task,) = (t for t in self.tasks(run.scale) if t.name == training.variant.kind)
@@ -277,7 +249,7 @@ def _glue(
     sources: Mapping[str, Source],
     learning_rates: Mapping[str, tuple[float, ...]],
     origin: Origin,
-    protocol: BertProtocol | None = None,
+    protocol: str = "",
 ) -> Glue:
     return Glue(
         recipe="glue_cola",
@@ -306,6 +278,4 @@ def _glue(
 
 
 LRPE_GLUE = _glue(TABLE_3, LRPE_SOURCES, LRPE_RATES, Origin("table8"))
-BERT_GLUE = _glue(
-    BERT_GLUE_TABLE, BERT_SOURCES, BERT_RATES, Origin("bert_continued"), BertProtocol()
-)
+BERT_GLUE = _glue(BERT_GLUE_TABLE, BERT_SOURCES, BERT_RATES, Origin("bert_continued"), "bert")
