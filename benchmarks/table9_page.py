@@ -8,8 +8,9 @@ from benchmarks.page import origin
 from benchmarks.record import Result, read_json
 from benchmarks.targets import LRPE, ROWS, SPEEDS
 from fairseq_plugins.common.files import write_text
+from fairseq_plugins.common.tables import markdown_table
 from fairseq_plugins.papers.tables import ATTENTIONS
-from fairseq_plugins.reproduce.report.render import DASH, markdown_table
+from fairseq_plugins.reproduce.report.render import DASH
 
 KEYS = (
     "table",
@@ -72,7 +73,7 @@ def render(scale: str, cells: Sequence[Result]) -> str:
             line += _columns(row, attention, by_name.get((row, attention)))
         lines.append(line)
     parts = [f"# LRPE, Table 9, on a {scale.upper()}", caption(cells)]
-    return "\n\n".join([*parts, markdown_table(header, 1, lines)]) + "\n"
+    return "\n\n".join([*parts, markdown_table(header, lines, left=1)]) + "\n"
 
 
 def _columns(row: str, attention: str, cell: Result | None) -> list[str]:
