@@ -2,6 +2,7 @@
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from fairseq_plugins.kernels.normalizer import clamp_denominator, norms
 
@@ -75,3 +76,29 @@ def outer_product_linear_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     states = torch.einsum("bhtd,bhtm->bhtdm", k, v).cumsum(2)
     denominators = torch.einsum("bhtd,bhtd->bht", q, k.cumsum(2)).unsqueeze(-1)
     return torch.einsum("bhtd,bhtdm->bhtm", q, states) / clamp_denominator(denominators)
+
+
+def naive_linear_cross_entropy(
+    features: Tensor,
+    weight: Tensor,
+    target: Tensor,
+    bias: Tensor | None = None,
+    *,
+    ignore_index: int = -100,
+    label_smoothing: float = 0.0,
+    reduce: bool = True,
+) -> tuple[Tensor, Tensor]:
+    """Smoothed and plain cross-entropy through the logits, (N, V) in memory; see the fast one.
+
+    As in fairseq's ``label_smoothed_nll_loss``, whose two shares, 1 - e - e_i for the target and
+    e_i = e / (V - 1) for every word, add up to 1.
+    """
+    log_probs = F.linear(features, weight, bias).log_softmax(-1)
+    ignored = target == ignore_index
+    at_target = log_probs.gather(1, target.masked_fill(ignored, 0).unsqueeze(1)).squeeze(1)
+    nll, loss = -at_target, -at_target
+    if label_smoothing:
+        spread = label_smoothing / (len(weight) - 1)
+        loss = (1.0 - label_smoothing - spread) * nll - spread * log_probs.sum(1)
+    loss, nll = (x.masked_fill(ignored, 0.0) for x in (loss, nll.detach()))
+    return (loss.sum(), nll.sum()) if reduce else (loss, nll)

@@ -35,3 +35,15 @@ def stay_narrow(a: Tensor, b: Tensor, dtype: torch.dtype) -> bool:
         and a.dtype == b.dtype == torch.float16
         and dtype == torch.float32
     )
+
+
+def matrix_product(a: Tensor, b: Tensor, dtype: torch.dtype) -> Tensor:
+    """(I, J) times (J, K) in ``dtype``; on a GPU bfloat16 operands stay what they are too.
+
+    What is multiplied here is as large as an output layer, where widened operands would be most
+    of the time.
+    """
+    half = a.dtype == b.dtype == torch.bfloat16 and dtype == torch.float32
+    if stay_narrow(a, b, dtype) or (half and a.is_cuda):
+        return torch.mm(a, b, out_dtype=dtype)
+    return torch.mm(a.to(dtype), b.to(dtype))

@@ -1,0 +1,287 @@
+"""Cross-entropy of a linear output layer and its gradients, block by block.
+
+The logits l = F W^T + b of all tokens are never in memory at once. With p = softmax(l), t the
+target, V words and smoothing e as in fairseq's ``label_smoothed_nll_loss`` (e_i = e / (V - 1)):
+
+    loss = (1 - e - e_i) (-log p_t) + e_i sum_v (-log p_v)
+    d loss / d l_v = p_v - (1 - e - e_i) [v = t] - e_i
+
+Two orders of the same sums. By words (``losses_by_words``, ``gradients_by_words``) the logits are
+made a second time for the gradients; what is summed over tokens is summed within one product, so
+that half precision rounds once. By tokens (``losses_and_gradients``) gradients come with the
+losses, from the logits of a few tokens for all words: a quarter fewer products, but the weight's
+gradient is read and written once for every block of tokens.
+
+Shapes: N tokens, C features, V words.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from fairseq_plugins.kernels.chunked import chunks
+from fairseq_plugins.kernels.operands import matrix_product
+
+# By tokens: as many as have this many logits, 32 MiB, but no fewer than 128: with fewer the passes
+# over the weight and its gradient show, and 256 and 512 took no less time at V = 267,744. At
+# V = 8,000 blocks of 128 took longer than the way through the logits.
+_FEWEST_TOKENS, _BLOCK = 128, 2**23
+# Of logits that are worked on at once; within a core's cache on a CPU.
+_STRIP = 2**16
+# Of logits in a block by words: 8 MiB on a CPU, 128 MiB on a GPU; two are there at once.
+_LOGITS = {"cpu": 2**21, "cuda": 2**25}
+_LEAST_WORDS = 256
+# float16 cannot hold numbers below 6e-8, most probabilities among 267,744 words; gradients of
+# logits are at most 1, which this leaves within its range.
+_HALF_SCALE = 2.0**15
+
+
+class OutputLayer(NamedTuple):
+    """What features become logits by: weight (V, C) and bias (V,) or None."""
+
+    weight: Tensor
+    bias: Tensor | None
+
+
+class Targets(NamedTuple):
+    """What is to be predicted, and how a loss is put together.
+
+    Attributes:
+        words: (N,), indices; any valid one where a token does not count.
+        counts: (N,), False where a token does not count.
+        hit: 1 - e - e_i, the share of the target's log-probability.
+        spread: e_i, the share of every word's.
+    """
+
+    words: Tensor
+    counts: Tensor
+    hit: float
+    spread: float
+
+
+class Losses(NamedTuple):
+    """Of each token, (N,): the loss, -log p of the target and the logarithm of the sum of exps."""
+
+    loss: Tensor
+    nll: Tensor
+    log_sum: Tensor
+
+
+class Gradients(NamedTuple):
+    """Of features (N, C), weight (V, C) and bias (V,); None for those not asked for."""
+
+    features: Tensor | None
+    weight: Tensor | None
+    bias: Tensor | None
+
+
+Wanted = tuple[bool, bool, bool]  # of features, weight and bias
+
+
+def losses_by_words(
+    features: Tensor, output: OutputLayer, targets: Targets, operand: torch.dtype
+) -> Losses:
+    """Losses of each token, in float32 or wider.
+
+    Args:
+        features: (N, C).
+        output: the layer.
+        targets: of the tokens.
+        operand: the type that features and weight are multiplied in; sums are wide whatever it is.
+    """
+    wide = wide_type(features)
+    features = features.to(operand)
+    top = features.new_full((len(features), 1), torch.finfo(wide).min, dtype=wide)
+    exps, at_target, offsets = (torch.zeros_like(top) for _ in range(3))
+    for words, logits in _blocks_of_words(features, output, operand, wide):
+        inside, index = _within(targets.words, words)
+        at_target = torch.where(inside, logits.gather(1, index), at_target)
+        higher = torch.maximum(top, logits.amax(1, keepdim=True))
+        logits -= higher
+        if targets.spread:
+            # Against the top, not as they are: sums over all words of large logits would cancel.
+            if words.start:
+                offsets += words.start * (top - higher)
+            offsets += logits.sum(1, keepdim=True)
+        exps = exps * (top - higher).exp() + logits.exp_().sum(1, keepdim=True)
+        top = higher
+    return _losses(top, exps, at_target - top, offsets, targets, len(output.weight))
+
+
+def gradients_by_words(
+    features: Tensor,
+    output: OutputLayer,
+    targets: Targets,
+    log_sum: Tensor,
+    slopes: Tensor,
+    operand: torch.dtype,
+    wanted: Wanted,
+) -> Gradients:
+    """Gradients of sum(slopes * loss).
+
+    Args:
+        features: (N, C).
+        output: the layer.
+        targets: of the tokens.
+        log_sum: (N,), as ``losses_by_words`` found it.
+        slopes: (N,), of each token's loss.
+        operand: see ``losses_by_words``.
+        wanted: which are needed.
+    """
+    wide = wide_type(features)
+    # Slopes of any size, as under a scaled loss, must not leave the range of half precision.
+    slopes = slopes.to(wide).masked_fill(~targets.counts, 0.0)
+    unit = slopes.abs().amax() if len(slopes) else slopes.new_ones(())
+    unit = unit.clamp_min(torch.finfo(wide).tiny)
+    scale = _HALF_SCALE if operand == torch.float16 else 1.0
+    slopes, unit = (slopes / unit * scale).unsqueeze(1), unit / scale
+    narrow = features.to(operand)
+    of_features, of_weight, of_bias = _room(features, output, wanted, wide)
+    log_sum = log_sum.unsqueeze(1)
+    for words, logits in _blocks_of_words(narrow, output, operand, wide):
+        logits -= log_sum
+        logits.exp_()
+        _subtract_target(logits, targets, words)
+        logits *= slopes
+        if of_bias is not None:
+            of_bias[words] = logits.sum(0) * unit
+        weight = output.weight[words].to(operand)
+        factors = logits.to(operand)
+        if of_features is not None:
+            of_features += matrix_product(factors, weight, wide)
+        if of_weight is not None:
+            of_weight[words] = matrix_product(factors.mT, narrow, wide) * unit
+    if of_features is not None:
+        of_features = (of_features * unit).to(features.dtype)
+    return Gradients(of_features, of_weight, of_bias)
+
+
+def losses_and_gradients(
+    features: Tensor, output: OutputLayer, targets: Targets, wanted: Wanted
+) -> tuple[Losses, Gradients]:
+    """Losses of each token and the gradients of their sum; float32 or wider throughout."""
+    weight, bias = output
+    of_features, of_weight, of_bias = _room(features, output, wanted, features.dtype)
+    tokens = max(_FEWEST_TOKENS, _BLOCK // len(weight))
+    room = features.new_empty(min(tokens, len(features)), len(weight))
+    found: list[Losses] = []
+    for rows in chunks(len(features), tokens):
+        given = features[rows]
+        logits = torch.mm(given, weight.mT, out=room[: len(given)])
+        if bias is not None:
+            logits += bias
+        of_rows = targets._replace(words=targets.words[rows], counts=targets.counts[rows])
+        found.append(_turn_into_slopes(logits, of_rows))
+        if of_features is not None:
+            torch.mm(logits, weight, out=of_features[rows])
+        if of_weight is not None:
+            # The first writes, so that no pass is needed to make zeros.
+            beta = 0.0 if rows.start == 0 else 1.0
+            of_weight.addmm_(logits.mT, given, beta=beta)
+        if of_bias is not None:
+            of_bias += logits.sum(0)
+    if of_weight is not None and not found:
+        of_weight.zero_()
+    parts = [torch.cat(part) for part in zip(*found, strict=True)] or [features.new_empty(0)] * 3
+    return Losses(*parts), Gradients(of_features, of_weight, of_bias)
+
+
+def best_words(features: Tensor, output: OutputLayer, operand: torch.dtype) -> Tensor:
+    """The word of the largest logit of each token, (N,), the first where several are."""
+    wide = wide_type(features)
+    features = features.to(operand)
+    top = features.new_full((len(features),), float("-inf"), dtype=wide)
+    best = torch.zeros(len(features), dtype=torch.long, device=features.device)
+    for words, logits in _blocks_of_words(features, output, operand, wide):
+        highest, index = logits.max(1)
+        best = torch.where(highest > top, index + words.start, best)
+        top = torch.maximum(top, highest)
+    return best
+
+
+def wide_type(features: Tensor) -> torch.dtype:
+    """The type that sums are in: float32 or wider."""
+    return torch.promote_types(features.dtype, torch.float32)
+
+
+def _blocks_of_words(
+    features: Tensor, output: OutputLayer, operand: torch.dtype, wide: torch.dtype
+) -> Iterator[tuple[slice, Tensor]]:
+    """Slices of the words with their logits (N, size), which may be written over."""
+    limit = _LOGITS.get(features.device.type, _LOGITS["cpu"])
+    size = max(_LEAST_WORDS, limit // max(1, len(features)))
+    for words in chunks(len(output.weight), size):
+        logits = matrix_product(features, output.weight[words].to(operand).mT, wide)
+        if output.bias is not None:
+            logits += output.bias[words]
+        yield words, logits
+
+
+def _within(target: Tensor, words: slice) -> tuple[Tensor, Tensor]:
+    """Whether each target is among these words, and where: two of (N, 1), 0 for one that is not."""
+    index = (target - words.start).unsqueeze(1)
+    inside = (index >= 0) & (index < words.stop - words.start)
+    return inside, index.masked_fill(~inside, 0)
+
+
+def _subtract_target(p: Tensor, targets: Targets, words: slice) -> None:
+    """From probabilities (N, size) of these words to the slopes of the logits, in place."""
+    if targets.spread:
+        p -= targets.spread
+    inside, index = _within(targets.words, words)
+    p.scatter_add_(1, index, inside.to(p.dtype) * -targets.hit)
+
+
+def _turn_into_slopes(logits: Tensor, targets: Targets) -> Losses:
+    """Losses from logits (n, V) of all words, which become their slopes, a few rows at a time."""
+    found = []
+    for rows in chunks(len(logits), max(1, _STRIP // logits.size(1))):
+        strip, counts = logits[rows], targets.counts[rows]
+        of_rows = targets._replace(words=targets.words[rows], counts=counts)
+        top = strip.amax(1, keepdim=True)
+        strip -= top
+        at_target = strip.gather(1, of_rows.words.unsqueeze(1))
+        offsets = strip.sum(1, keepdim=True) if targets.spread else torch.zeros_like(top)
+        exps = strip.exp_().sum(1, keepdim=True)
+        strip /= exps
+        _subtract_target(strip, of_rows, slice(0, strip.size(1)))
+        strip.masked_fill_(~counts.unsqueeze(1), 0.0)
+        found.append(_losses(top, exps, at_target, offsets, of_rows, strip.size(1)))
+    return Losses(*(torch.cat(part) for part in zip(*found, strict=True)))
+
+
+def _losses(
+    top: Tensor, exps: Tensor, at_target: Tensor, offsets: Tensor, targets: Targets, size: int
+) -> Losses:
+    """Put together what (N, 1) each say of the logits l of a token.
+
+    Args:
+        top: the largest.
+        exps: the sum of exp(l - top).
+        at_target: the target's l - top.
+        offsets: the sum of l - top.
+        targets: of the tokens.
+        size: V.
+    """
+    log_exps = exps.log()
+    nll = log_exps - at_target
+    loss = nll
+    if targets.spread:
+        loss = targets.hit * nll + targets.spread * (size * log_exps - offsets)
+    log_sum = (top + log_exps).squeeze(1)
+    ignored = ~targets.counts
+    return Losses(
+        loss.squeeze(1).masked_fill(ignored, 0.0), nll.squeeze(1).masked_fill(ignored, 0.0), log_sum
+    )
+
+
+def _room(features: Tensor, output: OutputLayer, wanted: Wanted, wide: torch.dtype) -> Gradients:
+    """Where gradients are put; those of features are zero at first, and added up in ``wide``."""
+    weight, bias = output
+    return Gradients(
+        torch.zeros_like(features, dtype=wide) if wanted[0] else None,
+        torch.empty_like(weight) if wanted[1] else None,
+        torch.zeros_like(bias) if wanted[2] and bias is not None else None,
+    )
