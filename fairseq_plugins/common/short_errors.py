@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 from types import TracebackType
 
+from fairseq_plugins.common.data_commands import commands_for
+
 TRACEBACK = "FAIRSEQ_PLUGINS_TRACEBACK"
 _HYDRA = "HYDRA_FULL_ERROR"
 _PACKAGE = Path(__file__).resolve().parents[1]
@@ -17,9 +19,10 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 def shorten_errors() -> None:
     """From now on a refusal by this package ends the process with one line; status 1 as before.
 
-    Other errors keep their traceback. ``FAIRSEQ_PLUGINS_TRACEBACK=1`` and ``HYDRA_FULL_ERROR=1``
-    keep it for all. fairseq-hydra-train prints tracebacks itself unless the latter is set, so it is
-    set here, once the configuration has been composed and Hydra has nothing more to complain of.
+    So does a recipe for GPUs where PyTorch finds none, and one without its data. Other errors keep
+    their traceback; ``FAIRSEQ_PLUGINS_TRACEBACK=1`` and ``HYDRA_FULL_ERROR=1`` keep it for all.
+    fairseq-hydra-train prints tracebacks itself unless the latter is set, so it is set here, once
+    the configuration has been composed and Hydra has nothing more to complain of.
     """
     if os.environ.get(TRACEBACK) == "1" or os.environ.get(_HYDRA) == "1":
         return
@@ -31,8 +34,12 @@ def _excepthook(
     kind: type[BaseException], error: BaseException, traceback: TracebackType | None
 ) -> None:
     if is_refusal(error, traceback):
+        reason = str(error)
+    else:
+        reason = _lack_of_data(error) or _lack_of_cuda(error, traceback)
+    if reason:
         program = Path(sys.argv[0]).name
-        message = f"{program}: error: {error} ({TRACEBACK}=1 shows where this is raised)"
+        message = f"{program}: error: {reason} ({TRACEBACK}=1 shows where this is raised)"
         print(message, file=sys.stderr)
     else:
         sys.__excepthook__(kind, error, traceback)
@@ -40,9 +47,35 @@ def _excepthook(
 
 def is_refusal(error: BaseException, traceback: TracebackType | None) -> bool:
     """Whether this package's own code has raised a ValueError, as it does for what a user sets."""
-    if not isinstance(error, ValueError) or traceback is None:
+    return isinstance(error, ValueError) and _is_raised_in(_PACKAGE, traceback)
+
+
+def _lack_of_data(error: BaseException) -> str:
+    """What makes the folder that a recipe trains on; empty for other errors."""
+    if not isinstance(error, FileNotFoundError) or error.filename is None:
+        return ""
+    commands = " and ".join(f"`{command}`" for command in commands_for(os.fsdecode(error.filename)))
+    return commands and f"{os.fsdecode(error.filename)} does not exist; first run {commands}"
+
+
+def _lack_of_cuda(error: BaseException, traceback: TracebackType | None) -> str:
+    """What to change where PyTorch was asked for a GPU and has none; empty for other errors."""
+    import torch
+
+    if torch.cuda.is_available() or not _is_raised_in(Path(torch.cuda.__file__).parent, traceback):
+        return ""
+    found = str(error).splitlines()[0]
+    return (
+        f"the options ask for a GPU, and PyTorch finds none here ({found}); on a CPU train with "
+        "`common.cpu=true common.fp16=false` (--cpu without --fp16), as a recipe's scales toy and "
+        "mini do"
+    )
+
+
+def _is_raised_in(folder: Path, traceback: TracebackType | None) -> bool:
+    if traceback is None:
         return False
     while traceback.tb_next is not None:
         traceback = traceback.tb_next
     raised_in = Path(traceback.tb_frame.f_code.co_filename)
-    return raised_in.resolve().is_relative_to(_PACKAGE)
+    return raised_in.resolve().is_relative_to(folder.resolve())

@@ -70,3 +70,30 @@ def test_errors_of_others_keep_their_traceback(data: Path, tmp_path: Path) -> No
     done = train("flags", tmp_path, "rope", data)
     assert done.returncode == 1
     assert "FileNotFoundError" in done.stderr and "Traceback" in done.stderr
+
+
+def test_a_recipe_without_its_data_names_the_script(tmp_path: Path) -> None:
+    done = train("hydra", tmp_path, "rope", Path("data/wikitext-2-mini"))
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    last = done.stderr.splitlines()[-1]
+    assert "data/wikitext-2-mini/dict.txt does not exist" in last
+    assert "first run `scripts/prepare_wikitext2.sh`" in last
+
+
+def test_a_recipe_for_gpus_without_one_ends_in_one_line() -> None:
+    """As in fairseq's optimizer under `common.fp16=true`."""
+    code = (
+        "from fairseq_plugins.common.short_errors import shorten_errors; shorten_errors(); "
+        "import torch; torch.cuda.current_device()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={"PYTHONPATH": str(REPOSITORY), "PATH": "", "CUDA_VISIBLE_DEVICES": ""},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert "PyTorch finds none here" in line and "common.cpu=true common.fp16=false" in line

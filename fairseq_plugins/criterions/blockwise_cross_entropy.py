@@ -1,0 +1,39 @@
+"""Criterion ``blockwise_cross_entropy``: fairseq's ``cross_entropy`` without the logits."""
+
+from typing import Any
+
+from fairseq.criterions import register_criterion
+from fairseq.criterions.cross_entropy import CrossEntropyCriterion, CrossEntropyCriterionConfig
+from torch import Tensor
+
+from fairseq_plugins.criterions.features import features_only
+from fairseq_plugins.kernels import linear_cross_entropy
+from fairseq_plugins.modules.output_layer import predict_by_decoder
+
+
+@register_criterion("blockwise_cross_entropy", dataclass=CrossEntropyCriterionConfig)
+class BlockwiseCrossEntropy(CrossEntropyCriterion):
+    """The same losses, gradients and logs, computed from the features of a decoder."""
+
+    def forward(
+        self, model: Any, sample: dict[str, Any], reduce: bool = True
+    ) -> tuple[Tensor, int, dict[str, Any]]:
+        """Loss of a batch, summed over tokens unless ``reduce`` is off; sample size; logs.
+
+        Raises:
+            OptionError: a model whose output is an adaptive softmax, or no linear layer.
+        """
+        result: tuple[Tensor, int, dict[str, Any]] = super().forward(
+            model, features_only(sample), reduce
+        )
+        return result
+
+    def compute_loss(
+        self, model: Any, net_output: Any, sample: dict[str, Any], reduce: bool = True
+    ) -> tuple[Tensor, Tensor]:
+        """The loss of features, twice: to be differentiated and to be logged."""
+        features, weight, bias = predict_by_decoder(model, net_output[0], "blockwise_cross_entropy")
+        target = model.get_targets(sample, net_output).flatten()
+        return linear_cross_entropy(
+            features, weight, target, bias, ignore_index=self.padding_idx, reduce=reduce
+        )

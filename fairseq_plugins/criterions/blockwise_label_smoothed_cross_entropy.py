@@ -1,0 +1,69 @@
+"""``blockwise_label_smoothed_cross_entropy``: fairseq's smoothed criterion without the logits."""
+
+from typing import Any
+
+from fairseq.criterions import register_criterion
+from fairseq.criterions.label_smoothed_cross_entropy import (
+    LabelSmoothedCrossEntropyCriterion,
+    LabelSmoothedCrossEntropyCriterionConfig,
+)
+from torch import Tensor
+
+from fairseq_plugins.criterions.features import features_only
+from fairseq_plugins.kernels import linear_best_words, linear_cross_entropy
+from fairseq_plugins.modules.output_layer import Prediction, predict_by_decoder
+
+NAME = "blockwise_label_smoothed_cross_entropy"
+
+
+@register_criterion(NAME, dataclass=LabelSmoothedCrossEntropyCriterionConfig)
+class BlockwiseLabelSmoothedCrossEntropy(LabelSmoothedCrossEntropyCriterion):
+    """The same losses, gradients and logs, computed from the features of a decoder.
+
+    ``--report-accuracy`` takes one more product with the output embedding.
+    """
+
+    def forward(
+        self, model: Any, sample: dict[str, Any], reduce: bool = True
+    ) -> tuple[Tensor, int, dict[str, Any]]:
+        """Loss of a batch, summed over tokens unless ``reduce`` is off; sample size; logs.
+
+        Raises:
+            OptionError: a model whose output is an adaptive softmax, or no linear layer.
+        """
+        result: tuple[Tensor, int, dict[str, Any]] = super().forward(
+            model, features_only(sample), reduce
+        )
+        return result
+
+    def compute_loss(
+        self, model: Any, net_output: Any, sample: dict[str, Any], reduce: bool = True
+    ) -> tuple[Tensor, Tensor]:
+        """Smoothed and plain loss; with ``reduce`` off (N, 1) each, as fairseq's."""
+        (features, weight, bias), target = self._prediction(model, net_output, sample)
+        loss, nll = linear_cross_entropy(
+            features,
+            weight,
+            target,
+            bias,
+            ignore_index=self.padding_idx,
+            label_smoothing=self.eps,
+            reduce=reduce,
+        )
+        return (loss, nll) if reduce else (loss.unsqueeze(1), nll.unsqueeze(1))
+
+    def compute_accuracy(
+        self, model: Any, net_output: Any, sample: dict[str, Any]
+    ) -> tuple[Tensor, Tensor]:
+        """How many of the tokens have the largest logit, and how many there are."""
+        prediction, target = self._prediction(model, net_output, sample)
+        counts = target.ne(self.padding_idx)
+        best = linear_best_words(*prediction)
+        return (best.eq(target) & counts).sum(), counts.sum()
+
+    def _prediction(
+        self, model: Any, net_output: Any, sample: dict[str, Any]
+    ) -> tuple[Prediction, Tensor]:
+        skipped = self.ignore_prefix_size
+        target = model.get_targets(sample, net_output)[:, skipped:].flatten()
+        return predict_by_decoder(model, net_output[0][:, skipped:], NAME), target
