@@ -65,7 +65,8 @@ CHOSEN = {
     "model.untie_weights_roberta": False,
     "dataset.skip_invalid_size_inputs_valid_test": True,
     "common.fp16": True,
-    "criterion._name": "masked_lm",
+    # The same loss as masked_lm, without the logits.
+    "criterion._name": "blockwise_masked_lm",
 }
 
 

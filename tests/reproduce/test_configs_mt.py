@@ -62,7 +62,7 @@ TABLE_7 = {
     "model.decoder_attention_type": "vanilla",
     "model.cross_attention_type": "vanilla",
     # Unstated in the paper.
-    "criterion._name": "label_smoothed_cross_entropy",
+    "criterion._name": "blockwise_label_smoothed_cross_entropy",
     "criterion.label_smoothing": 0.1,
     "lr_scheduler.warmup_init_lr": 1e-7,
     "model.share_decoder_input_output_embed": True,
