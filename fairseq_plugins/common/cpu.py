@@ -5,6 +5,7 @@ import os
 import sys
 from pathlib import Path
 
+_QUOTA = Path("/sys/fs/cgroup/cpu.max")  # microseconds of every so many
 # Numbers of glibc's malloc.h.
 _M_TRIM_THRESHOLD = -1
 _M_MMAP_THRESHOLD = -3
@@ -18,6 +19,21 @@ def is_fairseq_command() -> bool:
     """Whether this process is one of fairseq's commands, and not a program that imports modules."""
     program = Path(sys.argv[0])
     return program.name.startswith("fairseq-") or program.parent.name == "fairseq_cli"
+
+
+def cores() -> int:
+    """The cores that this process may run on."""
+    has_affinity = hasattr(os, "sched_getaffinity")
+    return len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
+
+
+def usable_cores() -> int:
+    """As many cores as this process may keep busy: a container may have less than it sees."""
+    try:
+        quota, period = _QUOTA.read_text().split()
+        return max(1, min(cores(), int(quota) // int(period)))
+    except (OSError, ValueError):  # no such limit, or "max"
+        return cores()
 
 
 def prepare_cpu() -> None:

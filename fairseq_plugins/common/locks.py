@@ -2,11 +2,14 @@
 
 import os
 import socket
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from filelock import lock_descriptor
+
+_PAUSE = 0.05  # seconds
 
 
 class Busy(Exception):
@@ -14,7 +17,12 @@ class Busy(Exception):
 
 
 @contextmanager
-def exclusive(path: Path, what: str, wait: Callable[[str], None] | None = None) -> Iterator[int]:
+def exclusive(
+    path: Path,
+    what: str,
+    wait: Callable[[str], None] | None = None,
+    pause: Callable[[float], object] = time.sleep,
+) -> Iterator[int]:
     """Hold a lock file, in which it stands who holds it; yields its descriptor.
 
     The lock is the descriptor's and ends with the last copy: a child that inherits one holds the
@@ -26,6 +34,7 @@ def exclusive(path: Path, what: str, wait: Callable[[str], None] | None = None) 
         path: of the lock file; it stays.
         what: is held, for messages.
         wait: where it is said once that another process holds the lock, which is then waited for.
+        pause: sleeps for some seconds between two attempts, and may raise to end the waiting.
 
     Raises:
         Busy: where another process holds it and `wait` is None.
@@ -46,7 +55,8 @@ def exclusive(path: Path, what: str, wait: Callable[[str], None] | None = None) 
             if wait is None:
                 raise Busy(busy)
             wait(f"{busy}; waiting for it")
-            lock_descriptor(lock.fileno())
+            while not lock_descriptor(lock.fileno(), blocking=False):
+                pause(_PAUSE)
         lock.truncate(0)
         lock.write(f"{os.getpid()} on {socket.gethostname()}")
         lock.flush()

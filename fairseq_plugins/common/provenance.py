@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from fairseq_plugins.common.cpu import cores
 from fairseq_plugins.common.dictionaries import SPECIAL_SYMBOLS
 
 SPLITS = ("train", "valid", "test")
@@ -17,6 +18,7 @@ SPLITS = ("train", "valid", "test")
 DATA_FILES = ("dict.txt", *(f"{s}.{suffix}" for s in SPLITS for suffix in ("bin", "idx")))
 # What makes two data folders the same; the rest of data.json is where they were made from.
 DATA_IDENTITY = ("request", "splits", "dictionary_size")
+DATA_RECORDED = (*DATA_IDENTITY, "floors")
 
 _PACKAGES = ("torch", "fairseq", "hydra-core", "numpy")
 
@@ -41,11 +43,11 @@ def _symbols(dictionary: Path) -> int:
 
 
 def describe_all(folders: Mapping[str, Path]) -> dict[str, Any]:
-    """One folder's description, or of several by name what makes them the same."""
+    """One folder's description, or of several by name what is recorded of each."""
     about = {name: describe_data(folder) for name, folder in folders.items()}
     if len(about) == 1:
         return about.popitem()[1]
-    return {key: {name: one.get(key) for name, one in about.items()} for key in DATA_IDENTITY}
+    return {key: {name: one.get(key) for name, one in about.items()} for key in DATA_RECORDED}
 
 
 def same_data(one: dict[str, Any], other: dict[str, Any]) -> bool:
@@ -114,16 +116,18 @@ def versions() -> dict[str, str]:
     return found
 
 
-def hardware(gpus: int) -> dict[str, Any]:
-    """CPU model, cores usable here, threads of PyTorch, GPUs in use, memory in GiB."""
+def hardware(gpus: int, threads: int | None = None) -> dict[str, Any]:
+    """CPU model, cores usable here, threads of PyTorch, GPUs in use, memory in GiB.
+
+    threads: where other processes than this one computed.
+    """
     import torch
 
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     names = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
     return {
         "cpu": _cpu_model(),
-        "cores": cores,
-        "threads": torch.get_num_threads(),
+        "cores": cores(),
+        "threads": threads or torch.get_num_threads(),
         "gpus": names[:gpus],
         "memory_gib": _memory_gib(),
     }

@@ -10,6 +10,7 @@ from fairseq_plugins.common.dictionaries import SPECIAL_SYMBOLS, read_dictionary
 from fairseq_plugins.common.errors import DataError
 from fairseq_plugins.data.folders import SPLITS, report
 from fairseq_plugins.data.measure import Measured, copy_measured
+from fairseq_plugins.data.unigram import unigram_perplexity
 
 
 def preprocess(work: Path, arguments: Sequence[str], workers: int) -> list[str]:
@@ -68,8 +69,17 @@ def binarise(
         "raw": {s: describe_raw(raw[s]) for s in SPLITS},
         "splits": {s: describe(text[s], words) for s in SPLITS},
         "dictionary_size": size,
+        "floors": _floors(text, words),
         "command": command,
     }
+
+
+def _floors(
+    text: Mapping[str, Measured], words: set[str]
+) -> dict[str, dict[str, dict[str, float]]]:
+    """What needs no model, by split, predictor and metric."""
+    found = {s: unigram_perplexity(text["train"], text[s], words) for s in SPLITS if s != "train"}
+    return {s: {"unigram": {"ppl": round(v, 4)}} for s, v in found.items() if v is not None}
 
 
 def describe_raw(found: Measured) -> dict[str, Any]:

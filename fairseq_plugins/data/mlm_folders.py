@@ -9,9 +9,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from tqdm import tqdm
-
 from fairseq_plugins.common.errors import DataError
+from fairseq_plugins.common.progress import track
 from fairseq_plugins.common.provenance import DATA_FILES
 from fairseq_plugins.data.binarise import binarise
 from fairseq_plugins.data.folders import SPLITS, Folder, making, report
@@ -116,13 +115,8 @@ def _encode(work: Path, found: Mapping[str, Measured], workers: int) -> dict[str
     with mapping(functools.partial(encoder_of, work / BPE_FOLDER), workers) as encode:
         for split in SPLITS:
             with found[split].path.open(encoding="utf-8") as lines:
-                # disable=None: shown on terminals only.
-                shown = tqdm(
-                    encode(lines),
-                    f"encoding {split}",
-                    total=found[split].lines,
-                    unit=" lines",
-                    disable=None,
+                shown = track(
+                    encode(lines), f"encoding {split}", unit="lines", total=found[split].lines
                 )
                 written = (line.encode("ascii") + b"\n" for line in shown)
                 encoded[split] = copy_measured(written, work / "pieces" / f"{split}.bpe")

@@ -22,7 +22,11 @@ def get_parser() -> argparse.ArgumentParser:
     command.add_argument("--path", type=Path, required=True, metavar="CHECKPOINT")
     command.add_argument("--data", type=Path, required=True, metavar="DIR", help="the task's")
     command.add_argument("--task", required=True, help=", ".join(TASKS))
-    command.add_argument("--subset", default="valid", help="valid1 is MNLI mismatched")
+    command.add_argument(
+        "--subset",
+        default="valid",
+        help="valid1 is MNLI mismatched, held_out a part of the training set",
+    )
     command.add_argument("--batch-size", type=int, default=BATCH_SIZE, metavar="N")
     command.add_argument("--seed", type=parse_seed, default=1, help="of encodings that draw")
     command.add_argument("--cpu", action="store_true", help="even where there is a GPU")

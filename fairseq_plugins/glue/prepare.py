@@ -15,7 +15,7 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from fairseq_plugins.common.errors import DataError
+from fairseq_plugins.common.errors import DataError, OptionError
 from fairseq_plugins.common.exit_status import exit_status
 from fairseq_plugins.common.files import find_packed
 from fairseq_plugins.data.folders import Folder, making, report
@@ -29,7 +29,7 @@ from fairseq_plugins.data.options import (
 )
 from fairseq_plugins.glue import official
 from fairseq_plugins.glue.read import Example, SplitText, read_split
-from fairseq_plugins.glue.tasks import GLUE, GlueTask, find_tasks
+from fairseq_plugins.glue.tasks import GLUE, HELD_OUT, GlueTask, find_tasks
 
 if TYPE_CHECKING:  # fairseq takes seconds, which a command's --help must not
     from fairseq.data import Dictionary
@@ -62,11 +62,16 @@ def files_of(task: GlueTask, splits: Sequence[str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Options:
-    """How tasks are prepared. max_train, max_valid: of each set; None for the whole."""
+    """How tasks are prepared.
+
+    max_train, max_valid: of each set; None for the whole. held_out: so many of the training
+    examples taken become a split of their own; None for no such split.
+    """
 
     bpe: Path
     max_train: int | None = None
     max_valid: int | None = None
+    held_out: int | None = None
     seed: int = 1
     workers: int = 1
 
@@ -110,7 +115,9 @@ def prepare(
     for source in sources:
         check_folder(source)
     check_at_least(1, workers=options.workers)
-    check_at_least(2, max_train=options.max_train, max_valid=options.max_valid)
+    check_at_least(
+        2, max_train=options.max_train, max_valid=options.max_valid, held_out=options.held_out
+    )
     pieces = Pieces.load(options.bpe)
     located = []
     for task in tasks:
@@ -131,7 +138,7 @@ def prepare(
         Folder(
             output / found.task.name,
             _request(found.task, splits, pieces, options),
-            files_of(found.task, tuple(found.paths)),
+            files_of(found.task, tuple(splits)),
         )
         for found, splits in zip(located, texts, strict=True)
     ]
@@ -155,6 +162,8 @@ def _read(found: Found, options: Options) -> dict[str, SplitText]:
             most = options.max_train if name == "train" else options.max_valid
         kept = sample(split.examples, most, f"{options.seed}/{task.name}")
         splits[name] = SplitText(split.file, split.sha256, kept, split.dropped)
+    if options.held_out is not None:
+        splits |= hold_out(splits["train"], options.held_out, f"{options.seed}/{task.name}")
     train = splits["train"].examples
     absent = set(task.labels.classes) - {example.label for example in train}
     if absent:
@@ -173,9 +182,32 @@ def sample(examples: Sequence[Example], most: int | None, seed: str) -> tuple[Ex
     return tuple(examples[i] for i in sorted(chosen))
 
 
+def hold_out(train: SplitText, count: int, seed: str) -> dict[str, SplitText]:
+    """The training set as two, `train` and `held_out`, of which the second has so many examples.
+
+    Raises:
+        OptionError: as many or more than there are.
+    """
+    total = len(train.examples)
+    if count >= total:
+        raise OptionError(
+            f"--held-out must be below the {total} training examples taken of {train.file}, "
+            f"but is {count}"
+        )
+    chosen = set(Random(f"{seed}/{HELD_OUT}").sample(range(total), count))
+    parts: dict[str, list[Example]] = {"train": [], HELD_OUT: []}
+    for number, example in enumerate(train.examples):
+        parts[HELD_OUT if number in chosen else "train"].append(example)
+    return {
+        name: SplitText(train.file, train.sha256, tuple(examples), train.dropped)
+        for name, examples in parts.items()
+    }
+
+
 def _request(
     task: GlueTask, splits: Mapping[str, SplitText], pieces: Pieces, options: Options
 ) -> dict[str, Any]:
+    held_out = {} if options.held_out is None else {"held_out": options.held_out}
     return {
         "preparation": PREPARATION_VERSION,
         "corpus": f"glue/{task.name}",
@@ -183,6 +215,7 @@ def _request(
         "pieces": pieces.sums(),
         "max_train": options.max_train,
         "max_valid": options.max_valid,
+        **held_out,
         "seed": options.seed,
     }
 
@@ -193,6 +226,8 @@ def _make(
     with making(folder) as (work, wanted):
         if not wanted:
             return
+        from fairseq_plugins.glue.floors import floors  # scikit-learn, which --help must not load
+
         built = work / "built"
         tokens: dict[str, int] = dict.fromkeys(splits, 0)
         for i in range(found.task.inputs):
@@ -216,6 +251,7 @@ def _make(
                 for name, split in splits.items()
             },
             "missing": list(found.missing),
+            "floors": floors(found.task, splits),
         }
         counts = ", ".join(f"{name} {len(split.examples)}" for name, split in splits.items())
         folder.finish(built, _origin(found), about, counts)
@@ -303,9 +339,10 @@ def get_parser() -> argparse.ArgumentParser:
     for option, text in (
         ("--max-train", "take at most N training examples of each task, drawn by --seed"),
         ("--max-valid", "the same of each development set"),
+        ("--held-out", "set N of the training examples aside, as split held_out, to choose on"),
     ):
         parser.add_argument(option, type=int, metavar="N", help=text)
-    text = "of --max-train and --max-valid (default: 1)"
+    text = "of --max-train, --max-valid and --held-out (default: 1)"
     parser.add_argument("--seed", type=int, default=1, help=text)
     add_workers(parser, "processes that binarise", default=1)
     return parser
@@ -314,7 +351,9 @@ def get_parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit status."""
     args = get_parser().parse_args(arguments)
-    options = Options(args.bpe, args.max_train, args.max_valid, args.seed, args.workers)
+    options = Options(
+        args.bpe, args.max_train, args.max_valid, args.held_out, args.seed, args.workers
+    )
 
     def work() -> None:
         tasks = find_tasks(args.tasks.split(",")) if args.tasks else GLUE

@@ -5,11 +5,12 @@ there are, and which metrics count.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fairseq_plugins.common.errors import OptionError
 from fairseq_plugins.common.suggestions import did_you_mean
 
+HELD_OUT = "held_out"  # a part of the training examples, on which models are chosen
 GLUE_BASE = "https://dl.fbaipublicfiles.com/glue/data"
 MRPC_BASE = "https://dl.fbaipublicfiles.com/senteval/senteval_data"
 
@@ -18,7 +19,8 @@ MRPC_BASE = "https://dl.fbaipublicfiles.com/senteval/senteval_data"
 class Split:
     """One file of a task.
 
-    name: what fairseq calls it: train, valid (valid1: a second one), test.
+    name: what fairseq calls it: train, valid (valid1: a second one), test, and held_out, which
+        has no file of its own.
     sentences: the columns that are read; label: the labels' column, None for unlabelled files.
     header: the columns of a file that does not name them itself.
     """
@@ -88,6 +90,8 @@ class GlueTask:
 
     def split(self, name: str) -> Split:
         """Raises OptionError for a split that the task does not have."""
+        if name == HELD_OUT:
+            return replace(self.split("train"), name=HELD_OUT)
         for split in self.splits:
             if split.name == name:
                 return split

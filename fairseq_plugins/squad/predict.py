@@ -1,6 +1,5 @@
 """A checkpoint's answers to the questions of a prepared folder."""
 
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,10 +8,10 @@ from typing import Any
 import numpy as np
 import torch
 from fairseq import utils as fairseq_utils
-from tqdm import tqdm
 
 import fairseq_plugins.registration  # noqa: F401  (what checkpoints name)
 from fairseq_plugins.common.errors import DataError, OptionError
+from fairseq_plugins.common.progress import track
 from fairseq_plugins.common.vocabulary import ROBERTA_TABLE, Vocabulary, check_vocabulary
 from fairseq_plugins.data.options import check_at_least
 from fairseq_plugins.modules.identity import ROBERTA
@@ -95,7 +94,7 @@ def window_logits(
     """(T, 2) float32 of every window in its order, without padding."""
     lengths = np.asarray(windows.sizes[0])
     batches = range(0, len(windows), batch_size)
-    for first in tqdm(batches, desc="predict", unit="batch", file=sys.stderr, mininterval=5):
+    for first in track(batches, "predicting", unit="batches"):
         rows = range(first, min(first + batch_size, len(windows)))
         batch = windows.collater([windows[i] for i in rows])
         inputs = batch["net_input"]

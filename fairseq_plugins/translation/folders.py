@@ -20,11 +20,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from tqdm import tqdm
-
 from fairseq_plugins.common.dictionaries import SPECIAL_SYMBOLS, read_dictionary
 from fairseq_plugins.common.errors import DataError
 from fairseq_plugins.common.files import writing
+from fairseq_plugins.common.progress import track
 from fairseq_plugins.data.binarise import describe, preprocess
 from fairseq_plugins.data.codes import Codes
 from fairseq_plugins.data.folders import SPLITS, Folder, report
@@ -106,7 +105,7 @@ class ParallelBuild:
         sources = itertools.chain.from_iterable(
             read_pairs(paths, empty_lines=True) for paths in text.train
         )
-        pairs = tqdm(sources, desc="reading training text", unit=" pairs", mininterval=1)
+        pairs = track(sources, "reading training text", unit="pairs")
         if text.valid is not None:
             self._write(self.paths("raw", "train"), pairs)
             return
@@ -193,8 +192,10 @@ class ParallelBuild:
             mapping(build, self.workers) as apply,
         ):
             # Short files are no news.
-            hidden = total < 20 * LINES_AT_ONCE
-            for line in tqdm(apply(lines), what, total, unit=" lines", disable=hidden):
+            mapped = apply(lines)
+            if total >= 20 * LINES_AT_ONCE:
+                mapped = track(mapped, what, unit="lines", total=total)
+            for line in mapped:
                 out.write(line.encode() + b"\n")
 
     def clean(self, splits: Iterable[str]) -> dict[str, dict[str, int]]:

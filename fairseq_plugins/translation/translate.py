@@ -10,11 +10,10 @@ import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
-from tqdm import tqdm
-
 from fairseq_plugins.common.errors import DataError
 from fairseq_plugins.common.exit_status import exit_status
 from fairseq_plugins.common.files import writing
+from fairseq_plugins.common.progress import track
 from fairseq_plugins.translation.decoding import Decoding
 
 STANDARD_INPUT = "-"
@@ -88,13 +87,9 @@ def run(args: argparse.Namespace) -> None:
     from fairseq_plugins.translation.translator import BUFFER_LINES, Translator  # takes seconds
 
     translator = Translator(args.checkpoint, args.data, decoding, cpu=args.cpu)
-    translated = tqdm(
-        translator.translate(lines, args.input),
-        desc="translating",
-        total=len(lines),
-        unit=" lines",
-        disable=len(lines) <= BUFFER_LINES and not sys.stderr.isatty(),
-    )
+    translated = translator.translate(lines, args.input)
+    if len(lines) > BUFFER_LINES or sys.stderr.isatty():
+        translated = track(translated, "translating", unit="lines", total=len(lines))
     if args.output is None:
         for line in translated:
             print(line)

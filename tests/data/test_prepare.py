@@ -4,16 +4,11 @@ The published corpora are too large for tests, so a tiny one stands in for them:
 with other facts.
 """
 
-import functools
 import hashlib
-import http.server
 import json
 import lzma
 import os
 import subprocess
-import threading
-import zipfile
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,102 +17,17 @@ import pytest
 from fairseq_plugins.common.errors import DataError, OptionError
 from fairseq_plugins.data import binarise as data_binarise
 from fairseq_plugins.data import prepare, prepare_mlm
-from fairseq_plugins.data.download import download
 from fairseq_plugins.data.folders import SPLITS
 from fairseq_plugins.data.published import (
     WIKITEXT_2,
     WIKITEXT_103,
-    FileFacts,
-    PublishedCorpus,
     RawSource,
 )
 from fairseq_plugins.glue import prepare as prepare_glue
 from fairseq_plugins.translation import prepare as prepare_translation
+from tests.data.tiny import FEW, TEXT, left_in, quiet
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-TEXT = {
-    "train": "the cat sat on the mat\n\nthe dog sat on the <unk>\n" * 20,
-    "valid": "the bird sat\n",
-    "test": "the cat sat , naïve\n\n",
-}
-FILES = ["dict.txt", *(f"{split}.{kind}" for split in SPLITS for kind in ("bin", "idx"))]
-FEW = {"train": 20, "valid": 3, "test": 3}
-
-
-def facts(text: str) -> FileFacts:
-    data = text.encode()
-    return FileFacts(
-        text.count("\n"),
-        len(text.split()),
-        bytes=len(data),
-        sha256=hashlib.sha256(data).hexdigest(),
-    )
-
-
-@pytest.fixture
-def raw(tmp_path: Path) -> Path:
-    """A folder with the three plain files."""
-    folder = tmp_path / "raw text"
-    folder.mkdir()
-    for split, text in TEXT.items():
-        (folder / f"wiki.{split}.tokens").write_bytes(text.encode())
-    return folder
-
-
-@pytest.fixture
-def archive(tmp_path: Path) -> Path:
-    """The same in a zip, among members that nobody asked for."""
-    path = tmp_path / "archive" / "tiny-v1.zip"
-    path.parent.mkdir()
-    with zipfile.ZipFile(path, "w") as out:
-        out.writestr("../escaped.txt", "no")
-        out.writestr("/tmp/absolute-escaped.txt", "no")
-        out.writestr("tiny/README", "no")
-        for split, text in TEXT.items():
-            out.writestr(f"tiny/wiki.{split}.tokens", text)
-    return path
-
-
-@pytest.fixture
-def corpus(archive: Path) -> PublishedCorpus:
-    return PublishedCorpus(
-        name="tiny",
-        url="https://example.invalid/tiny-v1.zip",
-        zip_md5=hashlib.md5(archive.read_bytes()).hexdigest(),
-        dictionary_size=16,  # 7 types, one of them <unk>, + 4 specials + 6 of padding
-        files={split: facts(text) for split, text in TEXT.items()},
-    )
-
-
-@pytest.fixture
-def binarised(monkeypatch: pytest.MonkeyPatch) -> list[str | None]:
-    """In place of fairseq-preprocess, which takes seconds to start; the list counts the calls."""
-    calls: list[str | None] = []
-
-    def preprocess(work, arguments, workers):
-        calls.append(arguments[arguments.index("--trainpref") + 1])
-        folder = work / arguments[arguments.index("--destdir") + 1]
-        folder.mkdir()
-        words = "".join(f"{word} 1\n" for word in ("the", "sat", "on", "cat", "mat", "dog"))
-        padding = "".join(f"madeupword{i:04d} 0\n" for i in range(6))
-        (folder / "dict.txt").write_text(words + padding)
-        for name in FILES[1:]:
-            (folder / name).touch()
-        return ["python", "-m", "fairseq_cli.preprocess"]
-
-    monkeypatch.setattr(data_binarise, "preprocess", preprocess)
-    return calls
-
-
-def quiet(message: str) -> None:
-    """Instead of printing progress."""
-
-
-def left_in(folder: Path) -> list[str]:
-    """What is in a folder, without the locks."""
-    if not folder.exists():
-        return []
-    return sorted(path.name for path in folder.iterdir() if path.suffix != ".lock")
 
 
 # ---- the raw files
@@ -225,102 +135,6 @@ def test_a_file_that_is_no_zip(corpus, tmp_path):
     path.write_bytes(b"no zip")
     with pytest.raises(DataError, match="is not a readable zip"):
         RawSource(path, corpus)
-
-
-# ---- downloads
-
-
-class RangeHandler(http.server.SimpleHTTPRequestHandler):
-    """Serves a folder, and parts of its files; `cut` ends every answer after so many bytes."""
-
-    cut: int | None = None
-    requests: list[str | None]
-
-    def do_GET(self) -> None:
-        data = Path(self.translate_path(self.path)).read_bytes()
-        wanted = self.headers.get("Range")
-        self.requests.append(wanted)
-        start = int(wanted.removeprefix("bytes=").rstrip("-")) if wanted else 0
-        if wanted and start >= len(data):
-            self.send_error(416)
-            return
-        self.send_response(206 if wanted else 200)
-        self.send_header("Content-Length", str(len(data) - start))
-        self.end_headers()
-        self.wfile.write(data[start:][: self.cut])
-
-    def log_message(self, *args: object) -> None:
-        """No log among the tests' output."""
-
-
-@pytest.fixture
-def served(archive: Path) -> Iterator[tuple[str, type[RangeHandler]]]:
-    """The address of the zip on a local server, and its handler's settings."""
-    handler = type("Handler", (RangeHandler,), {"requests": []})
-    bound = functools.partial(handler, directory=str(archive.parent))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), bound) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}/{archive.name}", handler
-        server.shutdown()
-        thread.join()
-
-
-def test_download_reports_and_is_not_repeated(served, archive, corpus, tmp_path):
-    url, handler = served
-    said: list[str] = []
-    for _ in range(2):
-        got = download(url, tmp_path / "got" / "tiny.zip", corpus.zip_md5, said.append)
-        assert got.read_bytes() == archive.read_bytes()
-    assert handler.requests == [None]
-    assert "100%" in said[-1]
-    assert left_in(tmp_path / "got") == ["tiny.zip"]
-
-
-def test_a_broken_download_resumes(served, archive, corpus, tmp_path):
-    url, handler = served
-    target = tmp_path / "tiny.zip"
-    handler.cut = 100
-    with pytest.raises(DataError, match=r"could not be fetched .*100 of .* resumes"):
-        download(url, target, corpus.zip_md5, quiet)
-    assert (tmp_path / "tiny.zip.part").stat().st_size == 100
-    assert not target.exists()
-    handler.cut = None
-    download(url, target, corpus.zip_md5, quiet)
-    assert handler.requests == [None, "bytes=100-"]
-    assert target.read_bytes() == archive.read_bytes()
-
-
-def test_a_complete_part_needs_no_more(served, archive, corpus, tmp_path):
-    (tmp_path / "tiny.zip.part").write_bytes(archive.read_bytes())
-    download(served[0], tmp_path / "tiny.zip", corpus.zip_md5, quiet)
-    assert (tmp_path / "tiny.zip").read_bytes() == archive.read_bytes()
-
-
-def test_a_wrong_sum_names_both_and_leaves_nothing(served, archive, tmp_path):
-    right = hashlib.md5(archive.read_bytes()).hexdigest()
-    wrong = "0" * 32
-    with pytest.raises(DataError) as raised:
-        download(served[0], tmp_path / "got" / "tiny.zip", wrong, quiet)
-    assert f"tiny.zip from {served[0]}: expected md5 {wrong}, found {right}" in str(raised.value)
-    assert left_in(tmp_path / "got") == []
-
-
-def test_an_unreachable_address_says_what_else_works(corpus, tmp_path):
-    with pytest.raises(DataError, match="--from DIR or --url URL"):
-        download("http://127.0.0.1:9/tiny.zip", tmp_path / "tiny.zip", corpus.zip_md5, quiet)
-
-
-def test_only_http_addresses(corpus, tmp_path):
-    with pytest.raises(OptionError, match="--url must begin with https:// or http://"):
-        download("file:///etc/passwd", tmp_path / "tiny.zip", corpus.zip_md5, quiet)
-
-
-def test_prepared_from_a_download(served, corpus, tmp_path, binarised):
-    output = tmp_path / "data" / "tiny"
-    prepare.prepare_published(corpus, output, url=served[0])
-    assert left_in(output.parent) == ["downloads", "tiny"]
-    assert json.loads((output / "data.json").read_text())["origin"] == {"url": served[0]}
 
 
 # ---- folders

@@ -19,7 +19,7 @@ from fairseq.data import Dictionary, data_utils
 from fairseq.examples.roberta import multiprocessing_bpe_encoder
 from fairseq_cli import preprocess
 
-from fairseq_plugins.common.errors import DataError
+from fairseq_plugins.common.errors import DataError, OptionError
 from fairseq_plugins.data.gpt2_bpe import learn_gpt2_bpe
 from fairseq_plugins.glue import official
 from fairseq_plugins.glue.generated import order, place, write_tasks
@@ -114,7 +114,7 @@ def test_a_sample_of_both_sets_is_recorded_and_repeats(tmp_path: Path, bpe: Path
     source = write_rte(tmp_path / "raw")
 
     def make(name: str, seed: int) -> tuple[bytes, dict]:
-        prepare([TASKS["RTE"]], tmp_path / name, Options(bpe, 5, 4, seed), [source])
+        prepare([TASKS["RTE"]], tmp_path / name, Options(bpe, 5, 4, seed=seed), [source])
         made = tmp_path / name / "RTE"
         about = json.loads((made / "data.json").read_text())
         return (made / "input0" / "train.bin").read_bytes(), about
@@ -127,6 +127,40 @@ def test_a_sample_of_both_sets_is_recorded_and_repeats(tmp_path: Path, bpe: Path
     assert make("b", 2)[0] == first
     assert any(make(f"c{seed}", seed)[0] != first for seed in (3, 4))
     assert str(tmp_path) not in json.dumps(about)
+
+
+def test_a_part_of_the_training_set_is_held_out(tmp_path: Path, bpe: Path) -> None:
+    """Training and held-out examples are those of the whole set, each once."""
+    source, count = write_rte(tmp_path / "raw"), len(PAIRS) // 3
+
+    def make(name: str, **options: int) -> tuple[list[str], list[str], dict]:
+        prepare([TASKS["RTE"]], tmp_path / name, Options(bpe, **options), [source])
+        made = tmp_path / name / "RTE"
+        found = []
+        for split in ("train", "held_out"):
+            parts = [
+                data_utils.load_indexed_dataset(str(made / part / split)) or ()
+                for part in ("input0", "input1", "label")
+            ]
+            found.append([str([x.tolist() for x in one]) for one in zip(*parts, strict=True)])
+        return *found, json.loads((made / "data.json").read_text())
+
+    whole, nothing, _ = make("whole")
+    train, held_out, about = make("parts", held_out=count)
+    assert not nothing and len(held_out) == count
+    assert sorted(train + held_out) == sorted(whole)
+    assert about["request"]["held_out"] == about["splits"]["held_out"]["examples"] == count
+    assert make("again", held_out=count)[1] == held_out
+    assert any(make(f"s{seed}", held_out=count, seed=seed)[1] != held_out for seed in (2, 3, 4))
+
+
+def test_more_held_out_than_there_is_are_refused(tmp_path: Path, bpe: Path) -> None:
+    source = write_rte(tmp_path / "raw")
+    with pytest.raises(OptionError, match=r"--held-out must be below the 5 .*, but is 5"):
+        prepare([TASKS["RTE"]], tmp_path / "out", Options(bpe, 5, held_out=5), [source])
+    with pytest.raises(OptionError, match=r"--held-out must be at least 2"):
+        prepare([TASKS["RTE"]], tmp_path / "out", Options(bpe, held_out=1), [source])
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_second_call_does_nothing_and_another_request_does(

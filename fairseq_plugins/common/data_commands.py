@@ -1,0 +1,57 @@
+"""Which commands make which folder below data/, for those who miss one."""
+
+import itertools
+from collections.abc import Sequence
+from pathlib import Path
+
+# Of each task of GLUE at scale mini.
+MINI_EXAMPLES = 640
+MINI_DEVELOPMENT_EXAMPLES = 500
+
+_MINI_SQUAD = (
+    "scripts/prepare_squad.sh --from DIR --bpe data/novels-mini/bpe "
+    "--max-length 128 --stride 64 --max-query-length 40"
+)
+_SQUAD = {
+    "toy-squad-v{}": "scripts/prepare_toy_squad.sh",
+    "squad-v{}-mini": _MINI_SQUAD,
+    "squad-v{}": "scripts/prepare_squad.sh --bpe data/gpt2_bpe",
+}
+COMMANDS: dict[str, tuple[str, ...]] = {
+    "toy": ("scripts/prepare_toy.sh",),
+    "wikitext-2-mini": ("scripts/prepare_wikitext2.sh",),
+    "wikitext-103": ("scripts/prepare_wikitext103.sh",),
+    "toy-mlm": ("scripts/prepare_toy_mlm.sh",),
+    "novels-mini": (
+        "scripts/prepare_text_mlm.sh --from DIR --merges 300 --evaluation-lines 200 "
+        "--output data/novels-mini",
+    ),
+    "wikitext-103-mlm": ("scripts/prepare_gpt2_bpe.sh", "scripts/prepare_wikitext103_mlm.sh"),
+    "toy-mt": ("scripts/prepare_toy_mt.sh",),
+    "multi30k-en-de": (
+        "scripts/prepare_parallel.sh --from DIR --src en --tgt de "
+        "--test-prefix test_2016_flickr --output data/multi30k-en-de",
+    ),
+    "wmt14-en-de": ("scripts/prepare_wmt14_en_de.sh",),
+    "toy-glue": ("scripts/prepare_toy_glue.sh",),
+    "glue-mini": (
+        "scripts/prepare_glue.sh --from DIR --bpe data/novels-mini/bpe "
+        f"--max-train {MINI_EXAMPLES} --max-valid {MINI_DEVELOPMENT_EXAMPLES} "
+        "--output data/glue-mini",
+    ),
+    "glue": ("scripts/prepare_glue.sh --bpe data/gpt2_bpe",),
+    **{
+        folder.format(version): (
+            f"{command} --version {version} --output data/{folder.format(version)}",
+        )
+        for folder, command in _SQUAD.items()
+        for version in ("1.1", "2.0")
+    },
+}
+
+
+def commands_for(path: str | Path) -> Sequence[str]:
+    """What makes the folder below data/ that holds a file, or that is named; empty if unknown."""
+    parts = Path(path).parts
+    names = (name for above, name in itertools.pairwise(parts) if above == "data")
+    return next((COMMANDS[name] for name in names if name in COMMANDS), ())
