@@ -1,6 +1,6 @@
 """What papers say, as data: a file for each paper has its tables, numbers read off the page.
 
-What a paper claims about its numbers is to be data too, beside the tables it is about.
+What a paper claims about its numbers is data too: `<paper>_claims.py`.
 """
 
 from fairseq_plugins.papers.bert import (
@@ -10,7 +10,10 @@ from fairseq_plugins.papers.bert import (
     BERT_SQUAD_TABLE,
     BERT_START_TABLE,
 )
+from fairseq_plugins.papers.bert_claims import BERT_CLAIMS
 from fairseq_plugins.papers.lrpe import TABLE_2, TABLE_3, TABLE_4, TABLE_5, TABLE_8
+from fairseq_plugins.papers.lrpe_claims import LRPE_CLAIMS
+from fairseq_plugins.papers.survey_claims import SURVEY_CLAIMS
 from fairseq_plugins.papers.tables import Table
 
 TABLES: dict[str, Table] = {
@@ -28,4 +31,5 @@ TABLES: dict[str, Table] = {
         BERT_SQUAD_TABLE,
     )
 }
+CLAIMS = (*LRPE_CLAIMS, *BERT_CLAIMS, *SURVEY_CLAIMS)
 SCALE_NAMES = ("toy", "mini", "paper")

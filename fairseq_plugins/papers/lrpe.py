@@ -136,6 +136,7 @@ TABLE_5 = Table(
         PERPLEXITIES,
         _MATRICES,
     ),
+    reference="lrpe_identity",
 )
 
 TABLE_8 = Table(

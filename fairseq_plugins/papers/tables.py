@@ -77,7 +77,7 @@ class Table:
         attentions: what runs by default.
         seeds: likewise, at scale paper.
         further: attentions beyond the paper, with a heading for their rows.
-        against: the row that others are tested against for significance, None for no test.
+        reference: the row that the others are compared with.
         figures: what is drawn of its runs.
         notes: sentences of the caption.
     """
@@ -94,7 +94,7 @@ class Table:
     attentions: tuple[str, ...] = ATTENTIONS
     seeds: tuple[int, ...] = (1,)
     further: Mapping[str, str] = field(default_factory=dict)
-    against: str | None = None
+    reference: str = "base"
     figures: tuple[Figure, ...] = (Figure("ranking"),)
     notes: tuple[str, ...] = ()
 

@@ -30,8 +30,8 @@ def row_of(page, label):
 
 def test_cells_are_mean_deviation_and_seeds():
     assert cell_text(None) == "-"
-    assert cell_text((80.123,)) == "80.12 (1)"
-    assert cell_text((80.0, 81.0, 82.0)) == "81.00 ± 1.00 (3)"
+    assert cell_text({1: 80.123}) == "80.12 (1)"
+    assert cell_text({1: 80.0, 2: 81.0, 3: 82.0}) == "81.00 ± 1.00 (3)"
 
 
 def test_main_table_has_paper_ours_and_difference(results):
@@ -51,7 +51,7 @@ def test_main_table_has_paper_ours_and_difference(results):
 def test_rows_beyond_the_paper_have_a_table_of_their_own(results):
     page = render(TABLE_2, "mini", results, [])
     beyond = page[page.index("## Rows beyond the paper") :]
-    assert row_of(beyond, "`none`")[1:] == ["120.00 (1)", "120.00 (1)", "-", "-"]
+    assert row_of(beyond, "`none`")[1:] == ["120.00 (1)†", "120.00 (1)†", "-", "-"]
     assert beyond.index("`none`") < beyond.index("`sinusoidal`")
 
 
@@ -107,30 +107,67 @@ def test_orders_are_compared_pair_by_pair(results):
     assert len(found) == 3
     assert found["rope", "base"].holds
     assert found["rope", "base"].paper_gap == pytest.approx(0.61)
-    assert found["rope", "base"].gap == pytest.approx(5.0)
-    assert found["rope", "base"].spread == pytest.approx(1.0)
-    assert found["rope", "base"].beyond_spread
+    assert found["rope", "base"].gap.effect == pytest.approx(5.0)
     # type 2 has one seed: the spread of the other rows judges it.
     two = found["lrpe_type2", "rope"]
-    assert (two.gap, two.holds, two.beyond_spread) == (pytest.approx(0.5), True, False)
-    assert (agreement.kendall, agreement.spearman) == (1.0, 1.0)
+    assert two.gap.effect == pytest.approx(0.5)
+    assert two.holds is None
+    assert (agreement.count(True), agreement.count(False), agreement.count(None)) == (2, 0, 1)
+    assert agreement.best == ("lrpe_type2", "rope")
+
+
+def test_rows_that_share_seeds_are_compared_seed_by_seed(make_result):
+    """What a seed does to both rows is no spread of their difference."""
+    noise = {1: 0.0, 2: 20.0, 3: -20.0}
+    rows = [make_result("base", "linear", s, 100 + n) for s, n in noise.items()]
+    rows += [make_result("rope", "linear", s, 99 + n + s / 10) for s, n in noise.items()]
+    (pair,) = compare_orders(TABLE_2, gather(rows, PERPLEXITIES), "linear").pairs
+    assert pair.holds
+    assert (pair.gap.effect, pair.gap.seeds) == (pytest.approx(0.8), 3)
+    page = render(TABLE_2, "mini", rows, [])
+    assert row_of(page, "RoPE (`rope`)")[5] == "99.20 ± 19.95 (3)†"
+    differences = page.partition("## Differences to `base`")[2].partition("\n## ")[0]
+    assert row_of(differences, "RoPE")[1:] == ["3", "-0.80†", "-1.05 to -0.55", "0.005"]
 
 
 def test_a_reversed_order_is_told_as_such(make_result):
-    rows = [make_result("base", "vanilla", 1, 60.0), make_result("rope", "vanilla", 1, 61.0)]
+    rows = [make_result("base", "vanilla", s, 60.0 + s / 10) for s in (1, 2, 3)]
+    rows += [make_result("rope", "vanilla", s, 61.0 + s / 9) for s in (1, 2, 3)]
     agreement = compare_orders(TABLE_2, gather(rows, PERPLEXITIES), "vanilla")
-    assert (agreement.holding, len(agreement.pairs), agreement.kendall) == (0, 1, None)
+    assert [agreement.count(holds) for holds in (True, False, None)] == [0, 1, 0]
+    assert agreement.best == ("base",)
     page = render(TABLE_2, "mini", rows, [])
-    assert "0 of 1 pairs of rows stand in the paper's order" in page
-    assert row_of(page, "RoPE < Base")[1:] == ["0.47", "-1.00", "-", "no"]
+    assert "of 1 pairs of rows 0 stand in the paper's order, 1 the other way round" in page
+    assert row_of(page, "RoPE < Base")[-1] == "reversed"
 
 
-def test_the_orderings_section_counts_over_both_attentions(results):
+def test_ties_are_told_as_ties(make_result):
+    """Rows whose seeds differ more than they do are in no order."""
+    rows = [make_result("base", "vanilla", s, 60.0 + s) for s in (1, 2, 3)]
+    rows += [make_result("rope", "vanilla", s, 61.5 - s / 2) for s in (1, 2, 3)]
+    page = render(TABLE_2, "mini", [*rows, make_result("none", "vanilla", 1, 61.0)], [])
+    assert row_of(page, "RoPE < Base")[-1] == "tie"
+    assert "0 stand in the paper's order, 0 the other way round, and 1 are ties" in page
+    assert "0 of 2 rows are better; ties: `base`, `rope`." in page
+    assert "No row is better" not in page and "†" not in page.partition("Differences to")[0][-2000:]
+
+
+def test_the_orderings_section_tells_what_can_be_told_apart(results):
     page = render(TABLE_2, "mini", results, [])
-    assert "4 of 4 pairs of rows stand in the paper's order" in page
-    assert "3 of 3 pairs hold; Kendall's tau 1.00, Spearman's rho 1.00" in page
-    assert row_of(page, "Type2 < RoPE")[1:] == ["0.33", "+0.50", "1.00", "yes, within the spread"]
-    assert "3 of 4 rows are better; not better: `sinusoidal`" in page
+    assert "of 3 pairs of rows 2 stand in the paper's order, 0 the other way round" in page
+    assert row_of(page, "Type2 < RoPE")[1:3] == ["0.33", "+0.50"]
+    assert row_of(page, "Type2 < RoPE")[-1] == "tie"
+    assert "**Vanilla attention**: no row has several seeds" in page
+    assert "3 of 4 rows are better; worse: `sinusoidal`" in page
+
+
+def test_without_seeds_no_order_is_claimed(make_result):
+    rows = [make_result("base", a, 1, 90.0) for a in ("linear", "vanilla")]
+    rows += [make_result("rope", "vanilla", 1, 10.0), make_result("none", "vanilla", 1, 99.0)]
+    page = render(TABLE_2, "mini", rows, [])
+    assert "No row has several seeds, so no two rows can be told apart" in page
+    for word in ("RoPE <", "holds", "reversed", "stand in", "are better", "†"):
+        assert word not in page
 
 
 def test_against_none():
@@ -138,14 +175,16 @@ def test_against_none():
 
 
 def test_table_5_orders_its_three_rows(make_result):
+    values = {"lrpe_type2": 80.0, "lrpe_type6": 81.0, "lrpe_identity": 80.5}
     rows = [
-        make_result("lrpe_type2", "linear", 1, 80.0, table="table5"),
-        make_result("lrpe_type6", "linear", 1, 81.0, table="table5"),
-        make_result("lrpe_identity", "linear", 1, 80.5, table="table5"),
+        make_result(row, "linear", seed, value + seed + value * seed / 1e4, table="table5")
+        for row, value in values.items()
+        for seed in (1, 2, 3)
     ]
     page = render(TABLE_5, "mini", rows, [])
-    assert row_of(page, "Permutation < Identity")[1:] == ["0.65", "-0.50", "-", "no"]
-    assert row_of(page, "Householder < Permutation")[1:] == ["0.25", "+1.00", "-", "yes"]
+    assert row_of(page, "Permutation < Identity")[-1] == "reversed"
+    assert row_of(page, "Householder < Permutation")[-1] == "holds"
+    assert "## Differences to `lrpe_identity`" in page
 
 
 def test_paper_scale_shows_the_longer_context_too(make_result):

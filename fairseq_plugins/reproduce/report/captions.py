@@ -3,12 +3,12 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from fairseq_plugins.attention.linear import MIN_COSINE
 from fairseq_plugins.papers.tables import Table
 from fairseq_plugins.reproduce.experiments import EXPERIMENTS
 from fairseq_plugins.reproduce.record.data import DataDescription, Request, Sizes
 from fairseq_plugins.reproduce.record.recipe import total_batch, trainings_of
 from fairseq_plugins.reproduce.record.results import Result
+from fairseq_plugins.reproduce.report.denominators import denominators
 
 Config = Mapping[str, Any]
 
@@ -29,25 +29,17 @@ def caption(table: Table, scale: str, results: Sequence[Result]) -> str:
     if signatures != UNKNOWN:
         told.append(f"SacreBLEU: `{signatures}`.")
     told.append("Cells: mean ± standard deviation over seeds (number of seeds); `-` is not run.")
-    if table.against:
+    if len({(r["row"], r["attention"]) for r in results}) < len(results):
         told.append(
-            f"† differs from `{table.against}` (two-sided t-test of unequal variances over seeds, "
-            "p < 0.05); it needs two seeds of both."
+            f"† differs from `{table.reference}` (p < 0.05, two-sided, with Holm's correction over "
+            "the rows of a column; seed by seed where both have two seeds)."
         )
-    if any(result["attention"] == "linear" for result in results):
-        told.append(FLOOR)
+    told += denominators(experiment, results)
     facts = "\n".join(f"- {fact}" for fact in told)
     return "\n\n".join(filter(None, (what, "Our columns:", facts, experiment.comparability(scale))))
 
 
 UNKNOWN = "unknown"
-FLOOR = (
-    "Linear attention: the paper does not say what it does where an encoded denominator comes "
-    f"near zero; here its size is kept at or above {MIN_COSINE} of its bound. That is a small "
-    "share of most rows' denominators, but nearly all of `lrpe_type8`'s. Rows whose scores are "
-    "never negative (`per`, `lrpe_type7`, `spe`, `cosformer`) have no such floor, and `xpos`, "
-    "which changes norms, has the denominator of un-encoded features."
-)
 
 
 def _trainings(results: Sequence[Result]) -> list[str]:

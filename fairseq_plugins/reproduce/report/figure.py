@@ -23,8 +23,8 @@ def draw_ranking(
     for panel, attention in zip(panels, table.attentions, strict=True):
         found = {row: cell for (row, a), cell in cells.items() if a == attention}
         worst_first = not ranked.higher_is_better
-        rows = sorted(found, key=lambda row: mean(found[row][metric]), reverse=worst_first)
-        means = [mean(found[row][metric]) for row in rows]
+        rows = sorted(found, key=lambda row: mean(found[row][metric].values()), reverse=worst_first)
+        means = [mean(found[row][metric].values()) for row in rows]
         spreads = [deviation(found[row][metric]) or 0.0 for row in rows]
         panel.errorbar(means, range(len(rows)), xerr=spreads, fmt="o", capsize=3)
         panel.set_yticks(range(len(rows)), [table.row(row).label for row in rows], fontsize=8)

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fairseq_plugins.common.files import write_text
+from fairseq_plugins.common.tables import columns
 from fairseq_plugins.papers.tables import Table
 from fairseq_plugins.reproduce.experiments import EXPERIMENTS
 from fairseq_plugins.reproduce.experiments.base import Scale
@@ -13,8 +14,9 @@ from fairseq_plugins.reproduce.experiments.rows import runnable_rows
 from fairseq_plugins.reproduce.record import results
 from fairseq_plugins.reproduce.record.results import Result
 from fairseq_plugins.reproduce.record.runs import Run
+from fairseq_plugins.reproduce.report.comparisons import DASH
 from fairseq_plugins.reproduce.report.orderings import Cells, gather, mean
-from fairseq_plugins.reproduce.report.render import DASH, render
+from fairseq_plugins.reproduce.report.render import render
 
 
 @dataclass(frozen=True)
@@ -89,14 +91,7 @@ class Report:
         done = (row for row, _ in cells)
         names = list(dict.fromkeys([*self.table.row_names, *sorted(done)]))
         lines = [header, *(self._line(name, cells) for name in names)]
-        widths = [max(len(line[i]) for line in lines) for i in range(len(header))]
-        return "\n".join(
-            "  ".join(
-                word.ljust(width) if i == 0 else word.rjust(width)
-                for i, (word, width) in enumerate(zip(line, widths, strict=True))
-            ).rstrip()
-            for line in lines
-        )
+        return columns(lines, left=1)
 
     def _line(self, name: str, cells: Cells) -> list[str]:
         line, metric = [name], self.table.ranked_by.metric
@@ -104,7 +99,7 @@ class Report:
         for attention in self.table.attentions:
             paper = self.table.row(name).paper.get(attention, {}).get(metric)
             cell = cells.get((name, attention))
-            ours = mean(cell[metric]) if cell else None
+            ours = mean(cell[metric].values()) if cell else None
             own = f"{ours:.{digits}f}" if ours is not None else DASH
             if not self.table.is_printed:
                 line.append(own)

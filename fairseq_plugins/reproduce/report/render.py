@@ -1,25 +1,18 @@
 """A table's Markdown: the paper's numbers, ours and the difference, and which orderings hold."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
+from fairseq_plugins.common.tables import markdown_table
 from fairseq_plugins.papers.tables import Column, Printed, Row, Table
 from fairseq_plugins.reproduce.experiments import EXPERIMENTS
 from fairseq_plugins.reproduce.record.results import Result
 from fairseq_plugins.reproduce.report.captions import caption
-from fairseq_plugins.reproduce.report.orderings import (
-    Agreement,
-    Cells,
-    against_none,
-    compare_orders,
-    deviation,
-    differs_from,
-    gather,
-    mean,
-)
+from fairseq_plugins.reproduce.report.comparisons import DASH, differences, orderings
+from fairseq_plugins.reproduce.report.floors import floors_of, floors_section
+from fairseq_plugins.reproduce.report.orderings import Cells, against, deviation, gather, mean
+from fairseq_plugins.reproduce.report.statistics import Seeds
 
-DASH = "-"
 MOST_COLUMNS = 3  # of an attention, for both attentions to stand in one table
-SIGNIFICANT = 0.05  # p below which a row is said to differ
 
 
 def render(table: Table, scale: str, results: Sequence[Result], left_out: Sequence[str]) -> str:
@@ -42,24 +35,20 @@ def render(table: Table, scale: str, results: Sequence[Result], left_out: Sequen
     for suffix, heading in EXPERIMENTS[table.experiment].further_evaluations(results):
         wider = gather(results, table.columns, suffix)
         parts += [f"## {heading}", *main_tables(table, wider)]
-    parts += orderings(table, cells)
+    floors = floors_of(table, results)
+    parts += floors_section(table, cells, floors)
+    parts += [*differences(table, cells), *orderings(table, cells, floors)]
     return "\n\n".join(parts) + "\n"
 
 
-def cell_text(values: tuple[float, ...] | None, digits: int = 2) -> str:
+def cell_text(seeds: Seeds | None, digits: int = 2) -> str:
     """Mean, +- standard deviation and number of seeds: "81.20 ± 0.31 (3)"."""
-    if not values:
+    if not seeds:
         return DASH
-    spread = deviation(values)
+    spread = deviation(seeds)
     if spread is None:
-        return f"{mean(values):.{digits}f} (1)"
-    return f"{mean(values):.{digits}f} ± {spread:.{digits}f} ({len(values)})"
-
-
-def markdown_table(header: Sequence[str], left: int, rows: Iterable[Sequence[str]]) -> str:
-    """A Markdown table whose first `left` columns are words and the rest numbers."""
-    rule = ["---" if i < left else "---:" for i in range(len(header))]
-    return "\n".join("| " + " | ".join(line) + " |" for line in (header, rule, *rows))
+        return f"{mean(seeds.values()):.{digits}f} (1)"
+    return f"{mean(seeds.values()):.{digits}f} ± {spread:.{digits}f} ({len(seeds)})"
 
 
 def main_tables(table: Table, cells: Cells) -> list[str]:
@@ -81,7 +70,7 @@ def main_tables(table: Table, cells: Cells) -> list[str]:
             for words, row in _labelled(table)
         ]
         labels = [column.label for column in table.columns]
-        page = markdown_table(["", "Method", *labels], 2, lines)
+        page = markdown_table(["", "Method", *labels], lines, left=2)
         parts += [f"**{attention.capitalize()} attention**: the paper's number / ours", page]
     return parts
 
@@ -107,7 +96,7 @@ def _one_table(table: Table, cells: Cells) -> str:
         [*words, *(text for a in table.attentions for text in _columns(table, row, a, cells))]
         for words, row in _labelled(table)
     ]
-    return markdown_table(header, 2, lines)
+    return markdown_table(header, lines, left=2)
 
 
 def _columns(table: Table, row: Row, attention: str, cells: Cells) -> list[str]:
@@ -118,7 +107,7 @@ def _columns(table: Table, row: Row, attention: str, cells: Cells) -> list[str]:
     ranked = table.ranked_by.metric
     if cell is None or ranked not in cell or ranked not in paper:
         return [*texts, DASH]
-    difference = mean(cell[ranked]) - paper[ranked].mean
+    difference = mean(cell[ranked].values()) - paper[ranked].mean
     return [*texts, f"{difference:+.{table.ranked_by.digits}f}"]
 
 
@@ -134,10 +123,8 @@ def _printed(number: Printed | None, column: Column) -> str:
 def _ours(row: str, attention: str, column: Column, cells: Cells, table: Table) -> str:
     """A cell, with a dagger where it differs from the reference row beyond chance."""
     text = cell_text(cells.get((row, attention), {}).get(column.metric), column.digits)
-    if table.against is None:
-        return text
-    p = differs_from(cells, (row, attention), (table.against, attention), column.metric)
-    return f"{text}†" if p is not None and p < SIGNIFICANT else text
+    found = against(cells, attention, column.metric, table.reference)
+    return f"{text}†" if row in found and found[row].is_apart else text
 
 
 def ours_table(table: Table, names: Sequence[str], attentions: Sequence[str], cells: Cells) -> str:
@@ -153,57 +140,4 @@ def ours_table(table: Table, names: Sequence[str], attentions: Sequence[str], ce
         ]
         for name in names
     ]
-    return markdown_table(header, 1, lines)
-
-
-def orderings(table: Table, cells: Cells) -> list[str]:
-    """The section on the paper's orderings; empty where no two rows can be compared."""
-    found = [compare_orders(table, cells, attention) for attention in table.attentions]
-    found = [agreement for agreement in found if agreement.pairs]
-    if not found:
-        return []
-    holding, count = sum(a.holding for a in found), sum(len(a.pairs) for a in found)
-    summary = (
-        f"By {table.ranked_by.label}, {holding} of {count} pairs of rows stand in the paper's "
-        "order. Below are the neighbours in the paper's ranking and each row against Base; a gap "
-        "is by how much the paper's worse row is worse, above zero where the order holds. The seed "
-        "spread is the "
-        "larger standard deviation of the two rows, or, where one has a single seed, the largest "
-        "of any row under the same attention."
-    )
-    parts = ["## Orderings of the paper", summary]
-    parts += [_agreement(table, agreement) for agreement in found]
-    parts += [s for a in table.attentions if (s := _without(table, cells, a))]
-    return parts
-
-
-def _agreement(table: Table, agreement: Agreement) -> str:
-    name = agreement.attention.capitalize()
-    line = f"**{name} attention**: {agreement.holding} of {len(agreement.pairs)} pairs hold"
-    if agreement.kendall is not None:
-        line += f"; Kendall's tau {agreement.kendall:.2f}, Spearman's rho {agreement.spearman:.2f}"
-    header = ["In the paper", "gap in the paper", "gap here", "seed spread", "holds here"]
-    lines, digits = [], table.ranked_by.digits
-    for pair in agreement.telling_pairs:
-        spread = DASH if pair.spread is None else f"{pair.spread:.{digits}f}"
-        verdict = "yes" if pair.holds else "no"
-        if pair.beyond_spread is False:
-            verdict += ", within the spread"
-        better, worse = table.row(pair.better).label, table.row(pair.worse).label
-        gaps = [f"{pair.paper_gap:.{digits}f}", f"{pair.gap:+.{digits}f}"]
-        sign = ">" if table.ranked_by.higher_is_better else "<"
-        lines.append([f"{better} {sign} {worse}", *gaps, spread, verdict])
-    return f"{line}.\n\n{markdown_table(header, 1, lines)}"
-
-
-def _without(table: Table, cells: Cells, attention: str) -> str:
-    found = against_none(cells, attention, table.ranked_by)
-    if found is None:
-        return ""
-    better, worse = found
-    whose = "`none`" if "none" in table.row_names else "`none`, not in the paper"
-    text = (
-        f"**{attention.capitalize()} attention against no position encoding** ({whose}): "
-        f"{len(better)} of {len(better) + len(worse)} rows are better"
-    )
-    return f"{text}; not better: {', '.join(f'`{row}`' for row in worse)}." if worse else f"{text}."
+    return markdown_table(header, lines, left=1)

@@ -1,0 +1,222 @@
+"""What "On Position Embeddings in BERT" (Wang et al. 2021) claims about its tables."""
+
+from fairseq_plugins.papers.bert import BERT_SQUAD_TABLE
+from fairseq_plugins.papers.claims import Claim, Comparison, Correlation, Side, Unit
+from fairseq_plugins.papers.tables import AVERAGE
+
+PAPER = "On Position Embeddings in BERT"
+_ABSOLUTE = ("learned", "sinusoidal", "learnable_sinusoidal")
+_RELATIVE = ("shaw_only", "sinusoidal_rpe_only", "learnable_sinusoidal_rpe_only")
+_BOTH = tuple(
+    name for name in BERT_SQUAD_TABLE.row_names if name not in (*_ABSOLUTE, *_RELATIVE, "none")
+)
+_ENCODED = (*_ABSOLUTE, *_RELATIVE, *_BOTH)  # the paper's correlations are without row none
+_VERSIONS = {"v1_f1": "SQuAD v1.1", "v2_f1": "SQuAD v2.0"}
+_DEVIATION = 0.71  # the largest one that the paper prints of GLUE's mean
+
+
+def _squad(
+    name: str,
+    text: str,
+    first: tuple[str, ...],
+    second: tuple[str, ...],
+    *,
+    of_every: bool = False,
+) -> list[Claim]:
+    return [
+        Claim(
+            f"{metric[:2]}-{name}",
+            PAPER,
+            "Section 5.1, Table 4",
+            f"{label}, F1: {text}",
+            Comparison("bert_table4", metric, "vanilla", first, second, "above", of_every=of_every),
+        )
+        for metric, label in _VERSIONS.items()
+    ]
+
+
+def _glue(name: str, text: str, first: str, second: tuple[str, ...], by: float = 0.0) -> Claim:
+    return Claim(
+        f"glue-{name}",
+        PAPER,
+        "Section 5.1, Table 3",
+        f"GLUE's mean: {text}",
+        Comparison("bert_table3", AVERAGE, "vanilla", (first,), second, "above", by=by),
+    )
+
+
+def _property(
+    name: str,
+    text: str,
+    metric: str,
+    first: tuple[str, ...],
+    second: tuple[str, ...],
+    claimed: Side = "below",
+) -> Claim:
+    """Over embeddings, where each side has several: a seed draws words, no other model."""
+    over: Unit = "rows" if min(len(first), len(second)) > 1 else "seeds"
+    evidence = Comparison("bert_table2", metric, "vanilla", first, second, claimed, over=over)
+    place = "Section 4.2.2, Table 2"
+    return Claim(
+        f"property-{name}", PAPER, place, f"Attention to identical words: {text}", evidence
+    )
+
+
+def _correlation(metric: str, label: str, performance: tuple[str, str], claimed: Side) -> Claim:
+    table, measured = performance
+    task = "mean on GLUE" if table == "bert_table3" else f"F1 on {_VERSIONS[measured]}"
+    word = "higher" if claimed == "above" else "lower"
+    return Claim(
+        f"correlation-{metric}-{performance[1]}".replace("_", "-"),
+        PAPER,
+        "Section 6.1, Table 5",
+        f"embeddings that violate {label} more have a {word} {task}",
+        Correlation(("bert_table2", metric), performance, "vanilla", _ENCODED, claimed),
+    )
+
+
+_GLUE_MEAN = ("bert_table3", AVERAGE)
+_SIGNS: tuple[tuple[str, str, Side], ...] = (
+    ("monotonicity_20", "local monotonicity", "below"),
+    ("translation_invariance_words", "translation invariance", "below"),
+    ("symmetry", "symmetry", "above"),
+    ("direction_balance", "direction balance", "above"),
+)
+
+BERT_CLAIMS = (
+    *_squad(
+        "none",
+        "without positions it is far lower than with the learned embedding",
+        ("learned",),
+        ("none",),
+    ),
+    _glue(
+        "none",
+        "without positions it is lower than with the learned embedding",
+        "learned",
+        ("none",),
+    ),
+    *_squad(
+        "relative-learned",
+        "relative embeddings are better than the learned absolute one",
+        _RELATIVE,
+        ("learned",),
+    ),
+    *_squad(
+        "relative-absolute",
+        "relative embeddings are better than absolute ones",
+        _RELATIVE,
+        _ABSOLUTE,
+    ),
+    _glue(
+        "learned-relative",
+        f"the learned absolute embedding is not worse than relative ones, by {_DEVIATION} at most",
+        "learned",
+        _RELATIVE,
+        by=-_DEVIATION,
+    ),
+    *_squad(
+        "both-absolute",
+        "an absolute and a relative embedding together are better than the absolute one alone",
+        _BOTH,
+        ("learned", "learnable_sinusoidal"),
+    ),
+    Claim(
+        "v1-both-relative",
+        PAPER,
+        "Section 5.1, Table 4",
+        "SQuAD v1.1, F1: an absolute and a relative embedding together are better than the "
+        "relative one alone",
+        Comparison("bert_table4", "v1_f1", "vanilla", _BOTH, _RELATIVE, "above"),
+        mismatch="Their means are 90.32 and 90.42; the paper says in some cases.",
+    ),
+    *_squad(
+        "best-both",
+        "the learnable sinusoidal absolute with the learned relative embedding is better than "
+        "either alone",
+        ("learnable_sinusoidal_shaw",),
+        ("learnable_sinusoidal", "shaw_only"),
+        of_every=True,
+    ),
+    *_squad(
+        "learnable-sinusoidal",
+        "learnable sinusoids are better than fixed ones, absolute and relative",
+        ("learnable_sinusoidal", "learnable_sinusoidal_rpe_only"),
+        ("sinusoidal", "sinusoidal_rpe_only"),
+    ),
+    _glue(
+        "learnable-sinusoidal",
+        f"learnable absolute sinusoids are not worse than fixed ones, by {_DEVIATION} at most",
+        "learnable_sinusoidal",
+        ("sinusoidal",),
+        by=-_DEVIATION,
+    ),
+    _glue(
+        "learnable-sinusoidal-rpe",
+        f"learnable relative sinusoids are not worse than fixed ones, by {_DEVIATION} at most",
+        "learnable_sinusoidal_rpe_only",
+        ("sinusoidal_rpe_only",),
+        by=-_DEVIATION,
+    ),
+    _property(
+        "translation-relative",
+        "relative embeddings are more translation invariant than absolute ones",
+        "translation_invariance_words",
+        _RELATIVE,
+        _ABSOLUTE,
+    ),
+    _property(
+        "translation-learned",
+        "without [CLS] the learned absolute embedding is more translation invariant than sinusoids",
+        "translation_invariance_words",
+        ("learned",),
+        ("sinusoidal", "learnable_sinusoidal"),
+    ),
+    _property(
+        "monotone-relative",
+        "within 20 offsets relative embeddings are more monotone than absolute ones",
+        "monotonicity_20",
+        _RELATIVE,
+        _ABSOLUTE,
+    ),
+    _property(
+        "monotone-learnable",
+        "over all offsets learnable absolute sinusoids are more monotone than the other absolute "
+        "embeddings",
+        "monotonicity",
+        ("learnable_sinusoidal",),
+        ("learned", "sinusoidal"),
+    ),
+    _property(
+        "symmetry-learnable",
+        "learnable absolute sinusoids are more symmetric than the other absolute embeddings",
+        "symmetry",
+        ("learnable_sinusoidal",),
+        ("learned", "sinusoidal"),
+    ),
+    _property(
+        "direction-relative",
+        "relative embeddings attend more to what precedes, in comparison with absolute ones",
+        "direction_balance",
+        _RELATIVE,
+        _ABSOLUTE,
+        "above",
+    ),
+    _property(
+        "direction-learnable",
+        "learnable relative sinusoids attend more to what precedes than the other relative ones",
+        "direction_balance",
+        ("learnable_sinusoidal_rpe_only",),
+        ("shaw_only", "sinusoidal_rpe_only"),
+        "above",
+    ),
+    *(
+        _correlation(metric, label, performance, claimed)
+        for metric, label, claimed in _SIGNS
+        for performance in (
+            _GLUE_MEAN,
+            ("bert_table4", "v1_f1"),
+            ("bert_table4", "v2_f1"),
+        )
+    ),
+)

@@ -1,0 +1,207 @@
+"""Claims of the papers judged by the results: results/claims.md and results/claims.json."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from fairseq_plugins.common.files import write_json, write_text
+from fairseq_plugins.common.tables import markdown_table
+from fairseq_plugins.papers import CLAIMS, TABLES
+from fairseq_plugins.papers.claims import Claim, Speed, Unmeasured
+from fairseq_plugins.reproduce.experiments import EXPERIMENTS
+from fairseq_plugins.reproduce.report.comparisons import interval
+from fairseq_plugins.reproduce.report.floors import DASH, Floors, floors_of
+from fairseq_plugins.reproduce.report.orderings import Cells, gather
+from fairseq_plugins.reproduce.report.page import Report
+from fairseq_plugins.reproduce.report.statistics import Estimate, sample_mean
+from fairseq_plugins.reproduce.report.verdicts import (
+    CONFIRMED,
+    CONTRADICTED,
+    NOT_RUN,
+    RELATIVE_SPEED,
+    TIMINGS,
+    UNDECIDED,
+    Numbers,
+    Verdict,
+    judge,
+    printed_cells,
+)
+
+WORDS = (CONFIRMED, CONTRADICTED, UNDECIDED, NOT_RUN)
+PAGE = Path("results", "claims")
+Verdicts = Mapping[str, Mapping[str, Verdict]]  # by scale, then by the claim's name
+
+
+class _Speeds(BaseModel):
+    model_config = ConfigDict(strict=True, allow_inf_nan=False)
+    relative_speed: float
+
+
+class _Timing(BaseModel):
+    """A cell of Table 9, as far as claims ask."""
+
+    row: str
+    attention: str
+    metrics: _Speeds
+
+
+def read_numbers(root: Path) -> dict[str, Numbers]:
+    """By scale all that claims can be judged by; scales without any result are not there."""
+    cells: dict[str, dict[str, Cells]] = {}
+    floors: dict[str, dict[str, Floors]] = {}
+    for table in TABLES.values():
+        for scale in EXPERIMENTS[table.experiment].scales.values():
+            if not any((root / "results" / table.name / scale.name).glob("*.json")):
+                continue
+            report = Report(root, table, scale)
+            shown, _ = report.read()
+            cells.setdefault(scale.name, {})[table.name] = gather(shown, table.columns)
+            floors.setdefault(scale.name, {})[table.name] = floors_of(table, shown)
+    for folder in sorted((root / "results" / TIMINGS).glob("*/")):
+        cells.setdefault(folder.name, {})[TIMINGS] = _read_timings(folder)
+    return {scale: Numbers(found, floors.get(scale, {})) for scale, found in cells.items()}
+
+
+def _read_timings(folder: Path) -> Cells:
+    """The cells of one machine; a damaged file is left out."""
+    found = {}
+    for path in sorted(folder.glob("*.json")):
+        try:
+            cell = _Timing.model_validate_json(path.read_bytes())
+        except (OSError, ValidationError):
+            continue
+        found[cell.row, cell.attention] = {RELATIVE_SPEED: {0: cell.metrics.relative_speed}}
+    return found
+
+
+def printed(claim: Claim) -> Verdict:
+    """What the paper's own numbers say, without any interval; not run where it prints none."""
+    if isinstance(claim.evidence, Speed):
+        return Verdict(UNDECIDED, sample_mean([claim.evidence.printed]), "x")
+    cells = {name: printed_cells(table) for name, table in TABLES.items()}
+    return judge(claim, Numbers(cells, {}))
+
+
+def write_claims(root: Path) -> dict[str, Counter[str]]:
+    """Make both files; returns how often each word was said, by scale."""
+    numbers = read_numbers(root)
+    verdicts = {
+        scale: {claim.name: judge(claim, found) for claim in CLAIMS}
+        for scale, found in numbers.items()
+    }
+    write_text(root / PAGE.with_suffix(".md"), render_claims(CLAIMS, verdicts))
+    write_json(root / PAGE.with_suffix(".json"), as_data(CLAIMS, verdicts))
+    return {scale: Counter(v.word for v in found.values()) for scale, found in verdicts.items()}
+
+
+def as_data(claims: Sequence[Claim], verdicts: Verdicts) -> list[dict[str, Any]]:
+    """Claims and verdicts as plain data."""
+    return [
+        {
+            "name": claim.name,
+            "paper": claim.paper,
+            "place": claim.place,
+            "claim": claim.text,
+            "evidence": {"kind": type(claim.evidence).__name__, **asdict(claim.evidence)},
+            "mismatch": claim.mismatch,
+            "note": claim.note,
+            "printed_effect": effect.effect if (effect := printed(claim).estimate) else None,
+            "verdicts": {
+                scale: {
+                    "verdict": (verdict := found[claim.name]).word,
+                    "unit": verdict.unit,
+                    **(asdict(verdict.estimate) if verdict.estimate else {}),
+                    "missing": verdict.missing,
+                }
+                for scale, found in verdicts.items()
+            },
+        }
+        for claim in claims
+    ]
+
+
+def render_claims(claims: Sequence[Claim], verdicts: Verdicts) -> str:
+    """The whole page."""
+    parts = ["# What the papers claim, and what the results say", _EXPLAINED]
+    counts = {scale: Counter(v.word for v in found.values()) for scale, found in verdicts.items()}
+    lines = [[f"`{s}`", *(str(count[word]) for word in WORDS)] for s, count in counts.items()]
+    parts.append(markdown_table(["scale", *WORDS], lines, left=1))
+    for paper in dict.fromkeys(claim.paper for claim in claims):
+        own = [claim for claim in claims if claim.paper == paper]
+        parts += [f"## {paper}", _table(own, verdicts)]
+        notes = [
+            f"- {claim.text}: {text}"
+            for claim in own
+            if (text := " ".join(filter(None, (claim.mismatch, claim.note))))
+        ]
+        parts += ["Notes:", "\n".join(notes)] if notes else []
+    parts += ["## What is missing", *_missing(claims, verdicts)]
+    return "\n\n".join(parts) + "\n"
+
+
+_EXPLAINED = (
+    "An effect is what is said to be larger or smaller, less what it is compared with, in the "
+    "units of the table; in per cent where ratios are claimed, as `r` for correlations, as `x` for "
+    "speed. Brackets have its 95 % interval, over the seeds that all rows of a claim share, or, "
+    "where they do not share two, from the spread that seeds make in the rows of the table. "
+    "*Confirmed*: the whole interval is where the paper says; *contradicted*: none of it is; "
+    "*undecided*: it is on both sides, or nothing says how wide it is; *not run*: rows are "
+    "missing. Each claim is judged by itself: of twenty claims that are all wrong, one is expected "
+    "to be confirmed. Scales without a column have no results. Made by "
+    "`python -m fairseq_plugins.reproduce claims` from the results and "
+    "`fairseq_plugins/papers/*_claims.py`."
+)
+
+
+def _table(claims: Sequence[Claim], verdicts: Verdicts) -> str:
+    scales = [
+        scale
+        for scale, found in verdicts.items()
+        if any(found[claim.name].word != NOT_RUN for claim in claims)
+    ]
+    lines = []
+    for claim in claims:
+        own = printed(claim)
+        effect = DASH if own.estimate is None else _effect(own.estimate, own)
+        if claim.mismatch:
+            effect += " (otherwise)"
+        words = [_cell(found[claim.name]) for scale, found in verdicts.items() if scale in scales]
+        lines.append([claim.text, claim.place, effect, *words])
+    return markdown_table(["claim", "place", "in the paper", *scales], lines)
+
+
+def _effect(estimate: Estimate, verdict: Verdict) -> str:
+    if verdict.unit == "x":
+        return f"{estimate.effect:.{verdict.digits}f} x"
+    unit = {"%": " %", "r": " r"}.get(verdict.unit, "")
+    return f"{estimate.effect:+.{verdict.digits}f}{unit}"
+
+
+def _cell(verdict: Verdict) -> str:
+    if verdict.estimate is None:
+        return verdict.word
+    sure = interval(verdict.estimate, verdict.digits)
+    brackets = f" ({sure})" if sure != DASH else ", without interval"
+    return f"**{verdict.word}** {_effect(verdict.estimate, verdict)}{brackets}"
+
+
+def _missing(claims: Sequence[Claim], verdicts: Verdicts) -> list[str]:
+    parts = []
+    for scale, found in verdicts.items():
+        lacks: dict[str, list[str]] = {}
+        trained = [c for c in claims if not isinstance(c.evidence, Speed | Unmeasured)]
+        if all(found[claim.name].word == NOT_RUN for claim in trained):
+            continue  # a machine on which speed alone was measured
+        for claim in trained:
+            if missing := found[claim.name].missing:
+                lacks.setdefault(missing, []).append(claim.name)
+        if lacks:
+            lines = [f"- {what}: for {', '.join(names)}" for what, names in lacks.items()]
+            parts.append(f"At scale `{scale}`:\n\n" + "\n".join(lines))
+    unmeasured = {c.evidence.missing for c in claims if isinstance(c.evidence, Unmeasured)}
+    parts += [f"At every scale: {what}." for what in sorted(unmeasured)]
+    return parts

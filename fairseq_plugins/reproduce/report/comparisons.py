@@ -1,0 +1,148 @@
+"""A page's sections on differences between rows: how large, how sure, and in which order."""
+
+from collections.abc import Sequence
+
+from fairseq_plugins.common.tables import markdown_table
+from fairseq_plugins.papers.tables import Table
+from fairseq_plugins.reproduce.report.floors import DASH, Floors, none_rises
+from fairseq_plugins.reproduce.report.orderings import (
+    Agreement,
+    Cells,
+    against,
+    against_none,
+    compare_orders,
+    rows_of,
+    spread_of,
+)
+from fairseq_plugins.reproduce.report.statistics import Estimate, Spread
+
+CANNOT = "no row has several seeds, so no two rows can be told apart and no ordering is claimed"
+
+
+def interval(estimate: Estimate, digits: int) -> str:
+    """An estimate's 95 % interval; a dash where nothing says how sure it is."""
+    if estimate.low is None or estimate.high is None:
+        return DASH
+    return f"{estimate.low:+.{digits}f} to {estimate.high:+.{digits}f}"
+
+
+def probability(p: float | None) -> str:
+    """A p-value for a page."""
+    if p is None:
+        return DASH
+    return "< 0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def differences(table: Table, cells: Cells) -> list[str]:
+    """The section on each row against the reference; empty where nothing says what seeds do."""
+    ranked, reference = table.ranked_by, table.reference
+    parts = []
+    for attention in [*table.attentions, *table.further]:
+        found = against(cells, attention, ranked.metric, reference)
+        spread = spread_of(cells, attention, ranked.metric)
+        if not found or spread is None:
+            continue
+        several = {row: one for row, one in found.items() if one.seeds}
+        told = f"**{attention.capitalize()} attention**: {_resolution(table, spread)}."
+        parts.append(told if not several else f"{told}\n\n{_against_table(table, several)}")
+    if not parts:
+        return []
+    summary = (
+        f"{ranked.label} of a row less that of `{reference}`, the mean over the seeds that both "
+        "have, with its 95 % interval (paired t-test: a seed is the same order of the data in both "
+        "rows). Rows with fewer than two common seeds are judged by the resolution. p is after "
+        f"Holm's correction over all rows that are compared with `{reference}`; † marks p < 0.05."
+    )
+    return [f"## Differences to `{reference}`", summary, *parts]
+
+
+def _against_table(table: Table, found: dict[str, Estimate]) -> str:
+    digits = table.ranked_by.digits
+    lines = [
+        [
+            table.row(row).label,
+            str(one.seeds),
+            f"{one.effect:+.{digits}f}{'†' if one.is_apart else ''}",
+            interval(one, digits),
+            probability(one.adjusted),
+        ]
+        for row, one in found.items()
+    ]
+    return markdown_table(["Method", "seeds", "difference", "95 % interval", "p"], lines, left=1)
+
+
+def _resolution(table: Table, spread: Spread) -> str:
+    digits = table.ranked_by.digits
+    return (
+        f"seeds of one row differ by {spread.deviation:.{digits}f} (standard deviation, pooled, "
+        f"{spread.freedom} degrees of freedom), so two single seeds can be told apart from a "
+        f"difference of {spread.resolution():.{digits}f} on, before any correction"
+    )
+
+
+def orderings(table: Table, cells: Cells, floors: Floors) -> list[str]:
+    """The section on the paper's orderings; empty where no two rows can be compared.
+
+    Where no row is better than its column's floor this is said in place of an ordering.
+    """
+    found = [compare_orders(table, cells, attention) for attention in table.attentions]
+    found = [agreement for agreement in found if agreement.pairs]
+    if not found:
+        return []
+    summary = (
+        f"By {table.ranked_by.label}. Two rows are in an order where p is below 0.05, with Holm's "
+        f"correction over all rows against `{table.reference}` and over all other pairs, and a tie "
+        "elsewhere. Below are the neighbours in the paper's ranking and each row against "
+        f"`{table.reference}`; a gap is by how much the paper's worse row is worse, above zero "
+        "where the order holds. Rows with two common seeds or more are compared seed by seed, "
+        "others by the spread that seeds make in the rows under the same attention."
+    )
+    if all(agreement.spread is None for agreement in found):
+        return ["## Orderings of the paper", f"{CANNOT.capitalize()}."]
+    parts = ["## Orderings of the paper", summary]
+    parts += [_agreement(table, cells, agreement, floors) for agreement in found]
+    parts += [text for a in table.attentions if (text := _without(table, cells, a))]
+    return parts
+
+
+def _agreement(table: Table, cells: Cells, agreement: Agreement, floors: Floors) -> str:
+    name = f"**{agreement.attention.capitalize()} attention**"
+    if agreement.spread is None:
+        return f"{name}: {CANNOT}."
+    lost = none_rises(table, cells, agreement.attention, table.ranked_by, floors)
+    if lost:
+        return f"{name}: {lost}, so no ordering is claimed."
+    line = (
+        f"{name}: of {len(agreement.pairs)} pairs of rows {agreement.count(True)} stand in the "
+        f"paper's order, {agreement.count(False)} the other way round, and "
+        f"{agreement.count(None)} are ties."
+    )
+    if len(agreement.best) < len(agreement.ranking):
+        line += f" No row is better than {_names(agreement.best)}."
+    header = ["In the paper", "gap in the paper", "gap here", "95 % interval", "p", "here"]
+    lines, digits = [], table.ranked_by.digits
+    words = {True: "holds", False: "reversed", None: "tie"}
+    for pair in agreement.telling_pairs:
+        better, worse = table.row(pair.better).label, table.row(pair.worse).label
+        gaps = [f"{pair.paper_gap:.{digits}f}", f"{pair.gap.effect:+.{digits}f}"]
+        sign = ">" if table.ranked_by.higher_is_better else "<"
+        sure = [interval(pair.gap, digits), probability(pair.gap.adjusted)]
+        lines.append([f"{better} {sign} {worse}", *gaps, *sure, words[pair.holds]])
+    return f"{line}\n\n{markdown_table(header, lines, left=1)}"
+
+
+def _without(table: Table, cells: Cells, attention: str) -> str:
+    found = against_none(cells, attention, table.ranked_by)
+    if found is None or len(rows_of(cells, attention, table.ranked_by.metric)) < 2:
+        return ""
+    better, ties, worse = found
+    whose = "`none`" if "none" in table.row_names else "`none`, not in the paper"
+    count = len(better) + len(ties) + len(worse)
+    text = f"{len(better)} of {count} rows are better"
+    text += f"; ties: {_names(ties)}" if ties else ""
+    text += f"; worse: {_names(worse)}" if worse else ""
+    return f"**{attention.capitalize()} attention against no position encoding** ({whose}): {text}."
+
+
+def _names(rows: Sequence[str]) -> str:
+    return ", ".join(f"`{row}`" for row in rows)

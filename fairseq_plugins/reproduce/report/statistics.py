@@ -1,0 +1,204 @@
+"""How sure a difference between rows is: the one definition for pages, daggers and claims.
+
+Runs of one seed see their data in the same order, so rows are compared seed by seed wherever they
+share two. Where they do not, the spread that seeds make in all rows of the table judges them.
+"""
+
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+import numpy as np
+from scipy import stats
+
+CONFIDENCE = 0.95
+SIGNIFICANT = 1 - CONFIDENCE  # p below which two rows are told apart
+
+Seeds = Mapping[int, float]  # what a row measured, by seed
+K = TypeVar("K", bound=Hashable)
+
+
+@dataclass(frozen=True)
+class Spread:
+    """What seeds alone do to a row: a standard deviation, and from how many free values."""
+
+    deviation: float
+    freedom: int
+
+    def resolution(self, first: int = 1, second: int = 1) -> float:
+        """The smallest difference between rows of that many seeds with p below 5 %."""
+        quantile = stats.t.ppf(1 - SIGNIFICANT / 2, self.freedom)
+        return float(quantile * self.deviation * np.sqrt(1 / first + 1 / second))
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A difference, its 95 % interval, and the p-value of there being none.
+
+    Attributes:
+        effect: the difference.
+        low, high, p: None where nothing says what seeds do.
+        seeds: those that both sides have and that it is paired over; 0 where it is judged by the
+            spread of the table.
+        adjusted: p after Holm's correction, where several were read together.
+    """
+
+    effect: float
+    low: float | None = None
+    high: float | None = None
+    p: float | None = None
+    seeds: int = 0
+    adjusted: float | None = None
+
+    @property
+    def is_apart(self) -> bool:
+        """Whether chance is excluded, among all that were read together."""
+        p = self.p if self.adjusted is None else self.adjusted
+        return p is not None and p < SIGNIFICANT
+
+    def moved(self, change: Callable[[float], float]) -> "Estimate":
+        """In other units, by a change that keeps the order."""
+        low = None if self.low is None else change(self.low)
+        high = None if self.high is None else change(self.high)
+        return replace(self, effect=change(self.effect), low=low, high=high)
+
+    def times(self, sign: int) -> "Estimate":
+        """The same difference looked at from the other side, for -1."""
+        if sign > 0:
+            return self
+        low = None if self.high is None else -self.high
+        high = None if self.low is None else -self.low
+        return replace(self, effect=-self.effect, low=low, high=high)
+
+
+def pooled_spread(rows: Iterable[Seeds]) -> Spread | None:
+    """The deviation within rows, pooled over those with several seeds.
+
+    None where no row has several, and where no seed ever changed anything: that is a row which
+    predicts the same whatever it is given, and says nothing of the others.
+    """
+    several = [list(row.values()) for row in rows if len(row) > 1]
+    if not several:
+        return None
+    freedoms = [len(values) - 1 for values in several]
+    variance = np.average([np.var(values, ddof=1) for values in several], weights=freedoms)
+    return Spread(float(np.sqrt(variance)), sum(freedoms)) if variance > 0 else None
+
+
+def difference(
+    first: Sequence[Seeds], second: Sequence[Seeds], spread: Spread | None = None
+) -> Estimate:
+    """The mean of one group of rows less that of another, mostly of one row each.
+
+    Over the seeds that all of them have, if these are two or more, with a paired t-test: each
+    seed gives one difference. Else over all their seeds, with `spread` for each of them.
+
+    Raises:
+        ValueError: a group without rows, or a row without seeds.
+    """
+    if not first or not second or not all([*first, *second]):
+        raise ValueError("each side must have rows, and each row seeds, but one has none.")
+    common = sorted(set(first[0]).intersection(*first, *second))
+    paired = [_mean_at(first, seed) - _mean_at(second, seed) for seed in common]
+    if _varies(paired):
+        return _of_sample(paired, 0.0)
+    effect = float(_mean(first) - _mean(second))
+    groups = (first, second)
+    variance = sum(sum(1 / len(row) for row in group) / len(group) ** 2 for group in groups)
+    return _of_spread(effect, variance, spread)
+
+
+def above(row: Seeds, value: float, spread: Spread | None = None) -> Estimate:
+    """By how much a row is above a number that has no seeds, as a model that needs no training."""
+    values = list(row.values())
+    if _varies(values):
+        return _of_sample(values, value)
+    return _of_spread(float(np.mean(values)) - value, 1 / len(values), spread)
+
+
+def between(first: Sequence[float], second: Sequence[float]) -> Estimate:
+    """The mean of some numbers less that of others, each an example of its kind (Welch's t-test).
+
+    Raises:
+        ValueError: a side without numbers.
+    """
+    if not len(first) or not len(second):
+        raise ValueError("each side must have numbers, but one has none.")
+    effect = float(np.mean(first) - np.mean(second))
+    if not (_varies(first) and _varies(second)):
+        return Estimate(effect)
+    test = stats.ttest_ind(first, second, equal_var=False)
+    interval = test.confidence_interval(CONFIDENCE)
+    return Estimate(effect, float(interval.low), float(interval.high), float(test.pvalue))
+
+
+def sample_mean(values: Sequence[float]) -> Estimate:
+    """The mean of some numbers and how far it is from 0, each an example of its kind."""
+    return _of_sample(values, 0.0) if _varies(values) else Estimate(float(np.mean(values)))
+
+
+def correlation(first: Sequence[float], second: Sequence[float]) -> Estimate | None:
+    """Pearson's; None where one side is all the same, no interval for less than four pairs."""
+    if not (_varies(first) and _varies(second)):
+        return None
+    test = stats.pearsonr(first, second)
+    if len(first) < 4:  # Fisher's transformation has no error then
+        return Estimate(float(test.statistic))
+    interval = test.confidence_interval(CONFIDENCE)
+    low, high = float(interval.low), float(interval.high)
+    return Estimate(float(test.statistic), low, high, float(test.pvalue))
+
+
+def _varies(values: Sequence[float]) -> bool:
+    """Whether these say anything of their own spread; differences of rounding do not."""
+    return len(values) > 1 and bool(np.ptp(values) > 1e-9 * np.max(np.abs(values)))
+
+
+def _mean(group: Sequence[Seeds]) -> float:
+    return float(np.mean([np.mean(list(row.values())) for row in group]))
+
+
+def _mean_at(group: Sequence[Seeds], seed: int) -> float:
+    return float(np.mean([row[seed] for row in group]))
+
+
+def _of_sample(values: Sequence[float], null: float) -> Estimate:
+    test = stats.ttest_1samp(values, null)
+    interval = test.confidence_interval(CONFIDENCE)
+    return Estimate(
+        float(np.mean(values)) - null,
+        float(interval.low) - null,
+        float(interval.high) - null,
+        float(test.pvalue),
+        len(values),
+    )
+
+
+def _of_spread(effect: float, variance: float, spread: Spread | None) -> Estimate:
+    """variance: of the estimate, in units of the spread's own."""
+    if spread is None:
+        return Estimate(effect)
+    error = spread.deviation * float(np.sqrt(variance))
+    low, high = stats.t.interval(CONFIDENCE, spread.freedom, loc=effect, scale=error)
+    p = 2 * stats.t.sf(abs(effect) / error, spread.freedom)
+    return Estimate(effect, float(low), float(high), float(p))
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Holm's (1979) correction: p-values that hold for all together, in the same order.
+
+    The smallest of m is multiplied by m, the next by m - 1, and none is below one before it.
+    """
+    found = np.asarray(p_values, dtype=float)
+    order = np.argsort(found, kind="stable")
+    factors = np.arange(len(found), 0, -1)
+    adjusted = np.empty_like(found)
+    adjusted[order] = np.minimum(np.maximum.accumulate(found[order] * factors), 1.0)
+    return [float(p) for p in adjusted]
+
+
+def together(estimates: Mapping[K, Estimate]) -> dict[K, Estimate]:
+    """Estimates that are read together, with Holm's correction over those that have a p-value."""
+    p_values = {key: one.p for key, one in estimates.items() if one.p is not None}
+    adjusted = dict(zip(p_values, holm(list(p_values.values())), strict=True))
+    return {key: replace(one, adjusted=adjusted.get(key)) for key, one in estimates.items()}

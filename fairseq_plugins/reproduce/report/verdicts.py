@@ -1,0 +1,224 @@
+"""Whether numbers confirm a paper's claim: results of ours, or those that the paper prints."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import expm1, log
+
+from fairseq_plugins.papers import TABLES
+from fairseq_plugins.papers.claims import (
+    Claim,
+    Comparison,
+    Correlation,
+    Floor,
+    Speed,
+    Unmeasured,
+)
+from fairseq_plugins.papers.tables import Table
+from fairseq_plugins.reproduce.report.floors import Floors, none_rises
+from fairseq_plugins.reproduce.report.orderings import Cells, mean, rows_of
+from fairseq_plugins.reproduce.report.statistics import (
+    Estimate,
+    Seeds,
+    above,
+    between,
+    correlation,
+    difference,
+    pooled_spread,
+    sample_mean,
+    together,
+)
+
+CONFIRMED, CONTRADICTED, UNDECIDED, NOT_RUN = "confirmed", "contradicted", "undecided", "not run"
+TIMINGS = "table9"  # measured by benchmarks/, no table of trained rows
+RELATIVE_SPEED = "relative_speed"
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """What claims are judged by: the cells of tables by name, and floors by table.
+
+    Timings are the cells of `TIMINGS`.
+    """
+
+    cells: Mapping[str, Cells]
+    floors: Mapping[str, Floors]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What some numbers say of a claim.
+
+    Attributes:
+        word: confirmed, contradicted, undecided, not run.
+        estimate: the effect, for several comparisons the least favourable; None if not run.
+        unit: what the effect is in, "%" for ratios.
+        digits: after the point.
+        missing: for what is not run, and for what was left out.
+    """
+
+    word: str
+    estimate: Estimate | None = None
+    unit: str = ""
+    digits: int = 2
+    missing: str = ""
+
+
+def printed_cells(table: Table) -> Cells:
+    """The paper's own numbers, as if each were of one seed."""
+    return {
+        (row.name, attention): {metric: {0: n.mean} for metric, n in numbers.items()}
+        for row in table.rows
+        for attention, numbers in row.paper.items()
+    }
+
+
+def judge(claim: Claim, numbers: Numbers) -> Verdict:
+    """The verdict of some numbers on a claim."""
+    match claim.evidence:
+        case Comparison() as evidence:
+            return _comparison(evidence, numbers)
+        case Correlation() as evidence:
+            return _correlation(evidence, numbers)
+        case Speed() as evidence:
+            return _speed(evidence, numbers)
+        case Floor() as evidence:
+            return _floor(evidence, numbers)
+        case Unmeasured() as evidence:
+            return Verdict(NOT_RUN, missing=evidence.missing)
+
+
+def word_of(estimate: Estimate, claimed: str, by: float = 0.0) -> str:
+    """Confirmed where the whole interval is on the claimed side of `by`."""
+    if estimate.low is None or estimate.high is None:
+        return UNDECIDED
+    mirrored = estimate.times(1 if claimed == "above" else -1)
+    assert mirrored.low is not None and mirrored.high is not None
+    if mirrored.low > by:
+        return CONFIRMED
+    return CONTRADICTED if mirrored.high < by else UNDECIDED
+
+
+def points_as_claimed(estimate: Estimate, claimed: str, by: float = 0.0) -> bool:
+    """Whether the effect itself, however unsure, is on the claimed side of `by`."""
+    effect = estimate.effect if claimed == "above" else -estimate.effect
+    return effect > by - 1e-9  # of numbers that are printed with two digits
+
+
+def _missing(rows: Sequence[str], found: Mapping[str, object], where: str) -> str:
+    absent = [row for row in rows if row not in found]
+    return f"{', '.join(f'`{row}`' for row in absent)} of {where}" if absent else ""
+
+
+def _comparison(evidence: Comparison, numbers: Numbers) -> Verdict:
+    cells, metric = numbers.cells.get(evidence.table, {}), evidence.metric
+    other = evidence.second_attention or evidence.attention
+    sides = rows_of(cells, evidence.attention, metric), rows_of(cells, other, metric)
+    missing = "; ".join(
+        filter(
+            None,
+            (
+                _missing(rows, found, f"{_source(evidence.table)}, {attention} attention")
+                for rows, found, attention in (
+                    (evidence.first, sides[0], evidence.attention),
+                    (evidence.second, sides[1], other),
+                )
+            ),
+        )
+    )
+    if missing:
+        return Verdict(NOT_RUN, missing=missing)
+    lost = _lost(evidence.table, metric, evidence.attention, numbers)
+    if evidence.relative:
+        sides = _logarithms(sides[0]), _logarithms(sides[1])
+    first = [sides[0][row] for row in evidence.first]
+    second = [sides[1][row] for row in evidence.second]
+    spread = pooled_spread(
+        [*sides[0].values(), *(sides[1].values() if evidence.second_attention else ())]
+    )
+    if evidence.over == "rows":
+        found = between(*([mean(row.values()) for row in side] for side in (first, second)))
+    elif evidence.of_every:
+        each = together(dict(enumerate(difference(first, [row], spread) for row in second)))
+        return _of_every(evidence, list(each.values()), lost)
+    else:
+        found = difference(first, second, spread)
+    if evidence.relative:
+        found = found.moved(lambda x: 100 * expm1(x))
+    word = UNDECIDED if lost else word_of(found, evidence.claimed, evidence.by)
+    unit = "%" if evidence.relative else ""
+    return Verdict(word, found, unit, _digits(evidence.table, metric), lost)
+
+
+def _logarithms(rows: Mapping[str, Seeds]) -> dict[str, Seeds]:
+    return {row: {s: log(value) for s, value in seeds.items()} for row, seeds in rows.items()}
+
+
+def _of_every(evidence: Comparison, each: Sequence[Estimate], lost: str) -> Verdict:
+    """All must hold; one that is told apart, among all, the other way round contradicts."""
+    words = [word_of(one, evidence.claimed) for one in each]
+    sign = 1 if evidence.claimed == "above" else -1
+    least = min(each, key=lambda one: sign * one.effect)
+    if lost:
+        word = UNDECIDED
+    elif all(word == CONFIRMED for word in words):
+        word = CONFIRMED
+    elif any(one.is_apart and sign * one.effect < 0 for one in each):
+        word = CONTRADICTED
+    else:
+        word = UNDECIDED
+    return Verdict(word, least, "", _digits(evidence.table, evidence.metric), lost)
+
+
+def _correlation(evidence: Correlation, numbers: Numbers) -> Verdict:
+    (one, metric), (other, performance) = evidence.of, evidence.with_
+    first = rows_of(numbers.cells.get(one, {}), evidence.attention, metric)
+    second = rows_of(numbers.cells.get(other, {}), evidence.attention, performance)
+    rows = [row for row in evidence.rows if row in first and row in second]
+    missing = _missing(evidence.rows, dict.fromkeys(rows), f"{_source(one)} and {_source(other)}")
+    if len(rows) < 4:
+        return Verdict(NOT_RUN, missing=missing)
+    lost = _lost(other, performance, evidence.attention, numbers)
+    found = correlation(*([mean(side[row].values()) for row in rows] for side in (first, second)))
+    if found is None:
+        same = f"all rows of {_source(other)} have the same number"
+        return Verdict(UNDECIDED, missing="; ".join(filter(None, (same, missing))))
+    word = UNDECIDED if lost else word_of(found, evidence.claimed)
+    return Verdict(word, found, "r", 2, "; ".join(filter(None, (lost, missing))))
+
+
+def _speed(evidence: Speed, numbers: Numbers) -> Verdict:
+    found = rows_of(numbers.cells.get(TIMINGS, {}), evidence.attention, RELATIVE_SPEED)
+    missing = _missing(evidence.rows, found, f"LRPE, Table 9, {evidence.attention} attention")
+    if missing:
+        return Verdict(NOT_RUN, missing=missing)
+    mean_speed = sample_mean([mean(found[row].values()) for row in evidence.rows])
+    return Verdict(word_of(mean_speed, "above", evidence.at_least), mean_speed, "x", 3)
+
+
+def _floor(evidence: Floor, numbers: Numbers) -> Verdict:
+    rows = rows_of(numbers.cells.get(evidence.table, {}), evidence.attention, evidence.metric)
+    value = numbers.floors.get(evidence.table, {}).get(evidence.metric, {}).get(evidence.floor)
+    where = f"{_source(evidence.table)}, {evidence.attention} attention"
+    missing = [_missing([evidence.row], rows, where)]
+    missing += [] if value is not None else [f"floor `{evidence.floor}` of {where}"]
+    if any(missing) or value is None:
+        return Verdict(NOT_RUN, missing="; ".join(filter(None, missing)))
+    found = above(rows[evidence.row], value, pooled_spread(rows.values()))
+    digits = _digits(evidence.table, evidence.metric)
+    return Verdict(word_of(found, evidence.claimed), found, "", digits)
+
+
+def _lost(table: str, metric: str, attention: str, numbers: Numbers) -> str:
+    """Why a metric decides nothing: no row is better than what needs no model; else empty."""
+    (column,) = (c for c in TABLES[table].columns if c.metric == metric)
+    cells, floors = numbers.cells.get(table, {}), numbers.floors.get(table, {})
+    said = none_rises(TABLES[table], cells, attention, column, floors)
+    return f"{_source(table)}, {attention} attention: {said}" if said else ""
+
+
+def _source(table: str) -> str:
+    return TABLES[table].source
+
+
+def _digits(table: str, metric: str) -> int:
+    return next(c.digits for c in TABLES[table].columns if c.metric == metric)

@@ -1,0 +1,72 @@
+"""Claims name rows and metrics that there are, and the papers' own numbers agree with them."""
+
+import pytest
+
+from fairseq_plugins.papers import CLAIMS, TABLES
+from fairseq_plugins.papers.claims import Comparison, Correlation, Floor, Speed, Unmeasured
+from fairseq_plugins.papers.tables import ATTENTIONS
+from fairseq_plugins.reproduce.report.claims_page import printed
+from fairseq_plugins.reproduce.report.verdicts import points_as_claimed
+
+COMPARISONS = [claim for claim in CLAIMS if isinstance(claim.evidence, Comparison)]
+CORRELATIONS = [claim for claim in CLAIMS if isinstance(claim.evidence, Correlation)]
+# The paper's Table 5, by property and performance.
+TABLE_5 = {
+    "monotonicity_20": (-0.21, -0.91, -0.86),
+    "translation_invariance_words": (-0.61, -0.51, -0.58),
+    "symmetry": (0.31, 0.15, 0.16),
+    "direction_balance": (0.48, 0.32, 0.37),
+}
+
+
+def test_names_are_unique_and_every_claim_has_its_place():
+    assert len({claim.name for claim in CLAIMS}) == len(CLAIMS) >= 40
+    assert all(claim.paper and claim.place and claim.text for claim in CLAIMS)
+
+
+@pytest.mark.parametrize("claim", COMPARISONS, ids=lambda claim: claim.name)
+def test_a_comparison_is_of_what_there_is(claim):
+    evidence = claim.evidence
+    table = TABLES[evidence.table]
+    assert evidence.metric in [column.metric for column in table.columns]
+    known = {*table.attentions, *table.further}
+    assert {evidence.attention, evidence.second_attention or evidence.attention} <= known
+    same = evidence.attention == (evidence.second_attention or evidence.attention)
+    assert evidence.first and evidence.second
+    assert not same or not set(evidence.first) & set(evidence.second)
+
+
+@pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.name)
+def test_the_papers_own_numbers_point_where_it_says(claim):
+    """Or the claim says that they do not."""
+    evidence, effect = claim.evidence, printed(claim).estimate
+    if isinstance(evidence, Unmeasured | Floor):
+        assert effect is None
+        return
+    if isinstance(evidence, Speed):
+        assert effect.effect >= evidence.at_least
+        return
+    if effect is None:
+        rows = evidence.first + evidence.second
+        paper = TABLES[evidence.table]
+        attention = evidence.second_attention or evidence.attention
+        without = [row for row in rows if not paper.row(row).paper.get(attention)]
+        assert without or evidence.second_attention, "the paper prints all of it"
+        return
+    by = evidence.by if isinstance(evidence, Comparison) else 0.0
+    assert points_as_claimed(effect, evidence.claimed, by) != bool(claim.mismatch), effect
+
+
+@pytest.mark.parametrize("claim", CORRELATIONS, ids=lambda claim: claim.name)
+def test_correlations_of_printed_numbers_are_those_of_the_papers_table_5(claim):
+    evidence = claim.evidence
+    performances = [("bert_table3", "average"), ("bert_table4", "v1_f1"), ("bert_table4", "v2_f1")]
+    expected = TABLE_5[evidence.of[1]][performances.index(evidence.with_)]
+    # Symmetry has one digit that counts; of the others, two or three.
+    assert printed(claim).estimate.effect == pytest.approx(expected, abs=0.11)
+
+
+def test_speeds_are_claimed_under_both_attentions():
+    found = [claim.evidence for claim in CLAIMS if isinstance(claim.evidence, Speed)]
+    assert [one.attention for one in found] == list(ATTENTIONS)
+    assert all(len(one.rows) == 8 and one.printed >= one.at_least > 0 for one in found)

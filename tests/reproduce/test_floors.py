@@ -1,0 +1,111 @@
+"""A page does not order rows that are no better than what needs no model."""
+
+import copy
+
+import pytest
+
+from fairseq_plugins.papers.bert import BERT_SQUAD_TABLE
+from fairseq_plugins.papers.claims import Claim, Comparison
+from fairseq_plugins.papers.lrpe import PERPLEXITIES, TABLE_2, TABLE_3, TABLE_8
+from fairseq_plugins.reproduce.experiments import EXPERIMENTS
+from fairseq_plugins.reproduce.record.data import DataDescription
+from fairseq_plugins.reproduce.report.floors import floors_of, highest, risen
+from fairseq_plugins.reproduce.report.orderings import gather
+from fairseq_plugins.reproduce.report.render import render
+from fairseq_plugins.reproduce.report.verdicts import Numbers, judge
+
+TEST = PERPLEXITIES[1]
+UNIGRAM = {
+    "valid": {"unigram": {"ppl": 250.0}},
+    "test": {"unigram": {"ppl": 256.0}},
+}
+
+
+@pytest.fixture
+def made(make_result):
+    """Runs of two rows, three seeds each, whose data says its floors."""
+
+    def make(base, rope, floors=UNIGRAM):
+        found = [
+            make_result(row, "linear", seed, value + seed + offset * seed)
+            for row, value, offset in (("base", base, 0.0), ("rope", rope, 0.1))
+            for seed in (1, 2, 3)
+        ]
+        for result in found:
+            result["data"] = {**copy.deepcopy(result["data"]), "floors": floors}
+        return found
+
+    return make
+
+
+def test_floors_of_a_language_model_are_word_frequencies(made):
+    floors = floors_of(TABLE_2, made(80.0, 70.0))
+    assert floors == {"valid_ppl": {"unigram": 250.0}, "test_ppl": {"unigram": 256.0}}
+    data = DataDescription.model_validate({"floors": UNIGRAM})
+    assert EXPERIMENTS[TABLE_8.experiment].floors(data)["valid_loss"]["unigram"] == pytest.approx(
+        7.966, abs=1e-3
+    )
+    assert floors_of(TABLE_2, made(80.0, 70.0, None)) == {}
+
+
+def test_rows_that_are_better_are_ordered(made):
+    results = made(80.0, 70.0)
+    page = render(TABLE_2, "mini", results, [])
+    assert "| unigram | 250.00 | 256.00 |" in page
+    assert "1 stand in the paper's order" in page
+    assert "can be told apart as better than" not in page
+    assert risen(gather(results, PERPLEXITIES), "linear", TEST, 256.0) == ["base", "rope"]
+
+
+def test_rows_that_are_not_better_are_in_no_order(made):
+    """However sure their difference is."""
+    page = render(TABLE_2, "mini", made(300.0, 280.0), [])
+    told = "no row's PPL (test) can be told apart as better than *unigram*, 256.00"
+    assert f"**Linear attention**: {told}, so no ordering is claimed." in page
+    assert "stand in the paper's order" not in page
+
+
+def test_claims_are_undecided_where_no_row_is_better_than_its_floor(made):
+    lower = Comparison("table2", "test_ppl", "linear", ("rope",), ("base",), "below")
+    for values, word in (((80.0, 70.0), "confirmed"), ((300.0, 280.0), "undecided")):
+        results = made(*values)
+        cells = {"table2": gather(results, PERPLEXITIES)}
+        numbers = Numbers(cells, {"table2": floors_of(TABLE_2, results)})
+        verdict = judge(Claim("one", "A paper", "Table 1", "it is so", lower), numbers)
+        assert verdict.word == word
+        assert ("unigram" in verdict.missing) == (word == "undecided")
+
+
+def test_floors_of_glue_are_by_column_and_on_average():
+    def task(majority, bag):
+        predictors = {"majority class": majority, "bag of words": bag}
+        return {"valid": {name: {"accuracy": value} for name, value in predictors.items()}}
+
+    floors = {
+        "data/novels": {"valid": {"unigram": {"ppl": 200.0}}},
+        **{f"data/glue/{name}": task(50.0, 60.0) for name in ("QNLI", "QQP", "MNLI")},
+        "data/glue/SST-2": task(52.0, 80.0),
+    }
+    data = DataDescription.model_validate({"floors": floors})
+    found = EXPERIMENTS["lrpe_glue"].floors(data)
+    assert found["SST-2"] == {"majority class": 52.0, "bag of words": 80.0}
+    assert found["average"] == {"majority class": 50.5, "bag of words": 65.0}
+    assert "MNLI-mm" not in found
+    assert highest(TABLE_3.columns[-1], found) == ("bag of words", 65.0)
+
+
+def test_answering_nothing_is_the_floor_of_squad_with_unanswerable_questions():
+    data = DataDescription.model_validate(
+        {
+            "request": {"v1": {"version": "1.1"}, "v2": {"version": "2.0"}},
+            "splits": {"v2": {"valid": {"questions": 7, "answers": {"questions": 3}}}},
+        }
+    )
+    floors = EXPERIMENTS[BERT_SQUAD_TABLE.experiment].floors(data)
+    assert floors == {m: {"answers nothing": 57.1429} for m in ("v2_f1", "v2_exact")}
+
+
+@pytest.mark.parametrize("floors", [{"valid": {"unigram": "low"}}, {"valid": {"unigram": []}}, 3.0])
+def test_damaged_floors_are_refused_with_the_result(floors):
+    with pytest.raises(ValueError, match="loors"):
+        DataDescription.model_validate({"floors": floors})

@@ -1,0 +1,152 @@
+"""A claim is confirmed or contradicted only by what chance does not explain."""
+
+import json
+
+import pytest
+
+from fairseq_plugins.common.files import write_json
+from fairseq_plugins.papers import CLAIMS
+from fairseq_plugins.papers.claims import Claim, Comparison, Correlation, Floor, Speed, Unmeasured
+from fairseq_plugins.reproduce.__main__ import main
+from fairseq_plugins.reproduce.report.claims_page import (
+    _read_timings,
+    as_data,
+    read_numbers,
+    render_claims,
+)
+from fairseq_plugins.reproduce.report.verdicts import Numbers, judge
+
+LM = {"table": "table2", "metric": "test_ppl", "attention": "linear"}
+
+
+def claim(evidence):
+    return Claim("one", "A paper", "Table 1", "it is so", evidence)
+
+
+def numbers(floors=None, **rows):
+    cells = {(row, "linear"): {"test_ppl": dict(enumerate(v))} for row, v in rows.items()}
+    return Numbers({"table2": cells}, floors or {})
+
+
+def word(evidence, found):
+    return judge(claim(evidence), found).word
+
+
+def below(first=("rope",), second=("base",), **more):
+    return Comparison(**LM, first=first, second=second, claimed="below", **more)
+
+
+@pytest.mark.parametrize(
+    ("rope", "expected"),
+    [
+        ((50.0, 51.2, 52.1), "confirmed"),
+        ((70.0, 71.2, 72.1), "contradicted"),
+        ((60.5, 60.4, 62.6), "undecided"),
+    ],
+)
+def test_the_interval_decides(rope, expected):
+    found = numbers(base=(60.0, 61.0, 62.0), rope=rope)
+    assert word(below(), found) == expected
+    mirrored = Comparison(**LM, first=("base",), second=("rope",), claimed="above")
+    assert word(mirrored, found) == expected
+
+
+def test_single_seeds_decide_nothing_without_a_spread():
+    assert word(below(), numbers(base=(60.0,), rope=(10.0,))) == "undecided"
+    spread = numbers(base=(60.0,), rope=(10.0,), xpos=(5.0, 5.2, 5.1))
+    assert word(below(), spread) == "confirmed"
+
+
+def test_the_size_that_is_claimed_counts():
+    found = numbers(base=(100.0, 102.0, 98.0), rope=(80.1, 81.5, 78.5))  # a fifth less
+    assert word(below(by=10.0, relative=True), found) == "confirmed"
+    assert word(below(by=30.0, relative=True), found) == "contradicted"
+    verdict = judge(claim(below(relative=True)), found)
+    assert verdict.estimate.effect == pytest.approx(-20.0, abs=0.5)
+    assert verdict.estimate.low < verdict.estimate.effect < verdict.estimate.high < 0
+    # At most one per cent worse.
+    near = numbers(base=(100.0, 102.0, 98.0), rope=(100.1, 102.2, 98.15))
+    assert word(below(by=-1.0, relative=True), near) == "confirmed"
+    assert word(below(), near) == "contradicted"
+
+
+def test_a_claim_on_every_row_needs_them_all():
+    last = Comparison(**LM, first=("spe",), second=("base", "rope"), claimed="above", of_every=True)
+    base, rope = (60.0, 61.0, 62.0), (50.0, 51.1, 52.0)
+    assert word(last, numbers(spe=(70.0, 71.1, 72.0), base=base, rope=rope)) == "confirmed"
+    assert word(last, numbers(spe=(60.5, 60.4, 62.6), base=base, rope=rope)) == "undecided"
+    assert word(last, numbers(spe=(55.0, 56.1, 57.0), base=base, rope=rope)) == "contradicted"
+
+
+def test_what_is_missing_is_named():
+    verdict = judge(claim(below()), numbers(base=(60.0,)))
+    assert (verdict.word, verdict.estimate) == ("not run", None)
+    assert "`rope` of LRPE, Table 2, linear attention" in verdict.missing
+    assert judge(claim(Unmeasured("a longer text")), numbers()).missing == "a longer text"
+
+
+def test_a_floor_is_a_number_without_seeds():
+    floor = Floor(**LM, row="none", floor="unigram", claimed="below")
+    value = {"table2": {"test_ppl": {"unigram": 300.0}}}
+    assert word(floor, numbers(value, none=(70.0, 71.0))) == "confirmed"
+    assert word(floor, numbers(value, none=(400.0, 401.0))) == "contradicted"
+    assert "floor `unigram`" in judge(claim(floor), numbers(none=(70.0,))).missing
+
+
+def test_speeds_are_judged_on_average():
+    def timed(*values):
+        cells = {(str(i), "linear"): {"relative_speed": {0: v}} for i, v in enumerate(values)}
+        return Numbers({"table9": cells}, {})
+
+    speed = Speed("linear", ("0", "1", "2"), 0.91, 0.95)
+    assert word(speed, timed(0.97, 0.99, 0.96)) == "confirmed"
+    assert word(speed, timed(0.5, 0.51, 0.49)) == "contradicted"
+    assert word(speed, timed(0.8, 0.95, 1.0)) == "undecided"
+    assert word(speed, timed(0.97, 0.99)) == "not run"
+
+
+def test_correlations_need_rows():
+    rows = ("a", "b", "c", "d", "e", "f")
+
+    def both(values):
+        ones = {(r, "vanilla"): {"symmetry": {0: float(i)}} for i, r in enumerate(rows)}
+        others = {(r, "vanilla"): {"v1_f1": {0: v}} for r, v in zip(rows, values, strict=False)}
+        return Numbers({"bert_table2": ones, "bert_table4": others}, {})
+
+    falls = Correlation(
+        ("bert_table2", "symmetry"), ("bert_table4", "v1_f1"), "vanilla", rows, "below"
+    )
+    assert word(falls, both([9.0, 8.1, 6.9, 6.0, 5.2, 3.9])) == "confirmed"
+    assert word(falls, both([3.9, 5.2, 6.0, 6.9, 8.1, 9.0])) == "contradicted"
+    assert word(falls, both([5.0, 9.0, 4.0, 8.0, 5.0, 7.0])) == "undecided"
+    assert word(falls, both([5.0] * 6)) == "undecided"
+    assert word(falls, both([5.0, 4.0, 3.0])) == "not run"
+
+
+def test_damaged_results_stop_nothing(root, make_result):
+    folder = root / "results" / "table2" / "toy"
+    write_json(folder / "base-linear-s1.json", make_result("base", "linear", 1, 80.0))
+    (folder / "rope-linear-s1.json").write_text("{")
+    timings = root / "results" / "table9" / "cpu"
+    write_json(timings / "rope-linear.json", {"row": "rope", "attention": "linear"})
+    good = {"row": "base", "attention": "linear", "metrics": {"relative_speed": 1.0}}
+    write_json(timings / "base-linear.json", good)
+    assert _read_timings(timings) == {("base", "linear"): {"relative_speed": {0: 1.0}}}
+    found = read_numbers(root)
+    assert set(found) == {"toy", "cpu"}
+    assert found["toy"].cells["table2"] == {}
+    assert main(["claims"], root) == 0
+    assert "| `toy` | 0 | 0 | 0 |" in (root / "results" / "claims.md").read_text()
+    assert len(json.loads((root / "results" / "claims.json").read_text())) == len(CLAIMS)
+
+
+def test_the_page_has_every_verdict_and_the_json_the_same():
+    one = claim(below())
+    found = {"mini": {"one": judge(one, numbers(base=(60.0, 61.0, 62.0), rope=(50.0, 51.2, 52.1)))}}
+    page = render_claims((one,), found)
+    assert "| it is so | Table 1 | -0.61 | **confirmed** -9.90 (" in page
+    assert "| `mini` | 1 | 0 | 0 | 0 |" in page
+    (data,) = json.loads(json.dumps(as_data((one,), found)))
+    assert data["verdicts"]["mini"]["verdict"] == "confirmed"
+    assert data["verdicts"]["mini"]["effect"] == pytest.approx(-9.9)
+    assert data["printed_effect"] == pytest.approx(-0.61)
