@@ -14,6 +14,8 @@ from fairseq_plugins.papers import SCALE_NAMES, TABLES
 # A figure with a script of its own shares the runs of its table.
 SCRIPTS = TABLES | {f.name: table for table in TABLES.values() for f in table.figures if f.name}
 
+CLAIMS = "claims"  # of the papers, judged by the results of all tables
+
 
 def words(option: str, known: Sequence[str] = ()) -> Callable[[str], list[str]]:
     """A type for comma-separated words, each once, among `known` if there are any."""
@@ -80,6 +82,13 @@ def get_parser(name: str) -> argparse.ArgumentParser:
         "else 0, a CPU)",
     )
     add(
+        "--jobs",
+        type=int,
+        metavar="N",
+        help="runs side by side, each with its share of the CPU's threads or with --gpus GPUs of "
+        "its own (default: 1 with GPUs, else OMP_NUM_THREADS or as many as there are cores)",
+    )
+    add(
         "--slurm",
         action="store_true",
         help="submit each run with sbatch (see SBATCH_* in its manual for partition, account, time "
@@ -88,21 +97,41 @@ def get_parser(name: str) -> argparse.ArgumentParser:
     add("--srun", action="store_true", help=argparse.SUPPRESS)  # inside such a job
     add("--dry-run", action="store_true", help="print the commands and do nothing")
     add("--render", action="store_true", help="make the page of the results there are, no more")
+    add("--phases", action="store_true", help="say where the time of the runs there are went")
     add("--force", action="store_true", help="train again what is done")
     return parser
+
+
+def claims(arguments: Sequence[str], root: Path) -> int:
+    """Make results/claims.md and .json; returns the exit status."""
+    parser = argparse.ArgumentParser(
+        prog="claims.sh",
+        description="What the papers claim against the results of all tables there are: makes "
+        "results/claims.md and results/claims.json. Trains nothing.",
+    )
+    parser.parse_args(arguments)
+    from fairseq_plugins.reproduce.report.claims_page import PAGE, write_claims
+
+    for scale, words in write_claims(root).items():
+        print(f"{scale}: {', '.join(f'{count} {word}' for word, count in sorted(words.items()))}")
+    print(f"All of them: {PAGE}.md")
+    return 0
 
 
 def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
     """Returns the exit status."""
     chooser = argparse.ArgumentParser(prog="python -m fairseq_plugins.reproduce")
-    chooser.add_argument("table", choices=list(SCRIPTS))
+    chooser.add_argument("table", choices=[*SCRIPTS, CLAIMS])
     given = list(sys.argv[1:] if arguments is None else arguments)
     name = chooser.parse_args(given[:1]).table
+    if name == CLAIMS:
+        return claims(given[1:], root)
     table, parser = SCRIPTS[name], get_parser(name)
     args = parser.parse_args(given[1:])
     # Only now, because these import torch and fairseq, which takes seconds.
     from fairseq_plugins.reproduce.experiments import EXPERIMENTS
     from fairseq_plugins.reproduce.experiments.devices import Devices
+    from fairseq_plugins.reproduce.run.jobs import check_jobs
     from fairseq_plugins.reproduce.run.plan import check_devices, plan
 
     scale = EXPERIMENTS[table.experiment].scales[args.scale]
@@ -112,6 +141,8 @@ def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
     devices = Devices(gpus, srun=args.slurm or args.srun, job=job)
     try:
         check_devices(scale, devices)
+        if args.jobs is not None:
+            check_jobs(args.jobs, devices)
         planned, skipped = plan(
             root / "configs",
             table,
@@ -133,16 +164,22 @@ def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
         except BrokenPipeError:  # piped into head
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    if args.phases:
+        from fairseq_plugins.reproduce.run.overheads import overheads
+
+        print(overheads(root, planned))
+        return 0
     if args.render:
         session.render(root, table, scale, planned)
         return 0
+    jobs = args.jobs or session.default_jobs(root, planned, devices, force=args.force)
     try:
-        session.require(root, planned, force=args.force)
+        session.require(root, planned, force=args.force, jobs=jobs)
     except (ValueError, OSError) as error:
         parser.error(str(error))
     if args.slurm:
         return slurm.submit(root, planned, force=args.force)
-    return session.work(root, table, scale, planned, force=args.force)
+    return session.work(root, table, scale, planned, force=args.force, jobs=jobs)
 
 
 if __name__ == "__main__":

@@ -183,6 +183,23 @@ def _command(name: str, words: Iterable[str]) -> Iterator[None]:
         GlobalHydra.instance().clear()
 
 
+@contextmanager
+def logged_by_fairseq() -> Iterator[list[str]]:
+    """What fairseq says meanwhile, whatever commands have done to the handlers of the root."""
+    messages: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: messages.append(record.getMessage())  # type: ignore[method-assign]
+    logger = logging.getLogger("fairseq")
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        yield messages
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+
+
 def load_checkpoint(path: Path) -> dict[str, Any]:
     return torch.load(path, map_location="cpu", weights_only=True)
 

@@ -1,5 +1,6 @@
 """``pe_transformer`` through fairseq's commands: training, search, one by one or in batches."""
 
+import json
 import random
 import re
 import sys
@@ -20,6 +21,7 @@ from tests.integration.helpers import (
     fairseq_validate,
     load_checkpoint,
     load_model,
+    logged_by_fairseq,
     losses,
     overrides,
     record_draws,
@@ -141,6 +143,38 @@ def test_both_routes_train_the_same(name: str, pairs: Path, tmp_path: Path) -> N
     history = losses(tmp_path / "flags")
     assert history == losses(tmp_path / "hydra")
     assert history[6] < history[1]
+
+
+@pytest.mark.parametrize("name", ["table4", "all"])
+def test_training_without_logits(name: str, pairs: Path, tmp_path: Path) -> None:
+    for kind in ("", "blockwise_"):
+        criterion = {"criterion._name": f"{kind}label_smoothed_cross_entropy"}
+        fairseq_train({**_saving_to(tmp_path / f"{kind}run", pairs, MODELS[name], 6), **criterion})
+    expected = losses(tmp_path / "run")
+    assert losses(tmp_path / "blockwise_run") == pytest.approx(expected, rel=1e-5)
+
+
+def test_validation_without_logits(pairs: Path, tmp_path: Path) -> None:
+    """Accuracy, and BLEU, for which fairseq has the model itself make logits."""
+    shown = []
+    for kind in ("", "blockwise_"):
+        options = {
+            "criterion._name": f"{kind}label_smoothed_cross_entropy",
+            "criterion.report_accuracy": True,
+            "task.eval_bleu": True,
+            "task.eval_bleu_args": '{"beam": 2, "max_len_b": 12}',
+            "dataset.disable_validation": False,
+            "checkpoint.no_save": True,  # fairseq could not read what BLEU leaves in its meters
+        }
+        with logged_by_fairseq() as messages:
+            fairseq_train({**_saving_to(tmp_path, pairs, MODELS["table4"], 40), **options})
+        shown.append([json.loads(line) for line in messages if "valid_bleu" in line])
+    theirs, ours = shown
+    assert len(theirs) == len(ours) > 0
+    for one, other in zip(ours, theirs, strict=True):
+        for key in ("valid_loss", "valid_nll_loss", "valid_accuracy", "valid_bleu"):
+            assert float(one[key]) == pytest.approx(float(other[key]), rel=1e-3), key
+    assert float(theirs[-1]["valid_accuracy"]) > 0
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -30,12 +30,20 @@ DISTRIBUTED = [
 
 
 @pytest.mark.parametrize(
-    ("attention", "encoding"), [("vanilla", "lrpe_type3+t5"), ("linear", "lrpe_type3")]
+    ("attention", "encoding", "criterion"),
+    [
+        ("vanilla", "lrpe_type3+t5", "cross_entropy"),
+        ("linear", "lrpe_type3", "blockwise_cross_entropy"),
+    ],
 )
-def test_same_loss_curve(attention: str, encoding: str, data: Path, tmp_path: Path) -> None:
+def test_same_loss_curve(
+    attention: str, encoding: str, criterion: str, data: Path, tmp_path: Path
+) -> None:
+    """The one process has fairseq's criterion, whatever the two have."""
     model = {"attention_type": attention, "position_encoding": encoding}
     settings = {**saving_to(tmp_path / "two", data, **model), "optimization.max_update": UPDATES}
-    output = _torchrun(write_yaml(tmp_path / "tiny_lm.yaml", settings))
+    in_two = {**settings, "criterion._name": criterion}
+    output = _torchrun(write_yaml(tmp_path / "tiny_lm.yaml", in_two))
     for sign in ("training on 2 devices", "rank 0", "rank 1"):
         assert sign in output, output
     # fairseq deals its batches out to the processes in turn, so one process sees the same ones

@@ -44,6 +44,21 @@ def root(tmp_path: Path, configs: Path) -> Path:
 
 
 @pytest.fixture
+def place(root: Path) -> Path:
+    """A repository with all data of scale toy, as far as the runner looks at it."""
+    for folder in ("toy-mlm", "toy-squad-v1.1", "toy-squad-v2.0"):
+        (root / "data" / folder).mkdir()
+        for path in (root / "data" / "toy").iterdir():
+            (root / "data" / folder / path.name).write_bytes(path.read_bytes())
+    for task in ("Order", "Place"):
+        (root / "data" / "toy-glue" / task / "input0").mkdir(parents=True)
+        for split in ("train", "valid"):
+            (root / "data" / "toy-glue" / task / "input0" / f"{split}.bin").touch()
+        (root / "data" / "toy-glue" / task / "data.json").write_text('{"request": {"task": "x"}}')
+    return root
+
+
+@pytest.fixture
 def make_result() -> MakeResult:
     """A complete result with chosen perplexities and otherwise plausible values."""
 

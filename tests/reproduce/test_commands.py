@@ -43,7 +43,7 @@ def test_dry_run_prints_exact_commands_without_data_or_gpus(tmp_path, capsys):
     assert trainings[0] == (
         "fairseq-hydra-train --config-dir configs --config-name wikitext103_lm model=lrpe_type2 "
         "scale/lm=paper model.attention_type=linear common.seed=1 run=node8 common.cpu=false "
-        "dataset.batch_size=4 'optimization.update_freq=[4]' "
+        "dataset.batch_size=16 'optimization.update_freq=[1]' "
         "distributed_training.distributed_world_size=8 "
         "checkpoint.save_dir=checkpoints/table2/paper/lrpe_type2-linear-s1"
     )

@@ -1,10 +1,15 @@
 """The papers' GLUE columns from metrics of one's own."""
 
+from dataclasses import replace
+
 import pytest
 
 from fairseq_plugins.papers.bert import BERT_GLUE_TABLE
 from fairseq_plugins.papers.lrpe import TABLE_3
+from fairseq_plugins.reproduce.experiments.devices import Devices
 from fairseq_plugins.reproduce.experiments.glue import BERT_GLUE, LRPE_GLUE
+from fairseq_plugins.reproduce.experiments.planned import plan_run
+from fairseq_plugins.reproduce.record.runs import Run
 
 
 def combined(experiment, metrics):
@@ -47,6 +52,32 @@ def test_a_complete_row_and_the_mismatched_column():
     assert (lrpe["averaged"], lrpe["replaced"]) == ([*TABLE_3.average_of], [])
     assert (lrpe["MNLI-mm"], lrpe["average"]) == (10, 50)
     assert combined(BERT_GLUE, metrics)["MNLI"] == 10
+
+
+def test_what_is_held_out_chooses_and_the_development_set_is_reported():
+    parts = {
+        f"SST-2-lr{rate}": {
+            "task": "SST-2",
+            "learning_rate": rate,
+            "first": "accuracy",
+            "subsets": {"valid": {"accuracy": reported}, "held_out": {"accuracy": chosen}},
+        }
+        for rate, reported, chosen in ((1e-4, 90.0, 60.0), (3e-4, 70.0, 80.0))
+    }
+    found = LRPE_GLUE.combine(parts)
+    assert (found["SST-2"], found["learning_rates"]) == (70, {"SST-2": 3e-4})
+    assert found["tried"] == {"SST-2-lr0.0001": 60, "SST-2-lr0.0003": 80}
+
+
+@pytest.mark.parametrize("held_out", [True, False])
+def test_a_model_is_measured_on_what_it_is_chosen_on_too(configs, held_out):
+    run = Run("table3", "mini", "rope", "vanilla", 1)
+    training = plan_run(configs, run, Devices(0)).trainings[0]
+    dataset = {**training.config["dataset"], "valid_subset": "held_out" if held_out else "valid"}
+    training = replace(training, config={**training.config, "dataset": dataset})
+    steps = LRPE_GLUE.steps(training, training.folder / "checkpoint_best.pt", run, 0)
+    subsets = [step.command[step.command.index("--subset") + 1] for step in steps]
+    assert subsets == (["valid", "held_out"] if held_out else ["valid"])
 
 
 def test_generated_tasks_are_averaged_over_what_they_are_chosen_by():

@@ -2,8 +2,10 @@
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hydra import compose
 
 from fairseq_plugins.encodings import ENCODINGS
 from fairseq_plugins.papers import SCALE_NAMES
@@ -18,7 +20,10 @@ from fairseq_plugins.reproduce.experiments.rows import (
     has_file,
     runnable_rows,
 )
+from fairseq_plugins.reproduce.record import recipe
+from fairseq_plugins.reproduce.record.recipe import compose_recipe, record
 from fairseq_plugins.reproduce.record.runs import Run
+from fairseq_plugins.reproduce.run.plan import plan
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 
@@ -50,6 +55,70 @@ def test_a_row_without_a_file_is_base_with_that_encoding(tmp_path):
     own = plan_run(CONFIGS, run, Devices(0))
     assert without.trainings[0].overrides[:2] == ("model=base", "model.position_encoding=rope")
     assert without.config == own.config
+
+
+def planned_and_composed(configs: Path, row: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What is recorded of a training, and what Hydra composes of its command."""
+    planned = plan_run(configs, Run("table2", "paper", row, "linear", 2), Devices(8))
+    (training,) = planned.trainings
+    return planned.config, record(compose_recipe(configs, "wikitext103_lm", training.overrides))
+
+
+@pytest.mark.parametrize("row", ["base", "rope", "shaw_only", "lrpe_type8", "sinusoidal", "aspe"])
+def test_a_row_is_what_hydra_composes(row):
+    planned, composed = planned_and_composed(CONFIGS, row)
+    assert planned == composed
+    assert planned["optimization"]["clip_norm"] == (1.0 if row == "lrpe_type8" else 0.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "section", "option", "value"),
+    [
+        ("model/rope", "position_encoding: rope\ndropout: 0.4\n", "model", "dropout", 0.4),
+        (
+            "model/rope",
+            "# @package _global_\nmodel: {position_encoding: rope}\ncommon: {log_interval: 7}\n",
+            "common", "log_interval", 7,
+        ),
+        (
+            "wikitext103_lm_row/rope",
+            "# @package _global_\noptimization: {clip_norm: 3.0}\n",
+            "optimization", "clip_norm", 3.0,
+        ),
+        (
+            "model/base",
+            "position_encoding: base\ndropout: 0.4\n",
+            "model", "position_encoding", "rope",
+        ),
+    ],
+)  # fmt: skip
+def test_files_that_say_more_are_composed(name, text, section, option, value, tmp_path):
+    configs = tmp_path / "configs"
+    shutil.copytree(CONFIGS, configs)
+    (configs / f"{name}.yaml").write_text(text)
+    planned, composed = planned_and_composed(configs, "rope")
+    assert planned == composed
+    assert planned[section][option] == value
+    assert planned["model"]["dropout"] == (0.4 if "dropout" in option else 0.1)
+
+
+def test_planning_a_table_composes_few_configurations(tmp_path, monkeypatch):
+    """Each takes a fifth of a second."""
+    configs = tmp_path / "configs"
+    shutil.copytree(CONFIGS, configs)
+    composed = []
+
+    def count(recipe, **options):
+        composed.append(recipe)
+        return compose(recipe, **options)
+
+    monkeypatch.setattr(recipe, "compose", count)
+    runs, _ = plan(
+        configs, TABLE_2, EXPERIMENTS["lm"].scales["paper"], Devices(8),
+        rows=None, attentions=["linear", "vanilla"], seeds=[1, 2],
+    )  # fmt: skip
+    assert len({one.run.row for one in runs}) > 40
+    assert len(composed) <= 3  # Base, Base where it is trained, and the row with a file of its own
 
 
 def test_unknown_row_is_refused_with_the_nearest_name():

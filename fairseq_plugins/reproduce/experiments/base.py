@@ -7,6 +7,7 @@ from typing import Any
 
 from fairseq_plugins.common.provenance import DATA_FILES
 from fairseq_plugins.reproduce.experiments.training import Origin, Training, Variant
+from fairseq_plugins.reproduce.record.data import DataDescription
 from fairseq_plugins.reproduce.record.metrics import MetricsSchema
 from fairseq_plugins.reproduce.record.runs import Run
 
@@ -129,6 +130,10 @@ class Experiment:
     def facts(self, results: Sequence[Mapping[str, Any]]) -> list[str]:
         """Sentences of a table's caption beside those that all tables have."""
         return []
+
+    def floors(self, data: DataDescription) -> dict[str, dict[str, float]]:
+        """By metric what needs no model of ours, by the name of what gives it."""
+        return {}
 
     def further_evaluations(self, results: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
         """Measurements of the same runs in another way.

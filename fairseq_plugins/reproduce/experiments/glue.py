@@ -14,8 +14,9 @@ from typing import Any, Self
 
 from pydantic import ConfigDict, model_validator
 
+from fairseq_plugins.common.data_commands import COMMANDS
 from fairseq_plugins.common.dictionaries import check_same_dictionary
-from fairseq_plugins.glue.tasks import GLUE, TOY_GLUE, GlueTask
+from fairseq_plugins.glue.tasks import GLUE, HELD_OUT, TOY_GLUE, GlueTask
 from fairseq_plugins.papers.bert import BERT_GLUE_TABLE
 from fairseq_plugins.papers.lrpe import TABLE_3
 from fairseq_plugins.papers.tables import AVERAGE, Table
@@ -28,12 +29,10 @@ from fairseq_plugins.reproduce.experiments.base import (
 )
 from fairseq_plugins.reproduce.experiments.training import Origin, Training, Variant
 from fairseq_plugins.reproduce.record import logs
+from fairseq_plugins.reproduce.record.data import DataDescription, Floors
 from fairseq_plugins.reproduce.record.metrics import Correlation, MetricsSchema, NotNegative
+from fairseq_plugins.reproduce.record.recipe import trainings_of
 from fairseq_plugins.reproduce.record.runs import Run
-
-# Of each task at scale mini.
-MINI_EXAMPLES = 640
-MINI_DEVELOPMENT_EXAMPLES = 500
 
 # Of the LRPE paper; two of them, ten times as high, for the few updates of a small model.
 LRPE_RATES = {"paper": (1e-5, 3e-5, 6e-5, 1e-4), "mini": (3e-4, 1e-3), "toy": (1e-3,)}
@@ -107,7 +106,9 @@ class Scores(MetricsSchema):
 class Glue(Experiment):
     """Fine-tunes the row's pre-trained model on every task with every learning rate.
 
-    The learning rate that is best on the development set is kept.
+    The learning rate that is best on the data that training validates on is kept: the development
+    set as in the papers, or `held_out`, a part of the training set, so that the development set is
+    reported only.
 
     Attributes:
         sources: of the paper's columns; at scale toy two generated tasks take their place.
@@ -147,6 +148,8 @@ class Glue(Experiment):
         subsets = [split.name for split in task.splits if split.name.startswith("valid")]
         # A second development set may be absent, as MNLI's mismatched one in a part of the data.
         own = [subset for subset in subsets if self._is_wanted(task.name, subset, run.scale)]
+        if training.config["dataset"]["valid_subset"] == HELD_OUT:
+            own.append(HELD_OUT)
         return [_step(training, checkpoint, task, subset, run.seed, gpus) for subset in own]
 
     def _is_wanted(self, task: str, subset: str, scale: str) -> bool:
@@ -198,19 +201,45 @@ class Glue(Experiment):
 
     def _score(self, metrics: Metrics) -> float:
         """By what learning rates of a task are compared: its column's metric, or its own first."""
-        valid = metrics["subsets"]["valid"]
+        subsets = metrics["subsets"]
+        chosen_on = subsets[HELD_OUT] if HELD_OUT in subsets else subsets["valid"]
         names = [s.metric for s in self.sources.values() if s.task == metrics["task"]]
-        return float(valid[names[0] if names else metrics["first"]])
+        return float(chosen_on[names[0] if names else metrics["first"]])
+
+    def floors(self, data: DataDescription) -> dict[str, dict[str, float]]:
+        found: dict[str, dict[str, float]] = {}
+        tasks = {Path(folder).name: part for folder, part in data.floors.parts().items()}
+        for label, source in self.sources.items():
+            splits = tasks.get(source.task, Floors.model_validate({}))
+            for subset in filter(None, (source.subset, source.instead)):
+                predictors = splits.part(subset).parts()
+                numbers = {name: one.number(source.metric) for name, one in predictors.items()}
+                if numbers:
+                    known = {name: value for name, value in numbers.items() if value is not None}
+                    found.setdefault(label, known)
+        averaged = [found[label] for label in self.averaged if label in found]
+        names = set.intersection(*map(set, averaged)) if averaged else set()
+        means = {name: fmean(one[name] for one in averaged) for name in sorted(names)}
+        return {**found, AVERAGE: means} if means else found
 
     def facts(self, results: Sequence[Mapping[str, Any]]) -> list[str]:
         rates = {name.rpartition("-lr")[2] for r in results for name in r["metrics"]["tried"]}
         replaced = sorted({name for r in results for name in r["metrics"]["replaced"]})
         averaged = list(dict.fromkeys(n for r in results for n in r["metrics"]["averaged"]))
-        chosen = (
-            "; the best one on the development set counts, whose numbers these are"
-            if len(rates) > 1
-            else "; the numbers are of the development set"
+        held_out = any(
+            config["dataset"].get("valid_subset") == HELD_OUT
+            for r in results
+            for config in trainings_of(r["config"]).values()
         )
+        if held_out:
+            chosen = (
+                "; rate and epoch are those that are best on a part of the training set, which is "
+                "held out, and the numbers are of the development set"
+            )
+        elif len(rates) > 1:
+            chosen = "; the best one on the development set counts, whose numbers these are"
+        else:
+            chosen = "; the numbers are of the development set"
         told = [
             f"Every task is fine-tuned with learning rate {', '.join(sorted(rates, key=float))}"
             f"{chosen}, in per cent. The average is over {', '.join(averaged)}."
@@ -254,16 +283,9 @@ def _glue(
     return Glue(
         recipe="glue_cola",
         scales=scales(
-            Scale("toy", ("scripts/prepare_toy_glue.sh",)),
-            Scale(
-                "mini",
-                (
-                    "scripts/prepare_glue.sh --from DIR --bpe data/novels-mini/bpe "
-                    f"--max-train {MINI_EXAMPLES} --max-valid {MINI_DEVELOPMENT_EXAMPLES} "
-                    "--output data/glue-mini",
-                ),
-            ),
-            Scale("paper", ("scripts/prepare_glue.sh --bpe data/gpt2_bpe",), gpus=8),
+            Scale("toy", COMMANDS["toy-glue"]),
+            Scale("mini", COMMANDS["glue-mini"]),
+            Scale("paper", COMMANDS["glue"], gpus=8),
         ),
         metrics=Scores,
         sides=("encoder",),

@@ -7,6 +7,7 @@ from typing import Any
 
 from pydantic import ConfigDict
 
+from fairseq_plugins.common.data_commands import COMMANDS
 from fairseq_plugins.reproduce.experiments.base import (
     Experiment,
     Metrics,
@@ -14,8 +15,10 @@ from fairseq_plugins.reproduce.experiments.base import (
     Step,
     scales,
 )
+from fairseq_plugins.reproduce.experiments.floors import unigram_floors
 from fairseq_plugins.reproduce.experiments.training import Training
 from fairseq_plugins.reproduce.record import logs
+from fairseq_plugins.reproduce.record.data import DataDescription
 from fairseq_plugins.reproduce.record.metrics import (
     Loss,
     MetricsSchema,
@@ -73,6 +76,9 @@ class LanguageModel(Experiment):
             for context in evaluation.contexts
             for subset in ("valid", "test")
         ]
+
+    def floors(self, data: DataDescription) -> dict[str, dict[str, float]]:
+        return unigram_floors(data, ("valid", "test"))
 
     def facts(self, results: Sequence[Mapping[str, Any]]) -> list[str]:
         return ["Perplexities are per unit of the data: words, or pieces of these."]
@@ -136,9 +142,9 @@ def _step(
 LANGUAGE_MODEL = LanguageModel(
     recipe="wikitext103_lm",
     scales=scales(
-        Scale("toy", ("scripts/prepare_toy.sh",)),
-        Scale("mini", ("scripts/prepare_wikitext2.sh",)),
-        Scale("paper", ("scripts/prepare_wikitext103.sh",), gpus=8),
+        Scale("toy", COMMANDS["toy"]),
+        Scale("mini", COMMANDS["wikitext-2-mini"]),
+        Scale("paper", COMMANDS["wikitext-103"], gpus=8),
     ),
     metrics=Perplexities,
     sides=("decoder",),

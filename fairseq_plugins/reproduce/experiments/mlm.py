@@ -7,6 +7,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, model_validator
 
+from fairseq_plugins.common.data_commands import COMMANDS
 from fairseq_plugins.reproduce.experiments.base import (
     Experiment,
     Metrics,
@@ -14,8 +15,10 @@ from fairseq_plugins.reproduce.experiments.base import (
     Step,
     scales,
 )
+from fairseq_plugins.reproduce.experiments.floors import unigram_floors
 from fairseq_plugins.reproduce.experiments.training import Origin, Training, Variant
 from fairseq_plugins.reproduce.record import logs
+from fairseq_plugins.reproduce.record.data import DataDescription
 from fairseq_plugins.reproduce.record.metrics import (
     Count,
     Loss,
@@ -76,6 +79,9 @@ class MaskedLanguageModel(Experiment):
             "curve": [list(point) for point in curve],
         }
 
+    def floors(self, data: DataDescription) -> dict[str, dict[str, float]]:
+        return unigram_floors(data, ("valid",))
+
     def facts(self, results: Sequence[Mapping[str, Any]]) -> list[str]:
         configs = [config for r in results for config in trainings_of(r["config"]).values()]
         shares = sorted({float(config["task"]["mask_prob"]) for config in configs})
@@ -94,19 +100,9 @@ def _model(**more: Any) -> MaskedLanguageModel:
     return MaskedLanguageModel(
         recipe="wikitext103_mlm",
         scales=scales(
-            Scale("toy", ("scripts/prepare_toy_mlm.sh",)),
-            Scale(
-                "mini",
-                (
-                    "scripts/prepare_text_mlm.sh --from DIR --merges 300 --evaluation-lines 200 "
-                    "--output data/novels-mini",
-                ),
-            ),
-            Scale(
-                "paper",
-                ("scripts/prepare_gpt2_bpe.sh", "scripts/prepare_wikitext103_mlm.sh"),
-                gpus=8,
-            ),
+            Scale("toy", COMMANDS["toy-mlm"]),
+            Scale("mini", COMMANDS["novels-mini"]),
+            Scale("paper", COMMANDS["wikitext-103-mlm"], gpus=8),
         ),
         metrics=Curve,
         sides=("encoder",),

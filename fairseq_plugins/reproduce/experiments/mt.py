@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from fairseq_plugins.common.checkpoints import LAST
+from fairseq_plugins.common.data_commands import COMMANDS
 from fairseq_plugins.reproduce.experiments.base import (
     Experiment,
     Metrics,
@@ -145,15 +146,9 @@ def _score(training: Training, subset: str) -> Step:
 TRANSLATION = Translation(
     recipe="wmt14_en_de",
     scales=scales(
-        Scale("toy", ("scripts/prepare_toy_mt.sh",)),
-        Scale(
-            "mini",
-            (
-                "scripts/prepare_parallel.sh --from DIR --src en --tgt de "
-                "--test-prefix test_2016_flickr --output data/multi30k-en-de",
-            ),
-        ),
-        Scale("paper", ("scripts/prepare_wmt14_en_de.sh",), gpus=8),
+        Scale("toy", COMMANDS["toy-mt"]),
+        Scale("mini", COMMANDS["multi30k-en-de"]),
+        Scale("paper", COMMANDS["wmt14-en-de"], gpus=8),
     ),
     metrics=Bleu,
     sides=("encoder", "decoder"),

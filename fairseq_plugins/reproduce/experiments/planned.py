@@ -10,9 +10,9 @@ from fairseq_plugins.common.provenance import describe_all, missing_data
 from fairseq_plugins.reproduce.experiments import experiment_of
 from fairseq_plugins.reproduce.experiments.base import Experiment
 from fairseq_plugins.reproduce.experiments.devices import Devices, Layout, placement, spread
-from fairseq_plugins.reproduce.experiments.rows import has_file
+from fairseq_plugins.reproduce.experiments.rows import BASE, encoding_of, has_file
 from fairseq_plugins.reproduce.experiments.training import Training, Variant
-from fairseq_plugins.reproduce.record.recipe import compose_recipe, record
+from fairseq_plugins.reproduce.record.recipe import compose_recipe, record, record_with_encoding
 from fairseq_plugins.reproduce.record.runs import Run
 
 
@@ -139,9 +139,16 @@ def _training(
 ) -> Training:
     # All attentions and seeds of a row are copies of one that is composed once.
     first = replace(run, attention="vanilla", seed=1)
-    layout = _layout(configs, replace(first, row="base"), variant, devices)
-    where = placement(first.folder, devices, layout)
-    composed = _compose_variant(configs, first, variant, (*where, *variant.overrides))
+    base = replace(first, row=BASE)
+    layout = _layout(configs, base, variant, devices)
+    encoding = encoding_of(configs, run.row) if encoding_of(configs, BASE) else None
+    composed = _compose_variant(
+        configs,
+        base if encoding else first,
+        variant,
+        (*placement(base.folder, devices, layout), *variant.overrides),
+        encoding,
+    )
     rate = variant.learning_rate
     overrides = (
         *_selection(configs, run),
@@ -159,18 +166,26 @@ def _layout(configs: Path, run: Run, variant: Variant, devices: Devices) -> Layo
 
 
 def _compose_variant(
-    configs: Path, run: Run, variant: Variant, more: tuple[str, ...] = ()
+    configs: Path,
+    run: Run,
+    variant: Variant,
+    more: tuple[str, ...],
+    encoding: str | None = None,
 ) -> dict[str, Any]:
     """The recorded configuration of a training, on one device unless `more` overrides say other.
 
-    Composed once per process, so not to be changed.
+    Composed once per process, so not to be changed. encoding: in place of the run's own.
     """
-    return _compose(configs.resolve(), variant.recipe, (*_selection(configs, run), *more))
+    return _compose(configs.resolve(), variant.recipe, (*_selection(configs, run), *more), encoding)
 
 
 @functools.cache
-def _compose(configs: Path, recipe: str, overrides: tuple[str, ...]) -> dict[str, Any]:
-    return record(compose_recipe(configs, recipe, overrides))
+def _compose(
+    configs: Path, recipe: str, overrides: tuple[str, ...], encoding: str | None
+) -> dict[str, Any]:
+    if encoding is None:
+        return record(compose_recipe(configs, recipe, overrides))
+    return record_with_encoding(configs, recipe, overrides, encoding)
 
 
 def _selection(configs: Path, run: Run) -> list[str]:
@@ -179,9 +194,10 @@ def _selection(configs: Path, run: Run) -> list[str]:
     A row without a file in configs/model is Base with the encoding of that name.
     """
     experiment = experiment_of(run.table)
-    is_own = has_file(configs, run.row)
+    is_base = not has_file(configs, run.row)
     return [
-        *([f"model={run.row}"] if is_own else ["model=base", f"model.position_encoding={run.row}"]),
+        f"model={BASE if is_base else run.row}",
+        *([f"model.position_encoding={run.row}"] if is_base else []),
         f"{experiment.scale_group}={run.scale}",
         *(f"model.{key}={word}" for key, word in experiment.attention(run.attention).items()),
         f"common.seed={run.seed}",

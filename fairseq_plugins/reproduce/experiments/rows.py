@@ -2,15 +2,31 @@
 
 from pathlib import Path
 
+from omegaconf import OmegaConf
+
 from fairseq_plugins.common.suggestions import did_you_mean
 from fairseq_plugins.papers.tables import Table
 
+BASE = "base"  # the row that others are told from
 PAPER = "paper"  # in --rows: the paper's own
 
 
 def has_file(configs: Path, row: str) -> bool:
     """Whether a row has settings of its own, in configs/model/<row>.yaml."""
     return (configs / "model" / f"{row}.yaml").is_file()
+
+
+def encoding_of(configs: Path, row: str) -> str | None:
+    """The encoding of a row that is Base but for it; None where files say more than that."""
+    if not has_file(configs, row):
+        return row
+    path = configs / "model" / f"{row}.yaml"
+    if any(other != path for other in configs.rglob(f"{row}.yaml")):
+        return None  # a group that the row's name chooses from
+    content = OmegaConf.to_container(OmegaConf.load(path), resolve=False)
+    if not isinstance(content, dict) or "@package" in path.read_text():
+        return None
+    return str(content["position_encoding"]) if [*content] == ["position_encoding"] else None
 
 
 def runnable_rows(configs: Path) -> list[str]:

@@ -43,9 +43,25 @@ class Sizes(_Parts):
     questions: Count | None = None
 
 
+class Floors(_Parts):
+    """What needs no model, by split, predictor and metric, or that of several folders by name."""
+
+    __pydantic_extra__: "dict[str, Floors | float | None]"
+
+    def number(self, *names: str) -> float | None:
+        """The number of a metric, each name one step further in; None where there is none."""
+        *path, last = names
+        found = self
+        for name in path:
+            found = found.part(name)
+        value = (found.__pydantic_extra__ or {}).get(last)
+        return value if isinstance(value, float) else None
+
+
 class DataDescription(Open):
     """The description of one folder, or of several by name."""
 
     request: Annotated[Request, _EMPTY] = Field(default=None, validate_default=True)
     splits: Annotated[Sizes, _EMPTY] = Field(default=None, validate_default=True)
+    floors: Annotated[Floors, _EMPTY] = Field(default=None, validate_default=True)
     dictionary_size: "Count | dict[str, Count | dict[str, Count] | None] | None" = None

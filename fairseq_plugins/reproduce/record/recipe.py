@@ -3,7 +3,8 @@
 import functools
 import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -55,30 +56,53 @@ def compose_recipe(configs: Path, recipe: str, overrides: Sequence[str]) -> Dict
     Raises:
         hydra.errors.HydraException: for a group, name or key that does not exist.
     """
-    _register_schema(recipe)
-    with warnings.catch_warnings():
-        # fairseq relies on the primary config and its schema having the same name.
-        warnings.filterwarnings("ignore", message=r"\s*'\w+' is validated against")
-        with initialize_config_dir(str(configs.resolve()), version_base="1.1"):
-            config = compose(recipe, overrides=list(overrides), return_hydra_config=True)
-    _resolve_folders(config)
+    config = _compose(configs, recipe, tuple(overrides))
+    with _known_to_hydra(config):
+        for key in config.checkpoint:
+            if OmegaConf.is_interpolation(config.checkpoint, key):
+                config.checkpoint[key] = config.checkpoint[key]
     with open_dict(config):
         del config["hydra"]
     return config
 
 
-def _resolve_folders(config: DictConfig) -> None:
-    """Write out the names of folders, which Hydra makes of the recipe, the scale and overrides.
+def record_with_encoding(
+    configs: Path, recipe: str, overrides: Sequence[str], encoding: str
+) -> dict[str, Any]:
+    """The record of what `overrides` and one more, `model.position_encoding=`, compose.
+
+    All encodings share one composition, which takes as long as the records of fifty.
+    """
+    config = _compose_once(configs.resolve(), recipe, tuple(overrides))
+    config.model.position_encoding = encoding  # in place of that of the last call
+    with _known_to_hydra(config):
+        return record(config)
+
+
+def _compose(configs: Path, recipe: str, overrides: tuple[str, ...]) -> DictConfig:
+    """With Hydra's own section, of which the names of folders are made."""
+    _register_schema(recipe)
+    with warnings.catch_warnings():
+        # fairseq relies on the primary config and its schema having the same name.
+        warnings.filterwarnings("ignore", message=r"\s*'\w+' is validated against")
+        with initialize_config_dir(str(configs.resolve()), version_base="1.1"):
+            return compose(recipe, overrides=list(overrides), return_hydra_config=True)
+
+
+_compose_once = functools.cache(_compose)
+
+
+@contextmanager
+def _known_to_hydra(config: DictConfig) -> Iterator[None]:
+    """Write out folders as Hydra does, of the recipe, the scale and overrides.
 
     It can do so in its own commands alone, where its settings are known to the whole process.
     """
-    hydra, section = HydraConfig.instance(), config.checkpoint
+    hydra = HydraConfig.instance()
     before = hydra.cfg
     hydra.set_config(config)
     try:
-        for key in section:
-            if OmegaConf.is_interpolation(section, key):
-                section[key] = section[key]
+        yield
     finally:
         hydra.cfg = before
 

@@ -44,13 +44,15 @@ def make_result(
     config: Mapping[str, Any],
     data: Mapping[str, Any],
     gpus: int,
+    threads: int | None = None,
     wall_seconds: float,
     commit: str,
     sources: str,
 ) -> Result:
     """Everything that is recorded of a finished run, in the order of `ResultSchema`.
 
-    A metric `signature` stands beside the metrics.
+    A metric `signature` stands beside the metrics. threads: of the commands, where they had others
+    than this process.
     """
     metrics = dict(metrics)
     signature = {"signature": metrics.pop("signature")} if "signature" in metrics else {}
@@ -68,7 +70,7 @@ def make_result(
         "commit": commit,
         "sources": sources,
         "versions": provenance.versions(),
-        "hardware": provenance.hardware(gpus),
+        "hardware": provenance.hardware(gpus, threads),
         "wall_seconds": round(wall_seconds, 1),
         "finished_at": datetime.now(UTC).isoformat(timespec="seconds"),
     }

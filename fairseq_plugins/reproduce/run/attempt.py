@@ -18,6 +18,7 @@ from fairseq_plugins.reproduce.record.recipe import differences
 from fairseq_plugins.reproduce.record.results import Result
 from fairseq_plugins.reproduce.run import checkpoints
 from fairseq_plugins.reproduce.run.commands import executable
+from fairseq_plugins.reproduce.run.interruption import Interruption
 from fairseq_plugins.reproduce.run.journal import Journal
 from fairseq_plugins.reproduce.run.launcher import Launcher
 from fairseq_plugins.reproduce.run.progress import EVALUATING, Progress
@@ -36,20 +37,24 @@ class RunFailed(Exception):
 
 @dataclass(frozen=True)
 class Context:
-    """What the runs of a table share.
+    """What the runs of a table share, but for the launcher of each that runs beside others.
 
     Attributes:
         root: the repository.
+        interruption: asked wherever the run can stop.
         force: whether what is done is made again.
         commit: of the code that runs, with the digest of its `sources`.
+        threads: of its commands, where they have others than this process.
     """
 
     root: Path
     launcher: Launcher
     progress: Progress
+    interruption: Interruption
     force: bool
     commit: str
     sources: str
+    threads: int | None = None
 
 
 def summary(result: Result) -> str:
@@ -119,6 +124,7 @@ class Attempt:
 
     def _launch(self, command: Sequence[str], log: Path, *, training: bool) -> None:
         """Run a command, counting its time; RunFailed where it fails."""
+        self.context.interruption.check()
         last = time.monotonic()
 
         def on_lines(lines: list[str]) -> None:
@@ -131,6 +137,7 @@ class Attempt:
                 if measured:
                     self.progress.train(self.run.name, measured.updates, measured.loss)
             self.progress.refresh()
+            self.context.interruption.check()
 
         try:
             status = self.context.launcher(executable(command), log, on_lines, [self.lock])
@@ -215,6 +222,7 @@ class Attempt:
             config=self.planned.config,
             data=self.data,
             gpus=self.planned.devices.gpus,
+            threads=self.context.threads,
             wall_seconds=times["wall_seconds"],
             commit=self.context.commit,
             sources=self.context.sources,

@@ -3,6 +3,7 @@
 import os
 import re
 import shutil
+import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -130,9 +131,12 @@ def set_aside(folder: Path) -> Path | None:
     return aside
 
 
-def exclusive(folder: Path, wait: Say | None = None) -> AbstractContextManager[int]:
+def exclusive(
+    folder: Path, wait: Say | None = None, pause: Callable[[float], object] = time.sleep
+) -> AbstractContextManager[int]:
     """Hold a run for this process, as `locks.exclusive` does.
 
     The lock file lies beside the folder, which may be moved while it is held.
     """
-    return locks.exclusive(folder.with_name(f"{folder.name}.lock"), "this run", wait)
+    path = folder.with_name(f"{folder.name}.lock")
+    return locks.exclusive(path, "this run", wait, pause)

@@ -8,7 +8,8 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
@@ -25,7 +26,8 @@ preloaded.serve()
 """
 
 _PR_SET_PDEATHSIG = 1
-_LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
+# Looked up here, since a fork of a program with threads must not wait for the loader's locks.
+_PRCTL = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
 
 
 class Launcher(Protocol):
@@ -60,10 +62,11 @@ class Child(Protocol):
 def die_with_parent(parent: int | None = None) -> None:
     """A process killed by SIGKILL cannot stop its child; Linux does it.
 
+    It goes by the thread that started the child, which has to live as long.
     parent: its number, where it may have ended already.
     """
-    if _LIBC is not None:
-        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if _PRCTL is not None:
+        _PRCTL(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if parent is not None and os.getppid() != parent:
         os._exit(1)
 
@@ -78,13 +81,13 @@ def _spawn(
         stdin=subprocess.DEVNULL,
         pass_fds=tuple(keep_open),
         start_new_session=True,
-        preexec_fn=die_with_parent,  # safe: this program has no threads
+        preexec_fn=die_with_parent,  # one call of the system: safe beside other threads
         **options,
     )
 
 
-def _environment(command: Sequence[str]) -> dict[str, str]:
-    """What a command sees of this process's environment.
+def _environment(command: Sequence[str], own: Mapping[str, str]) -> dict[str, str]:
+    """What a command sees of this process's environment, and variables of its own.
 
     Line by line, so that what libraries log does not come between the words of one. Without
     Slurm's variables where Slurm does not start it: fairseq would take the number of processes from
@@ -96,7 +99,7 @@ def _environment(command: Sequence[str]) -> dict[str, str]:
         kept["OMP_WAIT_POLICY"] = "PASSIVE"
     if command[0] != "srun":
         kept = {name: value for name, value in kept.items() if not name.startswith("SLURM_")}
-    return kept | {"PYTHONUNBUFFERED": "1"}
+    return {**kept, "PYTHONUNBUFFERED": "1", **own}
 
 
 class ProcessLauncher:
@@ -104,10 +107,12 @@ class ProcessLauncher:
 
     The group keeps a Ctrl-C from the child until the runner has said what happens; then the
     child gets SIGTERM and, if that does not end it, SIGKILL.
+
+    environment: variables that commands see beside those of this process.
     """
 
-    def __init__(self, root: Path) -> None:
-        self.root = root
+    def __init__(self, root: Path, environment: Mapping[str, str] | None = None) -> None:
+        self.root, self.environment = root, environment or {}
 
     def __call__(
         self,
@@ -124,7 +129,7 @@ class ProcessLauncher:
                 keep_open,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                env=_environment(command),
+                env=_environment(command, self.environment),
             )
         return _follow(process, log, size, on_lines)
 
@@ -133,11 +138,15 @@ class PreloadedLauncher:
     """Runs modules of this interpreter in forks of a process that has imported torch and fairseq.
 
     Every other command runs as `ProcessLauncher` has it. For trainings on a CPU, of which there may
-    be many short ones. The process starts with the first command and ends with this object's.
+    be many short ones, several at once in as many threads. The process starts with the first
+    command, in a thread that must not end before this object's, and ends with that.
+
+    environment: variables that commands see beside those of this process.
     """
 
-    def __init__(self, root: Path) -> None:
-        self.root = root
+    def __init__(self, root: Path, environment: Mapping[str, str] | None = None) -> None:
+        self.root, self.environment = root, environment or {}
+        self._lock = threading.Lock()
         self._channel: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -149,20 +158,34 @@ class PreloadedLauncher:
         keep_open: Sequence[int] = (),
     ) -> int:
         if list(command[:2]) != [sys.executable, "-m"]:
-            return ProcessLauncher(self.root)(command, log, on_lines, keep_open)
-        try:
+            launch = ProcessLauncher(self.root, self.environment)
+            return launch(command, log, on_lines, keep_open)
+        with self._lock:
             channel = self._channel or self._start()
-            with log.open("ab") as output:
-                size = output.tell()
-                words = json.dumps(list(command[2:])).encode()
-                socket.send_fds(channel, [words], [output.fileno(), *keep_open])
-            return _follow(_Forked(channel), log, size, on_lines)
-        except BaseException:
-            self.close()
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            with ours:
+                with theirs, log.open("ab") as output:
+                    size = output.tell()
+                    words = json.dumps(list(command[2:])).encode()
+                    descriptors = [theirs.fileno(), output.fileno(), *keep_open]
+                    socket.send_fds(channel, [words], descriptors)
+                # The first one is not started before the process has imported everything.
+                while not _is_readable(ours, POLL_SECONDS):
+                    on_lines([])
+                return _follow(_Forked(ours), log, size, on_lines)
+        except OSError:  # the process has ended; the next command has a new one
+            with self._lock:
+                if self._channel is channel:
+                    self._end()
             raise
 
     def close(self) -> None:
-        """End the process, and with it a command that it still runs."""
+        """End the process, and with it the commands that it still runs."""
+        with self._lock:
+            self._end()
+
+    def _end(self) -> None:
         if self._channel:
             self._channel.close()
         if self._process:
@@ -180,34 +203,38 @@ class PreloadedLauncher:
                 command,
                 [theirs.fileno()],
                 stdout=subprocess.DEVNULL,
-                env=_environment(command),
+                env=_environment(command, self.environment),
             )
         return self._channel
 
 
 @contextmanager
-def get_launcher(root: Path, gpus: int) -> Iterator[Launcher]:
-    """The launcher for runs on so many GPUs; 0 is a CPU."""
+def get_launchers(
+    root: Path, gpus: int, environments: Sequence[Mapping[str, str]]
+) -> Iterator[list[Launcher]]:
+    """The launchers of runs at once, one for each environment.
+
+    On a CPU (no `gpus`) these are the same, and so is the process that the runs are forked from.
+    """
     if gpus or sys.platform != "linux":
-        yield ProcessLauncher(root)
+        yield [ProcessLauncher(root, environment) for environment in environments]
         return
-    launcher = PreloadedLauncher(root)
+    launcher = PreloadedLauncher(root, environments[0])
     try:
-        yield launcher
+        yield [launcher] * len(environments)
     finally:
         launcher.close()
 
 
 class _Forked:
-    """A command that the other process runs."""
+    """A command that the other process runs, of which it tells over a socket of its own."""
 
     def __init__(self, channel: socket.socket) -> None:
         self._channel = channel
         self.pid = self._receive()
 
     def wait(self, timeout: float) -> int:
-        ready, _, _ = select.select([self._channel], [], [], timeout)
-        if not ready:
+        if not _is_readable(self._channel, timeout):
             raise subprocess.TimeoutExpired(str(self.pid), timeout)
         return self._receive()
 
@@ -216,6 +243,11 @@ class _Forked:
         if not message:
             raise OSError("the process that runs the commands has ended by itself")
         return int(json.loads(message))
+
+
+def _is_readable(channel: socket.socket, seconds: float) -> bool:
+    """Whether something is there to be received, or comes within some seconds."""
+    return bool(select.select([channel], [], [], seconds)[0])
 
 
 def _follow(process: Child, log: Path, position: int, on_lines: Callable[[list[str]], None]) -> int:

@@ -2,8 +2,9 @@
 
 Starting `python -m` anew costs some ten seconds of imports, more than a short fine-tuning takes.
 `PreloadedLauncher` starts this program and talks to it over a socket: a request is a JSON list of
-words, the module's name first, with the log's descriptor and those to keep open; the answers are
-the process's number and, when it has ended, its exit status.
+words, the module's name first, with the descriptors of a socket to answer on, of the log, and those
+to keep open. The answers are the process's number and, when it has ended, its exit status; requests
+that come until then run beside it.
 """
 
 import importlib
@@ -11,6 +12,8 @@ import json
 import logging
 import os
 import runpy
+import select
+import signal
 import socket
 import sys
 
@@ -43,24 +46,55 @@ def serve() -> None:
     # As it is in a new process: some module logs as it is imported, which sets logging up.
     logging.disable(logging.NOTSET)
     logging.root.handlers.clear()
+    ends, woken = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    signal.signal(signal.SIGCHLD, lambda signum, frame: None)
+    signal.set_wakeup_fd(woken)  # a command that ends is noticed where requests are waited for
+    running: dict[int, socket.socket] = {}
     while True:
+        ready, _, _ = select.select([channel.fileno(), ends], [], [])
+        if ends in ready:
+            os.read(ends, MESSAGE_BYTES)
+            _tell_ends(running)
+        if channel.fileno() not in ready:
+            continue
         message, descriptors, _, _ = socket.recv_fds(channel, MESSAGE_BYTES, DESCRIPTORS)
         if not message:
-            return
+            return  # commands that still run die with this process
+        answers = socket.socket(fileno=descriptors[0])
         server = os.getpid()
         child = os.fork()
         if child == 0:
-            channel.close()
-            _run(json.loads(message), descriptors[0], server)
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            for other in (ends, woken):
+                os.close(other)
+            for each in (channel, answers, *running.values()):
+                each.close()
+            _run(json.loads(message), descriptors[1], server)
         os.setpgid(child, child)  # here too, so that it is done before anybody signals the group
-        for descriptor in descriptors:
+        for descriptor in descriptors[1:]:
             os.close(descriptor)
-        try:
-            channel.send(json.dumps(child).encode())
-            _, status = os.waitpid(child, 0)
-            channel.send(json.dumps(os.waitstatus_to_exitcode(status)).encode())
-        except BrokenPipeError:
-            return  # the command, if it still runs, dies with this process
+        running[child] = answers
+        if not _answer(answers, child):
+            os.killpg(child, signal.SIGKILL)  # stopped before it began
+
+
+def _tell_ends(running: dict[int, socket.socket]) -> None:
+    """Answer with the statuses of the commands that have ended, which are no longer running."""
+    for child in list(running):
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended:
+            with running.pop(child) as answers:
+                _answer(answers, os.waitstatus_to_exitcode(status))
+
+
+def _answer(answers: socket.socket, number: int) -> bool:
+    """Whether somebody still wants to know."""
+    try:
+        answers.send(json.dumps(number).encode())
+    except BrokenPipeError:
+        return False
+    return True
 
 
 def _run(words: list[str], log: int, server: int) -> None:

@@ -1,6 +1,8 @@
 """What a table's runner shows while it works: a line per run, and the time that is left."""
 
+import heapq
 import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -10,12 +12,20 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table as RichTable
 
-WAITING, TRAINING, EVALUATING = "waiting", "training", "evaluating"
+WAITING, PRETRAINING = "waiting", "pre-training"
+TRAINING, EVALUATING = "training", "evaluating"
 DONE, SKIPPED, FAILED = "done", "skipped", "failed"
 FINISHED = (DONE, SKIPPED, FAILED)
 
 PLAIN_INTERVAL = 10.0  # seconds between two lines of a run without a terminal
-_COLOURS = {TRAINING: "yellow", EVALUATING: "yellow", DONE: "green", FAILED: "red"}
+REDRAW_INTERVAL = 0.2  # seconds; each of the runs at once asks for it several times a second
+_COLOURS = {
+    PRETRAINING: "yellow",
+    TRAINING: "yellow",
+    EVALUATING: "yellow",
+    DONE: "green",
+    FAILED: "red",
+}
 
 
 @dataclass
@@ -48,12 +58,23 @@ def duration(seconds: float | None) -> str:
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
-class Board:
-    """The lines of all runs and the estimates made from them."""
+def _last_end(left: Sequence[float], places: int, waiting: int, seconds: float) -> float:
+    """When all is done: `left` for what runs, then `waiting` runs that take `seconds` each."""
+    ends = [*left, *[0.0] * (places - len(left))]
+    heapq.heapify(ends)
+    for _ in range(waiting):
+        heapq.heapreplace(ends, ends[0] + seconds)
+    return max(ends)
 
-    def __init__(self, names: Sequence[str], clock: Callable[[], float] = time.monotonic) -> None:
+
+class Board:
+    """The lines of all runs, `jobs` of which go on at once, and the estimates made from them."""
+
+    def __init__(
+        self, names: Sequence[str], clock: Callable[[], float] = time.monotonic, jobs: int = 1
+    ) -> None:
         self.lines = {name: Line(name) for name in names}
-        self.clock = clock
+        self.clock, self.jobs = clock, jobs
 
     def seconds_left(self, line: Line) -> float | None:
         """Of a training run, by its own speed so far in this process."""
@@ -69,9 +90,12 @@ class Board:
         return (self.clock() - line.first[0]) / (line.updates - line.first[1])
 
     def table_seconds_left(self) -> float | None:
-        """Of everything: what runs, and the waiting runs at the mean time of those before."""
+        """Of everything: what runs, and the waiting runs at the mean time of those before.
+
+        Each of these begins where the first of those before it ends.
+        """
         running = [line for line in self.lines.values() if line.state in (TRAINING, EVALUATING)]
-        waiting = sum(line.state == WAITING for line in self.lines.values())
+        waiting = sum(line.state in (WAITING, PRETRAINING) for line in self.lines.values())
         left = [self.seconds_left(line) or 0.0 for line in running]
         times = [
             line.ended - line.began
@@ -81,8 +105,8 @@ class Board:
         if not times and waiting:
             times = [t for line in running if (t := self._expected(line)) is not None]
         if not waiting:
-            return sum(left) if running else 0.0
-        return sum(left) + waiting * sum(times) / len(times) if times else None
+            return max(left, default=0.0)
+        return _last_end(left, self.jobs, waiting, sum(times) / len(times)) if times else None
 
     def _expected(self, line: Line) -> float | None:
         """The whole time of a run that is training, as if it had begun at its first update."""
@@ -102,12 +126,17 @@ class Board:
 class Progress:
     """Shows a board, on a terminal as a table that is redrawn, elsewhere as lines.
 
-    Use as a context manager. Nothing here starts a thread: `refresh` draws.
+    Use as a context manager. Nothing here starts a thread: `refresh` draws. Runs at once, `jobs` of
+    them, may tell their news from threads of their own.
     """
 
-    def __init__(self, title: str, names: Sequence[str], stream: TextIO | None = None) -> None:
+    def __init__(
+        self, title: str, names: Sequence[str], jobs: int = 1, stream: TextIO | None = None
+    ) -> None:
         self.title = title
-        self.board = Board(names)
+        self.board = Board(names, jobs=jobs)
+        self._lock = threading.RLock()
+        self._drawn = float("-inf")
         self.console = Console(file=stream or sys.stdout, highlight=False, soft_wrap=True)
         self._live: Live | None = None
         self._printed: dict[str, float] = {}
@@ -126,40 +155,49 @@ class Progress:
 
     def say(self, text: str) -> None:
         """A message that stays."""
-        self.console.print(text, markup=False)
+        with self._lock:
+            self.console.print(text, markup=False)
 
     def change(self, name: str, state: str, note: str = "") -> None:
         """A run enters a state."""
         line = self.board.lines[name]
-        line.state, line.note = state, note
-        if state in FINISHED:
-            line.ended = self.board.clock()
-        elif line.began is None:
-            line.began = self.board.clock()
-        if self._live:
-            self.refresh()
-        else:
-            self._print(line)
+        with self._lock:
+            line.state, line.note = state, note
+            if state in FINISHED:
+                line.ended = self.board.clock()
+            elif line.began is None and state != PRETRAINING:
+                line.began = self.board.clock()
+            if self._live:
+                self._draw(self._live)
+            else:
+                self._print(line)
 
     def begin_training(self, name: str, updates: int, total: int) -> None:
         """A run trains, from `updates` that an earlier process made."""
         line = self.board.lines[name]
-        line.updates, line.total = updates, total
-        self.change(name, TRAINING, f"resumed at {updates}" if updates else "")
+        with self._lock:
+            line.updates, line.total = updates, total
+            self.change(name, TRAINING, f"resumed at {updates}" if updates else "")
 
     def train(self, name: str, updates: int, loss: float) -> None:
         """News of a run that trains."""
         line = self.board.lines[name]
-        line.updates, line.loss = updates, loss
-        line.first = line.first or (self.board.clock(), updates)
-        last = self._printed.get(name, float("-inf"))
-        if not self._live and self.board.clock() - last >= PLAIN_INTERVAL:
-            self._print(line)
+        with self._lock:
+            line.updates, line.loss = updates, loss
+            line.first = line.first or (self.board.clock(), updates)
+            last = self._printed.get(name, float("-inf"))
+            if not self._live and self.board.clock() - last >= PLAIN_INTERVAL:
+                self._print(line)
 
     def refresh(self) -> None:
-        """Draw again where there is a terminal."""
-        if self._live:
-            self._live.update(self._table(), refresh=True)
+        """Draw again where there is a terminal, if it was not done just now."""
+        with self._lock:
+            if self._live and self.board.clock() - self._drawn >= REDRAW_INTERVAL:
+                self._draw(self._live)
+
+    def _draw(self, live: Live) -> None:
+        self._drawn = self.board.clock()
+        live.update(self._table(), refresh=True)
 
     def _print(self, line: Line) -> None:
         self._printed[line.name] = self.board.clock()
@@ -187,10 +225,10 @@ class Progress:
         return table
 
     def _window(self, lines: list[Line]) -> list[Line]:
-        """The lines around the running one that fit on the screen."""
+        """As many lines as fit on the screen: those that run, and what is nearest to them."""
         room = max(5, self.console.size.height - 7)
         active = [i for i, line in enumerate(lines) if line.state not in (WAITING, *FINISHED)]
         last = next((i for i, line in enumerate(lines) if line.state == WAITING), len(lines))
-        centre = active[0] if active else last
-        start = max(0, min(centre - room // 2, len(lines) - room))
-        return lines[start : start + room]
+        centres = active or [last]
+        nearest = sorted(range(len(lines)), key=lambda i: min(abs(i - c) for c in centres))
+        return [lines[i] for i in sorted(nearest[:room])]

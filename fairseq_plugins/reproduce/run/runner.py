@@ -1,9 +1,11 @@
-"""Runs the rows of a table one after another: done ones are skipped, cut-off ones go on."""
+"""Brings the rows of a table to their results: done ones are skipped, cut-off ones go on."""
 
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from fairseq_plugins.common import provenance
 from fairseq_plugins.common.files import write_json
 from fairseq_plugins.common.locks import Busy
 from fairseq_plugins.papers import TABLES
@@ -12,8 +14,9 @@ from fairseq_plugins.reproduce.record import results
 from fairseq_plugins.reproduce.record.results import Result
 from fairseq_plugins.reproduce.run import checkpoints
 from fairseq_plugins.reproduce.run.attempt import KEPT, Attempt, Context, RunFailed, summary
-from fairseq_plugins.reproduce.run.launcher import Launcher
-from fairseq_plugins.reproduce.run.progress import DONE, FAILED, SKIPPED, Progress
+from fairseq_plugins.reproduce.run.interruption import Interruption
+from fairseq_plugins.reproduce.run.launcher import POLL_SECONDS
+from fairseq_plugins.reproduce.run.progress import DONE, FAILED, PRETRAINING, SKIPPED
 
 
 @dataclass(frozen=True)
@@ -25,25 +28,48 @@ class Failure:
     log: Path | None
 
 
-class TableRunner:
-    """Trains and evaluates planned runs.
+class Pretrainings:
+    """Runs that others start from: each is one thread's at a time, and failed for all of them."""
 
-    root: the repository. force: re-run what is done.
+    def __init__(self, interruption: Interruption) -> None:
+        self._interruption = interruption
+        self._guard = threading.Lock()
+        self._locks: dict[Path, threading.Lock] = {}
+        self._failed: dict[Path, RunFailed] = {}
+
+    @contextmanager
+    def alone(self, planned: PlannedRun, wait: Callable[[], None]) -> Iterator[None]:
+        """Have a run to this thread; RunFailed where it failed in another one.
+
+        wait: called where another thread has it, which is then waited for.
+        """
+        path = planned.run.result
+        with self._guard:
+            lock = self._locks.setdefault(path, threading.Lock())
+        if not lock.acquire(blocking=False):
+            wait()
+            while not lock.acquire(timeout=POLL_SECONDS):
+                self._interruption.check()
+        try:
+            if path in self._failed:
+                raise self._failed[path]
+            yield
+        except RunFailed as failed:
+            self._failed[path] = failed
+            raise
+        finally:
+            lock.release()
+
+
+class TableRunner:
+    """Trains and evaluates planned runs, one after another; several may do so side by side.
+
+    pretrainings: shared by those of a table.
     """
 
-    def __init__(
-        self,
-        root: Path,
-        launcher: Launcher,
-        progress: Progress,
-        *,
-        force: bool = False,
-    ) -> None:
-        self.root, self.progress, self.force = root, progress, force
-        # Now: what runs is the code of this moment.
-        commit, sources = provenance.commit(root), provenance.sources(root)
-        self._context = Context(root, launcher, progress, force, commit, sources)
-        self._failed: dict[Path, RunFailed] = {}  # runs that others start from
+    def __init__(self, context: Context, pretrainings: Pretrainings) -> None:
+        self._context, self._pretrainings = context, pretrainings
+        self.root, self.progress, self.force = context.root, context.progress, context.force
 
     def run(self, planned: PlannedRun) -> Failure | None:
         """Bring one run to its result; a failure is returned, an interruption raised."""
@@ -65,7 +91,7 @@ class TableRunner:
         if self._is_done(planned):
             return
         if planned.pretraining:
-            self._pretrain(planned.pretraining)
+            self._pretrain(planned.pretraining, planned.run.name)
         with checkpoints.exclusive(self.root / planned.run.folder) as lock:
             if self._is_done(planned):  # by the process that held the lock until now
                 return
@@ -74,19 +100,22 @@ class TableRunner:
             attempt.write(result)
             self.progress.change(planned.run.name, DONE, summary(result))
 
-    def _pretrain(self, planned: PlannedRun) -> None:
+    def _pretrain(self, planned: PlannedRun, name: str) -> None:
         """Bring the run that another one starts from to its result and its checkpoint.
 
-        One that failed fails the runs after it at once.
+        One that failed fails the runs after it at once. name: of the run that is shown.
         """
-        path = planned.run.result
-        try:
-            if path in self._failed:
-                raise self._failed[path]
+
+        def show() -> None:
+            self.progress.change(name, PRETRAINING, f"{planned.run.table} {planned.run.name}")
+
+        with self._pretrainings.alone(planned, show):
+            if is_pretrained(self.root, planned):
+                return
+            if planned.pretraining:
+                self._pretrain(planned.pretraining, name)
+            show()
             self._bring_to_checkpoint(planned)
-        except RunFailed as failed:
-            self._failed[path] = failed
-            raise
 
     def _bring_to_checkpoint(self, planned: PlannedRun) -> None:
         title = f"pre-training {planned.run.table} {planned.run.name}"
@@ -94,12 +123,9 @@ class TableRunner:
         def say(text: str) -> None:
             self.progress.say(f"{title}: {text}")
 
-        if is_pretrained(self.root, planned):
-            return
-        if planned.pretraining:
-            self._pretrain(planned.pretraining)
         # All seeds of a row start from it, and all rows of a table may share one.
-        with checkpoints.exclusive(self.root / planned.run.folder, wait=say) as lock:
+        pause = self._context.interruption.pause
+        with checkpoints.exclusive(self.root / planned.run.folder, say, pause) as lock:
             if is_pretrained(self.root, planned):  # by the process that held the lock until now
                 return
             has_result = self._recorded(planned) is not None

@@ -2,26 +2,41 @@
 
 import os
 import shlex
-import signal
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Sequence
+from contextlib import nullcontext, suppress
 from pathlib import Path
-from types import FrameType
 
 import torch
 
+from fairseq_plugins.common import provenance
 from fairseq_plugins.papers import TABLES
 from fairseq_plugins.papers.tables import Table
 from fairseq_plugins.reproduce.experiments.base import Scale
+from fairseq_plugins.reproduce.experiments.devices import Devices
 from fairseq_plugins.reproduce.experiments.planned import PlannedRun
 from fairseq_plugins.reproduce.record import results
 from fairseq_plugins.reproduce.record.logs import last_lines
+from fairseq_plugins.reproduce.record.runs import Run
 from fairseq_plugins.reproduce.report.page import Report
-from fairseq_plugins.reproduce.run.launcher import Launcher, get_launcher
+from fairseq_plugins.reproduce.run.attempt import Context
+from fairseq_plugins.reproduce.run.interruption import Interruption, Terminated
+from fairseq_plugins.reproduce.run.jobs import (
+    check_gpus,
+    environments,
+    share_of_threads,
+    side_by_side,
+    usable_threads,
+)
+from fairseq_plugins.reproduce.run.launcher import Launcher, get_launchers
 from fairseq_plugins.reproduce.run.progress import Progress
-from fairseq_plugins.reproduce.run.runner import Failure, TableRunner, is_recorded
+from fairseq_plugins.reproduce.run.runner import (
+    Failure,
+    Pretrainings,
+    TableRunner,
+    is_recorded,
+)
 from fairseq_plugins.reproduce.run.slurm import sbatch_command
 
 _ROOM = 2**20  # bytes that must fit where results are written
@@ -48,13 +63,14 @@ def dry_run(planned: Sequence[PlannedRun], scale: Scale, *, slurm: bool) -> list
     return lines
 
 
-def require(root: Path, planned: Sequence[PlannedRun], *, force: bool) -> None:
+def require(root: Path, planned: Sequence[PlannedRun], *, force: bool, jobs: int = 1) -> None:
     """Refuse to start where a run that is still to be made lacks data, GPUs or room for its result.
 
     Data that does not go with that of the pre-training is refused, too.
 
     Raises:
-        ValueError: naming the folder and the script that makes it, the file, or the number of GPUs.
+        ValueError: naming the folder and the script that makes it, the file, or the number of GPUs
+            that `jobs` runs at once take.
     """
     to_make = [p for p in planned if force or not is_recorded(root, p)]
     for one in to_make:
@@ -68,11 +84,17 @@ def require(root: Path, planned: Sequence[PlannedRun], *, force: bool) -> None:
     for folder in {f.parent for p in to_make for f in (p.run.result, p.run.folder)}:
         _require_room(root, folder)
     gpus = max((p.devices.gpus for p in to_make if not p.devices.srun), default=0)
-    if gpus > torch.cuda.device_count():
-        raise ValueError(
-            f"`--gpus` must be at most the {torch.cuda.device_count()} of this machine, "
-            f"but is {gpus} instead."
-        )
+    check_gpus(jobs, gpus, torch.cuda.device_count())
+
+
+def default_jobs(
+    root: Path, planned: Sequence[PlannedRun], devices: Devices, *, force: bool
+) -> int:
+    """On a CPU a run for each thread: models that are trained there keep no more than one busy."""
+    if devices.gpus or devices.srun:
+        return 1
+    to_make = sum(force or not is_recorded(root, one) for one in planned)
+    return max(1, min(to_make, usable_threads()))
 
 
 def _require_room(root: Path, folder: Path) -> None:
@@ -103,26 +125,6 @@ def _check_pretraining(root: Path, planned: Sequence[PlannedRun]) -> None:
         experiment.check_data(root / data, root / before)
 
 
-class Terminated(KeyboardInterrupt):
-    """SIGTERM, handled as Ctrl-C is."""
-
-
-@contextmanager
-def _signals_interrupt() -> Iterator[None]:
-    """SIGINT and SIGTERM raise, also where a shell started this program with SIGINT ignored."""
-
-    def interrupt(signum: int, frame: FrameType | None) -> None:
-        raise Terminated if signum == signal.SIGTERM else KeyboardInterrupt
-
-    kinds = (signal.SIGINT, signal.SIGTERM)
-    before = [signal.signal(kind, interrupt) for kind in kinds]
-    try:
-        yield
-    finally:
-        for kind, handler in zip(kinds, before, strict=True):
-            signal.signal(kind, handler)
-
-
 def _reports_before(root: Path, planned: Sequence[PlannedRun]) -> list[Report]:
     """Those of the tables whose runs these started from."""
     found = {before.run.table: before for one in planned for before in one.before}
@@ -146,6 +148,48 @@ def render(root: Path, table: Table, scale: Scale, planned: Sequence[PlannedRun]
     print(f"\n{heading}\n\n{report.text()}\n\nThe whole table: {report.page}")
 
 
+def _work(
+    root: Path,
+    table: Table,
+    scale: Scale,
+    planned: Sequence[PlannedRun],
+    force: bool,
+    jobs: int,
+    launcher: Launcher | None,
+) -> list[Failure]:
+    """Bring every run to its result; what failed, in the order of the runs."""
+    gpus = max((one.devices.gpus for one in planned), default=0)
+    report, interruption = Report(root, table, scale), Interruption()
+    failures: dict[Run, Failure] = {}
+    names = [one.run.name for one in planned]
+    # Now: what runs is the code of this moment.
+    commit, sources = provenance.commit(root), provenance.sources(root)
+    threads = share_of_threads(jobs) if jobs > 1 and not gpus else None
+    with (
+        interruption.on_signals(),
+        nullcontext([launcher] * jobs)
+        if launcher
+        else get_launchers(root, gpus, environments(jobs, gpus)) as launchers,
+        Progress(f"{table.name}, {scale.name}", names, jobs) as progress,
+    ):
+        pretrainings = Pretrainings(interruption)
+        runners = [
+            TableRunner(
+                Context(root, launch, progress, interruption, force, commit, sources, threads),
+                pretrainings,
+            )
+            for launch in launchers
+        ]
+        ended = side_by_side(lambda one, runner: runner.run(one), planned, runners, interruption)
+        for one, failure in ended:
+            if failure:
+                failures[one.run] = failure
+            with suppress(OSError):  # said at the end
+                report.write()
+        interruption.check()
+    return [failures[one.run] for one in planned if one.run in failures]
+
+
 def work(
     root: Path,
     table: Table,
@@ -153,33 +197,23 @@ def work(
     planned: Sequence[PlannedRun],
     *,
     force: bool,
+    jobs: int = 1,
     launcher: Launcher | None = None,
 ) -> int:
-    """Bring every run to its result and show the table; returns the exit status."""
-    gpus = max((one.devices.gpus for one in planned), default=0)
-    report = Report(root, table, scale)
-    failures: list[Failure] = []
-    names = [one.run.name for one in planned]
+    """Bring every run to its result, `jobs` at once, and show the table; returns the exit status.
+
+    launcher: of all commands, in place of real ones.
+    """
     try:
-        with (
-            _signals_interrupt(),
-            nullcontext(launcher) if launcher else get_launcher(root, gpus) as launch,
-            Progress(f"{table.name}, {scale.name}", names) as progress,
-        ):
-            runner = TableRunner(root, launch, progress, force=force)
-            for one in planned:
-                failure = runner.run(one)
-                if failure:
-                    failures.append(failure)
-                with suppress(OSError):  # said at the end
-                    report.write()
+        failures = _work(root, table, scale, planned, force, jobs, launcher)
         try:
             render(root, table, scale, planned)
         except OSError as error:
-            failures.append(Failure(report.page.as_posix(), str(error), None))
-    except KeyboardInterrupt as interruption:
+            page = Report(root, table, scale).page
+            failures.append(Failure(page.as_posix(), str(error), None))
+    except KeyboardInterrupt as stop:
         print("\nStopped. The same command goes on from the last checkpoint.")
-        return 143 if isinstance(interruption, Terminated) else 130
+        return 143 if isinstance(stop, Terminated) else 130
     for failure in failures:
         print(f"\nFAILED {failure.name}: {failure.reason}")
         if failure.log:
