@@ -1,5 +1,6 @@
 """What every test shares: one thread, fixed seeds, and how hard hypothesis searches."""
 
+import logging
 import os
 import random
 from collections.abc import Iterator
@@ -41,12 +42,14 @@ def _one_store_of_schemas() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _seeds() -> Iterator[None]:
-    """The same random numbers whichever tests ran before; the default dtype as it was."""
+    """The same random numbers whichever tests ran before; what commands set is as it was."""
     random.seed(0)
     torch.manual_seed(0)
-    dtype = torch.get_default_dtype()
+    dtype, logger = torch.get_default_dtype(), logging.getLogger("fairseq")
+    level = logger.level
     yield
     torch.set_default_dtype(dtype)
+    logger.setLevel(level)
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,7 @@ from fairseq_plugins.analysis.identical_words import (
 from fairseq_plugins.analysis.indicators import measure, translation_invariance
 from fairseq_plugins.models.pe_roberta import PERoberta
 from tests.models.helpers import DICTIONARY
-from tests.models.test_pe_roberta import build, enlarge
+from tests.models.roberta import build, enlarge
 
 TOKENS = repeat_words(DICTIONARY, torch.arange(4, 12), 20)
 

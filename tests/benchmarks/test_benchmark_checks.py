@@ -13,7 +13,11 @@ from benchmarks.record import Found
 from benchmarks.recurrent import CompilerMissing, compile_recurrent
 from benchmarks.reference import Mismatch, check_attention, check_contender, check_decoding
 from fairseq_plugins.attention import linear as linear_module
-from fairseq_plugins.kernels import causal_linear_attention, linear_attention
+from fairseq_plugins.kernels import (
+    causal_linear_attention,
+    linear_attention,
+    linear_cross_entropy,
+)
 
 CPU = torch.device("cpu")
 
@@ -45,9 +49,10 @@ def _no_timing(monkeypatch):
     def fail(*_, **__):
         raise AssertionError("something was timed")
 
-    for module in ("kernels", "decoding", "language_model", "table9_cells"):
+    for module in ("kernels", "decoding", "language_model", "table9_cells", "cross_entropy"):
         monkeypatch.setattr(f"benchmarks.{module}.interleave", fail)
-    monkeypatch.setattr("benchmarks.kernels.peak_bytes", fail)
+    for module in ("kernels", "cross_entropy"):
+        monkeypatch.setattr(f"benchmarks.{module}.peak_bytes", fail)
 
 
 @pytest.mark.usefixtures("_no_timing")
@@ -72,6 +77,15 @@ def test_wrong_decoding_is_refused(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(linear_module, "causal_linear_attention", bad)
     assert program.main(["--quick", "--only", "decoding", "--output", str(tmp_path)]) == 1
     assert "decoding with linear attention: the output" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("_no_timing")
+@pytest.mark.parametrize(("part", "named"), [("output", "loss"), ("gradient", "gradient of the")])
+def test_a_wrong_loss_is_refused(part, named, tmp_path, monkeypatch, capsys):
+    bad = wrong(linear_cross_entropy, part)
+    monkeypatch.setattr("benchmarks.cross_entropy.linear_cross_entropy", bad)
+    assert program.main(["--quick", "--only", "cross_entropy", "--output", str(tmp_path)]) == 1
+    assert f"nothing was timed: blockwise, 5 tokens: the {named}" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("_no_timing")

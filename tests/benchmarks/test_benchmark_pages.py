@@ -4,6 +4,7 @@ import pytest
 
 from benchmarks import page, table9_page
 from benchmarks.catalog import BENCHMARKS
+from benchmarks.cross_entropy import PARTS
 from benchmarks.figure_page import curves
 from benchmarks.record import KEYS
 from benchmarks.table9_page import ROWS
@@ -87,6 +88,9 @@ def ratio_keys(name, device):
         return {f"{a}@{long}/{a}@{short}" for a in ATTENTIONS}
     if name == "lm_step":
         return {f"{a}/transformer_lm@{n}" for a in ATTENTIONS for n in settings["lengths"]}
+    if name == "cross_entropy":
+        keys = [f"{p} blockwise/plain@{v}" for p in PARTS for v in settings["vocabularies"]]
+        return {*keys, *(f"memory {key}" for key in keys)}
     assert name == "table9"
     return {f"{row} {a}" for row in ROWS for a in ATTENTIONS}
 

@@ -8,14 +8,12 @@ import copy
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional as F
 
 from fairseq_plugins.attention import base, build_attention
 from fairseq_plugins.encodings import build_encoding, noise
-from fairseq_plugins.encodings.noise import group_by_position, runs, standard_normal
+from fairseq_plugins.encodings.noise import standard_normal
 from fairseq_plugins.encodings.spe import ConvSPE, SineSPE, StochasticEncoding
 
 HEADS, DIM = 2, 3
@@ -376,31 +374,6 @@ def test_scale_and_width_are_those_of_the_realisations(name):
 def test_numbers_below_one_are_refused(name, option):
     with pytest.raises(ValueError, match=f"`{option}` must be at least 1, but is 0 instead"):
         build_encoding(name, num_heads=2, head_dim=4, **{option: 0})
-
-
-@given(
-    rows=st.integers(1, 5).flatmap(
-        lambda n: st.lists(
-            st.lists(st.integers(0, 12), min_size=n, max_size=n), min_size=1, max_size=4
-        )
-    )
-)
-def test_tokens_are_grouped_by_position(rows):
-    at = torch.tensor(rows)
-    batch, length = at.shape
-    unique, owner, slot = group_by_position(at, batch)
-    assert unique.tolist() == sorted({p for row in rows for p in row})
-    assert slot.unique().numel() == at.numel(), "a slot holds one token"
-    assert torch.equal(unique[owner[slot // batch]], at)
-    assert len(owner) <= len(unique) + length
-
-
-@given(st.sets(st.integers(0, 40), min_size=1))
-def test_runs_are_the_stretches(numbers):
-    ascending = sorted(numbers)
-    found = list(runs(ascending))
-    assert [n for start, length in found for n in range(start, start + length)] == ascending
-    assert all(start - 1 not in numbers and start + n not in numbers for start, n in found)
 
 
 @pytest.mark.parametrize("shared", [True, False])

@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import random
+import time
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -14,6 +15,7 @@ from safetensors.torch import load_file, save_file
 from transformers import RobertaConfig, RobertaForMaskedLM
 
 from fairseq_plugins.data.gpt2_bpe import Pieces, learn_gpt2_bpe
+from fairseq_plugins.integrations import roberta
 from fairseq_plugins.integrations.roberta import THEIR_FILES, tokens_of
 from tests.hostile import naming_another_model
 
@@ -259,3 +261,14 @@ def test_a_checkpoint_that_names_another_model_is_refused(script, ours, capsys, 
     words = ["to-huggingface", str(path), str(tmp_path / "out"), "--bpe", str(ours)]
     assert "must be a pe_roberta, but is a fconv_lm" in refused(script, capsys, words, tmp_path)
     assert not marker.exists()
+
+
+def test_rows_of_a_real_vocabulary_are_found_at_once(tmp_path: Path) -> None:
+    """The time must not grow with the square of the vocabulary: that took a minute."""
+    tokens = [f"token{number}" for number in range(50_265)]
+    path = tmp_path / "vocab.json"
+    path.write_text(json.dumps({token: number for number, token in enumerate(reversed(tokens))}))
+    begun = time.process_time()
+    rows = roberta._rows(path, tokens)
+    assert time.process_time() - begun < 10
+    assert rows.tolist() == list(reversed(range(50_265)))

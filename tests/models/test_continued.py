@@ -15,7 +15,7 @@ from fairseq_plugins.models.pe_roberta import PERoberta, PERobertaConfig
 from fairseq_plugins.modules.continued import OUR_TABLE, STACK, take_init_from
 from tests.hostile import naming_another_model
 from tests.models.helpers import DICTIONARY, LONGEST, PAD
-from tests.models.test_pe_roberta import TINY, build, build_fairseq, enlarge
+from tests.models.roberta import TINY, build, build_fairseq, enlarge
 
 TABLE = STACK + OUR_TABLE
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, distributed
 from torch.nn.parallel import DistributedDataParallel
 
-from tests.models import test_pe_roberta, translation
+from tests.models import roberta, translation
 from tests.models.helpers import PAIRS, build_lm, random_tokens
 
 
@@ -37,16 +37,16 @@ def test_language_model(attention: str, encoding: str) -> None:
     _train_twice(build_lm(attention, encoding), lambda model: model(tokens)[0])
 
 
-@pytest.mark.parametrize(("attention", "encoding"), test_pe_roberta.PAIRS)
+@pytest.mark.parametrize(("attention", "encoding"), roberta.PAIRS)
 def test_masked_language_model(attention: str, encoding: str) -> None:
-    tokens = test_pe_roberta.random_tokens(2, 12)
+    tokens = roberta.random_tokens(2, 12)
     hidden = torch.zeros_like(tokens, dtype=torch.bool)
     hidden[:, ::3] = True
-    model = test_pe_roberta.build(attention, encoding)
+    model = roberta.build(attention, encoding)
     _train_twice(model, lambda model: model(tokens, masked_tokens=hidden)[0])
 
 
-@pytest.mark.parametrize(("attention", "encoding"), test_pe_roberta.PAIRS)
+@pytest.mark.parametrize(("attention", "encoding"), roberta.PAIRS)
 def test_translation_model(attention: str, encoding: str) -> None:
     """With the encoding where a row of Table 4 has it: the encoder under this attention, and under
     softmax attention the decoder too, if a causal model can have it."""

@@ -10,8 +10,7 @@ from torch import nn
 
 from fairseq_plugins.encodings import ENCODINGS
 from fairseq_plugins.modules.lengths import UNLIMITED
-from tests.models import test_pe_roberta as roberta
-from tests.models import translation
+from tests.models import roberta, translation
 from tests.models.helpers import LONGEST, PAIRS, build_lm, random_tokens
 
 INFERENCE = SimpleNamespace(

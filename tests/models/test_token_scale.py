@@ -7,7 +7,7 @@ from torch.nn import functional
 
 from fairseq_plugins.encodings import PositionEncoding, build_encoding
 from fairseq_plugins.models.pe_roberta import BERT_STD
-from tests.models import helpers, test_pe_roberta, translation
+from tests.models import helpers, roberta, translation
 from tests.models.helpers import DICTIONARY, LONGEST, WIDTH
 
 SINES = ["sinusoidal", "learnable_sinusoidal", "rspe", "dpe", "2dspe"]
@@ -35,7 +35,7 @@ def rms(x: Tensor) -> float:
 
 @pytest.mark.parametrize("name", SINES)
 def test_in_roberta_they_are_as_large_as_the_tokens_at_the_start(name: str) -> None:
-    model = test_pe_roberta.build(encoding=name)
+    model = roberta.build(encoding=name)
     stack = model.encoder.sentence_encoder
     rows = added(stack.position_embedding)
     assert rms(rows) == pytest.approx(BERT_STD)
@@ -46,7 +46,7 @@ def test_in_roberta_they_are_as_large_as_the_tokens_at_the_start(name: str) -> N
 
 @pytest.mark.parametrize("name", SINES)
 def test_the_option_leaves_sines_as_they_are(name: str) -> None:
-    model = test_pe_roberta.build(encoding=name, position_encoding_options="scale=one")
+    model = roberta.build(encoding=name, position_encoding_options="scale=one")
     stack = model.encoder.sentence_encoder
     assert torch.equal(added(stack.position_embedding), plain(name))
     assert not any(key.endswith("scale") for key in model.state_dict())
@@ -54,7 +54,7 @@ def test_the_option_leaves_sines_as_they_are(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["sinusoidal", "learnable_sinusoidal"])
 def test_where_embeddings_are_multiplied_by_sqrt_of_the_width_nothing_changes(name: str) -> None:
-    scaled = test_pe_roberta.build(encoding=name, no_scale_embedding=False)
+    scaled = roberta.build(encoding=name, no_scale_embedding=False)
     embeddings = [
         helpers.build_lm(encoding=name).decoder.position_embedding,
         scaled.encoder.sentence_encoder.position_embedding,
@@ -78,7 +78,7 @@ def loss_of_repeated_words(encoding: str, options: str = "") -> float:
     """Trained for a few updates on texts of one word over and over, of which some are hidden: the
     loss of the hidden ones in the last updates."""
     torch.manual_seed(1)
-    model = test_pe_roberta.build(encoding=encoding, position_encoding_options=options).train()
+    model = roberta.build(encoding=encoding, position_encoding_options=options).train()
     optimizer, losses = torch.optim.Adam(model.parameters(), lr=3e-3), []
     mask = len(DICTIONARY) - 1
     for _ in range(160):

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fairseq_plugins.encodings import PositionEncoding
 from fairseq_plugins.models.pe_transformer import PETransformer, PETransformerConfig
-from tests.models.helpers import DICTIONARY, HEADS, LAYERS, LONGEST, PAD, WIDTH
+from tests.models.helpers import DICTIONARY, HEADS, LAYERS, LONGEST, PAD, WIDTH, pad_rows
 
 TARGET = Dictionary()
 for _i in range(24):
@@ -94,3 +94,13 @@ def translate(
     net_input = {"src_tokens": tokens, "src_lengths": lengths_of(tokens)}
     beams: list[list[dict[str, Any]]] = generator.generate([model], {"net_input": net_input})
     return beams
+
+
+def one_pass(model: Any, left: bool) -> tuple[torch.Tensor, torch.Tensor]:
+    """Logits and alignments of the words of a padded batch."""
+    torch.manual_seed(8)
+    source = batch(sources([9, 4, 7]), left=left)
+    target = pad_rows(targets(3, 8), [5, 8, 6], left=False)
+    logits, extra = model(source, lengths_of(source), target)
+    kept = target != PAD
+    return logits[kept], extra["attn"][0][kept]

@@ -1,0 +1,122 @@
+"""FLOATER, by its properties."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from fairseq_plugins.encodings import (
+    build_model_encodings,
+)
+from fairseq_plugins.encodings.base import EncodingContext
+from fairseq_plugins.encodings.frequencies import geometric
+from tests.encodings.absolute import build, count, smallest_distance
+
+
+class Rotation(nn.Module):
+    """dp/dt = A p, A block skew: p(t) = [sin(w t), cos(w t), ...] from [0, 1, 0, 1, ...]."""
+
+    def __init__(self, frequencies: Tensor) -> None:
+        super().__init__()
+        self.frequencies = frequencies
+
+    def forward(self, time: Tensor, p: Tensor) -> Tensor:
+        sine, cosine = p.unflatten(-1, (-1, 2)).unbind(-1)
+        turned = torch.stack((cosine, -sine), dim=-1) * self.frequencies.unsqueeze(-1)
+        return turned.flatten(-2)
+
+
+class Still(nn.Module):
+    """dp/dt = 0."""
+
+    def forward(self, time: Tensor, p: Tensor) -> Tensor:
+        return torch.zeros_like(p)
+
+
+class Clock(nn.Module):
+    """dp/dt = 2 t: p(t) = p(0) + t^2."""
+
+    def forward(self, time: Tensor, p: Tensor) -> Tensor:
+        return 2 * time.expand_as(p)
+
+
+def rotating(width: int, fastest: float, **options):
+    """FLOATER whose solution is the sinusoid of ``fastest`` times the usual frequencies."""
+    encoding = build("floater", width, **options).double()
+    encoding.field = Rotation(fastest * geometric(width // 2, width) / encoding.step)
+    encoding.start.data = torch.tensor([0.0, 1.0] * (width // 2), dtype=torch.float64)
+    return encoding
+
+
+@pytest.mark.parametrize(
+    ("method", "step", "tolerance"),
+    [("dopri5", 0.1, 1e-7), ("dopri5", 1.0, 1e-7), ("dopri8", 0.1, 1e-10)],
+)
+def test_sinusoids_solve_a_rotation_field(method, step, tolerance):
+    encoding = rotating(8, 1.0, method=method, step=step, tolerance=tolerance)
+    expected = build("sinusoidal").rows(count(40)).double()
+    assert (encoding.rows(count(40)) - expected).abs().max() < 1e-5
+
+
+def test_rk4_is_of_fourth_order_and_euler_of_first():
+    """Half the turn per step leaves 1/16 of the error per unit of time, or 1/2."""
+    for method, order in (("rk4", 4), ("midpoint", 2), ("euler", 1)):
+        errors = []
+        for fastest in (0.1, 0.05):
+            steps = round(10 / fastest)
+            last = rotating(2, fastest, method=method).rows(torch.tensor([[steps]]))[0, 0]
+            exact = torch.tensor([math.sin(10.0), math.cos(10.0)], dtype=torch.float64)
+            errors.append(float((last - exact).detach().norm()))
+        assert math.log2(errors[0] / errors[1]) == pytest.approx(order, abs=0.5)
+        if method == "rk4":
+            assert errors[0] < 1e-5
+
+
+@pytest.mark.parametrize("method", ["euler", "midpoint", "rk4", "dopri5", "dopri8"])
+def test_without_drift_all_positions_are_the_first(method):
+    encoding = build("floater", method=method)
+    encoding.field = Still()
+    rows = encoding.rows(count(20))[0]
+    torch.testing.assert_close(rows, encoding.start.expand_as(rows), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("step", [0.1, 0.5])
+def test_time_is_position_times_step(step):
+    encoding = build("floater", step=step).double()
+    encoding.field = Clock()
+    elapsed = encoding.rows(torch.tensor([[0, 7, 30]]))[0] - encoding.start
+    expected = (torch.tensor([0.0, 7.0, 30.0], dtype=torch.float64) * step).square()
+    torch.testing.assert_close(elapsed, expected.unsqueeze(1).expand(3, 8))
+
+
+def test_a_trained_length_moves_the_vector_by_about_one():
+    for longest in (16, 128):
+        rows = build("floater", 64, max_positions=longest).rows(count(longest))[0]
+        assert 0.05 < (rows[-1] - rows[0]).square().mean().sqrt() < 1
+        assert smallest_distance(rows) > 1e-4
+
+
+def test_every_layer_shares_the_field_and_starts_by_itself():
+    context = EncodingContext(1, 8, 8, max_positions=16)
+    first_only = build_model_encodings("floater", 3, context, {}).inputs
+    assert [encoding is not None for encoding in first_only] == [True, False, False]
+    every = build_model_encodings("floater", 3, context, {"every_layer": True}).inputs
+    assert all(encoding.field is every[0].field for encoding in every)
+    starts = torch.stack([encoding.start for encoding in every])
+    assert smallest_distance(starts) > 0.1
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"step": 0.0}, r"`step` must be positive and finite, but is 0\.0"),
+        ({"step": math.inf}, "`step`"),
+        ({"tolerance": -1.0}, "`tolerance` must be positive"),
+        ({"hidden_dim": -1}, "`hidden_dim` must be at least 0, but is -1"),
+        ({"method": "rk5"}, "option `method` must be one of euler, .*'rk5'"),
+    ],
+)
+def test_floater_options_are_checked(options, message):
+    with pytest.raises(ValueError, match=message):
+        build("floater", **options)
