@@ -1,12 +1,17 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help quickstart test test-slow test-triton test-gpu bench bench-gpu lint setup clean
+.PHONY: help quickstart test test-slow test-triton test-gpu bench bench-gpu lint setup wheelhouse clean
 
 PYTHON ?= python3
 VENV := .venv
 VENV_BIN := $(CURDIR)/$(VENV)/bin
-PIP_INSTALL := $(VENV)/bin/python -m pip install --disable-pip-version-check --no-compile
+PIP := $(VENV)/bin/python -m pip --disable-pip-version-check
+PIP_INSTALL := $(PIP) install --no-compile
+# WHEELS=DIR installs from a folder that `make wheelhouse` filled, and from nowhere else.
+ifdef WHEELS
+PIP_INSTALL += --no-index --find-links $(abspath $(WHEELS))
+endif
 TEST_WORKERS ?= 2
 export OMP_NUM_THREADS ?= 2
 # Threads that wait sleep: spinning ones take the processor from those they wait for, where a
@@ -14,6 +19,9 @@ export OMP_NUM_THREADS ?= 2
 ifndef GOMP_SPINCOUNT
 export OMP_WAIT_POLICY ?= PASSIVE
 endif
+
+# A table takes all cores, unless the user said how many.
+ALL_CORES := $(if $(filter file,$(origin OMP_NUM_THREADS)),env -u OMP_NUM_THREADS)
 
 # A set-up is done when the stamp with the checksum of all that it depends on is there.
 checksum = $(shell { echo '$(CURDIR)'; cat $(1); } | cksum | tr ' ' '-')
@@ -26,7 +34,7 @@ help: ## show this help
 
 quickstart: $(RUNTIME) ## set up, generate the corpus, train and print the toy table
 	PYTHON="$(VENV_BIN)/python" scripts/prepare_toy.sh
-	PYTHON="$(VENV_BIN)/python" scripts/table2.sh --scale toy \
+	$(ALL_CORES) PYTHON="$(VENV_BIN)/python" scripts/table2.sh --scale toy \
 	    --rows none,base,rope,lrpe_type2 --attention linear,vanilla
 
 test: lint ## set up, lint, and run all tests but the slow ones and those of the GPU kernel
@@ -61,6 +69,14 @@ lint: $(DEV) ## set up and run ruff, import-linter, mypy and shellcheck
 
 setup: $(DEV) ## create .venv with all that is pinned; quick when done before
 	@echo "ready: $(VENV)"
+
+WHEELHOUSE ?= wheels
+wheelhouse: $(DEV) ## collect in wheels/ what machines without internet need: make setup WHEELS=wheels
+	$(PIP) wheel -q --wheel-dir $(WHEELHOUSE) --constraint requirements.txt \
+	    "$$(grep -o '^torch==[^ ]*' requirements.txt)"
+	CFLAGS="-g0 $${CFLAGS:-}" $(PIP) wheel -q --wheel-dir $(WHEELHOUSE) --no-build-isolation --no-deps \
+	    -r requirements.txt -r requirements-dev.txt
+	@echo "$$(ls $(WHEELHOUSE) | wc -l) wheels, $$(du -sh $(WHEELHOUSE) | cut -f 1), in $(WHEELHOUSE)"
 
 clean: ## remove caches and build products; keeps .venv, data, checkpoints and results
 	rm -rf build dist outputs multirun *.egg-info .pytest_cache .mypy_cache .import_linter_cache .ruff_cache .hypothesis

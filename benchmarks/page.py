@@ -6,7 +6,8 @@ from typing import Any
 from benchmarks.contenders import CONTENDERS
 from benchmarks.record import Result
 from benchmarks.targets import TARGETS, Target
-from fairseq_plugins.reproduce.report.render import DASH, markdown_table
+from fairseq_plugins.common.tables import markdown_table
+from fairseq_plugins.reproduce.report.render import DASH
 
 
 def render(device: str, results: Mapping[str, Result], summaries: Mapping[str, str]) -> str:
@@ -86,7 +87,7 @@ def _targets(device: str, results: Mapping[str, Result]) -> str:
         met, missed = met + (word == "met"), missed + (word == "missed")
         lines.append([target.what, target.bound_text, measured, spread, word])
     header = ["what", "target", "measured", "quartiles", "verdict"]
-    table = markdown_table(header, 1, lines)
+    table = markdown_table(header, lines, left=1)
     return f"{met} met, {missed} missed, {len(TARGETS) - met - missed} without a number.\n\n{table}"
 
 
@@ -99,13 +100,13 @@ def _details(device: str, result: Result) -> list[str]:
             [f"`{key}`", f"{value:.3f}", *_quartiles(found["quartiles"].get(key))]
             for key, value in found["ratios"].items()
         ]
-        parts.append(markdown_table(["ratio", "median", "quartiles"], 1, lines))
+        parts.append(markdown_table(["ratio", "median", "quartiles"], lines, left=1))
     if found["medians"]:
         lines = [
             [f"`{key}`", f"{1e3 * value:.3f}", str(found["rounds"][key])]
             for key, value in found["medians"].items()
         ]
-        parts.append(markdown_table(["time", "median, ms", "turns"], 1, lines))
+        parts.append(markdown_table(["time", "median, ms", "turns"], lines, left=1))
     if found["skipped"]:
         skipped = [f"- `{name}` is left out: {why}" for name, why in found["skipped"].items()]
         parts.append("\n".join(skipped))

@@ -149,4 +149,29 @@ def _models() -> list[Target]:
     return found
 
 
-TARGETS: tuple[Target, ...] = (*_kernels(), *_growth(), *_models())
+def _losses() -> list[Target]:
+    parts = ("forward+backward", "evaluation")
+    sizes = {267744: 0.7, 50265: 1.0, 8000: 1.0}
+    found = [
+        Target(
+            f"cross-entropy from features, {part} / through logits, V = {size:,}",
+            "cross_entropy",
+            f"{part} blockwise/plain@{size}",
+            bound,
+        )
+        for part in parts
+        for size, bound in sizes.items()
+    ]
+    found += [
+        Target(
+            f"extra peak memory of the same, {part}, V = 267,744",
+            "cross_entropy",
+            f"memory {part} blockwise/plain@267744",
+            1 / 16,
+        )
+        for part in parts
+    ]
+    return found
+
+
+TARGETS: tuple[Target, ...] = (*_kernels(), *_growth(), *_models(), *_losses())

@@ -7,12 +7,12 @@ from typing import Any
 
 import torch
 from fairseq import utils
-from tqdm import tqdm
 
 import fairseq_plugins.registration  # noqa: F401  (what checkpoints name)
 from fairseq_plugins.analysis.perplexity import Score, summarise
 from fairseq_plugins.analysis.samples import MaskedSamples, Samples, TextSamples, configure, masking
 from fairseq_plugins.common.errors import CheckpointError, DataError, OptionError
+from fairseq_plugins.common.progress import track
 from fairseq_plugins.common.vocabulary import (
     DECODER_TABLE,
     ROBERTA_TABLE,
@@ -260,7 +260,8 @@ def _score(request: Request, model: Any, samples: Samples) -> Score:
     bits, predicted, tokens = 0.0, 0, 0
     # Each length as if it were the only one, for encodings that draw.
     utils.set_torch_seed(request.seed)
-    for batch in tqdm(samples.batches(request.batch_size), leave=False, disable=None):
+    batches = samples.batches(request.batch_size)
+    for batch in track(batches, "evaluating", unit="batches", lasting=False):
         if request.device != "cpu":
             batch = utils.move_to_cuda(batch, device=torch.device(request.device))
         found = samples.score(model, batch)

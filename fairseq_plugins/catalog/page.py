@@ -8,6 +8,7 @@ from textwrap import dedent
 
 from fairseq_plugins.catalog.facts import Facts, describe
 from fairseq_plugins.catalog.text import LEGEND, cells, headings, select, word
+from fairseq_plugins.common import tables
 from fairseq_plugins.encodings import ENCODINGS, EncodingEntry
 
 COMMAND = "python -m fairseq_plugins encodings --write docs/encodings.md"
@@ -66,16 +67,12 @@ turns it off. What cannot be composed is refused when the model is built:
 
 def markdown_table(found: Iterable[Facts], *, linked: bool = False) -> str:
     """The table; ``linked`` makes each name a link to its section."""
-    lines = [_row(headings()), _row(["---"] * len(headings()))]
+    lines = []
     for facts in found:
         hooks = ", ".join(f"`{hook}`" for hook in facts.hooks)
         name, *rest, source = cells(facts, hooks or "-")
-        lines.append(_row([_link(name) if linked else f"`{name}`", *rest, prose(source)]))
-    return "\n".join(lines)
-
-
-def _row(words: Iterable[str]) -> str:
-    return "| " + " | ".join(w.replace("|", "\\|") for w in words) + " |"
+        lines.append([_link(name) if linked else f"`{name}`", *rest, prose(source)])
+    return tables.markdown_table(headings(), lines)
 
 
 def page() -> str:

@@ -14,6 +14,7 @@ from fairseq_plugins.catalog.facts import (
     describe,
     gather,
 )
+from fairseq_plugins.common.tables import columns
 from fairseq_plugins.encodings import ENCODINGS, expand_name, get_entry
 
 SHORT_DIRECTIONS = {"bidirectional": "bidir."}
@@ -61,12 +62,10 @@ def table(found: Iterable[Facts]) -> str:
     """A line per encoding in columns, and what the columns mean."""
     short = tuple(SHORT_DIRECTIONS.get(word, word) for word in headings())
     rows = [short] + [cells(f, " ".join(HOOK_WORDS[h] for h in f.hooks) or "-") for f in found]
-    widths = [max(len(row[i]) for row in rows) for i in range(len(short))]
-    lines = ["  ".join(w.ljust(n) for w, n in zip(row, widths, strict=True)) for row in rows]
     hooks = ", ".join(f"{word} {hook}" for hook, word in HOOK_WORDS.items() if word != hook)
     legend = [f"{columns}: {meaning}." for columns, meaning in {**LEGEND, "hooks": hooks}.items()]
     folded = [line for entry in legend for line in wrap(entry, 100, subsequent_indent="  ")]
-    return "\n".join([*(line.rstrip() for line in lines), "", *folded])
+    return "\n".join([columns(rows), "", *folded])
 
 
 def details(name: str) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 
 from fairseq_plugins.common.errors import OptionError
 from fairseq_plugins.common.exit_status import exit_status
+from fairseq_plugins.common.seeds import parse_seed
 
 PROGRAM = "python -m fairseq_plugins evaluate"
 _PACKAGE = Path(__file__).resolve().parents[2]
@@ -54,7 +55,7 @@ def get_parser() -> argparse.ArgumentParser:
         help="none: samples are full; complete: whole lines; eos: a line each (default: none, and "
         "of a masked model that of its training)",
     )
-    add("--seed", type=int, default=1, metavar="N", help="of masks and draws (default: 1)")
+    add("--seed", type=parse_seed, default=1, metavar="N", help="of masks and draws (default: 1)")
     add("--device", metavar="DEVICE", help="cpu, cuda or cuda:N (default: a GPU if there is one)")
     add(
         "--allow-skipped",

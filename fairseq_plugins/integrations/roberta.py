@@ -222,8 +222,9 @@ def tokens_of(pieces: Pieces) -> list[str]:
 def _rows(path: Path, tokens: list[str]) -> Tensor:
     """Their ids of our symbols in our order."""
     theirs = _read_json(path)
+    ours = set(tokens)
     absent = [token for token in tokens if token not in theirs]
-    foreign = [token for token in theirs if token not in set(tokens)]
+    foreign = [token for token in theirs if token not in ours]
     if absent or foreign:
         which, some = ("lacks", absent) if absent else ("has, beyond the pieces,", foreign)
         raise ValueError(
