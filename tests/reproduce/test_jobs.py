@@ -154,6 +154,20 @@ def test_what_nobody_expects_stops_the_others_too(root, planned):
     assert not fake.trained
 
 
+def test_nothing_begins_after_a_failure_and_the_first_is_raised():
+    places = [0, 1]
+    for _ in range(200):
+        begun = []
+
+        def run(work, place, begun=begun):
+            begun.append(work)
+            raise ZeroDivisionError(work)
+
+        with pytest.raises(ZeroDivisionError):
+            list(side_by_side(run, range(20), places, Interruption()))
+        assert set(begun) <= {0, 1}  # one of each thread, where the second began in time
+
+
 def alive(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"

@@ -100,11 +100,17 @@ def side_by_side(
     for place in places:
         free.put(place)
 
+    failures: list[BaseException] = []
+
     def in_a_place(work: Work) -> Outcome:
         interruption.check()
         place = free.get()
         try:
             return run(work, place)
+        except BaseException as failure:
+            failures.append(failure)
+            interruption.request()  # before this thread takes the next
+            raise
         finally:
             free.put(place)
 
@@ -116,6 +122,8 @@ def side_by_side(
                 # Python handles a signal when this thread wakes, whichever the system gives it to.
                 ended, running = wait(running, _WAKING_SECONDS, FIRST_COMPLETED)
                 for future in ended:
+                    if failures:  # the first, and not what it made the others raise
+                        raise failures[0]
                     yield futures[future], future.result()
         except BaseException:
             interruption.request()
