@@ -6,27 +6,14 @@ from fairseq.criterions import register_criterion
 from fairseq.criterions.cross_entropy import CrossEntropyCriterion, CrossEntropyCriterionConfig
 from torch import Tensor
 
-from fairseq_plugins.criterions.features import features_only
+from fairseq_plugins.criterions.features import FromFeatures
 from fairseq_plugins.kernels import linear_cross_entropy
 from fairseq_plugins.modules.output_layer import predict_by_decoder
 
 
 @register_criterion("blockwise_cross_entropy", dataclass=CrossEntropyCriterionConfig)
-class BlockwiseCrossEntropy(CrossEntropyCriterion):
+class BlockwiseCrossEntropy(FromFeatures, CrossEntropyCriterion):
     """The same losses, gradients and logs, computed from the features of a decoder."""
-
-    def forward(
-        self, model: Any, sample: dict[str, Any], reduce: bool = True
-    ) -> tuple[Tensor, int, dict[str, Any]]:
-        """Loss of a batch, summed over tokens unless ``reduce`` is off; sample size; logs.
-
-        Raises:
-            OptionError: a model whose output is an adaptive softmax, or no linear layer.
-        """
-        result: tuple[Tensor, int, dict[str, Any]] = super().forward(
-            model, features_only(sample), reduce
-        )
-        return result
 
     def compute_loss(
         self, model: Any, net_output: Any, sample: dict[str, Any], reduce: bool = True

@@ -9,7 +9,7 @@ from fairseq.criterions.label_smoothed_cross_entropy import (
 )
 from torch import Tensor
 
-from fairseq_plugins.criterions.features import features_only
+from fairseq_plugins.criterions.features import FromFeatures
 from fairseq_plugins.kernels import linear_best_words, linear_cross_entropy
 from fairseq_plugins.modules.output_layer import Prediction, predict_by_decoder
 
@@ -17,24 +17,11 @@ NAME = "blockwise_label_smoothed_cross_entropy"
 
 
 @register_criterion(NAME, dataclass=LabelSmoothedCrossEntropyCriterionConfig)
-class BlockwiseLabelSmoothedCrossEntropy(LabelSmoothedCrossEntropyCriterion):
+class BlockwiseLabelSmoothedCrossEntropy(FromFeatures, LabelSmoothedCrossEntropyCriterion):
     """The same losses, gradients and logs, computed from the features of a decoder.
 
     ``--report-accuracy`` takes one more product with the output embedding.
     """
-
-    def forward(
-        self, model: Any, sample: dict[str, Any], reduce: bool = True
-    ) -> tuple[Tensor, int, dict[str, Any]]:
-        """Loss of a batch, summed over tokens unless ``reduce`` is off; sample size; logs.
-
-        Raises:
-            OptionError: a model whose output is an adaptive softmax, or no linear layer.
-        """
-        result: tuple[Tensor, int, dict[str, Any]] = super().forward(
-            model, features_only(sample), reduce
-        )
-        return result
 
     def compute_loss(
         self, model: Any, net_output: Any, sample: dict[str, Any], reduce: bool = True
