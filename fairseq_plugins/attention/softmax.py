@@ -168,20 +168,24 @@ class SoftmaxAttention(Attention):
         need_weights: bool,
         shared: SharedPass,
     ) -> tuple[Tensor, Tensor | None]:
-        content = self._content_logits(q, state, q_positions)
+        relative = self._relative_logits(q, state, q_positions)
         if self.encoding is not None and "transform_query" in self.hooks:
             q = self.encoding.transform_query(q, q_positions)
         k, v = _rows(state, "k"), _rows(state, "v")
+        decay: Tensor | None = None
         if self.encoding is not None and "log_decay" in self.hooks:
-            content = _plus(content, self._decay(q, k, q_positions, state["k_positions"]))
+            decay = self._decay(q, k, q_positions, state["k_positions"])
         if q.size(2) == 1:
             causal = False  # By a branch: a comparison would be a symbol in a compiled graph.
-        if need_weights or "relative_values" in self.hooks:
-            added = _plus(content, self._bias(q_positions, state["k_positions"], shared))
+        if need_weights or "relative_values" in self.hooks or self._learns_logits(q, relative):
+            added = _plus(decay, self._bias(q_positions, state["k_positions"], shared))
             hidden, added = _split_mask(attn_mask, added)
             hidden = _either(hidden, _padding_of_keys(state))
-            output, weights = self._explicit(q, k, v, state, q_positions, causal, hidden, added)
+            output, weights = self._explicit(
+                q, k, v, state, q_positions, causal, hidden, relative, added
+            )
             return output, weights if need_weights else None
+        content = _plus(None if relative is None else self.scale * relative, decay)
 
         def make() -> tuple[Tensor | None, bool]:
             return self._mask(q, state, q_positions, causal, attn_mask, content, shared)
@@ -218,12 +222,26 @@ class SoftmaxAttention(Attention):
         hidden = _hidden(hidden, causal, queries, keys, q.device)
         return _sdpa_mask(hidden, added, q.dtype), False
 
-    def _content_logits(self, q: Tensor, state: State, q_positions: Tensor) -> Tensor | None:
-        """The scaled ``relative_logits`` (B, H, T, S), or None."""
+    def _relative_logits(self, q: Tensor, state: State, q_positions: Tensor) -> Tensor | None:
+        """The ``relative_logits`` (B, H, T, S), not scaled yet, or None."""
         if self.encoding is None or "relative_logits" not in self.hooks:
             return None
         k = _rows(state, "content_k" if "content_k" in state else "k")
-        return self.scale * self.encoding.relative_logits(q, k, q_positions, state["k_positions"])
+        return self.encoding.relative_logits(q, k, q_positions, state["k_positions"])
+
+    @staticmethod
+    def _learns_logits(q: Tensor, relative: Tensor | None) -> bool:
+        """Whether PyTorch would take its plain formula, which is slower than ours.
+
+        On a CPU its fused attention has no gradient for a mask, and its plain formula makes three
+        more passes over all pairs, for queries that see nothing: `_hidden` leaves none.
+        """
+        return (
+            relative is not None
+            and relative.requires_grad
+            and q.device.type == "cpu"
+            and not torch.compiler.is_compiling()
+        )
 
     def _bias(self, q_positions: Tensor, k_positions: Tensor, shared: SharedPass) -> Tensor | None:
         """The sum of ``attn_bias`` (B or 1, H, T, S), or None; a shared one once per pass."""
@@ -259,11 +277,11 @@ class SoftmaxAttention(Attention):
         q_positions: Tensor,
         causal: bool,
         hidden: Tensor | None,
+        relative: Tensor | None,
         added: Tensor | None,
     ) -> tuple[Tensor, Tensor]:
-        """With the weights in hand, for those who read them; softmax in float32 or wider."""
-        logits = (self.scale * q) @ k.mT  # in this order float16 reaches further
-        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+        """With the weights in hand; softmax in float32 or wider."""
+        logits = self._scaled_logits(q, k, relative)
         if added is not None:
             logits = logits + added
         hidden = _hidden(hidden, causal, q.size(2), k.size(2), q.device)
@@ -277,6 +295,16 @@ class SoftmaxAttention(Attention):
                 dropped, q_positions, state["k_positions"]
             )
         return output, weights
+
+    def _scaled_logits(self, q: Tensor, k: Tensor, relative: Tensor | None) -> Tensor:
+        """``scale (q k^T + relative)`` (B, H, T, S) in float32 or wider."""
+        wide = torch.promote_types(q.dtype, torch.float32)
+        if relative is not None and relative.dtype == q.dtype == wide:
+            rows = (tensor.flatten(0, 1) for tensor in (relative, q, k.mT))
+            logits = torch.baddbmm(*rows, beta=self.scale, alpha=self.scale)
+            return logits.unflatten(0, q.shape[:2])
+        logits = ((self.scale * q) @ k.mT).to(wide)  # in this order float16 reaches further
+        return logits if relative is None else logits + self.scale * relative
 
 
 def _split_mask(

@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 from fairseq_plugins.encodings.absolute import Learned
 from fairseq_plugins.encodings.base import EncodingContext, PositionEncoding
-from fairseq_plugins.encodings.offsets import gather_offsets, occurring_offsets
+from fairseq_plugins.encodings.offsets import occurring_offsets, products_by_offset
 from fairseq_plugins.encodings.registry import register_encoding
 
 
@@ -137,12 +137,12 @@ class DeBERTa(PositionEncoding):
         rows = self.table[low + k : high + k + 1]
         projected = self._project_key(rows) if keys else self._project_query(rows)
         heads = projected.unflatten(-1, (self.context.num_heads, -1)).transpose(0, 1)
-        return gather_offsets(x @ heads.to(x.dtype).mT, offsets.clamp(low, high), low)
+        return products_by_offset(x, heads.to(x.dtype), offsets.clamp(low, high), low)
 
     def relative_logits(
         self, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor
     ) -> Tensor:
-        """(B, H, T, S), through (B, H, T, N) and (B, H, S, N) of the N rows that occur.
+        """(B, H, T, S), through the products of queries and of keys with the rows that occur.
 
         A causal model hides later keys; their terms are those of offset 0.
         """

@@ -9,6 +9,8 @@ from torch import Tensor
 from fairseq_plugins.encodings.base import relative_positions
 from fairseq_plugins.encodings.ends import known_end
 
+_QUERIES = 128  # of a block
+
 
 def occurring_offsets(
     q_positions: Tensor, k_positions: Tensor, *, causal: bool, furthest: int
@@ -36,6 +38,30 @@ def occurring_offsets(
 def gather_offsets(per_offset: Tensor, offsets: Tensor, low: int) -> Tensor:
     """Columns for ``low``, ``low + 1``, ...: (B, H, T, N), (B or 1, T, S) -> (B, H, T, S)."""
     return gather_columns(per_offset, offsets - low)
+
+
+def products_by_offset(x: Tensor, rows: Tensor, offsets: Tensor, low: int) -> Tensor:
+    """``x_s . rows[s - t]`` of every pair: (B, H, T, D), (H, N, D), (B or 1, T, S) -> (B, H, T, S).
+
+    On a CPU by blocks of queries: T consecutive queries have T + S offsets between them, 128 have
+    128 + S, so that fewer products are made which no pair takes. Elsewhere the bounds of a block
+    would cost a transfer from the device.
+
+    Args:
+        x: one vector per query.
+        rows: for the offsets ``low``, ``low + 1``, ...
+        offsets: ``s - t`` of every pair.
+        low: the offset of the first row.
+    """
+    one_block = x.size(2) < 2 * _QUERIES or not offsets.numel() or x.device.type != "cpu"
+    if one_block or torch.compiler.is_compiling():
+        return gather_offsets(x @ rows.mT, offsets, low)
+    blocks = []
+    for queries, pairs in zip(x.split(_QUERIES, 2), offsets.split(_QUERIES, 1), strict=True):
+        first, last = torch.stack(pairs.aminmax()).tolist()
+        columns = queries @ rows[:, first - low : last - low + 1].mT
+        blocks.append(gather_offsets(columns, pairs, first))
+    return torch.cat(blocks, 2)
 
 
 def gather_columns(columns: Tensor, index: Tensor) -> Tensor:

@@ -8,7 +8,11 @@ from torch import Tensor, nn
 from fairseq_plugins.encodings.base import EncodingContext, PositionEncoding
 from fairseq_plugins.encodings.ends import end_of
 from fairseq_plugins.encodings.frequencies import geometric
-from fairseq_plugins.encodings.offsets import gather_offsets, occurring_offsets
+from fairseq_plugins.encodings.offsets import (
+    gather_offsets,
+    occurring_offsets,
+    products_by_offset,
+)
 from fairseq_plugins.encodings.registry import register_encoding
 from fairseq_plugins.encodings.tables import PositionTable
 
@@ -61,8 +65,11 @@ class TransformerXL(PositionEncoding):
         sine, cosine = self.table.rows[offsets.abs()].chunk(2, dim=-1)
         return torch.cat((sine * offsets.sign().unsqueeze(-1), cosine), dim=-1)
 
-    def _per_offset(self, q: Tensor, low: int, high: int) -> Tensor:
-        """(q + v).(W_R r_n): (B, H, T, D) -> (B, H, T, N), in the cheaper of two orders."""
+    def _by_offset(self, q: Tensor, offsets: Tensor, low: int, high: int) -> Tensor:
+        """(q + v).(W_R r_n) of every pair, in the cheaper of two orders.
+
+        (B, H, T, D) and (B or 1, T, S) -> (B, H, T, S); offsets lie between ``low`` and ``high``.
+        """
         wide = torch.promote_types(q.dtype, torch.float32)
         rows = self._sinusoids(low, high).to(wide)
         weight = self.weight.to(wide).unflatten(0, (self.context.num_heads, -1))
@@ -70,13 +77,13 @@ class TransformerXL(PositionEncoding):
         batch, heads, length, _ = q.shape
         if batch * heads * length < rows.size(-1):
             # The few queries of a decoding step: projecting every offset would cost more.
-            return (query @ weight @ rows.mT).to(q.dtype)
-        return query.to(q.dtype) @ (rows @ weight.mT).to(q.dtype).mT
+            return gather_offsets((query @ weight @ rows.mT).to(q.dtype), offsets, low)
+        return products_by_offset(query.to(q.dtype), (rows @ weight.mT).to(q.dtype), offsets, low)
 
     def relative_logits(
         self, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor
     ) -> Tensor:
-        """u.k + (q + v).(W_R r): (B, H, T, S), through (B, H, T, N) of the N offsets that occur.
+        """u.k + (q + v).(W_R r): (B, H, T, S), through the products of those offsets that occur.
 
         A causal model hides later keys; their terms are those of offset 0.
         """
@@ -88,7 +95,7 @@ class TransformerXL(PositionEncoding):
             q_positions, k_positions, causal=self.context.causal, furthest=size - 1
         )
         content = k @ self.u.to(k.dtype).unsqueeze(-1)
-        return content.mT + gather_offsets(self._per_offset(q, low, high), offsets, low)
+        return content.mT + self._by_offset(q, offsets, low, high)
 
 
 def _sines_and_cosines(frequencies: Tensor, positions: Tensor) -> Tensor:

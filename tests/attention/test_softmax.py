@@ -193,7 +193,8 @@ def test_no_mask_is_made_where_none_is_needed(name, monkeypatch):
     x = tokens(2, 8)
     directions = [causal for causal in (True, False) if refusal(name, causal) is None]
     for causal in directions:
-        Layer(name, "vanilla", causal=causal)(x, count(8))
+        with torch.no_grad():
+            Layer(name, "vanilla", causal=causal)(x, count(8))
     if hooks_of(name) & {"relative_values"}:
         assert not calls.calls, "the weights are needed, so this path is explicit"
         return
@@ -201,6 +202,22 @@ def test_no_mask_is_made_where_none_is_needed(name, monkeypatch):
     for call, causal in zip(calls.calls, directions, strict=True):
         assert call["is_causal"] == (causal and not biased)
         assert (call["attn_mask"] is not None) == biased
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if "relative_logits" in hooks_of(name)])
+@pytest.mark.parametrize("padded", [False, True])
+def test_learned_logits_are_the_same_with_gradients_and_without(name, padded, monkeypatch):
+    causal = refusal(name, True) is None
+    layer, x = Layer(name, "vanilla", causal=causal), tokens(2, 8)
+    padding = torch.arange(8).expand(2, 8) >= torch.tensor([[8], [6]]) if padded else None
+    torch.manual_seed(1)  # of noise, where there is any
+    with torch.no_grad():
+        expected = layer(x, count(8), padding=padding)
+    calls = Calls(monkeypatch)
+    torch.manual_seed(1)
+    output = layer(x, count(8), padding=padding)
+    assert not calls.calls, "PyTorch's plain formula is slower than ours"
+    torch.testing.assert_close(output, expected, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", ["none", "rope", "lrpe_type8"])
