@@ -7,6 +7,7 @@ from benchmarks.context import Context, Settings
 from benchmarks.cross_entropy import cross_entropy_settings, run_cross_entropy
 from benchmarks.decoding import decoding_settings, run_decoding
 from benchmarks.kernels import (
+    OURS,
     causal_settings,
     figure_settings,
     memory_settings,
@@ -17,6 +18,7 @@ from benchmarks.kernels import (
     scaling_settings,
 )
 from benchmarks.language_model import language_model_settings, run_language_model
+from benchmarks.limits import between_peaks
 from benchmarks.record import Found
 from benchmarks.table9_cells import run_table9, table9_settings
 from fairseq_plugins.common.suggestions import did_you_mean
@@ -35,28 +37,32 @@ BENCHMARKS: dict[str, Benchmark] = {
     "causal": Benchmark(
         "causal linear attention against other forms and peers, forward and backward",
         causal_settings,
-        run_causal,
+        between_peaks(run_causal, shares=OURS),
     ),
     "scaling": Benchmark(
-        "causal linear attention at a length four times as long", scaling_settings, run_scaling
+        "causal linear attention at a length four times as long",
+        scaling_settings,
+        between_peaks(run_scaling),
     ),
     "memory": Benchmark(
         "extra peak memory, in tensors of q's size [B,H,N,d], and its growth",
         memory_settings,
-        run_memory,
+        between_peaks(run_memory),
     ),
     "decoding": Benchmark(
-        "a decoding step after a long context and a short one", decoding_settings, run_decoding
+        "a decoding step after a long context and a short one",
+        decoding_settings,
+        between_peaks(run_decoding),
     ),
     "lm_step": Benchmark(
         "a language model's whole training step against fairseq's transformer_lm",
         language_model_settings,
-        run_language_model,
+        between_peaks(run_language_model),
     ),
     "cross_entropy": Benchmark(
         "the output layer's loss without logits against the way through them",
         cross_entropy_settings,
-        run_cross_entropy,
+        between_peaks(run_cross_entropy),
     ),
     "table9": Benchmark(
         "speed of the bidirectional encoder's step against Base (LRPE, Table 9)",
@@ -64,7 +70,9 @@ BENCHMARKS: dict[str, Benchmark] = {
         run_table9,
     ),
     "figure": Benchmark(
-        "time and memory of causal attentions against the length", figure_settings, run_figure
+        "time and memory of causal attentions against the length",
+        figure_settings,
+        between_peaks(run_figure),
     ),
 }
 

@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from benchmarks.limits import Work
 from benchmarks.recurrent import CompilerMissing, compile_recurrent
 from fairseq_plugins.attention.feature_maps import elu_plus_one
 from fairseq_plugins.attention.linear import MIN_COSINE
@@ -22,6 +23,7 @@ from fairseq_plugins.kernels import causal_linear_attention, naive_linear_attent
 from fairseq_plugins.kernels.naive import outer_product_linear_attention
 
 Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
+Shape = tuple[int, int, int, int]
 
 
 class Unavailable(Exception):
@@ -42,6 +44,8 @@ class Contender:
             every GPU has.
         sequence_first: it works on (B, T, H, D), and gets views of tensors that lie so: a copy
             into its layout is no time of its own.
+        work: of forward and backward at (B, H, T, D), where a kernel that is no operator of
+            PyTorch cannot be counted.
     """
 
     summary: str
@@ -50,6 +54,7 @@ class Contender:
     features: str = "positive"
     peer: bool = False
     sequence_first: bool = False
+    work: Callable[[Shape], Work] | None = None
 
 
 def linear(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -95,6 +100,21 @@ def _recurrent(*flags: str) -> Attend:
         return compile_recurrent(*flags)
     except CompilerMissing as error:
         raise Unavailable(str(error)) from None
+
+
+def _recurrent_work(shape: Shape) -> Work:
+    """The loops of ``recurrent.cpp`` in float32: over the state twice forward, five times back.
+
+    Tensors of q's size: q, k and v are read forward, these, the output and its gradient backward;
+    the output and three gradients are written. A denominator per token is written and read.
+    """
+    batch, heads, length, dim = shape
+    tokens = batch * heads * length
+    return Work(14 * tokens * dim**2, 4 * tokens * (12 * dim + 2), "by a formula")
+
+
+def _unknown_work(_: Shape) -> Work:
+    return Work(source="its kernel is no operator of PyTorch")
 
 
 def _import(module: str, package: str) -> object:
@@ -161,15 +181,23 @@ CONTENDERS: dict[str, Contender] = {
         _naive,
     ),
     "recurrent": Contender(
-        "token-recurrent C++ kernel, -O3", functools.partial(_recurrent, "-O3"), _naive
+        "token-recurrent C++ kernel, -O3",
+        functools.partial(_recurrent, "-O3"),
+        _naive,
+        work=_recurrent_work,
     ),
     "recurrent_native": Contender(
         "token-recurrent C++ kernel, -O3 -march=native -ffast-math",
         functools.partial(_recurrent, "-O3", "-march=native", "-ffast-math"),
         _naive,
+        work=_recurrent_work,
     ),
     "fast_transformers": Contender(
-        "causal_dot_product of pytorch-fast-transformers", _fast_transformers, _naive, peer=True
+        "causal_dot_product of pytorch-fast-transformers",
+        _fast_transformers,
+        _naive,
+        peer=True,
+        work=_unknown_work,
     ),
     "flash_linear_attention": Contender(
         "chunk_linear_attn of flash-linear-attention",
@@ -177,12 +205,13 @@ CONTENDERS: dict[str, Contender] = {
         _naive,
         peer=True,
         sequence_first=True,
+        work=_unknown_work,
     ),
 }
 
 
 def draw(
-    contender: Contender, shape: tuple[int, int, int, int], device: torch.device, dtype: torch.dtype
+    contender: Contender, shape: Shape, device: torch.device, dtype: torch.dtype
 ) -> list[Tensor]:
     """q, k and v (B, H, T, D) as the contender gets them, and a gradient of its output."""
     q, k, v, gradient = (torch.randn(shape, device=device) for _ in range(4))

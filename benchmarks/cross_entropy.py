@@ -7,6 +7,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from benchmarks.context import Context, Settings
+from benchmarks.limits import count_work, peak_settings
 from benchmarks.memory import peak_bytes
 from benchmarks.record import Found
 from benchmarks.reference import compare
@@ -42,6 +43,7 @@ def cross_entropy_settings(device: str, quick: bool) -> Settings:
         "vocabularies": [600, 50] if quick else [267744, 50265, 8000],
         "dtype": "bfloat16" if device == "gpu" else "float32",
         "pace": vars(Pace(0.05, 2, 3) if quick else Pace(60.0, 3, 20)),
+        "peaks": peak_settings(device, quick),
     }
 
 
@@ -57,6 +59,8 @@ def run_cross_entropy(settings: Settings, context: Context) -> Found:
             _add_peaks(found, runs, part, tensors, context)
             samples = interleave(runs, Pace(**settings["pace"]), context.device)
             found.add(samples, f" {part}@{size}")
+            for name, run in runs.items():
+                found.work[f"{name} {part}@{size}"] = count_work(run)
             key = f"{part} {BLOCKWISE}/{PLAIN}@{size}"
             found.add_ratio(key, samples.ratios(BLOCKWISE, PLAIN))
             memory = found.ratios[f"memory {key}"]

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 
 from benchmarks.context import Context, Settings
+from benchmarks.limits import Work, count_work, peak_settings
 from benchmarks.record import Found
 from benchmarks.reference import check_decoding
 from benchmarks.timing import Pace, interleave
@@ -24,6 +25,7 @@ def decoding_settings(device: str, quick: bool) -> Settings:
         "steps": 2 if quick else 32,
         "dtype": "bfloat16" if device == "gpu" else "float32",
         "pace": vars(Pace(0.05, 2, 3) if quick else Pace(8.0, 10, 200)),
+        "peaks": peak_settings(device, quick),
     }
 
 
@@ -41,12 +43,23 @@ def run_decoding(settings: Settings, context: Context) -> Found:
     steps = settings["steps"]
     found.add(samples)
     found.medians = {name: t / steps for name, t in found.medians.items()}
+    for attention in ATTENTIONS:
+        for length in settings["contexts"]:
+            found.work[f"{attention}@{length}"] = _work(attention, length, settings, context)
     short, long = settings["contexts"]
     for attention in ATTENTIONS:
         pair = (f"{attention}@{long}", f"{attention}@{short}")
         found.add_ratio("/".join(pair), samples.ratios(*pair))
         context.say(f"  {'/'.join(pair)}: {found.ratios['/'.join(pair)]:.2f}")
     return found
+
+
+def _work(attention: str, length: int, settings: Settings, context: Context) -> Work:
+    """Of a single step: what several in a call share is read anew in each."""
+    prepare, run = _decoder(attention, length, {**settings, "steps": 1}, context)
+    with torch.no_grad():
+        prepare()
+        return count_work(run)
 
 
 def _decoder(
@@ -83,10 +96,10 @@ def _decoder(
         copied = {name: tensor.clone() for name, tensor in prompt.items()}
         current["state"] = attention.step(*new, positions=places[0], state=copied)[1]
 
-    def run() -> torch.Tensor:
+    def run() -> object:
         state = current["state"]
         for place in places[1:]:
             output, state = attention.step(*new, positions=place, state=state)
-        return output
+        return output, state
 
     return prepare, run

@@ -1,12 +1,13 @@
 """Time and memory of causal attentions: against each other, and against the length."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 
-from benchmarks.contenders import CONTENDERS, Attend, Unavailable, draw, forward_backward
+from benchmarks.contenders import CONTENDERS, Attend, Shape, Unavailable, draw, forward_backward
 from benchmarks.context import Context, Settings
+from benchmarks.limits import Work, count_work, peak_settings
 from benchmarks.memory import peak_bytes
 from benchmarks.record import Found
 from benchmarks.reference import check_contender
@@ -56,7 +57,7 @@ def _passes(
     settings: Settings,
     context: Context,
 ) -> dict[str, Any]:
-    shape = (settings["batch"], settings["heads"], length, settings["head_dim"])
+    shape = _shape(length, settings)
     return {
         name: forward_backward(
             functions[name], draw(CONTENDERS[name], shape, context.device, context.dtype)
@@ -64,6 +65,16 @@ def _passes(
         for name in names
         if name in functions
     }
+
+
+def _shape(length: int, settings: Settings) -> Shape:
+    return settings["batch"], settings["heads"], length, settings["head_dim"]
+
+
+def _work(name: str, run: Callable[[], object], length: int, settings: Settings) -> Work:
+    """Of one forward and backward pass of a contender."""
+    formula = CONTENDERS[name].work
+    return formula(_shape(length, settings)) if formula else count_work(run)
 
 
 def causal_settings(device: str, quick: bool) -> Settings:
@@ -91,6 +102,7 @@ def _sizes(device: str, quick: bool, **more: Any) -> Settings:
         "head_dim": 16 if quick else 64,
         "dtype": "bfloat16" if gpu else "float32",
         "pace": vars(pace),
+        "peaks": peak_settings(device, quick),
         **more,
     }
 
@@ -105,6 +117,8 @@ def run_causal(settings: Settings, context: Context) -> Found:
         passes = _passes(functions, names, length, settings, context)
         samples = interleave(passes, Pace(**settings["pace"]), context.device)
         found.add(samples, f"@{length}")
+        for name, run in passes.items():
+            found.work[f"{name}@{length}"] = _work(name, run, length, settings)
         for ours in OURS:
             for other in passes:
                 if other not in OURS:
@@ -132,6 +146,8 @@ def run_scaling(settings: Settings, context: Context) -> Found:
         }
         samples = interleave(passes, Pace(**settings["pace"]), context.device)
         found.add(samples)
+        for n in (short, long):
+            found.work[f"{name}@{n}"] = _work(name, passes[f"{name}@{n}"], n, settings)
         key = f"{name}@{long}/{name}@{short}"
         found.add_ratio(key, samples.ratios(f"{name}@{long}", f"{name}@{short}"))
         context.say(f"  {key}: {found.ratios[key]:.2f}")
@@ -164,7 +180,7 @@ def run_memory(settings: Settings, context: Context) -> Found:
 def _add_peaks(
     found: Found, name: str, attend: Attend, length: int, settings: Settings, context: Context
 ) -> None:
-    shape = (settings["batch"], settings["heads"], length, settings["head_dim"])
+    shape = _shape(length, settings)
     tensors = draw(CONTENDERS[name], shape, context.device, context.dtype)
     leaves = [t.requires_grad_() for t in tensors[:3]]
     both = forward_backward(attend, tensors)
@@ -198,6 +214,7 @@ def run_figure(settings: Settings, context: Context) -> Found:
         samples = interleave(passes, Pace(**settings["pace"]), context.device)
         found.add(samples, f"@{length}")
         for name, run in passes.items():
+            found.work[f"{name}@{length}"] = _work(name, run, length, settings)
             found.values[f"bytes {name}@{length}"] = peak_bytes(run, context.device)
         context.say(f"  length {length}: done")
         if context.device.type == "cuda":

@@ -1,6 +1,7 @@
 """A whole training step of the language model against fairseq's own."""
 
 from benchmarks.context import Context, Settings
+from benchmarks.limits import count_work, peak_settings
 from benchmarks.models import language_model_step
 from benchmarks.record import Found
 from benchmarks.reference import check_attention
@@ -23,6 +24,7 @@ def language_model_settings(device: str, quick: bool) -> Settings:
         "lengths": [16, 32] if quick else [512, 2048],
         "dtype": "bfloat16 (autocast)" if gpu else "float32",
         "pace": vars(Pace(0.05, 2, 3) if quick else Pace(30.0, 5, 30)),
+        "peaks": peak_settings(device, quick),
     }
 
 
@@ -37,6 +39,8 @@ def run_language_model(settings: Settings, context: Context) -> Found:
             steps[attention] = language_model_step(settings, length, context, attention)
         samples = interleave(steps, Pace(**settings["pace"]), context.device)
         found.add(samples, f"@{length}")
+        for name, step in steps.items():
+            found.work[f"{name}@{length}"] = count_work(step)
         for attention in ATTENTIONS:
             key = f"{attention}/{FAIRSEQ}@{length}"
             found.add_ratio(key, samples.ratios(attention, FAIRSEQ))

@@ -33,7 +33,12 @@ def _introduction(device: str) -> str:
         f"{where}Times differ between machines, so ratios are shown, each measured in one run in "
         "which its contenders take turns: the median over the turns of the ratio within a turn, "
         "with its quartiles. Before anything is timed, outputs and gradients are compared with "
-        "plain formulas in float64. Made by `python -m benchmarks`, never by hand."
+        "plain formulas in float64. Made by `python -m benchmarks`, never by hand.\n\n"
+        "Beside a time stand GFLOP/s of the matrix products that a call performs, and GB/s of the "
+        "least bytes that it must move: what goes in is read once, what comes out is written once, "
+        "and what autograd keeps for backward is read again, and written where it is new. Shares "
+        "are of the machine's peaks, those of one large product and of one large copy (bytes read "
+        "and written), measured right before and right after the benchmark."
     )
 
 
@@ -102,11 +107,7 @@ def _details(device: str, result: Result) -> list[str]:
         ]
         parts.append(markdown_table(["ratio", "median", "quartiles"], lines, left=1))
     if found["medians"]:
-        lines = [
-            [f"`{key}`", f"{1e3 * value:.3f}", str(found["rounds"][key])]
-            for key, value in found["medians"].items()
-        ]
-        parts.append(markdown_table(["time", "median, ms", "turns"], lines, left=1))
+        parts += _times(found)
     if found["skipped"]:
         skipped = [f"- `{name}` is left out: {why}" for name, why in found["skipped"].items()]
         parts.append("\n".join(skipped))
@@ -116,10 +117,65 @@ def _details(device: str, result: Result) -> list[str]:
     return parts
 
 
+_UNSHOWN = {"contenders", "pace", "peaks"}  # of the settings
+
+
+def _times(found: Mapping[str, Any]) -> list[str]:
+    """Every time beside its distance from the machine's peaks; a JSON of before has none."""
+    header = ["time", "median, ms", "turns", "GFLOP/s", "% of peak product"]
+    header += ["GB/s", "% of peak copy"]
+    lines = []
+    for key, seconds in found["medians"].items():
+        rates = found.get("rates", {}).get(key, {})
+        flop, bytes_ = _number(rates.get("gflop_per_s")), _number(rates.get("gb_per_s"))
+        shares = [_percent(rates.get(name)) for name in ("of_peak_gemm", "of_peak_copy")]
+        time = [f"`{key}`", f"{1e3 * seconds:.3f}", str(found["rounds"][key])]
+        lines.append([*time, flop, shares[0], bytes_, shares[1]])
+    parts = [markdown_table(header, lines, left=1)]
+    if found.get("peaks"):
+        parts.append(_peaks(found["peaks"]))
+    uncounted: dict[str, list[str]] = {}
+    for key, work in found.get("work", {}).items():
+        if work["source"] != "counted":
+            uncounted.setdefault(work["source"], []).append(f"`{key}`")
+    if uncounted:
+        notes = (f"- Work of {', '.join(keys)}: {why}." for why, keys in uncounted.items())
+        parts.append("\n".join(notes))
+    return parts
+
+
+def _peaks(peaks: Mapping[str, Any]) -> str:
+    """What the shares are of."""
+    side, size = peaks["gemm_size"], peaks["copy_bytes"] / 2**20
+
+    def measured(name: str) -> str:
+        values = peaks[name]
+        if len(values) == 2:
+            return " and ".join(map(_number, values))
+        return f"{_number(min(values))} to {_number(max(values))}"
+
+    return (
+        f"Peaks before and after: {measured('gflop_per_s')} GFLOP/s in a product of two {side:,} x "
+        f"{side:,} matrices, {peaks['gemm_dtype']}; {measured('gb_per_s')} GB/s in a copy of "
+        f"{size:,.4g} MiB. A share is of the higher of the two around it."
+    )
+
+
+def _number(value: float | None) -> str:
+    """Three digits, and all of a large number's."""
+    if value is None:
+        return DASH
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def _percent(share: float | None) -> str:
+    return DASH if share is None else f"{100 * share:.1f}"
+
+
 def _quartiles(middle: Sequence[float] | None) -> list[str]:
     return [f"{middle[0]:.3f} to {middle[1]:.3f}" if middle else DASH]
 
 
 def _settings(settings: Mapping[str, Any]) -> str:
-    shown = {key: value for key, value in settings.items() if key not in ("contenders", "pace")}
+    shown = {key: value for key, value in settings.items() if key not in _UNSHOWN}
     return ", ".join(f"{key} {value}" for key, value in shown.items())

@@ -46,6 +46,9 @@ class Found:
         quartiles: of a ratio over the rounds.
         values: other numbers, such as bytes.
         skipped: contenders that could not run, with the reason.
+        work: ``Work`` of a call, by the key of its median.
+        rates: work per second and its share of a peak, by the same key.
+        peaks: of the machine, before and after.
     """
 
     medians: dict[str, float] = field(default_factory=dict)
@@ -54,21 +57,24 @@ class Found:
     quartiles: dict[str, tuple[float, float]] = field(default_factory=dict)
     values: dict[str, float] = field(default_factory=dict)
     skipped: dict[str, str] = field(default_factory=dict)
+    work: dict[str, Any] = field(default_factory=dict)
+    rates: dict[str, dict[str, float | None]] = field(default_factory=dict)
+    peaks: dict[str, Any] = field(default_factory=dict)
 
     def add(self, samples: Samples, suffix: str = "") -> None:
         """Keep the medians of samples under their names with ``suffix``."""
         for name in samples.seconds:
-            self.medians[name + suffix] = _short(samples.median(name))
+            self.medians[name + suffix] = short(samples.median(name))
             self.rounds[name + suffix] = samples.rounds
 
     def add_ratio(self, key: str, values: Sequence[float]) -> None:
         """Keep the median and the quartiles of a ratio taken in every round."""
-        self.ratios[key] = _short(statistics.median(values))
+        self.ratios[key] = short(statistics.median(values))
         first, third = quartiles(list(values))
-        self.quartiles[key] = (_short(first), _short(third))
+        self.quartiles[key] = (short(first), short(third))
 
 
-def _short(value: float) -> float:
+def short(value: float) -> float:
     """Six digits, which is more than can be measured."""
     return float(f"{value:.6g}")
 

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from benchmarks.context import Context, Settings, context_of, device_problem
+from benchmarks.limits import Peaks, Work, count_work, join_peaks, peak_settings, rates, with_peaks
 from benchmarks.models import masked_language_model_step
 from benchmarks.record import (
     Found,
@@ -48,6 +49,7 @@ def table9_settings(device: str, quick: bool) -> Settings:
         "length": 16 if quick else 512,
         "dtype": "bfloat16 (autocast)" if gpu else "float32",
         "pace": vars(Pace(0.05, 2, 2) if quick else Pace(18.0, 7, 100)),
+        "peaks": peak_settings(device, quick),
     }
 
 
@@ -76,14 +78,15 @@ def run_table9(settings: Settings, context: Context) -> Found:
     rows = default_rows()
     measure_table(settings, context, rows, ATTENTIONS)
     found = Found()
-    for cell in read_cells(context.table9):
-        if cell["row"] not in rows:  # measured by the script, perhaps long ago
-            continue
+    cells = [cell for cell in read_cells(context.table9) if cell["row"] in rows]
+    for cell in cells:  # the others were measured by the script, perhaps long ago
         key = f"{cell['row']} {cell['attention']}"
         found.ratios[key] = cell["metrics"]["relative_speed"]
         found.quartiles[key] = tuple(cell["metrics"]["quartiles"])
         found.medians[key] = cell["metrics"]["step_seconds"]
         found.rounds[key] = cell["metrics"]["rounds"]
+        found.work[key], found.rates[key] = cell["metrics"]["work"], cell["metrics"]["rates"]
+    found.peaks = join_peaks([cell["metrics"]["peaks"] for cell in cells])
     return found
 
 
@@ -139,20 +142,24 @@ def measure_cell(
     except IncompatibleEncodingError as error:
         return str(error)
     base = masked_language_model_step(settings, context, attention, "base")
-    samples = interleave({"base": base, "row": mine}, Pace(**settings["pace"]), context.device)
+
+    def timed() -> Samples:
+        return interleave({"base": base, "row": mine}, Pace(**settings["pace"]), context.device)
+
+    samples, peaks = with_peaks(timed, settings["peaks"], context)
     return {
         "table": "table9",
         "row": row,
         "attention": attention,
         "scale": context.name,
-        "metrics": _metrics(samples),
+        "metrics": _metrics(samples, count_work(mine), peaks),
         "command": list(context.command),
         "config": settings,
         "wall_seconds": time.monotonic() - began,
     }
 
 
-def _metrics(samples: Samples) -> dict[str, Any]:
+def _metrics(samples: Samples, work: Work, peaks: Peaks) -> dict[str, Any]:
     speeds = samples.ratios("base", "row")  # of times: above 1 where the row is faster
     return {
         "relative_speed": round(statistics.median(speeds), 4),
@@ -160,6 +167,9 @@ def _metrics(samples: Samples) -> dict[str, Any]:
         "rounds": samples.rounds,
         "step_seconds": samples.median("row"),
         "base_step_seconds": samples.median("base"),
+        "work": vars(work),
+        "rates": rates(work, samples.median("row"), peaks),
+        "peaks": peaks,
     }
 
 

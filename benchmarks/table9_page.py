@@ -1,6 +1,6 @@
 """Table 9 as Markdown: the paper's numbers, ours and what is aimed at."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -97,14 +97,7 @@ def caption(cells: Sequence[Result]) -> str:
     )
     if not cells:
         return f"{text} No cell is measured yet."
-    paragraphs = [text]
-    for config in _distinct([cell["config"] for cell in cells]):
-        paragraphs.append(
-            f"Model: {config['layers']} layers of {config['width']} features, {config['heads']} "
-            f"heads, feed-forward {config['ffn']}, a dictionary of {config['dictionary']:,}, "
-            f"{config['dtype']}, no dropout; {config['batch']} sequences of {config['length']} "
-            "tokens. The paper does not say its sizes here."
-        )
+    paragraphs = [text, *_distinct([_model(cell["config"]) for cell in cells])]
     paragraphs.append(
         "A row and Base take turns, and the ratio is taken in each turn: shown are its median and "
         f"quartiles over {_range([cell['metrics']['rounds'] for cell in cells])} turns. Row `base` "
@@ -115,6 +108,15 @@ def caption(cells: Sequence[Result]) -> str:
     )
     paragraphs.append(origin(cells))
     return "\n\n".join(paragraphs)
+
+
+def _model(config: Mapping[str, Any]) -> str:
+    return (
+        f"Model: {config['layers']} layers of {config['width']} features, {config['heads']} "
+        f"heads, feed-forward {config['ffn']}, a dictionary of {config['dictionary']:,}, "
+        f"{config['dtype']}, no dropout; {config['batch']} sequences of {config['length']} "
+        "tokens. The paper does not say its sizes here."
+    )
 
 
 def _distinct(values: Sequence[Any]) -> list[Any]:

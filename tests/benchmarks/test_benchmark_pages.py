@@ -6,6 +6,7 @@ from benchmarks import page, table9_page
 from benchmarks.catalog import BENCHMARKS
 from benchmarks.cross_entropy import PARTS
 from benchmarks.figure_page import curves
+from benchmarks.limits import Work, join_peaks, rates
 from benchmarks.record import KEYS
 from benchmarks.table9_page import ROWS
 from benchmarks.targets import SPEEDS, TARGETS, Target
@@ -70,13 +71,64 @@ def test_an_empty_page():
     assert "No benchmark is done yet." in text and f"{len(TARGETS)} without a number" in text
 
 
+def with_limits(name):
+    """A result with a time that is counted, one that is not, and one by a formula."""
+    result = made_up(name, {})
+    found = result["found"]
+    found["medians"] = {"linear@512": 0.5, "outer@512": 2.0, "recurrent@512": 1.0}
+    found["rounds"] = dict.fromkeys(found["medians"], 5)
+    peaks = {"gemm_size": 1024, "copy_bytes": 2**28, "repetitions": 9, "gemm_dtype": "float32"}
+    found["peaks"] = {**peaks, "gflop_per_s": [160.04, 150.0], "gb_per_s": [10.0, 12.5]}
+    found["work"] = {
+        "linear@512": vars(Work(40 * 10**9, 10**9)),
+        "outer@512": vars(Work(source="RuntimeError: no")),
+        "recurrent@512": vars(Work(10**9, 10**9, "by a formula")),
+    }
+    found["rates"] = {
+        key: rates(Work(**work), found["medians"][key], found["peaks"])
+        for key, work in found["work"].items()
+    }
+    return result
+
+
+def test_times_beside_their_distance_to_the_limits():
+    lines, text = lines_of({"causal": with_limits("causal")})
+    assert lines["`linear@512`"][1:] == ["500.000", "5", "80", "50.0", "2", "16.0 |"]
+    assert lines["`outer@512`"][1:] == ["2000.000", "5", "-", "-", "-", "- |"]
+    assert lines["`recurrent@512`"][3:] == ["1", "0.6", "1", "8.0 |"]
+    assert (
+        "Peaks before and after: 160 and 150 GFLOP/s in a product of two 1,024 x 1,024 matrices, "
+        "float32; 10 and 12.5 GB/s in a copy of 256 MiB."
+    ) in text
+    assert "- Work of `outer@512`: RuntimeError: no." in text
+    assert "- Work of `recurrent@512`: by a formula." in text
+    assert "peaks" not in text.partition("Settings:")[2].partition("\n")[0]
+
+
+def test_a_result_of_before_has_no_limits():
+    result = with_limits("causal")
+    for key in ("work", "rates", "peaks"):
+        del result["found"][key]
+    lines, text = lines_of({"causal": result})
+    assert lines["`linear@512`"][1:] == ["500.000", "5", "-", "-", "-", "- |"]
+    assert "Peaks before" not in text and "Work of" not in text
+
+
+def test_peaks_of_many_cells_are_a_range():
+    result = with_limits("table9")
+    peaks = result["found"]["peaks"]
+    result["found"]["peaks"] = join_peaks([peaks, {**peaks, "gflop_per_s": [99.0, 170.0]}])
+    assert "Peaks before and after: 99 to 170 GFLOP/s" in lines_of({"table9": result})[1]
+
+
 def ratio_keys(name, device):
     """The ratios that a benchmark writes, from its settings."""
     settings = BENCHMARKS[name].settings(device, False)
     ours = ("linear", "linear_encoded")
     if name == "causal":
         wanted = settings["contenders"].items()
-        return {f"{o}/{c}@{n}" for o in ours for c, lengths in wanted for n in lengths}
+        keys = {f"{o}/{c}@{n}" for o in ours for c, lengths in wanted for n in lengths}
+        return keys | {f"{o}/peak_gemm@{n}" for o in ours for n in settings["contenders"][o]}
     if name == "scaling":
         short, long = settings["lengths"]
         return {f"{o}@{long}/{o}@{short}" for o in ours}

@@ -46,6 +46,7 @@ def test_quick_run(name, tmp_path):
         assert all(math.isfinite(v) and v > 0 for v in numbers[part].values())
     for key, (first, third) in numbers["quartiles"].items():
         assert first <= numbers["ratios"][key] <= third
+    assert_limits(name, found)
     page = (results(tmp_path) / "cpu.md").read_text()
     assert f"## `{name}`" in page
     if name == "figure" and has_matplotlib():
@@ -53,6 +54,42 @@ def test_quick_run(name, tmp_path):
         assert drawn.read_bytes().startswith(b"\x89PNG") and f"({drawn.name})" in page
     leftovers = [path for path in tmp_path.rglob(".*") if path.is_file()]
     assert not leftovers
+
+
+def assert_limits(name, result):
+    """Peaks from before and after, and the work and rates of every time."""
+    numbers, sizes = result["found"], result["settings"]["peaks"]
+    assert numbers["peaks"] == {**numbers["peaks"], **sizes, "gemm_dtype": "float32"}
+    best = {rate: max(numbers["peaks"][rate]) for rate in ("gflop_per_s", "gb_per_s")}
+    assert all(len(numbers["peaks"][rate]) >= 2 and best[rate] > 0 for rate in best)
+    assert set(numbers["work"]) == set(numbers["rates"]) == set(numbers["medians"])
+    for key, work in numbers["work"].items():
+        rates, seconds = numbers["rates"][key], numbers["medians"][key]
+        assert work["source"] == ("by a formula" if "recurrent" in key else "counted")
+        assert rates["gflop_per_s"] == pytest.approx(1e-9 * work["flop"] / seconds, rel=1e-4)
+        assert rates["gb_per_s"] == pytest.approx(1e-9 * work["bytes"] / seconds, rel=1e-4)
+        if name != "table9":  # whose shares are of a cell's own peaks
+            share = rates["gflop_per_s"] / best["gflop_per_s"]
+            assert rates["of_peak_gemm"] == pytest.approx(share, rel=1e-4)
+    if name == "causal":
+        for key in ("linear@64", "linear_encoded@128"):
+            ratio = numbers["ratios"][key.replace("@", "/peak_gemm@")]
+            assert ratio == numbers["rates"][key]["of_peak_gemm"]
+
+
+def test_what_cannot_be_counted_keeps_its_times(tmp_path, monkeypatch):
+    def fail(*_):
+        raise RuntimeError("no such formula")
+
+    monkeypatch.setattr("benchmarks.limits._flop", fail)
+    assert run(tmp_path, "--only", "causal") == 0
+    numbers = result(tmp_path, "causal")["found"]
+    unknown = {"flop": None, "bytes": None, "source": "RuntimeError: no such formula"}
+    assert numbers["work"]["linear@64"] == unknown and numbers["medians"]["linear@64"] > 0
+    assert set(numbers["rates"]["linear@64"].values()) == {None}
+    assert numbers["work"]["recurrent@64"]["flop"] > 0
+    assert not any("peak_gemm" in key for key in numbers["ratios"])
+    assert "RuntimeError: no such formula." in (results(tmp_path) / "cpu.md").read_text()
 
 
 def test_what_is_done_is_skipped_until_forced_or_changed(tmp_path, capsys):
@@ -146,6 +183,8 @@ def test_table9_cells(tmp_path, capsys):
     assert cell["table"] == "table9" and cell["scale"] == "cpu"
     metrics = cell["metrics"]
     assert metrics["step_seconds"] > 0 and metrics["relative_speed"] > 0
+    assert metrics["work"]["flop"] > 0 and metrics["rates"]["of_peak_gemm"] > 0
+    assert len(metrics["peaks"]["gflop_per_s"]) == len(metrics["peaks"]["gb_per_s"]) == 2
     assert "| RoPE (`rope`) | 0.97 |" in (folder / "cpu.md").read_text()
     assert table9.main(words) == 0
     assert "rope, linear: done before" in capsys.readouterr().out
