@@ -12,6 +12,7 @@ from torch.nn import functional as F
 from fairseq_plugins.encodings.base import EncodingContext, PositionEncoding
 from fairseq_plugins.encodings.noise import Draw, group_by_position, runs
 from fairseq_plugins.encodings.registry import register_encoding
+from fairseq_plugins.encodings.wave_products import wave_products
 
 _PAPER = "SPE (Liutkus et al. 2021)"
 
@@ -208,8 +209,7 @@ class SineSPE(StochasticEncoding):
                 return super()._apply_codes(x, positions, of_queries)
         waves = self._waves(positions.flatten(), of_queries, x)
         waves = waves.unflatten(1, positions.shape).transpose(0, 1)
-        mixed = (x.unsqueeze(-2) * waves).flatten(-2)
-        return mixed @ self._mixing(x).transpose(1, 2).flatten(1, 2)
+        return wave_products(x, waves, self._mixing(x).transpose(1, 2).flatten(1, 2))
 
     def _waves(self, positions: Tensor, of_queries: bool, like: Tensor) -> Tensor:
         """[cos; sin] at positions (U,): (H, U, 2K, D), D last as in what they multiply."""
