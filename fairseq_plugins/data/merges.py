@@ -175,9 +175,7 @@ class _Words:
         self._spaced = {i for i, word in enumerate(counts) if word.split() != [word]}
         self._places: dict[Pair, dict[int, int]] = {}  # pair -> word -> how often
         totals: dict[Pair, int] = {}
-        for i, (symbols, frequency) in enumerate(
-            zip(self._symbols, self._frequency, strict=True)
-        ):
+        for i, (symbols, frequency) in enumerate(zip(self._symbols, self._frequency, strict=True)):
             for pair in zip(symbols, symbols[1:], strict=False):
                 totals[pair] = totals.get(pair, 0) + frequency
                 places = self._places.setdefault(pair, {})
