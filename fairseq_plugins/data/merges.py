@@ -12,6 +12,7 @@ prepared by either is the same folder.
 
 import bisect
 import heapq
+import itertools
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -58,6 +59,7 @@ def learn_merges(counts: Mapping[str, int], merges: int) -> Iterator[Pair]:
 
     Args:
         counts: word -> how often it stands in the text; its last character gets `WORD_END`.
+        merges: at most so many.
     """
     words = _Words(counts)
     if not words.pairs.counts:
@@ -176,7 +178,7 @@ class _Words:
         self._places: dict[Pair, dict[int, int]] = {}  # pair -> word -> how often
         totals: dict[Pair, int] = {}
         for i, (symbols, frequency) in enumerate(zip(self._symbols, self._frequency, strict=True)):
-            for pair in zip(symbols, symbols[1:], strict=False):
+            for pair in itertools.pairwise(symbols):
                 totals[pair] = totals.get(pair, 0) + frequency
                 places = self._places.setdefault(pair, {})
                 places[i] = places.get(i, 0) + 1

@@ -63,7 +63,7 @@ def _tokenizer_class() -> Any:
     """sacremoses' MosesTokenizer, but its thousands of letters become a set once, not per word."""
     from sacremoses import MosesTokenizer
 
-    class Tokenizer(MosesTokenizer):  # type: ignore[misc]  # without types
+    class Tokenizer(MosesTokenizer):
         def __init__(self, language: str) -> None:
             super().__init__(language)
             self._lower, self._letters = frozenset(self.IsLower), frozenset(self.IsAlpha)

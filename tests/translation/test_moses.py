@@ -7,9 +7,9 @@ from sacremoses import MosesPunctNormalizer, MosesTokenizer
 
 from fairseq_plugins.translation.moses import PRIVATE_USE, Moses, Normaliser, languages, printable
 
-# What the rules are about: quotes, brackets, dots, numbers, hyphens, no-break spaces.
-MARKS = "„“”–—´‘’‚…«»，。、《》\u00a0º?!:;,.()[]<>&|%'\"`-#@ \t\r0123"
-TEXTS = st.text(alphabet=MARKS + "aAbzäßñСи漢", max_size=40)
+# What the rules are about (quotes, dashes, brackets, no-break spaces, numbers), and letters.
+MARKS = {mark for pattern, _ in MosesPunctNormalizer("en").substitutions for mark in pattern}
+TEXTS = st.text(alphabet=sorted(MARKS | set("\t\r013&|<>@#/ aAbzäßñщ漢")), max_size=40)
 ABBREVIATIONS = ["Mr. Smith met Dr. No. 5 in the U.S. on Jan. 3.", "z.B. bzw. Nr. 7 u.a. gilt."]
 
 
