@@ -32,7 +32,10 @@ KEYS = (
 
 # Files that decide what is timed; those of `benchmarks` that only say it are left out.
 _MEASURED = ("kernels", "encodings", "attention", "modules", "models")
-_SAYING = {"page.py", "targets.py", "table9_page.py", "figure_page.py"}
+_SAYING = {
+    *("page.py", "targets.py", "table9_page.py", "figure_page.py"),
+    *("campaign.py", "gpu_campaign.py"),
+}
 
 
 @dataclass
