@@ -34,7 +34,7 @@ KEYS = (
 _MEASURED = ("kernels", "encodings", "attention", "modules", "models")
 _SAYING = {
     *("page.py", "targets.py", "table9_page.py", "figure_page.py"),
-    *("campaign.py", "gpu_campaign.py"),
+    *("campaign.py", "gpu_campaign.py", "preparation_curve.py"),
 }
 
 
