@@ -18,7 +18,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from benchmarks.context import Context, Settings
-from benchmarks.record import ROOT, Found
+from benchmarks.record import LINES_PER_SECOND, ROOT, Found
 from benchmarks.reference import Mismatch
 from benchmarks.timing import Pace, interleave
 from fairseq_plugins.common import provenance
@@ -146,7 +146,7 @@ def _time(
     found.add(type(samples)(renamed))
     for name in there:
         speed = settings["lines"] / samples.median(name)
-        found.values[f"{part} {name}, lines per second"] = round(speed, 1)
+        found.values[f"{part} {name}{LINES_PER_SECOND}"] = round(speed, 1)
         if name != OURS:
             key = f"{part} {OURS}/{name}"
             found.add_ratio(key, samples.ratios(OURS, name))

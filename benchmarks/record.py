@@ -15,6 +15,7 @@ from fairseq_plugins.common.files import write_json
 
 ROOT = Path(__file__).resolve().parents[1]
 Result = dict[str, Any]
+LINES_PER_SECOND = ", lines per second"  # what values that are a speed are called
 KEYS = (
     "benchmark",
     "device",

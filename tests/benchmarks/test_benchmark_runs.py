@@ -123,6 +123,9 @@ def test_a_peer_that_is_not_installed_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(preparation, "_version", lambda name: None if name == "tokenizers" else "1")
     assert run(tmp_path, "--only", "preparation") == 0
     found = result(tmp_path, "preparation")["found"]
+    page = (results(tmp_path) / "cpu.md").read_text()
+    assert "`learn tokenizers` is left out: tokenizers is not installed" in page
+    assert "| speed | lines per second |" in page and "| `learn subword-nmt` |" in page
     why = "tokenizers is not installed"
     assert found["skipped"] == {"learn tokenizers": why, "apply tokenizers": why}
     assert set(found["ratios"]) == {

@@ -6,7 +6,15 @@ import time
 import pytest
 
 from benchmarks import preparation_curve
-from benchmarks.preparation_curve import MEASURED, PHASES, Cost, extrapolate, measure, summarise
+from benchmarks.preparation_curve import (
+    MEASURED,
+    PHASES,
+    Cost,
+    Size,
+    extrapolate,
+    measure,
+    summarise,
+)
 
 MIB = 2**20
 
@@ -21,9 +29,13 @@ def test_a_line_and_a_power_are_followed():
     assert power["line"] > power["power"]  # the upper bound where work grows slower
 
 
+def test_nothing_is_less_for_a_larger_text():
+    assert extrapolate([10, 20], [5.0, 4.0], 1000)["line"] == 5.0
+
+
 def test_times_are_summed_and_memory_is_not():
-    costs = {n: {phase: Cost(2.0 * n, n, 100.0 * n) for phase in PHASES} for n in (10, 20)}
-    found = summarise(costs, 100)
+    sizes = [Size(n, {p: Cost(2.0 * n, n, 100.0 * n) for p in PHASES}) for n in (10, 20)]
+    found = summarise(sizes, 100)
     assert found["learn"]["cpu_seconds"]["line"] == pytest.approx(100)
     assert found["all"]["wall_seconds"]["line"] == pytest.approx(200 * len(PHASES))
     assert found["all"]["peak_mib"]["power"] == pytest.approx(10_000, rel=1e-3)
@@ -72,11 +84,13 @@ def test_a_small_text(text, tmp_path, capsys):
     path = tmp_path / "benchmarks" / "results" / "here" / "cpu" / "preparation_curve.json"
     found = json.loads(path.read_text())
     assert list(found["measured"]) == ["20", "40"]
-    for cost in found["measured"].values():
+    assert found["measured"]["40"]["words"] == 40 * 2 * 5
+    for size in found["measured"].values():
+        cost = size["costs"]
         assert list(cost) == list(PHASES)
         assert all(cost[phase][name] > 0 for phase in PHASES for name in MEASURED[::2])
     assert str(tmp_path) not in path.read_text()
-    assert "4,500,000 pairs by a line" in capsys.readouterr().out
+    assert "226,000,000 words by a line" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
