@@ -56,7 +56,7 @@ def preparation_settings(device: str, quick: bool) -> Settings:
         "words": 400 if quick else 40_000,
         "merges": 200 if quick else 10_000,
         "seed": 1,
-        "pace": vars(Pace(0.05, 2, 2) if quick else Pace(120.0, 3, 7)),
+        "pace": vars(Pace(0.05, 2, 2) if quick else Pace(40.0, 3, 7)),
         "source": provenance.digest(ROOT, paths),
         "peers": {name: _version(name) for name in (SACREMOSES, SUBWORD_NMT, TOKENIZERS)},
     }
