@@ -112,6 +112,24 @@ def test_a_part_that_outlasts_the_budget_is_ended(tmp_path):
     assert Campaign(tmp_path, some, 5).estimate(some[0]) > 0.02
 
 
+def test_ctrl_c_ends_it_and_what_was_done_stays(tmp_path, monkeypatch):
+    some = [part("a"), part("b"), part("c")]
+    launch = campaign.ProcessLauncher.__call__
+
+    def interrupted(self, command, *rest):
+        if command == some[1].command:
+            raise KeyboardInterrupt
+        return launch(self, command, *rest)
+
+    monkeypatch.setattr(campaign.ProcessLauncher, "__call__", interrupted)
+    assert run(tmp_path, some)[0] == 130
+    monkeypatch.undo()
+    monkeypatch.setattr(campaign, "circumstances", lambda gpus: AROUND)
+    status, said, states = run(tmp_path, some)
+    assert status == 0 and set(states.values()) == {"done"}
+    assert "a: done before" in said and "b: done before" not in said
+
+
 def test_damaged_states_count_for_nothing(tmp_path):
     some = [part("a")]
     assert run(tmp_path, some)[0] == 0
@@ -171,6 +189,7 @@ def test_the_corpus_has_the_dictionary_that_is_asked_for(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)
 def test_the_whole_campaign_at_its_tiny_size(tmp_path, monkeypatch):
     monkeypatch.undo()
     words = ["--quick", "--minutes", "30", "--output", str(tmp_path)]
