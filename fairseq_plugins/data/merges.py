@@ -44,14 +44,17 @@ def write_codes(path: Path, counts: Mapping[str, int], merges: int) -> None:
     """Learn up to ``merges`` merges of counted words and write them as a file of codes.
 
     Raises:
-        DataError: where there is no word.
+        DataError: where there is no word, or nothing to merge: subword-nmt reads no empty codes.
     """
     if not counts:
         raise DataError("the training text has no words")
+    learned = track(learn_merges(counts, merges), "learning", unit="merges", total=merges)
     with writing(path) as (codes,):
         codes.write(f"{VERSION}\n".encode())
-        for pair in track(learn_merges(counts, merges), "learning", unit="merges", total=merges):
-            codes.write(f"{pair[0]} {pair[1]}\n".encode())
+        empty = codes.tell()
+        codes.writelines(f"{first} {second}\n".encode() for first, second in learned)
+        if codes.tell() == empty:
+            raise DataError(f"no two characters stand {FEWEST} times together in the training text")
 
 
 def learn_merges(counts: Mapping[str, int], merges: int) -> Iterator[Pair]:

@@ -69,12 +69,19 @@ def test_a_long_text(letters, tmp_path):
 
 def test_no_pair_that_stands_once_is_merged(tmp_path):
     assert ours({"abc": 1, "de": 2, "fg": 1}, 9, tmp_path) == "#version: 0.2\nd e</w>\n"
-    assert ours({"a": 5, "b": 2}, 9, tmp_path) == "#version: 0.2\n"
 
 
-def test_without_words_nothing_is_written(tmp_path):
-    with pytest.raises(DataError, match="has no words"):
-        write_codes(tmp_path / "codes", {}, 5)
+@pytest.mark.parametrize(
+    ("counts", "message"),
+    [
+        ({}, "has no words"),
+        ({"a": 5, "b": 2}, "no two characters stand 2 times together"),
+        ({"ab": 1}, "no two characters stand 2 times together"),
+    ],
+)
+def test_where_nothing_can_be_learned_nothing_is_written(counts, message, tmp_path):
+    with pytest.raises(DataError, match=message):
+        write_codes(tmp_path / "codes", counts, 5)
     assert not list(tmp_path.iterdir())
 
 
