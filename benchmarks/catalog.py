@@ -19,18 +19,21 @@ from benchmarks.kernels import (
 )
 from benchmarks.language_model import language_model_settings, run_language_model
 from benchmarks.limits import between_peaks
+from benchmarks.preparation import preparation_settings, run_preparation
 from benchmarks.record import Found
 from benchmarks.table9_cells import run_table9, table9_settings
+from benchmarks.targets import BOTH
 from fairseq_plugins.common.suggestions import did_you_mean
 
 
 @dataclass(frozen=True)
 class Benchmark:
-    """What it measures, its settings for (device, quick), and how it runs with them."""
+    """What it measures, its settings for (device, quick), how it runs with them, and where."""
 
     summary: str
     settings: Callable[[str, bool], Settings]
     run: Callable[[Settings, Context], Found]
+    devices: tuple[str, ...] = BOTH
 
 
 BENCHMARKS: dict[str, Benchmark] = {
@@ -74,19 +77,31 @@ BENCHMARKS: dict[str, Benchmark] = {
         figure_settings,
         between_peaks(run_figure),
     ),
+    "preparation": Benchmark(
+        "tokenising, learning merges and applying them against the libraries for it",
+        preparation_settings,
+        run_preparation,
+        devices=("cpu",),
+    ),
 }
 
 
-def check_names(names: Sequence[str]) -> list[str]:
-    """The asked-for benchmarks, in the catalogue's order.
+def check_names(names: Sequence[str] | None, device: str) -> list[str]:
+    """The asked-for benchmarks, in the catalogue's order; by default all that a device has.
 
     Raises:
-        ValueError: for an unknown one, with the nearest name.
+        ValueError: for an unknown one, with the nearest name, and one that the device has not.
     """
+    if names is None:
+        return [name for name, benchmark in BENCHMARKS.items() if device in benchmark.devices]
     for name in names:
         if name not in BENCHMARKS:
             hint = did_you_mean(name, BENCHMARKS)
             raise ValueError(
                 f"`--only` must be among {', '.join(BENCHMARKS)}, but has {name!r}.{hint}"
+            )
+        if device not in BENCHMARKS[name].devices:
+            raise ValueError(
+                f"`--only` must be among what `--device {device}` can measure, but has {name!r}."
             )
     return [name for name in BENCHMARKS if name in names]

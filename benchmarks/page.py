@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from benchmarks.contenders import CONTENDERS
-from benchmarks.record import Result
+from benchmarks.record import LINES_PER_SECOND, Result
 from benchmarks.targets import TARGETS, Target
 from fairseq_plugins.common.tables import markdown_table
 from fairseq_plugins.reproduce.report.render import DASH
@@ -108,6 +108,13 @@ def _details(device: str, result: Result) -> list[str]:
         parts.append(markdown_table(["ratio", "median", "quartiles"], lines, left=1))
     if found["medians"]:
         parts += _times(found)
+    speeds = {k: v for k, v in found["values"].items() if k.endswith(LINES_PER_SECOND)}
+    if speeds:
+        lines = [
+            [f"`{key.removesuffix(LINES_PER_SECOND)}`", f"{value:,.0f}"]
+            for key, value in speeds.items()
+        ]
+        parts.append(markdown_table(["speed", "lines per second"], lines, left=1))
     if found["skipped"]:
         skipped = [f"- `{name}` is left out: {why}" for name, why in found["skipped"].items()]
         parts.append("\n".join(skipped))

@@ -15,6 +15,7 @@ from fairseq_plugins.common.files import write_json
 
 ROOT = Path(__file__).resolve().parents[1]
 Result = dict[str, Any]
+LINES_PER_SECOND = ", lines per second"  # what values that are a speed are called
 KEYS = (
     "benchmark",
     "device",
@@ -32,7 +33,10 @@ KEYS = (
 
 # Files that decide what is timed; those of `benchmarks` that only say it are left out.
 _MEASURED = ("kernels", "encodings", "attention", "modules", "models")
-_SAYING = {"page.py", "targets.py", "table9_page.py", "figure_page.py"}
+_SAYING = {
+    *("page.py", "targets.py", "table9_page.py", "figure_page.py"),
+    *("campaign.py", "gpu_campaign.py", "preparation_curve.py"),
+}
 
 
 @dataclass

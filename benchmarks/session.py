@@ -80,10 +80,10 @@ def write_page(context: Context) -> Path:
 def run(parser: argparse.ArgumentParser, args: argparse.Namespace, given: Sequence[str]) -> int:
     """What the options of `python -m benchmarks` say; the exit status."""
     if args.list:
-        print("\n".join(f"{name:10} {b.summary}" for name, b in BENCHMARKS.items()))
+        print("\n".join(f"{name:13} {b.summary}" for name, b in BENCHMARKS.items()))
         return 0
     try:
-        names = check_names(args.only or list(BENCHMARKS))
+        names = check_names(args.only, args.device)
     except ValueError as error:
         parser.error(str(error))
     problem = device_problem(args.device)

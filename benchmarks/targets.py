@@ -193,4 +193,18 @@ def _losses() -> list[Target]:
     return found
 
 
-TARGETS: tuple[Target, ...] = (*_kernels(), *_growth(), *_models(), *_losses())
+_PREPARED = {
+    "tokenise": ("tokenising", "sacremoses"),
+    "learn": ("learning merges", "subword-nmt"),
+    "apply": ("applying merges", "subword-nmt"),
+}
+
+
+def _preparation() -> list[Target]:
+    return [
+        Target(f"{text} / {peer}", "preparation", f"{part} ours/{peer}", 1.0, devices=("cpu",))
+        for part, (text, peer) in _PREPARED.items()
+    ]
+
+
+TARGETS: tuple[Target, ...] = (*_kernels(), *_growth(), *_models(), *_losses(), *_preparation())

@@ -10,6 +10,7 @@ from fairseq_plugins.common.dictionaries import SPECIAL_SYMBOLS, read_dictionary
 from fairseq_plugins.common.errors import DataError
 from fairseq_plugins.data.folders import SPLITS, report
 from fairseq_plugins.data.measure import Measured, copy_measured
+from fairseq_plugins.data.merges import count_words, write_codes
 from fairseq_plugins.data.unigram import unigram_perplexity
 
 
@@ -111,11 +112,10 @@ def split_into_pieces(
     work/codes.
     """
     from subword_nmt.apply_bpe import BPE
-    from subword_nmt.learn_bpe import learn_bpe
 
     report(f"learning and applying {merges} merges")
-    with found["train"].path.open(encoding="utf-8") as text, (work / "codes").open("w") as codes:
-        learn_bpe(text, codes, merges)
+    with found["train"].path.open(encoding="utf-8") as text:
+        write_codes(work / "codes", count_words(text), merges)
     with (work / "codes").open(encoding="utf-8") as codes:
         bpe = BPE(codes, glossaries=["<unk>"])
     (work / "pieces").mkdir()

@@ -1,6 +1,9 @@
-"""The byte-pair encoding of words, by subword-nmt, and whether dictionaries belong to it."""
+"""The byte-pair encoding of words, by subword-nmt, and whether dictionaries belong to it.
 
-from collections.abc import Sequence
+`merges.py` learns the codes that are read here.
+"""
+
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +12,20 @@ from fairseq_plugins.common.errors import DataError
 
 SEPARATOR = "@@"
 WORD_END = "</w>"  # how a codes file marks a merge that ends a word
+KNOWN_WORDS = 500_000  # whose pieces a process keeps: some 100 MB
+
+
+class _KnownWords(dict[str, str]):
+    """Word -> its pieces; the first `KNOWN_WORDS` are kept, which has the frequent ones in it."""
+
+    def __init__(self, split: Callable[[str], str]) -> None:
+        self._split = split
+
+    def __missing__(self, word: str) -> str:
+        pieces = self._split(word)
+        if len(self) < KNOWN_WORDS:
+            self[word] = pieces
+        return pieces
 
 
 class Codes:
@@ -16,6 +33,7 @@ class Codes:
 
     def __init__(self, bpe: Any, merged: frozenset[str]) -> None:
         self._bpe, self.merged = bpe, merged
+        self._known = _KnownWords(self._split_word)
 
     @classmethod
     def read(cls, path: Path) -> "Codes":
@@ -36,7 +54,12 @@ class Codes:
 
     def split(self, tokens: str) -> str:
         """A line of words -> the line of their pieces, `@@` after all but a word's last."""
-        pieces: str = self._bpe.process_line(tokens.strip())
+        known = self._known
+        return " ".join([known[word] for word in tokens.strip().split(" ") if word])
+
+    def _split_word(self, word: str) -> str:
+        pieces = " ".join(self._bpe.segment_tokens([word]))
+        self._bpe.cache.clear()  # it would keep every word once more, and without end
         return pieces
 
     def can_make(self, piece: str) -> bool:

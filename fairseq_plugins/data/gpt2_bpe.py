@@ -10,7 +10,6 @@ The encoder itself is fairseq's own. Every byte is a piece, so any text can be w
 read back; nothing becomes <unk>.
 """
 
-import contextlib
 import hashlib
 import json
 import shutil
@@ -25,6 +24,7 @@ from fairseq_plugins.common.dictionaries import read_lines
 from fairseq_plugins.common.errors import DataError, OptionError
 from fairseq_plugins.data.codes import WORD_END
 from fairseq_plugins.data.measure import sha256
+from fairseq_plugins.data.merges import learn_merges
 
 if TYPE_CHECKING:  # fairseq takes seconds, which a command's --help must not
     from fairseq.data import Dictionary
@@ -151,37 +151,15 @@ def _count_words(lines: Iterable[str]) -> Counter[str]:
     return Counter({"".join(table[b] for b in w.encode()): n for w, n in counts.items()})
 
 
-class _Collector:
-    """What subword-nmt writes its merges to: those that differ without the mark for ends."""
-
-    def __init__(self, wanted: int) -> None:
-        self.wanted = wanted
-        self.merges: dict[tuple[str, str], None] = {}
-
-    def write(self, line: str) -> None:
-        if line.startswith("#"):
-            return
-        first, second = line.split()
-        self.merges[first, second.removesuffix(WORD_END)] = None
-        if len(self.merges) == self.wanted:
-            raise _EnoughMerges
-
-
-class _EnoughMerges(Exception):
-    """The wanted number of merges is there."""
-
-
 def _learn_merges(words: Counter[str], merges: int) -> list[tuple[str, str]]:
-    from subword_nmt.learn_bpe import learn_bpe
-
-    if all(len(word) == 1 for word in words):
-        return []  # there are no pairs
-    collector = _Collector(merges)
-    counted = [f"{word} {count}" for word, count in words.items()]
-    with contextlib.suppress(_EnoughMerges):
-        # A merge comes at most twice, for the end of words and for elsewhere.
-        learn_bpe(counted, collector, 2 * merges, is_dict=True)
-    return list(collector.merges)
+    """Those that differ without the mark for ends of words, which GPT-2's pieces do not have."""
+    found: dict[tuple[str, str], None] = {}
+    # A merge comes at most twice, for the end of words and for elsewhere.
+    for first, second in learn_merges(words, 2 * merges):
+        found[first, second.removesuffix(WORD_END)] = None
+        if len(found) == merges:
+            break
+    return list(found)
 
 
 def _dictionary(words: Counter[str], encoder: "Encoder") -> "Dictionary":

@@ -18,7 +18,7 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from fairseq_plugins.common.dictionaries import SPECIAL_SYMBOLS, read_dictionary
 from fairseq_plugins.common.errors import DataError
@@ -28,6 +28,7 @@ from fairseq_plugins.data.binarise import describe, preprocess
 from fairseq_plugins.data.codes import Codes
 from fairseq_plugins.data.folders import SPLITS, Folder, report
 from fairseq_plugins.data.measure import measure, sha256
+from fairseq_plugins.data.merges import count_words, write_codes
 from fairseq_plugins.data.workers import LINES_AT_ONCE, LineFunction, mapping
 from fairseq_plugins.translation.moses import Moses
 from fairseq_plugins.translation.parallel import (
@@ -141,21 +142,14 @@ class ParallelBuild:
 
     def learn(self) -> None:
         """One encoding from the words of both sides."""
-        from subword_nmt.learn_bpe import get_vocabulary, learn_bpe
-
         if (self.work / "codes").exists():
             return
         report(f"learning {self.merges} merges")
         counts: collections.Counter[str] = collections.Counter()
         for path in self.paths("tokens", "train"):
             with path.open(encoding="utf-8", newline="\n") as text:
-                counts += get_vocabulary(text, num_workers=self.workers)
-        if not counts:
-            raise DataError("the training text has no words")
-        with writing(self.work / "codes") as (codes,):
-            learned = _TextFile(codes)
-            words = (f"{word} {count}" for word, count in counts.items())
-            learn_bpe(words, learned, self.merges, is_dict=True)
+                counts += count_words(text)
+        write_codes(self.work / "codes", counts, self.merges)
 
     def apply(self) -> None:
         for (split, language, target), (_, _, tokens) in zip(
@@ -268,16 +262,6 @@ class ParallelBuild:
                 raw[split][language] = {"lines": count_lines(path), "sha256": sha256(path)}
         sizes = {lang: len(words) + len(SPECIAL_SYMBOLS) for lang, words in known.items()}
         return {"raw": raw, "splits": splits, "dictionary_size": sizes}
-
-
-class _TextFile:
-    """What learn_bpe writes its text to, in UTF-8 whatever the locale."""
-
-    def __init__(self, file: IO[bytes]) -> None:
-        self.file = file
-
-    def write(self, text: str) -> None:
-        self.file.write(text.encode())
 
 
 def count_lines(path: Path) -> int:

@@ -143,6 +143,9 @@ def ratio_keys(name, device):
     if name == "cross_entropy":
         keys = [f"{p} blockwise/plain@{v}" for p in PARTS for v in settings["vocabularies"]]
         return {*keys, *(f"memory {key}" for key in keys)}
+    if name == "preparation":
+        peers = {"tokenise": "sacremoses", "learn": "subword-nmt", "apply": "subword-nmt"}
+        return {f"{part} ours/{peer}" for part, peer in peers.items()}
     assert name == "table9"
     return {f"{row} {a}" for row in ROWS for a in ATTENTIONS}
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks import __main__ as program
-from benchmarks import table9, table9_cells
-from benchmarks.catalog import BENCHMARKS
+from benchmarks import preparation, table9, table9_cells
+from benchmarks.catalog import BENCHMARKS, check_names
 from benchmarks.context import Context
 from benchmarks.figure_page import has_matplotlib
 from benchmarks.record import KEYS
@@ -154,6 +154,38 @@ def test_unknown_name_gives_the_nearest(capsys):
         program.main(["--only", "decodin"])
     assert stopped.value.code == 2
     assert "Did you mean 'decoding'?" in capsys.readouterr().err
+
+
+def test_a_peer_that_is_not_installed_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(preparation, "_version", lambda name: None if name == "tokenizers" else "1")
+    assert run(tmp_path, "--only", "preparation") == 0
+    found = result(tmp_path, "preparation")["found"]
+    page = (results(tmp_path) / "cpu.md").read_text()
+    assert "`learn tokenizers` is left out: tokenizers is not installed" in page
+    assert "| speed | lines per second |" in page and "| `learn subword-nmt` |" in page
+    why = "tokenizers is not installed"
+    assert found["skipped"] == {"learn tokenizers": why, "apply tokenizers": why}
+    assert set(found["ratios"]) == {
+        "tokenise ours/sacremoses",
+        "learn ours/subword-nmt",
+        "apply ours/subword-nmt",
+    }
+
+
+def test_a_preparation_with_another_outcome_is_not_timed(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(preparation, "learn_merges", lambda counts, merges: [("e", "n")])
+    assert run(tmp_path, "--only", "preparation") == 1
+    assert "learn: ours does not give what subword-nmt gives" in capsys.readouterr().err
+    assert not (results(tmp_path) / "cpu" / "preparation.json").exists()
+
+
+def test_a_benchmark_of_the_cpu_alone_is_refused_elsewhere(capsys):
+    assert "preparation" in check_names(None, "cpu")
+    assert "preparation" not in check_names(None, "gpu")
+    with pytest.raises(SystemExit) as stopped:
+        program.main(["--device", "gpu", "--only", "preparation"])
+    assert stopped.value.code == 2
+    assert "what `--device gpu` can measure, but has 'preparation'" in capsys.readouterr().err
 
 
 def test_list(capsys):

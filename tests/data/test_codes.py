@@ -38,6 +38,16 @@ def test_pieces_are_those_of_subword_nmt_and_join_again(tmp_path):
     assert join_pieces("ab@@ c d@@") == "abc d"
 
 
+def test_words_are_split_alike_known_or_not(tmp_path, monkeypatch):
+    monkeypatch.setattr("fairseq_plugins.data.codes.KNOWN_WORDS", 2)
+    path = write_codes(tmp_path / "codes", TEXT)
+    codes, line = Codes.read(path), " the  cat,\u00a0at rats\u2028 that the cat \n"
+    with path.open(encoding="utf-8") as file:
+        expected = BPE(file).process_line(line.strip())
+    assert [codes.split(line), codes.split(line)] == [expected, expected]
+    assert codes.split(" \n") == ""
+
+
 def test_a_dictionary_of_the_same_text_is_accepted(tmp_path):
     codes = write_codes(tmp_path / "codes", TEXT)
     known = write_dictionary(tmp_path / "dict.en.txt", codes, TEXT)

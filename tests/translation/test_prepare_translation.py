@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 from sacremoses import MosesPunctNormalizer, MosesTokenizer
-from subword_nmt import learn_bpe
 
 from fairseq_plugins.common.errors import DataError, OptionError
+from fairseq_plugins.data import merges
 from fairseq_plugins.translation import folders as parallel_folders
 from fairseq_plugins.translation import prepare as prepare_parallel
 from fairseq_plugins.translation.prepare import Settings, prepare_archived, prepare_files
@@ -206,17 +206,17 @@ def test_what_was_cut_off_goes_on_and_ends_the_same(raw, tmp_path, binarised, co
     whole = tmp_path / "whole" / "pair"
     prepare_files(raw, whole, LANGUAGES, SETTINGS, NAMES)
     output = tmp_path / "data" / "pair"
-    learn = learn_bpe.learn_bpe
+    learn = merges.learn_merges
     calls = []
 
-    def interrupted(words, codes, *rest, **more):
+    def interrupted(*arguments):
         calls.append(1)
         if len(calls) == 1:
-            codes.write("#version: 0.2\nh a\n")  # half a file
+            yield "h", "a"  # half a file
             raise KeyboardInterrupt
-        learn(words, codes, *rest, **more)
+        yield from learn(*arguments)
 
-    monkeypatch.setattr(learn_bpe, "learn_bpe", interrupted)
+    monkeypatch.setattr(merges, "learn_merges", interrupted)
     counted.clear()
     with pytest.raises(KeyboardInterrupt):
         prepare_files(raw, output, LANGUAGES, SETTINGS, NAMES)
@@ -234,7 +234,7 @@ def test_another_request_does_not_take_over_what_was_left(
 ):
     output = tmp_path / "data" / "pair"
     with monkeypatch.context() as patch, pytest.raises(OSError, match="no space"):
-        patch.setattr(learn_bpe, "learn_bpe", raise_no_space)
+        patch.setattr(merges, "learn_merges", raise_no_space)
         prepare_files(raw, output, LANGUAGES, SETTINGS, NAMES)
     write_lines(raw / "test.en", ENGLISH[:2])
     prepare_files(raw, output, LANGUAGES, SETTINGS, NAMES)

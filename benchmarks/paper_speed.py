@@ -1,0 +1,163 @@
+"""Tokens per second of Table 2's training at scale paper, in a minute of its steps.
+
+    python -m benchmarks.paper_speed --row lrpe_type2 --attention linear
+
+The recipe is the one that the table trains with, on a generated corpus with as many words as the
+paper's dictionary: the speed depends on sizes, not on what the words are.
+"""
+
+import argparse
+import logging
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.context import Context, device_problem
+from benchmarks.options import add_machine
+from benchmarks.record import ROOT, circumstances, end_of_run, load_average
+from fairseq_plugins.common.dictionaries import SPECIAL_SYMBOLS
+from fairseq_plugins.common.files import write_json
+from fairseq_plugins.common.provenance import without_absolute_paths
+from fairseq_plugins.papers.tables import ATTENTIONS
+
+RECIPE = "wikitext103_lm"
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What is trained on.
+
+    Attributes:
+        scale: of the recipe.
+        dictionary: its symbols, fairseq's four included.
+        tokens: of the generated text.
+        seconds: of training, its start included.
+    """
+
+    scale: str
+    dictionary: int
+    tokens: int
+    seconds: float
+
+
+PAPER = Sizes("paper", 267_744, 4_000_000, 75.0)
+QUICK = Sizes("toy", 100, 20_000, 1.0)
+
+
+def write_corpus(folder: Path, dictionary: int, tokens: int) -> None:
+    """A binarised corpus of random words, the n-th most frequent drawn in proportion to 1 / n."""
+    import torch
+    from fairseq.data import indexed_dataset
+
+    words = dictionary - len(SPECIAL_SYMBOLS)
+    names = "".join(f"w{i} {dictionary - i}\n" for i in range(words))
+    (folder / "dict.txt").write_text(names, encoding="utf-8")
+    generator = torch.Generator().manual_seed(1)
+    shares = 1 / torch.arange(1, words + 1, dtype=torch.float64)
+    for split, size in (("train", tokens), ("valid", 1000)):
+        ids = torch.multinomial(shares, size, replacement=True, generator=generator)
+        file = folder / f"{split}.bin"
+        builder = indexed_dataset.make_builder(str(file), impl="mmap", vocab_size=dictionary)
+        for line in (ids + len(SPECIAL_SYMBOLS)).split(25):
+            builder.add_item(line.int())
+        builder.finalize(str(file.with_suffix(".idx")))
+
+
+def overrides(row: str, attention: str, sizes: Sizes, folder: Path) -> list[str]:
+    """Hydra's words for a training of ``sizes.seconds`` that leaves nothing behind."""
+    return [
+        f"model={row}",
+        f"scale={sizes.scale}",
+        f"model.attention_type={attention}",
+        "run=local",
+        f"task.data={folder}",
+        f"checkpoint.save_dir={folder}/checkpoints",
+        "checkpoint.no_save=true",
+        "dataset.disable_validation=true",
+        "optimization.max_update=1000000",
+        f"optimization.stop_time_hours={sizes.seconds / 3600:.6f}",
+        "common.log_interval=1",
+    ]
+
+
+def measure(row: str, attention: str, sizes: Sizes) -> dict[str, Any]:
+    """Train for a while; speed, updates and parameters.
+
+    Raises:
+        RuntimeError: where the training fails, with the end of its log.
+    """
+    from fairseq_plugins.reproduce.experiments.training import train_command
+    from fairseq_plugins.reproduce.record.logs import read_training_log
+    from fairseq_plugins.reproduce.run.commands import executable
+    from fairseq_plugins.reproduce.run.launcher import ProcessLauncher
+
+    with tempfile.TemporaryDirectory() as name:
+        folder, log = Path(name), Path(name, "train.log")
+        write_corpus(folder, sizes.dictionary, sizes.tokens)
+        command = executable(train_command(RECIPE, overrides(row, attention, sizes, folder)))
+        if ProcessLauncher(ROOT)(command, log, lambda lines: None):
+            raise RuntimeError(f"the training failed:\n{log.read_text(errors='replace')[-3000:]}")
+        found = read_training_log(log)
+    if found.tokens_per_second is None:
+        raise RuntimeError(f"no update was done in {sizes.seconds:g} seconds")
+    return {
+        "tokens_per_second": found.tokens_per_second,
+        "updates": found.updates,
+        "parameters": found.parameters,
+    }
+
+
+def get_parser() -> argparse.ArgumentParser:
+    """The options of the command line."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.paper_speed", description=__doc__)
+    add = parser.add_argument
+    add("--row", default="base", metavar="ROW", help="a row of Table 2 (default: base)")
+    add("--attention", choices=ATTENTIONS, default="linear", help="(default: linear)")
+    add("--quick", action="store_true", help="scale toy on a CPU, a second of it")
+    add_machine(parser)
+    add("--output", type=Path, default=ROOT, metavar="DIR", help="in place of the repository")
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Returns the exit status: 0 measured, 1 the training failed, 2 nothing was started."""
+    parser = get_parser()
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    args = parser.parse_args(given)
+    if not (ROOT / "configs" / "model" / f"{args.row}.yaml").is_file():
+        parser.error(f"`--row` must be a file of configs/model, but is {args.row!r}.")
+    sizes, device = (QUICK, "cpu") if args.quick else (PAPER, "gpu")
+    if problem := device_problem(device):
+        parser.error(problem)
+    load, began = load_average(), time.monotonic()
+    try:
+        metrics = measure(args.row, args.attention, sizes)
+    except RuntimeError as error:
+        print(f"paper_speed: error: {error}", file=sys.stderr)
+        return 1
+    context = Context(device, args.output, machine=args.machine)
+    result = {
+        "benchmark": "paper_speed",
+        "device": device,
+        "row": args.row,
+        "attention": args.attention,
+        "settings": {**vars(sizes), "recipe": RECIPE, "corpus": "generated, words 1 / rank"},
+        "metrics": metrics,
+        "command": without_absolute_paths(["python", "-m", "benchmarks.paper_speed", *given]),
+        **circumstances(context.gpus),
+        **end_of_run(load, time.monotonic() - began),
+    }
+    folder = context.results / device / "paper_speed"
+    write_json(folder / f"{args.row}-{args.attention}.json", result)
+    speed, updates = metrics["tokens_per_second"], metrics["updates"]
+    print(f"{args.row}, {args.attention}: {speed:,.0f} tokens per second over {updates} updates")
+    return 0
+
+
+if __name__ == "__main__":
+    logging.disable(logging.INFO)  # of the libraries; this program prints
+    sys.exit(main())

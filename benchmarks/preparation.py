@@ -1,0 +1,252 @@
+"""Preparing text: Moses' tokens, learning merges and applying them, against the libraries for it.
+
+The text is generated, with words as unevenly frequent as those of a language. One process, one
+thread, caches empty at the start of each turn. Where a peer must give the same, what it gives is
+compared before anything is timed.
+"""
+
+import contextlib
+import importlib.metadata
+import io
+import itertools
+import json
+import os
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from benchmarks.context import Context, Settings
+from benchmarks.record import LINES_PER_SECOND, ROOT, Found
+from benchmarks.reference import Mismatch
+from benchmarks.timing import Pace, interleave
+from fairseq_plugins.common import provenance
+from fairseq_plugins.data.codes import SEPARATOR, WORD_END, Codes
+from fairseq_plugins.data.merges import count_words, learn_merges, write_codes
+from fairseq_plugins.translation.moses import Moses
+
+OURS, SACREMOSES, SUBWORD_NMT, TOKENIZERS = "ours", "sacremoses", "subword-nmt", "tokenizers"
+# Of the project, and what is timed of it.
+_SOURCES = ("data/codes.py", "data/merges.py", "translation/moses.py")
+# What tokenisers have rules for.
+_MARKED = ("Mr.", "don't", "well-known", "1,300", "3.5", "(so", "said)", '"no"', "U.S.")
+Pairs = list[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A way to do a part.
+
+    Attributes:
+        start: makes ready, untimed; returns what is timed, which returns what it found.
+        same: whether that must be what the first of the peers finds.
+    """
+
+    start: Callable[[], Callable[[], Sequence[object]]]
+    same: bool = True
+
+
+def preparation_settings(device: str, quick: bool) -> Settings:
+    """Sizes of the text, and versions of all that prepares it."""
+    del device
+    paths = [ROOT / "fairseq_plugins" / name for name in _SOURCES]
+    return {
+        "lines": 300 if quick else 20_000,
+        "words": 400 if quick else 40_000,
+        "merges": 200 if quick else 10_000,
+        "seed": 1,
+        "pace": vars(Pace(0.05, 2, 2) if quick else Pace(40.0, 3, 7)),
+        "source": provenance.digest(ROOT, paths),
+        "peers": {name: _version(name) for name in (SACREMOSES, SUBWORD_NMT, TOKENIZERS)},
+    }
+
+
+def run_preparation(settings: Settings, context: Context) -> Found:
+    """Seconds of each part and peer, lines per second, and ratios of ours to each."""
+    found = Found()
+    raw = generate_text(settings["seed"], settings["lines"], settings["words"])
+    moses = Moses("en")
+    tokens = [moses.tokenise(line) for line in raw]
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # one thread, as the others
+    with TemporaryDirectory() as folder:
+        codes = Path(folder) / "codes"
+        write_codes(codes, count_words(tokens), settings["merges"])
+        parts = {
+            "tokenise": _tokenising(raw),
+            "learn": _learning(tokens, settings["merges"]),
+            "apply": _applying(tokens, codes),
+        }
+        for part, peers in parts.items():
+            _time(part, peers, settings, context, found)
+    return found
+
+
+def generate_text(seed: int, lines: int, words: int) -> list[str]:
+    """Sentences of invented words, the n-th most frequent drawn in proportion to 1 / n (Zipf).
+
+    With capitals, commas, apostrophes, hyphens, numbers and abbreviations, as tokenisers meet them.
+    """
+    rng = random.Random(seed)
+    letters, weights = "etaoinshrdlucmfwgypbvk", [1 / n for n in range(2, 24)]
+    stems = ["".join(rng.choices(letters, weights, k=rng.randint(1, 4))) for _ in range(words // 8)]
+    known = ["".join(rng.choices(stems, k=rng.randint(1, 3))) for _ in range(words)]
+    for rank, word in zip(range(20, words, 97), itertools.cycle(_MARKED), strict=False):
+        known[rank] = word
+    frequencies = [1 / rank for rank in range(1, words + 1)]
+    text = []
+    for _ in range(lines):
+        sentence = rng.choices(known, frequencies, k=rng.randint(4, 40))
+        sentence[len(sentence) // 2] += ","
+        text.append(" ".join(sentence).capitalize() + rng.choice(".....?!"))
+    return text
+
+
+def _version(name: str) -> str | None:
+    """Of a library, None where it is not installed."""
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _time(
+    part: str,
+    peers: dict[str, Peer | None],
+    settings: Settings,
+    context: Context,
+    found: Found,
+) -> None:
+    """Compare and time the peers of a part.
+
+    Raises:
+        Mismatch: naming the peer that ours does not agree with.
+    """
+    there = {name: peer for name, peer in peers.items() if peer is not None}
+    for name in peers.keys() - there:
+        found.skipped[f"{part} {name}"] = f"{name} is not installed"
+    results = {name: peer.start()() for name, peer in there.items()}
+    for name, result in results.items():
+        if there[name].same and result != results[OURS]:
+            raise Mismatch(f"{part}: {OURS} does not give what {name} gives")
+        shared = len(set(result) & set(results[OURS])) / len(set(results[OURS]))
+        found.values[f"{part} {name}, share of ours"] = round(shared, 4)
+    ready: dict[str, Callable[[], Sequence[object]]] = {}
+
+    def prepare(name: str) -> Callable[[], None]:
+        return lambda: ready.update({name: there[name].start()})
+
+    samples = interleave(
+        {name: lambda name=name: ready[name]() for name in there},  # type: ignore[misc]
+        Pace(**settings["pace"]),
+        context.device,
+        prepare={name: prepare(name) for name in there},
+    )
+    renamed = {f"{part} {name}": times for name, times in samples.seconds.items()}
+    found.add(type(samples)(renamed))
+    for name in there:
+        speed = settings["lines"] / samples.median(name)
+        found.values[f"{part} {name}{LINES_PER_SECOND}"] = round(speed, 1)
+        if name != OURS:
+            key = f"{part} {OURS}/{name}"
+            found.add_ratio(key, samples.ratios(OURS, name))
+            context.say(f"  {key}: {found.ratios[key]:.3f}")
+
+
+def _tokenising(raw: Sequence[str]) -> dict[str, Peer | None]:
+    def ours() -> Callable[[], list[str]]:
+        moses = Moses("en")
+        return lambda: [moses.tokenise(line) for line in raw]
+
+    def theirs() -> Callable[[], list[str]]:
+        from sacremoses import MosesPunctNormalizer, MosesTokenizer
+
+        normalise, tokenise = MosesPunctNormalizer("en").normalize, MosesTokenizer("en").tokenize
+        return lambda: [tokenise(normalise(line), True, True) for line in raw]
+
+    return {OURS: Peer(ours), SACREMOSES: Peer(theirs)}
+
+
+def _learning(tokens: Sequence[str], merges: int) -> dict[str, Peer | None]:
+    def ours() -> Pairs:
+        return list(learn_merges(count_words(tokens), merges))
+
+    def theirs() -> Pairs:
+        from subword_nmt.learn_bpe import learn_bpe
+
+        codes = io.StringIO()
+        with contextlib.redirect_stderr(io.StringIO()):  # its bar of progress
+            learn_bpe(tokens, codes, merges)
+        lines = codes.getvalue().splitlines()[1:]
+        return [(pair[0], pair[1]) for pair in (line.split(" ") for line in lines)]
+
+    peers: dict[str, Peer | None] = {OURS: Peer(lambda: ours), SUBWORD_NMT: Peer(lambda: theirs)}
+    # Ties are ordered otherwise there, so its merges are others.
+    peers[TOKENIZERS] = None
+    if _version(TOKENIZERS):
+        peers[TOKENIZERS] = Peer(lambda: _other_learner(tokens, merges), same=False)
+    return peers
+
+
+def _other_learner(tokens: Sequence[str], merges: int) -> Callable[[], Pairs]:
+    from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+
+    words = {word for line in tokens for word in line.split(" ")}
+    letters = {c for word in words for c in word[:-1]} | {word[-1] + WORD_END for word in words}
+
+    def learn() -> Pairs:
+        tokenizer = Tokenizer(models.BPE(end_of_word_suffix=WORD_END))
+        tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+        trainer = trainers.BpeTrainer(
+            vocab_size=len(letters) + merges,
+            min_frequency=2,
+            end_of_word_suffix=WORD_END,
+            show_progress=False,
+        )
+        tokenizer.train_from_iterator(tokens, trainer)
+        found = json.loads(tokenizer.to_str())["model"]["merges"]
+        return [(first, second) for first, second in found]
+
+    return learn
+
+
+def _applying(tokens: Sequence[str], codes: Path) -> dict[str, Peer | None]:
+    def ours() -> Callable[[], list[str]]:
+        split = Codes.read(codes).split
+        return lambda: [split(line) for line in tokens]
+
+    def theirs() -> Callable[[], list[str]]:
+        from subword_nmt.apply_bpe import BPE
+
+        with codes.open(encoding="utf-8", newline="\n") as lines:
+            split = BPE(lines).process_line
+        return lambda: [split(line) for line in tokens]
+
+    peers: dict[str, Peer | None] = {OURS: Peer(ours), SUBWORD_NMT: Peer(theirs)}
+    peers[TOKENIZERS] = None
+    if _version(TOKENIZERS):
+        peers[TOKENIZERS] = Peer(lambda: _other_splitter(tokens, codes))
+    return peers
+
+
+def _other_splitter(tokens: Sequence[str], codes: Path) -> Callable[[], list[str]]:
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    pairs = [line.split(" ") for line in codes.read_text(encoding="utf-8").splitlines()[1:]]
+    words = {word for line in tokens for word in line.split(" ")}
+    letters = {c for word in words for c in word[:-1]} | {word[-1] + WORD_END for word in words}
+    pieces = dict.fromkeys([*sorted(letters), *(piece for pair in pairs for piece in pair)])
+    pieces.update(dict.fromkeys("".join(pair) for pair in pairs))
+    model = models.BPE(
+        vocab={piece: i for i, piece in enumerate(pieces)},
+        merges=[(first, second) for first, second in pairs],
+        end_of_word_suffix=WORD_END,
+    )
+    tokenizer = Tokenizer(model)
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+
+    def join(found: Sequence[str]) -> str:
+        ends = (p.removesuffix(WORD_END) if p.endswith(WORD_END) else p + SEPARATOR for p in found)
+        return " ".join(ends)
+
+    return lambda: [join(one.tokens) for one in tokenizer.encode_batch(list(tokens))]

@@ -1,0 +1,266 @@
+"""Learning a byte-pair encoding: the merges that subword-nmt learns, to the last byte, sooner.
+
+Sennrich et al. 2016, "Neural Machine Translation of Rare Words with Subword Units": the pair of
+neighbouring symbols that stands most often in the text becomes one symbol, again and again. Among
+pairs that stand equally often the last one in the order of the alphabet is taken.
+
+subword-nmt compares all frequent pairs before every merge, which is most of its time. Here pairs
+wait in a queue by their count, and only those that a merge has touched are queued anew. How pairs
+are counted is subword-nmt's own way with its few inexact corners (see `_Counts`), so that a folder
+prepared by either is the same folder.
+"""
+
+import bisect
+import heapq
+import itertools
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+from fairseq_plugins.common.errors import DataError
+from fairseq_plugins.common.files import writing
+from fairseq_plugins.common.progress import track
+from fairseq_plugins.data.codes import WORD_END
+
+VERSION = "#version: 0.2"  # of the format: the mark for ends is part of a word's last character
+FEWEST = 2  # times that a pair must stand in the text to be merged
+_SWEEP_EVERY = 100  # merges after which rare pairs are set aside
+
+Pair = tuple[str, str]
+Symbols = tuple[str, ...]
+
+
+def count_words(lines: Iterable[str]) -> Counter[str]:
+    """How often each word stands in lines whose words are separated by spaces."""
+    counts: Counter[str] = Counter()
+    for line in lines:
+        counts.update(line.strip("\r\n ").split(" "))
+    del counts[""]
+    return counts
+
+
+def write_codes(path: Path, counts: Mapping[str, int], merges: int) -> None:
+    """Learn up to ``merges`` merges of counted words and write them as a file of codes.
+
+    Raises:
+        DataError: where there is no word, or nothing to merge: subword-nmt reads no empty codes.
+    """
+    if not counts:
+        raise DataError("the training text has no words")
+    learned = track(learn_merges(counts, merges), "learning", unit="merges", total=merges)
+    with writing(path) as (codes,):
+        codes.write(f"{VERSION}\n".encode())
+        empty = codes.tell()
+        codes.writelines(f"{first} {second}\n".encode() for first, second in learned)
+        if codes.tell() == empty:
+            raise DataError(f"no two characters stand {FEWEST} times together in the training text")
+
+
+def learn_merges(counts: Mapping[str, int], merges: int) -> Iterator[Pair]:
+    """Up to ``merges`` merges in their order; fewer where no pair stands `FEWEST` times.
+
+    Args:
+        counts: word -> how often it stands in the text; its last character gets `WORD_END`.
+        merges: at most so many.
+    """
+    words = _Words(counts)
+    if not words.pairs.counts:
+        return  # words of one character
+    for number in range(merges):
+        best = words.pairs.most_frequent(number)
+        if best is None:
+            return
+        yield best
+        words.merge(best)
+        if number % _SWEEP_EVERY == 0:
+            words.pairs.set_aside()
+
+
+class _Queue:
+    """Pairs with counts, the greatest count first, within it the last pair of the alphabet.
+
+    An entry may be outdated: whoever takes the first one says what counts are now.
+    """
+
+    def __init__(self) -> None:
+        self._pairs: dict[int, list[Pair]] = {}  # by count
+        self._counts: list[int] = []  # a heap of the same counts, negative
+        self._sorted = 0  # the count whose pairs are in order
+
+    def push(self, pair: Pair, count: int) -> None:
+        pairs = self._pairs.get(count)
+        if pairs is None:
+            self._pairs[count] = [pair]
+            heapq.heappush(self._counts, -count)
+        elif count == self._sorted:
+            bisect.insort(pairs, pair)
+        else:
+            pairs.append(pair)
+
+    def first(self, now: Mapping[Pair, int]) -> Pair | None:
+        """The first pair whose entry holds; it stays in the queue."""
+        while self._counts:
+            count = -self._counts[0]
+            pairs = self._pairs[count]
+            if count != self._sorted:
+                pairs.sort()
+                self._sorted = count
+            while pairs:
+                if now.get(pairs[-1]) == count:
+                    return pairs[-1]
+                pairs.pop()
+            heapq.heappop(self._counts)
+            del self._pairs[count]
+            self._sorted = 0
+        return None
+
+
+class _Counts:
+    """How often each pair stands in the text, as subword-nmt counts it.
+
+    Rare pairs are set aside and not looked at until no frequent one is left. One that comes up
+    again meanwhile starts from zero: what it gains then takes the place of what was set aside, what
+    it loses is subtracted from it. So a pair whose symbols can be made in two ways may be
+    undercounted. Kept, because every file of codes that subword-nmt ever made has it.
+
+    Attributes:
+        counts: of pairs that are looked at and of those touched since the last sweep.
+        least: what a pair must count to be looked at.
+    """
+
+    def __init__(self, counts: dict[Pair, int]) -> None:
+        self.counts = counts
+        self._aside = dict(counts)
+        self.least = max(counts.values(), default=0) / 10
+        self._queue = _Queue()
+        self.queue(counts)
+
+    def queue(self, pairs: Iterable[Pair]) -> None:
+        """Queue pairs whose count has changed."""
+        for pair in pairs:
+            count = self.counts[pair]
+            if count >= self.least:
+                self._queue.push(pair, count)
+
+    def most_frequent(self, number: int) -> Pair | None:
+        """The pair of merge ``number``, from 0; None where it is rarer than `FEWEST`."""
+        pair = self._queue.first(self.counts)
+        if pair is None:
+            pair = self._bring_back(number)
+        return pair if self.counts[pair] >= FEWEST else None
+
+    def _bring_back(self, number: int) -> Pair:
+        """Look at rarer pairs too; the most frequent of all."""
+        self.set_aside()
+        best = max(self._aside, key=lambda pair: (self._aside[pair], pair))
+        # Nearer to the best the more merges there are; subword-nmt's choice, and part of the way
+        # in which pairs are counted.
+        self.least = self._aside[best] * number / (number + 10000.0)
+        self.counts = {pair: n for pair, n in self._aside.items() if n >= self.least}
+        self._queue = _Queue()
+        self.queue(self.counts)
+        return best
+
+    def set_aside(self) -> None:
+        """Take pairs that are too rare out of ``counts``."""
+        rare = [(pair, count) for pair, count in self.counts.items() if count < self.least]
+        for pair, count in rare:
+            del self.counts[pair]
+            self._aside[pair] = count if count >= 0 else self._aside.get(pair, 0) + count
+
+
+class _Words:
+    """The different words of the text in their symbols, and where each pair stands."""
+
+    def __init__(self, counts: Mapping[str, int]) -> None:
+        self._symbols: list[Symbols] = [(*word[:-1], word[-1] + WORD_END) for word in counts]
+        self._frequency = list(counts.values())
+        # To the regular expressions of subword-nmt, white space within a word ends a symbol.
+        self._spaced = {i for i, word in enumerate(counts) if word.split() != [word]}
+        self._places: dict[Pair, dict[int, int]] = {}  # pair -> word -> how often
+        totals: dict[Pair, int] = {}
+        for i, (symbols, frequency) in enumerate(zip(self._symbols, self._frequency, strict=True)):
+            for pair in itertools.pairwise(symbols):
+                totals[pair] = totals.get(pair, 0) + frequency
+                places = self._places.setdefault(pair, {})
+                places[i] = places.get(i, 0) + 1
+        self.pairs = _Counts(totals)
+
+    def merge(self, pair: Pair) -> None:
+        """Make one symbol of a pair wherever it stands, and count what stands beside it."""
+        places, self._places[pair] = self._places[pair], {}
+        first, second = pair
+        merged = first + second
+        changed: dict[Pair, int] = {}
+        for i, times in places.items():
+            if times < 1:
+                continue
+            old = self._symbols[i]
+            found = _find(first, second, old)
+            new = self._replace(i, pair, found)
+            self._symbols[i] = new
+            self._count(_beside(pair, old, found), i, -1, changed)
+            self._count(_beside_merged(merged, new), i, 1, changed)
+        counts = self.pairs.counts
+        for other, change in changed.items():
+            counts[other] = counts.get(other, 0) + change
+        counts[pair] = 0
+        self.pairs.queue(changed)
+
+    def _replace(self, i: int, pair: Pair, found: list[int]) -> Symbols:
+        if i in self._spaced:
+            pattern = rf"(?<!\S){re.escape(' '.join(pair))}(?!\S)"
+            merged = "".join(pair)
+            text = re.sub(pattern, lambda _: merged, " ".join(self._symbols[i]))
+            return tuple(text.split(" "))
+        symbols = list(self._symbols[i])
+        for position in reversed(found):
+            symbols[position : position + 2] = ["".join(pair)]
+        return tuple(symbols)
+
+    def _count(self, pairs: list[Pair], i: int, sign: int, changed: dict[Pair, int]) -> None:
+        change = sign * self._frequency[i]
+        for pair in pairs:
+            changed[pair] = changed.get(pair, 0) + change
+            places = self._places.setdefault(pair, {})
+            times = places.get(i, 0) + sign
+            if times:
+                places[i] = times
+            else:
+                del places[i]
+
+
+def _find(first: str, second: str, symbols: Symbols) -> list[int]:
+    """Where a pair stands, from the left and without overlaps."""
+    found, i, last = [], 0, len(symbols) - 1
+    while i < last:
+        if symbols[i] == first and symbols[i + 1] == second:
+            found.append(i)
+            i += 1
+        i += 1
+    return found
+
+
+def _beside(pair: Pair, old: Symbols, found: list[int]) -> list[Pair]:
+    """The pairs that a merge takes away; one between two merged pairs goes once."""
+    gone: list[Pair] = []
+    for i in found:
+        if i:
+            gone.append((old[i - 1], old[i]))
+        if i < len(old) - 2 and old[i + 2 : i + 4] != pair:
+            gone.append((old[i + 1], old[i + 2]))
+    return gone
+
+
+def _beside_merged(merged: str, new: Symbols) -> list[Pair]:
+    """The pairs that a merge brings; one of two merged symbols comes once."""
+    come: list[Pair] = []
+    last = len(new) - 1
+    for i, symbol in enumerate(new):
+        if symbol == merged:
+            if i:
+                come.append((new[i - 1], symbol))
+            if i < last and new[i + 1] != merged:
+                come.append((symbol, new[i + 1]))
+    return come
