@@ -26,6 +26,11 @@ COMMANDS: dict[str, tuple[str, ...]] = {
         "scripts/prepare_text_mlm.sh --from DIR --merges 300 --evaluation-lines 200 "
         "--output data/novels-mini",
     ),
+    # Of language models and masked ones alike.
+    "novels-small": (
+        "scripts/prepare_text_mlm.sh --from DIR --merges 8000 --evaluation-lines 2000 "
+        "--output data/novels-small",
+    ),
     "wikitext-103-mlm": ("scripts/prepare_gpt2_bpe.sh", "scripts/prepare_wikitext103_mlm.sh"),
     "toy-mt": ("scripts/prepare_toy_mt.sh",),
     "multi30k-en-de": (
