@@ -165,8 +165,10 @@ class Attempt:
         metrics = self.evaluate(training)
         if training.variant.name:
             write_json(kept, metrics)
+            is_needed = any(t.variant.after == training.variant.name for t in self.planned.trainings)
             for checkpoint in folder.glob("*.pt"):
-                checkpoint.unlink()
+                if not (is_needed and checkpoint.name == training.evaluated):
+                    checkpoint.unlink()
         return metrics
 
     def train(self, training: Training) -> None:
