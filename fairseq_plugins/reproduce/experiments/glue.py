@@ -240,7 +240,9 @@ class Glue(Experiment):
         ]
         if held_out:
             by_epoch = not all(dataset.get("disable_validation") for dataset in held_out)
-            what = "rate and epoch are those that are" if by_epoch else "the rate is the one that is"
+            what = (
+                "rate and epoch are those that are" if by_epoch else "the rate is the one that is"
+            )
             chosen = (
                 f"; {what} best on a part of the training set, which is held out, and the numbers "
                 "are of the development set"

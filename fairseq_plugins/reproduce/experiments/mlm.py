@@ -67,9 +67,7 @@ class MaskedLanguageModel(Experiment):
         before = None
         for stage in self.stages.get(scale, ()):
             kind = stage.replace("_", " of ")
-            found.append(
-                Variant(stage, self.recipe, (f"+mlm_stage={stage}",), kind, after=before)
-            )
+            found.append(Variant(stage, self.recipe, (f"+mlm_stage={stage}",), kind, after=before))
             before = stage
         changed = (f"+{self.budget}={scale}",) if self.budget else ()
         return [*found, Variant("", self.recipe, changed, self.kind, after=before)]

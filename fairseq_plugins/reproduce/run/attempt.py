@@ -165,7 +165,9 @@ class Attempt:
         metrics = self.evaluate(training)
         if training.variant.name:
             write_json(kept, metrics)
-            is_needed = any(t.variant.after == training.variant.name for t in self.planned.trainings)
+            is_needed = any(
+                t.variant.after == training.variant.name for t in self.planned.trainings
+            )
             for checkpoint in folder.glob("*.pt"):
                 if not (is_needed and checkpoint.name == training.evaluated):
                     checkpoint.unlink()
