@@ -17,7 +17,7 @@ from fairseq_plugins.reproduce.experiments.planned import PlannedRun, plan_run
 from fairseq_plugins.reproduce.experiments.training import Training
 from fairseq_plugins.reproduce.record.recipe import total_batch
 from fairseq_plugins.reproduce.record.runs import Run
-from fairseq_plugins.reproduce.report.captions import caption
+from fairseq_plugins.reproduce.report.render import render
 from fairseq_plugins.reproduce.run.plan import check_devices, plan
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
@@ -178,7 +178,20 @@ def test_pages_say_the_stages(make_result) -> None:  # type: ignore[no-untyped-d
     metrics = {"valid_loss": 5.0, "valid_ppl": 32.0, "best_update": 900, "curve": [[900, 5.0]]}
     result = make_result("rope", "vanilla", 1, 32.0, table="table8", scale=SMALL, config=one.config)
     result["metrics"] |= metrics
-    text = caption(TABLES["table8"], SMALL, [result])
+    text = render(TABLES["table8"], SMALL, [result], [])
+    assert text.startswith("# ") and "scale `small`" in text.splitlines()[0]
+    assert "Data: wikitext-2 " in text  # that of the result
     for length, updates in ((16, "2,000"), (32, "2,000"), (128, "900")):
         assert f"{updates} updates of 128 sequences of at most {length} tokens" in text
     assert "(samples of 16)" in text
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [("table3", "rate and epoch are those"), ("bert_table3", "the rate is the one")],
+)
+def test_pages_say_what_is_chosen_on_what_is_held_out(name: str, told: str) -> None:
+    one = run(name)
+    metrics = {"tried": {"SST-2-lr0.0001": 50.0}, "replaced": [], "averaged": ["SST-2"]}
+    (fact,) = one.experiment.facts([{"metrics": metrics, "config": one.config}])
+    assert told in fact and "held out, and the numbers are of the development set" in fact
