@@ -63,6 +63,14 @@ def test_a_run_that_failed_goes_on_with_the_stage_that_failed(place: Path) -> No
     assert fake.started_from[0] == f"checkpoints/{STAGES[0]}/checkpoint_best.pt"
 
 
+def test_a_stage_whose_checkpoint_is_gone_is_trained_again(place: Path) -> None:
+    assert work(place, FakeCommands(place, failing="samples_32")) == 1
+    (place / "checkpoints" / STAGES[0] / "checkpoint_best.pt").unlink()
+    fake = FakeCommands(place)
+    assert work(place, fake) == 0
+    assert fake.trained == STAGES
+
+
 def test_another_table_starts_from_the_last_stage_and_does_not_train_it_again(place: Path) -> None:
     start = Run("bert_start", "small", "learned", "vanilla", 1)
     first, second = FakeCommands(place), FakeCommands(place)
