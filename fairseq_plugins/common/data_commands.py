@@ -7,14 +7,23 @@ from pathlib import Path
 # Of each task of GLUE at scale mini.
 MINI_EXAMPLES = 640
 MINI_DEVELOPMENT_EXAMPLES = 500
+# At scale small: at most, and those of them on which models are chosen.
+SMALL_EXAMPLES = 20_000
+SMALL_HELD_OUT = 300
 
-_MINI_SQUAD = (
-    "scripts/prepare_squad.sh --from DIR --bpe data/novels-mini/bpe "
-    "--max-length 128 --stride 64 --max-query-length 40"
-)
+
+def _short_squad(novels: str) -> str:
+    """SQuAD in windows of 128, in the pieces of a folder of novels."""
+    return (
+        f"scripts/prepare_squad.sh --from DIR --bpe data/{novels}/bpe "
+        "--max-length 128 --stride 64 --max-query-length 40"
+    )
+
+
 _SQUAD = {
     "toy-squad-v{}": "scripts/prepare_toy_squad.sh",
-    "squad-v{}-mini": _MINI_SQUAD,
+    "squad-v{}-mini": _short_squad("novels-mini"),
+    "squad-v{}-small": _short_squad("novels-small"),
     "squad-v{}": "scripts/prepare_squad.sh --bpe data/gpt2_bpe",
 }
 COMMANDS: dict[str, tuple[str, ...]] = {
@@ -26,11 +35,20 @@ COMMANDS: dict[str, tuple[str, ...]] = {
         "scripts/prepare_text_mlm.sh --from DIR --merges 300 --evaluation-lines 200 "
         "--output data/novels-mini",
     ),
+    # Of language models and masked ones alike.
+    "novels-small": (
+        "scripts/prepare_text_mlm.sh --from DIR --merges 8000 --evaluation-lines 2000 "
+        "--output data/novels-small",
+    ),
     "wikitext-103-mlm": ("scripts/prepare_gpt2_bpe.sh", "scripts/prepare_wikitext103_mlm.sh"),
     "toy-mt": ("scripts/prepare_toy_mt.sh",),
     "multi30k-en-de": (
         "scripts/prepare_parallel.sh --from DIR --src en --tgt de "
         "--test-prefix test_2016_flickr --output data/multi30k-en-de",
+    ),
+    "mid-en-de": (
+        "scripts/prepare_parallel.sh --from DIR --src en --tgt de --merges 8000 "
+        "--output data/mid-en-de",
     ),
     "wmt14-en-de": ("scripts/prepare_wmt14_en_de.sh",),
     "toy-glue": ("scripts/prepare_toy_glue.sh",),
@@ -38,6 +56,10 @@ COMMANDS: dict[str, tuple[str, ...]] = {
         "scripts/prepare_glue.sh --from DIR --bpe data/novels-mini/bpe "
         f"--max-train {MINI_EXAMPLES} --max-valid {MINI_DEVELOPMENT_EXAMPLES} "
         "--output data/glue-mini",
+    ),
+    "glue-small": (
+        "scripts/prepare_glue.sh --from DIR --bpe data/novels-small/bpe "
+        f"--max-train {SMALL_EXAMPLES} --held-out {SMALL_HELD_OUT} --output data/glue-small",
     ),
     "glue": ("scripts/prepare_glue.sh --bpe data/gpt2_bpe",),
     **{

@@ -32,4 +32,4 @@ TABLES: dict[str, Table] = {
     )
 }
 CLAIMS = (*LRPE_CLAIMS, *BERT_CLAIMS, *SURVEY_CLAIMS)
-SCALE_NAMES = ("toy", "mini", "paper")
+SCALE_NAMES = ("toy", "mini", "small", "paper")

@@ -79,7 +79,7 @@ def get_parser(name: str) -> argparse.ArgumentParser:
         type=int,
         metavar="N",
         help="GPUs of one run; the total batch stays what it is (default: 8 at scale paper, "
-        "else 0, a CPU)",
+        "1 at small, else 0, a CPU)",
     )
     add(
         "--jobs",

@@ -7,6 +7,7 @@ import pytest
 import yaml
 from omegaconf import DictConfig
 
+from fairseq_plugins.papers import SCALE_NAMES
 from fairseq_plugins.reproduce.record.recipe import compose_recipe, total_batch
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
@@ -39,7 +40,7 @@ def test_paper(recipe: str, version: str) -> None:
     assert config.model.position_encoding == "base" and config.model._name == "pe_roberta"
 
 
-@pytest.mark.parametrize("scale", ["toy", "mini", "paper"])
+@pytest.mark.parametrize("scale", SCALE_NAMES)
 @pytest.mark.parametrize("recipe", ["squad_v1", "squad_v2"])
 def test_sizes_are_those_of_pretraining(recipe: str, scale: str) -> None:
     """Else a pre-trained checkpoint could not be loaded."""
@@ -57,9 +58,9 @@ def test_each_version_has_its_data_at_every_scale() -> None:
     found = {
         compose(recipe, f"scale/squad={scale}").task.data
         for recipe in ("squad_v1", "squad_v2")
-        for scale in ("toy", "mini", "paper")
+        for scale in SCALE_NAMES
     }
-    assert len(found) == 6
+    assert len(found) == 2 * len(SCALE_NAMES)
 
 
 def test_the_two_recipes_differ_in_data_and_updates_alone() -> None:

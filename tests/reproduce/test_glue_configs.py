@@ -8,6 +8,8 @@ import yaml
 
 import fairseq_plugins.registration  # noqa: F401
 from fairseq_plugins.glue.tasks import GLUE, TASKS, TOY_GLUE
+from fairseq_plugins.papers import SCALE_NAMES
+from fairseq_plugins.reproduce.experiments import experiment_of
 from fairseq_plugins.reproduce.experiments.devices import Devices
 from fairseq_plugins.reproduce.experiments.glue import BERT_GLUE
 from fairseq_plugins.reproduce.experiments.planned import plan_run
@@ -132,7 +134,7 @@ def test_every_task_at_small_scales(task, scale):
         assert config["optimization"]["max_update"] == 3 * 640 // total_batch(config)
 
 
-@pytest.mark.parametrize("scale", ["toy", "mini", "paper"])
+@pytest.mark.parametrize("scale", SCALE_NAMES)
 def test_the_model_is_the_pretrained_one(scale):
     pretraining = record(compose_recipe(CONFIGS, "wikitext103_mlm", [f"scale/mlm={scale}"]))
     tuning = composed("glue_rte", f"scale/glue={scale}")
@@ -163,12 +165,12 @@ def test_toy_recipes_are_at_scale_toy_and_scales_leave_encodings_alone():
 
 
 @pytest.mark.parametrize("name", ["table3", "bert_table3", "bert_table4"])
-@pytest.mark.parametrize("scale", ["toy", "mini", "paper"])
+@pytest.mark.parametrize("scale", SCALE_NAMES)
 def test_models_are_fine_tuned_with_the_positions_they_were_trained_with(name, scale):
     """Tables of rows per position are loaded as they are."""
-    place = Devices(8 if scale == "paper" else 0)
+    place = Devices(experiment_of(name).scales[scale].gpus)
     one = plan_run(CONFIGS, Run(name, scale, "learned", "vanilla", 1), place)
-    (before,) = one.pretraining.trainings
+    before = one.pretraining.final
     for training in one.trainings:
         task, model = training.config["task"], training.config["model"]
         # The task of GLUE writes its own over the model's.

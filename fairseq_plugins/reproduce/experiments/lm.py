@@ -44,6 +44,7 @@ class Evaluation:
 EVALUATIONS = {
     "toy": Evaluation((0,), 32),
     "mini": Evaluation((0,), 32),
+    "small": Evaluation((0,), 32),
     # fairseq's README evaluates this model two sequences at a time, with a context of 400.
     "paper": Evaluation((0, 400), 2),
 }
@@ -144,6 +145,7 @@ LANGUAGE_MODEL = LanguageModel(
     scales=scales(
         Scale("toy", COMMANDS["toy"]),
         Scale("mini", COMMANDS["wikitext-2-mini"]),
+        Scale("small", COMMANDS["novels-small"], gpus=1),
         Scale("paper", COMMANDS["wikitext-103"], gpus=8),
     ),
     metrics=Perplexities,

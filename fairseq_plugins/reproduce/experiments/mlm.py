@@ -1,7 +1,7 @@
 """The masked language model: LRPE's Table 8 and Figure 2, and the start of the BERT paper's."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Self
 
@@ -54,15 +54,23 @@ class MaskedLanguageModel(Experiment):
     and the `curve`, pairs of updates and loss.
 
     budget: the group of configs/ that changes the scale's budget, empty for none. kind: as a
-    training's, where others start from this one.
+    training's, where others start from this one. stages: by scale the files of configs/mlm_stage
+    with the stages before the last one, the first one first.
     """
 
     budget: str = ""
     kind: str = ""
+    stages: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def variants(self, scale: str) -> Sequence[Variant]:
+        found: list[Variant] = []
+        before = None
+        for stage in self.stages.get(scale, ()):
+            kind = stage.replace("_", " of ")
+            found.append(Variant(stage, self.recipe, (f"+mlm_stage={stage}",), kind, after=before))
+            before = stage
         changed = (f"+{self.budget}={scale}",) if self.budget else ()
-        return [Variant("", self.recipe, changed, self.kind)]
+        return [*found, Variant("", self.recipe, changed, self.kind, after=before)]
 
     def steps(self, training: Training, checkpoint: Path, run: Run, gpus: int) -> Sequence[Step]:
         return []
@@ -78,6 +86,11 @@ class MaskedLanguageModel(Experiment):
             "best_update": update,
             "curve": [list(point) for point in curve],
         }
+
+    def combine(self, parts: Mapping[str, Metrics]) -> Metrics:
+        """Those of the last stage: losses of samples of another length are another measure."""
+        *_, last = parts.values()
+        return dict(last)
 
     def floors(self, data: DataDescription) -> dict[str, dict[str, float]]:
         return unigram_floors(data, ("valid",))
@@ -102,6 +115,7 @@ def _model(**more: Any) -> MaskedLanguageModel:
         scales=scales(
             Scale("toy", COMMANDS["toy-mlm"]),
             Scale("mini", COMMANDS["novels-mini"]),
+            Scale("small", COMMANDS["novels-small"], gpus=1),
             Scale("paper", COMMANDS["wikitext-103-mlm"], gpus=8),
         ),
         metrics=Curve,
@@ -111,10 +125,10 @@ def _model(**more: Any) -> MaskedLanguageModel:
     )
 
 
-MASKED_LANGUAGE_MODEL = _model()
+MASKED_LANGUAGE_MODEL = _model(stages={"small": ("samples_16", "samples_32")})
 # A stand-in for the published BERT, and what the BERT paper makes of it: the position embedding
 # replaced and all weights trained on.
-BERT_START = _model(budget="bert_start")
+BERT_START = _model(budget="bert_start", stages={"small": ("samples_16",)})
 BERT_CONTINUED = _model(
     budget="bert_continued",
     kind="continued",

@@ -148,6 +148,7 @@ TRANSLATION = Translation(
     scales=scales(
         Scale("toy", COMMANDS["toy-mt"]),
         Scale("mini", COMMANDS["multi30k-en-de"]),
+        Scale("small", COMMANDS["mid-en-de"], gpus=1),
         Scale("paper", COMMANDS["wmt14-en-de"], gpus=8),
     ),
     metrics=Bleu,

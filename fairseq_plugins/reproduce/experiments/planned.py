@@ -66,7 +66,12 @@ class PlannedRun:
         """The trainings whose checkpoints are measured."""
         if self.trainings or self.pretraining is None:
             return self.trainings
-        return self.pretraining.trainings
+        return (self.pretraining.final,)
+
+    @property
+    def final(self) -> Training:
+        """The last of its trainings, from which other runs start."""
+        return self.trainings[-1]
 
     @property
     def prepare(self) -> tuple[str, ...]:
@@ -123,15 +128,16 @@ def plan_run(configs: Path, run: Run, devices: Devices) -> PlannedRun:
     if origin:
         before = replace(run, table=origin.table, row=origin.row or run.row, seed=1)
         pretraining = plan_run(configs, before, devices)
-    trainings = []
+    made: dict[str, Training] = {}
     for variant in experiment.variants(run.scale):
         folder = run.folder / variant.name if variant.name else run.folder
         training = _training(configs, run, variant, folder, devices)
-        if origin and pretraining:
-            (first,) = pretraining.trainings
-            training = origin.start(training, first.folder / first.evaluated)
-        trainings.append(training)
-    return PlannedRun(run, devices, tuple(trainings), pretraining)
+        if variant.after is not None:
+            training = training.starting_from(made[variant.after])
+        elif origin and pretraining:
+            training = training.starting_from(pretraining.final, origin.option)
+        made[variant.name] = training
+    return PlannedRun(run, devices, tuple(made.values()), pretraining)
 
 
 def _training(

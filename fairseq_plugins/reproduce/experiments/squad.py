@@ -117,6 +117,7 @@ SQUAD = Squad(
     scales=scales(
         Scale("toy", _commands("toy-squad-v{}")),
         Scale("mini", _commands("squad-v{}-mini")),
+        Scale("small", _commands("squad-v{}-small"), gpus=1),
         Scale("paper", _commands("squad-v{}"), gpus=8),
     ),
     metrics=Answers,

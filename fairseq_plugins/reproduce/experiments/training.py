@@ -7,6 +7,7 @@ from typing import Any
 
 from fairseq_plugins.common.checkpoints import BEST, LAST
 
+FINETUNE = "checkpoint.finetune_from_model"  # fairseq's option for a checkpoint to start from
 SRUN = ("srun", "--ntasks-per-node=1")  # one task per node; fairseq starts a process per GPU
 
 
@@ -32,6 +33,8 @@ class Variant:
         overrides: Hydra's.
         kind: what trainings with the same settings but for the learning rate share; one of them
             is recorded.
+        after: of several stages, the name of the one before, whose checkpoint it starts from; None
+            for what the run itself starts from.
     """
 
     name: str
@@ -39,6 +42,7 @@ class Variant:
     overrides: tuple[str, ...] = ()
     kind: str = ""
     learning_rate: float | None = None
+    after: str | None = None
 
 
 @dataclass(frozen=True)
@@ -80,6 +84,18 @@ class Training:
         """It goes on from its own checkpoint_last.pt, where there is one."""
         return train_command(self.variant.recipe, self.overrides, srun=self.srun)
 
+    def starting_from(self, other: "Training", option: str = FINETUNE) -> "Training":
+        """With the weights of another training at its start.
+
+        They are taken once; a training that is started again goes on from checkpoint_last.pt.
+
+        Args:
+            other: of which the evaluated checkpoint is taken.
+            option: takes that checkpoint.
+        """
+        override = f"{option}={(other.folder / other.evaluated).as_posix()}"
+        return replace(self, overrides=(*self.overrides, override))
+
 
 @dataclass(frozen=True)
 class Origin:
@@ -93,12 +109,4 @@ class Origin:
 
     table: str
     row: str | None = None
-    option: str = "checkpoint.finetune_from_model"
-
-    def start(self, training: Training, checkpoint: Path) -> Training:
-        """The training with the checkpoint's weights at its start.
-
-        They are taken once; a training that is started again goes on from checkpoint_last.pt.
-        """
-        override = f"{self.option}={checkpoint.as_posix()}"
-        return replace(training, overrides=(*training.overrides, override))
+    option: str = FINETUNE

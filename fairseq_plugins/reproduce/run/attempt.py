@@ -151,22 +151,25 @@ class Attempt:
     def _measured(self, training: Training) -> Metrics:
         """The metrics of one training.
 
-        Of several, each keeps its own in metrics.json, and its checkpoints only as long as they are
-        needed.
+        Of several, each keeps its own in metrics.json, and of its checkpoints only the one that
+        another training starts from.
         """
         if training not in self.planned.trainings:  # of the run that this one starts from
             return self.evaluate(training)
         folder = self.context.root / training.folder
-        kept = folder / MEASURED
-        if training.variant.name and (found := _read_metrics(kept)) is not None:
+        kept, name = folder / MEASURED, training.variant.name
+        is_needed = any(t.variant.after == name for t in self.planned.trainings)
+        is_there = not is_needed or (folder / training.evaluated).is_file()
+        if name and is_there and (found := _read_metrics(kept)) is not None:
             return found
         folder.mkdir(exist_ok=True)
         self.train(training)
         metrics = self.evaluate(training)
-        if training.variant.name:
+        if name:
             write_json(kept, metrics)
             for checkpoint in folder.glob("*.pt"):
-                checkpoint.unlink()
+                if not (is_needed and checkpoint.name == training.evaluated):
+                    checkpoint.unlink()
         return metrics
 
     def train(self, training: Training) -> None:

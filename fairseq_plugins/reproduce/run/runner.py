@@ -215,7 +215,7 @@ def is_pretrained(root: Path, planned: PlannedRun) -> bool:
         result, planned.run, planned.config, planned.describe_data(root)
     ):
         return False
-    (training,) = planned.trainings
+    training = planned.final
     folder = root / training.folder
     return (folder / training.evaluated).exists() and checkpoints.has_reached(
         folder, training.max_update
