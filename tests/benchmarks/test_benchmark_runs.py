@@ -58,6 +58,9 @@ def test_quick_run(name, tmp_path):
 
 def assert_limits(name, result):
     """Peaks from before and after, and the work and rates of every time."""
+    if name == "preparation":  # of text, in which there are no products
+        assert not result["found"]["work"] and not result["found"]["peaks"]
+        return
     numbers, sizes = result["found"], result["settings"]["peaks"]
     assert numbers["peaks"] == {**numbers["peaks"], **sizes, "gemm_dtype": "float32"}
     best = {rate: max(numbers["peaks"][rate]) for rate in ("gflop_per_s", "gb_per_s")}
