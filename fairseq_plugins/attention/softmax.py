@@ -196,6 +196,11 @@ class SoftmaxAttention(Attention):
             mask, is_causal = shared.once(key, make)
         else:
             mask, is_causal = make()
+        if self._learns_logits(q, mask):
+            assert mask is not None
+            logits = self._logits(q, k, mask.expand(*q.shape[:3], k.size(2)), 1.0)
+            weights = logits.softmax(-1).to(v.dtype)
+            return F.dropout(weights, self.dropout, self.training) @ v, None
         dropout = self.dropout if self.training else 0.0
         output = F.scaled_dot_product_attention(
             q, k, v, mask, dropout_p=dropout, is_causal=is_causal, scale=self.scale
@@ -230,15 +235,15 @@ class SoftmaxAttention(Attention):
         return self.encoding.relative_logits(q, k, q_positions, state["k_positions"])
 
     @staticmethod
-    def _learns_logits(q: Tensor, relative: Tensor | None) -> bool:
+    def _learns_logits(q: Tensor, added: Tensor | None) -> bool:
         """Whether PyTorch would take its plain formula, which is slower than ours.
 
         On a CPU its fused attention has no gradient for a mask, and its plain formula makes three
         more passes over all pairs, for queries that see nothing: `_hidden` leaves none.
         """
         return (
-            relative is not None
-            and relative.requires_grad
+            added is not None
+            and added.requires_grad
             and q.device.type == "cpu"
             and not torch.compiler.is_compiling()
         )
@@ -281,7 +286,7 @@ class SoftmaxAttention(Attention):
         added: Tensor | None,
     ) -> tuple[Tensor, Tensor]:
         """With the weights in hand; softmax in float32 or wider."""
-        logits = self._scaled_logits(q, k, relative)
+        logits = self._logits(q, k, relative, self.scale)
         if added is not None:
             logits = logits + added
         hidden = _hidden(hidden, causal, q.size(2), k.size(2), q.device)
@@ -296,15 +301,15 @@ class SoftmaxAttention(Attention):
             )
         return output, weights
 
-    def _scaled_logits(self, q: Tensor, k: Tensor, relative: Tensor | None) -> Tensor:
-        """``scale (q k^T + relative)`` (B, H, T, S) in float32 or wider."""
+    def _logits(self, q: Tensor, k: Tensor, added: Tensor | None, share: float) -> Tensor:
+        """``scale q k^T + share added`` (B, H, T, S) in float32 or wider."""
         wide = torch.promote_types(q.dtype, torch.float32)
-        if relative is not None and relative.dtype == q.dtype == wide:
-            rows = (tensor.flatten(0, 1) for tensor in (relative, q, k.mT))
-            logits = torch.baddbmm(*rows, beta=self.scale, alpha=self.scale)
+        if added is not None and added.dtype == q.dtype == wide:
+            rows = (tensor.flatten(0, 1) for tensor in (added, q, k.mT))
+            logits = torch.baddbmm(*rows, beta=share, alpha=self.scale)
             return logits.unflatten(0, q.shape[:2])
         logits = ((self.scale * q) @ k.mT).to(wide)  # in this order float16 reaches further
-        return logits if relative is None else logits + self.scale * relative
+        return logits if added is None else logits + share * added
 
 
 def _split_mask(

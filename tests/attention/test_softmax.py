@@ -204,7 +204,15 @@ def test_no_mask_is_made_where_none_is_needed(name, monkeypatch):
         assert (call["attn_mask"] is not None) == biased
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if "relative_logits" in hooks_of(name)])
+def learns_logits(name):
+    """Whether what joins q.k has a gradient."""
+    hooks = hooks_of(name)
+    encoding = Layer(name, "vanilla", causal=refusal(name, True) is None).attention.encoding
+    has_parameters = encoding is not None and any(True for _ in encoding.parameters())
+    return "relative_logits" in hooks or ("attn_bias" in hooks and has_parameters)
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if learns_logits(name)])
 @pytest.mark.parametrize("padded", [False, True])
 def test_learned_logits_are_the_same_with_gradients_and_without(name, padded, monkeypatch):
     causal = refusal(name, True) is None
