@@ -11,6 +11,7 @@ from fairseq_plugins.encodings import ALL_HOOKS, PositionEncoding
 from fairseq_plugins.encodings.base import relative_positions
 from fairseq_plugins.encodings.ends import known_end, with_end
 from fairseq_plugins.encodings.protocols import parts_to_fold
+from fairseq_plugins.kernels.softmax import can_go_by_head, softmax_by_head
 
 
 class SoftmaxAttention(Attention):
@@ -177,7 +178,7 @@ class SoftmaxAttention(Attention):
             decay = self._decay(q, k, q_positions, state["k_positions"])
         if q.size(2) == 1:
             causal = False  # By a branch: a comparison would be a symbol in a compiled graph.
-        if need_weights or "relative_values" in self.hooks or self._learns_logits(q, relative):
+        if need_weights or "relative_values" in self.hooks:
             added = _plus(decay, self._bias(q_positions, state["k_positions"], shared))
             hidden, added = _split_mask(attn_mask, added)
             hidden = _either(hidden, _padding_of_keys(state))
@@ -185,6 +186,12 @@ class SoftmaxAttention(Attention):
                 q, k, v, state, q_positions, causal, hidden, relative, added
             )
             return output, weights if need_weights else None
+        dropout = self.dropout if self.training else 0.0
+        by_head = not dropout and q.size(2) > 1 and can_go_by_head(q)
+        alone = decay is None and attn_mask is None and not (causal or self._biases)
+        if by_head and alone and _has_gradient(relative) and "key_padding_mask" not in state:
+            output = softmax_by_head(q, k, v, relative, scale=self.scale, share=self.scale)
+            return output, None
         content = _plus(None if relative is None else self.scale * relative, decay)
 
         def make() -> tuple[Tensor | None, bool]:
@@ -196,12 +203,13 @@ class SoftmaxAttention(Attention):
             mask, is_causal = shared.once(key, make)
         else:
             mask, is_causal = make()
-        if self._learns_logits(q, mask):
-            assert mask is not None
-            logits = self._logits(q, k, mask.expand(*q.shape[:3], k.size(2)), 1.0)
-            weights = logits.softmax(-1).to(v.dtype)
-            return F.dropout(weights, self.dropout, self.training) @ v, None
-        dropout = self.dropout if self.training else 0.0
+        if by_head and (_has_gradient(mask) or (q.requires_grad and q.size(-1) != v.size(-1))):
+            if mask is None and is_causal:
+                future = _hidden(None, True, q.size(2), k.size(2), q.device)
+                mask = _sdpa_mask(future, q.new_zeros(()), q.dtype)
+            elif mask is not None and mask.dtype == torch.bool:
+                mask = q.new_zeros(()).where(mask, float("-inf"))
+            return softmax_by_head(q, k, v, mask, scale=self.scale), None
         output = F.scaled_dot_product_attention(
             q, k, v, mask, dropout_p=dropout, is_causal=is_causal, scale=self.scale
         )
@@ -233,20 +241,6 @@ class SoftmaxAttention(Attention):
             return None
         k = _rows(state, "content_k" if "content_k" in state else "k")
         return self.encoding.relative_logits(q, k, q_positions, state["k_positions"])
-
-    @staticmethod
-    def _learns_logits(q: Tensor, added: Tensor | None) -> bool:
-        """Whether PyTorch would take its plain formula, which is slower than ours.
-
-        On a CPU its fused attention has no gradient for a mask, and its plain formula makes three
-        more passes over all pairs, for queries that see nothing: `_hidden` leaves none.
-        """
-        return (
-            added is not None
-            and added.requires_grad
-            and q.device.type == "cpu"
-            and not torch.compiler.is_compiling()
-        )
 
     def _bias(self, q_positions: Tensor, k_positions: Tensor, shared: SharedPass) -> Tensor | None:
         """The sum of ``attn_bias`` (B or 1, H, T, S), or None; a shared one once per pass."""
@@ -286,7 +280,10 @@ class SoftmaxAttention(Attention):
         added: Tensor | None,
     ) -> tuple[Tensor, Tensor]:
         """With the weights in hand; softmax in float32 or wider."""
-        logits = self._logits(q, k, relative, self.scale)
+        logits = (self.scale * q) @ k.mT  # in this order float16 reaches further
+        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+        if relative is not None:
+            logits = logits + self.scale * relative
         if added is not None:
             logits = logits + added
         hidden = _hidden(hidden, causal, q.size(2), k.size(2), q.device)
@@ -301,15 +298,9 @@ class SoftmaxAttention(Attention):
             )
         return output, weights
 
-    def _logits(self, q: Tensor, k: Tensor, added: Tensor | None, share: float) -> Tensor:
-        """``scale q k^T + share added`` (B, H, T, S) in float32 or wider."""
-        wide = torch.promote_types(q.dtype, torch.float32)
-        if added is not None and added.dtype == q.dtype == wide:
-            rows = (tensor.flatten(0, 1) for tensor in (added, q, k.mT))
-            logits = torch.baddbmm(*rows, beta=share, alpha=self.scale)
-            return logits.unflatten(0, q.shape[:2])
-        logits = ((self.scale * q) @ k.mT).to(wide)  # in this order float16 reaches further
-        return logits if added is None else logits + share * added
+
+def _has_gradient(logits: Tensor | None) -> bool:
+    return logits is not None and logits.requires_grad
 
 
 def _split_mask(

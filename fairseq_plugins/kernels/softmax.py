@@ -1,0 +1,96 @@
+"""Softmax attention head by head, for what PyTorch's fused one on a CPU cannot take.
+
+That one wants values as wide as queries, and has no gradient for what is added to the logits; its
+plain formula passes over the weights of all heads in turn, which no cache holds. Those of one head
+stay there.
+
+Shapes: B batch, H heads, T queries, S keys, D features, M values.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fairseq_plugins.kernels.precision import without_autocast
+
+
+def can_go_by_head(q: Tensor) -> bool:
+    """Whether ``softmax_by_head`` is for these: on a CPU, in float32 or wider, not compiled."""
+    if q.device.type != "cpu" or torch.compiler.is_compiling() or torch.is_autocast_enabled("cpu"):
+        return False
+    return q.dtype == torch.promote_types(q.dtype, torch.float32)
+
+
+def softmax_by_head(
+    q: Tensor, k: Tensor, v: Tensor, added: Tensor | None, *, scale: float, share: float = 1.0
+) -> Tensor:
+    """``softmax(scale q k^T + share added) v``; first derivatives only.
+
+    Args:
+        q: (B, H, T, D).
+        k: (B, H, S, D).
+        v: (B, H, S, M).
+        added: (B or 1, H or 1, T or 1, S) or (T or 1, S), -inf where a key is hidden, but not all
+            of a query's.
+        scale: of the products.
+        share: of ``added``.
+
+    Returns:
+        (B, H, T, M).
+    """
+    if added is not None:
+        added = added[(None,) * (4 - added.dim())].expand(-1, -1, q.size(2), -1)
+    result: Tensor = _ByHead.apply(q, k, v, added, scale, share)
+    return result
+
+
+class _ByHead(torch.autograd.Function):
+    """Saved are the inputs and the weights (B, H, T, S)."""
+
+    @staticmethod
+    def forward(  # type: ignore[no-untyped-def]
+        ctx, q: Tensor, k: Tensor, v: Tensor, added: Tensor | None, scale: float, share: float
+    ) -> Tensor:
+        batch, heads, length, _ = q.shape
+        weights = q.new_empty(batch, heads, length, k.size(2))
+        # Tokens before heads, as the output's projection wants them.
+        output = v.new_empty(batch, length, heads, v.size(-1)).transpose(1, 2)
+        for b, h in _heads(q):
+            logits = weights[b, h]
+            if added is None:
+                torch.mm(q[b, h], k[b, h].mT, out=logits).mul_(scale)
+            else:
+                of_head = added[_of(added, b, h)]
+                torch.addmm(of_head, q[b, h], k[b, h].mT, beta=share, alpha=scale, out=logits)
+            torch.softmax(logits, -1, out=logits)
+            output[b, h] = logits @ v[b, h]
+        ctx.save_for_backward(q, k, v, added, weights)
+        ctx.scale, ctx.share = scale, share
+        return output
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    @without_autocast
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        q, k, v, added, weights = ctx.saved_tensors
+        to_q, to_k, to_v = torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)
+        to_added = torch.zeros_like(added) if ctx.needs_input_grad[3] else None
+        for b, h in _heads(q):
+            shares, above = weights[b, h], grad[b, h]
+            to_v[b, h] = shares.mT @ above
+            slopes = torch._softmax_backward_data(above @ v[b, h].mT, shares, -1, shares.dtype)
+            to_q[b, h] = torch.mm(slopes, k[b, h]).mul_(ctx.scale)
+            to_k[b, h] = torch.mm(slopes.mT, q[b, h]).mul_(ctx.scale)
+            if to_added is not None:
+                to_added[_of(added, b, h)].add_(slopes, alpha=ctx.share)
+        return to_q, to_k, to_v, to_added, None, None
+
+
+def _heads(q: Tensor) -> list[tuple[int, int]]:
+    return [(b, h) for b in range(q.size(0)) for h in range(q.size(1))]
+
+
+def _of(added: Tensor, b: int, h: int) -> tuple[int, int]:
+    """Where what a row and a head add stands."""
+    return b if added.size(0) > 1 else 0, h if added.size(1) > 1 else 0
