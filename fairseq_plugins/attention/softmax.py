@@ -187,7 +187,7 @@ class SoftmaxAttention(Attention):
             )
             return output, weights if need_weights else None
         dropout = self.dropout if self.training else 0.0
-        by_head = not dropout and q.size(2) > 1 and can_go_by_head(q)
+        by_head = not dropout and can_go_by_head(q, k)
         alone = decay is None and attn_mask is None and not causal and len(self._biases) == 0
         if by_head and alone and _has_gradient(relative) and "key_padding_mask" not in state:
             output = softmax_by_head(q, k, v, relative, scale=self.scale, share=self.scale)
