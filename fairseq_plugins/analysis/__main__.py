@@ -1,4 +1,4 @@
-"""`python -m fairseq_plugins.analysis identical-words --path CHECKPOINT --data DIR`."""
+"""`python -m fairseq_plugins analysis <command>`: what an encoding or a trained model does."""
 
 import argparse
 import json
@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from fairseq_plugins.analysis import LENGTH, WORDS
+from fairseq_plugins.analysis import LENGTH, WORDS, extrapolation_command
 from fairseq_plugins.common.exit_status import exit_status
 from fairseq_plugins.common.seeds import parse_seed
 
@@ -14,9 +14,11 @@ from fairseq_plugins.common.seeds import parse_seed
 def get_parser() -> argparse.ArgumentParser:
     """The options of the command line."""
     parser = argparse.ArgumentParser(
-        prog="python -m fairseq_plugins.analysis", description="What a trained model attends to."
+        prog="python -m fairseq_plugins analysis",
+        description="What an encoding, or a model trained with it, does with positions.",
     )
     commands = parser.add_subparsers(dest="command", required=True)
+    extrapolation_command.register(commands)
     summary = "properties of the first layer's attention to sentences that repeat a word, as JSON"
     command = commands.add_parser("identical-words", help=summary, description=summary)
     add = command.add_argument
@@ -28,13 +30,14 @@ def get_parser() -> argparse.ArgumentParser:
     add("--length", type=int, metavar="N", help=longest)
     add("--seed", type=parse_seed, default=1, help="of the words, and of encodings that draw")
     add("--cpu", action="store_true", help="even where there is a GPU")
+    command.set_defaults(run=_identical_words)
     return parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; its exit status."""
     args = get_parser().parse_args(arguments)
-    return exit_status(f"analysis {args.command}", lambda: _identical_words(args))
+    return exit_status(f"analysis {args.command}", lambda: args.run(args))
 
 
 def _identical_words(args: argparse.Namespace) -> None:
