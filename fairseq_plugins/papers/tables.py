@@ -54,12 +54,13 @@ class Figure:
 
     Attributes:
         kind: ``ranking`` has a dot for each row and attention, ``curves`` the perplexity at every
-            evaluation of a training, ``attention`` the weights of each row's model.
+            evaluation of a training, ``attention`` the weights of each row's model, ``lengths``
+            the perplexity at each length.
         source: the paper's name for it, empty where it is none of the paper's.
         name: of its own script and page, empty where it stands beside the table's page.
     """
 
-    kind: Literal["ranking", "curves", "attention"]
+    kind: Literal["ranking", "curves", "attention", "lengths"]
     source: str = ""
     name: str = ""
 
@@ -80,6 +81,7 @@ class Table:
         reference: the row that the others are compared with.
         figures: what is drawn of its runs.
         notes: sentences of the caption.
+        lengths: what is measured by default where a user may choose, in training lengths.
     """
 
     name: str
@@ -97,6 +99,7 @@ class Table:
     reference: str = "base"
     figures: tuple[Figure, ...] = (Figure("ranking"),)
     notes: tuple[str, ...] = ()
+    lengths: tuple[int, ...] = ()
 
     @property
     def is_printed(self) -> bool:

@@ -2,6 +2,10 @@
 
 from fairseq_plugins.papers import TABLES
 from fairseq_plugins.reproduce.experiments.base import Experiment
+from fairseq_plugins.reproduce.experiments.extrapolation import (
+    EXTRAPOLATION,
+    MASKED_EXTRAPOLATION,
+)
 from fairseq_plugins.reproduce.experiments.glue import BERT_GLUE, LRPE_GLUE
 from fairseq_plugins.reproduce.experiments.identical_words import IDENTICAL_WORDS
 from fairseq_plugins.reproduce.experiments.lm import LANGUAGE_MODEL
@@ -23,6 +27,8 @@ EXPERIMENTS: dict[str, Experiment] = {
     "bert_glue": BERT_GLUE,
     "squad": SQUAD,
     "identical_words": IDENTICAL_WORDS,
+    "extrapolation": EXTRAPOLATION,
+    "masked_extrapolation": MASKED_EXTRAPOLATION,
 }
 
 
