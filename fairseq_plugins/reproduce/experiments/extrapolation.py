@@ -129,7 +129,9 @@ class Extrapolation(Experiment):
             f"Trained on samples of {length} tokens, and nothing is trained again. Scored: the "
             f"first {tokens} tokens of the {self.split} split, the same at every length. Main "
             "table: windows of that length one after the other, every token with all that "
-            "precedes it in its window, so that in a longer window fewer tokens lack context."
+            "precedes it in its window, so that in a longer window fewer tokens lack context. As "
+            "in Table 2, a relative encoding has Base's sinusoids beside it unless it replaces "
+            "them (`alibi`, `none`): what fails beyond the training may be these."
         )
 
     def further_evaluations(self, results: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from matplotlib.figure import Figure as Picture
+from matplotlib.ticker import StrMethodFormatter
 
 from fairseq_plugins.common.files import write_json
 from fairseq_plugins.common.pictures import save_picture
@@ -38,14 +39,17 @@ def draw_lengths(
     size = (8 * len(table.attentions), 10)
     picture = Picture(figsize=size, layout="constrained")
     grid = picture.subplots(2, len(table.attentions), squeeze=False, sharey="row")
+    rows = sorted({row for row, _ in by_length})
     for panels, lines in zip(grid, (by_length, by_place), strict=True):
         for panel, attention in zip(panels, table.attentions, strict=True):
-            _draw(panel, table, {row: one for (row, a), one in lines.items() if a == attention})
+            own = {row: one for (row, a), one in lines.items() if a == attention}
+            _draw(panel, table, own, {row: i for i, row in enumerate(rows)})
             panel.set_title(f"{attention} attention")
         panels[0].set_ylabel("perplexity")
         _cut(panels[0], [value for line in lines.values() for _, value in line])
     for top, bottom in zip(*grid, strict=True):
         top.set_xscale("log", base=2)
+        top.xaxis.set_major_formatter(StrMethodFormatter("{x:g}x"))
         top.set_xlabel("length of the window, in training lengths")
         bottom.set_xlabel(f"place in a window of {longest}x, in training lengths")
         bottom.axvline(1.0, color="grey", linewidth=0.8)
@@ -91,14 +95,19 @@ def _as_data(lines: Lines) -> dict[str, list[list[float]]]:
     }
 
 
-def _draw(panel: Any, table: Table, lines: Mapping[str, Line]) -> None:
+def _draw(
+    panel: Any, table: Table, lines: Mapping[str, Line], numbers: Mapping[str, int]
+) -> None:
+    """A line for each row, drawn alike in every panel by its number."""
     # The worst at the end first, so that the legend has the order of the lines.
-    for i, row in enumerate(sorted(lines, key=lambda name: -lines[name][-1][1])):
+    for row in sorted(lines, key=lambda name: -lines[name][-1][1]):
         x, values = zip(*lines[row], strict=True)
-        style = ("-", "--", ":", "-.")[i // 10 % 4]  # matplotlib has ten colours
-        label = table.row(row).label
-        panel.plot(x, values, style, marker=".", linewidth=1.4, label=label)
+        again, colour = divmod(numbers[row], 10)  # matplotlib has ten colours
+        style = {"linestyle": ("-", "--", ":", "-.")[again % 4], "marker": ".xs^"[again // 4 % 4]}
+        panel.plot(x, values, color=f"C{colour}", label=table.row(row).label, **style)
     panel.set_yscale("log")
+    panel.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    panel.yaxis.set_minor_formatter(StrMethodFormatter("{x:g}"))
     panel.grid(alpha=0.3, which="both")
     if lines:
         panel.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0))  # hiding no line
