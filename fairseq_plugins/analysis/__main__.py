@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from fairseq_plugins.analysis import LENGTH, WORDS, extrapolation_command
+from fairseq_plugins.analysis import LENGTH, WORDS, extrapolation_command, picture_command
 from fairseq_plugins.common.exit_status import exit_status
 from fairseq_plugins.common.seeds import parse_seed
 
@@ -19,6 +19,7 @@ def get_parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(dest="command", required=True)
     extrapolation_command.register(commands)
+    picture_command.register(commands)
     summary = "properties of the first layer's attention to sentences that repeat a word, as JSON"
     command = commands.add_parser("identical-words", help=summary, description=summary)
     add = command.add_argument

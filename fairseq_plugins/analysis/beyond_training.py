@@ -67,7 +67,7 @@ def measure(request: Request) -> dict[str, Any]:
         The ``trained_length``, the ``checkpoint``'s sha256 and ``lengths``: by factor ("2x") the
         ``length``, scored ``tokens``, mean loss in ``bits`` in whole windows, of a causal model in
         ``sliding_bits`` ones as well, and the mean loss ``by_position`` in whole windows, each
-        over a quarter of the training length; or the ``reason`` why there is no number.
+        over a quarter of the training length, None where no token of it is masked; or the ``reason`` why there is no number.
 
     Raises:
         ValueError: a checkpoint or data that is missing, damaged or does not fit, or a text that
@@ -172,12 +172,13 @@ class _Masked:
             batch_size=max(1, BATCH_TOKENS // length),
         )
         bits, count = bits.view(-1, width).sum(1), count.view(-1, width).sum(1)
-        if not count.all():
-            raise ValueError("no token is masked in a part of the window: more --tokens are needed")
+        if not count.any():
+            raise ValueError("no token is masked: more --tokens are needed")
+        means = [float(b / n) if n else None for b, n in zip(bits, count, strict=True)]
         return {
             "tokens": int(count.sum()),
             "bits": float(bits.sum() / count.sum()),
-            "by_position": (bits / count).tolist(),
+            "by_position": means,
         }
 
 

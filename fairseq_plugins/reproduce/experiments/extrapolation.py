@@ -34,7 +34,7 @@ class Lengths(MetricsSchema):
     __pydantic_extra__: dict[str, Perplexity | None]
     trained_length: Count
     tokens: Count
-    by_position: dict[str, Annotated[list[Loss], Field(min_length=1)]]
+    by_position: dict[str, Annotated[list[Loss | None], Field(min_length=1)]]
     reasons: dict[str, str]
     checkpoint: str
 
@@ -106,7 +106,9 @@ class Extrapolation(Experiment):
             "trained_length": found["trained_length"],
             "tokens": max((line["tokens"] for line in measured.values()), default=0),
             "by_position": {
-                name: [round(loss, DIGITS) for loss in line["by_position"]]
+                name: [
+                    None if loss is None else round(loss, DIGITS) for loss in line["by_position"]
+                ]
                 for name, line in measured.items()
             },
             "reasons": {n: line["reason"] for n, line in lines.items() if "reason" in line},

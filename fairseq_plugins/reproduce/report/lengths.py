@@ -76,7 +76,8 @@ def place_lines(results: Sequence[Result], factor: int) -> dict[tuple[str, str],
         losses = result["metrics"]["by_position"].get(f"{factor}x", [])
         cell = found.setdefault((result["row"], result["attention"]), {})
         for i, loss in enumerate(losses):
-            cell.setdefault((i + 0.5) * factor / len(losses), []).append(2**loss)
+            if loss is not None:
+                cell.setdefault((i + 0.5) * factor / len(losses), []).append(2**loss)
     return _means(found)
 
 
