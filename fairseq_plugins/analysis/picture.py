@@ -181,11 +181,12 @@ def definition_of(encoding: PositionEncoding, shown: int) -> list[Panel]:
     if "relative_logits" in hooks and PositionFacts.of(encoding).is_relative:
         found += _offset_vectors(encoding, shown)
     if "attn_bias" in hooks:
-        bias = encoding.attn_bias(*(torch.arange(2 * shown - 1).unsqueeze(0),) * 2)[0]
-        reach = range(1 - shown, 1 if encoding.context.causal else shown)
-        # Of the query in the middle; of a bias that is not relative it is one among many.
-        values = torch.stack([bias[:, shown - 1, shown - 1 + offset] for offset in reach], 1)
-        found.append(Panel("bias of each head against t - s", "lines", values, list(reach)))
+        at = torch.arange(shown).unsqueeze(0)
+        # Of one query: of a bias that is not relative it is one among many.
+        query = shown - 1 if encoding.context.causal else shown // 2
+        bias = encoding.attn_bias(at, at)[0, :, query]
+        offsets = list(range(-query, shown - query))
+        found.append(Panel("bias of each head against t - s", "lines", bias, offsets))
     return found
 
 
