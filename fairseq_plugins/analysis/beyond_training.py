@@ -67,7 +67,8 @@ def measure(request: Request) -> dict[str, Any]:
         The ``trained_length``, the ``checkpoint``'s sha256 and ``lengths``: by factor ("2x") the
         ``length``, scored ``tokens``, mean loss in ``bits`` in whole windows, of a causal model in
         ``sliding_bits`` ones as well, and the mean loss ``by_position`` in whole windows, each
-        over a quarter of the training length, None where no token of it is masked; or the ``reason`` why there is no number.
+        over a quarter of the training length, None where no token of it is masked; or the
+        ``reason`` why there is no number.
 
     Raises:
         ValueError: a checkpoint or data that is missing, damaged or does not fit, or a text that

@@ -14,6 +14,7 @@ in the second this is the same for all lengths, but for the share S / T.
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -88,7 +89,7 @@ def by_position(losses: Tensor, width: int) -> Tensor:
     return losses.mean(0).view(-1, width).mean(1)
 
 
-def model_losses(model: torch.nn.Module, block: int) -> Losses:
+def model_losses(model: Any, block: int) -> Losses:
     """The losses of a language model, of `block` tokens of a window at once.
 
     The output layer sees no more than these, since at many words its logits are what takes memory.

@@ -18,7 +18,9 @@ def register(commands: Any) -> None:
     add("encoding", nargs="?", metavar="ENCODING", help="its name; several as in base+alibi")
     add("--all", action="store_true", help="every name there is, with a README.md of all of them")
     add("--output", type=Path, default=OUTPUT, metavar="DIR", help=f"(default: {OUTPUT})")
-    add("--options", default="", metavar="WORDS", help='of the encoding, as "base=500 rotated=half"')
+    add(
+        "--options", default="", metavar="WORDS", help='of the encoding, as "base=500 rotated=half"'
+    )
     add("--length", type=int, metavar="N", help="positions that are looked at (default: 129)")
     add("--seed", type=parse_seed, default=1, help="of words, and of what an encoding draws")
     command.set_defaults(run=_run)

@@ -103,8 +103,7 @@ SURVEY_CLAIMS = (
     *_longer(
         "sinusoidal",
         SURVEY,
-        "sinusoids go on working to some degree, the perplexity rises by "
-        f"{_GOES_ON:g} % at most",
+        f"sinusoids go on working to some degree, the perplexity rises by {_GOES_ON:g} % at most",
         "below",
         "how much is still some degree, the survey does not say",
     ),

@@ -141,7 +141,7 @@ class Evaluator:
         words = command[command.index("--lengths") + 1]
         self.asked.append(words)
         factors = [int(word.removesuffix("x")) for word in words.split(",")]
-        log.write_text(json.dumps(printed({factor: 3.0 for factor in factors})) + "\n")
+        log.write_text(json.dumps(printed(dict.fromkeys(factors, 3.0))) + "\n")
         return 0
 
 

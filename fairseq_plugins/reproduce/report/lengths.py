@@ -96,9 +96,7 @@ def _as_data(lines: Lines) -> dict[str, list[list[float]]]:
     }
 
 
-def _draw(
-    panel: Any, table: Table, lines: Mapping[str, Line], numbers: Mapping[str, int]
-) -> None:
+def _draw(panel: Any, table: Table, lines: Mapping[str, Line], numbers: Mapping[str, int]) -> None:
     """A line for each row, drawn alike in every panel by its number."""
     # The worst at the end first, so that the legend has the order of the lines.
     for row in sorted(lines, key=lambda name: -lines[name][-1][1]):

@@ -134,9 +134,7 @@ def _comparison(evidence: Comparison, numbers: Numbers) -> Verdict:
     first = [sides[0][row] for row in evidence.first]
     second = [sides[1][row] for row in evidence.second]
     is_other = bool(evidence.second_attention or evidence.second_metric)
-    spread = pooled_spread(
-        [*sides[0].values(), *(sides[1].values() if is_other else ())]
-    )
+    spread = pooled_spread([*sides[0].values(), *(sides[1].values() if is_other else ())])
     if evidence.over == "rows":
         found = between(*([mean(row.values()) for row in side] for side in (first, second)))
     elif evidence.of_every:
