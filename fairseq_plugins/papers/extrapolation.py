@@ -1,6 +1,6 @@
 """Beyond the training length: tables that no paper prints, of the models of those that some do."""
 
-from fairseq_plugins.papers.lrpe import TABLE_2, TABLE_8
+from fairseq_plugins.papers.lrpe import TABLE_2, TABLE_4, TABLE_8
 from fairseq_plugins.papers.tables import Column, Figure, Row, Table
 
 FACTORS = (1, 2, 4, 8)  # lengths of the columns, in those of the training
@@ -12,6 +12,12 @@ def length_metric(factor: int) -> str:
     return f"ppl_{factor}x"
 
 
+def bleu_metric(bucket: str) -> str:
+    """BLEU of the sentences whose source has so many words, as 11-20 or 51+."""
+    return f"bleu_{bucket.replace('-', '_').replace('+', '_more')}"
+
+
+_BUCKETS = ("1-10", "11-20", "21-30", "31-40", "41-50", "51+")
 _COLUMNS = tuple(Column(length_metric(factor), f"PPL at {factor}x") for factor in FACTORS)
 
 
@@ -42,4 +48,17 @@ MASKED_EXTRAPOLATION = Table(
     takes_any_encoding=True,
     figures=(Figure("lengths"),),
     lengths=FACTORS,
+)
+TRANSLATION_LENGTHS = Table(
+    name="translation_lengths",
+    source="BLEU by the length of the source",
+    title="BLEU of Table 4's translation models on test sentences by the words of their source",
+    experiment="translation_lengths",
+    columns=(
+        Column("test_bleu", "BLEU (all)", higher_is_better=True),
+        *(Column(bleu_metric(name), f"BLEU ({name})", True) for name in _BUCKETS),
+    ),
+    rows=_rows(TABLE_4),
+    rank="test_bleu",
+    further=TABLE_4.further,
 )

@@ -16,6 +16,7 @@ from fairseq_plugins.reproduce.experiments.mlm import (
 )
 from fairseq_plugins.reproduce.experiments.mt import TRANSLATION
 from fairseq_plugins.reproduce.experiments.squad import SQUAD
+from fairseq_plugins.reproduce.experiments.translation_lengths import TRANSLATION_LENGTHS
 
 EXPERIMENTS: dict[str, Experiment] = {
     "lm": LANGUAGE_MODEL,
@@ -29,6 +30,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     "identical_words": IDENTICAL_WORDS,
     "extrapolation": EXTRAPOLATION,
     "masked_extrapolation": MASKED_EXTRAPOLATION,
+    "translation_lengths": TRANSLATION_LENGTHS,
 }
 
 
