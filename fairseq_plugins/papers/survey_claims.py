@@ -5,7 +5,7 @@ from fairseq_plugins.papers.extrapolation import length_metric
 
 SURVEY = "Survey of position encodings"
 APPENDIX = "Position encodings of language models"
-_BESIDE_BASE = "as in all of Table 2, the row has Base's sinusoids beside it"
+_BESIDE_BASE = "as in Table 2, the row has Base's sinusoids beside it"
 _GOES_ON = 5.0  # per cent by which the perplexity of what goes on working may rise
 
 

@@ -27,6 +27,9 @@ TOKENS = {"toy": 8192, "mini": 32768, "small": 131_072, "paper": 262_144}
 DIGITS = 6  # of a recorded loss
 
 
+Factor = Annotated[str, Field(pattern=r"^[1-9][0-9]{0,3}x$")]
+
+
 class Lengths(MetricsSchema):
     """Beside these `ppl_2x` and the like, None where a length has no meaning: see `reasons`."""
 
@@ -34,16 +37,22 @@ class Lengths(MetricsSchema):
     __pydantic_extra__: dict[str, Perplexity | None]
     trained_length: Count
     tokens: Count
-    by_position: dict[str, Annotated[list[Loss | None], Field(min_length=1)]]
-    reasons: dict[str, str]
+    by_position: dict[Factor, Annotated[list[Loss | None], Field(min_length=1)]]
+    reasons: dict[Factor, str]
     checkpoint: str
 
     @model_validator(mode="after")
     def _all_lengths_are_explained(self) -> Self:
-        for name, value in (self.__pydantic_extra__ or {}).items():
+        found = self.__pydantic_extra__ or {}
+        for name, value in found.items():
             factor = name.removeprefix("ppl_").removesuffix(SLIDING)
             if (value is None) != (factor in self.reasons):
                 raise ValueError(f"{name} must be a number, or reasons must say why there is none")
+        for factor in {*self.by_position, *self.reasons}:
+            if f"ppl_{factor}" not in found:
+                raise ValueError(f"ppl_{factor} must be there, as by_position or reasons have it")
+        if not found or self.by_position.keys() & self.reasons.keys():
+            raise ValueError("by_position and reasons must have some lengths, none of them both")
         return self
 
 

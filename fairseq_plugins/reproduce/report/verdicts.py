@@ -114,18 +114,14 @@ def _comparison(evidence: Comparison, numbers: Numbers) -> Verdict:
     other = evidence.second_attention or evidence.attention
     other_metric = evidence.second_metric or metric
     sides = rows_of(cells, evidence.attention, metric), rows_of(cells, other, other_metric)
-    missing = "; ".join(
-        filter(
-            None,
-            (
-                _missing(rows, found, f"{_source(evidence.table)}, {attention} attention")
-                for rows, found, attention in (
-                    (evidence.first, sides[0], evidence.attention),
-                    (evidence.second, sides[1], other),
-                )
-            ),
+    absent = [
+        _missing(rows, found, f"{_source(evidence.table)}, {attention} attention")
+        for rows, found, attention in (
+            (evidence.first, sides[0], evidence.attention),
+            (evidence.second, sides[1], other),
         )
-    )
+    ]
+    missing = "; ".join(dict.fromkeys(filter(None, absent)))
     if missing:
         return Verdict(NOT_RUN, missing=missing)
     lost = _lost(evidence.table, metric, evidence.attention, numbers)
