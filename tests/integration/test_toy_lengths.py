@@ -51,10 +51,9 @@ def test_trained_rows_are_measured_beyond_their_length(root: Path) -> None:
     output = run(root, REPRODUCE, "extrapolation", *words, "--rows", "rope", "--lengths", "4x")
     assert "it has no 4x; it is made again" in output
     more = metrics(root, "extrapolation", "rope-vanilla-s1")
-    assert {key: more[key] for key in ("ppl_1x", "ppl_2x")} == {
-        key: rope[key] for key in ("ppl_1x", "ppl_2x")
-    }
-    assert more["ppl_4x"] > 1
+    # So short a text that windows of 4x do not fill it.
+    assert 0 < more["tokens"] <= rope["tokens"] and more["tokens"] % 256 == 0
+    assert min(more[key] for key in ("ppl_1x", "ppl_2x", "ppl_4x")) > 1
     output = run(root, REPRODUCE, "extrapolation", *words, "--rows", "rope", "--lengths", "1x")
     assert "skipped" in output
     page = (root / "results/extrapolation/toy.md").read_text()
