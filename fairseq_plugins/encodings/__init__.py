@@ -14,7 +14,12 @@ from fairseq_plugins.encodings.base import (
 )
 from fairseq_plugins.encodings.compose import Compose
 from fairseq_plugins.encodings.facts import LinearFacts, PositionFacts
-from fairseq_plugins.encodings.protocols import FoldsBasis, RelativeOnAverage, Stochastic
+from fairseq_plugins.encodings.protocols import (
+    FoldsBasis,
+    RelativeOnAverage,
+    SeesPadding,
+    Stochastic,
+)
 from fairseq_plugins.encodings.registry import (
     ENCODINGS,
     EncodingEntry,
@@ -47,6 +52,7 @@ __all__ = [
     "PositionEncoding",
     "PositionFacts",
     "RelativeOnAverage",
+    "SeesPadding",
     "Stochastic",
     "build_encoding",
     "build_model_encodings",

@@ -42,6 +42,14 @@ class FoldsBasis(Protocol):
         """Take it out of their weights again, and do it as before."""
 
 
+@runtime_checkable
+class SeesPadding(Protocol):
+    """An encoding whose ``relative_logits`` of a pair depend on the keys beside it, too."""
+
+    def see_padding(self, key_padding_mask: Tensor | None) -> None:
+        """Be told before ``relative_logits`` which keys (B, S) are padding; None where none is."""
+
+
 def parts_to_fold(encoding: PositionEncoding) -> tuple[FoldsBasis, ...]:
     """The part of an encoding whose basis the projections may hold, if there is one.
 
