@@ -1,6 +1,8 @@
 """P of LRPE: the unitary changes of basis of the features of a head (LRPE, Appendix C.7).
 
-The cosine transform is in no table of the paper, but in the authors' code. Complex features are kept as [Re; Im], 2D real features, so that a real dot product is the real
+The cosine transform is none of the paper's, but in the authors' code.
+
+Complex features are kept as [Re; Im], 2D real features, so that a real dot product is the real
 part of the complex one.
 """
 

@@ -20,8 +20,8 @@ def contextual_positions(gates: Tensor) -> Tensor:
     known_as=("contextual",),
     summary="positions that count keys by gates of the content, learned vectors between them",
     source="CoPE (Golovneva et al. 2024), Eq. 3 to 6",
-    formula="logit (q_s.k_t + q_s.e[p]) / sqrt(D), p = sum_{t <= j <= s} sigmoid(q_s.k_j / sqrt(D)), "
-    "e learned at integers, interpolated between",
+    formula="logit (q_s.k_t + q_s.e[p]) / sqrt(D), p = sum_j sigmoid(q_s.k_j / sqrt(D)), "
+    "t <= j <= s, e learned at integers, interpolated between",
 )
 class CoPE(PositionEncoding):
     """q_s.e[p_st] joins q_s.k_t, p_st = sum_j g_sj over the keys j from t up to s.

@@ -43,6 +43,20 @@ class FoldsBasis(Protocol):
 
 
 @runtime_checkable
+class Repositions(Protocol):
+    """An encoding that says which positions the others beside it are given in training."""
+
+    reach: int
+    """Positions are below it: the others are built for so many."""
+
+    def reposition(self, positions: Tensor) -> Tensor:
+        """Other positions, int64, in place of these (any shape)."""
+
+    def redraw(self, seed: int | Tensor) -> None:
+        """As of a stochastic encoding: a model does it before every pass."""
+
+
+@runtime_checkable
 class SeesPadding(Protocol):
     """An encoding whose ``relative_logits`` of a pair depend on the keys beside it, too."""
 

@@ -115,7 +115,7 @@ def inverse_temperature(factor: float) -> float:
     "lrpe_type2_yarn",
     summary="lrpe_type2 whose learned angles are stretched as YaRN stretches RoPE's",
     source="YaRN (Peng et al. 2023), Definition 3, on LRPE's type 2: this project",
-    formula="W_s as in lrpe_type2 with theta_j ((1 - g_j)/f + g_j) for theta_j; temperature of yarn",
+    formula="W_s as in lrpe_type2 with theta_j ((1 - g_j)/f + g_j) for theta_j; 1/T of yarn",
     p="householder",
     learned_theta=True,
 )

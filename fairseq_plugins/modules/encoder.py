@@ -15,6 +15,7 @@ from fairseq_plugins.modules.stack import (
     build_stack_encodings,
     embed_deeper,
     has_padding,
+    placed,
     register_inputs,
 )
 
@@ -101,7 +102,7 @@ class PositionalEncoder(TransformerEncoderBase):
         """fairseq's dictionary of outputs for tokens (B, T), padded on either side."""
         padding = src_tokens.eq(self.padding_idx)
         padded = padding if has_padding(padding) else None
-        positions = Positions.of(padded, src_tokens.size(1), src_tokens.device)
+        positions = placed(self, Positions.of(padded, src_tokens.size(1), src_tokens.device))
         lengths = (~padding).sum(1)
         x, embedding = self._embed(src_tokens, positions.index, lengths, token_embeddings)
         if padded is not None:
