@@ -16,13 +16,15 @@ from fairseq_plugins.encodings.base import (
 from fairseq_plugins.encodings.facts import LinearFacts, PositionFacts
 from fairseq_plugins.encodings.protocols import Repositions, Stochastic
 
+_POSITIONS = frozenset({"positions", "q_positions", "k_positions"})
+
 
 def _chained(hook: str, *, backwards: bool = False) -> Callable[..., Any]:
     """What a part makes goes into the next one's hook."""
 
     def call(composition: "Compose", x: Tensor, *args: Any, **options: Any) -> Tensor:
         parts = composition.parts_with(hook)
-        args = composition.placed(args)
+        args, options = composition.placed(args, options)
         for part in reversed(parts) if backwards else parts:
             x = getattr(part, hook)(x, *args, **options)
         return x
@@ -33,10 +35,10 @@ def _chained(hook: str, *, backwards: bool = False) -> Callable[..., Any]:
 def _summed(hook: str) -> Callable[..., Any]:
     """What the parts' hooks make is added."""
 
-    def call(composition: "Compose", *args: Any) -> Tensor:
+    def call(composition: "Compose", *args: Any, **options: Any) -> Tensor:
         terms: Iterable[Tensor]
-        args = composition.placed(args)
-        terms = (getattr(part, hook)(*args) for part in composition.parts_with(hook))
+        args, options = composition.placed(args, options)
+        terms = (getattr(part, hook)(*args, **options) for part in composition.parts_with(hook))
         return reduce(operator.add, terms)
 
     return wraps(getattr(PositionEncoding, hook))(call)
@@ -126,12 +128,16 @@ class Compose(PositionEncoding):
         parts = self.parts
         return [parts[i] for i in self._with_hook[hook]]
 
-    def placed(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    def placed(
+        self, args: tuple[Any, ...], options: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """A hook's arguments, in training with positions drawn where a part draws them."""
         if self._placing is None or not self.training:
-            return args
+            return args, options
         place = self._placing.reposition
-        return tuple(a if a.is_floating_point() else place(a) for a in args)
+        # Nothing but positions is both an integer and handed over in its place.
+        placed = tuple(a if a.is_floating_point() else place(a) for a in args)
+        return placed, {k: place(a) if k in _POSITIONS else a for k, a in options.items()}
 
     @property
     def encoded_dim(self) -> int:

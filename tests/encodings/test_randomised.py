@@ -93,6 +93,16 @@ def test_the_others_see_the_draw_in_training_and_positions_in_evaluation():
     torch.testing.assert_close(scores(encoding.eval(), x, at), scores(plain, x, at))
 
 
+def test_positions_may_be_given_by_name():
+    encoding = build("randomised+rope")
+    x, at = torch.randn(1, HEADS, 6, DIM), count(6)
+    expected = encoding.transform_query(x, at)
+    assert torch.equal(encoding.transform_query(x, positions=at), expected)
+    bias = build("randomised+alibi")
+    expected = bias.attn_bias(at, at)
+    assert torch.equal(bias.attn_bias(q_positions=at, k_positions=at), expected)
+
+
 def test_a_bias_and_a_table_see_it_too():
     at = count(6)
     alibi, placed = build("alibi"), build("randomised+alibi")

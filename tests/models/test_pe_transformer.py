@@ -219,6 +219,8 @@ def _reason(place: str, attention: str, encoding: str) -> str | None:
     entry = ENCODINGS[encoding]
     if place == "cross" and "embed" in entry.hooks:
         return "its hook `embed` acts on the input of a stack"
+    if place == "cross" and any(hasattr(cls, "reposition") for cls in entry.classes):
+        return "it draws the positions of one sequence"
     missing = sorted(entry.hooks - ATTENTIONS[attention].supported_hooks)
     if missing:
         return f"its hook `{'`, `'.join(missing)}`"
