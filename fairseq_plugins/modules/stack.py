@@ -7,7 +7,7 @@ from fairseq.models.transformer import TransformerConfig
 from torch import Tensor, nn
 
 from fairseq_plugins.attention import Attention
-from fairseq_plugins.attention.base import draw_seed
+from fairseq_plugins.attention import base as attention_base
 from fairseq_plugins.attention.multihead import PositionalMultiheadAttention
 from fairseq_plugins.attention.positions import Positions
 from fairseq_plugins.encodings import (
@@ -167,7 +167,7 @@ def placed(stack: Any, positions: Positions) -> Positions:
     """
     if stack.placing is None or not stack.training:
         return positions
-    stack.placing.redraw(draw_seed())
+    stack.placing.redraw(attention_base.draw_seed())
     index = stack.placing.reposition(positions.index)
     end = known_end(index)
     assert end is not None
@@ -198,6 +198,14 @@ def embed_deeper(
         return x
     encoding = stack.deeper_embeddings[str(layer.layer_index)]
     return encoding.embed(x.transpose(0, 1), positions, lengths=lengths).transpose(0, 1)
+
+
+def query_passes(stack: Any, layer: Any) -> int:
+    """How often a layer runs over keys and values that stay; 0 where it runs as any other."""
+    if str(layer.layer_index) not in stack.deeper_embeddings:
+        return 0
+    parts = stack.deeper_embeddings[str(layer.layer_index)].parts
+    return max(getattr(part, "query_passes", 0) for part in parts)
 
 
 @torch.compiler.disable(reason="whether a batch is padded decides which graph runs")
