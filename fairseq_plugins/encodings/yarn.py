@@ -112,7 +112,7 @@ def inverse_temperature(factor: float) -> float:
     "1/T = (0.1 ln f + 1)^2",
 )
 @register_encoding(
-    "lrpe_type2_yarn",
+    "yarn_lrpe",
     summary="lrpe_type2 whose learned angles are stretched as YaRN stretches RoPE's",
     source="YaRN (Peng et al. 2023), Definition 3, on LRPE's type 2: this project",
     formula="W_s as in lrpe_type2 with theta_j ((1 - g_j)/f + g_j) for theta_j; 1/T of yarn",

@@ -92,7 +92,7 @@ def test_a_trained_model_goes_on_with_its_own_angles(name):
     plain = build(name, learned_theta=True)
     with torch.no_grad():
         plain.theta.mul_(torch.linspace(0.2, -1.7, DIM // 2))
-    stretched = build("yarn" if name == "rope" else "lrpe_type2_yarn", learned_theta=True, factor=4)
+    stretched = build("yarn" if name == "rope" else "yarn_lrpe", learned_theta=True, factor=4)
     stretched.load_state_dict(plain.state_dict())
     assert torch.equal(stretched.theta, plain.theta)
     turns = plain.theta.detach().double().abs() * TRAINED / (2 * math.pi)
@@ -106,7 +106,7 @@ def test_a_trained_model_goes_on_with_its_own_angles(name):
 
 @pytest.mark.parametrize("ramp", ["turns", "pairs"])
 def test_gradients_reach_learned_angles(ramp):
-    encoding = build("lrpe_type2_yarn", ramp=ramp).double()
+    encoding = build("yarn_lrpe", ramp=ramp).double()
     q, at = torch.randn(1, HEADS, 3, DIM, dtype=torch.float64), torch.tensor([[0, 3, 9]])
 
     def turned(theta: Tensor) -> Tensor:
