@@ -119,6 +119,7 @@ def test_the_state_dict_has_what_was_drawn_or_learned_under_its_name():
     names = {name: list(build(name).state_dict()) for name in ENCODINGS if name.startswith("lrpe")}
     assert names == {
         "lrpe_identity": ["theta"],
+        "lrpe_dct": ["theta"],
         "lrpe_type1": ["v"],
         "lrpe_type2": ["theta", "v"],
         "lrpe_type3": ["v", "theta"],
