@@ -19,7 +19,7 @@ def contextual_positions(gates: Tensor) -> Tensor:
     "cope",
     known_as=("contextual",),
     summary="positions that count keys by gates of the content, learned vectors between them",
-    source="CoPE (Golovneva et al. 2024), Eq. 3 to 6",
+    source="CoPE (Golovneva et al. 2024)",
     formula="logit (q_s.k_t + q_s.e[p]) / sqrt(D), p = sum_j sigmoid(q_s.k_j / sqrt(D)), "
     "t <= j <= s, e learned at integers, interpolated between",
 )

@@ -14,7 +14,7 @@ from fairseq_plugins.encodings.registry import register_encoding
 
 
 def progress(distance: Tensor, longest: Tensor, rate: Tensor) -> Tensor:
-    """psi(n) / psi(m), psi(n) = log(c n + 1) (FIRE, Section 3.2): in 0..1 for n <= m.
+    """psi(n) / psi(m), psi(n) = log(c n + 1) (FIRE): in 0..1 for n <= m.
 
     Args:
         distance: n >= 0, any shape.
@@ -28,7 +28,7 @@ def progress(distance: Tensor, longest: Tensor, rate: Tensor) -> Tensor:
     "fire",
     known_as=("functional", "progressive_interpolation"),
     summary="a small network of the distance divided by the query's position",
-    source="FIRE (Li et al. 2023), Section 3.2",
+    source="FIRE (Li et al. 2023)",
     formula="logit + f_h(psi(|t - s|) / psi(max(L, s, t))), psi(n) = log(c n + 1), "
     "f a network with one hidden layer, c and L learned",
 )

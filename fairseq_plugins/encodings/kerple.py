@@ -16,7 +16,7 @@ from fairseq_plugins.encodings.registry import register_encoding
 _SMALLEST = 0.01
 _LARGEST_POWER = 2.0  # beyond which -|s - t|^r is no such kernel
 
-_SOURCE = "KERPLE (Chi et al. 2022), Section 4"
+_SOURCE = "KERPLE (Chi et al. 2022)"
 
 
 def kerple_log(distance: Tensor, r1: Tensor, r2: Tensor) -> Tensor:

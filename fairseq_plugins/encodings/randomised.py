@@ -10,7 +10,7 @@ from fairseq_plugins.encodings.registry import register_composition, register_en
 
 _TIMES = 8  # the default range, in lengths of the training's sequences
 
-_SOURCE = "Randomized Positional Encodings (Ruoss et al. 2023), Section 3"
+_SOURCE = "Randomized Positional Encodings (Ruoss et al. 2023)"
 
 
 def ordered_draw(noise: Tensor, count: int) -> Tensor:

@@ -20,7 +20,7 @@ Ramp = Literal["turns", "pairs"]
 
 @dataclass(frozen=True)
 class NtkByParts:
-    """theta -> theta ((1 - gamma) / f + gamma): angles (n,) to angles (n,) (YaRN, Eq. 17 to 20).
+    """theta -> theta ((1 - gamma) / f + gamma): angles (n,) to angles (n,) (YaRN, NTK by parts).
 
     gamma is 1 where a pair turns ``fast`` times or more in a sequence of the training's length,
     which tells neighbours apart and stays as it is; 0 where it turns ``slow`` times or less, which
@@ -99,7 +99,7 @@ class StretchedRotation(Rotation):
 
 
 def inverse_temperature(factor: float) -> float:
-    """What multiplies the logits, 1/t = (0.1 ln f + 1)^2 (YaRN, Eq. 22)."""
+    """What multiplies the logits, 1/t = (0.1 ln f + 1)^2 (YaRN, temperature)."""
     return (0.1 * math.log(factor) + 1) ** 2
 
 
