@@ -16,6 +16,7 @@ from fairseq_plugins.papers.extrapolation import (
     MASKED_EXTRAPOLATION,
     TRANSLATION_LENGTHS,
 )
+from fairseq_plugins.papers.floor_sweep import FLOOR_SWEEP
 from fairseq_plugins.papers.lrpe import TABLE_2, TABLE_3, TABLE_4, TABLE_5, TABLE_8
 from fairseq_plugins.papers.lrpe_claims import LRPE_CLAIMS
 from fairseq_plugins.papers.survey_claims import SURVEY_CLAIMS
@@ -37,6 +38,7 @@ TABLES: dict[str, Table] = {
         EXTRAPOLATION,
         MASKED_EXTRAPOLATION,
         TRANSLATION_LENGTHS,
+        FLOOR_SWEEP,
     )
 }
 CLAIMS = (*LRPE_CLAIMS, *BERT_CLAIMS, *SURVEY_CLAIMS)

@@ -8,7 +8,7 @@ from fairseq_plugins.reproduce.experiments.extrapolation import (
 )
 from fairseq_plugins.reproduce.experiments.glue import BERT_GLUE, LRPE_GLUE
 from fairseq_plugins.reproduce.experiments.identical_words import IDENTICAL_WORDS
-from fairseq_plugins.reproduce.experiments.lm import LANGUAGE_MODEL
+from fairseq_plugins.reproduce.experiments.lm import FLOOR_SWEEP, LANGUAGE_MODEL
 from fairseq_plugins.reproduce.experiments.mlm import (
     BERT_CONTINUED,
     BERT_START,
@@ -20,6 +20,7 @@ from fairseq_plugins.reproduce.experiments.translation_lengths import TRANSLATIO
 
 EXPERIMENTS: dict[str, Experiment] = {
     "lm": LANGUAGE_MODEL,
+    "floor_sweep": FLOOR_SWEEP,
     "mlm": MASKED_LANGUAGE_MODEL,
     "mt": TRANSLATION,
     "lrpe_glue": LRPE_GLUE,

@@ -78,7 +78,7 @@ class Experiment:
     origin: Origin | None = None
     only_trained: bool = False
 
-    def attention(self, word: str) -> dict[str, str]:
+    def attention(self, word: str) -> dict[str, str | float]:
         """The model's options that a run's attention sets."""
         return {"attention_type": word}
 

@@ -8,6 +8,7 @@ from typing import Any
 from pydantic import ConfigDict
 
 from fairseq_plugins.common.data_commands import COMMANDS
+from fairseq_plugins.papers.floor_sweep import FLOORS, PLAIN
 from fairseq_plugins.reproduce.experiments.base import (
     Experiment,
     Metrics,
@@ -140,15 +141,32 @@ def _step(
     return Step(f"eval-{subset}{suffix}.log", command, read)
 
 
-LANGUAGE_MODEL = LanguageModel(
-    recipe="wikitext103_lm",
-    scales=scales(
-        Scale("toy", COMMANDS["toy"]),
-        Scale("mini", COMMANDS["wikitext-2-mini"]),
-        Scale("small", COMMANDS["novels-small"], gpus=1),
-        Scale("paper", COMMANDS["wikitext-103"], gpus=8),
-    ),
-    metrics=Perplexities,
-    sides=("decoder",),
-    scale_group="scale/lm",
-)
+@dataclass(frozen=True)
+class FloorSweep(LanguageModel):
+    """Under linear attention with other denominators: a run's attention is its floor's word."""
+
+    def attention(self, word: str) -> dict[str, str | float]:
+        if word == PLAIN:
+            return {"attention_type": "linear", "linear_normalizer": "plain"}
+        if word in FLOORS:
+            return {"attention_type": "linear", "min_cosine": FLOORS[word]}
+        return super().attention(word)
+
+
+def _model(kind: type[LanguageModel]) -> LanguageModel:
+    return kind(
+        recipe="wikitext103_lm",
+        scales=scales(
+            Scale("toy", COMMANDS["toy"]),
+            Scale("mini", COMMANDS["wikitext-2-mini"]),
+            Scale("small", COMMANDS["novels-small"], gpus=1),
+            Scale("paper", COMMANDS["wikitext-103"], gpus=8),
+        ),
+        metrics=Perplexities,
+        sides=("decoder",),
+        scale_group="scale/lm",
+    )
+
+
+LANGUAGE_MODEL = _model(LanguageModel)
+FLOOR_SWEEP = _model(FloorSweep)

@@ -48,7 +48,7 @@ class Translation(Experiment):
     and ``linear_both`` linear attention too.
     """
 
-    def attention(self, word: str) -> dict[str, str]:
+    def attention(self, word: str) -> dict[str, str | float]:
         if word == "linear_both":
             return {"encoder_attention_type": "linear", "decoder_attention_type": "linear"}
         if word == "linear":
