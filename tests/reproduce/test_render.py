@@ -232,9 +232,9 @@ def test_the_papers_marks_stand_beside_our_probabilities():
     ours = against(cells, "vanilla", "v1_f1", "learned")["shaw_only"]
     assert 0 < ours.p < ours.adjusted < 0.05
     expected = f"† / {probability(ours.p)} ({probability(ours.adjusted)})"
-    assert row_of(page, "fully-learnable RPE")[1:] == [expected] * 4
-    assert row_of(page, "fixed sin. APE")[1].startswith("- / worse, 0.")
-    assert row_of(page, "learnable sin. APE")[1:] == ["† / -", "† / -", "- / -", "- / -"]
+    assert row_of(page, "fully-learnable RPE |")[1:] == [expected] * 4
+    assert row_of(page, "fixed sin. APE |")[1].startswith("- / worse, 0.")
+    assert row_of(page, "learnable sin. APE |")[1:] == ["† / -", "† / -", "- / -", "- / -"]
     assert "`learned`" not in [line.split("|")[1] for line in page.splitlines() if "|" in line]
     assert marks(TABLE_2, cells) == []
     assert BERT_SQUAD_TABLE.row("shaw_only").paper["vanilla"]["v1_f1"].text(2) == "90.50† ± 0.08"
