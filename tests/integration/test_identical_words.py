@@ -38,6 +38,16 @@ def test_what_is_printed_is_that_of_the_weights(
     assert (fewer["words"], fewer["length"]) == (9, 8)
 
 
+def test_a_language_model_is_probed_too(
+    data: Path, checkpoints: dict[str, Path], capsys: pytest.CaptureFixture
+) -> None:
+    found = probe(capsys, checkpoints["vanilla"], data, "--length", "12")
+    assert (found["model"], found["length"]) == ("pe_transformer_lm", 12)
+    assert found["infinite"] == ["direction_balance"]
+    assert found["metrics"]["direction_balance"] is None
+    assert found["metrics"]["symmetry"] > 0
+
+
 def test_what_cannot_be_probed_is_named(
     data: Path, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
@@ -65,5 +75,6 @@ def test_a_checkpoint_that_names_another_model_is_not_built(
     checkpoint = pretrain(tmp_path / "model", data, model_of("vanilla", "base"))
     naming_another_model(checkpoint, path, marker)
     assert main(["identical-words", "--path", str(path), "--data", str(data), "--cpu"]) == 1
-    assert "x.pt must be a pe_roberta, but is a fconv_lm" in capsys.readouterr().err
+    known = "pe_roberta or pe_transformer_lm or pe_transformer"
+    assert f"x.pt must be a {known}, but is a fconv_lm" in capsys.readouterr().err
     assert not marker.exists()

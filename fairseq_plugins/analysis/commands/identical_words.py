@@ -14,12 +14,13 @@ def get_parser() -> argparse.ArgumentParser:
     """The options of the command line."""
     parser = argparse.ArgumentParser(
         prog="identical-words",
-        description="Properties of the first layer's attention to sentences that repeat a word, "
-        "as JSON.",
+        description="Properties of the first layer's attention to sentences that repeat a word, as "
+        "JSON; of a translation model, the encoder's. The direction balance of a causal model is "
+        "infinite, which no JSON can hold: it is null, and named under `infinite`.",
     )
     add = parser.add_argument
-    add("--path", type=Path, required=True, metavar="CHECKPOINT", help="of a pe_roberta")
-    add("--data", type=Path, required=True, metavar="DIR", help="with its dict.txt")
+    add("--path", type=Path, required=True, metavar="CHECKPOINT", help="of any of our models")
+    add("--data", type=Path, required=True, metavar="DIR", help="with the dictionaries")
     add("--output", type=Path, metavar="FILE", help="also write the weights (T, T) as .npy")
     add("--words", type=int, default=WORDS, metavar="N", help=f"drawn (default: {WORDS})")
     longest = f"of a sentence (default: {LENGTH}, or all that the model can read if that is less)"
@@ -39,7 +40,7 @@ def _run(args: argparse.Namespace) -> None:
     import numpy as np  # here, since these take seconds, which --help must not
 
     from fairseq_plugins.analysis.identical_words import probe
-    from fairseq_plugins.analysis.indicators import measure
+    from fairseq_plugins.analysis.indicators import infinite, measure
 
     found = probe(
         args.path,
@@ -52,5 +53,7 @@ def _run(args: argparse.Namespace) -> None:
     if args.output:
         args.output.parent.mkdir(parents=True, exist_ok=True)
         np.save(args.output, found.weights.float().numpy())
-    sizes = {"words": found.words, "length": len(found.weights)}
-    print(json.dumps({"metrics": measure(found.weights), **sizes}))
+    reader = found.reader
+    facts = {"words": found.words, "length": len(found.weights), "model": reader.family}
+    metrics = measure(found.weights, reader.begins, reader.ends)
+    print(json.dumps({"metrics": metrics, "infinite": infinite(found.weights), **facts}))
