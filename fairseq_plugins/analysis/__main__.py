@@ -1,16 +1,33 @@
-"""`python -m fairseq_plugins.analysis identical-words --path CHECKPOINT --data DIR`."""
+"""`python -m fairseq_plugins.analysis <command>`: what an encoding or a trained model does."""
 
+import argparse
 import sys
 from collections.abc import Sequence
+from types import ModuleType
 
-from fairseq_plugins.analysis.commands import COMMANDS
-from fairseq_plugins.common.dispatch import dispatch
+from fairseq_plugins.analysis import identical_words_command
+from fairseq_plugins.common.exit_status import exit_status
+
+# Modules with `register(commands)`, which import what takes seconds only when they run.
+COMMANDS: tuple[ModuleType, ...] = (identical_words_command,)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def get_parser(commands: Sequence[ModuleType] = COMMANDS) -> argparse.ArgumentParser:
+    """The options of the command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m fairseq_plugins analysis",
+        description="What an encoding, or a model trained with it, does with positions.",
+    )
+    choices = parser.add_subparsers(dest="command", required=True)
+    for command in commands:
+        command.register(choices)
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None, commands: Sequence[ModuleType] = COMMANDS) -> int:
     """Run a command; its exit status."""
-    program = "python -m fairseq_plugins.analysis"
-    return dispatch(program, "What a trained model attends to.", COMMANDS, arguments)
+    args = get_parser(commands).parse_args(arguments)
+    return exit_status(f"analysis {args.command}", lambda: args.run(args))
 
 
 if __name__ == "__main__":

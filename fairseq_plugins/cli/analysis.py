@@ -1,20 +1,14 @@
-"""``python -m fairseq_plugins analysis <command>``: of models, checkpoints and all results."""
+"""``python -m fairseq_plugins analysis <command>``: of encodings, models and all results."""
 
 from collections.abc import Sequence
 
-from fairseq_plugins.analysis.commands import COMMANDS as OF_MODELS
-from fairseq_plugins.common.dispatch import Commands, dispatch
+from fairseq_plugins.analysis.__main__ import COMMANDS as OF_MODELS
+from fairseq_plugins.analysis.__main__ import main as run
+from fairseq_plugins.cli import correlations
 
-COMMANDS: Commands = {
-    **OF_MODELS,
-    "correlations": (
-        "fairseq_plugins.cli.correlations",
-        "properties of attention against performance: Table 5 of the BERT paper",
-    ),
-}
+COMMANDS = (*OF_MODELS, correlations)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; its exit status."""
-    program = "python -m fairseq_plugins analysis"
-    return dispatch(program, "What positions do in a model.", COMMANDS, argv)
+    return run(argv, COMMANDS)

@@ -2,35 +2,30 @@
 
 import argparse
 import logging
-from collections.abc import Sequence
+from typing import Any
 
 from fairseq_plugins.common.errors import OptionError
-from fairseq_plugins.common.exit_status import exit_status
 from fairseq_plugins.common.root import ROOT
 from fairseq_plugins.papers import SCALE_NAMES
 
 NEEDS = "scripts/bert_table2.sh, bert_table3.sh and bert_table4.sh"
 
 
-def get_parser() -> argparse.ArgumentParser:
-    """The options of the command line."""
-    parser = argparse.ArgumentParser(
-        prog="python -m fairseq_plugins analysis correlations",
+def register(commands: Any) -> None:
+    """Enter the command among those of `analysis`."""
+    command = commands.add_parser(
+        "correlations",
+        help="properties of attention against performance: Table 5 of the BERT paper",
         description="Pearson correlations over embeddings between the properties of their "
         "attention and their performance, as Table 5 of the BERT paper: makes "
         "results/bert_table5/<scale>.md and .json from the results there are. Trains nothing.",
     )
-    parser.add_argument("--scale", choices=SCALE_NAMES, default="mini", help="(default: mini)")
-    return parser
+    command.add_argument("--scale", choices=SCALE_NAMES, default="mini", help="(default: mini)")
+    command.set_defaults(run=_run)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Make the page; the exit status."""
-    args = get_parser().parse_args(argv)
-    return exit_status("correlations", lambda: _run(args.scale))
-
-
-def _run(scale: str) -> None:
+def _run(args: argparse.Namespace) -> None:
+    scale = args.scale
     logging.disable(logging.INFO)  # of the libraries; this program prints
     # Only now, because this imports PyTorch, which takes seconds.
     from fairseq_plugins.papers.bert import (

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from fairseq_plugins.__main__ import COMMANDS
+from fairseq_plugins.analysis.__main__ import get_parser
 from fairseq_plugins.cli.analysis import COMMANDS as OF_ANALYSIS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -20,12 +21,13 @@ def commands() -> list[str]:
     found = {"scripts/convert_roberta.py"}
     for path in [*ROOT.glob("fairseq_plugins/**/*.py"), *ROOT.glob("benchmarks/*.py")]:
         text = path.read_text()
-        if PROGRAM in text and ("argparse" in text or "dispatch(" in text):
+        if PROGRAM in text and "argparse" in text:
             name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
             found.add(f"-m {name.removesuffix('.__main__')}")
     for path in ROOT.glob("scripts/*.sh"):
         found |= set(re.findall(r'exec "\$PYTHON" (.*) "\$@"', path.read_text()))
-    found |= {f"-m fairseq_plugins analysis {name}" for name in OF_ANALYSIS}
+    (choices,) = (a.choices for a in get_parser(OF_ANALYSIS)._actions if a.dest == "command")
+    found |= {f"-m fairseq_plugins analysis {name}" for name in choices}
     return sorted(found | {f"-m fairseq_plugins {name}" for name in COMMANDS})
 
 

@@ -1,24 +1,25 @@
-"""``... analysis identical-words --path CHECKPOINT --data DIR``."""
+"""`python -m fairseq_plugins analysis identical-words --path CHECKPOINT --data DIR`."""
 
 import argparse
 import json
-from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from fairseq_plugins.analysis import LENGTH, WORDS
-from fairseq_plugins.common.exit_status import exit_status
 from fairseq_plugins.common.seeds import parse_seed
 
 
-def get_parser() -> argparse.ArgumentParser:
-    """The options of the command line."""
-    parser = argparse.ArgumentParser(
-        prog="identical-words",
-        description="Properties of the first layer's attention to sentences that repeat a word, as "
-        "JSON; of a translation model, the encoder's. The direction balance of a causal model is "
-        "infinite, which no JSON can hold: it is null, and named under `infinite`.",
+def register(commands: Any) -> None:
+    """Enter the command among those of `analysis`."""
+    summary = "properties of the first layer's attention to sentences that repeat a word, as JSON"
+    command = commands.add_parser(
+        "identical-words",
+        help=summary,
+        description=f"{summary.capitalize()}. Of a translation model, the encoder's. The direction "
+        "balance of a causal model is infinite, which no JSON can hold: it is null, and named "
+        "under `infinite`.",
     )
-    add = parser.add_argument
+    add = command.add_argument
     add("--path", type=Path, required=True, metavar="CHECKPOINT", help="of any of our models")
     add("--data", type=Path, required=True, metavar="DIR", help="with the dictionaries")
     add("--output", type=Path, metavar="FILE", help="also write the weights (T, T) as .npy")
@@ -27,13 +28,7 @@ def get_parser() -> argparse.ArgumentParser:
     add("--length", type=int, metavar="N", help=longest)
     add("--seed", type=parse_seed, default=1, help="of the words, and of encodings that draw")
     add("--cpu", action="store_true", help="even where there is a GPU")
-    return parser
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Probe a checkpoint; the exit status."""
-    args = get_parser().parse_args(argv)
-    return exit_status("analysis identical-words", lambda: _run(args))
+    command.set_defaults(run=_run)
 
 
 def _run(args: argparse.Namespace) -> None:
