@@ -4,8 +4,6 @@
 the scores before the softmax.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,10 +12,10 @@ import torch
 from fairseq import utils
 from fairseq.data import Dictionary
 from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
 
 from fairseq_plugins.analysis import LENGTH, WORDS
 from fairseq_plugins.analysis.readers import Reader, load_reader
+from fairseq_plugins.analysis.softmax_inputs import softmax_of
 from fairseq_plugins.attention.softmax import SoftmaxAttention
 from fairseq_plugins.common.dictionaries import MASK
 from fairseq_plugins.common.errors import OptionError
@@ -181,47 +179,10 @@ def look_at_first_layer(reader: Reader, tokens: Tensor) -> Seen:
         return args, {**options, "need_weights": True}
 
     hook = attention.register_forward_pre_hook(ask, with_kwargs=True)
-    with _softmax_of(attention.attention, found):
+    with softmax_of(attention.attention, found):
         try:
             reader.read(tokens)
         finally:
             hook.remove()
     (inputs,), ((scores, weights),) = asked, found
     return Seen(weights, scores, inputs, attention)
-
-
-@contextmanager
-def _softmax_of(attention: SoftmaxAttention, found: list[tuple[Tensor, Tensor]]) -> Iterator[None]:
-    """Keep what goes into the softmax of one attention, and what comes out.
-
-    Where weights are asked for, the attention takes them from one softmax over the keys; what it
-    is over has all that an encoding adds, as no formula written a second time could say it.
-    """
-
-    class Softmax(TorchFunctionMode):
-        def __torch_function__(
-            self, function: Any, types: Any, args: Any = (), kwargs: Any = None
-        ) -> Any:
-            output = function(*args, **(kwargs or {}))
-            if function is Tensor.softmax:
-                found.append((args[0], output))
-            return output
-
-    modes: list[Softmax] = []
-
-    def enter(*_: Any) -> None:
-        modes.append(Softmax())
-        modes[-1].__enter__()
-
-    def leave(*_: Any) -> None:
-        modes.pop().__exit__(None, None, None)
-
-    hooks = (
-        attention.register_forward_pre_hook(enter),
-        attention.register_forward_hook(leave, always_call=True),
-    )
-    try:
-        yield
-    finally:
-        for hook in hooks:
-            hook.remove()
