@@ -11,6 +11,7 @@ from fairseq_plugins.attention.softmax import SoftmaxAttention
 from fairseq_plugins.encodings import (
     EncodingContext,
     ModelEncodings,
+    PositionEncoding,
     build_model_encodings,
     expand_name,
     get_entry,
@@ -27,13 +28,20 @@ def embeds(name: str) -> bool:
 
 
 def build_plain(
-    name: str, *, width: int = WIDTH, longest: int = 128, seed: int = 1, **options: Any
+    name: str,
+    *,
+    width: int = WIDTH,
+    heads: int = HEADS,
+    longest: int = 128,
+    seed: int = 1,
+    **options: Any,
 ) -> ModelEncodings:
     """An encoding as a bidirectional layer without a model has it, drawn by the seed alone.
 
     Args:
         name: of an encoding, or several as in "learned+t5".
-        width: C, the features of a token; each of `HEADS` heads has its share.
+        width: C, the features of a token; each head has its share.
+        heads: of the attention.
         longest: sequence that it is built for.
         seed: of what it draws.
         options: of the encoding.
@@ -44,8 +52,8 @@ def build_plain(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         context = EncodingContext(
-            num_heads=HEADS,
-            head_dim=width // HEADS,
+            num_heads=heads,
+            head_dim=width // heads,
             embed_dim=width,
             max_positions=longest,
             vocab_size=VOCABULARY,
@@ -55,15 +63,29 @@ def build_plain(
 
 
 @torch.no_grad()
-def rows_of_length(encodings: ModelEncodings, length: int, *, seed: int = 1) -> Tensor:
+def input_rows(encoding: PositionEncoding, length: int, *, seed: int | None = 1) -> Tensor:
     """What a sentence that repeats one word has added to it: (T, C) float64.
 
     An encoding that does not add, but changes what is there, changes the same word everywhere.
 
     Args:
-        encodings: of which the first layer's inputs are asked.
+        encoding: acts on the token embeddings.
         length: T.
-        seed: of the word's embedding.
+        seed: of the word's embedding; None for one of zeros.
+    """
+    width, like = encoding.context.embed_dim, next(encoding.parameters(), torch.zeros(()))
+    word = torch.zeros(width)
+    if seed is not None:
+        word = torch.randn(width, generator=torch.Generator().manual_seed(seed))
+    x = word.to(like).expand(1, length, width)
+    positions = torch.arange(length, device=like.device).unsqueeze(0)
+    tokens, lengths = torch.full_like(positions, WORD), positions.new_tensor([length])
+    found = encoding.embed(x, positions, lengths=lengths, tokens=tokens)
+    return (found - x)[0].double().cpu()
+
+
+def rows_of_length(encodings: ModelEncodings, length: int, *, seed: int = 1) -> Tensor:
+    """As `input_rows`, of the first layer's inputs of a stack.
 
     Raises:
         ValueError: an encoding that does not act on the inputs.
@@ -71,14 +93,7 @@ def rows_of_length(encodings: ModelEncodings, length: int, *, seed: int = 1) -> 
     encoding = encodings.inputs[0]
     if encoding is None:
         raise ValueError("`encodings` must act on the inputs of the first layer, but do not.")
-    width = encoding.context.embed_dim
-    word = torch.randn(width, generator=torch.Generator().manual_seed(seed))
-    x = word.expand(1, length, width)
-    positions = torch.arange(length).unsqueeze(0)
-    tokens = torch.full((1, length), WORD)
-    lengths = torch.tensor([length])
-    found = encoding.embed(x, positions, lengths=lengths, tokens=tokens)
-    return (found - x)[0].double()
+    return input_rows(encoding, length, seed=seed)
 
 
 def rows_by_length(
