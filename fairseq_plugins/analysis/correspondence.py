@@ -131,8 +131,11 @@ def split_first_layer(reader: Reader, tokens: Tensor) -> Terms:
     for layer in (seen.attention.q_proj, seen.attention.k_proj):
         of_position = position @ layer.weight.mT
         projected += [layer(seen.inputs) - of_position, of_position]
-    heads = [_heads(vector, seen.attention.num_heads) for vector in projected]
-    four = split_scores(*heads, scale=seen.attention.attention.scale)
+    q_word, q_position, k_word, k_position = (
+        _heads(vector, seen.attention.num_heads) for vector in projected
+    )
+    scale = float(seen.attention.attention.scale)
+    four = split_scores(q_word, q_position, k_word, k_position, scale)
     return Terms(*four, rest=seen.scores - sum(four))
 
 

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from fairseq_plugins.analysis.position_rows import build_plain, input_rows
@@ -45,12 +44,11 @@ class Subject:
         longest = length if self.reader is None else min(length, self.reader.reach)
         return input_rows(self.inputs, longest, seed=None)
 
-    @torch.no_grad()
     def relative(self) -> Tensor | None:
         """The vectors of the offsets -k..k (2k + 1, D), or None without relative vectors."""
         for part in self.layer.parts if self.layer is not None else ():
             if isinstance(part, RelativeKeys):
-                return part.key_vectors().double().cpu()
+                return part.key_vectors().detach().double().cpu()
         return None
 
     def frequencies(self) -> Tensor | None:
@@ -100,3 +98,18 @@ def require(found: list[Any], figure: int, what: str) -> list[Any]:
     if not found:
         raise OptionError(f"figure {figure} needs {what}, which none of what is given has")
     return found
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much is looked at.
+
+    Attributes:
+        length: positions; None for 128, or what a model reads if that is less.
+        words: sentences of the probes; None for as many as the paper has.
+        seed: of the words.
+    """
+
+    length: int | None = None
+    words: int | None = None
+    seed: int = 1
