@@ -47,9 +47,9 @@ _PROBED = (
     "combinations with them."
 )
 _UNTRAINED = (
-    f"Fixed sinusoids in the size of BERT-base, {BERT_WIDTH} features in {BERT_HEADS} heads, which no "
-    "training changes; the paper's other panels are of trained models, for which the command takes "
-    "checkpoints."
+    f"Fixed sinusoids in the size of BERT-base ({BERT_WIDTH} features, {BERT_HEADS} heads), which "
+    "no training changes; the paper's other panels are of trained models, for which the command "
+    "takes checkpoints."
 )
 FIGURES: dict[int, Figure] = {
     1: Figure(
