@@ -32,7 +32,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "wikitext-103": ("scripts/prepare_wikitext103.sh",),
     "toy-mlm": ("scripts/prepare_toy_mlm.sh",),
     "novels-mini": (
-        "scripts/prepare_text_mlm.sh --from DIR --merges 300 --evaluation-lines 200 "
+        "scripts/prepare_text_mlm.sh --from DIR --merges 1000 --evaluation-lines 200 "
         "--output data/novels-mini",
     ),
     # Of language models and masked ones alike.

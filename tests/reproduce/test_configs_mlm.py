@@ -107,6 +107,19 @@ def test_small_scales_train_on_a_cpu_and_validate_on_the_way(scale):
     assert config.lr_scheduler.total_num_update == config.optimization.max_update
 
 
+def test_stages_of_mini_have_longer_samples_in_updates_of_one_size_and_one_rate():
+    stages = [
+        composed("scale/mlm=mini", *more)
+        for more in (("+mlm_stage/mini=samples_8",), ("+mlm_stage/mini=samples_16",), ())
+    ]
+    assert [config.task.tokens_per_sample for config in stages] == [8, 16, 32]
+    assert {c.task.tokens_per_sample * c.dataset.batch_size for c in stages} == {2048}
+    (rate,) = {rate for config in stages for rate in config.optimization.lr}
+    # Only the last one lets it fall to zero.
+    assert [c.lr_scheduler.get("end_learning_rate", 0) for c in stages] == [rate, rate, 0]
+    assert all(c.optimization.max_update > c.lr_scheduler.warmup_updates for c in stages)
+
+
 def test_scale_mini_has_the_papers_head_dim():
     model = composed("scale/mlm=mini").model
     assert model.encoder_embed_dim / model.encoder_attention_heads == 64

@@ -54,8 +54,8 @@ class MaskedLanguageModel(Experiment):
     and the `curve`, pairs of updates and loss.
 
     budget: the group of configs/ that changes the scale's budget, empty for none. kind: as a
-    training's, where others start from this one. stages: by scale the files of configs/mlm_stage
-    with the stages before the last one, the first one first.
+    training's, where others start from this one. stages: by scale the files of
+    configs/mlm_stage/<scale> with the stages before the last one, the first one first.
     """
 
     budget: str = ""
@@ -67,7 +67,8 @@ class MaskedLanguageModel(Experiment):
         before = None
         for stage in self.stages.get(scale, ()):
             kind = stage.replace("_", " of ")
-            found.append(Variant(stage, self.recipe, (f"+mlm_stage={stage}",), kind, after=before))
+            changed = (f"+mlm_stage/{scale}={stage}",)
+            found.append(Variant(stage, self.recipe, changed, kind, after=before))
             before = stage
         changed = (f"+{self.budget}={scale}",) if self.budget else ()
         return [*found, Variant("", self.recipe, changed, self.kind, after=before)]
@@ -125,10 +126,15 @@ def _model(**more: Any) -> MaskedLanguageModel:
     )
 
 
-MASKED_LANGUAGE_MODEL = _model(stages={"small": ("samples_16", "samples_32")})
+MASKED_LANGUAGE_MODEL = _model(
+    stages={"mini": ("samples_8", "samples_16"), "small": ("samples_16", "samples_32")}
+)
 # A stand-in for the published BERT, and what the BERT paper makes of it: the position embedding
 # replaced and all weights trained on.
-BERT_START = _model(budget="bert_start", stages={"small": ("samples_16",)})
+BERT_START = _model(
+    budget="bert_start",
+    stages={"mini": ("samples_8", "samples_16"), "small": ("samples_16",)},
+)
 BERT_CONTINUED = _model(
     budget="bert_continued",
     kind="continued",
