@@ -67,8 +67,8 @@ class MaskedLanguageModel(Experiment):
         before = None
         for stage in self.stages.get(scale, ()):
             kind = stage.replace("_", " of ")
-            changed = (f"+mlm_stage/{scale}={stage}",)
-            found.append(Variant(stage, self.recipe, changed, kind, after=before))
+            own = (f"+mlm_stage/{scale}={stage}",)
+            found.append(Variant(stage, self.recipe, own, kind, after=before))
             before = stage
         changed = (f"+{self.budget}={scale}",) if self.budget else ()
         return [*found, Variant("", self.recipe, changed, self.kind, after=before)]
