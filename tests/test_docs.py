@@ -18,6 +18,8 @@ from fairseq_plugins.encodings import (
     PositionEncoding,
     PositionFacts,
     RelativeOnAverage,
+    Repositions,
+    SeesPadding,
     Stochastic,
 )
 
@@ -97,7 +99,7 @@ def test_extending_names_everything_that_a_class_can_say() -> None:
     said = {field.name for value in (LinearFacts, PositionFacts) for field in fields(value)}
     able = {
         name
-        for protocol in (FoldsBasis, RelativeOnAverage, Stochastic)
+        for protocol in (FoldsBasis, RelativeOnAverage, Repositions, SeesPadding, Stochastic)
         for name in vars(protocol)
         if not name.startswith("_")
     }

@@ -5,11 +5,21 @@ import sys
 from collections.abc import Sequence
 from types import ModuleType
 
-from fairseq_plugins.analysis import awareness_command, identical_words_command
+from fairseq_plugins.analysis import (
+    awareness_command,
+    extrapolation_command,
+    identical_words_command,
+    picture_command,
+)
 from fairseq_plugins.common.exit_status import exit_status
 
 # Modules with `register(commands)`, which import what takes seconds only when they run.
-COMMANDS: tuple[ModuleType, ...] = (identical_words_command, awareness_command)
+COMMANDS: tuple[ModuleType, ...] = (
+    extrapolation_command,
+    picture_command,
+    identical_words_command,
+    awareness_command,
+)
 
 
 def get_parser(commands: Sequence[ModuleType] = COMMANDS) -> argparse.ArgumentParser:

@@ -166,6 +166,8 @@ class PositionalMultiheadAttention(nn.Module):
         need_weights: bool,
     ) -> tuple[Tensor, Tensor | None]:
         queries, keys = (at.queries, at.keys) if isinstance(at, CrossPositions) else (at, at)
+        if keys.content is not None:
+            key = value = keys.content
         k, v = self._key_value(key, value)
         result: tuple[Tensor, Tensor | None] = self.attention(
             q,

@@ -60,12 +60,15 @@ class Positions:
             decoding step, those of all steps before are, too.
         padding_mask: (B, T) bool, True where padded; None where nothing is.
         shared: what the self-attentions of these tokens have in common.
+        content: (T, B, C), what keys and values are made of where queries alone go on; None where
+            all three come from what a layer is given.
     """
 
     index: Tensor
     end: int
     padding_mask: Tensor | None
     shared: SharedPass
+    content: Tensor | None = None
 
     def __post_init__(self) -> None:
         with_end(self.index, self.end)

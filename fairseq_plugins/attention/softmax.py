@@ -7,7 +7,7 @@ from torch.nn import functional as F
 from fairseq_plugins.attention.base import Attention, State
 from fairseq_plugins.attention.cache import append_rows
 from fairseq_plugins.attention.shared import SharedPass
-from fairseq_plugins.encodings import ALL_HOOKS, PositionEncoding
+from fairseq_plugins.encodings import ALL_HOOKS, PositionEncoding, SeesPadding
 from fairseq_plugins.encodings.base import relative_positions
 from fairseq_plugins.encodings.ends import known_end, with_end
 from fairseq_plugins.encodings.protocols import parts_to_fold
@@ -49,6 +49,8 @@ class SoftmaxAttention(Attention):
         self.scale = encoding.logit_scale() if encoding is not None else head_dim**-0.5
         # Not registered: they are parts of the encoding, which is.
         self._biases = tuple(encoding.parts_with("attn_bias") if encoding is not None else ())
+        parts = encoding.parts if encoding is not None else ()
+        self._seeing_padding = tuple(part for part in parts if isinstance(part, SeesPadding))
         self._folding = parts_to_fold(encoding) if encoding is not None else ()
         self._biases_are_shared = all(part.shared_across_layers for part in self._biases)
 
@@ -240,6 +242,8 @@ class SoftmaxAttention(Attention):
         if self.encoding is None or "relative_logits" not in self.hooks:
             return None
         k = _rows(state, "content_k" if "content_k" in state else "k")
+        for part in self._seeing_padding:
+            part.see_padding(state.get("key_padding_mask"))
         return self.encoding.relative_logits(q, k, q_positions, state["k_positions"])
 
     def _bias(self, q_positions: Tensor, k_positions: Tensor, shared: SharedPass) -> Tensor | None:

@@ -14,14 +14,19 @@ from fairseq_plugins.encodings.base import (
 )
 from fairseq_plugins.encodings.compose import Compose
 from fairseq_plugins.encodings.facts import LinearFacts, PositionFacts
-from fairseq_plugins.encodings.protocols import FoldsBasis, RelativeOnAverage, Stochastic
+from fairseq_plugins.encodings.layers import ModelEncodings, build_model_encodings
+from fairseq_plugins.encodings.protocols import (
+    FoldsBasis,
+    RelativeOnAverage,
+    Repositions,
+    SeesPadding,
+    Stochastic,
+)
 from fairseq_plugins.encodings.registry import (
     ENCODINGS,
     EncodingEntry,
-    ModelEncodings,
     Option,
     build_encoding,
-    build_model_encodings,
     expand_name,
     get_entry,
     parse_options,
@@ -47,6 +52,8 @@ __all__ = [
     "PositionEncoding",
     "PositionFacts",
     "RelativeOnAverage",
+    "Repositions",
+    "SeesPadding",
     "Stochastic",
     "build_encoding",
     "build_model_encodings",

@@ -24,6 +24,7 @@ class NoEncoding(PositionEncoding):
     """x unchanged: what order a model then knows comes from the causal mask alone."""
 
     keeps_absolute_embedding = False
+    reads_positions = False
 
 
 class Absolute(PositionEncoding):

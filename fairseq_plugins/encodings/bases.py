@@ -1,8 +1,12 @@
 """P of LRPE: the unitary changes of basis of the features of a head (LRPE, Appendix C.7).
 
+The cosine transform is none of the paper's, but in the authors' code.
+
 Complex features are kept as [Re; Im], 2D real features, so that a real dot product is the real
 part of the complex one.
 """
+
+import math
 
 import torch
 from torch import Tensor, nn
@@ -34,6 +38,10 @@ class Basis(nn.Module):
 
     def change(self, x: Tensor, v: Tensor | None) -> Tensor:
         """P x: (..., D) -> (..., D), or [Re; Im] (..., 2D) where P is complex."""
+        raise NotImplementedError
+
+    def undo(self, x: Tensor, v: Tensor | None) -> Tensor:
+        """P^T x of a real P, which is what P did undone: (..., D) -> (..., D)."""
         raise NotImplementedError
 
     def matrix(self, v: Tensor | None) -> Tensor:
@@ -74,6 +82,10 @@ class Householder(Basis):
         v = v.to(torch.promote_types(x.dtype, torch.float32))
         return reflect(x.to(v.dtype), v / v.norm()).to(x.dtype)
 
+    def undo(self, x: Tensor, v: Tensor | None) -> Tensor:
+        """A reflection is its own inverse."""
+        return self.change(x, v)
+
 
 class OddEven(Basis):
     """The permutation that interleaves the two halves of the features (LRPE, Eq. 75)."""
@@ -87,6 +99,42 @@ class OddEven(Basis):
 
     def change(self, x: Tensor, v: Tensor | None) -> Tensor:
         return x[..., self.order]
+
+
+def cosine_matrix(dim: int) -> Tensor:
+    """The orthonormal cosine transform of the second kind: (D, D) float64.
+
+    Row k is c_k cos(pi k (n + 1/2) / D), c_0 = sqrt(1/D) and the others sqrt(2/D).
+    """
+    steps = torch.arange(dim, dtype=torch.float64)
+    rows = torch.cos(math.pi / dim * steps.unsqueeze(1) * (steps + 0.5))
+    scales = torch.full((dim, 1), math.sqrt(2 / dim), dtype=torch.float64)
+    scales[0] = math.sqrt(1 / dim)
+    return scales * rows
+
+
+class Cosine(Basis):
+    """The orthonormal cosine transform: as Fourier's, real."""
+
+    rows: Tensor
+
+    def __init__(self, dim: int) -> None:
+        super().__init__(dim)
+        self.register_buffer("rows", cosine_matrix(dim).float(), persistent=False)
+
+    def _rows(self, x: Tensor) -> Tensor:
+        # Exact where somebody checks in float64 what follows from P^T P = 1.
+        if x.dtype == torch.float64:
+            return cosine_matrix(self.dim).to(x.device)
+        return self.rows
+
+    def change(self, x: Tensor, v: Tensor | None) -> Tensor:
+        rows = self._rows(x)
+        return (x.to(rows.dtype) @ rows.mT).to(x.dtype)
+
+    def undo(self, x: Tensor, v: Tensor | None) -> Tensor:
+        rows = self._rows(x)
+        return (x.to(rows.dtype) @ rows).to(x.dtype)
 
 
 class Fourier(Basis):

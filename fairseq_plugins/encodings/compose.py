@@ -7,9 +7,16 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from fairseq_plugins.encodings.base import ALL_HOOKS, PositionEncoding, overridden_hooks
-from fairseq_plugins.encodings.facts import LinearFacts
-from fairseq_plugins.encodings.protocols import Stochastic
+from fairseq_plugins.encodings.base import (
+    ALL_HOOKS,
+    IncompatibleEncodingError,
+    PositionEncoding,
+    overridden_hooks,
+)
+from fairseq_plugins.encodings.facts import LinearFacts, PositionFacts
+from fairseq_plugins.encodings.protocols import Repositions, Stochastic
+
+_POSITIONS = frozenset({"positions", "q_positions", "k_positions"})
 
 
 def _chained(hook: str, *, backwards: bool = False) -> Callable[..., Any]:
@@ -17,6 +24,7 @@ def _chained(hook: str, *, backwards: bool = False) -> Callable[..., Any]:
 
     def call(composition: "Compose", x: Tensor, *args: Any, **options: Any) -> Tensor:
         parts = composition.parts_with(hook)
+        args, options = composition.placed(args, options)
         for part in reversed(parts) if backwards else parts:
             x = getattr(part, hook)(x, *args, **options)
         return x
@@ -27,9 +35,10 @@ def _chained(hook: str, *, backwards: bool = False) -> Callable[..., Any]:
 def _summed(hook: str) -> Callable[..., Any]:
     """What the parts' hooks make is added."""
 
-    def call(composition: "Compose", *args: Any) -> Tensor:
+    def call(composition: "Compose", *args: Any, **options: Any) -> Tensor:
         terms: Iterable[Tensor]
-        terms = (getattr(part, hook)(*args) for part in composition.parts_with(hook))
+        args, options = composition.placed(args, options)
+        terms = (getattr(part, hook)(*args, **options) for part in composition.parts_with(hook))
         return reduce(operator.add, terms)
 
     return wraps(getattr(PositionEncoding, hook))(call)
@@ -44,7 +53,8 @@ class Compose(PositionEncoding):
     Raises:
         ValueError: for an empty list, different contexts, transforms of which some act before
             and some after the feature map, a transform after one that changed head_dim, or more
-            than one decay, feature map or logit scale.
+            than one decay, feature map or logit scale; drawn positions beside an encoding that
+            needs true lengths.
     """
 
     embed = _chained("embed")
@@ -76,6 +86,7 @@ class Compose(PositionEncoding):
         self.shared_across_layers = all(e.shared_across_layers for e in encodings)
         self.keeps_absolute_embedding = all(e.keeps_absolute_embedding for e in encodings)
         self.embed_window = max(e.embed_window for e in encodings)
+        self._placing = repositioning(encodings)
         LinearFacts.of(self)  # which refuses parts that contradict each other
         if len(self.parts_with("log_decay")) > 1:
             raise ValueError(f"{self.label} has more than one decay.")
@@ -117,6 +128,17 @@ class Compose(PositionEncoding):
         parts = self.parts
         return [parts[i] for i in self._with_hook[hook]]
 
+    def placed(
+        self, args: tuple[Any, ...], options: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """A hook's arguments, in training with positions drawn where a part draws them."""
+        if self._placing is None or not self.training:
+            return args, options
+        place = self._placing.reposition
+        # Nothing but positions is both an integer and handed over in its place.
+        placed = tuple(a if a.is_floating_point() else place(a) for a in args)
+        return placed, {k: place(a) if k in _POSITIONS else a for k, a in options.items()}
+
     @property
     def encoded_dim(self) -> int:
         parts = self.parts_with("transform_query")
@@ -148,6 +170,24 @@ class Compose(PositionEncoding):
 
 
 assert overridden_hooks(Compose) == ALL_HOOKS
+
+
+def repositioning(encodings: Iterable[PositionEncoding]) -> Repositions | None:
+    """The one that draws positions for the others, or None.
+
+    Raises:
+        IncompatibleEncodingError: another one needs true lengths, which say nothing about them.
+    """
+    parts = list(encodings)
+    placing = next((part for part in parts if isinstance(part, Repositions)), None)
+    for part in parts:
+        if placing is not None and PositionFacts.of(part).needs_lengths:
+            raise IncompatibleEncodingError(
+                f"the encoding {part.label!r} cannot be beside {placing.label!r}: it compares "
+                "positions with the sequence's length, and drawn positions go beyond it. An "
+                "encoding of positions alone would work."
+            )
+    return placing
 
 
 def _first(reasons: Iterable[str | None]) -> str | None:

@@ -18,12 +18,14 @@ class Core(nn.Module):
         is_complex: whether Lambda(s) x is complex.
         is_permutation: whether features only change their places.
         is_learned: whether the tensor is a parameter.
+        score_factor: on the scores of softmax attention, beside 1/sqrt(D).
     """
 
     tensor: str
     is_complex = False
     is_permutation = False
     is_learned = False
+    score_factor = 1.0
 
     def draw(self, generator: torch.Generator | None) -> Tensor | None:
         """The tensor to begin with, or None where there is none."""

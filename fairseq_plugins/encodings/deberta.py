@@ -168,14 +168,25 @@ class DeBERTa(PositionEncoding):
 class DebertaWithMaskDecoder(DeBERTa):
     """DeBERTa whose last two layers know absolute positions, by a learned table (max_positions, C).
 
-    The release feeds content + position as queries alone into two passes of its last layer, whose
-    keys and values stay content. Here the table is added to the input of the last two layers, so
-    that any stack can have it; in a stack of one, of that one.
+    With ``decoder=inputs`` the table is added to the input of the last two layers, so that any
+    stack can have it; in a stack of one, of that one. With ``decoder=queries`` the last layer runs
+    twice as in the release: its first queries are content + position, those of the second pass are
+    the output of the first, and keys and values are the content, the last layer's input, in both.
+    An encoder's keys then never see an absolute position.
 
-    Args and raises: as ``DeBERTa``.
+    Args:
+        context: of the model.
+        max_distance: see ``DeBERTa``.
+        projections: see ``DeBERTa``.
+        terms: see ``DeBERTa``.
+        p2c_offset: see ``DeBERTa``.
+        decoder: ``inputs`` or ``queries``. A causal model cannot have the second.
+
+    Raises:
+        ValueError: ``queries`` in a stack of one layer; and see ``DeBERTa``.
     """
 
-    LAYERS = 2
+    LAYERS = 2  # or passes of the last one
 
     extrapolates = False
     is_relative = False
@@ -188,6 +199,7 @@ class DebertaWithMaskDecoder(DeBERTa):
         projections: Literal["content", "own"] = "content",
         terms: Literal["both", "c2p", "p2c"] = "both",
         p2c_offset: Literal["key_minus_query", "query_minus_key"] = "key_minus_query",
+        decoder: Literal["inputs", "queries"] = "inputs",
     ) -> None:
         super().__init__(
             context,
@@ -197,6 +209,12 @@ class DebertaWithMaskDecoder(DeBERTa):
             p2c_offset=p2c_offset,
         )
         self.absolute = Learned(context)
+        self.query_passes = self.LAYERS if decoder == "queries" else 0
+        if self.query_passes:
+            self.causal_refusal = (
+                "with `decoder=queries` its last layer runs twice over the keys of a whole "
+                "sequence, which decoding token by token does not have"
+            )
 
     def share_with(self, first: PositionEncoding) -> None:
         """Use the first layer's tables."""
@@ -205,7 +223,14 @@ class DebertaWithMaskDecoder(DeBERTa):
         self.absolute = first.absolute
 
     def embed_layers(self, num_layers: int) -> frozenset[int]:
-        """The last two."""
+        """The last two, or with ``decoder=queries`` the last."""
+        if self.query_passes:
+            if num_layers < 2:
+                raise ValueError(
+                    "`decoder=queries` of deberta_emd must have a layer before the last, but the "
+                    f"stack has {num_layers} instead."
+                )
+            return frozenset({num_layers - 1})
         return frozenset(range(max(num_layers - self.LAYERS, 0), num_layers))
 
     def embed(

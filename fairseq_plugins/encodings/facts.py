@@ -73,11 +73,14 @@ class PositionFacts:
         needs_lengths: whether ``embed`` needs the true lengths of the sequences.
         extrapolates: whether positions beyond ``max_positions`` have a meaning; where not, they
             are refused.
+        reads_positions: whether positions as they are passed have any effect; where not, a model
+            knows order from the causal mask alone, or counts for itself.
     """
 
     is_relative: bool = True
     needs_lengths: bool = False
     extrapolates: bool = True
+    reads_positions: bool = True
 
     @classmethod
     def of(cls, encoding: PositionEncoding) -> "PositionFacts":
@@ -94,6 +97,7 @@ class PositionFacts:
             is_relative=all(f.is_relative for f in facts) and encoded <= 1,
             needs_lengths=any(f.needs_lengths for f in facts),
             extrapolates=all(f.extrapolates for f in facts),
+            reads_positions=any(f.reads_positions for f in facts),
         )
 
 

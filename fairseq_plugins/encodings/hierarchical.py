@@ -9,6 +9,20 @@ from fairseq_plugins.encodings.ends import end_of
 from fairseq_plugins.encodings.registry import register_encoding
 
 
+def decomposed(table: Tensor, alpha: float) -> Tensor:
+    """The vectors u that a trained table is the beginning of: (n, C) -> (n, C) (Su).
+
+    u_j = (p_j - alpha p_0) / (1 - alpha), with which ``combined`` gives p_0, ..., p_{n-1} again.
+    """
+    return (table - alpha * table[:1]) / (1 - alpha)
+
+
+def combined(vectors: Tensor, alpha: float, positions: Tensor) -> Tensor:
+    """p_{i n + j} = alpha u_i + (1 - alpha) u_j: (n, C), (...) below n^2 -> (..., C)."""
+    size = len(vectors)
+    return alpha * vectors[positions // size] + (1 - alpha) * vectors[positions % size]
+
+
 @register_encoding(
     "hierarchical",
     summary="n^2 positions out of n learned vectors, added to the tokens",
@@ -18,8 +32,9 @@ from fairseq_plugins.encodings.registry import register_encoding
 class Hierarchical(Absolute):
     """p_{i n + j} = alpha u_i + (1 - alpha) u_j with 0 <= i, j < n, for positions below n^2.
 
-    Su derives u from a table that was trained before; here u is what is trained, drawn from
-    N(0, 1/C) as the table of ``learned`` is.
+    Su derives u from a table that was trained before. So does ``pe_roberta`` that starts from a
+    checkpoint with ``learned`` (``init_from``), with ``table_size`` at most that table's rows; else
+    u is drawn from N(0, 1/C) as the table of ``learned`` is. Either way u is then trained.
 
     Args:
         context: of the model.
@@ -64,5 +79,4 @@ class Hierarchical(Absolute):
                 f"(max_positions={self.context.max_positions}), but reach {reached - 1}; "
                 "train with a larger `table_size`."
             )
-        coarse, fine = self.weight[positions // size], self.weight[positions % size]
-        return self.alpha * coarse + (1 - self.alpha) * fine
+        return combined(self.weight, self.alpha, positions)

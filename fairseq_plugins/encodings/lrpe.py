@@ -11,7 +11,14 @@ from typing import Literal
 from torch import Tensor
 
 from fairseq_plugins.encodings.base import EncodingContext
-from fairseq_plugins.encodings.bases import Basis, Fourier, Householder, Identity, OddEven
+from fairseq_plugins.encodings.bases import (
+    Basis,
+    Cosine,
+    Fourier,
+    Householder,
+    Identity,
+    OddEven,
+)
 from fairseq_plugins.encodings.cores import Core, Permutation, Phase, Rotation
 from fairseq_plugins.encodings.frequencies import ThetaType, geometric, theta
 from fairseq_plugins.encodings.registry import register_encoding
@@ -19,6 +26,7 @@ from fairseq_plugins.encodings.rotation import Layout
 from fairseq_plugins.encodings.unitary import LRPE, pair
 
 Rotated = Literal["all", "half"]
+BasisName = Literal["identity", "householder", "odd_even", "fft", "dct"]
 
 _PAPER = "LRPE, Table 1 and Appendix C.7"
 _FORM = "W_s = P^H Lambda(s) P; "
@@ -39,6 +47,16 @@ _FORM = "W_s = P^H Lambda(s) P; "
     source="LRPE, Table 5",
     formula="W_s = Lambda(s); Lambda(s) turns feature pair j by s theta_j, theta learned",
     p="identity",
+    learned_theta=True,
+)
+@register_encoding(
+    "lrpe_dct",
+    known_as=("cosine_transform",),
+    summary="cosine transform x learned rotation",
+    source="LRPE, the authors' code (no type of the paper's)",
+    formula=_FORM + "P the orthonormal cosine transform, Lambda(s) turns pair j by s theta_j, "
+    "theta learned",
+    p="dct",
     learned_theta=True,
 )
 @register_encoding(
@@ -106,7 +124,7 @@ _FORM = "W_s = P^H Lambda(s) P; "
 def lrpe(
     context: EncodingContext,
     *,
-    p: Literal["identity", "householder", "odd_even", "fft"] = "householder",
+    p: BasisName = "householder",
     core: Literal["rotation", "permutation", "complex"] = "rotation",
     rotated: Rotated = "all",
     layout: Layout = "interleaved",
@@ -142,17 +160,27 @@ def lrpe(
     """
     return pair(
         context,
-        _basis(p, context.head_dim, learned_p),
+        basis(p, context.head_dim, is_learned=learned_p),
         _core(core, context, rotated, layout, theta_type, base, learned_theta),
     )
 
 
-def _basis(p: str, dim: int, is_learned: bool) -> Basis:
+def basis(p: BasisName, dim: int, *, is_learned: bool) -> Basis:
+    """P by its name.
+
+    Raises:
+        ValueError: one without a vector that is to be learned.
+    """
     if p == "householder":
         return Householder(dim, is_learned=is_learned)
     if is_learned:
         raise ValueError(f"`learned_p=true` needs `p=householder`, but `p` is {p!r} instead.")
-    plain: dict[str, type[Basis]] = {"identity": Identity, "odd_even": OddEven, "fft": Fourier}
+    plain: dict[str, type[Basis]] = {
+        "identity": Identity,
+        "odd_even": OddEven,
+        "fft": Fourier,
+        "dct": Cosine,
+    }
     return plain[p](dim)
 
 

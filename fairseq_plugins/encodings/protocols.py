@@ -42,6 +42,28 @@ class FoldsBasis(Protocol):
         """Take it out of their weights again, and do it as before."""
 
 
+@runtime_checkable
+class Repositions(Protocol):
+    """An encoding that says which positions the others beside it are given in training."""
+
+    reach: int
+    """Positions are below it: the others are built for so many."""
+
+    def reposition(self, positions: Tensor) -> Tensor:
+        """Other positions, int64, in place of these (any shape)."""
+
+    def redraw(self, seed: int | Tensor) -> None:
+        """As of a stochastic encoding: a model does it before every pass."""
+
+
+@runtime_checkable
+class SeesPadding(Protocol):
+    """An encoding whose ``relative_logits`` of a pair depend on the keys beside it, too."""
+
+    def see_padding(self, key_padding_mask: Tensor | None) -> None:
+        """Be told before ``relative_logits`` which keys (B, S) are padding; None where none is."""
+
+
 def parts_to_fold(encoding: PositionEncoding) -> tuple[FoldsBasis, ...]:
     """The part of an encoding whose basis the projections may hold, if there is one.
 

@@ -3,22 +3,20 @@
 import inspect
 import typing
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeVar
 
 import torch
 
 from fairseq_plugins.common.suggestions import did_you_mean
 from fairseq_plugins.encodings.base import (
-    LOGIT_HOOKS,
-    TRANSFORM_HOOKS,
     EncodingContext,
-    IncompatibleEncodingError,
     PositionEncoding,
     overridden_hooks,
 )
 from fairseq_plugins.encodings.compose import Compose
 from fairseq_plugins.encodings.facts import PositionFacts
+from fairseq_plugins.encodings.protocols import Repositions
 
 Maker = TypeVar("Maker", bound=Callable[..., PositionEncoding])
 
@@ -254,7 +252,9 @@ def build_encoding(
         token_std=token_std,
         generator=generator,
     )
-    parts = [_build_one(n, context, o) for n, o in split_options(name, options).items()]
+    split = split_options(name, options)
+    contexts = contexts_of(split, context)
+    parts = [build_one(n, contexts[n], o) for n, o in split.items()]
     if len(parts) == 1:
         return parts[0]
     composed = Compose(parts)
@@ -292,11 +292,25 @@ def split_options(name: str, options: Mapping[str, Any]) -> dict[str, dict[str, 
     return result
 
 
-def _build_one(name: str, context: EncodingContext, options: Mapping[str, Any]) -> PositionEncoding:
+def build_one(name: str, context: EncodingContext, options: Mapping[str, Any]) -> PositionEncoding:
+    """An encoding of one name with checked options."""
     entry = get_entry(name)
     encoding = entry.make(context, **{**entry.presets, **options})
     encoding.label = name
     return encoding
+
+
+def contexts_of(
+    split: Mapping[str, Mapping[str, Any]], context: EncodingContext
+) -> dict[str, EncodingContext]:
+    """What each part is told: as many positions as there are, or as one draws for the others."""
+    placing = [name for name in split if hasattr(get_entry(name).cls, "reposition")]
+    if not placing:
+        return dict.fromkeys(split, context)
+    first = build_one(placing[0], context, split[placing[0]])
+    assert isinstance(first, Repositions)
+    wide = replace(context, max_positions=first.reach)
+    return {name: context if name in placing else wide for name in split}
 
 
 def parse_options(text: str) -> dict[str, str]:
@@ -316,76 +330,6 @@ def parse_options(text: str) -> dict[str, str]:
             raise ValueError(f"`position_encoding_options` must not give `{key}` twice.")
         result[key] = value
     return result
-
-
-@dataclass(frozen=True)
-class ModelEncodings:
-    """The encodings of one stack of layers.
-
-    Attributes:
-        inputs: for each layer what acts on its input, or None; layer 0's input are the token
-            embeddings.
-        layers: for each layer what its attention uses, or None.
-    """
-
-    inputs: list[PositionEncoding | None]
-    layers: list[PositionEncoding | None]
-
-
-def build_model_encodings(
-    name: str, num_layers: int, context: EncodingContext, options: Mapping[str, Any]
-) -> ModelEncodings:
-    """Build the parts of ``name`` for a stack: per layer, or one shared by all as a part says.
-
-    Args:
-        name: as for ``build_encoding``.
-        num_layers: attention layers of the stack.
-        context: what the stack tells its encodings.
-        options: as for ``build_encoding``.
-
-    Raises:
-        ValueError: as ``build_encoding``.
-        IncompatibleEncodingError: an encoding of the inputs cannot be in a causal model; those
-            that act inside an attention are refused by it.
-    """
-    columns: list[list[PositionEncoding]] = []
-    for part, part_options in split_options(name, options).items():
-        first = _build_one(part, context, part_options)
-        column = [first]
-        while len(column) < num_layers:
-            column.append(_later(part, first, part_options))
-        columns.append(column)
-    embedding = [(c, c[0].embed_layers(num_layers)) for c in columns if "embed" in c[0].hooks]
-    attending = [c for c in columns if c[0].hooks & (TRANSFORM_HOOKS | LOGIT_HOOKS)]
-    for column, _ in embedding:
-        _check_input(column[0])
-    return ModelEncodings(
-        [_compose([c[i] for c, at in embedding if i in at]) for i in range(num_layers)],
-        [_compose([c[i] for c in attending]) for i in range(num_layers)],
-    )
-
-
-def _check_input(encoding: PositionEncoding) -> None:
-    if encoding.context.causal and encoding.causal_refusal:
-        raise IncompatibleEncodingError(
-            f"a causal model cannot use the encoding {encoding.label!r}: "
-            f"{encoding.causal_refusal}. Another encoding or a bidirectional model would work."
-        )
-
-
-def _later(part: str, first: PositionEncoding, options: Mapping[str, Any]) -> PositionEncoding:
-    """A later layer's instance beside the first layer's, or the first itself."""
-    if first.shared_across_layers:
-        return first
-    later = _build_one(part, first.context, options)
-    later.share_with(first)
-    return later
-
-
-def _compose(parts: list[PositionEncoding]) -> PositionEncoding | None:
-    if len(parts) < 2:
-        return parts[0] if parts else None
-    return Compose(parts)
 
 
 def with_absolute_embedding(name: str, absolute: str | None) -> str:

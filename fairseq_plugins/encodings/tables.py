@@ -44,6 +44,28 @@ class PositionTable(nn.Module):
         return self.rows[positions]
 
 
+def continued_rows(table: Tensor, fresh: Tensor) -> Tensor:
+    """The rows that there are, and behind them those of a new table: (n, C), (m, C) -> (m, C).
+
+    Where m is below n, the first m of n.
+    """
+    kept = min(len(table), len(fresh))
+    return torch.cat((table[:kept].to(fresh), fresh[kept:]))
+
+
+def interpolated_rows(table: Tensor, size: int) -> Tensor:
+    """A table stretched to ``size`` rows, linearly between neighbours: (n, C) -> (size, C).
+
+    The first and the last row stay so; row s is what was at s (n - 1) / (size - 1).
+    """
+    if len(table) == 1 or size == 1:
+        return table[:1].expand(size, -1).clone()
+    at = torch.linspace(0, len(table) - 1, size, dtype=torch.float64, device=table.device)
+    lower = at.long().clamp(max=len(table) - 2)
+    share = (at - lower).unsqueeze(-1).to(table.dtype)
+    return torch.lerp(table[lower], table[lower + 1], share)
+
+
 def check_within_table(positions: Tensor, size: int) -> None:
     """Refuse a position beyond a learned table, which has nothing to say about it.
 

@@ -4,7 +4,7 @@ The score is (Lambda(s) P q)^H (Lambda(t) P k) = q^H W_{t-s} k (LRPE, Eq. 13 and
 P^H cancels and is never computed.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import Any
 
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from fairseq_plugins.encodings.base import EncodingContext, PositionEncoding
-from fairseq_plugins.encodings.bases import Basis, Fourier, Householder, OddEven
+from fairseq_plugins.encodings.bases import Basis, Cosine, Fourier, Householder, OddEven
 from fairseq_plugins.encodings.cores import Core, Permutation, Rotation
 from fairseq_plugins.encodings.permutations import PermutationPowers
 from fairseq_plugins.encodings.rotation import rotate, rotate_odd_even
@@ -55,6 +55,10 @@ class LRPE(PositionEncoding):
         is_complex = self.basis.is_complex or self.core.is_complex
         return self.context.head_dim * (2 if is_complex else 1)
 
+    def logit_scale(self) -> float:
+        """1/sqrt(D), times what Lambda says."""
+        return super().logit_scale() * self.core.score_factor
+
     def transform_query(self, q: Tensor, positions: Tensor) -> Tensor:
         """Lambda(s) P q: (B, H, T, D) -> (B, H, T, D')."""
         return self.advance(self.change_basis(q), positions)
@@ -88,8 +92,8 @@ def _prepare_core(encoding: LRPE, incompatible_keys: Any = None) -> None:
 def pair(context: EncodingContext, basis: Basis, core: Core) -> LRPE:
     """The encoding of P and Lambda, by the shortest way that the two have."""
     match basis, core:
-        case Householder(), _:
-            return Reflected(context, basis, core)
+        case Householder() | Cosine(), _:
+            return Foldable(context, basis, core)
         case OddEven(), Permutation():
             return OddEvenPermutation(context, basis, core)
         case OddEven(), Rotation(layout="interleaved") if context.head_dim % 2 == 0:
@@ -99,8 +103,8 @@ def pair(context: EncodingContext, basis: Basis, core: Core) -> LRPE:
     return LRPE(context, basis, core)
 
 
-class Reflected(LRPE):
-    """P a reflection: the projections of queries and keys may hold it, and give it back."""
+class Foldable(LRPE):
+    """P real and orthogonal: the projections of queries and keys may hold it, and give it back."""
 
     _is_folded = False
 
@@ -114,22 +118,24 @@ class Reflected(LRPE):
         # Other modules than Linear, as quantised ones, need not have weights that can be written.
         is_plain = all(type(projection) is nn.Linear for projection in projections)
         if is_plain and not self._is_folded:
-            self._reflect_weights(projections)
+            self._write_weights(projections, self.basis.change)
             self._is_folded = True
 
     @torch.no_grad()
     def unfold_basis_(self, *projections: nn.Module) -> None:
-        """P P W, which is W: a reflection is its own inverse."""
+        """P^T P W, which is W."""
         if self._is_folded:
-            self._reflect_weights(projections)
+            self._write_weights(projections, self.basis.undo)
             self._is_folded = False
 
-    def _reflect_weights(self, projections: Sequence[nn.Module]) -> None:
+    def _write_weights(
+        self, projections: Sequence[nn.Module], act: Callable[[Tensor, Tensor | None], Tensor]
+    ) -> None:
         heads = (self.context.num_heads, self.context.head_dim)
         for parameter in chain.from_iterable(p.parameters() for p in projections):
             # Weights (C, C) and biases (C,), the features of a head in the last dimension.
             features = parameter.unflatten(0, heads).movedim(1, -1)
-            parameter.copy_(self.change_basis(features).movedim(-1, 1).flatten(0, 1))
+            parameter.copy_(act(features, self.v).movedim(-1, 1).flatten(0, 1))
 
 
 class OddEvenRotation(LRPE):

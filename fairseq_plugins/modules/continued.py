@@ -7,7 +7,7 @@ must fit exactly; an encoding's weights are taken where the two models have the 
 import logging
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,8 @@ from fairseq_plugins.common.errors import CheckpointError
 from fairseq_plugins.common.vocabulary import ROBERTA_TABLE, check_vocabulary
 from fairseq_plugins.encodings import expand_name, get_entry
 from fairseq_plugins.encodings.absolute import Sines
+from fairseq_plugins.encodings.hierarchical import Hierarchical
+from fairseq_plugins.modules.growing import grown
 from fairseq_plugins.modules.identity import ROBERTA, describe, differences
 from fairseq_plugins.modules.naming import name_stack
 from fairseq_plugins.modules.restored import own_file
@@ -80,12 +82,14 @@ class Fit:
 
     taken: names that both have. new: names in the model that keep their initial values.
     left: names in the checkpoint that are not used. wrong: what does not fit, in words.
+    grown: by name, tables that are made out of the checkpoint's.
     """
 
     taken: list[str]
     new: list[str]
     left: list[str]
     wrong: list[str]
+    grown: dict[str, Tensor] = field(default_factory=dict)
 
 
 def initialize_from(model: nn.Module, path: Path, config: Any, task: Any) -> Fit:
@@ -98,6 +102,7 @@ def initialize_from(model: nn.Module, path: Path, config: Any, task: Any) -> Fit
         task: fairseq's, with the dictionary.
 
     Raises:
+        ValueError: a table that cannot be made out of the checkpoint's.
         CheckpointError: no checkpoint, another dictionary, or a weight outside the position
             encodings that is missing, too many or of another shape, or another option that the
             same weights would mean something else with. Nothing is then loaded.
@@ -111,7 +116,9 @@ def initialize_from(model: nn.Module, path: Path, config: Any, task: Any) -> Fit
     theirs = (checkpoint.get("cfg") or {}).get("model") or {}
     check_vocabulary(path, checkpoint, *vocabularies_of(task, [ROBERTA_TABLE]))
     own = model.state_dict()
-    fit = compare(own, state, _parts(config), _parts(theirs))
+    parts, their_parts = _parts(config), _parts(theirs)
+    fit = compare(own, state, parts, their_parts)
+    _grow_tables(model, state, fit, _option(config, "grow_table", "copy"), parts, their_parts)
     fit.wrong[:0] = _other_options(config, theirs)
     if fit.wrong:
         more = len(fit.wrong) - _SHOWN
@@ -120,8 +127,8 @@ def initialize_from(model: nn.Module, path: Path, config: Any, task: Any) -> Fit
             f"`init_from` must be a model that differs in its position encoding alone, but in "
             f"{path}: {'; '.join(shown)}."
         )
-    model.load_state_dict({**own, **{name: state[name] for name in fit.taken}})
-    _scale_sines(model, state, fit, same=_parts(config)["input"] == _parts(theirs)["input"])
+    model.load_state_dict({**own, **{name: state[name] for name in fit.taken}, **fit.grown})
+    _scale_sines(model, state, fit, same=parts["input"] == their_parts["input"])
     logger.info("init_from %s: %d weights taken", path, len(fit.taken))
     logger.info("init_from: new, with their initial values: %s", ", ".join(fit.new) or "none")
     logger.info("init_from: left behind: %s", ", ".join(fit.left) or "none")
@@ -151,6 +158,36 @@ def compare(
         else:
             fit.wrong.append(f"{name} is {_shape(state, name)}, here {_shape(own, name)}")
     return fit
+
+
+def _grow_tables(
+    model: nn.Module,
+    state: Mapping[str, Tensor],
+    fit: Fit,
+    how: str,
+    parts: Mapping[str, set[str]],
+    their_parts: Mapping[str, set[str]],
+) -> None:
+    """Make new tables of positions out of the checkpoint's, where those mean the same.
+
+    That is a table of another length of the same encoding, and ``hierarchical`` after ``learned``.
+    """
+    for name, module in model.named_modules(remove_duplicate=False):
+        weight = f"{name}.weight"
+        place = _place(weight)
+        if place is None or weight not in fit.new or weight not in state:
+            continue
+        before, after = their_parts[place], parts[place]
+        derived = (before, after) == ({"learned"}, {"hierarchical"})
+        if not derived and (before != after or isinstance(module, Hierarchical)):
+            continue
+        made = grown(module, state[weight], how)
+        if made is None:
+            continue
+        fit.grown[weight], words = made
+        fit.new.remove(weight)
+        fit.left.remove(weight)
+        logger.info("init_from: %s: %s", weight, words)
 
 
 def _scale_sines(model: nn.Module, state: Mapping[str, Tensor], fit: Fit, *, same: bool) -> None:

@@ -18,6 +18,7 @@ from fairseq_plugins.modules.stack import (
     build_stack_encodings,
     embed_deeper,
     has_padding,
+    placed,
     register_inputs,
 )
 
@@ -132,7 +133,7 @@ class PositionalDecoder(TransformerDecoderBase):
         encoder_padding = _first(encoder_out, "encoder_padding_mask")
         if encoder_padding is not None and not has_padding(encoder_padding):
             encoder_padding = None
-        x, positions = self._embed(prev_output_tokens, incremental_state is not None)
+        x, positions, own = self._embed(prev_output_tokens, incremental_state is not None)
         across = None
         if encoder is not None:
             keys = Positions.of(encoder_padding, encoder.size(0), encoder.device)
@@ -140,14 +141,14 @@ class PositionalDecoder(TransformerDecoderBase):
         x = x.transpose(0, 1)
         inner_states, attn = [x], None
         for index, layer in enumerate(self.layers):
-            x = embed_deeper(self, layer, x, positions.index)
+            x = embed_deeper(self, layer, x, own.index)
             need_weights = index == last_layer and layer.gives_weights
             x, weights, _ = layer(
                 x,
                 encoder,
                 across,
                 incremental_state,
-                self_attn_padding_mask=positions,
+                self_attn_padding_mask=own,
                 need_attn=need_weights,
                 need_head_weights=need_weights,
             )
@@ -161,19 +162,20 @@ class PositionalDecoder(TransformerDecoderBase):
             x = self.project_out_dim(x)
         return x, {"attn": [attn], "inner_states": inner_states}
 
-    def _embed(self, tokens: Tensor, last_only: bool) -> tuple[Tensor, Positions]:
-        """Embedded tokens (B, T, C) and their positions.
+    def _embed(self, tokens: Tensor, last_only: bool) -> tuple[Tensor, Positions, Positions]:
+        """Embedded tokens (B, T, C), their positions, and those that the encodings are given.
 
         In a decoding step those of the last token alone, which has what its embedding looks at.
         """
         padding = tokens.eq(self.padding_idx)
         padded = padding if has_padding(padding) else None
         positions = Positions.of(padded, tokens.size(1), tokens.device)
-        index = positions.index
+        own = placed(self, positions)
+        index = own.index
         if last_only:
             embedding = self.position_embedding
             window = embedding.embed_window if embedding is not None else 1
-            tokens, index = _last(tokens, positions, padding, window)
+            tokens, index = _last(tokens, own, padding, window)
         x = self.embed_scale * self.embed_tokens(tokens.contiguous())
         if self.quant_noise is not None:
             x = self.quant_noise(x)
@@ -182,10 +184,10 @@ class PositionalDecoder(TransformerDecoderBase):
         if self.position_embedding is not None:
             x = self.position_embedding.embed(x, index, tokens=tokens)
         if last_only:
-            x, positions = x[:, -1:], positions.last(len(x))
+            x, positions, own = x[:, -1:], positions.last(len(x)), own.last(len(x))
         if self.layernorm_embedding is not None:
             x = self.layernorm_embedding(x)
-        return self.dropout_module(x), positions
+        return self.dropout_module(x), positions, own
 
     def max_positions(self) -> int:
         """Longest sequence: fairseq cuts or refuses longer ones."""

@@ -1,5 +1,6 @@
 """fairseq's encoder with a position encoding under any attention."""
 
+from dataclasses import replace
 from typing import Any
 
 from fairseq.models.transformer import TransformerConfig, TransformerEncoderBase
@@ -15,6 +16,8 @@ from fairseq_plugins.modules.stack import (
     build_stack_encodings,
     embed_deeper,
     has_padding,
+    placed,
+    query_passes,
     register_inputs,
 )
 
@@ -49,6 +52,33 @@ class PositionalEncoderLayer(transformer_layer.TransformerEncoderLayerBase):
         options, encoding = self._self_attention
         return build_self_attention(options, encoding, cfg, "encoder", noise)
 
+    def run_queries(
+        self, queries: Tensor, content: Tensor, positions: Positions, passes: int
+    ) -> tuple[Tensor, Tensor | None]:
+        """Several times over, queries going on while keys and values stay those of the content.
+
+        Args:
+            queries: (T, B, C) of the first pass.
+            content: (T, B, C).
+            positions: of both.
+            passes: how often.
+
+        Returns:
+            The last pass's output (T, B, C), and what its feed-forward part adds or None.
+        """
+        if self.normalize_before:
+            content = self.self_attn_layer_norm(content)
+        at = replace(positions, content=content)
+        added: Tensor | None = None
+        for _ in range(passes):
+            queries, added = _with_fc(self(queries, encoder_padding_mask=at))
+        return queries, added
+
+
+def _with_fc(result: Any) -> tuple[Tensor, Tensor | None]:
+    """A layer's output, which is a pair where ``return_fc``."""
+    return result if isinstance(result, tuple) else (result, None)
+
 
 class PositionalEncoder(TransformerEncoderBase):
     """fairseq's encoder.
@@ -60,6 +90,10 @@ class PositionalEncoder(TransformerEncoderBase):
         embed_tokens: token embeddings.
         return_fc: also return what the layers' feed-forward parts add.
         encodings: of the stack, where they are built already; by default from the options.
+
+    Raises:
+        ValueError: ``checkpoint_activations`` with a layer whose queries alone go on, or what the
+            encodings refuse.
     """
 
     def __init__(
@@ -82,6 +116,13 @@ class PositionalEncoder(TransformerEncoderBase):
         super().__init__(config, dictionary, embed_tokens, return_fc=return_fc)
         del self._options, self._layer_encodings
         register_inputs(self, encodings)
+        # By index: LayerDrop leaves out layers of an iteration.
+        layers = (self.layers[i] for i in range(len(self.layers)))
+        if config.checkpoint_activations and any(query_passes(self, layer) for layer in layers):
+            raise ValueError(
+                "`checkpoint_activations` must be False with `decoder=queries` of deberta_emd, "
+                "whose keys would have no gradient when they are computed again, but is True."
+            )
 
     def build_encoder_layer(self, cfg: Any) -> nn.Module:
         layer: nn.Module = PositionalEncoderLayer(
@@ -101,7 +142,7 @@ class PositionalEncoder(TransformerEncoderBase):
         """fairseq's dictionary of outputs for tokens (B, T), padded on either side."""
         padding = src_tokens.eq(self.padding_idx)
         padded = padding if has_padding(padding) else None
-        positions = Positions.of(padded, src_tokens.size(1), src_tokens.device)
+        positions = placed(self, Positions.of(padded, src_tokens.size(1), src_tokens.device))
         lengths = (~padding).sum(1)
         x, embedding = self._embed(src_tokens, positions.index, lengths, token_embeddings)
         if padded is not None:
@@ -109,9 +150,12 @@ class PositionalEncoder(TransformerEncoderBase):
         x = x.transpose(0, 1)
         states, fc_results = [x], []
         for layer in self.layers:
+            content = x
             x = embed_deeper(self, layer, x, positions.index, lengths=lengths)
-            x = layer(x, encoder_padding_mask=positions)
-            x, fc_result = x if isinstance(x, tuple) else (x, None)
+            if passes := query_passes(self, layer):
+                x, fc_result = layer.run_queries(x, content, positions, passes)
+            else:
+                x, fc_result = _with_fc(layer(x, encoder_padding_mask=positions))
             states.append(x)
             fc_results.append(fc_result)
         if self.layer_norm is not None:

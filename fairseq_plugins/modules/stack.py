@@ -7,7 +7,9 @@ from fairseq.models.transformer import TransformerConfig
 from torch import Tensor, nn
 
 from fairseq_plugins.attention import Attention
+from fairseq_plugins.attention import base as attention_base
 from fairseq_plugins.attention.multihead import PositionalMultiheadAttention
+from fairseq_plugins.attention.positions import Positions
 from fairseq_plugins.encodings import (
     EncodingContext,
     IncompatibleEncodingError,
@@ -18,6 +20,7 @@ from fairseq_plugins.encodings import (
     get_entry,
     parse_options,
 )
+from fairseq_plugins.encodings.ends import known_end
 from fairseq_plugins.modules.naming import name_stack
 from fairseq_plugins.modules.options import PositionEncodingConfig, build_model_attention
 
@@ -101,6 +104,11 @@ def check_cross_encoding(name: str) -> None:
                 f"cross-attention cannot use the encoding {part!r}: its hook `embed` acts on the "
                 "input of a stack of layers, and cross-attention has none of its own."
             )
+        if hasattr(get_entry(part).cls, "reposition"):
+            raise IncompatibleEncodingError(
+                f"cross-attention cannot use the encoding {part!r}: it draws the positions of one "
+                "sequence, and those of the other would keep theirs."
+            )
 
 
 def build_cross_encodings(
@@ -142,6 +150,7 @@ def _check_absolute(name: str, side: str, *, off: bool, learned: bool, replaced:
 def register_inputs(stack: Any, encodings: ModelEncodings) -> None:
     """Put what acts on the layers' inputs in place of fairseq's own embedding."""
     stack.embed_positions = None
+    stack.placing = encodings.placing
     stack.position_embedding, *deeper = encodings.inputs
     stack.deeper_embeddings = nn.ModuleDict(
         {str(i): encoding for i, encoding in enumerate(deeper, 1) if encoding is not None}
@@ -149,6 +158,20 @@ def register_inputs(stack: Any, encodings: ModelEncodings) -> None:
     for index in range(len(stack.layers)):
         # LayerDrop leaves out layers at random, so that counting those that run does not tell.
         stack.layers[index].layer_index = index
+
+
+def placed(stack: Any, positions: Positions) -> Positions:
+    """The positions that the encodings of a stack are given.
+
+    In training drawn ones, where a name draws them: one draw for all layers and sentences.
+    """
+    if stack.placing is None or not stack.training:
+        return positions
+    stack.placing.redraw(attention_base.draw_seed())
+    index = stack.placing.reposition(positions.index)
+    end = known_end(index)
+    assert end is not None
+    return Positions(index, end, positions.padding_mask, positions.shared)
 
 
 def embed_deeper(
@@ -175,6 +198,14 @@ def embed_deeper(
         return x
     encoding = stack.deeper_embeddings[str(layer.layer_index)]
     return encoding.embed(x.transpose(0, 1), positions, lengths=lengths).transpose(0, 1)
+
+
+def query_passes(stack: Any, layer: Any) -> int:
+    """How often a layer runs over keys and values that stay; 0 where it runs as any other."""
+    if str(layer.layer_index) not in stack.deeper_embeddings:
+        return 0
+    parts = stack.deeper_embeddings[str(layer.layer_index)].parts
+    return max(getattr(part, "query_passes", 0) for part in parts)
 
 
 @torch.compiler.disable(reason="whether a batch is padded decides which graph runs")

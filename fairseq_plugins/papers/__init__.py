@@ -11,6 +11,11 @@ from fairseq_plugins.papers.bert import (
     BERT_START_TABLE,
 )
 from fairseq_plugins.papers.bert_claims import BERT_CLAIMS
+from fairseq_plugins.papers.extrapolation import (
+    EXTRAPOLATION,
+    MASKED_EXTRAPOLATION,
+    TRANSLATION_LENGTHS,
+)
 from fairseq_plugins.papers.lrpe import TABLE_2, TABLE_3, TABLE_4, TABLE_5, TABLE_8
 from fairseq_plugins.papers.lrpe_claims import LRPE_CLAIMS
 from fairseq_plugins.papers.survey_claims import SURVEY_CLAIMS
@@ -29,6 +34,9 @@ TABLES: dict[str, Table] = {
         BERT_PROPERTIES_TABLE,
         BERT_GLUE_TABLE,
         BERT_SQUAD_TABLE,
+        EXTRAPOLATION,
+        MASKED_EXTRAPOLATION,
+        TRANSLATION_LENGTHS,
     )
 }
 CLAIMS = (*LRPE_CLAIMS, *BERT_CLAIMS, *SURVEY_CLAIMS)

@@ -20,6 +20,7 @@ class Comparison:
         over: what an interval is over: the seeds of these very rows, or the rows as examples of
             their kind, each once.
         second_attention: where it is not that of `first`.
+        second_metric: likewise.
     """
 
     table: str
@@ -33,6 +34,7 @@ class Comparison:
     of_every: bool = False
     over: Unit = "seeds"
     second_attention: str = ""
+    second_metric: str = ""
 
 
 @dataclass(frozen=True)

@@ -60,12 +60,13 @@ class Figure:
 
     Attributes:
         kind: ``ranking`` has a dot for each row and attention, ``curves`` the perplexity at every
-            evaluation of a training, ``attention`` the weights of each row's model.
+            evaluation of a training, ``attention`` the weights of each row's model, ``lengths``
+            the perplexity at each length.
         source: the paper's name for it, empty where it is none of the paper's.
         name: of its own script and page, empty where it stands beside the table's page.
     """
 
-    kind: Literal["ranking", "curves", "attention"]
+    kind: Literal["ranking", "curves", "attention", "lengths"]
     source: str = ""
     name: str = ""
 
@@ -87,6 +88,7 @@ class Table:
         figures: what is drawn of its runs.
         mark: what the paper's marks of significance mean, empty where it prints none.
         notes: sentences of the caption.
+        lengths: what is measured by default where a user may choose, in training lengths.
     """
 
     name: str
@@ -105,6 +107,7 @@ class Table:
     figures: tuple[Figure, ...] = (Figure("ranking"),)
     mark: str = ""
     notes: tuple[str, ...] = ()
+    lengths: tuple[int, ...] = ()
 
     @property
     def is_printed(self) -> bool:

@@ -3,6 +3,7 @@
 import argparse
 import logging
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -42,6 +43,16 @@ def seeds(text: str) -> list[int]:
     return list(dict.fromkeys(found))
 
 
+def lengths(text: str) -> tuple[int, ...]:
+    """A type for comma-separated multiples of the training length, like 2x; each once, sorted."""
+    found = set()
+    for word in words("--lengths")(text):
+        if not re.fullmatch(r"[1-9][0-9]{0,3}x", word, re.ASCII):
+            raise argparse.ArgumentTypeError(f"`--lengths` must be like 1x,2x, but has {word!r}.")
+        found.add(int(word.removesuffix("x")))
+    return tuple(sorted(found))
+
+
 def get_parser(name: str) -> argparse.ArgumentParser:
     """The options of the script of a table or figure."""
     table = SCRIPTS[name]
@@ -74,6 +85,15 @@ def get_parser(name: str) -> argparse.ArgumentParser:
     several = ",".join(map(str, table.seeds))
     default = "1" if len(table.seeds) == 1 else f"{several} at scale paper, else 1"
     add("--seeds", type=seeds, metavar="1,2", help=f"(default: {default})")
+    if table.lengths:
+        add(
+            "--lengths",
+            type=lengths,
+            default=(),
+            metavar="1x,2x",
+            help="in those of the training; what a result has already stays "
+            f"(default: {','.join(f'{factor}x' for factor in table.lengths)})",
+        )
     add(
         "--gpus",
         type=int,
@@ -151,13 +171,19 @@ def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
             rows=args.rows,
             attentions=args.attention,
             seeds=seeds_asked,
+            lengths=args.lengths if table.lengths else (),
         )
     except ValueError as error:
         parser.error(str(error))
     for cell in skipped if args.rows else ():
         print(f"{cell.row} under {cell.attention} attention stays empty: {cell.reason}")
     from fairseq_plugins.reproduce.run import session, slurm
+    from fairseq_plugins.reproduce.run.runner import with_what_is_trained
 
+    if args.rows is None:
+        every, planned = len(planned), with_what_is_trained(root, planned)
+        if left := every - len(planned):
+            print(f"Not trained yet, and left out unless named in --rows: {left} of {every} runs")
     if args.dry_run:
         try:
             print("\n".join(session.dry_run(planned, scale, slurm=args.slurm)), flush=True)

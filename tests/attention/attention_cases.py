@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor, nn
 
-from fairseq_plugins.attention import build_attention
+from fairseq_plugins.attention import base, build_attention
 from fairseq_plugins.attention.base import State
 from fairseq_plugins.attention.positions import Positions
 from fairseq_plugins.attention.shared import SharedPass
@@ -103,7 +103,11 @@ class Layer(nn.Module):
         self.to(dtype)
 
     def embed(self, x: Tensor, at: Tensor, padding: Tensor | None = None) -> Tensor:
-        """With the true lengths, and words that follow from the first feature."""
+        """With the true lengths, and words that follow from the first feature.
+
+        What an encoding draws is drawn before, as in a model.
+        """
+        redraw(self.encoding, int(base.draw_seed()))
         lengths = torch.full((x.size(0),), x.size(1), device=x.device)
         if padding is not None:
             lengths = (~padding).sum(1)

@@ -20,7 +20,7 @@ def family() -> list[dict[str, Any]]:
     """Every P x Lambda x fixed or learned x all or half x layout that has a meaning."""
     result: list[dict[str, Any]] = []
     for p, core, learned_p, learned_theta in itertools.product(
-        ("identity", "householder", "odd_even", "fft"),
+        ("identity", "householder", "odd_even", "fft", "dct"),
         ("rotation", "permutation", "complex"),
         (False, True),
         (False, True),

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from fairseq_plugins.encodings import ENCODINGS, build_encoding
-from fairseq_plugins.encodings.bases import Fourier, Householder, OddEven
+from fairseq_plugins.encodings.bases import Cosine, Fourier, Householder, OddEven
 from fairseq_plugins.encodings.cores import Permutation, Phase, Rotation
 from fairseq_plugins.encodings.frequencies import theta
 from fairseq_plugins.encodings.permutations import PermutationPowers, odd_even, power_table
@@ -119,6 +119,7 @@ def test_the_state_dict_has_what_was_drawn_or_learned_under_its_name():
     names = {name: list(build(name).state_dict()) for name in ENCODINGS if name.startswith("lrpe")}
     assert names == {
         "lrpe_identity": ["theta"],
+        "lrpe_dct": ["theta"],
         "lrpe_type1": ["v"],
         "lrpe_type2": ["theta", "v"],
         "lrpe_type3": ["v", "theta"],
@@ -130,7 +131,7 @@ def test_the_state_dict_has_what_was_drawn_or_learned_under_its_name():
     }
 
 
-@pytest.mark.parametrize("p", ["identity", "householder", "odd_even", "fft"])
+@pytest.mark.parametrize("p", ["identity", "householder", "odd_even", "fft", "dct"])
 @pytest.mark.parametrize("core", ["rotation", "permutation", "complex"])
 def test_every_pair_is_one_part_after_the_other(p, core):
     """The step in which a pair does both is Lambda(s) of P x."""
@@ -303,3 +304,26 @@ def test_half_precision_knows_positions_beyond_256(name, dtype):
 def test_a_rotations_layout_is_refused_without_one():
     with pytest.raises(ValueError, match="`layout=half_split` needs a core that rotates"):
         build("lrpe_type7", layout="half_split")
+
+
+@pytest.mark.parametrize("dim", [1, 2, 7, 64])
+def test_the_cosine_transform_is_its_sum_and_undone_by_its_transpose(dim):
+    x = np.random.default_rng(0).standard_normal((3, dim))
+    steps = np.arange(dim)
+    waves = [np.cos(np.pi * k * (2 * steps + 1) / (2 * dim)) for k in steps]
+    expected = np.stack([(x * wave).sum(-1) for wave in waves], -1)
+    expected *= np.sqrt(np.where(steps == 0, 1, 2) / dim)
+    basis = Cosine(dim)
+    for dtype, tolerance in ((torch.float64, 1e-12), (torch.float32, 2e-6)):
+        changed = basis.change(torch.from_numpy(x).to(dtype), None)
+        np.testing.assert_allclose(changed.numpy(), expected, atol=tolerance)
+        np.testing.assert_allclose(basis.undo(changed, None).numpy(), x, atol=tolerance)
+
+
+def test_lrpe_dct_turns_by_ropes_angles_in_other_planes():
+    rope, dct = build("rope", learned_theta=True), build("lrpe_dct")
+    assert torch.equal(rope.theta, dct.theta)
+    plain, mixed = rope.matrix(5).real, dct.matrix(5).real
+    assert (plain - mixed).abs().max() > 0.1
+    eigenvalues = [torch.linalg.eigvals(m).angle().sort().values for m in (plain, mixed)]
+    torch.testing.assert_close(*eigenvalues)

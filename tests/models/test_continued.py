@@ -14,7 +14,7 @@ from fairseq_plugins.common.vocabulary import digest
 from fairseq_plugins.models.pe_roberta import PERoberta, PERobertaConfig
 from fairseq_plugins.modules.continued import OUR_TABLE, STACK, take_init_from
 from tests.hostile import naming_another_model
-from tests.models.helpers import DICTIONARY, LONGEST, PAD
+from tests.models.helpers import DICTIONARY, PAD
 from tests.models.roberta import TINY, build, build_fairseq, enlarge
 
 TABLE = STACK + OUR_TABLE
@@ -96,13 +96,6 @@ def test_sines_from_before_they_were_scaled_stay_as_they_are(name: str, tmp_path
 def unscaled(name: str) -> str:
     part = name.partition("+")[0]
     return f"{part}.scale=one"
-
-
-def test_a_longer_table_is_new(tmp_path: Path, caplog) -> None:
-    path, _ = saved(tmp_path, "base")
-    with caplog.at_level(logging.INFO):
-        build(init_from=str(path), max_positions=LONGEST + 3)
-    assert logged(caplog, "new") == logged(caplog, "left behind") == {TABLE}
 
 
 def test_fairseqs_own_roberta(tmp_path: Path) -> None:

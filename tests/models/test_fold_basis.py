@@ -6,7 +6,8 @@ from helpers import PAIRS, build_lm, random_tokens
 from torch import Tensor
 from translation import TARGET, batch, build, sources
 
-FOLDED = ["lrpe_type1", "lrpe_type2", "lrpe_type3", "lrpe_type4"]  # P is a reflection
+REFLECTED = ["lrpe_type1", "lrpe_type2", "lrpe_type3", "lrpe_type4", "yarn_lrpe"]
+FOLDED = [*REFLECTED, "lrpe_dct"]  # P is real, and no permutation
 COMPOSED = "lrpe_type2+alibi"  # and nothing beside it reads queries and keys
 
 

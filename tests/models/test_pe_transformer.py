@@ -217,6 +217,8 @@ def test_a_composed_config_builds_the_same() -> None:
 def _reason(place: str, attention: str, encoding: str) -> str | None:
     """A part of the message with which a combination is refused; None where it is not."""
     entry = ENCODINGS[encoding]
+    if place == "cross" and any(hasattr(cls, "reposition") for cls in entry.classes):
+        return "it draws the positions of one sequence"
     if place == "cross" and "embed" in entry.hooks:
         return "its hook `embed` acts on the input of a stack"
     missing = sorted(entry.hooks - ATTENTIONS[attention].supported_hooks)

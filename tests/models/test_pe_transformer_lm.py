@@ -113,7 +113,7 @@ class LargestTensor(TorchDispatchMode):
 
 NO_LOGITS = [p for p in PAIRS if p[0] == "linear" or p[1] in ("base", "rope", "learned")]
 # What an encoding of random codes needs per token exceeds the length here, unless made few.
-FEW = {"num_realizations": 4, "num_sines": 2, "kernel_size": 8}
+FEW = {"num_realizations": 4, "num_sines": 2, "kernel_size": 8, "randomised.reach": 1024}
 
 
 @pytest.mark.parametrize(("attention", "encoding"), NO_LOGITS)

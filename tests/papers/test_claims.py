@@ -22,10 +22,12 @@ def test_names_are_unique_and_every_claim_has_its_place():
 def test_a_comparison_is_of_what_there_is(claim):
     evidence = claim.evidence
     table = TABLES[evidence.table]
-    assert evidence.metric in [column.metric for column in table.columns]
+    metrics = [column.metric for column in table.columns]
+    assert {evidence.metric, evidence.second_metric or evidence.metric} <= {*metrics}
     known = {*table.attentions, *table.further}
     assert {evidence.attention, evidence.second_attention or evidence.attention} <= known
     same = evidence.attention == (evidence.second_attention or evidence.attention)
+    same &= evidence.metric == (evidence.second_metric or evidence.metric)
     assert evidence.first and evidence.second
     assert not same or not set(evidence.first) & set(evidence.second)
 

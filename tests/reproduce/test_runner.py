@@ -355,7 +355,7 @@ def test_slurm_submits_what_is_not_done(root, planned, monkeypatch, capsys):
     work(root, planned[:1], FakeFairseq(root))
     monkeypatch.setattr(slurm.subprocess, "run", run)
     assert slurm.submit(root, planned[:2], force=False) == 0
-    assert submitted == [slurm.sbatch_command(planned[1].run, 0)]
+    assert submitted == [slurm.sbatch_command(planned[1])]
     assert "base-linear-s1: done already" in capsys.readouterr().out
 
 

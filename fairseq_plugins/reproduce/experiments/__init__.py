@@ -2,6 +2,10 @@
 
 from fairseq_plugins.papers import TABLES
 from fairseq_plugins.reproduce.experiments.base import Experiment
+from fairseq_plugins.reproduce.experiments.extrapolation import (
+    EXTRAPOLATION,
+    MASKED_EXTRAPOLATION,
+)
 from fairseq_plugins.reproduce.experiments.glue import BERT_GLUE, LRPE_GLUE
 from fairseq_plugins.reproduce.experiments.identical_words import IDENTICAL_WORDS
 from fairseq_plugins.reproduce.experiments.lm import LANGUAGE_MODEL
@@ -12,6 +16,7 @@ from fairseq_plugins.reproduce.experiments.mlm import (
 )
 from fairseq_plugins.reproduce.experiments.mt import TRANSLATION
 from fairseq_plugins.reproduce.experiments.squad import SQUAD
+from fairseq_plugins.reproduce.experiments.translation_lengths import TRANSLATION_LENGTHS
 
 EXPERIMENTS: dict[str, Experiment] = {
     "lm": LANGUAGE_MODEL,
@@ -23,6 +28,9 @@ EXPERIMENTS: dict[str, Experiment] = {
     "bert_glue": BERT_GLUE,
     "squad": SQUAD,
     "identical_words": IDENTICAL_WORDS,
+    "extrapolation": EXTRAPOLATION,
+    "masked_extrapolation": MASKED_EXTRAPOLATION,
+    "translation_lengths": TRANSLATION_LENGTHS,
 }
 
 

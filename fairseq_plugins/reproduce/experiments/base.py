@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from fairseq_plugins.common.provenance import DATA_FILES
 from fairseq_plugins.reproduce.experiments.training import Origin, Training, Variant
@@ -65,6 +65,8 @@ class Experiment:
         sides: those (``encoder``, ``decoder``) whose layers a run's encoding is in.
         data_files: what each folder of data must hold.
         origin: what each run starts from, None for weights drawn from its seed.
+        only_trained: whether rows that nobody asked for by name are left out where what they start
+            from is not trained yet.
     """
 
     recipe: str
@@ -74,6 +76,7 @@ class Experiment:
     scale_group: str
     data_files: tuple[str, ...] = DATA_FILES
     origin: Origin | None = None
+    only_trained: bool = False
 
     def attention(self, word: str) -> dict[str, str]:
         """The model's options that a run's attention sets."""
@@ -95,6 +98,18 @@ class Experiment:
         """The metrics of a run from those of its trainings by name."""
         (only,) = parts.values()
         return dict(only)
+
+    def at_lengths(self, factors: tuple[int, ...]) -> Self:
+        """The same at these lengths, in those of the training; for tables with `lengths`."""
+        raise NotImplementedError
+
+    def lacks(self, metrics: Mapping[str, Any]) -> str:
+        """What the metrics of a finished run do not have that is asked for; empty for nothing."""
+        return ""
+
+    def with_those_of(self, metrics: Mapping[str, Any]) -> Self:
+        """The same, asking too for all that a finished run has."""
+        return self
 
     def stacks(self, model: Mapping[str, Any]) -> list[Stack]:
         """The stacks of a composed model."""

@@ -70,8 +70,8 @@ class MaskedLanguageModel(Experiment):
             own = (f"+mlm_stage/{scale}={stage}",)
             found.append(Variant(stage, self.recipe, own, kind, after=before))
             before = stage
-        changed = (f"+{self.budget}={scale}",) if self.budget else ()
-        return [*found, Variant("", self.recipe, changed, self.kind, after=before)]
+        budget = (f"+{self.budget}={scale}",) if self.budget else ()
+        return [*found, Variant("", self.recipe, budget, self.kind, after=before)]
 
     def steps(self, training: Training, checkpoint: Path, run: Run, gpus: int) -> Sequence[Step]:
         return []

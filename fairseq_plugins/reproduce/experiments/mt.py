@@ -60,7 +60,7 @@ class Translation(Experiment):
             step
             for subset in SUBSETS
             for step in (
-                _generate(training, checkpoint, subset, gpus),
+                generate(training, checkpoint, subset, gpus),
                 _score(training, subset),
             )
         ]
@@ -86,7 +86,8 @@ class Translation(Experiment):
         ]
 
 
-def _generate(training: Training, checkpoint: Path, subset: str, gpus: int) -> Step:
+def generate(training: Training, checkpoint: Path, subset: str, gpus: int) -> Step:
+    """Decodes a subset with a checkpoint."""
     command = [
         "fairseq-generate",
         training.data.as_posix(),

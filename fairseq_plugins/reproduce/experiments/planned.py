@@ -30,16 +30,21 @@ class PlannedRun:
     """A run with its trainings, and the run whose checkpoint they start from, if any.
 
     One without trainings of its own measures that checkpoint.
+
+    asked: the experiment as a user's options change it, None for the table's own. options: of the
+    table's script, that change it so.
     """
 
     run: Run
     devices: Devices
     trainings: tuple[Training, ...]
     pretraining: "PlannedRun | None" = None
+    asked: Experiment | None = None
+    options: tuple[str, ...] = ()
 
     @property
     def experiment(self) -> Experiment:
-        return experiment_of(self.run.table)
+        return self.asked or experiment_of(self.run.table)
 
     @functools.cached_property
     def config(self) -> dict[str, Any]:
@@ -126,7 +131,8 @@ def plan_run(configs: Path, run: Run, devices: Devices) -> PlannedRun:
     experiment, pretraining = experiment_of(run.table), None
     origin = experiment.origin
     if origin:
-        before = replace(run, table=origin.table, row=origin.row or run.row, seed=1)
+        before = replace(run, table=origin.table, row=origin.row or run.row)
+        before = before if origin.same_seed else replace(before, seed=1)
         pretraining = plan_run(configs, before, devices)
     made: dict[str, Training] = {}
     for variant in experiment.variants(run.scale):

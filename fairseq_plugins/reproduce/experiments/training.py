@@ -105,8 +105,10 @@ class Origin:
         row: None for the same row as theirs.
         option: takes the checkpoint: fairseq's `finetune_from_model`, where all but the head is
             the same, or `model.init_from` of `pe_roberta`, where the position encoding is another.
+        same_seed: whether it is of the same seed as theirs; else it is of seed 1.
     """
 
     table: str
     row: str | None = None
     option: str = FINETUNE
+    same_seed: bool = False

@@ -48,10 +48,16 @@ class Report:
         try:
             from fairseq_plugins.reproduce.report.curves import draw_curves
             from fairseq_plugins.reproduce.report.figure import draw_ranking
+            from fairseq_plugins.reproduce.report.lengths import draw_lengths
             from fairseq_plugins.reproduce.report.patterns import draw_attention
         except ImportError:
             return
-        draw = {"ranking": draw_ranking, "curves": draw_curves, "attention": draw_attention}
+        draw = {
+            "ranking": draw_ranking,
+            "curves": draw_curves,
+            "attention": draw_attention,
+            "lengths": draw_lengths,
+        }
         for figure in self.table.figures:
             draw[figure.kind](self.root, self.table, figure, self.scale.name, shown)
 

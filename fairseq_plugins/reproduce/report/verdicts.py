@@ -112,19 +112,16 @@ def _missing(rows: Sequence[str], found: Mapping[str, object], where: str) -> st
 def _comparison(evidence: Comparison, numbers: Numbers) -> Verdict:
     cells, metric = numbers.cells.get(evidence.table, {}), evidence.metric
     other = evidence.second_attention or evidence.attention
-    sides = rows_of(cells, evidence.attention, metric), rows_of(cells, other, metric)
-    missing = "; ".join(
-        filter(
-            None,
-            (
-                _missing(rows, found, f"{_source(evidence.table)}, {attention} attention")
-                for rows, found, attention in (
-                    (evidence.first, sides[0], evidence.attention),
-                    (evidence.second, sides[1], other),
-                )
-            ),
+    other_metric = evidence.second_metric or metric
+    sides = rows_of(cells, evidence.attention, metric), rows_of(cells, other, other_metric)
+    absent = [
+        _missing(rows, found, f"{_source(evidence.table)}, {attention} attention")
+        for rows, found, attention in (
+            (evidence.first, sides[0], evidence.attention),
+            (evidence.second, sides[1], other),
         )
-    )
+    ]
+    missing = "; ".join(dict.fromkeys(filter(None, absent)))
     if missing:
         return Verdict(NOT_RUN, missing=missing)
     lost = _lost(evidence.table, metric, evidence.attention, numbers)
@@ -132,9 +129,8 @@ def _comparison(evidence: Comparison, numbers: Numbers) -> Verdict:
         sides = _logarithms(sides[0]), _logarithms(sides[1])
     first = [sides[0][row] for row in evidence.first]
     second = [sides[1][row] for row in evidence.second]
-    spread = pooled_spread(
-        [*sides[0].values(), *(sides[1].values() if evidence.second_attention else ())]
-    )
+    is_other = bool(evidence.second_attention or evidence.second_metric)
+    spread = pooled_spread([*sides[0].values(), *(sides[1].values() if is_other else ())])
     if evidence.over == "rows":
         found = between(*([mean(row.values()) for row in side] for side in (first, second)))
     elif evidence.of_every:

@@ -1,7 +1,7 @@
 """From what a user asks for to the runs of a table, everything refused that cannot work."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -69,10 +69,12 @@ def plan(
     rows: Sequence[str] | None,
     attentions: Sequence[str],
     seeds: Sequence[int],
+    lengths: tuple[int, ...] = (),
 ) -> tuple[list[PlannedRun], list[SkippedCell]]:
     """The runs of a table in the order of its rows, and the cells that cannot be run.
 
-    rows: those asked for by name; None for the table's own.
+    rows: those asked for by name; None for the table's own. lengths: to be measured, in those of
+    the training, where the table lets a user choose; empty for its own.
 
     Raises:
         ValueError: an unknown row, GPUs that do not share the batch, or a row asked for by
@@ -93,4 +95,10 @@ def plan(
             planned += [first, *(plan_run(configs, run, devices) for run in runs[1:])]
         if rows is not None and len(planned) == before:
             raise ValueError(f"row {name!r}: {skipped[-1].reason}")
-    return planned, skipped
+    return [_at_lengths(one, lengths) for one in planned] if lengths else planned, skipped
+
+
+def _at_lengths(planned: PlannedRun, factors: tuple[int, ...]) -> PlannedRun:
+    words = ",".join(f"{factor}x" for factor in factors)
+    asked = planned.experiment.at_lengths(factors)
+    return replace(planned, asked=asked, options=("--lengths", words))

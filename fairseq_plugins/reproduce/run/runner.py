@@ -1,7 +1,7 @@
 """Brings the rows of a table to their results: done ones are skipped, cut-off ones go on."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -95,10 +95,18 @@ class TableRunner:
         with checkpoints.exclusive(self.root / planned.run.folder) as lock:
             if self._is_done(planned):  # by the process that held the lock until now
                 return
-            attempt = Attempt(self._context, planned, lock)
+            attempt = Attempt(self._context, self._with_what_is_there(planned), lock)
             result = attempt.complete()
             attempt.write(result)
             self.progress.change(planned.run.name, DONE, summary(result))
+
+    def _with_what_is_there(self, planned: PlannedRun) -> PlannedRun:
+        """Measuring too what an earlier result of the same run has, which is replaced."""
+        path, experiment = self.root / planned.run.result, planned.experiment
+        result = results.read_result(path, experiment.metrics)
+        if result is None:
+            return planned
+        return replace(planned, asked=experiment.with_those_of(result["metrics"]))
 
     def _pretrain(self, planned: PlannedRun, name: str) -> None:
         """Bring the run that another one starts from to its result and its checkpoint.
@@ -166,6 +174,9 @@ class TableRunner:
                 f"{run.result} was made by another experiment ({'; '.join(reasons[:3])}); "
                 f"scripts/{run.table}.sh --force trains it again"
             )
+        if lacks := planned.experiment.lacks(result["metrics"]):
+            say(f"{run.result}: {lacks}")
+            return None
         return result
 
     def _kept(self, planned: PlannedRun) -> Result | None:
@@ -193,6 +204,8 @@ class TableRunner:
             result = results.read_result(self.root / other.result, planned.experiment.metrics)
             if result is None or results.mismatch(result, other, planned.config, data):
                 continue
+            if planned.experiment.lacks(result["metrics"]):
+                continue
             write_json(self.root / run.result, {**result, "table": run.table})
             self.progress.change(run.name, SKIPPED, f"{summary(result)}, from {table}")
             return True
@@ -200,8 +213,18 @@ class TableRunner:
 
 
 def is_recorded(root: Path, planned: PlannedRun) -> bool:
-    """Whether a run has a complete result, of whichever experiment."""
-    return results.read_result(root / planned.run.result, planned.experiment.metrics) is not None
+    """Whether a run has a complete result with all that is asked for, of whichever experiment."""
+    result = results.read_result(root / planned.run.result, planned.experiment.metrics)
+    return result is not None and not planned.experiment.lacks(result["metrics"])
+
+
+def with_what_is_trained(root: Path, planned: Sequence[PlannedRun]) -> list[PlannedRun]:
+    """Without the runs that measure a model that is not trained yet."""
+
+    def is_trained(one: PlannedRun) -> bool:
+        return one.pretraining is None or is_pretrained(root, one.pretraining)
+
+    return [one for one in planned if not one.experiment.only_trained or is_trained(one)]
 
 
 def is_pretrained(root: Path, planned: PlannedRun) -> bool:

@@ -55,7 +55,7 @@ def dry_run(planned: Sequence[PlannedRun], scale: Scale, *, slurm: bool) -> list
         if slurm:
             # Slurm makes no folder for a job's log.
             lines.append(shlex.join(["mkdir", "-p", run.folder.parent.as_posix()]))
-            lines.append(shlex.join(sbatch_command(run, one.devices.gpus)))
+            lines.append(shlex.join(sbatch_command(one)))
             lines += [f"#   runs: {command}" for command in commands]
         else:
             lines += [command for command in commands if command not in printed]

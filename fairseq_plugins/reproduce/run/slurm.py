@@ -15,8 +15,9 @@ from fairseq_plugins.reproduce.run.runner import is_pretrained, is_recorded
 _CPUS_PER_GPU = 4
 
 
-def sbatch_command(run: Run, gpus: int, *, force: bool = False) -> list[str]:
+def sbatch_command(planned: PlannedRun, *, force: bool = False) -> list[str]:
     """The Slurm job of one run: this runner on the first node, its training under srun."""
+    run, gpus = planned.run, planned.devices.gpus
     nodes = max(1, gpus // GPUS_PER_NODE)
     inner = [
         f"scripts/{run.table}.sh",
@@ -25,6 +26,7 @@ def sbatch_command(run: Run, gpus: int, *, force: bool = False) -> list[str]:
         *("--attention", run.attention),
         *("--seeds", str(run.seed)),
         *("--gpus", str(gpus)),
+        *planned.options,
         "--srun",
         *(["--force"] if force else []),
     ]
@@ -61,7 +63,7 @@ def submit(root: Path, planned: Sequence[PlannedRun], *, force: bool) -> int:
             print(f"{one.run.name}: done already")
             continue
         (root / one.run.folder).parent.mkdir(parents=True, exist_ok=True)
-        command = sbatch_command(one.run, one.devices.gpus, force=force)
+        command = sbatch_command(one, force=force)
         try:
             status = subprocess.run(command, cwd=root, check=False).returncode
         except FileNotFoundError:

@@ -1,0 +1,272 @@
+"""What one encoding does, seen without any training: its definition, its kernel, its attention.
+
+Words are vectors of independent normal features (C,), and a query or key is its word as it is: W_Q
+and W_K are the identity. What an encoding learns is as it starts.
+
+Shapes: B words, H heads, T positions, D head_dim, C = H D.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from fairseq_plugins.encodings import (
+    PositionEncoding,
+    PositionFacts,
+    RelativeOnAverage,
+    Stochastic,
+    build_encoding,
+)
+from fairseq_plugins.encodings.canonical import Primitive, canonical_form
+
+HEADS, DIM = 4, 16
+LENGTH = 129  # positions that are looked at
+SHOWN = 64  # of these in pictures of all pairs
+WORDS = 32
+AT_ONCE = 8  # words with one draw of a stochastic encoding
+MATRICES_AT = (1, 4, 16)  # how far before the query, or at which position
+FORM_AT = (-16, -4, -1, 0, 1, 4, 16)
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A part of the definition.
+
+    Attributes:
+        title: what it is.
+        kind: ``matrix``, or ``lines`` of which each row is one.
+        values: (rows, columns).
+        x: what the columns are.
+    """
+
+    title: str
+    kind: str
+    values: Tensor
+    x: list[int]
+
+
+@dataclass(frozen=True)
+class Observation:
+    """What was seen of an encoding.
+
+    Attributes:
+        causal: whether no query sees what succeeds it, since the encoding is for such models alone.
+        offsets: t - s, those of the next two.
+        kernel: (H, offsets), the mean logit of a query and a key of the same word.
+        spread: (H, offsets), the standard deviation of the logits of different words.
+        weights: (T, T) with T = SHOWN at most, what queries attend to in a sentence that repeats a
+            word; the mean over heads and words.
+        definition: its parts.
+        form: by offset the primitives of the canonical form (LRPE, Eq. 6), empty without one.
+        formless: why there is no canonical form.
+    """
+
+    name: str
+    causal: bool
+    offsets: list[int]
+    kernel: Tensor
+    spread: Tensor
+    weights: Tensor
+    definition: list[Panel] = field(default_factory=list)
+    form: dict[int, tuple[Primitive, ...]] = field(default_factory=dict)
+    formless: str = ""
+
+    @property
+    def decay(self) -> Tensor:
+        """(H, offsets): the weight of each key before the softmax's sum, over the largest one."""
+        return (self.kernel - self.kernel.amax(1, keepdim=True)).exp()
+
+
+def build(name: str, *, length: int = LENGTH, seed: int = 1, **options: Any) -> PositionEncoding:
+    """An encoding as a model of that length has it, causal only where it must be."""
+
+    def make(causal: bool) -> PositionEncoding:
+        found = build_encoding(
+            name,
+            num_heads=HEADS,
+            head_dim=DIM,
+            max_positions=length,
+            causal=causal,
+            vocab_size=WORDS,
+            generator=torch.Generator().manual_seed(seed),
+            **options,
+        )
+        projection = nn.Linear(HEADS * DIM, HEADS * DIM, bias=False)
+        nn.init.eye_(projection.weight)
+        found.bind_projections(projection, projection)
+        return found.eval()
+
+    found = make(False)
+    return make(True) if found.bidirectional_refusal else found
+
+
+@torch.no_grad()
+def observe(name: str, encoding: PositionEncoding, *, length: int, seed: int = 1) -> Observation:
+    """Look at an encoding that `build` gives."""
+    causal, words = encoding.context.causal, min(WORDS, encoding.context.vocab_size or WORDS)
+    generator = torch.Generator().manual_seed(seed)
+    vectors = torch.randn(words, HEADS * DIM, generator=generator)
+    shown = min(SHOWN, length)
+    kernels, others, weights = [], [], []
+    for i in range(0, words, AT_ONCE):
+        for part in encoding.parts:
+            if isinstance(part, Stochastic):
+                part.redraw(seed + i)
+        ids = torch.arange(words)[i : i + AT_ONCE]
+        own = heads_of(encoding, vectors[ids], ids, length)
+        same = logits(encoding, own, own)
+        kernels.append(same.sum(0))
+        others.append(logits(encoding, own, own.roll(1, 0)))
+        # Weights are those of a sentence that ends there, since some encodings ask how long it is.
+        short = heads_of(encoding, vectors[ids], ids, shown)
+        weights.append(_softmax(logits(encoding, short, short), causal).mean(1).sum(0))
+    kernel, spread = torch.stack(kernels).sum(0) / words, torch.cat(others).std(0)
+    offsets = list(range(1 - length, 1 if causal else length))
+    form, formless = _form(encoding, offsets)
+    return Observation(
+        name,
+        causal,
+        offsets,
+        _by_offset(kernel, offsets),
+        _by_offset(spread, offsets),
+        torch.stack(weights).sum(0) / words,
+        definition_of(encoding, shown),
+        form,
+        formless,
+    )
+
+
+def heads_of(encoding: PositionEncoding, words: Tensor, ids: Tensor, length: int) -> Tensor:
+    """Sentences that each repeat a word, position by position: (B, C) -> (B, H, T, D)."""
+    x = words.unsqueeze(1).repeat(1, length, 1)
+    if "embed" in encoding.hooks:
+        x = encoding.embed(
+            x,
+            torch.arange(length).unsqueeze(0),
+            lengths=torch.full((len(x),), length),
+            tokens=ids.unsqueeze(1).repeat(1, length),
+        )
+    return x.view(len(x), length, HEADS, DIM).transpose(1, 2)
+
+
+def logits(encoding: PositionEncoding, q: Tensor, k: Tensor) -> Tensor:
+    """What the softmax takes, of queries and keys (B, H, T, D) at 0, 1, ...: (B, H, T, T)."""
+    at = torch.arange(q.size(2)).unsqueeze(0)
+    hooks = encoding.hooks
+    encoded_q = encoding.transform_query(q, at) if "transform_query" in hooks else q
+    encoded_k = encoding.transform_key(k, at) if "transform_key" in hooks else k
+    scores = encoded_q @ encoded_k.mT
+    if "log_decay" in hooks:
+        distance = (at[0].unsqueeze(1) - at[0]).clamp(min=0)
+        scores = scores * (encoding.log_decay().view(-1, 1, 1) * distance).exp()
+    if "relative_logits" in hooks:
+        scores = scores + encoding.relative_logits(q, k, at, at)
+    scores = scores * encoding.logit_scale()
+    if "attn_bias" in hooks:
+        scores = scores + encoding.attn_bias(at, at)
+    return scores
+
+
+def definition_of(encoding: PositionEncoding, shown: int) -> list[Panel]:
+    """What the hooks of an encoding add or multiply, of the first head."""
+    found: list[Panel] = []
+    hooks = encoding.hooks
+    if "embed" in hooks:
+        found.append(_position_vectors(encoding, shown))
+    if hooks & {"transform_query", "transform_key", "log_decay"}:
+        found.append(_matrices(encoding, shown))
+    if "relative_logits" in hooks and PositionFacts.of(encoding).is_relative:
+        found += _offset_vectors(encoding, shown)
+    if "attn_bias" in hooks:
+        at = torch.arange(shown).unsqueeze(0)
+        # Of one query: of a bias that is not relative it is one among many.
+        query = shown - 1 if encoding.context.causal else shown // 2
+        bias = encoding.attn_bias(at, at)[0, :, query]
+        offsets = list(range(-query, shown - query))
+        found.append(Panel("bias of each head against t - s", "lines", bias, offsets))
+    return found
+
+
+def _position_vectors(encoding: PositionEncoding, shown: int) -> Panel:
+    generator = torch.Generator().manual_seed(0)
+    words = torch.randn(AT_ONCE, HEADS * DIM, generator=generator)
+    ids = torch.arange(AT_ONCE)
+    encoded = heads_of(encoding, words, ids, shown)  # (B, H, T, D)
+    plain = words.view(AT_ONCE, HEADS, 1, DIM)
+    added = (encoded - plain).mean(0).transpose(0, 1).reshape(shown, HEADS * DIM)
+    title = "what is added to a word: feature against position"
+    return Panel(title, "matrix", added.T, list(range(shown)))
+
+
+def _matrices(encoding: PositionEncoding, shown: int) -> Panel:
+    """W of relative encodings some places before the query, else what keys are multiplied by."""
+    chosen = [place for place in MATRICES_AT if place < shown]
+    words = ", ".join(map(str, chosen))
+    if PositionFacts.of(encoding).is_relative or isinstance(encoding, RelativeOnAverage):
+        matrices = [_content(canonical_form(encoding, -place)) for place in chosen]
+        title = f"W of t - s = {', '.join(f'-{place}' for place in chosen)}, first head"
+    else:
+        basis = torch.eye(DIM).view(1, 1, DIM, DIM).expand(1, HEADS, -1, -1)
+        matrices = [
+            encoding.transform_key(basis, torch.full((1, DIM), place))[0, 0].T for place in chosen
+        ]
+        title = f"what keys at {words} are multiplied by, first head"
+    gap = torch.zeros(matrices[0].size(0), 2)
+    beside = [part for m in matrices for part in (m.float(), gap)][:-1]
+    values = torch.cat(beside, 1)
+    return Panel(title, "matrix", values, list(range(values.size(1))))
+
+
+def _content(form: tuple[Primitive, ...]) -> Tensor:
+    """(D, D) of the first head, zero where queries and keys do not meet."""
+    for primitive in form:
+        if (primitive.query, primitive.key) == ("content", "content"):
+            return primitive.matrix[0]
+    return torch.zeros(DIM, DIM)
+
+
+def _offset_vectors(encoding: PositionEncoding, shown: int) -> list[Panel]:
+    """The vectors that a query, or a key, meets at each offset."""
+    reach = list(range(1 - shown, 1 if encoding.context.causal else shown))
+    forms = [canonical_form(encoding, offset) for offset in reach]
+    found = []
+    kinds: dict[str, Callable[[Primitive], bool]] = {
+        "queries": lambda p: p.query == "content" and p.key == "one",
+        "keys": lambda p: p.key == "content" and p.query == "one",
+    }
+    for what, is_kind in kinds.items():
+        columns = [
+            next((p.matrix[0].flatten() for p in form if is_kind(p)), torch.zeros(DIM).double())
+            for form in forms
+        ]
+        values = torch.stack(columns, 1).float()
+        if values.any():
+            title = f"what {what} meet: feature against t - s, first head"
+            found.append(Panel(title, "matrix", values, reach))
+    return found
+
+
+def _form(
+    encoding: PositionEncoding, offsets: list[int]
+) -> tuple[dict[int, tuple[Primitive, ...]], str]:
+    try:
+        chosen = [offset for offset in FORM_AT if offset in offsets]
+        return {offset: canonical_form(encoding, offset) for offset in chosen}, ""
+    except ValueError as error:
+        return {}, str(error)
+
+
+def _by_offset(pairs: Tensor, offsets: list[int]) -> Tensor:
+    """The mean of (H, T, T) over the pairs of each offset: (H, offsets)."""
+    means = [pairs.diagonal(offset, 1, 2).mean(1) for offset in offsets]
+    return torch.stack(means, 1)
+
+
+def _softmax(scores: Tensor, causal: bool) -> Tensor:
+    if causal:
+        future = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
+        scores = scores.masked_fill(future, float("-inf"))
+    return scores.softmax(-1)

@@ -1,0 +1,53 @@
+"""`python -m fairseq_plugins analysis picture ENCODING`: what an encoding does, untrained."""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from fairseq_plugins.common.errors import OptionError
+from fairseq_plugins.common.seeds import parse_seed
+
+OUTPUT = Path("pictures")
+
+
+def register(commands: Any) -> None:
+    """Enter the command among those of `analysis`."""
+    summary = "what an encoding does without training: PNG, SVG, JSON, and its canonical form"
+    command = commands.add_parser("picture", help=summary, description=summary)
+    add = command.add_argument
+    add("encoding", nargs="?", metavar="ENCODING", help="its name; several as in base+alibi")
+    add("--all", action="store_true", help="every name there is, with a README.md of all of them")
+    add("--output", type=Path, default=OUTPUT, metavar="DIR", help=f"(default: {OUTPUT})")
+    add(
+        "--options", default="", metavar="WORDS", help='of the encoding, as "base=500 rotated=half"'
+    )
+    add("--length", type=int, metavar="N", help="positions that are looked at (default: 129)")
+    add("--seed", type=parse_seed, default=1, help="of words, and of what an encoding draws")
+    command.set_defaults(run=_run)
+
+
+def _run(args: argparse.Namespace) -> None:
+    if bool(args.encoding) == args.all:
+        raise OptionError("ENCODING or --all must be given, and not both")
+    if args.all and args.options:
+        raise OptionError("--options must be left out with --all")
+    # Here, since these take seconds, which --help must not.
+    from fairseq_plugins.analysis import picture, picture_files
+    from fairseq_plugins.encodings import ENCODINGS, parse_options
+
+    length = picture.LENGTH if args.length is None else args.length
+    if length < 2:
+        raise OptionError(f"--length must be at least 2, but is {length}")
+    names = sorted(ENCODINGS) if args.all else [args.encoding]
+    options = parse_options(args.options)
+    all_seen = []
+    for name in names:
+        encoding = picture.build(name, length=length, seed=args.seed, **options)
+        seen = picture.observe(name, encoding, length=length, seed=args.seed)
+        picture_files.write_picture(seen, args.output)
+        print("\n".join(picture_files.form_lines(seen)), flush=True)
+        all_seen.append(seen)
+    if args.all:
+        command = f"python -m fairseq_plugins analysis picture --all --output {args.output}"
+        picture_files.write_page(all_seen, args.output, command)
+    print(f"written: {args.output}")

@@ -1,0 +1,202 @@
+"""Pictures of encodings as files: PNG, SVG, a JSON of the numbers, and a page of all of them."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from fairseq_plugins.analysis.picture import Observation, Panel
+from fairseq_plugins.common.files import write_json, write_text
+from fairseq_plugins.common.pictures import save_picture
+from fairseq_plugins.encodings import get_entry
+from fairseq_plugins.encodings.canonical import Primitive
+
+COLUMNS = 3
+DPI = 80  # many pictures stand on one page
+DIGITS = 3  # that count
+_WORDS = {
+    ("content", "content"): ("q^T W k", "W"),
+    ("content", "one"): ("q^T u", "u"),
+    ("one", "content"): ("v^T k", "v"),
+    ("one", "one"): ("c", "c"),
+}
+
+
+def write_picture(seen: Observation, folder: Path) -> None:
+    """Write <name>.png, .svg and .json into a folder that is made if need be."""
+    stem = folder / seen.name
+    write_json(stem.with_suffix(".json"), as_data(seen), indent=None)
+    save_picture(draw(seen), stem, dpi=DPI)
+
+
+def as_data(seen: Observation) -> dict[str, Any]:
+    """The numbers of a picture, of each head where there is more than a mean."""
+    return {
+        "encoding": seen.name,
+        "attention": "causal" if seen.causal else "bidirectional",
+        "offsets": [seen.offsets[0], seen.offsets[-1]],
+        "kernel": _rounded(seen.kernel),
+        "spread": _rounded(seen.spread.mean(0)),
+        "weights": _rounded(seen.weights),
+        "definition": [
+            {"title": panel.title, "x": [panel.x[0], panel.x[-1]], "values": _rounded(panel.values)}
+            for panel in seen.definition
+        ],
+        "canonical_form": {str(at): _described(form) for at, form in seen.form.items()}
+        or seen.formless,
+    }
+
+
+def _rounded(values: Tensor) -> Any:
+    def short(found: Any) -> Any:
+        if isinstance(found, list):
+            return [short(one) for one in found]
+        return float(f"{found:.{DIGITS}g}")
+
+    return short(values.tolist())
+
+
+def _described(form: Sequence[Primitive]) -> list[dict[str, Any]]:
+    return [
+        {
+            "query": one.query,
+            "key": one.key,
+            "shape": list(one.matrix.shape),
+            "norm_by_head": _rounded(one.matrix.flatten(1).norm(dim=1)),
+            "mean_by_head": _rounded(one.matrix.flatten(1).mean(1)),
+        }
+        for one in form
+    ]
+
+
+def form_lines(seen: Observation) -> list[str]:
+    """The canonical form (LRPE, Eq. 6) in a line for each offset, or why there is none."""
+    if seen.formless:
+        return [f"{seen.name}: no canonical form: {seen.formless}"]
+    lines = [f"{seen.name}: scores before scaling, |.| the Frobenius norm of the first head"]
+    for offset, form in seen.form.items():
+        terms = " + ".join(map(_term, form)) or "0"
+        lines.append(f"  t - s = {offset:>3}: {terms}")
+    return lines
+
+
+def _term(one: Primitive) -> str:
+    words, letter = _WORDS[one.query, one.key]
+    if letter == "c":
+        return f"c [{float(one.matrix[0, 0, 0]):.4g}]"
+    sizes = " x ".join(str(size) for size in one.matrix.shape[1:] if size > 1)
+    told = f"{letter} {sizes}, |{letter}| = {float(one.matrix[0].norm()):.4g}"
+    if letter == "W":
+        told += f", tr W = {float(one.matrix[0].trace()):.4g}"
+    return f"{words} [{told}]"
+
+
+def draw(seen: Observation) -> Any:
+    """A matplotlib figure: the definition, then kernel, decay and attention."""
+    from matplotlib.figure import Figure  # an extra, and slow to import
+
+    count = len(seen.definition) + 3
+    columns = 2 if count == 4 else COLUMNS
+    rows = -(-count // columns)
+    picture = Figure(figsize=(4.2 * columns, 0.4 + 3.1 * rows), layout="constrained")
+    panels = list(picture.subplots(rows, columns, squeeze=False).ravel())
+    for panel in panels[count:]:
+        panel.set_axis_off()
+    for panel, part in zip(panels, seen.definition, strict=False):
+        _draw_part(picture, panel, part)
+    kernel, decay, weights = panels[len(seen.definition) : count]
+    _lines(kernel, seen.offsets, seen.kernel, "kernel: mean logit of the same word")
+    middle, spread = seen.kernel.mean(0), seen.spread.mean(0)
+    about = [(sign * spread).tolist() for sign in (-1, 1)]
+    kernel.fill_between(seen.offsets, *about, alpha=0.15, label="of two words, one deviation")
+    kernel.plot(seen.offsets, middle.tolist(), color="black", linewidth=1.5, label="mean of heads")
+    kernel.legend(fontsize=7)
+    _lines(decay, seen.offsets, seen.decay, "decay: exp(kernel), over its largest value")
+    if float(seen.decay.min()) < 0.1:
+        decay.set_yscale("log")
+        decay.set_ylim(bottom=max(1e-6, float(seen.decay.min()) / 2))
+    shown = weights.imshow(seen.weights.numpy(), cmap="Greys", vmin=0, interpolation="nearest")
+    weights.set_title("attention to a word that is repeated", fontsize=9)
+    weights.set_xlabel("key", fontsize=8)
+    weights.set_ylabel("query", fontsize=8)
+    _scale(picture, weights, shown)
+    for panel in panels[:count]:
+        panel.tick_params(labelsize=7)
+    kind = "causal" if seen.causal else "bidirectional"
+    picture.suptitle(f"{seen.name}, {kind}, untrained", fontsize=11)
+    return picture
+
+
+def _lines(panel: Any, x: Sequence[int], values: Tensor, title: str) -> None:
+    for line in values.tolist():
+        panel.plot(x, line, linewidth=0.9, alpha=0.8)
+    panel.set_title(title, fontsize=9)
+    panel.set_xlabel("t - s", fontsize=8)
+    panel.grid(alpha=0.3)
+
+
+def _draw_part(picture: Any, panel: Any, part: Panel) -> None:
+    if part.kind == "lines":
+        _lines(panel, part.x, part.values, part.title)
+        return
+    most = float(part.values.abs().max()) or 1.0
+    edges = (part.x[0] - 0.5, part.x[-1] + 0.5, len(part.values) - 0.5, -0.5)
+    shown = panel.imshow(
+        part.values.numpy(),
+        cmap="RdBu_r",
+        vmin=-most,
+        vmax=most,
+        aspect="auto",
+        interpolation="nearest",
+        extent=edges,
+    )
+    panel.set_title(part.title, fontsize=9)
+    _scale(picture, panel, shown)
+
+
+def _scale(picture: Any, panel: Any, shown: Any) -> None:
+    picture.colorbar(shown, ax=panel, shrink=0.8).ax.tick_params(labelsize=7)
+
+
+def page(all_seen: Sequence[Observation], command: str) -> str:
+    """A Markdown page with every picture, beside the files."""
+    parts = ["# Pictures of the encodings", _EXPLAINED.format(command=command)]
+    for seen in all_seen:
+        entry = get_entry(seen.name)
+        kind = " It is for causal models alone." if seen.causal else ""
+        form = "\n".join(form_lines(seen))
+        parts += [
+            f"## `{seen.name}`",
+            f"{entry.summary[0].upper()}{entry.summary[1:]}.{kind} {entry.source}. Numbers: "
+            f"[{seen.name}.json]({seen.name}.json); to print: [{seen.name}.svg]({seen.name}.svg).",
+            f"![What {seen.name} does]({seen.name}.png)",
+            f"```\n{form}\n```",
+        ]
+    return "\n\n".join(parts) + "\n"
+
+
+def write_page(all_seen: Sequence[Observation], folder: Path, command: str) -> None:
+    """Write the page as README.md of the folder."""
+    write_text(folder / "README.md", page(all_seen, command))
+
+
+_EXPLAINED = (
+    "What each encoding does before any training, made by `{command}`. Words are vectors of "
+    "independent normal features, and a query or key is its word as it is (the projections are the "
+    "identity), in 4 heads of 16 features; what is learned is as it starts, so that a bias that "
+    "starts at zero shows nothing yet.\n\n"
+    "- **Definition**, the first panels: what is added to a word at each position (the mean "
+    "over words); the matrix W of t - s of a relative encoding that multiplies queries and keys, "
+    "at 1, 4 and 16 places before the query, or of another one what keys at positions 1, 4 and 16 "
+    "are multiplied by; the vectors that queries and keys meet at each offset; the bias of each "
+    "head.\n"
+    "- **Kernel**: the mean logit of a query and a key of the same word against t - s, the mean "
+    "over all pairs so far apart, a line for each head. The band is one standard deviation of the "
+    "logits of two different words, whose mean without a bias is zero.\n"
+    "- **Decay**: what the softmax makes of the kernel, as a share of the largest.\n"
+    "- **Attention** over 64 positions of a sentence that repeats one word, the mean over words "
+    "and heads: what positions alone do.\n"
+    "- **Canonical form** (LRPE, Eq. 6), below each: the terms of a score at some offsets, of a "
+    "relative encoding."
+)

@@ -1,0 +1,84 @@
+"""CoPE: positions that are counted by the content, not by tokens."""
+
+import torch
+from torch import Tensor, nn
+
+from fairseq_plugins.encodings.base import EncodingContext, PositionEncoding
+from fairseq_plugins.encodings.registry import register_encoding
+
+
+def contextual_positions(gates: Tensor) -> Tensor:
+    """p[s, t] = sum of gates from key t up to the query's own: (..., T, S) -> (..., T, S).
+
+    ``gates`` are 0 for what a query does not see; then p of later keys is 0.
+    """
+    return gates.flip(-1).cumsum(-1).flip(-1)
+
+
+@register_encoding(
+    "cope",
+    known_as=("contextual",),
+    summary="positions that count keys by gates of the content, learned vectors between them",
+    source="CoPE (Golovneva et al. 2024)",
+    formula="logit (q_s.k_t + q_s.e[p]) / sqrt(D), p = sum_j sigmoid(q_s.k_j / sqrt(D)), "
+    "t <= j <= s, e learned at integers, interpolated between",
+)
+class CoPE(PositionEncoding):
+    """q_s.e[p_st] joins q_s.k_t, p_st = sum_j g_sj over the keys j from t up to s.
+
+    The gates g_sj = sigmoid(q_s.k_j / sqrt(D)) are those of the release; the paper's equations
+    leave out 1/sqrt(D) here as in the logits. p is between two integers, and q.e is interpolated
+    between theirs, so that gradients reach the gates. What is counted to ``num_positions - 1`` or
+    beyond has the last vector.
+
+    What positions a model passes plays no part: which keys come before a query is known from
+    their order, and padding is not counted. The table e (num_positions, D) is one per layer for
+    all heads, at 0 to begin with, so that a model starts as one without positions. Work and
+    memory of a pass are those of all pairs.
+
+    Args:
+        context: of the model.
+        num_positions: rows of e, for p = 0..num_positions - 1; 0 for one more than
+            ``max_positions``, with which no count is cut. The paper's language models have 64.
+
+    Raises:
+        ValueError: for a ``num_positions`` of 1 or below 0.
+    """
+
+    keeps_absolute_embedding = False
+    is_relative = False
+    reads_positions = False
+    bidirectional_refusal = "its positions count the keys from a query back to an earlier one"
+
+    def __init__(self, context: EncodingContext, *, num_positions: int = 64) -> None:
+        super().__init__(context)
+        if num_positions < 0 or num_positions == 1:
+            raise ValueError(
+                f"`num_positions` must be 0 or at least 2, but is {num_positions} instead."
+            )
+        self.num_positions = num_positions or context.max_positions + 1
+        self.table = nn.Parameter(torch.zeros(self.num_positions, context.head_dim))
+        self._padding: Tensor | None = None
+
+    def see_padding(self, key_padding_mask: Tensor | None) -> None:
+        """Which keys (B, S) the next ``relative_logits`` must not count."""
+        self._padding = key_padding_mask
+
+    def relative_logits(
+        self, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor
+    ) -> Tensor:
+        """(B, H, T, S); the last T of the S keys are the queries' own. 0 for later keys."""
+        queries, keys = q.size(2), k.size(2)
+        wide = torch.promote_types(q.dtype, torch.float32)
+        gates = torch.sigmoid((self.context.head_dim**-0.5 * q) @ k.mT).to(wide)
+        seen = torch.ones(queries, keys, dtype=torch.bool, device=q.device).tril(keys - queries)
+        if self._padding is not None:
+            seen = seen & ~self._padding[:, None, None, :]
+        # Half precision would stop counting at 256 or 2048: summed in float32.
+        counted = contextual_positions(gates * seen).clamp(max=self.num_positions - 1)
+        at_integers = (q @ self.table.to(q.dtype).mT).to(wide)
+        lower = counted.detach().floor().long()
+        upper = (lower + 1).clamp(max=self.num_positions - 1)
+        share = counted - lower
+        below, above = at_integers.gather(-1, lower), at_integers.gather(-1, upper)
+        return (below + share * (above - below)).masked_fill(~seen, 0.0).to(q.dtype)

@@ -1,0 +1,113 @@
+"""FIRE: a learned function of the distance relative to how far the query can look back."""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from fairseq_plugins.encodings.base import (
+    EncodingContext,
+    PositionEncoding,
+    relative_positions,
+)
+from fairseq_plugins.encodings.registry import register_encoding
+
+
+def progress(distance: Tensor, longest: Tensor, rate: Tensor) -> Tensor:
+    """psi(n) / psi(m), psi(n) = log(c n + 1) (FIRE): in 0..1 for n <= m.
+
+    Args:
+        distance: n >= 0, any shape.
+        longest: m > 0, broadcast against ``distance``.
+        rate: c > 0, ().
+    """
+    return torch.log1p(rate * distance) / torch.log1p(rate * longest)
+
+
+@register_encoding(
+    "fire",
+    known_as=("functional", "progressive_interpolation"),
+    summary="a small network of the distance divided by the query's position",
+    source="FIRE (Li et al. 2023)",
+    formula="logit + f_h(psi(|t - s|) / psi(max(L, s, t))), psi(n) = log(c n + 1), "
+    "f a network with one hidden layer, c and L learned",
+)
+class Fire(PositionEncoding):
+    """logits + f(psi(s - t) / psi(max(L, s))), added after scaling; f of 1, 32 and H units, relu.
+
+    The network's input is in 0..1 for every pair at any length (progressive interpolation), which
+    is why it is relative only among queries before L: from there on a distance counts for less
+    the later the query.
+
+    The paper is about causal models. In other directions, where a key may be later than the
+    query, the larger of the two positions stands in place of s, which is the paper's formula for
+    every key that a causal query sees, and keeps the input in 0..1.
+
+    Args:
+        context: of the model.
+        hidden: units of the network's hidden layer.
+        rate: c to begin with; 0.1 in the paper. Its logarithm is what is learned, since c must
+            be positive; the release takes absolute values.
+        threshold: L to begin with, learned likewise; 0 for a quarter of ``max_positions``, as
+            the paper's 512 at 2,048 tokens.
+        shared: one network, c and L for all layers (FIRE-S), in place of one per layer.
+
+    Raises:
+        ValueError: for a ``hidden`` below 1, a ``rate`` that is not positive and finite, or a
+            ``threshold`` that is negative or infinite.
+    """
+
+    keeps_absolute_embedding = False
+    is_relative = False
+
+    def __init__(
+        self,
+        context: EncodingContext,
+        *,
+        hidden: int = 32,
+        rate: float = 0.1,
+        threshold: float = 0.0,
+        shared: bool = False,
+    ) -> None:
+        super().__init__(context)
+        if hidden < 1:
+            raise ValueError(f"`hidden` must be at least 1, but is {hidden} instead.")
+        if not 0.0 < rate < math.inf:
+            raise ValueError(f"`rate` must be positive and finite, but is {rate} instead.")
+        if not 0.0 <= threshold < math.inf:
+            raise ValueError(
+                f"`threshold` must be 0 or positive and finite, but is {threshold} instead."
+            )
+        self.shared = shared
+        threshold = threshold or max(context.max_positions / 4, 1.0)
+        self.log_rate = nn.Parameter(torch.tensor(math.log(rate)))
+        self.log_threshold = nn.Parameter(torch.tensor(math.log(threshold)))
+        # Drawn as nn.Linear's: uniform, by the number of inputs.
+        self.first_weight, self.first_bias = self._uniform(1, hidden), self._uniform(1, hidden)
+        self.second_weight = self._uniform(hidden, context.num_heads, hidden)
+        self.second_bias = self._uniform(hidden, context.num_heads)
+
+    def _uniform(self, inputs: int, *shape: int) -> nn.Parameter:
+        draws = torch.rand(*shape, generator=self.context.generator)
+        return nn.Parameter((2 * draws - 1) * inputs**-0.5)
+
+    def share_with(self, first: PositionEncoding) -> None:
+        """Use the first layer's parameters, where all layers share them."""
+        assert isinstance(first, Fire)
+        if self.shared:
+            for name, parameter in first.named_parameters():
+                setattr(self, name, parameter)
+
+    def network(self, x: Tensor) -> Tensor:
+        """f: any shape -> the shape and (H,)."""
+        inner = torch.relu(x.unsqueeze(-1) * self.first_weight + self.first_bias)
+        return nn.functional.linear(inner, self.second_weight, self.second_bias)
+
+    def attn_bias(self, q_positions: Tensor, k_positions: Tensor) -> Tensor:
+        """(B or 1, H, T, S) float32."""
+        distance = relative_positions(q_positions, k_positions).abs()
+        reached = torch.maximum(q_positions.unsqueeze(-1), k_positions.unsqueeze(-2))
+        dtype = self.log_rate.dtype
+        longest = torch.maximum(reached.to(dtype), self.log_threshold.exp())
+        x = progress(distance.to(dtype), longest, self.log_rate.exp())
+        return self.network(x).movedim(-1, 1)

@@ -1,0 +1,97 @@
+"""KERPLE: biases that are conditionally positive definite kernels of the distance."""
+
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from fairseq_plugins.encodings.base import (
+    EncodingContext,
+    PositionEncoding,
+    relative_positions,
+)
+from fairseq_plugins.encodings.registry import register_encoding
+
+# What the draws are kept away from 0 by: the release keeps its parameters above 0.01.
+_SMALLEST = 0.01
+_LARGEST_POWER = 2.0  # beyond which -|s - t|^r is no such kernel
+
+_SOURCE = "KERPLE (Chi et al. 2022)"
+
+
+def kerple_log(distance: Tensor, r1: Tensor, r2: Tensor) -> Tensor:
+    """-r1 log(1 + r2 |n|) (KERPLE, log kernel): (..., T, S), two of (H, 1, 1) -> (..., H, T, S)."""
+    return -r1 * torch.log1p(r2 * distance.abs().unsqueeze(-3))
+
+
+def kerple_power(distance: Tensor, r1: Tensor, r2: Tensor) -> Tensor:
+    """-r1 |n|^r2 (KERPLE, power kernel): (..., T, S), two of (H, 1, 1) -> (..., H, T, S)."""
+    far = distance.abs().unsqueeze(-3)
+    # 0^r2 = 0 for every r2 > 0, but its gradient by r2 would be log 0.
+    return torch.where(far > 0, -r1 * far.clamp(min=1).pow(r2), 0.0)
+
+
+@register_encoding(
+    "kerple_log",
+    known_as=("kerple", "kernel", "logarithmic"),
+    summary="a learned logarithmic penalty of the distance per head",
+    source=_SOURCE,
+    formula="logit - r_h log(1 + c_h |t - s|), r and c learned, positive",
+    kernel="log",
+)
+@register_encoding(
+    "kerple_power",
+    known_as=("kerple", "kernel"),
+    summary="a learned power of the distance as a penalty per head",
+    source=_SOURCE,
+    formula="logit - r_h |t - s|^(p_h), r and p learned, r > 0 and 0 < p <= 2",
+    kernel="power",
+)
+class Kerple(PositionEncoding):
+    """logits + k_h(|t - s|), added after scaling; r1 and r2 per head, the same in all layers.
+
+    ``alibi`` is ``power`` with r2 = 1 and fixed slopes. Where the attention is not causal, the
+    bias is symmetric, as the kernel is.
+
+    The release clamps its parameters in every pass, where a gradient that points outside is
+    followed nowhere. Here the logarithm of r1, and of r2 in ``log``, is what is trained, and the
+    logit of r2 / 2 in ``power``, so that every value that training can reach makes a kernel. They
+    begin as in the release, but for draws near 0: r1 uniform in 0..2 and r2 in 0..1 in ``log``, the
+    other way round in ``power``.
+
+    Args:
+        context: of the model.
+        kernel: ``log`` or ``power``.
+    """
+
+    keeps_absolute_embedding = False
+    shared_across_layers = True
+
+    def __init__(
+        self, context: EncodingContext, *, kernel: Literal["log", "power"] = "log"
+    ) -> None:
+        super().__init__(context)
+        self.kernel = kernel
+        if kernel == "log":
+            self.log_r1 = nn.Parameter(self._uniform(2.0).log())
+            self.raw_r2 = nn.Parameter(self._uniform(1.0).log())
+        else:
+            self.log_r1 = nn.Parameter(self._uniform(1.0).log())
+            self.raw_r2 = nn.Parameter(torch.logit(self._uniform(_LARGEST_POWER) / _LARGEST_POWER))
+
+    def _uniform(self, end: float) -> Tensor:
+        """(H,) in _SMALLEST..end - _SMALLEST."""
+        draws = torch.rand(self.context.num_heads, generator=self.context.generator)
+        return _SMALLEST + draws * (end - 2 * _SMALLEST)
+
+    def parameters_of_kernel(self) -> tuple[Tensor, Tensor]:
+        """r1 and r2, each (H,): the first positive, the second positive or in 0..2."""
+        if self.kernel == "log":
+            return self.log_r1.exp(), self.raw_r2.exp()
+        return self.log_r1.exp(), _LARGEST_POWER * torch.sigmoid(self.raw_r2)
+
+    def attn_bias(self, q_positions: Tensor, k_positions: Tensor) -> Tensor:
+        """(B or 1, H, T, S) float32."""
+        r1, r2 = (r.view(-1, 1, 1) for r in self.parameters_of_kernel())
+        make = kerple_log if self.kernel == "log" else kerple_power
+        return make(relative_positions(q_positions, k_positions), r1, r2)

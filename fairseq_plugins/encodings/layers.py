@@ -1,0 +1,91 @@
+"""The encodings of a stack of layers: per layer, or one shared by all, as each says."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fairseq_plugins.encodings.base import (
+    LOGIT_HOOKS,
+    TRANSFORM_HOOKS,
+    EncodingContext,
+    IncompatibleEncodingError,
+    PositionEncoding,
+)
+from fairseq_plugins.encodings.compose import Compose, repositioning
+from fairseq_plugins.encodings.registry import build_one, contexts_of, split_options
+
+
+@dataclass(frozen=True)
+class ModelEncodings:
+    """The encodings of one stack of layers.
+
+    Attributes:
+        inputs: for each layer what acts on its input, or None; layer 0's input are the token
+            embeddings.
+        layers: for each layer what its attention uses, or None.
+        placing: what draws, in training, the positions that all of them are given; else None.
+    """
+
+    inputs: list[PositionEncoding | None]
+    layers: list[PositionEncoding | None]
+    placing: PositionEncoding | None = None
+
+
+def build_model_encodings(
+    name: str, num_layers: int, context: EncodingContext, options: Mapping[str, Any]
+) -> ModelEncodings:
+    """Build the parts of ``name`` for a stack: per layer, or one shared by all as a part says.
+
+    Args:
+        name: as for ``build_encoding``.
+        num_layers: attention layers of the stack.
+        context: what the stack tells its encodings.
+        options: as for ``build_encoding``.
+
+    Raises:
+        ValueError: as ``build_encoding``.
+        IncompatibleEncodingError: an encoding of the inputs cannot be in a causal model; those
+            that act inside an attention are refused by it.
+    """
+    columns: list[list[PositionEncoding]] = []
+    split = split_options(name, options)
+    contexts = contexts_of(split, context)
+    for part, part_options in split.items():
+        first = build_one(part, contexts[part], part_options)
+        column = [first]
+        while len(column) < num_layers:
+            column.append(_later(part, first, part_options))
+        columns.append(column)
+    embedding = [(c, c[0].embed_layers(num_layers)) for c in columns if "embed" in c[0].hooks]
+    attending = [c for c in columns if c[0].hooks & (TRANSFORM_HOOKS | LOGIT_HOOKS)]
+    for column, _ in embedding:
+        _check_input(column[0])
+    placing = repositioning(column[0] for column in columns)
+    return ModelEncodings(
+        [_compose([c[i] for c, at in embedding if i in at]) for i in range(num_layers)],
+        [_compose([c[i] for c in attending]) for i in range(num_layers)],
+        placing if isinstance(placing, PositionEncoding) else None,
+    )
+
+
+def _check_input(encoding: PositionEncoding) -> None:
+    if encoding.context.causal and encoding.causal_refusal:
+        raise IncompatibleEncodingError(
+            f"a causal model cannot use the encoding {encoding.label!r}: "
+            f"{encoding.causal_refusal}. Another encoding or a bidirectional model would work."
+        )
+
+
+def _later(part: str, first: PositionEncoding, options: Mapping[str, Any]) -> PositionEncoding:
+    """A later layer's instance beside the first layer's, or the first itself."""
+    if first.shared_across_layers:
+        return first
+    later = build_one(part, first.context, options)
+    later.share_with(first)
+    return later
+
+
+def _compose(parts: list[PositionEncoding]) -> PositionEncoding | None:
+    if len(parts) < 2:
+        return parts[0] if parts else None
+    return Compose(parts)

@@ -1,0 +1,62 @@
+"""Sandwich: the products of sinusoidal position vectors as a bias."""
+
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from fairseq_plugins.encodings.base import (
+    EncodingContext,
+    PositionEncoding,
+    relative_positions,
+)
+from fairseq_plugins.encodings.ends import known_end, with_end
+from fairseq_plugins.encodings.frequencies import sinusoidal_frequencies
+from fairseq_plugins.encodings.registry import register_encoding
+from fairseq_plugins.encodings.tables import PositionTable
+
+
+def sinusoidal_products(frequencies: Tensor, distances: Tensor) -> Tensor:
+    """p_s.p_t = sum_j cos(w_j n) of sinusoidal vectors n apart: (d/2,), (N,) -> (N,)."""
+    return torch.cos(distances.unsqueeze(-1) * frequencies).sum(-1)
+
+
+@register_encoding(
+    "sandwich",
+    known_as=("sinusoidal_bias",),
+    summary="products of sinusoidal position vectors as a bias, at a scale per head",
+    source="Sandwich (Chi et al. 2022, Dissecting Transformer Length Extrapolation)",
+    formula="logit + H/(8h) sum_j cos((t - s) w_j), w_j = 10000^(-2j/n), h = 1..H",
+)
+class Sandwich(PositionEncoding):
+    """logits + p_s.p_t / c_h, added after scaling, with c_h = 8 h / H for head h = 1..H.
+
+    Nothing is learned. The sum falls with the distance, steeply at first and then slowly with
+    small waves, like a logarithm; ALiBi's slopes are what the scales c_h are taken from.
+
+    Args:
+        context: of the model.
+        num_features: features of the position vectors; 128 in the paper, for any model.
+
+    Raises:
+        ValueError: for an odd ``num_features``, or one below 2.
+    """
+
+    keeps_absolute_embedding = False
+    shared_across_layers = True
+
+    def __init__(self, context: EncodingContext, *, num_features: int = 128) -> None:
+        super().__init__(context)
+        if num_features < 2:
+            raise ValueError(f"`num_features` must be at least 2, but is {num_features} instead.")
+        frequencies = sinusoidal_frequencies("num_features", num_features)
+        self.table = PositionTable(partial(sinusoidal_products, frequencies), context.max_positions)
+        heads = context.num_heads
+        factors = heads / (8.0 * torch.arange(1, heads + 1))
+        self.register_buffer("factors", factors, persistent=False)
+
+    def attn_bias(self, q_positions: Tensor, k_positions: Tensor) -> Tensor:
+        """(B or 1, H, T, S) float32."""
+        distance = relative_positions(q_positions, k_positions).abs()
+        products = self.table(with_end(distance, known_end(q_positions, k_positions)))
+        return self.get_buffer("factors").view(-1, 1, 1) * products.unsqueeze(-3)

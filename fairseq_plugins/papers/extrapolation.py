@@ -1,0 +1,64 @@
+"""Beyond the training length: tables that no paper prints, of the models of those that some do."""
+
+from fairseq_plugins.papers.lrpe import TABLE_2, TABLE_4, TABLE_8
+from fairseq_plugins.papers.tables import Column, Figure, Row, Table
+
+FACTORS = (1, 2, 4, 8)  # lengths of the columns, in those of the training
+SLIDING = "_sliding"  # suffix of the metrics in sliding windows
+
+
+def length_metric(factor: int) -> str:
+    """The perplexity at so many times the training length, in whole windows."""
+    return f"ppl_{factor}x"
+
+
+def bleu_metric(bucket: str) -> str:
+    """BLEU of the sentences whose source has so many words, as 11-20 or 51+."""
+    return f"bleu_{bucket.replace('-', '_').replace('+', '_more')}"
+
+
+_BUCKETS = ("1-10", "11-20", "21-30", "31-40", "41-50", "51+")
+_COLUMNS = tuple(Column(length_metric(factor), f"PPL at {factor}x") for factor in FACTORS)
+
+
+def _rows(table: Table) -> tuple[Row, ...]:
+    """The same ones, without numbers."""
+    return tuple(Row(row.name, row.label, row.group, {}) for row in table.rows)
+
+
+EXTRAPOLATION = Table(
+    name="extrapolation",
+    source="Beyond the training length",
+    title="perplexity of Table 2's language models at multiples of the length of their training",
+    experiment="extrapolation",
+    columns=_COLUMNS,
+    rows=_rows(TABLE_2),
+    takes_any_encoding=True,
+    figures=(Figure("lengths"),),
+    lengths=FACTORS,
+)
+MASKED_EXTRAPOLATION = Table(
+    name="extrapolation_masked",
+    source="Beyond the training length, masked models",
+    title="perplexity of Table 8's masked language models at multiples of the length of their "
+    "training",
+    experiment="masked_extrapolation",
+    columns=_COLUMNS,
+    rows=_rows(TABLE_8),
+    takes_any_encoding=True,
+    figures=(Figure("lengths"),),
+    lengths=FACTORS,
+)
+TRANSLATION_LENGTHS = Table(
+    name="translation_lengths",
+    source="BLEU by the length of the source",
+    title="BLEU of Table 4's translation models on test sentences by the words of their source",
+    experiment="translation_lengths",
+    columns=(
+        Column("test_bleu", "BLEU (all)", higher_is_better=True),
+        *(Column(bleu_metric(name), f"BLEU ({name})", True) for name in _BUCKETS),
+    ),
+    rows=_rows(TABLE_4),
+    rank="test_bleu",
+    further=TABLE_4.further,
+)

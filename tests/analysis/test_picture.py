@@ -1,0 +1,113 @@
+"""Pictures of encodings: of every name there is, and right where the numbers are known."""
+
+import json
+import math
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import pytest
+import torch
+
+from fairseq_plugins.analysis.__main__ import main
+from fairseq_plugins.analysis.picture import DIM, HEADS, build, definition_of, observe
+from fairseq_plugins.analysis.picture_files import as_data, form_lines, page, write_picture
+from fairseq_plugins.encodings import ENCODINGS, PositionFacts
+
+LENGTH = 10
+
+
+def look(name: str, **options):
+    encoding = build(name, length=LENGTH, **options)
+    return observe(name, encoding, length=LENGTH)
+
+
+@pytest.mark.parametrize("name", sorted(ENCODINGS))
+def test_every_encoding_can_be_seen(name):
+    seen = look(name)
+    count = LENGTH if seen.causal else 2 * LENGTH - 1
+    assert seen.kernel.shape == seen.spread.shape == (HEADS, count) == (HEADS, len(seen.offsets))
+    assert seen.kernel.isfinite().all() and seen.spread.isfinite().all()
+    assert seen.weights.shape == (LENGTH, LENGTH)
+    torch.testing.assert_close(seen.weights.sum(1), torch.ones(LENGTH))
+    assert float(seen.decay.max()) == 1 and float(seen.decay.min()) >= 0
+    if seen.causal:
+        assert not seen.weights.triu(1).any()
+    encoding = build(name, length=LENGTH)
+    assert seen.definition or not encoding.hooks - {"relative_logits", "relative_values"}
+    for panel in seen.definition:
+        assert panel.values.size(1) == len(panel.x) and panel.values.isfinite().all()
+    assert bool(seen.form) != bool(seen.formless)
+    assert len(form_lines(seen)) == 1 + len(seen.form)
+    json.dumps(as_data(seen), allow_nan=False)
+    if PositionFacts.of(encoding).is_relative and "embed" not in encoding.hooks:
+        assert seen.form
+
+
+def test_alibis_kernel_falls_with_the_distance_by_its_slopes():
+    seen = look("alibi")
+    middle = seen.offsets.index(0)
+    slopes = torch.tensor([2.0 ** (-8 * (head + 1) / HEADS) for head in range(HEADS)])
+    for i, offset in enumerate(seen.offsets):
+        fall = seen.kernel[:, middle] - seen.kernel[:, i]
+        torch.testing.assert_close(fall, slopes * abs(offset), rtol=1e-4, atol=1e-4)
+    (bias,) = definition_of(build("alibi", length=LENGTH), LENGTH)
+    torch.testing.assert_close(bias.values[:, bias.x.index(-3)], -3 * slopes)
+    lines = form_lines(seen)
+    assert any("t - s =  -4" in line and "c [-4]" in line for line in lines)  # over 1/sqrt(16)
+
+
+def test_ropes_matrices_are_rotations_and_its_kernel_their_trace():
+    seen = look("rope")
+    for offset, (primitive,) in seen.form.items():
+        matrix = primitive.matrix[0]
+        torch.testing.assert_close(matrix @ matrix.T, torch.eye(DIM).double(), atol=1e-6, rtol=0)
+        rates = [10000.0 ** (-2 * j / DIM) for j in range(DIM // 2)]
+        trace = 2 * sum(math.cos(offset * rate) for rate in rates)
+        assert float(matrix.trace()) == pytest.approx(trace, abs=1e-5)
+        # E[q W q] of independent normal features is the trace.
+        mean = float(seen.kernel[:, seen.offsets.index(offset)].mean()) * math.sqrt(DIM)
+        assert mean == pytest.approx(trace, abs=2.5)
+    # Different words have logits of variance 1, whatever is between them.
+    torch.testing.assert_close(seen.spread.mean(), torch.tensor(1.0), atol=0.15, rtol=0)
+
+
+def test_a_model_without_positions_attends_to_all_alike():
+    seen = look("none")
+    torch.testing.assert_close(seen.weights, torch.full((LENGTH, LENGTH), 1 / LENGTH))
+    assert seen.definition == [] and float(seen.kernel.std(1).max()) < 1e-5
+    assert all([one.query for one in form] == ["content"] for form in seen.form.values())
+
+
+def test_files_of_one_and_the_page_of_several(tmp_path: Path, capsys):
+    words = ["picture", "base+alibi", "--output", str(tmp_path), "--length", "12"]
+    assert main(words) == 0
+    assert "base+alibi: no canonical form" in capsys.readouterr().out
+    stem = tmp_path / "base+alibi"
+    assert (tmp_path / "base+alibi.png").read_bytes().startswith(b"\x89PNG")
+    text = " ".join(ElementTree.parse(f"{stem}.svg").getroot().itertext())
+    assert "bias of each head" in text and "base+alibi, bidirectional" in text
+    found = json.loads(Path(f"{stem}.json").read_text())
+    assert found["offsets"] == [-11, 11] and len(found["kernel"]) == HEADS
+    before = Path(f"{stem}.svg").read_bytes(), Path(f"{stem}.png").read_bytes()
+    assert main(words) == 0
+    assert before == (Path(f"{stem}.svg").read_bytes(), Path(f"{stem}.png").read_bytes())
+    seen = [look("rope"), look("t5")]
+    write_picture(seen[0], tmp_path)
+    text = page(seen, "the command")
+    assert "made by `the command`" in text and "(rope.png)" in text and "## `t5`" in text
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "ENCODING or --all must be given, and not both"),
+        (["rope", "--all"], "ENCODING or --all must be given, and not both"),
+        (["rop"], "is 'rop' instead. Did you mean"),
+        (["rope", "--length", "1"], "--length must be at least 2, but is 1"),
+        (["rope", "--options", "base=x"], "`base` must be a number"),
+        (["--all", "--options", "base=2"], "--options must be left out with --all"),
+    ],
+)
+def test_what_cannot_be_is_named(words, message, tmp_path, capsys):
+    assert main(["picture", *words, "--output", str(tmp_path)]) == 1
+    assert message in capsys.readouterr().err

@@ -1,0 +1,115 @@
+"""`python -m fairseq_plugins analysis extrapolation`, on models trained for a few updates."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from fairseq_plugins.__main__ import main
+from fairseq_plugins.analysis import evaluation
+from fairseq_plugins.analysis.masked_positions import masked_by_position
+from fairseq_plugins.analysis.samples import MaskedSamples
+from tests.integration.helpers import (
+    TOKENS_PER_SAMPLE,
+    fairseq_train,
+    read_tokens,
+    saving_to,
+)
+from tests.integration.test_roberta import model_of, pretrain
+
+
+def words(path: Path, data: Path, *more: str) -> list[str]:
+    own = ["--path", str(path), "--data", str(data), "--split", "valid", "--cpu"]
+    return ["analysis", "extrapolation", *own, *more]
+
+
+def measured(capsys: pytest.CaptureFixture, path: Path, data: Path, *more: str) -> dict[str, Any]:
+    capsys.readouterr()
+    assert main(words(path, data, *more)) == 0
+    found: dict[str, Any] = json.loads(capsys.readouterr().out.splitlines()[-1])
+    return found
+
+
+@pytest.mark.parametrize("attention", ["vanilla", "linear"])
+def test_losses_are_those_of_the_model(
+    attention: str, data: Path, checkpoints: dict[str, Path], capsys
+) -> None:
+    path = checkpoints[attention]
+    found = measured(capsys, path, data, "--lengths", "4x,1x", "--tokens", "128")
+    assert found["trained_length"] == TOKENS_PER_SAMPLE and len(found["checkpoint"]) == 64
+    assert list(found["lengths"]) == ["1x", "4x"]
+    model, eos = evaluation.load(evaluation.Request(path, data)).model, 2
+    text = torch.tensor(list(read_tokens(data, "valid"))[:128])
+    inputs = torch.cat([torch.tensor([eos]), text[:-1]])
+
+    def losses(length: int, starts: range, last: int) -> torch.Tensor:
+        windows = torch.stack([inputs[i : i + length] for i in starts])
+        targets = torch.stack([text[i : i + length] for i in starts])
+        with torch.no_grad():
+            log_probs = model(windows)[0].log_softmax(-1)
+        return -log_probs.gather(2, targets.unsqueeze(2)).squeeze(2)[:, -last:] / math.log(2)
+
+    for name, line in found["lengths"].items():
+        length = int(name[0]) * TOKENS_PER_SAMPLE
+        whole = losses(length, range(0, 128, length), length)
+        assert (line["length"], line["tokens"]) == (length, 128)
+        assert line["bits"] == pytest.approx(float(whole.mean()), abs=1e-5)
+        expected = whole.mean(0).view(-1, TOKENS_PER_SAMPLE // 4).mean(1)
+        assert line["by_position"] == pytest.approx(expected.tolist(), abs=1e-5)
+        stride = length // 4
+        first = losses(length, range(0, 1), length).flatten()
+        later = losses(length, range(stride, 129 - length, stride), stride).flatten()
+        sliding = float(torch.cat([first, later]).mean())
+        assert line["sliding_bits"] == pytest.approx(sliding, abs=1e-5)
+
+
+def test_a_length_without_a_meaning_has_a_reason(data: Path, tmp_path: Path, capsys) -> None:
+    settings = saving_to(tmp_path, data, position_encoding="learned", attention_type="vanilla")
+    fairseq_train({**settings, "checkpoint.save_interval_updates": 0})
+    path = tmp_path / "checkpoint_last.pt"
+    found = measured(capsys, path, data, "--lengths", "1x,2x", "--tokens", "64")["lengths"]
+    assert found["1x"]["bits"] > 0
+    assert set(found["2x"]) == {"length", "reason"}
+    about = f"`learned` under vanilla attention has no meaning beyond position {TOKENS_PER_SAMPLE}"
+    assert found["2x"]["reason"] == about
+
+
+def test_masked_losses_are_those_of_the_criterion(data: Path, tmp_path: Path, capsys) -> None:
+    model = {**model_of("vanilla", "rope"), "model.no_token_positional_embeddings": True}
+    path = pretrain(tmp_path / "model", data, model)
+    found = measured(capsys, path, data, "--lengths", "1x,2x", "--tokens", "128")["lengths"]
+    assert "sliding_bits" not in found["1x"] and len(found["2x"]["by_position"]) == 8
+    trained = evaluation.load(evaluation.Request(path, data))
+    for line in found.values():
+        length = line["length"]
+        cut = {"length": length, "break_mode": "none", "seed": 1}
+        samples = MaskedSamples(data, "valid", trained.task, **cut)
+        samples.dataset.set_epoch(1)
+        items = [samples.dataset[i] for i in range(128 // length)]
+        score = samples.score(trained.model, samples.dataset.collater(items))
+        assert line["tokens"] == score.predicted
+        assert line["bits"] == pytest.approx(score.bits / score.predicted, abs=1e-5)
+    bits, count = masked_by_position(
+        trained.model, data, "valid", trained.task, length=16, samples=8, seed=1, batch_size=3
+    )
+    assert float(bits.sum() / count.sum()) == pytest.approx(found["1x"]["bits"], abs=1e-6)
+    assert count[0] == 0  # <s> is never masked
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--lengths", "2"], "--lengths must be like 1x,2x,4x, but has '2'"),
+        (["--lengths", "0x"], "--lengths must be at least 1x each, but has 0x"),
+        (["--tokens", "0"], "--tokens must be at least 1, but is 0"),
+        (["--tokens", "15"], "must fill a window of 128 tokens"),
+    ],
+)
+def test_what_cannot_be_is_named(
+    more: list[str], message: str, data: Path, checkpoints: dict[str, Path], capsys
+) -> None:
+    assert main(words(checkpoints["linear"], data, *more)) == 1
+    assert message in capsys.readouterr().err

@@ -1,0 +1,236 @@
+"""Table of lengths beyond training: what is measured, when again, and what its page says."""
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from fairseq_plugins.papers import TABLES
+from fairseq_plugins.papers.claims import Claim, Comparison
+from fairseq_plugins.papers.extrapolation import EXTRAPOLATION as TABLE
+from fairseq_plugins.papers.extrapolation import MASKED_EXTRAPOLATION as MASKED_TABLE
+from fairseq_plugins.reproduce.__main__ import get_parser
+from fairseq_plugins.reproduce.experiments.devices import Devices
+from fairseq_plugins.reproduce.experiments.extrapolation import (
+    EXTRAPOLATION,
+    MASKED_EXTRAPOLATION,
+    factors_of,
+)
+from fairseq_plugins.reproduce.experiments.planned import plan_run
+from fairseq_plugins.reproduce.record import results
+from fairseq_plugins.reproduce.record.runs import Run
+from fairseq_plugins.reproduce.report.lengths import draw_lengths, length_lines, place_lines
+from fairseq_plugins.reproduce.report.orderings import gather
+from fairseq_plugins.reproduce.report.render import render
+from fairseq_plugins.reproduce.report.verdicts import CONFIRMED, CONTRADICTED, Numbers, judge
+from fairseq_plugins.reproduce.run import runner, session, slurm
+from fairseq_plugins.reproduce.run.plan import plan
+
+SCALE = EXTRAPOLATION.scales["toy"]
+REASON = "`learned` under vanilla attention has no meaning beyond position 128"
+
+
+def printed(bits: dict[int, float | None], sliding: bool = True) -> dict:
+    """What the command prints of losses by length; None has no meaning."""
+    lines = {}
+    for factor, loss in bits.items():
+        line = {"length": 64 * factor}
+        if loss is None:
+            line["reason"] = REASON
+        else:
+            line |= {"tokens": 512, "bits": loss, "by_position": [loss] * 4 * factor}
+            line |= {"sliding_bits": loss + 0.5} if sliding else {}
+        lines[f"{factor}x"] = line
+    return {"trained_length": 64, "checkpoint": "ab" * 32, "lengths": lines}
+
+
+def metrics_of(tmp_path: Path, found: dict, experiment=EXTRAPOLATION) -> dict:
+    """What a run records of it."""
+    training = SimpleNamespace(data=Path("data"))
+    run = Run(TABLE.name, "toy", "rope", "vanilla", 1)
+    (step,) = experiment.steps(training, Path("x.pt"), run, 0)
+    log = tmp_path / step.log
+    log.write_text("words\n" + json.dumps(found) + "\n")
+    return step.read(log)
+
+
+@pytest.fixture
+def make(make_result, tmp_path):
+    def result(row: str, bits: dict[int, float | None], seed: int = 1, attention="vanilla"):
+        made = make_result(row, attention, seed, 2.0, table=TABLE.name)
+        told = {k: made["metrics"][k] for k in ("train_seconds", "updates", "tokens_per_second")}
+        own = metrics_of(tmp_path, printed(bits))
+        made["metrics"] = {**own, **told, "parameters": 10}
+        results.check_result(made, EXTRAPOLATION.metrics)
+        return made
+
+    return result
+
+
+def test_what_is_printed_becomes_perplexities_and_reasons(tmp_path):
+    found = metrics_of(tmp_path, printed({1: 3.0, 2: 4.0, 4: None}))
+    assert (found["ppl_1x"], found["ppl_2x"], found["ppl_4x"]) == (8.0, 16.0, None)
+    assert found["ppl_1x_sliding"] == pytest.approx(2**3.5, abs=1e-4)
+    assert found["ppl_4x_sliding"] is None and found["reasons"] == {"4x": REASON}
+    assert found["by_position"]["2x"] == [4.0] * 8 and found["tokens"] == 512
+    assert factors_of(found) == (1, 2, 4)
+    masked = metrics_of(tmp_path, printed({1: 3.0}, sliding=False), MASKED_EXTRAPOLATION)
+    assert "ppl_1x_sliding" not in masked and masked["ppl_1x"] == 8.0
+
+
+def test_a_number_without_a_reason_is_no_result(make):
+    made = make("learned", {1: 3.0, 2: None})
+    made["metrics"]["reasons"] = {}
+    with pytest.raises(ValueError, match="reasons must say why"):
+        results.check_result(made, EXTRAPOLATION.metrics)
+
+
+def test_a_result_lacks_what_it_was_not_asked_for(tmp_path):
+    found = metrics_of(tmp_path, printed({1: 3.0, 2: 4.0, 16: None}))
+    assert EXTRAPOLATION.at_lengths((1, 16)).lacks(found) == ""
+    assert EXTRAPOLATION.lacks(found) == "it has no 4x, 8x"
+    assert EXTRAPOLATION.at_lengths((8,)).with_those_of(found).factors == (1, 2, 8, 16)
+
+
+def test_a_run_measures_table_2s_model_of_its_own_seed(configs):
+    planned = plan_run(configs, Run(TABLE.name, "toy", "rope", "linear", 3), Devices(0))
+    assert planned.trainings == ()
+    assert planned.pretraining.run == Run("table2", "toy", "rope", "linear", 3)
+    last = planned.commands()[-1]
+    assert last[:5] == ["python", "-m", "fairseq_plugins", "analysis", "extrapolation"]
+    assert "checkpoints/table2/toy/rope-linear-s3/checkpoint_best.pt" in last
+    assert last[last.index("--lengths") + 1] == "1x,2x,4x,8x"
+    masked = plan_run(configs, Run(MASKED_TABLE.name, "toy", "rope", "linear", 2), Devices(0))
+    assert masked.pretraining.run == Run("table8", "toy", "rope", "linear", 2)
+
+
+def test_lengths_are_a_users(configs, capsys):
+    parser = get_parser(TABLE.name)
+    assert parser.parse_args(["--lengths", "4x,1x,4x"]).lengths == (1, 4)
+    for wrong in ("2", "0x", "x", "1.5x", ""):
+        with pytest.raises(SystemExit):
+            parser.parse_args(["--lengths", wrong])
+    assert "`--lengths`" in capsys.readouterr().err
+    assert "--lengths" not in get_parser("table2").format_help()
+    words = {"rows": ["rope"], "attentions": ["vanilla"], "seeds": [1], "lengths": (1, 16)}
+    (planned,), _ = plan(configs, TABLE, SCALE, Devices(0), **words)
+    assert "1x,16x" in planned.commands()[-1]
+    (wrap,) = (word for word in slurm.sbatch_command(planned) if word.startswith("--wrap"))
+    assert "--lengths 1x,16x" in wrap
+
+
+def test_rows_that_nobody_named_are_left_out_where_nothing_is_trained(root, monkeypatch):
+    planned, _ = plan(
+        root / "configs", TABLE, SCALE, Devices(0), rows=["rope"], attentions=["vanilla"], seeds=[1]
+    )
+    assert runner.with_what_is_trained(root, planned) == []
+    monkeypatch.setattr(runner, "is_pretrained", lambda root, one: one.run.table == "table2")
+    assert runner.with_what_is_trained(root, planned) == planned
+
+
+class Evaluator:
+    """In place of commands: prints losses of the lengths that it is asked for."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def __call__(self, command, log, on_lines, keep_open) -> int:
+        words = command[command.index("--lengths") + 1]
+        self.asked.append(words)
+        factors = [int(word.removesuffix("x")) for word in words.split(",")]
+        log.write_text(json.dumps(printed(dict.fromkeys(factors, 3.0))) + "\n")
+        return 0
+
+
+def test_more_lengths_are_measured_beside_those_there_are(root, monkeypatch, capsys):
+    (planned,), _ = plan(
+        root / "configs", TABLE, SCALE, Devices(0), rows=["rope"], attentions=["vanilla"], seeds=[1]
+    )
+    monkeypatch.setattr(runner, "is_pretrained", lambda root, one: True)
+    attempt = "fairseq_plugins.reproduce.run.attempt"
+    monkeypatch.setattr(f"{attempt}.checkpoints.checkpoint_to_evaluate", lambda *a: Path("x.pt"))
+    monkeypatch.setattr(f"{attempt}.checkpoints.require_model", lambda *a: None)
+    folder = root / planned.measured[0].folder
+    folder.mkdir(parents=True)
+    (folder / "train.log").write_text("")
+    fake = Evaluator()
+
+    def work(*factors: int) -> None:
+        asked = planned.experiment.at_lengths(factors)
+        one = replace(planned, asked=asked)
+        assert session.work(root, TABLE, SCALE, [one], force=False, launcher=fake) == 0
+
+    work(1, 2)
+    work(2)
+    assert fake.asked == ["1x,2x"]
+    work(16)
+    assert fake.asked == ["1x,2x", "1x,2x,16x"]
+    assert "it has no 16x; it is made again" in capsys.readouterr().out
+    found = results.load_result(root / planned.run.result, EXTRAPOLATION.metrics)
+    assert factors_of(found["metrics"]) == (1, 2, 16)
+    assert (root / "results/extrapolation/toy.svg").is_file()
+
+
+def test_the_page_has_both_protocols_and_says_what_a_dash_is(make):
+    made = [
+        make("rope", {1: 3.0, 2: 4.0, 4: 5.0, 8: 6.0}),
+        make("learned", {1: 3.0, 2: None, 4: None, 8: None}),
+        make("alibi", {1: 3.0, 2: 2.9, 4: 2.9, 8: 2.9, 16: 2.8}),
+    ]
+    page = render(TABLE, "mini", made, [])
+    assert "| `rope` | - | - | - | - | 8.00 (1) | 16.00 (1) | 32.00 (1) | 64.00 (1) |" in page
+    assert "| `learned` | - | - | - | - | 8.00 (1) | - | - | - |" in page
+    assert f"A dash, `learned` (vanilla) at 2x, 4x, 8x: {REASON}." in page
+    assert "the figure and in the results' JSON: 16x" in page
+    assert "## In a sliding window" in page and "90.51 (1)" in page
+    assert "![Perplexity beyond the training length](mini.png)" in page
+
+
+def test_lines_are_means_over_seeds(make, tmp_path):
+    made = [
+        make("rope", {1: 3.0, 2: 4.0}, seed=1),
+        make("rope", {1: 2.0, 2: 3.0}, seed=2),
+        make("learned", {1: 3.0, 2: None}),
+        make("lrpe_type2", {1: 3.0, 2: 9.0}, attention="linear"),
+    ]
+    lines = length_lines(made)
+    assert lines["rope", "vanilla"] == [(1.0, 6.0), (2.0, 12.0)]
+    assert lines["learned", "vanilla"] == [(1.0, 8.0)]
+    places = place_lines(made, 2)
+    assert ("learned", "vanilla") not in places
+    assert places["rope", "vanilla"][0] == (0.125, 12.0) and len(places["rope", "vanilla"]) == 8
+    draw_lengths(tmp_path, TABLE, TABLE.figures[0], "mini", made)
+    folder = tmp_path / "results" / "extrapolation"
+    numbers = json.loads((folder / "mini.json").read_text())
+    assert numbers["windows"]["rope-vanilla"] == [[1.0, 6.0], [2.0, 12.0]]
+    assert "by_position_2x" in numbers and len(numbers["sliding"]["rope-vanilla"]) == 2
+    svg = (folder / "mini.svg").read_text()
+    assert "RoPE" in svg and "Type2" in svg
+    assert (folder / "mini.png").stat().st_size > 10_000
+
+
+@pytest.mark.parametrize(("rise", "word"), [(0.01, CONFIRMED), (0.5, CONTRADICTED)])
+def test_a_claim_compares_two_lengths_of_one_row_seed_by_seed(make, rise, word):
+    made = [
+        make("alibi", {1: level, 2: level + rise + 0.001 * seed}, seed=seed)
+        for seed, level in ((1, 3.0), (2, 4.0), (3, 5.0))
+    ]
+    cells = {TABLE.name: gather(made, TABLE.columns)}
+    evidence = Comparison(
+        TABLE.name, "ppl_2x", "vanilla", ("alibi",), ("alibi",), "below",
+        by=-5.0, relative=True, second_metric="ppl_1x",
+    )  # fmt: skip
+    verdict = judge(Claim("x", "p", "s", "t", evidence), Numbers(cells, {}))
+    assert verdict.word == word and verdict.unit == "%"
+    expected = 100 * (2 ** (rise + 0.002) - 1)
+    assert math.isclose(verdict.estimate.effect, expected, rel_tol=1e-3)
+
+
+def test_tables_of_other_models_have_no_lengths():
+    assert [name for name, table in TABLES.items() if table.lengths] == [
+        "extrapolation",
+        "extrapolation_masked",
+    ]
