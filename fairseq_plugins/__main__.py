@@ -9,7 +9,7 @@ from importlib import import_module
 COMMANDS = {
     "encodings": ("fairseq_plugins.catalog", "the position encodings, and the options of one"),
     "doctor": ("fairseq_plugins.cli.doctor", "what is installed, and whether training can run"),
-    "analysis": ("fairseq_plugins.analysis.__main__", "what an encoding or a trained model does"),
+    "analysis": ("fairseq_plugins.cli.analysis", "what an encoding or a trained model does"),
     "evaluate": ("fairseq_plugins.cli.evaluate", "the perplexity of a checkpoint, at any length"),
 }
 

@@ -1,65 +1,43 @@
-"""`python -m fairseq_plugins analysis <command>`: what an encoding or a trained model does."""
+"""`python -m fairseq_plugins.analysis <command>`: what an encoding or a trained model does."""
 
 import argparse
-import json
 import sys
 from collections.abc import Sequence
-from pathlib import Path
+from types import ModuleType
 
-from fairseq_plugins.analysis import LENGTH, WORDS, extrapolation_command, picture_command
+from fairseq_plugins.analysis import (
+    awareness_command,
+    extrapolation_command,
+    identical_words_command,
+    picture_command,
+)
 from fairseq_plugins.common.exit_status import exit_status
-from fairseq_plugins.common.seeds import parse_seed
+
+# Modules with `register(commands)`, which import what takes seconds only when they run.
+COMMANDS: tuple[ModuleType, ...] = (
+    extrapolation_command,
+    picture_command,
+    identical_words_command,
+    awareness_command,
+)
 
 
-def get_parser() -> argparse.ArgumentParser:
+def get_parser(commands: Sequence[ModuleType] = COMMANDS) -> argparse.ArgumentParser:
     """The options of the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m fairseq_plugins analysis",
         description="What an encoding, or a model trained with it, does with positions.",
     )
-    commands = parser.add_subparsers(dest="command", required=True)
-    extrapolation_command.register(commands)
-    picture_command.register(commands)
-    summary = "properties of the first layer's attention to sentences that repeat a word, as JSON"
-    command = commands.add_parser("identical-words", help=summary, description=summary)
-    add = command.add_argument
-    add("--path", type=Path, required=True, metavar="CHECKPOINT", help="of a pe_roberta")
-    add("--data", type=Path, required=True, metavar="DIR", help="with its dict.txt")
-    add("--output", type=Path, metavar="FILE", help="also write the weights (T, T) as .npy")
-    add("--words", type=int, default=WORDS, metavar="N", help=f"drawn (default: {WORDS})")
-    longest = f"of a sentence (default: {LENGTH}, or all that the model can read if that is less)"
-    add("--length", type=int, metavar="N", help=longest)
-    add("--seed", type=parse_seed, default=1, help="of the words, and of encodings that draw")
-    add("--cpu", action="store_true", help="even where there is a GPU")
-    command.set_defaults(run=_identical_words)
+    choices = parser.add_subparsers(dest="command", required=True)
+    for command in commands:
+        command.register(choices)
     return parser
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(arguments: Sequence[str] | None = None, commands: Sequence[ModuleType] = COMMANDS) -> int:
     """Run a command; its exit status."""
-    args = get_parser().parse_args(arguments)
+    args = get_parser(commands).parse_args(arguments)
     return exit_status(f"analysis {args.command}", lambda: args.run(args))
-
-
-def _identical_words(args: argparse.Namespace) -> None:
-    import numpy as np  # here, since these take seconds, which --help must not
-
-    from fairseq_plugins.analysis.identical_words import probe
-    from fairseq_plugins.analysis.indicators import measure
-
-    found = probe(
-        args.path,
-        args.data,
-        words=args.words,
-        length=args.length,
-        seed=args.seed,
-        cpu=args.cpu,
-    )
-    if args.output:
-        args.output.parent.mkdir(parents=True, exist_ok=True)
-        np.save(args.output, found.weights.float().numpy())
-    sizes = {"words": found.words, "length": len(found.weights)}
-    print(json.dumps({"metrics": measure(found.weights), **sizes}))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Identical word probing: attention to sentences that repeat one word, decided by positions alone.
 
-"On Position Embeddings in BERT", Section 4.2.
+"On Position Embeddings in BERT", Section 4.2; Appendix I has other models than BERT, Appendix J
+the scores before the softmax.
 """
 
 from dataclasses import dataclass
@@ -12,26 +13,32 @@ from fairseq import utils
 from fairseq.data import Dictionary
 from torch import Tensor, nn
 
-import fairseq_plugins.registration  # noqa: F401  (what checkpoints name)
 from fairseq_plugins.analysis import LENGTH, WORDS
+from fairseq_plugins.analysis.readers import Reader, load_reader
+from fairseq_plugins.analysis.softmax_inputs import softmax_of
 from fairseq_plugins.attention.softmax import SoftmaxAttention
 from fairseq_plugins.common.dictionaries import MASK
 from fairseq_plugins.common.errors import OptionError
-from fairseq_plugins.common.vocabulary import ROBERTA_TABLE, Vocabulary, check_vocabulary
-from fairseq_plugins.models.pe_roberta import PERoberta
-from fairseq_plugins.modules.identity import ROBERTA
-from fairseq_plugins.modules.loading import build_trained, choose_device, read_trained
+from fairseq_plugins.modules.loading import choose_device
 
 BATCH_SIZE = 20
-TASKS = ("masked_lm", "sentence_prediction", "squad")  # of which a pe_roberta may be
 
 
 @dataclass(frozen=True)
 class Probe:
-    """What was seen: `weights` (T, T), float64, mean over heads and over `words` sentences."""
+    """What was seen, as means over heads and sentences, in float64.
+
+    Attributes:
+        weights: (T, T), after the softmax.
+        scores: (T, T), before it; -inf where a causal model hides a key.
+        words: sentences, each of another word.
+        reader: the model.
+    """
 
     weights: Tensor
+    scores: Tensor
     words: int
+    reader: Reader
 
 
 def probe(
@@ -43,38 +50,56 @@ def probe(
     seed: int = 1,
     cpu: bool = False,
 ) -> Probe:
-    """Probe a checkpoint of ``pe_roberta`` with softmax attention, in float64.
+    """Probe a checkpoint with softmax attention: of a masked, a causal or a translation model.
 
-    data: a folder with the dictionary that it was trained with. words: how many are drawn; all
-    where there are fewer. length: of the sentences with both special tokens; `LENGTH`, or what the
-    model can read if that is less. seed: of the words, and of encodings that draw. cpu: even where
-    there is a GPU.
+    Args:
+        checkpoint: its file.
+        data: a folder with the dictionary that it was trained with.
+        words: how many are drawn; all where there are fewer.
+        length: of the sentences with their special tokens; `LENGTH`, or what the model can read
+            if that is less.
+        seed: of the words, and of encodings that draw.
+        cpu: even where there is a GPU.
 
     Raises:
         ValueError: a checkpoint that is missing, damaged, of another model or dictionary, or whose
             attention has no weights; or a length that the model cannot read.
     """
-    dictionary = Dictionary.load(str(data / "dict.txt"))
-    dictionary.add_symbol(MASK)
-    state = read_trained(checkpoint, models=[ROBERTA], tasks=TASKS)
-    vocabulary = Vocabulary(data / "dict.txt", dictionary.symbols, ROBERTA_TABLE)
-    check_vocabulary(checkpoint, state, vocabulary)
-    model, _, _ = build_trained(checkpoint, state, data)
-    reach = model.max_positions()
-    length = min(LENGTH, reach) if length is None else length
-    if not 4 <= length <= reach:
+    reader = load_reader(checkpoint, data)
+    reader.model.double().to(choose_device(cpu=cpu))
+    return probe_reader(reader, words=words, length=length, seed=seed)
+
+
+def probe_reader(
+    reader: Reader, *, words: int = WORDS, length: int | None = None, seed: int = 1
+) -> Probe:
+    """Probe a model that is built already, on the device and in the precision that it has.
+
+    Args:
+        reader: the model.
+        words: as of `probe`.
+        length: likewise.
+        seed: likewise.
+
+    Raises:
+        ValueError: an attention without weights, or a length that the model cannot read.
+    """
+    length = min(LENGTH, reader.reach) if length is None else length
+    if not 4 <= length <= reader.reach:
         raise OptionError(
-            f"`length` must be at least 4 and at most {reach}, which the model can read, "
+            f"`length` must be at least 4 and at most {reader.reach}, which the model can read, "
             f"but is {length} instead."
         )
-    tokens = repeat_words(dictionary, draw_words(dictionary, words, seed), length)
+    drawn = draw_words(reader.dictionary, words, seed)
+    tokens = repeat_words(reader.dictionary, drawn, length, reader.begins, reader.ends)
     utils.set_torch_seed(seed)  # after loading, which seeds the draws of an encoding too
-    device = choose_device(cpu=cpu)
-    model = model.double().to(device)
-    total = torch.zeros(length, length, dtype=torch.float64)
+    device = next(reader.model.parameters()).device
+    weights, scores = (torch.zeros(length, length, dtype=torch.float64) for _ in range(2))
     for batch in tokens.split(BATCH_SIZE):
-        total += first_layer_weights(model, batch.to(device)).sum(0).cpu()
-    return Probe(total / len(tokens), len(tokens))
+        seen = look_at_first_layer(reader, batch.to(device))
+        weights += seen.weights.mean(1).sum(0).double().cpu()
+        scores += seen.scores.mean(1).sum(0).double().cpu()
+    return Probe(weights / len(tokens), scores / len(tokens), len(tokens), reader)
 
 
 def draw_words(dictionary: Dictionary, count: int, seed: int) -> Tensor:
@@ -96,42 +121,68 @@ def draw_words(dictionary: Dictionary, count: int, seed: int) -> Tensor:
     return torch.tensor(known)[torch.randperm(len(known), generator=generator)[:count]]
 
 
-def repeat_words(dictionary: Dictionary, words: Tensor, length: int) -> Tensor:
-    """For words (N,) the sentences (N, T): one word T - 2 times between <s> and </s>."""
+def repeat_words(
+    dictionary: Dictionary, words: Tensor, length: int, begins: int = 1, ends: int = 1
+) -> Tensor:
+    """For words (N,) the sentences (N, T) of one word each, with <s> and </s> where they belong.
+
+    Args:
+        dictionary: of the words.
+        words: their numbers.
+        length: T.
+        begins: how many <s> there are, 0 or 1.
+        ends: how many </s>.
+    """
     sentences = words.unsqueeze(1).repeat(1, length)
-    sentences[:, 0], sentences[:, -1] = dictionary.bos(), dictionary.eos()
+    sentences[:, :begins] = dictionary.bos()
+    sentences[:, length - ends :] = dictionary.eos()
     return sentences
 
 
+@dataclass(frozen=True)
+class Seen:
+    """What the first layer's heads did with tokens (B, T).
+
+    Attributes:
+        weights: (B, H, T, T), after the softmax.
+        scores: (B, H, T, T), what the softmax is of: scaled, with all that positions add; -inf
+            where a key is hidden.
+        inputs: (B, T, C), what queries and keys are projected from.
+        attention: the first layer's, with its projections.
+    """
+
+    weights: Tensor
+    scores: Tensor
+    inputs: Tensor
+    attention: Any
+
+
 @torch.no_grad()
-def first_layer_weights(model: PERoberta, tokens: Tensor) -> Tensor:
-    """The attention weights (B, T, T) of the first layer for tokens (B, T), mean over its heads.
+def look_at_first_layer(reader: Reader, tokens: Tensor) -> Seen:
+    """What the first layer's attention makes of tokens (B, T).
 
     Raises:
-        ValueError: an attention that makes none.
+        ValueError: an attention that makes no weights.
     """
-    attention = model.encoder.sentence_encoder.layers[0].self_attn
+    attention = reader.stack.layers[0].self_attn
     if not isinstance(attention.attention, SoftmaxAttention):
         raise ValueError(
             f"`attention_type` must be 'vanilla', but is {attention.attention.name!r}: only "
             "softmax attention has a weight for each pair of words."
         )
-    found: list[Tensor] = []
+    asked: list[Tensor] = []
+    found: list[tuple[Tensor, Tensor]] = []  # scores and weights
 
     def ask(module: nn.Module, args: Any, options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+        query = options["query"] if "query" in options else args[0]
+        asked.append(query.transpose(0, 1))
         return args, {**options, "need_weights": True}
 
-    def keep(module: nn.Module, args: Any, output: tuple[Tensor, Tensor]) -> None:
-        found.append(output[1])
-
-    hooks = (
-        attention.register_forward_pre_hook(ask, with_kwargs=True),
-        attention.register_forward_hook(keep),
-    )
-    try:
-        model.encoder(tokens, features_only=True)
-    finally:
-        for hook in hooks:
+    hook = attention.register_forward_pre_hook(ask, with_kwargs=True)
+    with softmax_of(attention.attention, found):
+        try:
+            reader.read(tokens)
+        finally:
             hook.remove()
-    (weights,) = found
-    return weights
+    (inputs,), ((scores, weights),) = asked, found
+    return Seen(weights, scores, inputs, attention)

@@ -94,25 +94,41 @@ def direction_balance(weights: Tensor, offsets: int | None = NEAR) -> float:
     return before / after
 
 
-def measure(weights: Tensor) -> dict[str, float | None]:
-    """The columns of Table 2 for a sentence with a special token at either end.
+def measure(weights: Tensor, begins: int = 1, ends: int = 1) -> dict[str, float | None]:
+    """The columns of Table 2, and of Table 7 for other models than BERT.
 
-    One that is not defined is None.
+    One that is not defined is None, and so is one that is infinite (`infinite` says which).
 
     The paper leaves open what becomes of the rows without [CLS] and [SEP]: they are not made to
     sum to 1 again.
 
+    Args:
+        weights: (T, T).
+        begins: special tokens in front of the words.
+        ends: special tokens behind them.
+    """
+    found = _measure(weights, begins, ends)
+    return {name: value if math.isfinite(value) else None for name, value in found.items()}
+
+
+def infinite(weights: Tensor) -> list[str]:
+    """The columns that are infinite: the direction balance of a causal model, as in Table 7.
+
     weights: (T, T).
     """
-    found = {
+    return [name for name, value in _measure(weights, 0, 0).items() if math.isinf(value)]
+
+
+def _measure(weights: Tensor, begins: int, ends: int) -> dict[str, float]:
+    words = slice(begins, len(weights) - ends)
+    return {
         "monotonicity": monotonicity(weights),
         f"monotonicity_{NEAR}": monotonicity(weights, NEAR),
         "translation_invariance": translation_invariance(weights),
-        "translation_invariance_words": translation_invariance(weights[1:-1, 1:-1]),
+        "translation_invariance_words": translation_invariance(weights[words, words]),
         "symmetry": symmetry(weights),
         "direction_balance": direction_balance(weights),
     }
-    return {name: value if math.isfinite(value) else None for name, value in found.items()}
 
 
 def _length(weights: Tensor) -> int:

@@ -6,19 +6,25 @@ from typing import Literal
 
 ATTENTIONS = ("linear", "vanilla")  # the columns of the LRPE paper, in its order
 AVERAGE = "average"  # the metric of a column that is the mean of others
+MARK = "†"  # of significance
 
 
 @dataclass(frozen=True)
 class Printed:
-    """A published number, with the standard deviation where the paper prints one."""
+    """A published number, with the standard deviation where the paper prints one.
+
+    is_marked: whether the paper marks it as significant, by the test that the table's `mark` says.
+    """
 
     mean: float
     deviation: float | None = None
+    is_marked: bool = False
 
     def text(self, digits: int) -> str:
         """As the paper prints it, with that many digits after the point."""
+        mark = MARK if self.is_marked else ""
         spread = "" if self.deviation is None else f" ± {self.deviation:.{digits}f}"
-        return f"{self.mean:.{digits}f}{spread}"
+        return f"{self.mean:.{digits}f}{mark}{spread}"
 
 
 @dataclass(frozen=True)
@@ -80,6 +86,7 @@ class Table:
         further: attentions beyond the paper, with a heading for their rows.
         reference: the row that the others are compared with.
         figures: what is drawn of its runs.
+        mark: what the paper's marks of significance mean, empty where it prints none.
         notes: sentences of the caption.
         lengths: what is measured by default where a user may choose, in training lengths.
     """
@@ -98,6 +105,7 @@ class Table:
     further: Mapping[str, str] = field(default_factory=dict)
     reference: str = "base"
     figures: tuple[Figure, ...] = (Figure("ranking"),)
+    mark: str = ""
     notes: tuple[str, ...] = ()
     lengths: tuple[int, ...] = ()
 
@@ -129,7 +137,8 @@ def read_rows(
     """Rows of a table from its numbers as printed.
 
     A line is a row: its name, then its numbers, all columns under one attention after the other.
-    ``26.34±1.05`` has a standard deviation, ``-`` is a dash in the paper. A line that ends with a
+    ``26.34±1.05`` has a standard deviation, ``26.34±1.05†`` a mark too, ``-`` is a dash in the
+    paper. A line that ends with a
     colon names the group of the rows below it.
 
     Args:
@@ -151,8 +160,9 @@ def read_rows(
         paper: dict[str, dict[str, Printed]] = {}
         for (attention, metric), word in zip(places, words, strict=True):
             if word != "-":
-                mean, _, deviation = word.partition("±")
-                number = Printed(float(mean), float(deviation) if deviation else None)
+                mean, _, deviation = word.removesuffix(MARK).partition("±")
+                spread = float(deviation) if deviation else None
+                number = Printed(float(mean), spread, word.endswith(MARK))
                 paper.setdefault(attention, {})[metric] = number
         rows.append(Row(name, labels[name], group, paper))
     return tuple(rows)

@@ -1,6 +1,6 @@
 """A trained model that translates raw text."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,7 @@ class Translator:
     ) -> None:
         self.decoding = decoding
         state = read_trained(checkpoint, models=[TRANSLATION], tasks=["translation"])
-        self.languages = _languages(state, checkpoint, data)
+        self.languages = languages_of(state, checkpoint, data)
         dictionaries = [data / f"dict.{language}.txt" for language in self.languages]
         for path in (data / "codes", *dictionaries):
             if not path.is_file():
@@ -106,7 +106,7 @@ class Translator:
         return self._target.detokenise(join_pieces(pieces))
 
 
-def _languages(state: dict[str, Any], checkpoint: Path, data: Path) -> tuple[str, str]:
+def languages_of(state: Mapping[str, Any], checkpoint: Path, data: Path) -> tuple[str, str]:
     """Those that training was told; if none, from names in the data, as fairseq does unsaved."""
     said = tuple(find_option(state, "task", option) for option in ("source_lang", "target_lang"))
     source, target = said if all(said) else data_utils.infer_language_pair(str(data))

@@ -5,20 +5,28 @@ import torch
 from fairseq.data import Dictionary
 
 from fairseq_plugins.analysis.identical_words import (
+    Seen,
     draw_words,
-    first_layer_weights,
+    look_at_first_layer,
+    probe_reader,
     repeat_words,
 )
-from fairseq_plugins.analysis.indicators import measure, translation_invariance
+from fairseq_plugins.analysis.indicators import infinite, measure, translation_invariance
+from fairseq_plugins.analysis.readers import Reader, reader_of
 from fairseq_plugins.models.pe_roberta import PERoberta
-from tests.models.helpers import DICTIONARY
+from tests.models.helpers import DICTIONARY, build_lm
 from tests.models.roberta import build, enlarge
+from tests.models.translation import build as build_translation
 
 TOKENS = repeat_words(DICTIONARY, torch.arange(4, 12), 20)
 
 
 def weights_of(encoding: str, **options: object) -> torch.Tensor:
-    return first_layer_weights(larger(encoding, **options), TOKENS)
+    return look(larger(encoding, **options)).weights.mean(1)
+
+
+def look(model: PERoberta, tokens: torch.Tensor = TOKENS) -> Seen:
+    return look_at_first_layer(reader_of("pe_roberta", model, DICTIONARY), tokens)
 
 
 def larger(encoding: str, **options: object) -> PERoberta:
@@ -52,7 +60,7 @@ def test_weights_are_equation_8_after_the_softmax() -> None:
         for projection in (attention.q_proj, attention.k_proj)
     )
     expected = (q @ k.mT / attention.head_dim**0.5).softmax(-1).mean(1)
-    torch.testing.assert_close(first_layer_weights(model, TOKENS), expected)
+    torch.testing.assert_close(look(model).weights.mean(1), expected)
     assert not attention._forward_hooks and not attention._forward_pre_hooks
 
 
@@ -75,7 +83,72 @@ def test_relative_encodings_shift_with_the_query(encoding: str) -> None:
 
 def test_linear_attention_is_refused() -> None:
     with pytest.raises(ValueError, match="`attention_type` must be 'vanilla', but is 'linear'"):
-        first_layer_weights(build("linear", "lrpe_type2"), TOKENS)
+        look(build("linear", "lrpe_type2"))
+
+
+@pytest.mark.parametrize("encoding", ["learned+shaw", "lrpe_type2", "none+t5", "xl", "deberta"])
+def test_scores_are_what_the_softmax_is_of(encoding: str) -> None:
+    """All that positions add is in them, also where they act inside the attention."""
+    model = larger(encoding)
+    seen = look(model)
+    assert seen.scores.shape == seen.weights.shape == (8, 4, 20, 20)
+    assert seen.scores.std() > 0.1
+    torch.testing.assert_close(seen.scores.softmax(-1), seen.weights)
+    q = seen.attention.q_proj(seen.inputs)
+    assert q.shape == (8, 20, 32)
+    softmax = model.encoder.sentence_encoder.layers[0].self_attn.attention
+    assert not softmax._forward_hooks and not softmax._forward_pre_hooks
+
+
+def causal(encoding: str = "learned") -> Reader:
+    model = build_lm("vanilla", encoding, dropout=0.0)
+    return reader_of("pe_transformer_lm", model.double(), DICTIONARY)
+
+
+def translating(encoding: str = "sinusoidal") -> Reader:
+    model = build_translation(position_encoding=encoding).double()
+    return reader_of("pe_transformer", model, DICTIONARY)
+
+
+def test_a_causal_model_hides_what_succeeds_and_its_balance_is_infinite() -> None:
+    found = probe_reader(causal(), words=6, length=24)
+    assert found.reader.is_causal and (found.reader.begins, found.reader.ends) == (0, 0)
+    assert (found.weights.triu(1) == 0).all() and (found.scores.triu(1).diagonal(1) < -1e9).all()
+    torch.testing.assert_close(found.weights.sum(1), torch.ones(24, dtype=torch.float64))
+    assert infinite(found.weights) == ["direction_balance"]
+    metrics = measure(found.weights, 0, 0)
+    assert metrics["direction_balance"] is None
+    assert metrics["translation_invariance"] == metrics["translation_invariance_words"] > 0
+
+
+def test_a_translation_model_is_probed_by_its_encoder() -> None:
+    reader = translating()
+    found = probe_reader(reader, words=5, length=16)
+    assert reader.stack is reader.model.encoder
+    assert (reader.begins, reader.ends) == (0, 1)
+    assert not infinite(found.weights)
+    metrics = measure(found.weights, reader.begins, reader.ends)
+    assert metrics["translation_invariance_words"] == translation_invariance(
+        found.weights[:-1, :-1]
+    )
+
+
+def test_words_between_the_tokens_that_a_model_was_trained_with() -> None:
+    words = torch.tensor([5, 9])
+    assert repeat_words(DICTIONARY, words, 4, 0, 0).tolist() == [[5] * 4, [9] * 4]
+    assert repeat_words(DICTIONARY, words, 4, 0, 1).tolist() == [[5, 5, 5, 2], [9, 9, 9, 2]]
+    assert repeat_words(DICTIONARY, words, 4, 1, 0).tolist() == [[0, 5, 5, 5], [0, 9, 9, 9]]
+
+
+@pytest.mark.parametrize("make", [causal, translating])
+def test_relative_encodings_shift_in_every_family(make) -> None:
+    """Before the softmax the scores of one word depend on the offset alone."""
+    for encoding, is_relative in (("alibi", True), ("learned", False)):
+        reader = make(f"none+{encoding}" if is_relative else encoding)
+        scores = probe_reader(reader, words=4, length=20).scores
+        words = scores[: 20 - reader.ends, : 20 - reader.ends]
+        spread = max(float(words.diagonal(-k).std()) for k in range(5))
+        assert (spread < 1e-9) == is_relative
 
 
 def test_words_are_drawn_by_the_seed_from_those_of_the_text() -> None:

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from fairseq_plugins.__main__ import COMMANDS
+from fairseq_plugins.analysis.__main__ import get_parser
+from fairseq_plugins.cli.analysis import COMMANDS as OF_ANALYSIS
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = 'if __name__ == "__main__":'
@@ -24,6 +26,8 @@ def commands() -> list[str]:
             found.add(f"-m {name.removesuffix('.__main__')}")
     for path in ROOT.glob("scripts/*.sh"):
         found |= set(re.findall(r'exec "\$PYTHON" (.*) "\$@"', path.read_text()))
+    (choices,) = (a.choices for a in get_parser(OF_ANALYSIS)._actions if a.dest == "command")
+    found |= {f"-m fairseq_plugins analysis {name}" for name in choices}
     return sorted(found | {f"-m fairseq_plugins {name}" for name in COMMANDS})
 
 

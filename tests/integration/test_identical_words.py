@@ -9,6 +9,7 @@ import torch
 
 from fairseq_plugins.analysis.__main__ import main
 from fairseq_plugins.analysis.indicators import measure
+from fairseq_plugins.cli.analysis import main as analysis
 from tests.hostile import naming_another_model
 from tests.integration.helpers import TOKENS_PER_SAMPLE
 from tests.integration.test_roberta import model_of, pretrain
@@ -38,6 +39,16 @@ def test_what_is_printed_is_that_of_the_weights(
     assert (fewer["words"], fewer["length"]) == (9, 8)
 
 
+def test_a_language_model_is_probed_too(
+    data: Path, checkpoints: dict[str, Path], capsys: pytest.CaptureFixture
+) -> None:
+    found = probe(capsys, checkpoints["vanilla"], data, "--length", "12")
+    assert (found["model"], found["length"]) == ("pe_transformer_lm", 12)
+    assert found["infinite"] == ["direction_balance"]
+    assert found["metrics"]["direction_balance"] is None
+    assert found["metrics"]["symmetry"] > 0
+
+
 def test_what_cannot_be_probed_is_named(
     data: Path, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
@@ -65,5 +76,43 @@ def test_a_checkpoint_that_names_another_model_is_not_built(
     checkpoint = pretrain(tmp_path / "model", data, model_of("vanilla", "base"))
     naming_another_model(checkpoint, path, marker)
     assert main(["identical-words", "--path", str(path), "--data", str(data), "--cpu"]) == 1
-    assert "x.pt must be a pe_roberta, but is a fconv_lm" in capsys.readouterr().err
+    known = "pe_roberta or pe_transformer_lm or pe_transformer"
+    assert f"x.pt must be a {known}, but is a fconv_lm" in capsys.readouterr().err
     assert not marker.exists()
+
+
+@pytest.mark.parametrize("number", ["1", "8", "9", "11", "10"])
+def test_figures_are_made_of_checkpoints(
+    number: str, data: Path, checkpoints: dict[str, Path], tmp_path: Path
+) -> None:
+    masked = pretrain(tmp_path / "model", data, model_of("vanilla", "learned+shaw"))
+    stem = tmp_path / "figures" / "x"
+    words = ["--checkpoint", f"ours={masked}", "--checkpoint", f"lm={checkpoints['vanilla']}"]
+    words += ["--data", str(data), "--output", str(stem), "--words", "4", "--cpu"]
+    assert analysis(["figure", number, *words, "--length", "12"]) == 0
+    assert {path.name for path in stem.parent.iterdir()} == {
+        f"x.{kind}" for kind in ("png", "svg", "json", "md")
+    }
+    page = stem.with_suffix(".md").read_text()
+    assert "ours" in page and "**The paper saw**" in page and str(tmp_path) not in page
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["9"], "--checkpoint must be given for figure 9"),
+        (["3", "--checkpoint", "x.pt", "--data", "d"], "must be left out with figure 3"),
+        (["1", "--checkpoint", "x.pt"], "--data must be given once"),
+        (["1", "--length", "2"], "--length must be at least 4, but is 2"),
+        (
+            ["1", *["--checkpoint", "a=x.pt"] * 2, "--data", "d"],
+            "--checkpoint must have a LABEL of its own",
+        ),
+        (["5", "--scale", "paper"], "figure 5 needs the weights of at least 4 rows"),
+    ],
+)
+def test_figures_that_cannot_be_made_say_why(
+    words: list[str], message: str, capsys: pytest.CaptureFixture
+) -> None:
+    assert analysis(["figure", *words]) == 1
+    assert message in capsys.readouterr().err

@@ -11,6 +11,7 @@ import pytest
 import torch
 from fairseq_cli import preprocess
 
+from fairseq_plugins.analysis.__main__ import main as analysis
 from tests.integration.helpers import (
     ENCODING_DEFAULTS,
     TINY,
@@ -254,3 +255,13 @@ def test_validation_of_a_stochastic_encoding_is_reproducible(
         runs.append(list(drawn))
     assert runs[0] == runs[1]
     assert len(set(runs[0])) == len(runs[0]) > 4
+
+
+def test_the_encoder_is_probed_with_identical_words(
+    pairs: Path, checkpoints: dict[str, Path], capsys: pytest.CaptureFixture
+) -> None:
+    where = ["--path", str(checkpoints["all"]), "--data", str(pairs)]
+    assert analysis(["identical-words", *where, "--length", "9", "--cpu"]) == 0
+    found = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert (found["model"], found["words"], found["length"]) == ("pe_transformer", 9, 9)
+    assert not found["infinite"] and found["metrics"]["direction_balance"] > 0

@@ -5,6 +5,7 @@ from pathlib import Path
 from statistics import fmean
 
 import pytest
+from scipy import stats
 
 from fairseq_plugins.papers import TABLES
 from fairseq_plugins.papers.bert import (
@@ -52,6 +53,34 @@ def test_deviations_are_all_there_or_none_and_not_negative(table):
         found = [n[column.metric].deviation for row in table.rows for n in row.paper.values()]
         assert len({deviation is None for deviation in found}) == 1
         assert all(deviation is None or deviation >= 0 for deviation in found)
+
+
+def test_the_papers_marks_are_what_five_runs_say():
+    """Welch's test of the printed means and deviations agrees with the BERT paper's daggers in all
+    cells but three, in which p is next to 0.05."""
+    reference = BERT_SQUAD_TABLE.row("learned").paper["vanilla"]
+    assert not any(number.is_marked for number in reference.values())
+    doubtful = set()
+    for row in BERT_SQUAD_TABLE.rows:
+        for metric, number in row.paper["vanilla"].items():
+            own, other = ((n.mean, n.deviation, 5) for n in (number, reference[metric]))
+            p = stats.ttest_ind_from_stats(*own, *other, equal_var=False).pvalue
+            if number.is_marked != (p < 0.05 and own[0] > other[0]):
+                assert p == pytest.approx(0.05, abs=0.03)
+                doubtful.add((row.name, metric))
+    assert doubtful == {
+        ("learnable_sinusoidal", "v2_f1"),
+        ("learnable_sinusoidal", "v2_exact"),
+        ("learned_learnable_sinusoidal_rpe", "v1_exact"),
+    }
+    elsewhere = [table for table in PRINTED if table is not BERT_SQUAD_TABLE]
+    assert not any(
+        number.is_marked
+        for table in elsewhere
+        for row in table.rows
+        for numbers in row.paper.values()
+        for number in numbers.values()
+    )
 
 
 def test_the_papers_have_as_many_rows_as_they_name():

@@ -3,9 +3,11 @@
 import pytest
 
 from fairseq_plugins.common.files import write_json
+from fairseq_plugins.papers.bert import BERT_SQUAD_TABLE
 from fairseq_plugins.papers.lrpe import PERPLEXITIES, TABLE_2, TABLE_5
 from fairseq_plugins.reproduce.experiments import EXPERIMENTS
-from fairseq_plugins.reproduce.report.orderings import against_none, compare_orders, gather
+from fairseq_plugins.reproduce.report.comparisons import marks, probability
+from fairseq_plugins.reproduce.report.orderings import against, against_none, compare_orders, gather
 from fairseq_plugins.reproduce.report.page import Report
 from fairseq_plugins.reproduce.report.render import cell_text, render
 
@@ -213,3 +215,26 @@ def test_report_leaves_out_results_of_another_experiment(root, make_result):
     assert "there is no row removed" in page
     assert row_of(page, "RoPE (`rope`)")[4] == "-"
     assert "rope" in report.text()
+
+
+def test_the_papers_marks_stand_beside_our_probabilities():
+    values = {
+        "learned": (80.0, 81.0, 82.0),
+        "shaw_only": (85.1, 86.2, 87.0),
+        "sinusoidal": (79.0, 79.5, 81.4),
+    }
+    columns = [column.metric for column in BERT_SQUAD_TABLE.columns]
+    cells = {
+        (row, "vanilla"): {metric: dict(enumerate(found)) for metric in columns}
+        for row, found in values.items()
+    }
+    page = "\n\n".join(marks(BERT_SQUAD_TABLE, cells))
+    ours = against(cells, "vanilla", "v1_f1", "learned")["shaw_only"]
+    assert 0 < ours.p < ours.adjusted < 0.05
+    expected = f"† / {probability(ours.p)} ({probability(ours.adjusted)})"
+    assert row_of(page, "fully-learnable RPE |")[1:] == [expected] * 4
+    assert row_of(page, "fixed sin. APE |")[1].startswith("- / worse, 0.")
+    assert row_of(page, "learnable sin. APE |")[1:] == ["† / -", "† / -", "- / -", "- / -"]
+    assert "`learned`" not in [line.split("|")[1] for line in page.splitlines() if "|" in line]
+    assert marks(TABLE_2, cells) == []
+    assert BERT_SQUAD_TABLE.row("shaw_only").paper["vanilla"]["v1_f1"].text(2) == "90.50† ± 0.08"

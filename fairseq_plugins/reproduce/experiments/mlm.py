@@ -67,8 +67,8 @@ class MaskedLanguageModel(Experiment):
         before = None
         for stage in self.stages.get(scale, ()):
             kind = stage.replace("_", " of ")
-            changed = (f"+mlm_stage/{scale}={stage}",)
-            found.append(Variant(stage, self.recipe, changed, kind, after=before))
+            own = (f"+mlm_stage/{scale}={stage}",)
+            found.append(Variant(stage, self.recipe, own, kind, after=before))
             before = stage
         budget = (f"+{self.budget}={scale}",) if self.budget else ()
         return [*found, Variant("", self.recipe, budget, self.kind, after=before)]
@@ -138,5 +138,6 @@ BERT_START = _model(
 BERT_CONTINUED = _model(
     budget="bert_continued",
     kind="continued",
+    stages={"paper": ("samples_128",)},  # Table 6's first phase
     origin=Origin("bert_start", row="learned", option="model.init_from"),
 )

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from fairseq_plugins.papers.tables import Table
+from fairseq_plugins.papers.tables import MARK, Table
 from fairseq_plugins.reproduce.experiments import EXPERIMENTS
 from fairseq_plugins.reproduce.record.data import DataDescription, Request, Sizes
 from fairseq_plugins.reproduce.record.recipe import total_batch, trainings_of
@@ -30,10 +30,13 @@ def caption(table: Table, scale: str, results: Sequence[Result]) -> str:
         told.append(f"SacreBLEU: `{signatures}`.")
     told.append("Cells: mean ± standard deviation over seeds (number of seeds); `-` is not run.")
     if len({(r["row"], r["attention"]) for r in results}) < len(results):
+        whose = f"Our {MARK}" if table.mark else MARK
         told.append(
-            f"† differs from `{table.reference}` (p < 0.05, two-sided, with Holm's correction over "
-            "the rows of a column; seed by seed where both have two seeds)."
+            f"{whose} differs from `{table.reference}` (p < 0.05, two-sided, with Holm's "
+            "correction over the rows of a column; seed by seed where both have two seeds)."
         )
+    if table.mark:
+        told.append(f"The paper's own {MARK}: {table.mark}.")
     told += denominators(experiment, results)
     facts = "\n".join(f"- {fact}" for fact in told)
     return "\n\n".join(filter(None, (what, "Our columns:", facts, experiment.comparability(scale))))

@@ -1,7 +1,7 @@
 """Claims of the papers judged by the results: results/claims.md and results/claims.json."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from fairseq_plugins.common.files import write_json, write_text
 from fairseq_plugins.common.tables import markdown_table
 from fairseq_plugins.papers import CLAIMS, TABLES
 from fairseq_plugins.papers.claims import Claim, Speed, Unmeasured
+from fairseq_plugins.papers.tables import Table
 from fairseq_plugins.reproduce.experiments import EXPERIMENTS
 from fairseq_plugins.reproduce.report.comparisons import interval
 from fairseq_plugins.reproduce.report.floors import DASH, Floors, floors_of
@@ -49,18 +50,28 @@ class _Timing(BaseModel):
     metrics: _Speeds
 
 
-def read_numbers(root: Path) -> dict[str, Numbers]:
-    """By scale all that claims can be judged by; scales without any result are not there."""
+def read_numbers(
+    root: Path, tables: Iterable[Table] | None = None, scale: str | None = None
+) -> dict[str, Numbers]:
+    """By scale all that claims can be judged by; scales without any result are not there.
+
+    Args:
+        root: the repository.
+        tables: those to read; None for all.
+        scale: the one to read; None for all.
+    """
     cells: dict[str, dict[str, Cells]] = {}
     floors: dict[str, dict[str, Floors]] = {}
-    for table in TABLES.values():
-        for scale in EXPERIMENTS[table.experiment].scales.values():
-            if not any((root / "results" / table.name / scale.name).glob("*.json")):
+    for table in TABLES.values() if tables is None else tables:
+        for known in EXPERIMENTS[table.experiment].scales.values():
+            if scale not in (None, known.name):
                 continue
-            report = Report(root, table, scale)
+            if not any((root / "results" / table.name / known.name).glob("*.json")):
+                continue
+            report = Report(root, table, known)
             shown, _ = report.read()
-            cells.setdefault(scale.name, {})[table.name] = gather(shown, table.columns)
-            floors.setdefault(scale.name, {})[table.name] = floors_of(table, shown)
+            cells.setdefault(known.name, {})[table.name] = gather(shown, table.columns)
+            floors.setdefault(known.name, {})[table.name] = floors_of(table, shown)
     for folder in sorted((root / "results" / TIMINGS).glob("*/")):
         cells.setdefault(folder.name, {})[TIMINGS] = _read_timings(folder)
     return {scale: Numbers(found, floors.get(scale, {})) for scale, found in cells.items()}

@@ -1,9 +1,9 @@
 """A page's sections on differences between rows: how large, how sure, and in which order."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from fairseq_plugins.common.tables import markdown_table
-from fairseq_plugins.papers.tables import Table
+from fairseq_plugins.papers.tables import MARK, Column, Row, Table
 from fairseq_plugins.reproduce.report.floors import DASH, Floors, none_rises
 from fairseq_plugins.reproduce.report.orderings import (
     Agreement,
@@ -51,7 +51,8 @@ def differences(table: Table, cells: Cells) -> list[str]:
         f"{ranked.label} of a row less that of `{reference}`, the mean over the seeds that both "
         "have, with its 95 % interval (paired t-test: a seed is the same order of the data in both "
         "rows). Rows with fewer than two common seeds are judged by the resolution. p is after "
-        f"Holm's correction over all rows that are compared with `{reference}`; † marks p < 0.05."
+        f"Holm's correction over all rows that are compared with `{reference}`; {MARK} marks "
+        "p < 0.05."
     )
     return [f"## Differences to `{reference}`", summary, *parts]
 
@@ -62,7 +63,7 @@ def _against_table(table: Table, found: dict[str, Estimate]) -> str:
         [
             table.row(row).label,
             str(one.seeds),
-            f"{one.effect:+.{digits}f}{'†' if one.is_apart else ''}",
+            f"{one.effect:+.{digits}f}{MARK if one.is_apart else ''}",
             interval(one, digits),
             probability(one.adjusted),
         ]
@@ -78,6 +79,41 @@ def _resolution(table: Table, spread: Spread) -> str:
         f"{spread.freedom} degrees of freedom), so two single seeds can be told apart from a "
         f"difference of {spread.resolution():.{digits}f} on, before any correction"
     )
+
+
+def marks(table: Table, cells: Cells) -> list[str]:
+    """The section on the paper's marks of significance, beside ours; empty where it prints none."""
+    if not table.mark:
+        return []
+    parts = [
+        "## Marks of significance",
+        f"The paper's {MARK} / p here of the difference to `{table.reference}`, two-sided, and in "
+        "brackets after Holm's correction over the rows of the column, which our own "
+        f"{MARK} goes by. `{DASH}`: in the paper no mark; here no run, or nothing that says what "
+        "seeds do.",
+    ]
+    for attention in table.attentions:
+        found = {
+            c.metric: against(cells, attention, c.metric, table.reference) for c in table.columns
+        }
+        lines = [
+            [row.label, *(_mark(row, attention, c, found[c.metric]) for c in table.columns)]
+            for row in table.rows
+            if row.name != table.reference
+        ]
+        labels = [column.label for column in table.columns]
+        parts.append(markdown_table(["Method", *labels], lines, left=1))
+    return parts
+
+
+def _mark(row: Row, attention: str, column: Column, found: Mapping[str, Estimate]) -> str:
+    number, ours = row.paper.get(attention, {}).get(column.metric), found.get(row.name)
+    paper = MARK if number is not None and number.is_marked else DASH
+    if ours is None or ours.p is None:
+        return f"{paper} / {DASH}"
+    is_worse = (ours.effect < 0) == column.higher_is_better
+    side = "worse, " if is_worse else ""
+    return f"{paper} / {side}{probability(ours.p)} ({probability(ours.adjusted)})"
 
 
 def orderings(table: Table, cells: Cells, floors: Floors) -> list[str]:

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 
 from fairseq_plugins.common.tables import markdown_table
-from fairseq_plugins.papers.tables import Column, Printed, Row, Table
+from fairseq_plugins.papers.tables import MARK, Column, Printed, Row, Table
 from fairseq_plugins.reproduce.experiments import EXPERIMENTS
 from fairseq_plugins.reproduce.record.results import Result
 from fairseq_plugins.reproduce.report.captions import caption
-from fairseq_plugins.reproduce.report.comparisons import DASH, differences, orderings
+from fairseq_plugins.reproduce.report.comparisons import DASH, differences, marks, orderings
 from fairseq_plugins.reproduce.report.floors import floors_of, floors_section
 from fairseq_plugins.reproduce.report.orderings import Cells, against, deviation, gather, mean
 from fairseq_plugins.reproduce.report.statistics import Seeds
@@ -37,7 +37,8 @@ def render(table: Table, scale: str, results: Sequence[Result], left_out: Sequen
         parts += [f"## {heading}", *main_tables(table, wider)]
     floors = floors_of(table, results)
     parts += floors_section(table, cells, floors)
-    parts += [*differences(table, cells), *orderings(table, cells, floors)]
+    parts += [*marks(table, cells), *differences(table, cells)]
+    parts += orderings(table, cells, floors)
     return "\n\n".join(parts) + "\n"
 
 
@@ -124,7 +125,7 @@ def _ours(row: str, attention: str, column: Column, cells: Cells, table: Table) 
     """A cell, with a dagger where it differs from the reference row beyond chance."""
     text = cell_text(cells.get((row, attention), {}).get(column.metric), column.digits)
     found = against(cells, attention, column.metric, table.reference)
-    return f"{text}†" if row in found and found[row].is_apart else text
+    return f"{text}{MARK}" if row in found and found[row].is_apart else text
 
 
 def ours_table(table: Table, names: Sequence[str], attentions: Sequence[str], cells: Cells) -> str:

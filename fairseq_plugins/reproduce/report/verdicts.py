@@ -14,6 +14,7 @@ from fairseq_plugins.papers.claims import (
     Unmeasured,
 )
 from fairseq_plugins.papers.tables import Table
+from fairseq_plugins.reproduce.report.correlations import LEAST_ROWS, over_rows
 from fairseq_plugins.reproduce.report.floors import Floors, none_rises
 from fairseq_plugins.reproduce.report.orderings import Cells, mean, rows_of
 from fairseq_plugins.reproduce.report.statistics import (
@@ -21,7 +22,6 @@ from fairseq_plugins.reproduce.report.statistics import (
     Seeds,
     above,
     between,
-    correlation,
     difference,
     pooled_spread,
     sample_mean,
@@ -166,20 +166,19 @@ def _of_every(evidence: Comparison, each: Sequence[Estimate], lost: str) -> Verd
 
 
 def _correlation(evidence: Correlation, numbers: Numbers) -> Verdict:
-    (one, metric), (other, performance) = evidence.of, evidence.with_
-    first = rows_of(numbers.cells.get(one, {}), evidence.attention, metric)
-    second = rows_of(numbers.cells.get(other, {}), evidence.attention, performance)
-    rows = [row for row in evidence.rows if row in first and row in second]
-    missing = _missing(evidence.rows, dict.fromkeys(rows), f"{_source(one)} and {_source(other)}")
-    if len(rows) < 4:
+    (one, _), (other, performance) = evidence.of, evidence.with_
+    pair = evidence.of, evidence.with_
+    found = over_rows(numbers.cells, *pair, evidence.attention, evidence.rows)
+    where = f"{_source(one)} and {_source(other)}"
+    missing = _missing(evidence.rows, dict.fromkeys(found.rows), where)
+    if len(found.rows) < LEAST_ROWS:
         return Verdict(NOT_RUN, missing=missing)
-    lost = _lost(other, performance, evidence.attention, numbers)
-    found = correlation(*([mean(side[row].values()) for row in rows] for side in (first, second)))
-    if found is None:
+    if found.estimate is None:
         same = f"all rows of {_source(other)} have the same number"
         return Verdict(UNDECIDED, missing="; ".join(filter(None, (same, missing))))
-    word = UNDECIDED if lost else word_of(found, evidence.claimed)
-    return Verdict(word, found, "r", 2, "; ".join(filter(None, (lost, missing))))
+    lost = _lost(other, performance, evidence.attention, numbers)
+    word = UNDECIDED if lost else word_of(found.estimate, evidence.claimed)
+    return Verdict(word, found.estimate, "r", 2, "; ".join(filter(None, (lost, missing))))
 
 
 def _speed(evidence: Speed, numbers: Numbers) -> Verdict:

@@ -1,0 +1,230 @@
+"""Whether position vectors know the start of a sequence, and its end: of the dual encoding's paper.
+
+Its Definitions 3.1 and 3.2, Properties 3.1 and 3.2 and Corollaries 3.5 and 3.6 (Appendices A to E),
+as functions of the vectors that sequences of several lengths have.
+
+In all functions `rows` has, by length l, the vectors (l, C) of positions 0 to l - 1, float64.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import combinations
+
+import torch
+from torch import Tensor
+
+SAME = 1e-5  # differences up to this share of the largest number are none: rows are float32
+
+Rows = Mapping[int, Tensor]
+
+
+def forward_gaps(rows: Rows) -> Tensor:
+    """How far features differ between lengths at one distance to the start (Definition 3.1).
+
+    Returns:
+        (C,), the largest difference over pairs of lengths and the positions that both have.
+    """
+    return _gaps(rows, lambda vectors, count: vectors[:count])
+
+
+def backward_gaps(rows: Rows) -> Tensor:
+    """How far features differ between lengths at one distance to the end (Definition 3.2): (C,)."""
+    return _gaps(rows, lambda vectors, count: vectors[len(vectors) - count :])
+
+
+def tells_apart(rows: Rows, features: Tensor) -> float:
+    """The smallest distance between the vectors of two positions in one sequence.
+
+    0 for a slice that is the same everywhere, which all lengths share but which knows nothing.
+
+    Args:
+        rows: by length.
+        features: (C,) bool, the slice.
+
+    Returns:
+        The largest difference of a feature, of the two positions where that is smallest; 0 without
+        features.
+    """
+    if not features.any():
+        return 0.0
+    found = []
+    for vectors in rows.values():
+        if len(vectors) > 1:
+            part = vectors[:, features]
+            distances = (part.unsqueeze(0) - part.unsqueeze(1)).abs().amax(-1)
+            found.append(float(distances.fill_diagonal_(torch.inf).min()))
+    return min(found, default=0.0)
+
+
+def function_gap(rows: Rows, features: Tensor, *, from_end: bool = False) -> float | None:
+    """How far P_b is from being one function of P_a, a and b for all lengths (Properties 3.1, 3.2).
+
+    Where two lengths have the same slice at position a they must have it at every b.
+
+    Args:
+        rows: by length.
+        features: (C,) bool, the slice.
+        from_end: positions are counted from the end (Property 3.2), not from the start (3.1).
+
+    Returns:
+        The largest difference at b of lengths that agree at a; None where no two ever agree, so
+        that any function would do.
+    """
+    if not features.any():
+        return None
+    limit, worst = SAME * _largest(rows), None
+    for first, second in combinations(sorted(rows), 2):
+        one, other = rows[first][:, features], rows[second][:, features]
+        one, other = (one.flip(0), other.flip(0)) if from_end else (one, other)
+        differences = (one - other[:first]).abs().amax(-1)
+        if (differences <= limit).any():
+            worst = max(worst or 0.0, float(differences.max()))
+    return worst
+
+
+def sum_formula_error(rows: Rows) -> float:
+    """How far P_{x + y} is from one function of the products of P_x and P_y (Eq. 15; Appendix E).
+
+    SPE has one, of sines and cosines; ASPE has one for each length, but none for all (Eq. 23).
+    Features are taken in pairs, of neighbours or of those half the width apart, whichever fits.
+
+    Args:
+        rows: by length, of an even number of features.
+
+    Returns:
+        The root mean square that the best coefficients for all x, y and lengths miss, as a share
+        of the rows' own.
+    """
+    places = [
+        (vectors, *torch.meshgrid(torch.arange(n), torch.arange(n), indexing="ij"))
+        for n, vectors in rows.items()
+    ]
+    inside = [(v, x[x + y < len(v)], y[x + y < len(v)]) for v, x, y in places]
+    triples = [
+        torch.cat([vectors[at] for vectors, at in taken])
+        for taken in zip(*([(v, x), (v, y), (v, x + y)] for v, x, y in inside), strict=True)
+    ]
+    width = triples[0].size(1)
+    neighbours = torch.arange(width).view(-1, 2)
+    halves = torch.arange(width).view(2, -1).T
+    return min(_products_miss(triples, pairs) for pairs in (neighbours, halves))
+
+
+def _products_miss(triples: list[Tensor], pairs: Tensor) -> float:
+    """What no coefficients reach, of P_x, P_y and P_{x+y}, each (N, C), and pairs (C/2, 2)."""
+    first, second, targets = (rows[:, pairs].transpose(0, 1) for rows in triples)  # (C/2, N, 2)
+    products = (first.unsqueeze(-1) * second.unsqueeze(-2)).flatten(-2)  # (C/2, N, 4)
+    size = targets.square().mean().sqrt()
+    if size == 0:
+        return 0.0
+    solution = torch.linalg.lstsq(products, targets, driver="gelsd", rcond=SAME**2).solution
+    return float((products @ solution - targets).square().mean().sqrt() / size)
+
+
+def centre_gap(scores: Tensor) -> float:
+    """How far what a position adds differs between the tokens that look at it (Corollary 3.5).
+
+    A relative encoding's g(P_ij) says where j is seen from i: the same position has another
+    number for every i, so that it says neither how far the start is nor how far the end.
+
+    Args:
+        scores: (T, T), what positions add to the score of query i and key j.
+
+    Returns:
+        The largest difference over queries of what one key gets, as a share of the largest score.
+    """
+    spread = scores.amax(0) - scores.amin(0)
+    largest = float(scores.abs().max())
+    return float(spread.max()) / largest if largest else 0.0
+
+
+@dataclass(frozen=True)
+class Awareness:
+    """What the vectors of an encoding know.
+
+    Attributes:
+        forward: (C,) bool, the features that are the same at one position for all lengths.
+        backward: (C,) bool, those that are the same at one distance to the end.
+        forward_apart: how well `forward` tells positions of a sequence apart.
+        backward_apart: the same of `backward`.
+        forward_function: Property 3.1's measure of `forward`.
+        backward_function: Property 3.2's of `backward`.
+        sum_error: Appendix E's, of one formula for a sum of positions.
+        size: of the largest number, by which a difference is judged.
+    """
+
+    forward: Tensor
+    backward: Tensor
+    forward_apart: float
+    backward_apart: float
+    forward_function: float | None
+    backward_function: float | None
+    sum_error: float
+    size: float
+
+    @property
+    def is_forward_aware(self) -> bool:
+        """A slice is shared from the start on, and tells positions apart."""
+        return self.forward_apart > SAME * self.size
+
+    @property
+    def is_backward_aware(self) -> bool:
+        """A slice is shared from the end back, and tells positions apart."""
+        return self.backward_apart > SAME * self.size
+
+
+def measure_awareness(rows: Rows) -> Awareness:
+    """All measures of some rows.
+
+    Raises:
+        ValueError: fewer than two lengths, or one below 2, which have nothing to compare.
+    """
+    if len(rows) < 2 or min(rows) < 2:
+        raise ValueError(
+            f"`rows` must be of two lengths of at least 2, but are of {sorted(rows)} instead."
+        )
+    size = _largest(rows)
+    forward = forward_gaps(rows) <= SAME * size
+    backward = backward_gaps(rows) <= SAME * size
+    return Awareness(
+        forward,
+        backward,
+        tells_apart(rows, forward),
+        tells_apart(rows, backward),
+        function_gap(rows, forward),
+        function_gap(rows, backward, from_end=True),
+        sum_formula_error(rows),
+        size,
+    )
+
+
+def slices(features: Tensor) -> list[tuple[int, int]]:
+    """Runs of features that are in a slice, as (first, behind the last).
+
+    features: (C,) bool.
+    """
+    found: list[tuple[int, int]] = []
+    for index in torch.nonzero(features).flatten().tolist():
+        if found and found[-1][1] == index:
+            found[-1] = (found[-1][0], index + 1)
+        else:
+            found.append((index, index + 1))
+    return found
+
+
+def as_words(features: Tensor) -> str:
+    """A slice as in Python: "0:16", or "none"."""
+    return ", ".join(f"{first}:{end}" for first, end in slices(features)) or "none"
+
+
+def _gaps(rows: Rows, take: Callable[[Tensor, int], Tensor]) -> Tensor:
+    lengths = sorted(rows)
+    found = [
+        (take(rows[first], first) - take(rows[second], first)).abs().amax(0)
+        for first, second in combinations(lengths, 2)
+    ]
+    return torch.stack(found).amax(0)
+
+
+def _largest(rows: Rows) -> float:
+    return max(float(vectors.abs().max()) for vectors in rows.values())

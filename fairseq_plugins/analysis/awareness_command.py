@@ -1,0 +1,59 @@
+"""`python -m fairseq_plugins analysis awareness ENCODING`: what its vectors know of both ends."""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from fairseq_plugins.common.errors import OptionError
+from fairseq_plugins.common.seeds import parse_seed
+
+LENGTHS = "10,20"  # of the heat maps in the paper's Figures 2 and 6
+
+
+def register(commands: Any) -> None:
+    """Enter the command among those of `analysis`."""
+    command = commands.add_parser(
+        "awareness",
+        help="whether position vectors know how far the start and the end of a sequence are",
+        description="Forward- and backward-awareness of encodings (dual positional encoding, "
+        "Definitions 3.1 and 3.2, Properties 3.1 and 3.2, Corollaries 3.5 and 3.6), without any "
+        "training, and heat maps of their vectors as in its Figures 2 and 6.",
+    )
+    add = command.add_argument
+    add("encoding", nargs="*", metavar="ENCODING", help="names (default: every absolute one)")
+    add("--options", default="", metavar="WORDS", help='of one encoding, as "scale=one"')
+    add("--width", type=int, metavar="C", help="features of a vector (default: 32)")
+    add("--lengths", default=LENGTHS, metavar="N,N", help=f"of heat maps (default: {LENGTHS})")
+    add("--seed", type=parse_seed, default=1, help="of what encodings draw")
+    add("--output", type=Path, metavar="DIR", help="also write figures, numbers and a page there")
+    command.set_defaults(run=_run)
+
+
+def _run(args: argparse.Namespace) -> None:
+    # Here, since these take seconds, which --help must not.
+    from fairseq_plugins.analysis import awareness_files, position_rows
+    from fairseq_plugins.encodings import parse_options
+
+    lengths = _lengths(args.lengths)
+    width = position_rows.WIDTH if args.width is None else args.width
+    if width < 4 or width % 4:
+        raise OptionError(f"--width must be a multiple of 4, but is {width}")
+    if args.options and len(args.encoding) != 1:
+        raise OptionError("--options must be with one ENCODING")
+    names = args.encoding or awareness_files.absolute_names()
+    options = parse_options(args.options)
+    seen = [
+        awareness_files.observe(name, width=width, lengths=lengths, seed=args.seed, **options)
+        for name in names
+    ]
+    print(awareness_files.as_text(seen))
+    if args.output is not None:
+        awareness_files.write(seen, args.output)
+        print(f"written: {args.output}")
+
+
+def _lengths(text: str) -> tuple[int, ...]:
+    words = text.split(",")
+    if not all(word.isascii() and word.isdigit() and int(word) > 1 for word in words):
+        raise OptionError(f"--lengths must be numbers from 2 on joined by commas, but is {text!r}")
+    return tuple(dict.fromkeys(map(int, words)))

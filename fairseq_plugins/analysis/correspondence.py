@@ -1,0 +1,154 @@
+"""What words and positions each have to do with a score: Eq. 7 of the BERT paper, and its Figure 9.
+
+Shapes: B batch, H heads, T positions, D head_dim, C embed_dim.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from fairseq_plugins.analysis.identical_words import look_at_first_layer
+from fairseq_plugins.analysis.readers import Reader
+
+
+@dataclass(frozen=True)
+class Terms:
+    """The four correspondences of Eq. 7, whose sum is the score, and what is beyond them.
+
+    Attributes:
+        word_word, word_position, position_word, position_position: (B, H, T, T); the first word
+            is the query's.
+        rest: (B, H, T, T), what an encoding inside the attention adds; 0 without one.
+    """
+
+    word_word: Tensor
+    word_position: Tensor
+    position_word: Tensor
+    position_position: Tensor
+    rest: Tensor
+
+    def total(self) -> Tensor:
+        """The scores: (B, H, T, T)."""
+        own = self.word_word + self.word_position + self.position_word + self.position_position
+        return own + self.rest
+
+    def shares(self) -> dict[str, float]:
+        """How much of how scores differ between keys each term makes.
+
+        Its covariance over keys with the score, as a share of the score's variance: they sum to 1.
+        """
+        total = _centred(self.total())
+        variance = total.square().sum()
+        return {
+            name: float((_centred(term) * total).sum() / variance)
+            for name, term in vars(self).items()
+        }
+
+
+def split_scores(
+    q_word: Tensor, q_position: Tensor, k_word: Tensor, k_position: Tensor, scale: float
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Eq. 7 for projected vectors (B, H, T, D) of words and of positions: four times (B, H, T, T).
+
+    Returns:
+        scale times word-word, word-position, position-word, position-position.
+    """
+    return (
+        scale * q_word @ k_word.mT,
+        scale * q_word @ k_position.mT,
+        scale * q_position @ k_word.mT,
+        scale * q_position @ k_position.mT,
+    )
+
+
+def position_correlation(
+    vectors: Tensor, q_weight: Tensor, k_weight: Tensor, num_heads: int
+) -> Tensor:
+    """P W_Q W_K^T P^T of each head (Figure 9): without scale, biases and normalisation.
+
+    Args:
+        vectors: P, (T, C).
+        q_weight: of the projection of queries as PyTorch has it, (C, C), W_Q transposed.
+        k_weight: of keys.
+        num_heads: H.
+
+    Returns:
+        (H, T, T).
+    """
+    q, k = (
+        (vectors @ weight.mT).unflatten(-1, (num_heads, -1)).transpose(0, 1)
+        for weight in (q_weight, k_weight)
+    )
+    return q @ k.mT
+
+
+def through_norm(whole: Tensor, part: Tensor, norm: nn.LayerNorm | None) -> Tensor:
+    """What a part of a sum becomes by a layer normalisation of the sum, without its bias.
+
+    The normalisation divides by what the whole sum has as deviation; with that, it is linear in
+    the parts.
+
+    Args:
+        whole: (..., C), the sum.
+        part: (..., C), of the sum.
+        norm: None where there is none.
+    """
+    if norm is None:
+        return part
+    deviation = (whole.var(-1, correction=0, keepdim=True) + norm.eps).sqrt()
+    return (part - part.mean(-1, keepdim=True)) / deviation * norm.weight
+
+
+@torch.no_grad()
+def split_first_layer(reader: Reader, tokens: Tensor) -> Terms:
+    """Eq. 7 of the first layer's scores for tokens (B, T) without padding.
+
+    What an encoding adds to the token embeddings is the position's part; the words' part is the
+    rest, with all biases. Normalisations between the sum and the projections are taken as linear,
+    with the deviations that the sum has, which the paper leaves out.
+
+    Raises:
+        ValueError: an encoding without an embedding of positions, or attention without weights.
+    """
+    stack, seen = reader.stack, look_at_first_layer(reader, tokens)
+    if stack.position_embedding is None:
+        raise ValueError(
+            "the model must have an absolute position encoding to be split by Eq. 7, but has none."
+        )
+    words = stack.embed_scale * stack.embed_tokens(tokens)
+    index = torch.arange(tokens.size(1), device=tokens.device).unsqueeze(0)
+    lengths = tokens.new_full((len(tokens),), tokens.size(1))
+    whole = stack.position_embedding.embed(words, index, lengths=lengths, tokens=tokens)
+    position, first = whole - words, stack.layers[0]
+    norms = [stack.layernorm_embedding]
+    norms += [first.self_attn_layer_norm] if first.normalize_before else []
+    for norm in norms:
+        position = through_norm(whole, position, norm)
+        whole = whole if norm is None else norm(whole)
+    projected = []
+    for layer in (seen.attention.q_proj, seen.attention.k_proj):
+        of_position = position @ layer.weight.mT
+        projected += [layer(seen.inputs) - of_position, of_position]
+    q_word, q_position, k_word, k_position = (
+        _heads(vector, seen.attention.num_heads) for vector in projected
+    )
+    scale = float(seen.attention.attention.scale)
+    four = split_scores(q_word, q_position, k_word, k_position, scale)
+    return Terms(*four, rest=seen.scores - sum(four))
+
+
+def input_projections(reader: Reader) -> tuple[Any, Any, int]:
+    """W_Q^T and W_K^T of the first layer, each (C, C), and its number of heads."""
+    attention = reader.stack.layers[0].self_attn
+    return attention.q_proj.weight, attention.k_proj.weight, attention.num_heads
+
+
+def _heads(x: Tensor, num_heads: int) -> Tensor:
+    """(B, T, C) -> (B, H, T, D)."""
+    return x.unflatten(-1, (num_heads, -1)).transpose(1, 2)
+
+
+def _centred(scores: Tensor) -> Tensor:
+    return scores - scores.mean(-1, keepdim=True)

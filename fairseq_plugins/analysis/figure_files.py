@@ -1,0 +1,152 @@
+"""A figure of a paper as files: PNG, SVG, a JSON of its numbers, and a page on what is seen."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from fairseq_plugins.common.files import write_json, write_text
+from fairseq_plugins.common.pictures import save_picture
+
+DIGITS = 4  # that count
+COLUMNS = 4
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A matrix to look at.
+
+    Attributes:
+        title: above it.
+        matrix: (N, M).
+        first: what the first row and column are called, as -64 of relative vectors.
+        dark: whether large numbers are dark, as in the paper; else blue and red around 0.
+        marked: (N, M) bool, in blue.
+    """
+
+    title: str
+    matrix: Tensor
+    first: int = 0
+    dark: bool = True
+    marked: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class Made:
+    """A figure before it is written.
+
+    Attributes:
+        picture: matplotlib's.
+        numbers: for the JSON.
+        seen: paragraphs or tables on what is seen.
+    """
+
+    picture: Any
+    numbers: Mapping[str, Any]
+    seen: Sequence[str] = field(default_factory=tuple)
+
+
+def write_figure(made: Made, stem: Path, *, title: str, paper: str, command: str) -> None:
+    """Write ``stem``.png, .svg, .json and .md.
+
+    Args:
+        made: the figure.
+        stem: path without a suffix.
+        title: of the page.
+        paper: what the paper saw.
+        command: that makes it.
+    """
+    save_picture(made.picture, stem)
+    write_json(stem.with_suffix(".json"), rounded(made.numbers), indent=None)
+    parts = [
+        f"# {title}",
+        f"![{title}]({stem.name}.png)",
+        *made.seen,
+        f"**The paper saw**: {paper}",
+        f"As [SVG]({stem.name}.svg); the numbers are in [{stem.name}.json]({stem.name}.json). "
+        f"Made by `{command}`.",
+    ]
+    write_text(stem.with_suffix(".md"), "\n\n".join(parts) + "\n")
+
+
+def rounded(value: Any) -> Any:
+    """Numbers, in whatever they are, to `DIGITS` that count; what is not finite is None."""
+    if isinstance(value, Tensor):
+        return rounded(value.tolist())
+    if isinstance(value, Mapping):
+        return {str(name): rounded(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [rounded(inner) for inner in value]
+    if isinstance(value, float):
+        return float(f"{value:.{DIGITS}g}") if math.isfinite(value) else None
+    return value
+
+
+def draw_panels(panels: Sequence[Panel], across: int = COLUMNS) -> Any:
+    """Heat maps, each with a scale of its own."""
+    from matplotlib.colors import ListedColormap  # an extra, which the numbers do without
+    from matplotlib.figure import Figure
+
+    across = min(across, len(panels))
+    down = math.ceil(len(panels) / across)
+    picture = Figure(figsize=(4.2 * across, 3.9 * down), layout="constrained")
+    places = picture.subplots(down, across, squeeze=False).ravel()
+    for place in places[len(panels) :]:
+        place.set_axis_off()
+    for place, panel in zip(places, panels, strict=False):
+        matrix = panel.matrix.numpy()
+        finite = matrix[np.isfinite(matrix)]
+        reach = float(np.abs(finite).max()) or 1.0
+        limits = (None, None) if panel.dark else (-reach, reach)
+        down_to, right_to = (panel.first + size - 0.5 for size in matrix.shape)
+        extent = (panel.first - 0.5, right_to, down_to, panel.first - 0.5)
+        image = place.imshow(
+            np.where(np.isfinite(matrix), matrix, np.nan),
+            cmap="Greys" if panel.dark else "RdBu_r",
+            vmin=limits[0],
+            vmax=limits[1],
+            extent=extent,
+            interpolation="none",
+        )
+        if panel.marked is not None:
+            shown = np.where(panel.marked.numpy(), 1.0, np.nan)
+            blue = ListedColormap(["tab:blue"])
+            place.imshow(shown, cmap=blue, extent=extent, interpolation="none")
+        place.set_title(panel.title, fontsize=10)
+        place.tick_params(labelsize=9)
+        picture.colorbar(image, ax=place, shrink=0.8).ax.tick_params(labelsize=8)
+    return picture
+
+
+def draw_lines(
+    panels: Sequence[tuple[str, str, str, Mapping[str, tuple[Sequence[float], Sequence[float]]]]],
+    *,
+    rule: float | None = None,
+) -> Any:
+    """Panels of lines.
+
+    Args:
+        panels: title, label of x, label of y, and by name the points of a line.
+        rule: where a horizontal line is drawn.
+    """
+    from matplotlib.figure import Figure
+
+    picture = Figure(figsize=(6.4 * len(panels), 4.4), layout="constrained")
+    places = picture.subplots(1, len(panels), squeeze=False)[0]
+    for place, (title, x, y, found) in zip(places, panels, strict=True):
+        for number, (name, (xs, ys)) in enumerate(found.items()):
+            style = ("-", "--", ":", "-.")[number // 10 % 4]  # matplotlib has ten colours
+            place.plot(xs, ys, style, label=name, linewidth=1.4)
+        if rule is not None:
+            place.axhline(rule, color="black", linewidth=0.8)
+        place.set_title(title, fontsize=11)
+        place.set_xlabel(x)
+        place.set_ylabel(y)
+        place.grid(alpha=0.3)
+        if found:
+            place.legend(fontsize=8)
+    return picture

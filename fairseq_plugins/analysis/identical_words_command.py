@@ -1,0 +1,54 @@
+"""`python -m fairseq_plugins analysis identical-words --path CHECKPOINT --data DIR`."""
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from fairseq_plugins.analysis import LENGTH, WORDS
+from fairseq_plugins.common.seeds import parse_seed
+
+
+def register(commands: Any) -> None:
+    """Enter the command among those of `analysis`."""
+    summary = "properties of the first layer's attention to sentences that repeat a word, as JSON"
+    command = commands.add_parser(
+        "identical-words",
+        help=summary,
+        description=f"{summary.capitalize()}. Of a translation model, the encoder's. The direction "
+        "balance of a causal model is infinite, which no JSON can hold: it is null, and named "
+        "under `infinite`.",
+    )
+    add = command.add_argument
+    add("--path", type=Path, required=True, metavar="CHECKPOINT", help="of any of our models")
+    add("--data", type=Path, required=True, metavar="DIR", help="with the dictionaries")
+    add("--output", type=Path, metavar="FILE", help="also write the weights (T, T) as .npy")
+    add("--words", type=int, default=WORDS, metavar="N", help=f"drawn (default: {WORDS})")
+    longest = f"of a sentence (default: {LENGTH}, or all that the model can read if that is less)"
+    add("--length", type=int, metavar="N", help=longest)
+    add("--seed", type=parse_seed, default=1, help="of the words, and of encodings that draw")
+    add("--cpu", action="store_true", help="even where there is a GPU")
+    command.set_defaults(run=_run)
+
+
+def _run(args: argparse.Namespace) -> None:
+    import numpy as np  # here, since these take seconds, which --help must not
+
+    from fairseq_plugins.analysis.identical_words import probe
+    from fairseq_plugins.analysis.indicators import infinite, measure
+
+    found = probe(
+        args.path,
+        args.data,
+        words=args.words,
+        length=args.length,
+        seed=args.seed,
+        cpu=args.cpu,
+    )
+    if args.output:
+        args.output.parent.mkdir(parents=True, exist_ok=True)
+        np.save(args.output, found.weights.float().numpy())
+    reader = found.reader
+    facts = {"words": found.words, "length": len(found.weights), "model": reader.family}
+    metrics = measure(found.weights, reader.begins, reader.ends)
+    print(json.dumps({"metrics": metrics, "infinite": infinite(found.weights), **facts}))

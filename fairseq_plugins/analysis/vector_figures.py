@@ -1,0 +1,128 @@
+"""Figures of position vectors in "On Position Embeddings in BERT": 1, 3, 4, 6 and 8."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from fairseq_plugins.analysis import LENGTH
+from fairseq_plugins.analysis.figure_files import Made, Panel, draw_lines, draw_panels
+from fairseq_plugins.analysis.position_vectors import (
+    ALIKE,
+    alike_from,
+    by_offset,
+    closeness,
+    cosines,
+    dot_products,
+    first_rise,
+    neighbour_cosines,
+    waves,
+)
+from fairseq_plugins.analysis.subjects import BERT_WIDTH, Sizes, Subject, require
+from fairseq_plugins.common.tables import markdown_table
+from fairseq_plugins.encodings.frequencies import geometric
+
+
+def dots(subjects: Sequence[Subject], sizes: Sizes) -> Made:
+    """Figures 1 and 8: dot products between absolute and between relative vectors."""
+    panels, numbers, lines = [], {}, []
+    for is_relative in (False, True):
+        for subject in subjects:
+            rows = subject.relative() if is_relative else subject.absolute(sizes.length or LENGTH)
+            if rows is None:
+                continue
+            matrix = dot_products(rows)
+            kind = "relative" if is_relative else "absolute"
+            title = f"{subject.label}, {kind}"
+            panels.append(Panel(title, matrix, -(len(rows) // 2) if is_relative else 0))
+            numbers[title] = {"dot_products": matrix, "by_offset": by_offset(matrix)}
+            means = by_offset(matrix)[len(rows) - 1 :]
+            lines.append([title, str(len(rows)), _rise(means)])
+    require(panels, 1, "position vectors")
+    header = ["", "vectors", "mean over pairs m apart first rises at m"]
+    return Made(draw_panels(panels), numbers, [markdown_table(header, lines, left=1)])
+
+
+def relative_cosines(subjects: Sequence[Subject], sizes: Sizes) -> Made:
+    """Figure 6 and Appendix D: cosines between relative vectors, above 0.95 in blue."""
+    panels, numbers, lines = [], {}, []
+    found = [(s, rows) for s in subjects if (rows := s.relative()) is not None]
+    for subject, rows in require(found, 6, "relative vectors"):
+        matrix, reach = cosines(rows), len(rows) // 2
+        near = alike_from(rows)
+        panels.append(Panel(subject.label, matrix, -reach, False, matrix > ALIKE))
+        neighbours = neighbour_cosines(rows)
+        numbers[subject.label] = {
+            "cosines": matrix,
+            "neighbours": neighbours,
+            "alike_from": near,
+            "threshold": ALIKE,
+        }
+        ends = f"{neighbours.min():.3f} to {neighbours.max():.3f}"
+        lines.append([subject.label, str(reach), ends, "never" if near is None else str(near)])
+    header = ["", "largest offset", "cosine of neighbours", f"all above {ALIKE} from offset"]
+    return Made(draw_panels(panels), numbers, [markdown_table(header, lines, left=1)])
+
+
+def fixed_waves(subjects: Sequence[Subject], sizes: Sizes) -> Made:
+    """Figure 3: cos(w_i m) of some frequencies, and psi(m) of all of BERT's."""
+    offsets = torch.arange(sizes.length or LENGTH)
+    frequencies = geometric(BERT_WIDTH // 2, BERT_WIDTH)
+    picked = torch.tensor([0, 64, 128, 192, 383])
+    some, psi = waves(frequencies[picked], offsets), closeness(frequencies, offsets)
+    rise = first_rise(psi)
+    xs = offsets.tolist()
+    curves = {
+        f"w = {float(frequencies[i]):.2g}": (xs, wave.tolist())
+        for i, wave in zip(picked.tolist(), some, strict=True)
+    }
+    picture = draw_lines(
+        [
+            ("(a) of some frequencies", "offset m", "cos(w m)", curves),
+            ("(b) of all", "offset m", "psi(m)", {f"D = {BERT_WIDTH}": (xs, psi.tolist())}),
+        ]
+    )
+    bottom = int(psi.argmin())
+    said = (
+        f"With the {BERT_WIDTH // 2} fixed frequencies of D = {BERT_WIDTH}, psi falls from "
+        f"{psi[0]:.0f} at m = 0 and first rises at m = {rise}, so that it is monotone for 0 to "
+        f"{(rise or len(xs)) - 1}. Within {len(xs)} offsets its lowest value is {psi[bottom]:.1f}, "
+        f"at m = {bottom}: from the first rise on, further vectors are mostly further still, but "
+        "no longer always."
+    )
+    numbers = {"offsets": xs, "psi": psi, "first_rise": rise, "frequencies": frequencies[picked]}
+    return Made(picture, {**numbers, "cosines": some}, [said])
+
+
+def learned_waves(subjects: Sequence[Subject], sizes: Sizes) -> Made:
+    """Figure 4: frequencies as they were learned against fixed ones, and psi of them."""
+    with_waves = [(s, w) for s in subjects if (w := s.frequencies()) is not None]
+    found = {s.label: w for s, w in require(with_waves, 4, "absolute sinusoids")}
+    width = 2 * len(next(iter(found.values())))
+    every = {"default": geometric(width // 2, width), **found}
+    offsets = torch.arange(sizes.length or LENGTH)
+    psi = {name: closeness(w, offsets) / len(w) for name, w in every.items()}
+    ranks = list(range(len(every["default"])))
+    picture = draw_lines(
+        [
+            ("(a) frequencies", "i", "w_i", {n: (ranks, w.tolist()) for n, w in every.items()}),
+            (
+                "(b) dot products of positions",
+                "offset m",
+                "psi(m) / psi(0)",
+                {n: (offsets.tolist(), values.tolist()) for n, values in psi.items()},
+            ),
+        ]
+    )
+    lines = [
+        [name, f"{(w < every['default']).double().mean():.0%}", _rise(psi[name])]
+        for name, w in every.items()
+    ]
+    header = ["", "frequencies below the fixed ones", "psi first rises at"]
+    numbers = {"frequencies": every, "offsets": offsets, "psi": psi}
+    return Made(picture, numbers, [markdown_table(header, lines, left=1)])
+
+
+def _rise(values: Tensor) -> str:
+    found = first_rise(values)
+    return f"never within {len(values) - 1}" if found is None else str(found)

@@ -1,0 +1,144 @@
+"""``python -m fairseq_plugins analysis figure N``: the figures of the BERT paper."""
+
+import argparse
+import logging
+import shlex
+from pathlib import Path
+from typing import Any
+
+from fairseq_plugins.common.errors import OptionError
+from fairseq_plugins.common.root import ROOT
+from fairseq_plugins.common.seeds import parse_seed
+from fairseq_plugins.papers import SCALE_NAMES
+
+NUMBERS = (1, 2, 3, 4, 5, 6, 8, 9, 10, 11)
+OF_RESULTS = 5
+PROGRAM = "python -m fairseq_plugins analysis figure"
+
+
+def register(commands: Any) -> None:
+    """Enter the command among those of `analysis`."""
+    command = commands.add_parser(
+        "figure",
+        help="a figure of the BERT paper: PNG, SVG, its numbers as JSON, and a page",
+        description="A figure of 'On Position Embeddings in BERT'. 1, 3 and 6 need no training; 5 "
+        "is of the results of --scale; the others are of checkpoints. 2 and 11 are the same for "
+        "few or many of these, 8 is for those of one training, and 10 has Table 7 with it. Figure "
+        "7 cannot be made: it needs a fine-tuning after every epoch of a pre-training.",
+    )
+    add = command.add_argument
+    add("number", type=int, choices=NUMBERS, metavar="N", help=f"of {', '.join(map(str, NUMBERS))}")
+    add(
+        "--checkpoint",
+        action="append",
+        default=[],
+        metavar="[LABEL=]FILE",
+        help="of pe_roberta, pe_transformer_lm or pe_transformer; may be given several times",
+    )
+    add(
+        "--data",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="DIR",
+        help="with its dictionaries: one for all checkpoints, or one for each in their order",
+    )
+    add("--output", type=Path, metavar="STEM", help="path of the files without a suffix")
+    add("--length", type=int, metavar="T", help="positions (default: 128, or what a model reads)")
+    add("--words", type=int, metavar="N", help="of probes (default: 100, as in Appendix J)")
+    add("--seed", type=parse_seed, default=1, help="of the words, and of encodings that draw")
+    add("--scale", choices=SCALE_NAMES, default="mini", help="of figure 5 (default: mini)")
+    add("--cpu", action="store_true", help="even where there is a GPU")
+    command.set_defaults(run=_run)
+
+
+def _run(args: argparse.Namespace) -> None:
+    logging.disable(logging.INFO)  # of the libraries; this program prints
+    if args.length is not None and args.length < 4:
+        raise OptionError(f"--length must be at least 4, but is {args.length}")
+    asked = _checkpoints(args)
+    # Here, since these take seconds, which --help must not.
+    from fairseq_plugins.analysis.figure_files import write_figure
+
+    if args.number == OF_RESULTS:
+        title, paper, made = _of_results(args.scale)
+    else:
+        title, paper, made = _of_checkpoints(args, asked)
+    name = args.scale if args.number == OF_RESULTS else "trained" if asked else "untrained"
+    stem = args.output or ROOT / "results" / f"bert_figure{args.number}" / name
+    write_figure(
+        made,
+        stem,
+        title=f"On Position Embeddings in BERT, Figure {args.number}: {title}",
+        paper=paper,
+        command=f"{PROGRAM} {_words(args)}",
+    )
+    shown = stem.relative_to(ROOT) if stem.is_relative_to(ROOT) else stem
+    print(f"written: {shown}.png, .svg, .json and .md")
+
+
+def _checkpoints(args: argparse.Namespace) -> list[tuple[str, Path, Path]]:
+    """Label, file and data of each."""
+    found = []
+    for word in args.checkpoint:
+        label, equals, path = word.partition("=")
+        file = Path(path if equals else word)
+        found.append((label if equals else file.parent.name or file.stem, file))
+    if len({label for label, _ in found}) < len(found):
+        raise OptionError("--checkpoint must have a LABEL of its own each time")
+    folders = args.data * len(found) if len(args.data) == 1 else args.data
+    if len(folders) != len(found):
+        raise OptionError(
+            f"--data must be given once, or once for each of {len(found)} --checkpoint, but is "
+            f"given {len(folders)} times"
+        )
+    return [(*one, data) for one, data in zip(found, folders, strict=True)]
+
+
+def _of_checkpoints(
+    args: argparse.Namespace, asked: list[tuple[str, Path, Path]]
+) -> tuple[str, str, Any]:
+    from fairseq_plugins.analysis.bert_figures import FIGURES, make_figure
+    from fairseq_plugins.analysis.subjects import Sizes, load_subject
+
+    figure = FIGURES[args.number]
+    if asked and not figure.takes_subjects:
+        raise OptionError(f"--checkpoint must be left out with figure {args.number}")
+    if not asked and not figure.untrained:
+        raise OptionError(f"--checkpoint must be given for figure {args.number}")
+    subjects = [load_subject(*one, cpu=args.cpu) for one in asked]
+    sizes = Sizes(args.length, args.words, args.seed)
+    return figure.title, figure.paper, make_figure(args.number, subjects, sizes)
+
+
+def _of_results(scale: str) -> tuple[str, str, Any]:
+    from fairseq_plugins.papers.bert import BERT_GLUE_TABLE, BERT_SQUAD_TABLE
+    from fairseq_plugins.reproduce.report.claims_page import read_numbers
+    from fairseq_plugins.reproduce.report.ranges import draw_ranges, read_weights
+
+    weights = read_weights(ROOT, scale)
+    found = read_numbers(ROOT, [BERT_GLUE_TABLE, BERT_SQUAD_TABLE], scale).get(scale)
+    made = draw_ranges(weights, {} if found is None else found.cells)
+    paper = (
+        "monotonicity within 20 to 55 offsets correlates most with span prediction, by more than "
+        "0.9, and with some tasks of classification the other way round; direction balance "
+        "correlates by more than 0.5 within few offsets, and less within more."
+    )
+    return "In which range of offsets properties correlate with performance", paper, made
+
+
+def _words(args: argparse.Namespace) -> str:
+    """The command's own words, with names in the place of paths."""
+    words = [str(args.number)]
+    for option, default in (("length", None), ("words", None), ("seed", 1)):
+        value = getattr(args, option)
+        if value != default:
+            words += [f"--{option}", str(value)]
+    if args.number == OF_RESULTS:
+        words += ["--scale", args.scale]
+    for word in args.checkpoint:
+        label, equals, path = word.rpartition("=")
+        words += ["--checkpoint", f"{label}{equals}{Path(path).name}"]
+    for folder in args.data:
+        words += ["--data", folder.name]
+    return shlex.join(words)

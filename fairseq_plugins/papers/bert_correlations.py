@@ -1,0 +1,48 @@
+"""On Position Embeddings in BERT (Wang et al. 2021), Table 5: properties against performance.
+
+Pearson correlations over the paper's embeddings, without row `none`: between what Table 2 says of
+a model's attention and what Tables 3 and 4 say of its answers.
+"""
+
+from fairseq_plugins.papers.bert import (
+    BERT_GLUE_TABLE,
+    BERT_PROPERTIES_TABLE,
+    BERT_SQUAD_TABLE,
+    PAPER,
+    VANILLA,
+)
+from fairseq_plugins.papers.tables import AVERAGE, Column, read_rows
+
+SOURCE = f"{PAPER}, Table 5"
+WITHOUT = "none"  # the paper's footnote 11
+ROWS = tuple(name for name in BERT_PROPERTIES_TABLE.row_names if name != WITHOUT)
+
+# What a property is correlated with: each column of these tables.
+PERFORMANCES: tuple[tuple[str, Column], ...] = tuple(
+    (table.name, column)
+    for table in (BERT_GLUE_TABLE, BERT_SQUAD_TABLE)
+    for column in table.columns
+)
+PROPERTIES = BERT_PROPERTIES_TABLE.columns
+
+_COLUMNS = {column.metric: column for _, column in PERFORMANCES}
+# The paper does not say whether SQuAD is by F1 or by exact matches. It is by exact matches: from
+# its Table 4 these give the printed numbers to 0.01, and F1 gives some that are 0.10 off.
+_PRINTED = ("CoLA", "SST-2", "MNLI", "QQP", AVERAGE, "v1_exact", "v2_exact")
+# By property and, under "vanilla", by the metric of the performance.
+PRINTED = {
+    row.name: row.paper["vanilla"]
+    for row in read_rows(
+        """
+        monotonicity                   0.44  0.43   0.56   0.32   0.48  -0.31  -0.27
+        monotonicity_20               -0.18  0.44  -0.24  -0.42  -0.21  -0.91  -0.86
+        translation_invariance         0.48  0.52   0.04  -0.07   0.42  -0.63  -0.57
+        translation_invariance_words  -0.47  0.01  -0.69  -0.68  -0.61  -0.51  -0.58
+        symmetry                       0.17  0.24   0.40   0.09   0.31   0.15   0.16
+        direction_balance              0.32  0.16   0.63   0.35   0.48   0.32   0.37
+        """,
+        tuple(_COLUMNS[metric] for metric in _PRINTED),
+        {column.metric: column.label for column in PROPERTIES},
+        VANILLA,
+    )
+}

@@ -1,0 +1,256 @@
+"""How what attention does correlates with what a model can do: the BERT paper's Table 5."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from fairseq_plugins.common.files import write_json, write_text
+from fairseq_plugins.common.tables import markdown_table
+from fairseq_plugins.papers import TABLES
+from fairseq_plugins.papers.bert_correlations import (
+    PERFORMANCES,
+    PRINTED,
+    PROPERTIES,
+    ROWS,
+    SOURCE,
+    WITHOUT,
+)
+from fairseq_plugins.papers.tables import MARK, Column
+from fairseq_plugins.reproduce.report.comparisons import DASH, interval
+from fairseq_plugins.reproduce.report.floors import Floors, none_rises
+from fairseq_plugins.reproduce.report.orderings import Cells, mean, rows_of
+from fairseq_plugins.reproduce.report.statistics import Estimate, correlation, together
+
+LEAST_ROWS = 4  # with fewer, Fisher's transformation has no interval
+ATTENTION = "vanilla"
+PAGE = Path("results", "bert_table5")
+DIGITS = 2
+
+Place = tuple[str, str]  # metric of a property, metric of a performance
+
+
+@dataclass(frozen=True)
+class Correlated:
+    """A correlation, and the rows that it is over.
+
+    estimate: None where there are fewer than `LEAST_ROWS`, or where one side is all the same.
+    """
+
+    rows: tuple[str, ...]
+    estimate: Estimate | None
+
+
+def over_rows(
+    cells: Mapping[str, Cells], of: Place, with_: Place, attention: str, rows: Sequence[str]
+) -> Correlated:
+    """Pearson's correlation of two columns over rows, each counted once by its mean over seeds.
+
+    Args:
+        cells: of tables, by name.
+        of: table and metric of one side.
+        with_: of the other.
+        attention: of the rows.
+        rows: those that may count; what lacks one of the numbers does not.
+    """
+    first, second = (rows_of(cells.get(table, {}), attention, m) for table, m in (of, with_))
+    found = tuple(row for row in rows if row in first and row in second)
+    if len(found) < LEAST_ROWS:
+        return Correlated(found, None)
+    sides = ([mean(side[row].values()) for row in found] for side in (first, second))
+    return Correlated(found, correlation(*sides))
+
+
+def correlate(cells: Mapping[str, Cells]) -> dict[Place, Correlated]:
+    """Every property with every performance, with Holm's correction over all that are there."""
+    found = {
+        (own.metric, column.metric): over_rows(
+            cells, ("bert_table2", own.metric), (table, column.metric), ATTENTION, ROWS
+        )
+        for own in PROPERTIES
+        for table, column in PERFORMANCES
+    }
+    judged = together({place: c.estimate for place, c in found.items() if c.estimate})
+    return {place: replace(one, estimate=judged.get(place)) for place, one in found.items()}
+
+
+def write_correlations(
+    root: Path,
+    scale: str,
+    cells: Mapping[str, Cells],
+    floors: Mapping[str, Floors],
+    printed: Mapping[str, Cells],
+) -> Path:
+    """Write results/bert_table5/<scale>.md and .json; returns the page, relative to `root`.
+
+    Args:
+        root: the repository.
+        scale: of the results.
+        cells: of the tables, by name.
+        floors: of the tables, by name.
+        printed: the cells of the paper's own tables.
+    """
+    ours, theirs = correlate(cells), correlate(printed)
+    page = PAGE / f"{scale}.md"
+    write_text(root / page, render(scale, ours, theirs, lost_columns(cells, floors)))
+    write_json(root / page.with_suffix(".json"), as_data(scale, ours, theirs))
+    return page
+
+
+def lost_columns(cells: Mapping[str, Cells], floors: Mapping[str, Floors]) -> dict[str, str]:
+    """By metric the performances in which no row is better than what needs no model, and why."""
+    found = {}
+    for name, column in PERFORMANCES:
+        table, known = TABLES[name], floors.get(name, {})
+        if why := none_rises(table, cells.get(name, {}), ATTENTION, column, known):
+            found[column.metric] = why
+    return found
+
+
+def as_data(
+    scale: str, ours: Mapping[Place, Correlated], theirs: Mapping[Place, Correlated]
+) -> dict[str, Any]:
+    """All numbers of the page, for a JSON."""
+    return {
+        "what": "Pearson correlations over rows between a property and a performance",
+        "scale": scale,
+        "correlations": [
+            {
+                "property": own.metric,
+                "performance": column.metric,
+                "table": table,
+                "printed": _printed(own, column),
+                "from_printed_tables": _effect(theirs[own.metric, column.metric]),
+                "rows": list(found.rows),
+                "ours": None if found.estimate is None else asdict(found.estimate),
+            }
+            for own in PROPERTIES
+            for table, column in PERFORMANCES
+            for found in [ours[own.metric, column.metric]]
+        ],
+    }
+
+
+def render(
+    scale: str,
+    ours: Mapping[Place, Correlated],
+    theirs: Mapping[Place, Correlated],
+    lost: Mapping[str, str],
+) -> str:
+    """The whole page.
+
+    Args:
+        scale: of the results.
+        ours: from the results.
+        theirs: from the paper's own Tables 2 to 4.
+        lost: as `lost_columns` gives them.
+    """
+    header = ["", *(column.label for column in PROPERTIES)]
+
+    def lines(cell: Any) -> list[list[str]]:
+        return [
+            [column.label, *(cell(own, column) for own in PROPERTIES)] for _, column in PERFORMANCES
+        ]
+
+    def both(own: Column, column: Column) -> str:
+        printed, found = _printed(own, column), ours[own.metric, column.metric].estimate
+        paper = DASH if printed is None else f"{printed:+.{DIGITS}f}"
+        apart = MARK if found is not None and found.is_apart else ""
+        return f"{paper} / {_number(ours[own.metric, column.metric])}{apart}"
+
+    def sure(own: Column, column: Column) -> str:
+        found = ours[own.metric, column.metric].estimate
+        return DASH if found is None else interval(found, DIGITS)
+
+    def again(own: Column, column: Column) -> str:
+        return _number(theirs[own.metric, column.metric])
+
+    parts = [
+        f"# {SOURCE}, scale `{scale}`",
+        "Pearson correlations between how far a row's attention violates a property "
+        f"([Table 2](../bert_table2/{scale}.md)) and how well the row does on a task "
+        f"([Table 3](../bert_table3/{scale}.md), [Table 4](../bert_table4/{scale}.md)). Negative: "
+        "rows that violate the property more are worse.",
+        "\n".join(f"- {fact}" for fact in _facts(ours, theirs, lost)),
+        "**The paper's number / ours**",
+        markdown_table(header, lines(both), left=1),
+        "## Intervals of ours",
+        "95 %, by Fisher's transformation, over the rows as examples of their kind: what seeds do "
+        "to a row is in it only as noise between rows.",
+        markdown_table(header, lines(sure), left=1),
+        "## From the paper's own tables",
+        "The same computation on the numbers that the paper prints in its Tables 2 to 4, which are "
+        "rounded, for every column. Where Table 5 has a number, the two differ by at most "
+        f"{_largest_difference(theirs):.2f}.",
+        markdown_table(header, lines(again), left=1),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _facts(
+    ours: Mapping[Place, Correlated],
+    theirs: Mapping[Place, Correlated],
+    lost: Mapping[str, str],
+) -> list[str]:
+    sizes = sorted({len(one.rows) for one in ours.values()})
+    counts = str(sizes[-1]) if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]}"
+    missing = [row for row in ROWS if not any(row in one.rows for one in ours.values())]
+    told = [
+        f"Over {counts} of the paper's {len(ROWS)} embeddings, those of which results are there. "
+        f"As in the paper, `{WITHOUT}` is left out: its numbers are so far away that it would make "
+        "any correlation large."
+    ]
+    if missing:
+        told.append(f"Without results: {', '.join(f'`{row}`' for row in missing)}.")
+    told.append(
+        "The paper does not say whether SQuAD counts F1 or exact matches (EM): its numbers are "
+        "those of exact matches."
+    )
+    told.append(
+        f"`{DASH}` is not in the paper; or here fewer than {LEAST_ROWS} rows, or a side that is "
+        f"the same in all rows. {MARK} differs from 0 (p < 0.05, with Holm's correction over all "
+        f"{sum(one.estimate is not None for one in ours.values())} correlations)."
+    )
+    kept = [
+        (place, PRINTED[place[0]][place[1]].mean, one.estimate.effect)
+        for place, one in ours.items()
+        if one.estimate is not None and place[1] in PRINTED[place[0]]
+    ]
+    same = sum(paper * effect > 0 for _, paper, effect in kept)
+    if kept:
+        told.append(
+            f"Of the {len(kept)} correlations that the paper prints and that are there, {same} "
+            "have its sign; by itself that says little where an interval holds 0."
+        )
+    if lost:
+        names = "; ".join(lost.values())
+        told.append(
+            "A task on which no row beats what needs no model says nothing of the rows, and so "
+            f"does a correlation with it: {names}."
+        )
+    return told
+
+
+def _printed(own: Column, column: Column) -> float | None:
+    number = PRINTED[own.metric].get(column.metric)
+    return None if number is None else number.mean
+
+
+def _effect(one: Correlated) -> float | None:
+    return None if one.estimate is None else one.estimate.effect
+
+
+def _number(one: Correlated) -> str:
+    effect = _effect(one)
+    return DASH if effect is None else f"{effect:+.{DIGITS}f}"
+
+
+def _largest_difference(theirs: Mapping[Place, Correlated]) -> float:
+    """Between Table 5 and what the paper's own tables give."""
+    pairs = [
+        (effect, number.mean)
+        for own, numbers in PRINTED.items()
+        for metric, number in numbers.items()
+        if (effect := _effect(theirs[own, metric])) is not None
+    ]
+    return max(abs(one - other) for one, other in pairs)

@@ -1,0 +1,174 @@
+"""Forward- and backward-awareness as numbers: Definitions, Properties and Corollaries of the dual
+encoding's paper."""
+
+import json
+import math
+
+import pytest
+import torch
+
+from fairseq_plugins.analysis.__main__ import main
+from fairseq_plugins.analysis.awareness import (
+    SAME,
+    as_words,
+    backward_gaps,
+    centre_gap,
+    forward_gaps,
+    function_gap,
+    measure_awareness,
+    sum_formula_error,
+    tells_apart,
+)
+from fairseq_plugins.analysis.position_rows import (
+    WIDTH,
+    added_scores,
+    build_plain,
+    embeds,
+    rows_by_length,
+    rows_of_length,
+)
+from fairseq_plugins.encodings import ENCODINGS
+
+LENGTHS = (*range(2, 41),)
+ABSOLUTE = sorted(name for name in ENCODINGS if embeds(name))
+# The paper's five: forward-aware, backward-aware, one formula for sums of positions.
+PAPER = {
+    "sinusoidal": (True, False, True),
+    "rspe": (False, True, False),
+    "aspe": (False, False, False),
+    "dpe": (True, True, False),
+    "2dspe": (True, False, False),
+}
+
+
+def rows(name: str):
+    return rows_by_length(build_plain(name), LENGTHS)
+
+
+@pytest.mark.parametrize("name", PAPER)
+def test_the_papers_encodings_are_as_it_says(name: str) -> None:
+    found = measure_awareness(rows(name))
+    forward, backward, has_formula = PAPER[name]
+    assert (found.is_forward_aware, found.is_backward_aware) == (forward, backward)
+    assert (found.sum_error < 1e-3) == has_formula
+    # Properties 3.1 and 3.2 follow from the definitions.
+    functions = (found.forward_function, found.backward_function)
+    assert [gap is not None and gap < SAME * found.size for gap in functions] == [forward, backward]
+
+
+def test_slices_are_the_halves_that_the_formulas_have() -> None:
+    found = measure_awareness(rows("dpe"))
+    assert (as_words(found.forward), as_words(found.backward)) == ("0:16", "16:32")
+    assert as_words(measure_awareness(rows("sinusoidal")).forward) == f"0:{WIDTH}"
+    assert as_words(measure_awareness(rows("rspe")).forward) == "none"
+    assert as_words(measure_awareness(rows("2dspe")).forward) == "0:16"
+
+
+def test_aspe_has_a_formula_for_each_length_alone() -> None:
+    """Appendix E."""
+    every = rows("aspe")
+    for length in (20, 40):
+        assert sum_formula_error({length: every[length]}) < 1e-4
+    assert sum_formula_error(every) > 0.05
+
+
+def test_pairs_may_be_half_the_width_apart() -> None:
+    """fairseq's sinusoid has sines in one half and cosines in the other."""
+    assert sum_formula_error(rows("base")) < 1e-3 < 0.05 < sum_formula_error(rows("learned"))
+
+
+def test_the_first_item_of_sessions_of_one_and_two() -> None:
+    """Corollary 3.6: RSPE's is (0, 1) in the one and the sine of every frequency in the other."""
+    one, two = rows_of_length(build_plain("rspe"), 1), rows_of_length(build_plain("rspe"), 2)
+    frequencies = torch.tensor([10000.0 ** (-i / WIDTH) for i in range(0, WIDTH, 2)]).double()
+    torch.testing.assert_close(one[0], torch.tensor([0.0, 1.0]).double().repeat(WIDTH // 2))
+    torch.testing.assert_close(two[0, ::2], frequencies.sin(), atol=1e-6, rtol=1e-5)
+    assert ((two[0] - one[0]).abs()[::2] > 1e-5).all()
+
+
+def test_gaps_of_rows_that_are_written_down() -> None:
+    position = {n: torch.arange(n).double() for n in (3, 5)}
+    made = {
+        n: torch.stack((at, n - 1 - at, torch.ones(n), at * (n - 1 - at)), dim=1)
+        for n, at in position.items()
+    }
+    assert forward_gaps(made).tolist() == [0, 2, 0, 4]
+    assert backward_gaps(made).tolist() == [2, 0, 0, 4]
+    features = torch.tensor([True, False, True, False])
+    assert tells_apart(made, features) == 1
+    assert tells_apart(made, torch.tensor([False, False, True, False])) == 0
+    assert function_gap(made, features) == 0
+    # The product agrees at position 0 alone, and is another one at position 1.
+    assert function_gap(made, torch.tensor([False, False, False, True])) == 4
+    assert function_gap(made, torch.tensor([False, True, False, False])) is None
+    assert function_gap(made, torch.tensor([False, True, False, False]), from_end=True) == 0
+
+
+def test_what_is_the_same_everywhere_knows_nothing() -> None:
+    found = measure_awareness({n: torch.ones(n, 4).double() for n in (3, 5)})
+    assert found.forward.all() and found.backward.all()
+    assert not found.is_forward_aware and not found.is_backward_aware
+
+
+@pytest.mark.parametrize("name", ABSOLUTE)
+def test_every_absolute_encoding_is_measured(name: str) -> None:
+    found = measure_awareness(rows(name))
+    assert math.isfinite(found.size) and math.isfinite(found.sum_error)
+    needs_lengths = PAPER.get(name, (False, False, False))[1]
+    assert found.is_backward_aware == needs_lengths or name == "cnn"
+
+
+@pytest.mark.parametrize("name", ["alibi", "t5", "shaw_keys", "rope", "lrpe_type2"])
+def test_relative_encodings_are_neither(name: str) -> None:
+    """Corollary 3.5: what a key gets depends on who looks, while offsets decide it."""
+    assert not embeds(name)
+    encodings = build_plain(name)
+    with torch.no_grad():
+        for parameter in encodings.layers[0].parameters():
+            parameter.add_(torch.randn_like(parameter))
+    scores = added_scores(encodings, 16)
+    assert centre_gap(scores) > 0.05
+    for offset in range(-3, 4):
+        assert scores.diagonal(offset).std() < 1e-4
+
+
+def test_what_cannot_be_asked_is_refused() -> None:
+    with pytest.raises(ValueError, match="must act on the inputs"):
+        rows_of_length(build_plain("alibi"), 4)
+    with pytest.raises(ValueError, match="must act inside the attention"):
+        added_scores(build_plain("dpe"), 4)
+    with pytest.raises(ValueError, match=r"two lengths of at least 2, but are of \[5\]"):
+        measure_awareness({5: torch.ones(5, 2)})
+
+
+def test_the_command_writes_figures_numbers_and_a_page(tmp_path, capsys) -> None:
+    where = tmp_path / "new"
+    assert main(["awareness", "dpe", "alibi", "--lengths", "4,6", "--output", str(where)]) == 0
+    printed = capsys.readouterr().out
+    assert "dpe" in printed and "0:16" in printed and "16:32" in printed
+    files = {path.name for path in where.iterdir()}
+    assert files == {
+        "awareness.json",
+        "awareness.md",
+        *(f"length_{n}.{kind}" for n in (4, 6) for kind in ("png", "svg")),
+    }
+    numbers = json.loads((where / "awareness.json").read_text())["encodings"]
+    assert numbers["dpe"]["forward_features"] == [[0, 16]]
+    assert [len(numbers["dpe"]["vectors"][n]) for n in ("4", "6")] == [4, 6]
+    assert numbers["alibi"]["centre_gap"] > 0
+    page = (where / "awareness.md").read_text()
+    assert "| dpe | yes | 0:16 | yes | 16:32 |" in page and "| alibi | no |" in page
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["nothing"], "nothing"),
+        (["dpe", "--width", "6"], "--width must be a multiple of 4, but is 6"),
+        (["dpe", "--lengths", "1"], "--lengths must be numbers from 2 on"),
+        (["--options", "scale=one"], "--options must be with one ENCODING"),
+    ],
+)
+def test_the_command_names_what_it_refuses(words, message, capsys) -> None:
+    assert main(["awareness", *words]) == 1
+    assert message in capsys.readouterr().err

@@ -1,0 +1,128 @@
+"""The BERT paper's figures on tiny models: what is in them is what the functions give."""
+
+import json
+import math
+
+import pytest
+import torch
+
+from fairseq_plugins.analysis.bert_figures import FIGURES, make_figure
+from fairseq_plugins.analysis.figure_files import rounded, write_figure
+from fairseq_plugins.analysis.position_vectors import closeness, dot_products
+from fairseq_plugins.analysis.readers import reader_of
+from fairseq_plugins.analysis.subjects import Sizes, Subject, trained, untrained
+from fairseq_plugins.encodings.frequencies import geometric, sinusoids
+from fairseq_plugins.papers.bert_families import COLUMNS, TABLE_7
+from tests.models.helpers import DICTIONARY, build_lm
+from tests.models.roberta import build, enlarge
+from tests.models.translation import build as build_translation
+
+SIZES = Sizes(length=16, words=5)
+
+
+def masked(encoding: str) -> Subject:
+    model = enlarge(build("vanilla", encoding)).double()
+    return trained(encoding, reader_of("pe_roberta", model, DICTIONARY))
+
+
+def test_untrained_vectors_are_those_of_bert_base() -> None:
+    made = make_figure(1, [], Sizes())
+    own = made.numbers["sinusoidal, absolute"]["dot_products"]
+    expected = dot_products(sinusoids(torch.arange(128), geometric(384, 768)))
+    torch.testing.assert_close(own, expected, atol=1e-3, rtol=1e-5)
+    assert made.numbers["sinusoidal_rpe, relative"]["dot_products"].shape == (129, 129)
+    assert "| sinusoidal, absolute | 128 | 44 |" in made.seen[1]
+    assert untrained("learned").absolute(20).shape == (20, 768)
+
+
+def test_figure_1_has_learned_vectors_of_both_kinds() -> None:
+    subject = masked("learned+shaw")
+    made = make_figure(1, [subject, masked("none+t5")], SIZES)
+    stack = subject.reader.stack
+    rows = stack.position_embedding.weight.detach()[:16]
+    own = made.numbers["learned+shaw, absolute"]["dot_products"]
+    torch.testing.assert_close(own, dot_products(rows))
+    keys = stack.layers[0].self_attn.attention.encoding.key_table.detach()
+    own = made.numbers["learned+shaw, relative"]["dot_products"]
+    torch.testing.assert_close(own, dot_products(keys))
+    assert len(made.numbers) == 2
+
+
+def test_figure_3_says_where_psi_first_rises() -> None:
+    made = make_figure(3, [], Sizes())
+    assert made.numbers["first_rise"] == 44
+    assert "first rises at m = 44" in made.seen[0]
+    assert not FIGURES[3].takes_subjects
+
+
+def test_figure_4_compares_learned_frequencies_with_the_fixed_ones() -> None:
+    subject = masked("learnable_sinusoidal")
+    made = make_figure(4, [subject], SIZES)
+    learned = subject.reader.stack.position_embedding.frequencies.detach()
+    torch.testing.assert_close(made.numbers["frequencies"]["learnable_sinusoidal"], learned)
+    torch.testing.assert_close(made.numbers["frequencies"]["default"], geometric(16, 32))
+    psi = made.numbers["psi"]["default"]
+    torch.testing.assert_close(psi, closeness(geometric(16, 32), torch.arange(16)) / 16)
+    with pytest.raises(ValueError, match="figure 4 needs absolute sinusoids"):
+        make_figure(4, [masked("learned")], SIZES)
+
+
+def test_figure_6_has_cosines_and_where_they_are_alike() -> None:
+    made = make_figure(6, [masked("none+shaw")], SIZES)
+    own = made.numbers["none+shaw"]
+    assert own["cosines"].shape == (129, 129) and own["neighbours"].shape == (128,)
+    assert (own["cosines"].diagonal() - 1).abs().max() < 1e-6
+    with pytest.raises(ValueError, match="figure 6 needs relative vectors"):
+        make_figure(6, [masked("learned")], SIZES)
+
+
+def test_figure_9_has_the_terms_of_equation_7() -> None:
+    made = make_figure(9, [masked("learned"), masked("none+shaw")], SIZES)
+    assert list(made.numbers) == ["learned"]
+    shares = made.numbers["learned"]["shares_of_scores"]
+    assert sum(shares.values()) == pytest.approx(1) and abs(shares["rest"]) < 1e-9
+    assert made.numbers["learned"]["position_position"].shape == (16, 16)
+
+
+def test_figures_2_and_11_have_scores_beside_weights() -> None:
+    made = make_figure(11, [masked("learned+shaw")], SIZES)
+    own = made.numbers["learned+shaw"]
+    assert own["words"] == 5 and own["scores"].shape == own["weights"].shape == (16, 16)
+    assert own["scores_by_offset"].shape == (2 * 14 - 1,)
+    torch.testing.assert_close(own["weights"].sum(1), torch.ones(16).double())
+    assert own["scores"].sum(1).std() > 1e-4
+    with pytest.raises(ValueError, match="figure 11 needs a checkpoint"):
+        make_figure(2, [untrained("sinusoidal")], SIZES)
+
+
+def test_figure_10_has_all_three_families_and_the_papers_numbers() -> None:
+    causal = trained("gpt", reader_of("pe_transformer_lm", build_lm().double(), DICTIONARY))
+    model = build_translation(position_encoding="sinusoidal").double()
+    encoder = trained("mt", reader_of("pe_transformer", model, DICTIONARY))
+    made = make_figure(10, [masked("learned"), causal, encoder], SIZES)
+    kinds = [made.numbers[name]["kind"] for name in ("learned", "gpt", "mt")]
+    assert kinds == ["encoder only", "decoder only", "encoder & decoder"]
+    assert made.numbers["gpt"]["infinite"] == ["direction_balance"]
+    lines = made.seen[1].splitlines()
+    (gpt,) = [line for line in lines if line.startswith("| **gpt** |")]
+    assert gpt.endswith("| inf |")
+    (paper,) = [line for line in lines if line.startswith("| GPT (paper) |")]
+    assert paper.endswith("| 0.1019 | 0.0044 | 0.1114 | 0.0070 | inf |")
+    assert all(len(numbers) == len(COLUMNS) for numbers in TABLE_7.values())
+
+
+def test_numbers_are_rounded_and_what_is_not_finite_is_none() -> None:
+    found = rounded({"a": torch.tensor([1.23456, -math.inf]), 1: [True, "x", 2]})
+    assert found == {"a": [1.235, None], "1": [True, "x", 2]}
+
+
+def test_files_are_the_same_each_time(tmp_path) -> None:
+    subject, contents = masked("learned+shaw"), []
+    for folder in ("one", "two"):
+        stem = tmp_path / folder / "x"
+        made = make_figure(11, [subject], SIZES)
+        write_figure(made, stem, title="T", paper="P", command="C")
+        contents.append({path.name: path.read_bytes() for path in stem.parent.iterdir()})
+    assert contents[0] == contents[1]
+    assert set(contents[0]) == {"x.png", "x.svg", "x.json", "x.md"}
+    assert json.loads(contents[0]["x.json"])["learned+shaw"]["words"] == 5

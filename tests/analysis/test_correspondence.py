@@ -1,0 +1,89 @@
+"""Eq. 7 of the BERT paper: four terms that sum to a head's scores."""
+
+import pytest
+import torch
+
+from fairseq_plugins.analysis.correspondence import (
+    input_projections,
+    position_correlation,
+    split_first_layer,
+    split_scores,
+)
+from fairseq_plugins.analysis.identical_words import look_at_first_layer
+from fairseq_plugins.analysis.readers import Reader, reader_of
+from tests.models.helpers import DICTIONARY, random_tokens
+from tests.models.roberta import build, enlarge
+
+
+def reader(encoding: str, **options: object) -> Reader:
+    model = enlarge(build("vanilla", encoding, **options)).double()
+    with torch.no_grad():
+        for parameter in model.parameters():  # biases and normalisations that do something
+            parameter.add_(0.1 * torch.randn_like(parameter))
+    return reader_of("pe_roberta", model, DICTIONARY)
+
+
+PRE, POST = {"encoder_normalize_before": True}, {"encoder_normalize_before": False}
+BARE = {"encoder_normalize_before": False, "layernorm_embedding": False}
+
+
+@pytest.mark.parametrize("options", [PRE, POST, BARE])
+@pytest.mark.parametrize("encoding", ["learned", "sinusoidal", "dpe"])
+def test_four_terms_are_the_score(encoding: str, options: dict[str, object]) -> None:
+    own, tokens = reader(encoding, **options), random_tokens(3, 9)
+    terms = split_first_layer(own, tokens)
+    scores = look_at_first_layer(own, tokens).scores
+    torch.testing.assert_close(terms.total(), scores)
+    assert terms.rest.abs().max() < 1e-9
+    assert sum(terms.shares().values()) == pytest.approx(1)
+    assert min(terms.position_position.std(), terms.word_position.std()) > 1e-4
+
+
+def test_equation_7_as_it_is_written() -> None:
+    """Without normalisation and biases: w W_Q W_K^T p^T and so on."""
+    own, tokens = reader("learned", **BARE), random_tokens(2, 7)
+    stack, attention = own.stack, own.stack.layers[0].self_attn
+    with torch.no_grad():
+        attention.q_proj.bias.zero_()
+        attention.k_proj.bias.zero_()
+    terms = split_first_layer(own, tokens)
+    words, positions = stack.embed_tokens(tokens), stack.position_embedding.weight[:7]
+    for head in range(4):
+        part = slice(8 * head, 8 * head + 8)
+        middle = attention.q_proj.weight[part].mT @ attention.k_proj.weight[part] / 8**0.5
+        expected = {
+            "word_word": words @ middle @ words.mT,
+            "word_position": words @ middle @ positions.mT,
+            "position_word": positions @ middle @ words.mT,
+            "position_position": (positions @ middle @ positions.mT).expand(2, 7, 7),
+        }
+        for name, value in expected.items():
+            torch.testing.assert_close(getattr(terms, name)[:, head], value)
+    found = position_correlation(positions, *input_projections(own))
+    torch.testing.assert_close(found / 8**0.5, terms.position_position[0])
+
+
+def test_the_position_term_is_the_same_for_all_words() -> None:
+    own = reader("learned", **BARE)
+    terms = split_first_layer(own, random_tokens(4, 9))
+    first, *others = terms.position_position
+    assert all(torch.allclose(first, other) for other in others)
+    assert terms.word_word.std(0).max() > 1e-3
+
+
+def test_what_acts_inside_the_attention_is_the_rest() -> None:
+    own, tokens = reader("learned+shaw", **POST), random_tokens(2, 9)
+    terms = split_first_layer(own, tokens)
+    assert terms.rest.std() > 1e-3
+    torch.testing.assert_close(terms.total(), look_at_first_layer(own, tokens).scores)
+
+
+def test_products_of_vectors() -> None:
+    q, p, k, r = torch.randn(4, 2, 3, 5, 8).double()
+    found = split_scores(q, p, k, r, 0.5)
+    torch.testing.assert_close(sum(found), 0.5 * (q + p) @ (k + r).mT)
+
+
+def test_a_model_without_absolute_positions_is_refused() -> None:
+    with pytest.raises(ValueError, match="must have an absolute position encoding"):
+        split_first_layer(reader("none+shaw"), random_tokens(1, 5))
