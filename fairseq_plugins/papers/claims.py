@@ -76,14 +76,7 @@ class Floor:
     claimed: Side
 
 
-@dataclass(frozen=True)
-class Unmeasured:
-    """What no table here measures, and what would."""
-
-    missing: str
-
-
-Evidence = Comparison | Correlation | Speed | Floor | Unmeasured
+Evidence = Comparison | Correlation | Speed | Floor
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import pytest
 
 from fairseq_plugins.common.files import write_json
 from fairseq_plugins.papers import CLAIMS
-from fairseq_plugins.papers.claims import Claim, Comparison, Correlation, Floor, Speed, Unmeasured
+from fairseq_plugins.papers.claims import Claim, Comparison, Correlation, Floor, Speed
 from fairseq_plugins.reproduce.__main__ import main
 from fairseq_plugins.reproduce.report.claims_page import (
     _read_timings,
@@ -82,7 +82,6 @@ def test_what_is_missing_is_named():
     verdict = judge(claim(below()), numbers(base=(60.0,)))
     assert (verdict.word, verdict.estimate) == ("not run", None)
     assert "`rope` of LRPE, Table 2, linear attention" in verdict.missing
-    assert judge(claim(Unmeasured("a longer text")), numbers()).missing == "a longer text"
 
 
 def test_a_floor_is_a_number_without_seeds():

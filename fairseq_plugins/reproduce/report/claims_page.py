@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from fairseq_plugins.common.files import write_json, write_text
 from fairseq_plugins.common.tables import markdown_table
 from fairseq_plugins.papers import CLAIMS, TABLES
-from fairseq_plugins.papers.claims import Claim, Speed, Unmeasured
+from fairseq_plugins.papers.claims import Claim, Speed
 from fairseq_plugins.papers.tables import Table
 from fairseq_plugins.reproduce.experiments import EXPERIMENTS
 from fairseq_plugins.reproduce.report.comparisons import interval
@@ -204,7 +204,7 @@ def _missing(claims: Sequence[Claim], verdicts: Verdicts) -> list[str]:
     parts = []
     for scale, found in verdicts.items():
         lacks: dict[str, list[str]] = {}
-        trained = [c for c in claims if not isinstance(c.evidence, Speed | Unmeasured)]
+        trained = [c for c in claims if not isinstance(c.evidence, Speed)]
         if all(found[claim.name].word == NOT_RUN for claim in trained):
             continue  # a machine on which speed alone was measured
         for claim in trained:
@@ -213,6 +213,4 @@ def _missing(claims: Sequence[Claim], verdicts: Verdicts) -> list[str]:
         if lacks:
             lines = [f"- {what}: for {', '.join(names)}" for what, names in lacks.items()]
             parts.append(f"At scale `{scale}`:\n\n" + "\n".join(lines))
-    unmeasured = {c.evidence.missing for c in claims if isinstance(c.evidence, Unmeasured)}
-    parts += [f"At every scale: {what}." for what in sorted(unmeasured)]
     return parts

@@ -11,7 +11,6 @@ from fairseq_plugins.papers.claims import (
     Correlation,
     Floor,
     Speed,
-    Unmeasured,
 )
 from fairseq_plugins.papers.tables import Table
 from fairseq_plugins.reproduce.report.correlations import LEAST_ROWS, over_rows
@@ -83,8 +82,6 @@ def judge(claim: Claim, numbers: Numbers) -> Verdict:
             return _speed(evidence, numbers)
         case Floor() as evidence:
             return _floor(evidence, numbers)
-        case Unmeasured() as evidence:
-            return Verdict(NOT_RUN, missing=evidence.missing)
 
 
 def word_of(estimate: Estimate, claimed: str, by: float = 0.0) -> str:

@@ -1,0 +1,44 @@
+"""The sweep of floors: a column is linear attention with its own denominator, and nothing else."""
+
+from pathlib import Path
+
+import pytest
+
+from fairseq_plugins.attention.linear import MIN_COSINE
+from fairseq_plugins.papers.floor_sweep import FLOOR_SWEEP, FLOORS, PLAIN
+from fairseq_plugins.reproduce.experiments.devices import Devices
+from fairseq_plugins.reproduce.experiments.planned import plan_run
+from fairseq_plugins.reproduce.record.runs import Run
+
+CONFIGS = Path(__file__).resolve().parents[2] / "configs"
+DIFFER = {"min_cosine", "linear_normalizer"}
+
+
+def planned(attention: str, table: str = FLOOR_SWEEP.name):
+    (training,) = plan_run(CONFIGS, Run(table, "mini", "rope", attention, 2), Devices(0)).trainings
+    return training
+
+
+@pytest.mark.parametrize("word", FLOOR_SWEEP.attentions)
+def test_a_column_is_table_2_with_its_own_denominator(word):
+    theirs, ours = planned("linear", "table2").config, planned(word).config
+    assert ours["model"]["attention_type"] == "linear"
+    assert {key: ours["model"][key] for key in ours["model"] if key not in DIFFER} == {
+        key: theirs["model"][key] for key in theirs["model"] if key not in DIFFER
+    }
+    assert {key: ours[key] for key in ours if key not in ("model", "checkpoint")} == {
+        key: theirs[key] for key in theirs if key not in ("model", "checkpoint")
+    }
+
+
+def test_the_command_says_the_floor():
+    for word, floor in FLOORS.items():
+        assert f"model.min_cosine={floor}" in planned(word).command
+        assert planned(word).config["model"]["min_cosine"] == floor
+        assert planned(word).config["model"]["linear_normalizer"] == "encoded"
+    assert planned(PLAIN).config["model"]["linear_normalizer"] == "plain"
+
+
+def test_the_recipes_own_floor_is_one_of_them():
+    assert MIN_COSINE in FLOORS.values()
+    assert planned("linear", "table2").config["model"]["min_cosine"] == MIN_COSINE
