@@ -7,9 +7,11 @@ from pathlib import Path
 # Of each task of GLUE at scale mini.
 MINI_EXAMPLES = 640
 MINI_DEVELOPMENT_EXAMPLES = 500
-# At scale small: at most, and those of them on which models are chosen.
+# Of LRPE's tables at scale mini, and at scale small: at most, and those of them on which models are
+# chosen.
+MID_EXAMPLES = 8_000
 SMALL_EXAMPLES = 20_000
-SMALL_HELD_OUT = 300
+HELD_OUT = 300
 
 
 def _short_squad(novels: str) -> str:
@@ -32,8 +34,12 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "wikitext-103": ("scripts/prepare_wikitext103.sh",),
     "toy-mlm": ("scripts/prepare_toy_mlm.sh",),
     "novels-mini": (
-        "scripts/prepare_text_mlm.sh --from DIR --merges 1000 --evaluation-lines 200 "
+        "scripts/prepare_text_mlm.sh --from DIR --merges 300 --evaluation-lines 200 "
         "--output data/novels-mini",
+    ),
+    "novels-1000": (
+        "scripts/prepare_text_mlm.sh --from DIR --merges 1000 --evaluation-lines 200 "
+        "--output data/novels-1000",
     ),
     # Of language models and masked ones alike.
     "novels-small": (
@@ -57,9 +63,13 @@ COMMANDS: dict[str, tuple[str, ...]] = {
         f"--max-train {MINI_EXAMPLES} --max-valid {MINI_DEVELOPMENT_EXAMPLES} "
         "--output data/glue-mini",
     ),
+    "glue-1000": (
+        "scripts/prepare_glue.sh --from DIR --bpe data/novels-1000/bpe "
+        f"--max-train {MID_EXAMPLES} --held-out {HELD_OUT} --output data/glue-1000",
+    ),
     "glue-small": (
         "scripts/prepare_glue.sh --from DIR --bpe data/novels-small/bpe "
-        f"--max-train {SMALL_EXAMPLES} --held-out {SMALL_HELD_OUT} --output data/glue-small",
+        f"--max-train {SMALL_EXAMPLES} --held-out {HELD_OUT} --output data/glue-small",
     ),
     "glue": ("scripts/prepare_glue.sh --bpe data/gpt2_bpe",),
     **{

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from fairseq_plugins.common.data_commands import SMALL_EXAMPLES, SMALL_HELD_OUT, commands_for
+from fairseq_plugins.common.data_commands import HELD_OUT, SMALL_EXAMPLES, commands_for
 from fairseq_plugins.glue.tasks import GLUE
 from fairseq_plugins.papers import SCALE_NAMES, TABLES
 from fairseq_plugins.papers.tables import Table
@@ -133,7 +133,7 @@ def test_glue_is_three_epochs_chosen_on_held_out_examples(name: str) -> None:
     assert len(one.trainings) == 2 * len(found)  # two learning rates
     for training in one.trainings:
         config = training.config
-        epoch = math.ceil((sizes[training.variant.kind] - SMALL_HELD_OUT) / 32)
+        epoch = math.ceil((sizes[training.variant.kind] - HELD_OUT) / 32)
         assert total_batch(config) == 32
         assert training.max_update == config["lr_scheduler"]["total_num_update"] == 3 * epoch
         assert config["optimization"]["max_epoch"] == 0

@@ -110,12 +110,13 @@ class MaskedLanguageModel(Experiment):
         return " ".join(filter(None, (masks, super().comparability(scale))))
 
 
-def _model(**more: Any) -> MaskedLanguageModel:
+def _model(mini: str, **more: Any) -> MaskedLanguageModel:
+    """mini: the folder of data at that scale."""
     return MaskedLanguageModel(
         recipe="wikitext103_mlm",
         scales=scales(
             Scale("toy", COMMANDS["toy-mlm"]),
-            Scale("mini", COMMANDS["novels-mini"]),
+            Scale("mini", COMMANDS[mini]),
             Scale("small", COMMANDS["novels-small"], gpus=1),
             Scale("paper", COMMANDS["wikitext-103-mlm"], gpus=8),
         ),
@@ -127,15 +128,14 @@ def _model(**more: Any) -> MaskedLanguageModel:
 
 
 MASKED_LANGUAGE_MODEL = _model(
-    stages={"mini": ("samples_8", "samples_16"), "small": ("samples_16", "samples_32")}
+    "novels-1000",
+    stages={"mini": ("samples_8", "samples_16"), "small": ("samples_16", "samples_32")},
 )
 # A stand-in for the published BERT, and what the BERT paper makes of it: the position embedding
 # replaced and all weights trained on.
-BERT_START = _model(
-    budget="bert_start",
-    stages={"mini": ("samples_8", "samples_16"), "small": ("samples_16",)},
-)
+BERT_START = _model("novels-mini", budget="bert_start", stages={"small": ("samples_16",)})
 BERT_CONTINUED = _model(
+    "novels-mini",
     budget="bert_continued",
     kind="continued",
     stages={"paper": ("samples_128",)},  # Table 6's first phase
