@@ -25,8 +25,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from benchmarks.context import Context
 from benchmarks.options import add_machine
 from benchmarks.record import ROOT, circumstances, end_of_run, load_average
@@ -168,6 +166,8 @@ def extrapolate(sizes: Sequence[int], values: Sequence[float], size: int) -> dic
         values: at them, positive.
         size: where the two are asked for.
     """
+    import numpy as np  # which --help must not load
+
     slope, intercept = np.polyfit(sizes, values, 1)
     exponent, scale = np.polyfit(np.log(sizes), np.log(np.maximum(values, 1e-3)), 1)
     power = np.exp(scale + exponent * np.log(size))

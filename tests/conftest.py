@@ -46,10 +46,11 @@ def _seeds() -> Iterator[None]:
     random.seed(0)
     torch.manual_seed(0)
     dtype, logger = torch.get_default_dtype(), logging.getLogger("fairseq")
-    level = logger.level
+    level, disabled = logger.level, logging.root.manager.disable
     yield
     torch.set_default_dtype(dtype)
     logger.setLevel(level)
+    logging.disable(disabled)
 
 
 @pytest.fixture(autouse=True)

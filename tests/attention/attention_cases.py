@@ -5,6 +5,7 @@ Shapes: B batch, H heads, T queries, S keys, D head_dim, C embed_dim.
 
 from collections.abc import Mapping, Sequence
 
+import pytest
 import torch
 from torch import Tensor, nn
 
@@ -63,6 +64,13 @@ CAUSAL, BIDIRECTIONAL = (
     for causal in (True, False)
 )
 DIRECTED = [(*pair, True) for pair in CAUSAL] + [(*pair, False) for pair in BIDIRECTIONAL]
+FAR = 10_000
+# Those that can be far out; an ODE's steps up to there take seconds.
+FAR_OUT = [
+    pytest.param(*case, marks=[pytest.mark.slow] if case[0] == "floater" else [])
+    for case in DIRECTED
+    if extrapolates(case[0])
+]
 
 
 class Layer(nn.Module):

@@ -2,11 +2,11 @@
 
 import pytest
 import torch
-from attention_cases import DIRECTED, Layer, count, error, extrapolates, tokens
+from attention_cases import DIRECTED, FAR, FAR_OUT, Layer, count, error, tokens
 
 # Rounding of q, k, v and the weights, each once: a few units of the dtype's precision.
 UNITS = 8
-FAR = 10_000
+DTYPES = pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
 
 
 # The cosine transform sums positive features up in one, which turns once in six positions: encoded
@@ -14,12 +14,19 @@ FAR = 10_000
 NEAR_ZERO = {"lrpe_dct"}
 
 
-@pytest.mark.parametrize("start", [0, FAR])
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@DTYPES
 @pytest.mark.parametrize(("name", "attention", "causal"), DIRECTED)
-def test_half_precision_is_the_same_result(name, attention, causal, dtype, start):
-    if start and not extrapolates(name):
-        return
+def test_half_precision_is_the_same_result(name, attention, causal, dtype):
+    _check(name, attention, causal, dtype, 0)
+
+
+@DTYPES
+@pytest.mark.parametrize(("name", "attention", "causal"), FAR_OUT)
+def test_half_precision_is_the_same_result_far_out(name, attention, causal, dtype):
+    _check(name, attention, causal, dtype, FAR)
+
+
+def _check(name, attention, causal, dtype, start):
     near_zero = attention == "linear" and name in NEAR_ZERO
     options = {"normalizer": "plain"} if near_zero else {}
     wide = Layer(name, attention, causal=causal, dtype=torch.float32, **options)
