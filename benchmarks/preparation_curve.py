@@ -23,7 +23,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from benchmarks.context import Context
 from benchmarks.options import add_machine
@@ -31,17 +31,11 @@ from benchmarks.record import ROOT, circumstances, end_of_run, load_average
 from fairseq_plugins.common import provenance
 from fairseq_plugins.common.exit_status import exit_status
 from fairseq_plugins.common.files import reading, write_json
-from fairseq_plugins.data.measure import sha256
 from fairseq_plugins.reproduce.__main__ import words
-from fairseq_plugins.translation.folders import ParallelBuild
-from fairseq_plugins.translation.parallel import Cleaning, ParallelText, Paths, find_text
-from fairseq_plugins.translation.prepare import (
-    TEST_NAMES,
-    TRAIN_NAMES,
-    VALID_NAMES,
-    WMT14_MERGES,
-    Settings,
-)
+
+if TYPE_CHECKING:  # what prepares is imported where it is used: --help must not load it
+    from fairseq_plugins.translation.folders import ParallelBuild
+    from fairseq_plugins.translation.parallel import ParallelText, Paths
 
 # Luong et al. 2015, "Effective Approaches to Attention-based Neural Machine Translation", 4.1.
 WMT14_PAIRS = 4_500_000
@@ -102,8 +96,12 @@ def _resident(pid: int) -> int:
     return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
 
-def phases(build: ParallelBuild, text: ParallelText, output: Path) -> dict[str, Callable[[], None]]:
+def phases(
+    build: "ParallelBuild", text: "ParallelText", output: Path
+) -> dict[str, Callable[[], None]]:
     """The steps of `ParallelBuild.make`, each to be run on its own after those before it."""
+    from fairseq_plugins.translation.prepare import Settings
+
     folder = Settings(build.merges).folder(output, {"corpus": "part"}, build.languages)
 
     def finish() -> None:
@@ -129,13 +127,16 @@ class Size:
 
 
 def measure_size(
-    texts: dict[str, Paths], languages: tuple[str, str], pairs: int, merges: int
+    texts: dict[str, "Paths"], languages: tuple[str, str], pairs: int, merges: int
 ) -> Size:
     """The costs of the first pairs of the training text.
 
     Raises:
         RuntimeError: where a phase fails.
     """
+    from fairseq_plugins.translation.folders import ParallelBuild
+    from fairseq_plugins.translation.parallel import Cleaning, ParallelText
+
     with tempfile.TemporaryDirectory() as name:
         work = Path(name, "work")
         work.mkdir()
@@ -210,7 +211,7 @@ def get_parser() -> argparse.ArgumentParser:
     add("--tgt", default="de", metavar="LANG", help="(default: de)")
     add("--pairs", type=words("--pairs"), default=["10000", "20000", "40000", "80000"],
         metavar="A,B", help="sizes (default: 10000,20000,40000,80000)")  # fmt: skip
-    add("--merges", type=int, default=WMT14_MERGES, metavar="N", help=f"(default: {WMT14_MERGES})")
+    add("--merges", type=int, metavar="N", help="(default: as many as WMT14 gets)")
     add_machine(parser)
     add("--output", type=Path, default=ROOT, metavar="DIR", help="in place of the repository")
     return parser
@@ -230,8 +231,19 @@ def run(args: argparse.Namespace, command: Sequence[str]) -> None:
     Raises:
         ValueError: for numbers that cannot be, and sizes beyond what there is.
     """
+    from fairseq_plugins.data.measure import sha256
+    from fairseq_plugins.translation.parallel import find_text
+    from fairseq_plugins.translation.prepare import (
+        TEST_NAMES,
+        TRAIN_NAMES,
+        VALID_NAMES,
+        WMT14_MERGES,
+        Settings,
+    )
+
     sizes = _sizes(args.pairs)
-    Settings(args.merges)  # refuses what it cannot be
+    merges = WMT14_MERGES if args.merges is None else args.merges
+    Settings(merges)  # refuses what it cannot be
     languages = (args.src, args.tgt)
     texts: dict[str, Paths] = {}
     for split, names in (("train", TRAIN_NAMES), ("valid", VALID_NAMES), ("test", TEST_NAMES)):
@@ -249,14 +261,14 @@ def run(args: argparse.Namespace, command: Sequence[str]) -> None:
     load, began = load_average(), time.monotonic()
     measured: dict[int, Size] = {}
     for size in sizes:
-        measured[size] = measure_size(texts, languages, size, args.merges)
+        measured[size] = measure_size(texts, languages, size, merges)
         costs = measured[size].costs.items()
         shown = ", ".join(f"{phase} {cost.cpu_seconds:.1f} s" for phase, cost in costs)
         print(f"{size:,} pairs, CPU: {shown}", flush=True)
     found = summarise(list(measured.values()), WMT14_WORDS)
     result = {
         "benchmark": "preparation_curve",
-        "settings": {"merges": args.merges, "workers": 1, "languages": languages},
+        "settings": {"merges": merges, "workers": 1, "languages": languages},
         "text": {p.name: sha256(p) for paths in texts.values() for p in paths},
         "measured": {pairs: asdict(size) for pairs, size in measured.items()},
         "extrapolated": {"pairs": WMT14_PAIRS, "words": WMT14_WORDS, **found},

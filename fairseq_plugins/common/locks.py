@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from filelock import lock_descriptor
-
 _PAUSE = 0.05  # seconds
 
 
@@ -40,6 +38,8 @@ def exclusive(
         Busy: where another process holds it and `wait` is None.
         OSError: where the file system has no locks.
     """
+    from filelock import lock_descriptor  # which --help must not load
+
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+") as lock:
         try:

@@ -2,17 +2,10 @@
 
 import time
 from collections.abc import Iterable, Iterator, Sized
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
+if TYPE_CHECKING:  # rich is imported where something is shown: --help must not load it
+    from rich.console import Console
 
 T = TypeVar("T")
 
@@ -37,6 +30,8 @@ def track(
     """
     if total is None and isinstance(items, Sized):
         total = len(items)
+    from rich.console import Console
+
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     if console.is_terminal:
         yield from _bar(console, items, what, unit, total, lasting)
@@ -45,8 +40,17 @@ def track(
 
 
 def _bar(
-    console: Console, items: Iterable[T], what: str, unit: str, total: int | None, lasting: bool
+    console: "Console", items: Iterable[T], what: str, unit: str, total: int | None, lasting: bool
 ) -> Iterator[T]:
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(),
@@ -68,7 +72,7 @@ def _bar(
 
 
 def _lines(
-    console: Console, items: Iterable[T], what: str, unit: str, total: int | None
+    console: "Console", items: Iterable[T], what: str, unit: str, total: int | None
 ) -> Iterator[T]:
     begun = printed = time.monotonic()
     of = "" if total is None else f" of {total:,}"

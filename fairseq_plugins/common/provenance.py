@@ -1,7 +1,6 @@
 """Where a result comes from: data, commit, versions and hardware, without names of machines."""
 
 import hashlib
-import importlib.metadata
 import json
 import os
 import platform
@@ -104,6 +103,8 @@ def _git(root: Path, *words: str) -> str | None:
 
 def versions() -> dict[str, str]:
     """Versions of what computes; fairseq is the distribution that is installed under its name."""
+    import importlib.metadata  # which --help must not load
+
     found = {"python": platform.python_version()}
     installed = importlib.metadata.packages_distributions()
     for package in _PACKAGES:

@@ -10,7 +10,6 @@ import threading
 
 import pytest
 
-from fairseq_plugins.common import locks
 from fairseq_plugins.common.locks import Busy, exclusive
 
 HOLD_AND_DIE = """
@@ -91,7 +90,7 @@ def test_a_file_system_without_locks_is_named(path, monkeypatch):
     def refuse(*_, **__):
         raise OSError(errno.ENOSYS, "Function not implemented")
 
-    monkeypatch.setattr(locks, "lock_descriptor", refuse)
+    monkeypatch.setattr("filelock.lock_descriptor", refuse)
     with (
         pytest.raises(OSError, match=r"\.lock cannot be locked .*mounted with `flock`"),
         exclusive(path, "this"),
