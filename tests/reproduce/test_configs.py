@@ -28,6 +28,15 @@ CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 ROWS = sorted(path.stem for path in (CONFIGS / "model").glob("*.yaml"))
 
 
+@pytest.mark.parametrize(
+    "recipe", sorted(path.stem for path in CONFIGS.glob("*.yaml") if "defaults" in path.read_text())
+)
+def test_each_process_reads_the_checkpoint_that_it_goes_on_from(recipe):
+    """Whatever starts several of them: none of `run=` is left out."""
+    config = compose_recipe(CONFIGS, recipe, [])
+    assert config.checkpoint.load_checkpoint_on_all_dp_ranks is True
+
+
 @functools.cache
 def composed(*overrides):
     return compose_recipe(CONFIGS, "wikitext103_lm", overrides)
