@@ -19,9 +19,8 @@ from tests.integration.helpers import (
 
 UPDATES = 6
 PROGRAM = Path(__file__).with_name("ddp_on_cpu.py")
-TWO = {
-    "checkpoint.load_checkpoint_on_all_dp_ranks": True,  # as in configs/run
-    "distributed_training.distributed_world_size": 2,
+TOGETHER = {
+    "checkpoint.load_checkpoint_on_all_dp_ranks": True,  # as in configs/recipe/folders.yaml
     "distributed_training.distributed_backend": "gloo",
     "distributed_training.ddp_backend": "pytorch_ddp",
     "distributed_training.distributed_init_method": "env://",
@@ -37,14 +36,20 @@ SETTINGS = {
 
 def in_two(folder: Path, settings: dict, *, nodes: int = 1) -> None:
     """Train in two processes, or in one on each of two nodes, which must end well."""
-    config = write_yaml(folder.with_name(f"{folder.name}.yaml"), {**settings, **TWO})
+    in_several(2, folder, settings, nodes=nodes)
+
+
+def in_several(processes: int, folder: Path, settings: dict, *, nodes: int = 1) -> None:
+    """Train in so many processes, on so many nodes, which must end well."""
+    together = {**TOGETHER, "distributed_training.distributed_world_size": processes}
+    config = write_yaml(folder.with_name(f"{folder.name}.yaml"), {**settings, **together})
     end = ["--standalone"] if nodes == 1 else [
         "--nnodes=2", "--rdzv-backend=c10d", f"--rdzv-id={folder.name}",
         f"--rdzv-endpoint=localhost:{29_700 + os.getpid() % 200}",
     ]  # fmt: skip
     command = [
         *(sys.executable, "-m", "torch.distributed.run", *end),
-        *(f"--nproc_per_node={2 // nodes}", str(PROGRAM)),
+        *(f"--nproc_per_node={processes // nodes}", str(PROGRAM)),
         *("--config-dir", str(config.parent), "--config-name", config.stem),
     ]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(REPOSITORY)}
@@ -61,13 +66,13 @@ def in_two(folder: Path, settings: dict, *, nodes: int = 1) -> None:
         except subprocess.TimeoutExpired:
             for each in agents:
                 each.terminate()
-            pytest.fail(f"two processes did not end:\n{agent.communicate()[0]}")
+            pytest.fail(f"{processes} processes did not end:\n{agent.communicate()[0]}")
         assert agent.returncode == 0, output
 
 
-def in_one(folder: Path, settings: dict) -> None:
-    """Train in one process that gathers the gradients of two batches."""
-    fairseq_hydra_train(folder.parent, {**settings, "optimization.update_freq": [2]})
+def in_one(folder: Path, settings: dict, *, batches: int = 2) -> None:
+    """Train in one process that gathers the gradients of so many batches."""
+    fairseq_hydra_train(folder.parent, {**settings, "optimization.update_freq": [batches]})
 
 
 def updates(folder: Path) -> int:
@@ -114,13 +119,16 @@ def test_two_nodes_train_as_one_process(data: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_what_two_left_one_takes_up(data: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [1, 4])
+def test_what_two_left_another_number_takes_up(data: Path, tmp_path: Path, number: int) -> None:
+    """With the batches that come next, of which an update has four."""
     left, one = tmp_path / "left", tmp_path / "one"
     left.mkdir()
     (left / STOP).touch()
-    in_two(left, settings_of(left, data, **LRPE))
+    settings = settings_of(left, data, **LRPE)
+    in_several(2, left, {**settings, "optimization.update_freq": [2]})
     assert updates(left) == 1
     (left / STOP).unlink()
-    in_one(left, settings_of(left, data, **LRPE))
-    in_one(one, settings_of(one, data, **LRPE))
+    in_several(number, left, {**settings, "optimization.update_freq": [4 // number]})
+    in_one(one, settings_of(one, data, **LRPE), batches=4)
     assert_same_model(left, one)

@@ -5,6 +5,7 @@ It differs from fairseq's own in what a job needs that may end at any moment:
 - it saves at least every `SAVE_SECONDS` of training, beside fairseq's own moments;
 - where a file `STOP` appears in its folder of checkpoints, it saves within about a second and ends
   with status 0;
+- it goes on with the next batch on another number of GPUs too;
 - it refuses to start where the GPUs that it was given are not there.
 
 fairseq's `stop_time_hours` and `save_interval_updates` would validate at every such moment, which
@@ -36,6 +37,7 @@ from fairseq_plugins.reproduce.run.stopping import STOP
 
 SAVE_SECONDS = 45.0  # what a dead node loses, with an update and the time of writing: under 60 s
 _LOOK_SECONDS = 1.0  # between two looks for the file
+_PROCESSES = "data_parallel_world_size"  # the key in checkpoints for how many shared the batches
 
 
 def with_names(function: Callable[..., Any], **names: Any) -> Callable[..., Any]:
@@ -62,6 +64,25 @@ class SavingTrainer(Trainer):
         """fairseq calls it in every process whenever it saves."""
         super().consolidate_optimizer()
         self._saved = self.cumulative_training_time()
+
+    def save_checkpoint(self, filename: str, extra_state: dict[str, Any]) -> None:
+        super().save_checkpoint(
+            filename, {**extra_state, _PROCESSES: self.data_parallel_world_size}
+        )
+
+    def load_checkpoint(self, *arguments: Any, **options: Any) -> dict[str, Any] | None:
+        """fairseq's, where the place in the epoch counts the batches of a process of now.
+
+        fairseq saves and reads it as those of each process, so that half as many processes would
+        go on in the middle of what has been read.
+        """
+        extra_state: dict[str, Any] | None = super().load_checkpoint(*arguments, **options)
+        if extra_state is not None and "train_iterator" in extra_state:
+            now = self.data_parallel_world_size
+            place = extra_state["train_iterator"]
+            read = place["iterations_in_epoch"] * extra_state.get(_PROCESSES, now)
+            place["iterations_in_epoch"] = read // now
+        return extra_state
 
     def train_step(self, samples: Any, raise_oom: bool = False) -> Any:
         """An update; a save after it, and the end, where it is time.
