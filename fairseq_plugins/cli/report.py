@@ -1,18 +1,23 @@
 """`fairseq-pe report`: the static site of all results."""
 
 import argparse
+import logging
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from fairseq_plugins.common.root import ROOT
+from fairseq_plugins.common.root import ROOT, place
 
 OUTPUT = Path("site", "report")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Make the site; exit status 2 for a folder that is not one of its own."""
-    args = get_parser().parse_args(argv)
+    """Make the site; exit status 2 for a folder without results, or an output not its own."""
+    parser = get_parser()
+    args = parser.parse_args(argv)
+    if not (args.root / place("results")).is_dir():
+        parser.error(f"--root must hold a folder `results`, but is {args.root}")
+    logging.disable(logging.INFO)  # of the libraries; this program prints
     # Here, since these import torch and fairseq, for which --help does not wait.
     from fairseq_plugins.reproduce.report.site.build import build
     from fairseq_plugins.reproduce.report.site.evidence import read_evidence
