@@ -84,9 +84,7 @@ def _views(table: Table, name: str, results: Sequence[Result]) -> list[str]:
     if not results:
         return []
     parts = []
-    if is_installed("matplotlib") and any(
-        not figure.name and figure.kind != "lengths" for figure in table.figures
-    ):
+    if is_installed("matplotlib") and any(not figure.name for figure in table.figures):
         parts.append(f"![{table.source} as a figure]({name}.png)")
     page = f"site/report/{table.name}-{name}.html"
     return [
