@@ -20,6 +20,7 @@ RESERVED = re.compile(
     r"model|model\.(position_encoding|(\w+_)?attention_type)|scale(/\w+)?|run|common\.(seed|cpu)"
     r"|checkpoint\.save_dir|task\.data|distributed_training\..*"
 )
+KEEP = ("last", "best", "all")  # as `disk.Keep` has it
 TRACKERS = ("tensorboard", "wandb")
 
 TFLOPS = 40.0  # of a V100, a third of what it has at best in half precision
@@ -158,7 +159,7 @@ def get_parser(name: str) -> argparse.ArgumentParser:
     )
     add(
         "--keep",
-        choices=("last", "best", "all"),
+        choices=KEEP,
         default="all",
         help="which checkpoints stay when a run is measured: that one and the last one, that one "
         "alone, or (default) all; tables that start from a run need no other",
@@ -210,7 +211,7 @@ def get_paper_parser() -> argparse.ArgumentParser:
     add("--slurm", action="store_true", help="submit all of it")
     add("--jobs", type=int, default=1, metavar="N", help="with --slurm: runs in one job")
     add("--max-running", type=int, default=0, metavar="N", help="with --slurm: jobs at once")
-    add("--keep", choices=("last", "best", "all"), default="all", help="as the tables have it")
+    add("--keep", choices=KEEP, default="all", help="as the tables have it")
     add(
         "--tflops",
         type=float,

@@ -16,6 +16,7 @@ from fairseq_plugins.attention.multihead import FairseqMultiheadAttention
 from fairseq_plugins.attention.positions import Positions
 from fairseq_plugins.encodings import ENCODINGS, PositionEncoding, Stochastic, build_encoding
 from fairseq_plugins.encodings.ends import with_end
+from tests.quick import first_of_each_kind
 
 LENGTH, LONGEST = 6, 32
 
@@ -115,19 +116,13 @@ def one_case_per_name() -> list[tuple[str, str, bool]]:
     return [cases[i % len(cases)] for i, cases in enumerate(having)]
 
 
-def quick_where_hooks_are_new(cases: list[tuple[str, str, bool]]) -> list[object]:
-    """Each set of hooks under each attention once; the others take minutes together."""
-    seen: set[tuple[frozenset[str], str]] = set()
-    found: list[object] = []
-    for case in cases:
-        kind = hooks_of(case[0]), case[1]
-        marks = [pytest.mark.slow] if kind in seen else []
-        found.append(pytest.param(case, id=case_id(case), marks=marks))
-        seen.add(kind)
-    return found
+# Each set of hooks under each attention once; the others take minutes together.
+ONE_GRAPH = first_of_each_kind(
+    one_case_per_name(), lambda case: (hooks_of(case[0]), case[1]), case_id
+)
 
 
-@pytest.mark.parametrize("case", quick_where_hooks_are_new(one_case_per_name()))
+@pytest.mark.parametrize("case", ONE_GRAPH)
 def test_an_attention_is_one_graph(case):
     compare(case, "aot_eager", padded=False)
 

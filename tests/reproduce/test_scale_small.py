@@ -19,6 +19,7 @@ from fairseq_plugins.reproduce.record.recipe import total_batch
 from fairseq_plugins.reproduce.record.runs import Run
 from fairseq_plugins.reproduce.report.render import render
 from fairseq_plugins.reproduce.run.plan import check_devices, plan
+from tests.quick import first_of_each_kind
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 SMALL = "small"
@@ -41,19 +42,13 @@ def test_every_experiment_has_every_scale_in_one_order(name: str) -> None:
     assert tuple(EXPERIMENTS[name].scales) == SCALE_NAMES
 
 
-def tables() -> list[object]:
-    """The first table of each recipe; others compose the same configurations again."""
-    seen: set[str] = set()
-    found: list[object] = []
-    for name, table in TABLES.items():
-        recipe = experiment_of(name).recipe
-        marks = [pytest.mark.slow] if recipe in seen else []
-        found.append(pytest.param(table, id=name, marks=marks))
-        seen.add(recipe)
-    return found
+# The first table of each recipe; others compose the same configurations again.
+COMPOSED = first_of_each_kind(
+    TABLES.values(), lambda table: experiment_of(table.name).recipe, lambda table: table.name
+)
 
 
-@pytest.mark.parametrize("table", tables())
+@pytest.mark.parametrize("table", COMPOSED)
 def test_every_row_composes_under_every_attention(table: Table) -> None:
     scale = experiment_of(table.name).scales[SMALL]
     attentions = [*table.attentions, *table.further]
