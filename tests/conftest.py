@@ -40,6 +40,16 @@ def _one_store_of_schemas() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _seeds_of_the_cpu_alone() -> Iterator[None]:
+    """Where there is no GPU, PyTorch keeps each seed for one, with the text of the whole stack:
+    some milliseconds, several times a test."""
+    with pytest.MonkeyPatch.context() as patch:
+        if not torch.cuda.is_available():
+            patch.setattr(torch, "manual_seed", torch.default_generator.manual_seed)
+        yield
+
+
 @pytest.fixture(autouse=True)
 def _seeds() -> Iterator[None]:
     """The same random numbers whichever tests ran before; what commands set is as it was."""
