@@ -1,4 +1,4 @@
-"""`python -m fairseq_plugins analysis awareness ENCODING`: what its vectors know of both ends."""
+"""`fairseq-pe analyse awareness ENCODING`: what its vectors know of both ends."""
 
 import argparse
 from pathlib import Path

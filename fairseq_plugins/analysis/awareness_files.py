@@ -25,7 +25,7 @@ MEASURED = range(2, 41)  # lengths that are compared
 COLUMNS = 4
 PAPER = ("sinusoidal", "rspe", "aspe", "dpe", "2dspe")  # the paper's, SPE first
 FIGURES = {10: "Figure 2", 20: "Figure 6"}  # the paper's, by length
-COMMAND = "python -m fairseq_plugins analysis awareness"
+COMMAND = "fairseq-pe analyse awareness"
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""`python -m fairseq_plugins analysis extrapolation`: a checkpoint beyond its training length."""
+"""`fairseq-pe analyse extrapolation`: a checkpoint beyond its training length."""
 
 import argparse
 import json

@@ -1,4 +1,4 @@
-"""`python -m fairseq_plugins analysis identical-words --path CHECKPOINT --data DIR`."""
+"""`fairseq-pe analyse identical-words --path CHECKPOINT --data DIR`."""
 
 import argparse
 import json

@@ -1,4 +1,4 @@
-"""`python -m fairseq_plugins analysis picture ENCODING`: what an encoding does, untrained."""
+"""`fairseq-pe analyse picture ENCODING`: what an encoding does, untrained."""
 
 import argparse
 from pathlib import Path
@@ -48,6 +48,6 @@ def _run(args: argparse.Namespace) -> None:
         print("\n".join(picture_files.form_lines(seen)), flush=True)
         all_seen.append(seen)
     if args.all:
-        command = f"python -m fairseq_plugins analysis picture --all --output {args.output}"
+        command = f"fairseq-pe analyse picture --all --output {args.output}"
         picture_files.write_page(all_seen, args.output, command)
     print(f"written: {args.output}")

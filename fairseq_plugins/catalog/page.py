@@ -11,7 +11,7 @@ from fairseq_plugins.catalog.text import LEGEND, cells, headings, select, word
 from fairseq_plugins.common import tables
 from fairseq_plugins.encodings import ENCODINGS, EncodingEntry
 
-COMMAND = "python -m fairseq_plugins encodings --write docs/encodings.md"
+COMMAND = "fairseq-pe encodings --write docs/encodings.md"
 
 # Sections of docstrings, and what they are called here.
 SECTIONS = {"Args:": "Options:", "Attributes:": "Attributes:", "Raises:": "Errors:"}
@@ -55,7 +55,7 @@ turns it off. What cannot be composed is refused when the model is built:
 - two decays, two feature maps, or two scales of the logits;
 - an encoding with itself.
 
-`python -m fairseq_plugins encodings NAME+NAME` says whether two go together.
+`fairseq-pe encodings NAME+NAME` says whether two go together.
 
 ## Table
 

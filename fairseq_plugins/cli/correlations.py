@@ -1,4 +1,4 @@
-"""``python -m fairseq_plugins analysis correlations``: Table 5 of the BERT paper."""
+"""``fairseq-pe analyse correlations``: Table 5 of the BERT paper."""
 
 import argparse
 import logging

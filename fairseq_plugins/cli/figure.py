@@ -1,4 +1,4 @@
-"""``python -m fairseq_plugins analysis figure N``: the figures of the BERT paper."""
+"""``fairseq-pe analyse figure N``: the figures of the BERT paper."""
 
 import argparse
 import logging
@@ -13,7 +13,7 @@ from fairseq_plugins.papers import SCALE_NAMES
 
 NUMBERS = (1, 2, 3, 4, 5, 6, 8, 9, 10, 11)
 OF_RESULTS = 5
-PROGRAM = "python -m fairseq_plugins analysis figure"
+PROGRAM = "fairseq-pe analyse figure"
 
 
 def register(commands: Any) -> None:

@@ -24,7 +24,7 @@ class PositionEncodingConfig(FairseqDataclass):
         default="base",
         metadata={
             "help": "name of a position encoding, or several joined by '+'; "
-            "`python -m fairseq_plugins encodings` lists them"
+            "`fairseq-pe encodings` lists them"
         },
     )
     position_encoding_options: str = field(

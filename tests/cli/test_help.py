@@ -27,7 +27,7 @@ def commands() -> list[str]:
     for path in ROOT.glob("scripts/*.sh"):
         found |= set(re.findall(r'exec "\$PYTHON" (.*) "\$@"', path.read_text()))
     (choices,) = (a.choices for a in get_parser(OF_ANALYSIS)._actions if a.dest == "command")
-    found |= {f"-m fairseq_plugins analysis {name}" for name in choices}
+    found |= {f"-m fairseq_plugins analyse {name}" for name in choices}
     return sorted(found | {f"-m fairseq_plugins {name}" for name in COMMANDS})
 
 

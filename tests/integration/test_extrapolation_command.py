@@ -1,4 +1,4 @@
-"""`python -m fairseq_plugins analysis extrapolation`, on models trained for a few updates."""
+"""`fairseq-pe analyse extrapolation`, on models trained for a few updates."""
 
 import json
 import math
