@@ -28,13 +28,24 @@ CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 ROWS = sorted(path.stem for path in (CONFIGS / "model").glob("*.yaml"))
 
 
-@pytest.mark.parametrize(
-    "recipe", sorted(path.stem for path in CONFIGS.glob("*.yaml") if "defaults" in path.read_text())
-)
+RECIPES = sorted(path.stem for path in CONFIGS.glob("*.yaml") if "defaults" in path.read_text())
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
 def test_each_process_reads_the_checkpoint_that_it_goes_on_from(recipe):
     """Whatever starts several of them: none of `run=` is left out."""
     config = compose_recipe(CONFIGS, recipe, [])
     assert config.checkpoint.load_checkpoint_on_all_dp_ranks is True
+
+
+@pytest.mark.parametrize(
+    ("precision", "flags"),
+    [("fp16", (True, False)), ("bf16", (False, True)), ("fp32", (False, False))],
+)
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_the_precision_is_one_word(recipe, precision, flags):
+    common = compose_recipe(CONFIGS, recipe, [f"precision={precision}"]).common
+    assert (common.fp16, common.bf16) == flags
 
 
 @functools.cache
