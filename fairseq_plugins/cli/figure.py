@@ -4,13 +4,20 @@ import argparse
 import logging
 import shlex
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fairseq_plugins.common.errors import OptionError
 from fairseq_plugins.common.root import ROOT
 from fairseq_plugins.common.seeds import parse_seed
 from fairseq_plugins.papers import SCALE_NAMES
+from fairseq_plugins.reproduce.record.runs import Run
 
+if TYPE_CHECKING:
+    from fairseq_plugins.papers.bert_figures import Model
+
+KEPT = ("checkpoint_best.pt", "checkpoint_last.pt")  # tables measure the best where there is one
+SEEDS = 5
+SCALE = "mini"
 NUMBERS = (1, 2, 3, 4, 5, 6, 8, 9, 10, 11)
 OF_RESULTS = 5
 PROGRAM = "fairseq-pe analyse figure"
@@ -22,9 +29,9 @@ def register(commands: Any) -> None:
         "figure",
         help="a figure of the BERT paper: PNG, SVG, its numbers as JSON, and a page",
         description="A figure of 'On Position Embeddings in BERT'. 1, 3 and 6 need no training; 5 "
-        "is of the results of --scale; the others are of checkpoints. 2 and 11 are the same for "
-        "few or many of these, 8 is for those of one training, and 10 has Table 7 with it. Figure "
-        "7 is trained and drawn by scripts/bert_figure7.sh.",
+        "is of results; the others are of checkpoints, one's own or those of the tables. 2 and 11 "
+        "are the same for few or many of these, 8 is for those of one training, and 10 has Table 7 "
+        "with it. Figure 7 is trained and drawn by scripts/bert_figure7.sh.",
     )
     add = command.add_argument
     add("number", type=int, choices=NUMBERS, metavar="N", help=f"of {', '.join(map(str, NUMBERS))}")
@@ -47,7 +54,12 @@ def register(commands: Any) -> None:
     add("--length", type=int, metavar="T", help="positions (default: 128, or what a model reads)")
     add("--words", type=int, metavar="N", help="of probes (default: 100, as in Appendix J)")
     add("--seed", type=parse_seed, default=1, help="of the words, and of encodings that draw")
-    add("--scale", choices=SCALE_NAMES, default="mini", help="of figure 5 (default: mini)")
+    add(
+        "--scale",
+        choices=SCALE_NAMES,
+        help="of the models that the tables leave in checkpoints/ at this scale, in place of "
+        "--checkpoint; of their results in figure 5 (default there: mini)",
+    )
     add("--cpu", action="store_true", help="even where there is a GPU")
     command.set_defaults(run=_run)
 
@@ -56,6 +68,8 @@ def _run(args: argparse.Namespace) -> None:
     logging.disable(logging.INFO)  # of the libraries; this program prints
     if args.length is not None and args.length < 4:
         raise OptionError(f"--length must be at least 4, but is {args.length}")
+    if args.number == OF_RESULTS:
+        args.scale = args.scale or SCALE
     asked = _checkpoints(args)
     # Here, since these take seconds, which --help must not.
     from fairseq_plugins.analysis.figure_files import write_figure
@@ -64,7 +78,7 @@ def _run(args: argparse.Namespace) -> None:
         title, paper, made = _of_results(args.scale)
     else:
         title, paper, made = _of_checkpoints(args, asked)
-    name = args.scale if args.number == OF_RESULTS else "trained" if asked else "untrained"
+    name = args.scale or ("trained" if asked else "untrained")
     stem = args.output or ROOT / "results" / f"bert_figure{args.number}" / name
     write_figure(
         made,
@@ -79,6 +93,10 @@ def _run(args: argparse.Namespace) -> None:
 
 def _checkpoints(args: argparse.Namespace) -> list[tuple[str, Path, Path]]:
     """Label, file and data of each."""
+    if args.scale and args.number != OF_RESULTS:
+        if args.checkpoint or args.data:
+            raise OptionError("--scale must be left out where --checkpoint is given")
+        return _of_tables(args.number, args.scale)
     found = []
     for word in args.checkpoint:
         label, equals, path = word.partition("=")
@@ -93,6 +111,47 @@ def _checkpoints(args: argparse.Namespace) -> list[tuple[str, Path, Path]]:
             f"given {len(folders)} times"
         )
     return [(*one, data) for one, data in zip(found, folders, strict=True)]
+
+
+def _of_tables(number: int, scale: str) -> list[tuple[str, Path, Path]]:
+    """The same of what the tables have trained.
+
+    What is missing is named, and left out.
+
+    Raises:
+        OptionError: nothing is there, or the figure is not of the tables' models.
+    """
+    from fairseq_plugins.common.checkpoints import read_checkpoint
+    from fairseq_plugins.papers.bert_figures import FIGURE_MODELS
+
+    if number not in FIGURE_MODELS:
+        raise OptionError(f"--scale must be left out with figure {number}")
+    found, missing = [], []
+    for model in FIGURE_MODELS[number]:
+        files = _left_by(model, scale)
+        for file in files:
+            label = f"{model.label}, {file.parent.name}" if model.parts else model.label
+            found.append((label, file, ROOT / read_checkpoint(file)["cfg"]["task"]["data"]))
+        if not files:
+            missing.append(f"scripts/{model.table}.sh --scale {scale} --rows {model.row}")
+    if missing:
+        print("left out, to be trained by:", *missing, sep="\n  ")
+    if not found:
+        raise OptionError(f"figure {number} needs models of scale {scale}, and none is trained")
+    return found
+
+
+def _left_by(model: "Model", scale: str) -> list[Path]:
+    """The checkpoints of a figure's model, of the first seed that has any."""
+    for seed in range(1, SEEDS + 1):
+        folder = ROOT / Run(model.table, scale, model.row, model.attention, seed).folder
+        trained = sorted(folder.glob(model.parts)) if model.parts else [folder]
+        files = [
+            next((one / name for name in KEPT if (one / name).is_file()), None) for one in trained
+        ]
+        if any(files):
+            return [file for file in files if file]
+    return []
 
 
 def _of_checkpoints(
@@ -134,7 +193,7 @@ def _words(args: argparse.Namespace) -> str:
         value = getattr(args, option)
         if value != default:
             words += [f"--{option}", str(value)]
-    if args.number == OF_RESULTS:
+    if args.scale:
         words += ["--scale", args.scale]
     for word in args.checkpoint:
         label, equals, path = word.rpartition("=")

@@ -1,0 +1,51 @@
+"""Which trained models the figures of "On Position Embeddings in BERT" are of, by their cells."""
+
+from dataclasses import dataclass
+
+from fairseq_plugins.papers.bert import BERT_CONTINUED_TABLE, VANILLA
+
+
+@dataclass(frozen=True)
+class Model:
+    """What the first seed of a row that is there leaves in a table.
+
+    Attributes:
+        label: for a panel.
+        parts: a pattern for the folders of several trainings of one run, each a panel.
+    """
+
+    table: str
+    row: str
+    label: str
+    parts: str = ""
+
+    @property
+    def attention(self) -> str:
+        return VANILLA[0]  # the figures are of weights between pairs of words
+
+
+def _continued(*rows: str) -> tuple[Model, ...]:
+    return tuple(Model(BERT_CONTINUED_TABLE.name, row, row) for row in rows)
+
+
+_ABSOLUTE = ("learned", "sinusoidal", "learnable_sinusoidal")
+_RELATIVE = ("shaw_only", "sinusoidal_rpe_only", "learnable_sinusoidal_rpe_only")
+_LEARNABLE = "learnable_sinusoidal"
+
+FIGURE_MODELS: dict[int, tuple[Model, ...]] = {
+    1: _continued(*_ABSOLUTE, *_RELATIVE),
+    2: _continued(*_ABSOLUTE, *_RELATIVE),
+    4: (
+        *_continued(_LEARNABLE),
+        Model("bert_table4", _LEARNABLE, "SQuAD", "*"),
+        Model("bert_table3", _LEARNABLE, "GLUE", "*"),
+    ),
+    6: _continued(*_RELATIVE),
+    9: _continued(*_ABSOLUTE),
+    10: (
+        *_continued("learned"),
+        Model("table2", "learned", "language model"),
+        Model("table4", "base", "encoder of a translation model"),
+    ),
+    11: _continued(*(row.name for row in BERT_CONTINUED_TABLE.rows if row.name != "none")),
+}

@@ -1,0 +1,70 @@
+"""Which trained models a figure of the BERT paper takes from the tables' checkpoints."""
+
+from pathlib import Path
+
+import pytest
+
+from fairseq_plugins.__main__ import main
+from fairseq_plugins.cli import figure
+from fairseq_plugins.papers import TABLES
+from fairseq_plugins.papers.bert_figures import FIGURE_MODELS, Model
+
+ROWS = [path.stem for path in figure.ROOT.glob("configs/model/*.yaml")]
+
+
+def put(root: Path, path: str) -> Path:
+    file = root / "checkpoints" / path
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.touch()
+    return file
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(figure, "ROOT", tmp_path)
+    return tmp_path
+
+
+def test_every_model_can_be_a_row_of_its_table() -> None:
+    for models in FIGURE_MODELS.values():
+        for model in models:
+            assert model.row in ROWS
+            assert model.attention in TABLES[model.table].attentions
+
+
+def test_the_best_checkpoint_is_before_the_last_and_seeds_are_in_their_order(root: Path) -> None:
+    model = Model("table2", "learned", "language model")
+    assert figure._left_by(model, "mini") == []
+    third = put(root, "table2/mini/learned-vanilla-s3/checkpoint_last.pt")
+    assert figure._left_by(model, "mini") == [third]
+    put(root, "table2/mini/learned-vanilla-s2/checkpoint_last.pt")
+    best = put(root, "table2/mini/learned-vanilla-s2/checkpoint_best.pt")
+    put(root, "table2/toy/learned-vanilla-s1/checkpoint_best.pt")
+    assert figure._left_by(model, "mini") == [best]
+
+
+def test_all_trainings_of_a_run_are_taken(root: Path) -> None:
+    model = Model("bert_table4", "learned", "SQuAD", "*")
+    runs = "bert_table4/mini/learned-vanilla-s1"
+    files = [put(root, f"{runs}/{part}/checkpoint_last.pt") for part in ("v1", "v2")]
+    put(root, f"{runs}/run.json")
+    assert figure._left_by(model, "mini") == files
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["1", "--scale", "mini"], "needs models of scale mini"),
+        (["8", "--scale", "mini"], "--scale must be left out with figure 8"),
+        (["2", "--scale", "mini", "--checkpoint", "x.pt"], "--scale must be left out where"),
+    ],
+)
+def test_what_cannot_be_is_said(
+    root: Path, words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["analyse", "figure", *words]) == 1
+    shown = capsys.readouterr()
+    assert said in shown.err
+    if words == ["1", "--scale", "mini"]:
+        assert "scripts/bert_continued.sh --scale mini --rows learned" in shown.out
+    assert not (root / "results").exists()
