@@ -49,12 +49,12 @@ def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
     chooser.add_argument("table", choices=[*SCRIPTS, CLAIMS, PAPER])
     given = list(sys.argv[1:] if arguments is None else arguments)
     name = chooser.parse_args(given[:1]).table
+    logging.disable(logging.INFO)  # of the libraries; this program prints
     if name == CLAIMS:
         return claims(given[1:], root)
     if name == PAPER:
         of_paper = get_paper_parser()
         paper_args = of_paper.parse_args(given[1:])
-        logging.disable(logging.INFO)
         from fairseq_plugins.reproduce.run import paper
 
         return paper.make(root, paper_args, of_paper.error)
@@ -65,7 +65,6 @@ def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
         from fairseq_plugins.reproduce.run.interruption import hold_back_signals
 
         hold_back_signals()
-    logging.disable(logging.INFO)  # of the libraries; this program prints
     try:
         _check_tracker(args.log)
     except ValueError as error:

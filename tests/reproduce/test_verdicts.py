@@ -1,6 +1,7 @@
 """A claim is confirmed or contradicted only by what chance does not explain."""
 
 import json
+import logging
 
 import pytest
 
@@ -135,6 +136,7 @@ def test_damaged_results_stop_nothing(root, make_result):
     assert set(found) == {"toy", "cpu"}
     assert found["toy"].cells["table2"] == {}
     assert main(["claims"], root) == 0
+    assert logging.root.manager.disable == logging.INFO, "libraries have nothing to say to users"
     assert "| `toy` | 0 | 0 | 0 |" in (root / "results" / "claims.md").read_text()
     assert len(json.loads((root / "results" / "claims.json").read_text())) == len(CLAIMS)
 
