@@ -2,6 +2,7 @@
 
 import random
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from fairseq_cli import preprocess
 from tests.integration.helpers import fairseq_train, saving_to
 
 SENTENCES = {"train": 200, "valid": 20, "test": 8}
+PAIRS = {"train": 300, "valid": 12, "test": 7}
 WORDS = [f"w{i}" for i in range(30)]
 
 
@@ -21,15 +23,35 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for split, count in SENTENCES.items():
         lines = (" ".join(rng.choices(WORDS, k=rng.randint(3, 12))) for _ in range(count))
         (folder / f"{split}.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    words = ["fairseq-preprocess", "--only-source", "--destdir", str(folder / "bin")]
-    for split in SENTENCES:
-        words += [f"--{split}pref", str(folder / f"{split}.txt")]
+    _preprocess(folder, SENTENCES, "--only-source", suffix=".txt")
+    return folder / "bin"
+
+
+@pytest.fixture(scope="session")
+def pairs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Sentences and their words in reverse, likewise."""
+    folder, rng = tmp_path_factory.mktemp("pairs"), random.Random(5)
+    for split, count in PAIRS.items():
+        sides: dict[str, list[str]] = {"en": [], "de": []}
+        for _ in range(count):
+            numbers = rng.choices(range(9), k=rng.randint(1, 9))
+            sides["en"].append(" ".join(f"w{n}" for n in numbers))
+            sides["de"].append(" ".join(f"x{n}" for n in reversed(numbers)))
+        for side, lines in sides.items():
+            (folder / f"{split}.{side}").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    _preprocess(folder, PAIRS, "-s", "en", "-t", "de")
+    return folder / "bin"
+
+
+def _preprocess(folder: Path, splits: Iterable[str], *options: str, suffix: str = "") -> None:
+    words = ["fairseq-preprocess", *options, "--destdir", str(folder / "bin")]
+    for split in splits:
+        words += [f"--{split}pref", str(folder / f"{split}{suffix}")]
     before, sys.argv = sys.argv, words
     try:
         preprocess.cli_main()
     finally:
         sys.argv = before
-    return folder / "bin"
 
 
 @pytest.fixture(scope="session")

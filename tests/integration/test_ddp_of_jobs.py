@@ -16,6 +16,8 @@ from tests.integration.helpers import (
     saving_to,
     write_yaml,
 )
+from tests.integration.test_roberta import MASKED_LM
+from tests.integration.test_translation import TRANSLATION
 
 UPDATES = 6
 PROGRAM = Path(__file__).with_name("ddp_on_cpu.py")
@@ -115,6 +117,22 @@ def test_two_nodes_train_as_one_process(data: Path, tmp_path: Path) -> None:
     two, one = tmp_path / "nodes", tmp_path / "one"
     in_two(two, settings_of(two, data, **model), nodes=2)
     in_one(one, settings_of(one, data, **model))
+    assert_same_model(two, one)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", ["masked language model", "translation"])
+def test_the_other_families_train_in_two_as_in_one(
+    family: str, data: Path, pairs: Path, tmp_path: Path
+) -> None:
+    if family == "translation":
+        settings, folder = {**TRANSLATION, "model.encoder_attention_type": "linear"}, pairs
+    else:
+        settings, folder = {**MASKED_LM, "model.attention_type": "linear"}, data
+    settings |= {**SETTINGS, "model.position_encoding": "lrpe_type3", "task.data": folder}
+    two, one = tmp_path / "two", tmp_path / "one"
+    in_two(two, {**settings, "checkpoint.save_dir": two})
+    in_one(one, {**settings, "checkpoint.save_dir": one})
     assert_same_model(two, one)
 
 

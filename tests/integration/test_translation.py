@@ -1,17 +1,15 @@
 """``pe_transformer`` through fairseq's commands: training, search, one by one or in batches."""
 
 import json
-import random
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from fairseq_cli import preprocess
 
 from fairseq_plugins.analysis.__main__ import main as analysis
+from tests.integration.conftest import PAIRS
 from tests.integration.helpers import (
     ENCODING_DEFAULTS,
     TINY,
@@ -30,7 +28,6 @@ from tests.integration.helpers import (
 
 Settings = dict[str, Any]
 
-SENTENCES = {"train": 300, "valid": 12, "test": 7}
 LONGEST = 24
 
 TRANSLATION: Settings = {
@@ -67,29 +64,6 @@ MODELS: dict[str, dict[str, str]] = {
         "cross_position_encoding_options": "max_distance=4",
     },
 }
-
-
-@pytest.fixture(scope="module")
-def pairs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Sentences and their words in reverse, as ``fairseq-preprocess`` makes them."""
-    folder, rng = tmp_path_factory.mktemp("pairs"), random.Random(5)
-    for split, count in SENTENCES.items():
-        sides: dict[str, list[str]] = {"en": [], "de": []}
-        for _ in range(count):
-            numbers = rng.choices(range(9), k=rng.randint(1, 9))
-            sides["en"].append(" ".join(f"w{n}" for n in numbers))
-            sides["de"].append(" ".join(f"x{n}" for n in reversed(numbers)))
-        for side, lines in sides.items():
-            (folder / f"{split}.{side}").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    words = ["fairseq-preprocess", "-s", "en", "-t", "de", "--destdir", str(folder / "bin")]
-    for split in SENTENCES:
-        words += [f"--{split}pref", str(folder / split)]
-    before, sys.argv = sys.argv, words
-    try:
-        preprocess.cli_main()
-    finally:
-        sys.argv = before
-    return folder / "bin"
 
 
 def _saving_to(folder: Path, pairs: Path, model: dict[str, str], updates: int) -> Settings:
@@ -201,7 +175,7 @@ def test_generate(name: str, pairs: Path, checkpoints: dict[str, Path], tmp_path
         _generate(pairs, checkpoints[name], tmp_path / size, "--batch-size", size)
         for size in ("1", "4")
     ]
-    assert sorted(results[0]) == sorted(map(str, range(SENTENCES["test"])))
+    assert sorted(results[0]) == sorted(map(str, range(PAIRS["test"])))
     assert len({text for beam in results[0].values() for text, _ in beam}) > 3
     for number, beam in results[0].items():
         others = results[1][number]
