@@ -166,6 +166,19 @@ def test_time_left_follows_the_speed_of_this_process():
     assert [duration(s) for s in (None, 75, 3725)] == ["-", "1:15", "1:02:05"]
 
 
+def test_a_run_of_two_trainings_takes_the_speed_of_the_second():
+    now = [0.0]
+    progress = Progress("title", ["one"])
+    progress.board.clock = lambda: now[0]
+    progress.begin_training("one", 0, 600)
+    for now[0], updates in ((5.0, 20), (605.0, 600)):
+        progress.train("one", updates, 7.0)
+    progress.begin_training("one", 0, 500)
+    for now[0], updates in ((610.0, 20), (620.0, 40)):
+        progress.train("one", updates, 7.0)
+    assert progress.board.seconds_left(progress.board.lines["one"]) == pytest.approx(230.0)
+
+
 def test_progress_without_a_terminal_is_lines(capsys):
     with Progress("title", ["one"]) as progress:
         progress.begin_training("one", 0, 100)

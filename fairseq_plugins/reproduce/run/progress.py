@@ -177,6 +177,7 @@ class Progress:
         line = self.board.lines[name]
         with self._lock:
             line.updates, line.total = updates, total
+            line.first = None  # its speed is not that of a training before it
             self.change(name, TRAINING, f"resumed at {updates}" if updates else "")
 
     def train(self, name: str, updates: int, loss: float) -> None:
