@@ -1,6 +1,7 @@
 """``fairseq-pe <command>``, and ``python -m fairseq_plugins <command>``, which is the same."""
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -64,7 +65,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     put_places(args)
     name = ALIASES.get(args.command, args.command)
     try:
-        return int(import_module(COMMANDS[name][0]).main(rest))
+        status = int(import_module(COMMANDS[name][0]).main(rest))
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:
+        # Whoever reads the output, as `head` does, has seen enough; Python's own last flush fails too.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
     except ModuleNotFoundError as error:
         extra = extra_of(error.name or "")
         if extra is None:

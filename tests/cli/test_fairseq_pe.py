@@ -27,6 +27,15 @@ def test_every_script_that_makes_data_has_its_words():
         assert find([*words.split()[1:], "--output", "x"]) == (script, len(words.split()) - 1)
 
 
+def test_a_reader_that_has_seen_enough_is_no_error():
+    command = [sys.executable, "-m", "fairseq_plugins", "encodings"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, cwd=ROOT, text=True, **pipes) as shown:
+        shown.stdout.close()  # as `| head` does
+        assert shown.stderr.read() == ""
+    assert shown.returncode == 1
+
+
 def test_one_folder_serves_language_models_and_masked_ones():
     assert find(["lm", "text", "--from", "x"]) == find(["mlm", "text"])
     assert find(["glue", "--bpe", "x"]) == ("prepare_glue", 1)
