@@ -69,7 +69,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return status
     except BrokenPipeError:
-        # Whoever reads the output, as `head` does, has seen enough; Python's own last flush fails too.
+        # Whoever reads, as `head` does, has seen enough; Python's own last flush fails too.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except ModuleNotFoundError as error:
