@@ -32,19 +32,19 @@ RECIPES = sorted(path.stem for path in CONFIGS.glob("*.yaml") if "defaults" in p
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
-def test_each_process_reads_the_checkpoint_that_it_goes_on_from(recipe):
-    """Whatever starts several of them: none of `run=` is left out."""
-    config = compose_recipe(CONFIGS, recipe, [])
+def test_what_every_recipe_has(recipe):
+    """The precision by one word, and each process reads the checkpoint that it goes on from."""
+    config = compose_recipe(CONFIGS, recipe, ["precision=bf16"])
+    assert (config.common.fp16, config.common.bf16) == (False, True)
     assert config.checkpoint.load_checkpoint_on_all_dp_ranks is True
 
 
 @pytest.mark.parametrize(
-    ("precision", "flags"),
-    [("fp16", (True, False)), ("bf16", (False, True)), ("fp32", (False, False))],
+    ("precision", "flags"), [("fp16", (True, False)), ("fp32", (False, False))]
 )
-@pytest.mark.parametrize("recipe", RECIPES)
-def test_the_precision_is_one_word(recipe, precision, flags):
-    common = compose_recipe(CONFIGS, recipe, [f"precision={precision}"]).common
+def test_other_precisions(precision, flags):
+    words = ["scale=small", f"precision={precision}"]
+    common = compose_recipe(CONFIGS, "wikitext103_lm", words).common
     assert (common.fp16, common.bf16) == flags
 
 
