@@ -3,6 +3,7 @@
 import argparse
 import logging
 import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -167,7 +168,33 @@ def _of_checkpoints(
         raise OptionError(f"--checkpoint must be given for figure {args.number}")
     subjects = [load_subject(*one, cpu=args.cpu) for one in asked]
     sizes = Sizes(args.length, args.words, args.seed)
-    return figure.title, figure.paper, make_figure(args.number, subjects, sizes)
+    made = make_figure(args.number, subjects, sizes)
+    if asked:
+        models = "\n".join(f"- {_described(label, path)}" for label, path, _ in asked)
+        made = replace(made, seen=(models, *made.seen))
+    return figure.title, figure.paper, made
+
+
+def _described(label: str, path: Path) -> str:
+    """What a model is and how it was trained, as its checkpoint says."""
+    from fairseq_plugins.common.checkpoints import read_checkpoint
+
+    state = read_checkpoint(path)
+    model, cfg = state["cfg"]["model"], state["cfg"]
+    side = "encoder" if "encoder_layers" in model else "decoder"
+    encoding = model["position_encoding"] + (
+        f" ({model['position_encoding_options']})" if model["position_encoding_options"] else ""
+    )
+    history = state.get("optimizer_history") or [{}]
+    updates = history[-1].get("num_updates")
+    trained = f", {updates:,} updates" if updates else ""
+    if length := cfg["task"].get("tokens_per_sample"):
+        trained += f" of samples of {length}"
+    return (
+        f"{label}: `{model['_name']}`, {model[f'{side}_layers']} layers of "
+        f"{model[f'{side}_embed_dim']} features, {model[f'{side}_attention_heads']} heads, "
+        f"{encoding}; {Path(cfg['task']['data']).name}{trained}, seed {cfg['common']['seed']}"
+    )
 
 
 def _of_results(scale: str) -> tuple[str, str, Any]:

@@ -94,7 +94,9 @@ def test_figures_are_made_of_checkpoints(
         f"x.{kind}" for kind in ("png", "svg", "json", "md")
     }
     page = stem.with_suffix(".md").read_text()
-    assert "ours" in page and "**The paper saw**" in page and str(tmp_path) not in page
+    model = "- ours: `pe_roberta`, 2 layers of 32 features, 4 heads, learned+shaw; bin, 3 updates"
+    assert model in page
+    assert "**The paper saw**" in page and str(tmp_path) not in page
 
 
 @pytest.mark.parametrize(
