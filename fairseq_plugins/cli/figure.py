@@ -11,13 +11,12 @@ from fairseq_plugins.common.errors import OptionError
 from fairseq_plugins.common.root import ROOT
 from fairseq_plugins.common.seeds import parse_seed
 from fairseq_plugins.papers import SCALE_NAMES
+from fairseq_plugins.papers.bert import SEEDS
 from fairseq_plugins.reproduce.record.runs import Run
 
 if TYPE_CHECKING:
     from fairseq_plugins.papers.bert_figures import Model
 
-KEPT = ("checkpoint_best.pt", "checkpoint_last.pt")  # tables measure the best where there is one
-SEEDS = 5
 SCALE = "mini"
 NUMBERS = (1, 2, 3, 4, 5, 6, 8, 9, 10, 11)
 OF_RESULTS = 5
@@ -143,12 +142,18 @@ def _of_tables(number: int, scale: str) -> list[tuple[str, Path, Path]]:
 
 
 def _left_by(model: "Model", scale: str) -> list[Path]:
-    """The checkpoints of a figure's model, of the first seed that has any."""
-    for seed in range(1, SEEDS + 1):
+    """The checkpoints of a figure's model, of the first seed that has any.
+
+    Tables measure the best where there is one, else the last.
+    """
+    from fairseq_plugins.common.checkpoints import BEST, LAST
+
+    for seed in SEEDS:
         folder = ROOT / Run(model.table, scale, model.row, model.attention, seed).folder
         trained = sorted(folder.glob(model.parts)) if model.parts else [folder]
         files = [
-            next((one / name for name in KEPT if (one / name).is_file()), None) for one in trained
+            next((one / name for name in (BEST, LAST) if (one / name).is_file()), None)
+            for one in trained
         ]
         if any(files):
             return [file for file in files if file]

@@ -187,7 +187,8 @@ def test_the_page_has_both_protocols_and_says_what_a_dash_is(make):
     assert f"A dash, `learned` (vanilla) at 2x, 4x, 8x: {REASON}." in page
     assert "the figure and in the results' JSON: 16x" in page
     assert "## In a sliding window" in page and "90.51 (1)" in page
-    assert "as a figure](mini.png)" in page
+    assert "![Beyond the training length as a figure](mini.png)" in page
+    assert page.count("](mini.png)") == 1
 
 
 def test_lines_are_means_over_seeds(make, tmp_path):
