@@ -40,8 +40,8 @@ def read(path):
     return results.read_result(path, experiment.metrics)
 
 
-def work(root, table, row, fake):
-    run = Run(table.name, "toy", row, "vanilla", 1)
+def work(root, table, row, fake, seed=1):
+    run = Run(table.name, "toy", row, "vanilla", seed)
     planned = plan_run(root / "configs", run, Devices(0))
     scale = planned.experiment.scales["toy"]
     return session.work(root, table, scale, [planned], force=False, launcher=fake), run
@@ -123,6 +123,16 @@ def test_what_is_only_measured_takes_the_checkpoint_of_the_row(place):
     work(place, BERT_PROPERTIES_TABLE, "none", FakeCommands(place))
     assert picture.read_bytes() == before
     assert "`none`" in (place / "results/bert_table2/toy.md").read_text()
+
+
+def test_seeds_of_properties_are_those_of_the_models_and_of_one_start(place):
+    fake = FakeCommands(place, scores={"monotonicity_20": 0.1})
+    assert work(place, BERT_PROPERTIES_TABLE, "shaw_only", fake, seed=2)[0] == 0
+    assert fake.trained == [
+        "bert_start/toy/learned-vanilla-s1",
+        "bert_continued/toy/shaw_only-vanilla-s2",
+    ]
+    assert fake.measured[0][-3:-1] == ("--seed", "2")
 
 
 def test_a_model_that_another_process_trains_is_waited_for_and_used(place, monkeypatch):

@@ -34,7 +34,9 @@ class Properties(MetricsSchema):
 
 @dataclass(frozen=True)
 class IdenticalWords(Experiment):
-    """Trains nothing: measures the row's continued pre-training. The seed draws the words.
+    """Trains nothing: measures the row's continued pre-training of the same seed.
+
+    The seed also draws the words.
 
     Metrics: those of `analysis.indicators.measure`, None where one is not defined, and how many
     `words` and which `length` the sentences had.
@@ -68,8 +70,8 @@ class IdenticalWords(Experiment):
         return [
             f"Attention: of the first layer to {sizes('words')} sentences, each of which repeats a "
             f"word drawn from those of the training text up to {sizes('length')} tokens with the "
-            "special ones, mean over heads and sentences, in float64. A seed draws words; the "
-            "model of a row is the same for all."
+            "special ones, mean over heads and sentences, in float64. A seed has a model of its "
+            "own, continued from the one that all rows and seeds start from, and words of its own."
         ]
 
     def comparability(self, scale: str) -> str:
@@ -87,5 +89,5 @@ IDENTICAL_WORDS = IdenticalWords(
     metrics=Properties,
     sides=BERT_CONTINUED.sides,
     scale_group=BERT_CONTINUED.scale_group,
-    origin=Origin("bert_continued"),
+    origin=Origin("bert_continued", same_seed=True),
 )
