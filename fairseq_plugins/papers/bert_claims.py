@@ -2,7 +2,7 @@
 
 from fairseq_plugins.papers.bert import BERT_SQUAD_TABLE
 from fairseq_plugins.papers.bert_correlations import ROWS
-from fairseq_plugins.papers.claims import Claim, Comparison, Correlation, Side, Unit
+from fairseq_plugins.papers.claims import Claim, Comparison, Correlation, Side
 from fairseq_plugins.papers.tables import AVERAGE
 
 PAPER = "On Position Embeddings in BERT"
@@ -54,12 +54,12 @@ def _property(
     second: tuple[str, ...],
     claimed: Side = "below",
 ) -> Claim:
-    """Over embeddings, where each side has several: a seed draws words, no other model."""
-    over: Unit = "rows" if min(len(first), len(second)) > 1 else "seeds"
-    evidence = Comparison("bert_table2", metric, "vanilla", first, second, claimed, over=over)
-    place = "Section 4.2.2, Table 2"
     return Claim(
-        f"property-{name}", PAPER, place, f"Attention to identical words: {text}", evidence
+        f"property-{name}",
+        PAPER,
+        "Section 4.2.2, Table 2",
+        f"Attention to identical words: {text}",
+        Comparison("bert_table2", metric, "vanilla", first, second, claimed),
     )
 
 

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 Side = Literal["above", "below"]
-Unit = Literal["seeds", "rows"]
 
 
 @dataclass(frozen=True)
@@ -17,8 +16,6 @@ class Comparison:
         by: at least so much; below zero, that it is at most so much on the other side.
         relative: differences are ratios, in per cent.
         of_every: `second` is not a group: it is claimed of each of its rows.
-        over: what an interval is over: the seeds of these very rows, or the rows as examples of
-            their kind, each once.
         second_attention: where it is not that of `first`.
         second_metric: likewise.
     """
@@ -32,7 +29,6 @@ class Comparison:
     by: float = 0.0
     relative: bool = False
     of_every: bool = False
-    over: Unit = "seeds"
     second_attention: str = ""
     second_metric: str = ""
 

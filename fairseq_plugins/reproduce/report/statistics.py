@@ -116,22 +116,6 @@ def above(row: Seeds, value: float, spread: Spread | None = None) -> Estimate:
     return _of_spread(float(np.mean(values)) - value, 1 / len(values), spread)
 
 
-def between(first: Sequence[float], second: Sequence[float]) -> Estimate:
-    """The mean of some numbers less that of others, each an example of its kind (Welch's t-test).
-
-    Raises:
-        ValueError: a side without numbers.
-    """
-    if not len(first) or not len(second):
-        raise ValueError("each side must have numbers, but one has none.")
-    effect = float(np.mean(first) - np.mean(second))
-    if not (_varies(first) and _varies(second)):
-        return Estimate(effect)
-    test = stats.ttest_ind(first, second, equal_var=False)
-    interval = test.confidence_interval(CONFIDENCE)
-    return Estimate(effect, float(interval.low), float(interval.high), float(test.pvalue))
-
-
 def sample_mean(values: Sequence[float]) -> Estimate:
     """The mean of some numbers and how far it is from 0, each an example of its kind."""
     return _of_sample(values, 0.0) if _varies(values) else Estimate(float(np.mean(values)))

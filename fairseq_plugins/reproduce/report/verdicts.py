@@ -20,7 +20,6 @@ from fairseq_plugins.reproduce.report.statistics import (
     Estimate,
     Seeds,
     above,
-    between,
     difference,
     pooled_spread,
     sample_mean,
@@ -128,9 +127,7 @@ def _comparison(evidence: Comparison, numbers: Numbers) -> Verdict:
     second = [sides[1][row] for row in evidence.second]
     is_other = bool(evidence.second_attention or evidence.second_metric)
     spread = pooled_spread([*sides[0].values(), *(sides[1].values() if is_other else ())])
-    if evidence.over == "rows":
-        found = between(*([mean(row.values()) for row in side] for side in (first, second)))
-    elif evidence.of_every:
+    if evidence.of_every:
         each = together(dict(enumerate(difference(first, [row], spread) for row in second)))
         return _of_every(evidence, list(each.values()), lost)
     else:
