@@ -26,7 +26,7 @@ ALL_CORES := $(if $(filter file,$(origin OMP_NUM_THREADS)),env -u OMP_NUM_THREAD
 # A set-up is done when the stamp with the checksum of all that it depends on is there.
 checksum = $(shell { echo '$(CURDIR)'; cat $(1); } | cksum | tr ' ' '-')
 RUNTIME := $(VENV)/.runtime-$(call checksum,requirements.txt setup.py)
-DEV := $(VENV)/.dev-$(call checksum,requirements.txt requirements-dev.txt setup.py)
+DEV := $(VENV)/.dev-$(call checksum,requirements.txt requirements-dev.txt requirements-wandb.txt setup.py)
 
 help: ## show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -114,7 +114,7 @@ wheelhouse: $(DEV) ## collect in wheels/ what machines without internet need: ma
 	$(PIP) wheel -q --wheel-dir $(WHEELHOUSE) --constraint requirements.txt \
 	    "$$(grep -o '^torch==[^ ]*' requirements.txt)"
 	CFLAGS="-g0 $${CFLAGS:-}" $(PIP) wheel -q --wheel-dir $(WHEELHOUSE) --no-build-isolation --no-deps \
-	    -r requirements.txt -r requirements-dev.txt
+	    -r requirements.txt -r requirements-dev.txt -r requirements-wandb.txt
 	@echo "$$(ls $(WHEELHOUSE) | wc -l) wheels, $$(du -sh $(WHEELHOUSE) | cut -f 1), in $(WHEELHOUSE)"
 
 clean: ## remove caches and build products; keeps .venv, data, checkpoints and results
@@ -151,5 +151,7 @@ $(RUNTIME):
 $(DEV): $(RUNTIME)
 	@echo "tools for tests and lint"
 	@$(PIP_INSTALL) -q --no-deps -r requirements-dev.txt
+	@rm -rf $(VENV)/wandb
+	@$(PIP_INSTALL) -q --no-deps --target $(VENV)/wandb -r requirements-wandb.txt
 	@rm -f $(VENV)/.dev-*
 	@touch $@

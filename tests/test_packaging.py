@@ -44,7 +44,7 @@ def pins(name):
 
 
 RUNTIME, TOOLS = pins("requirements.txt"), pins("requirements-dev.txt")
-GPU = pins("requirements-gpu.txt")
+GPU, WANDB = pins("requirements-gpu.txt"), pins("requirements-wandb.txt")
 
 
 def setup_arguments():
@@ -99,8 +99,8 @@ def test_what_models_of_hugging_face_need_is_pinned(text):
 
 
 def test_no_version_stands_in_two_files():
-    files = (RUNTIME, TOOLS, GPU)
-    assert len(RUNTIME | TOOLS | GPU) == sum(map(len, files))
+    files = (RUNTIME, TOOLS, GPU, WANDB)
+    assert len(RUNTIME | TOOLS | GPU | WANDB) == sum(map(len, files))
 
 
 @pytest.mark.parametrize("name", sorted(RUNTIME | TOOLS))
@@ -200,7 +200,7 @@ def test_make_refuses_an_old_python(tmp_path):
         f'#!/bin/sh\nexec {sys.executable} -c "import sys; sys.version_info = (3, 10, 0)\n$2"\n'
     )
     old.chmod(0o755)
-    for name in ("Makefile", "setup.py", "requirements.txt", "requirements-dev.txt"):
+    for name in ("Makefile", "setup.py", *(path.name for path in ROOT.glob("requirements*.txt"))):
         (tmp_path / name).write_text((ROOT / name).read_text())
     command = ["make", "setup", f"PYTHON={old}"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
