@@ -41,8 +41,8 @@ def test_plain_pytorch_brings_no_fairseq_and_leaves_logging_alone():
     "imports",
     [
         "import fairseq, fairseq_plugins",
-        "import fairseq, fairseq_plugins.encodings",
-        "import fairseq_plugins.registration",
+        pytest.param("import fairseq, fairseq_plugins.encodings", marks=pytest.mark.slow),
+        pytest.param("import fairseq_plugins.registration", marks=pytest.mark.slow),
         "import sys; sys.argv[0] = '/a/bin/fairseq-train'; import fairseq_plugins",
     ],
 )

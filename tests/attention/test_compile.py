@@ -140,8 +140,17 @@ def test_the_default_backend_agrees(name):
         compare(case, "inductor", padded=False)
 
 
-@pytest.mark.parametrize("options", [{"decay": True}, {}], ids=["decay", "no decay"])
-@pytest.mark.parametrize("normalizer", ["encoded", "plain", "none"])
+@pytest.mark.parametrize(
+    ("normalizer", "options"),
+    [
+        ("encoded", {"decay": True}),
+        ("plain", {}),
+        ("none", {"decay": True}),
+        pytest.param("encoded", {}, marks=pytest.mark.slow),
+        pytest.param("plain", {"decay": True}, marks=pytest.mark.slow),
+        pytest.param("none", {}, marks=pytest.mark.slow),
+    ],
+)
 def test_several_chunks_and_any_normaliser_are_one_graph(options, normalizer):
     encoding = build("per", **options)
     module = build_attention(

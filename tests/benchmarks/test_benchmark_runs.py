@@ -24,6 +24,9 @@ def run(output, *words):
     return program.main(["--quick", "--machine", "here", "--output", str(output), *words])
 
 
+LONG = ("figure", "memory")
+
+
 def result(output, name):
     return json.loads((results(output) / "cpu" / f"{name}.json").read_text())
 
@@ -33,7 +36,7 @@ def results(output):
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=[pytest.mark.slow] * (n == "figure")) for n in BENCHMARKS]
+    "name", [pytest.param(n, marks=[pytest.mark.slow] * (n in LONG)) for n in BENCHMARKS]
 )
 def test_quick_run(name, tmp_path):
     assert run(tmp_path, "--only", name) == 0

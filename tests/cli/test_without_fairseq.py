@@ -31,7 +31,7 @@ def run(*words: str, status: int = 0) -> str:
     ("words", "said"),
     [
         ([], "lrpe_type8"),
-        (["--markdown", "--attention", "linear"], "| `rope` |"),
+        pytest.param(["--markdown", "--attention", "linear"], "| `rope` |", marks=pytest.mark.slow),
         (["learned+shaw"], "shaw.max_distance="),
     ],
 )

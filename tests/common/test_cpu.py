@@ -66,7 +66,9 @@ def test_freed_memory_is_kept() -> None:
     "settings",
     [
         {"MALLOC_MMAP_THRESHOLD_": "131072"},
-        {"GLIBC_TUNABLES": "glibc.malloc.mmap_threshold=131072"},
+        pytest.param(
+            {"GLIBC_TUNABLES": "glibc.malloc.mmap_threshold=131072"}, marks=pytest.mark.slow
+        ),
     ],
 )
 def test_settings_of_the_environment_stay(settings: dict[str, str]) -> None:

@@ -74,7 +74,7 @@ def test_base_learns_the_toy_pair(translator, toy):
 
 
 @pytest.mark.parametrize(
-    "model", [pytest.param("linear encoder", marks=pytest.mark.slow), "linear decoder"]
+    "model", [pytest.param(m, marks=pytest.mark.slow) for m in ("linear encoder", "linear decoder")]
 )
 def test_a_relative_encoding_learns_it_under_linear_attention(model, toy, tmp_path):
     checkpoint = train("lrpe_type2", toy, tmp_path, **MODELS[model])

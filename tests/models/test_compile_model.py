@@ -58,7 +58,11 @@ def twins(attention: str, name: str) -> list[PETransformerLM]:
 
 
 @pytest.mark.parametrize(
-    ("attention", "name", "padded"), [(*case, i % 2 == 0) for i, case in enumerate(CASES)]
+    ("attention", "name", "padded"),
+    [
+        pytest.param(*case, i % 4 == 0, marks=[pytest.mark.slow] if i % 2 else [])
+        for i, case in enumerate(CASES)
+    ],
 )
 def test_each_layer_is_one_graph(attention, name, padded):
     plain, compiled = twins(attention, name)
@@ -90,7 +94,10 @@ def test_all_layers_of_a_model_are_in_one_graph(attention, name):
     assert max(products) >= sum(products) - 1, "all but the output layer's"
 
 
-@pytest.mark.parametrize(("attention", "name"), [("linear", "rope"), ("vanilla", "floater")])
+@pytest.mark.parametrize(
+    ("attention", "name"),
+    [pytest.param("linear", "rope", marks=pytest.mark.slow), ("vanilla", "floater")],
+)
 def test_a_compiled_model_agrees_whether_its_encoding_breaks_or_not(attention, name):
     plain, compiled = twins(attention, name)
     call = torch.compile(compiled, backend="aot_eager")

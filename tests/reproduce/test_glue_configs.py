@@ -170,7 +170,13 @@ def test_toy_recipes_are_at_scale_toy_and_scales_leave_encodings_alone():
 
 
 @pytest.mark.parametrize("name", ["table3", "bert_table3", "bert_table4"])
-@pytest.mark.parametrize("scale", SCALE_NAMES)
+@pytest.mark.parametrize(
+    "scale",
+    [
+        pytest.param(scale, marks=[] if scale in ("mini", "paper") else [pytest.mark.slow])
+        for scale in SCALE_NAMES
+    ],
+)
 def test_models_are_fine_tuned_with_the_positions_they_were_trained_with(name, scale):
     """Tables of rows per position are loaded as they are."""
     place = Devices(experiment_of(name).scales[scale].gpus)

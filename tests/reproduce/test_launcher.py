@@ -44,7 +44,7 @@ def test_only_slurm_s_own_commands_see_its_variables(tmp_path, monkeypatch):
     [
         ({}, "PASSIVE None"),
         ({"OMP_WAIT_POLICY": "ACTIVE"}, "ACTIVE None"),
-        ({"GOMP_SPINCOUNT": "7"}, "None 7"),
+        pytest.param({"GOMP_SPINCOUNT": "7"}, "None 7", marks=pytest.mark.slow),
     ],
 )
 def test_threads_sleep_where_they_wait_unless_the_user_said_how(tmp_path, monkeypatch, own, seen):
