@@ -80,7 +80,7 @@ KillWait=5
 MinJobAge=600
 ReturnToService=2
 GresTypes=gpu
-NodeName=$host NodeAddr=127.0.0.1 CPUs=$CPUS Gres=gpu:$GPUS State=UNKNOWN
+NodeName=$host NodeAddr=127.0.0.1 CPUs=$CPUS RealMemory=$((CPUS * 4096)) Gres=gpu:$GPUS State=UNKNOWN
 PartitionName=low Nodes=$host Default=YES PriorityTier=1 PreemptMode=REQUEUE GraceTime=0 MaxTime=INFINITE
 PartitionName=high Nodes=$host PriorityTier=2 PreemptMode=OFF MaxTime=INFINITE
 CONF

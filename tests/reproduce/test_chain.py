@@ -191,6 +191,14 @@ def test_a_variable_of_sbatch_is_not_overridden(place, monkeypatch):
     assert "--nodes=2" in replace(job, gpus=16).sbatch({})
 
 
+def test_jobs_on_a_cpu_ask_for_memory_unless_the_user_does(place, monkeypatch):
+    job = Job("a", place, ("true",), cpus=3)
+    assert "--mem-per-cpu=2G" in job.sbatch({})
+    assert not any(word.startswith("--mem") for word in replace(job, gpus=1).sbatch({}))
+    monkeypatch.setenv("SBATCH_MEM_PER_NODE", "9G")
+    assert not any(word.startswith("--mem") for word in job.sbatch({}))
+
+
 def test_a_cut_off_line_of_a_submission_is_left_out(place):
     folder = place / "checkpoints" / "table2" / "toy"
     folder.mkdir(parents=True)

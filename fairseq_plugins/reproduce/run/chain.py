@@ -14,6 +14,8 @@ from fairseq_plugins.reproduce.experiments.planned import PlannedRun
 from fairseq_plugins.reproduce.record.runs import Run
 
 _CPUS_PER_GPU = 4
+# Of a run on a CPU with all its processes; docs/cluster.md has what was measured.
+_GIB_PER_CPU = 2
 # Slurm may send it a minute early, and a training has a minute for its last checkpoint.
 _WARNING = "B:USR1@120"
 EVALUATE, RENDER = "evaluate", "render"
@@ -62,7 +64,13 @@ class Job:
 
     def _devices(self) -> list[str]:
         if not self.gpus:
-            return ["--nodes=1", "--ntasks-per-node=1", f"--cpus-per-task={self.cpus}"]
+            is_said = any(name.startswith("SBATCH_MEM_PER_") for name in os.environ)
+            return [
+                "--nodes=1",
+                "--ntasks-per-node=1",
+                f"--cpus-per-task={self.cpus}",
+                *([] if is_said else [f"--mem-per-cpu={_GIB_PER_CPU}G"]),
+            ]
         return [
             f"--nodes={max(1, self.gpus // GPUS_PER_NODE)}",
             "--ntasks-per-node=1",
