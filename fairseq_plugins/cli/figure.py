@@ -133,7 +133,8 @@ def _of_tables(number: int, scale: str) -> list[tuple[str, Path, Path]]:
             label = f"{model.label}, {file.parent.name}" if model.parts else model.label
             found.append((label, file, ROOT / read_checkpoint(file)["cfg"]["task"]["data"]))
         if not files:
-            missing.append(f"scripts/{model.table}.sh --scale {scale} --rows {model.row}")
+            keep = " --keep tuned" if model.parts else ""
+            missing.append(f"scripts/{model.table}.sh --scale {scale} --rows {model.row}{keep}")
     if missing:
         print("left out, to be trained by:", *missing, sep="\n  ")
     if not found:

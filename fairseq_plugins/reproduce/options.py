@@ -20,7 +20,7 @@ RESERVED = re.compile(
     r"model|model\.(position_encoding|(\w+_)?attention_type)|scale(/\w+)?|run|common\.(seed|cpu)"
     r"|checkpoint\.save_dir|task\.data|distributed_training\..*"
 )
-KEEP = ("last", "best", "all")  # as `disk.Keep` has it
+KEEP = ("last", "best", "all", "tuned")  # as `disk.Keep` has it
 TRACKERS = ("tensorboard", "wandb")
 
 TFLOPS = 40.0  # of a V100, a third of what it has at best in half precision
@@ -162,7 +162,8 @@ def get_parser(name: str) -> argparse.ArgumentParser:
         choices=KEEP,
         default="all",
         help="which checkpoints stay when a run is measured: that one and the last one, that one "
-        "alone, or (default) all; tables that start from a run need no other",
+        "alone, (default) all, or that one of every fine-tuning too, which otherwise goes; "
+        "tables that start from a run need no other",
     )
     add(
         "--slurm",

@@ -70,6 +70,7 @@ def test_without_room_nothing_starts(tmp_path, monkeypatch):
         ("all", {"checkpoint_best.pt", "checkpoint_last.pt", "checkpoint_1_5.pt"}),
         ("last", {"checkpoint_best.pt", "checkpoint_last.pt"}),
         ("best", {"checkpoint_best.pt"}),
+        ("tuned", {"checkpoint_best.pt"}),
     ],
 )
 def test_what_stays(tmp_path, keep, left):

@@ -40,11 +40,12 @@ def read(path):
     return results.read_result(path, experiment.metrics)
 
 
-def work(root, table, row, fake, seed=1):
+def work(root, table, row, fake, seed=1, **options):
     run = Run(table.name, "toy", row, "vanilla", seed)
     planned = plan_run(root / "configs", run, Devices(0))
     scale = planned.experiment.scales["toy"]
-    return session.work(root, table, scale, [planned], force=False, launcher=fake), run
+    status = session.work(root, table, scale, [planned], force=False, launcher=fake, **options)
+    return status, run
 
 
 def test_a_run_is_pretrained_then_fine_tuned_and_measured(place):
@@ -86,6 +87,17 @@ def test_the_bert_papers_rows_replace_the_embedding_of_one_model(place):
     another = FakeCommands(place)
     work(place, BERT_SQUAD_TABLE, "shaw_only", another)
     assert another.trained[0] == "bert_continued/toy/shaw_only-vanilla-s1"
+
+
+def test_fine_tuned_models_stay_where_they_are_asked_for(place):
+    status, run = work(place, TABLE_3, "rope", FakeCommands(place), keep="tuned")
+    assert status == 0
+    left = sorted(
+        path.relative_to(place / run.folder) for path in (place / run.folder).rglob("*.pt")
+    )
+    assert [*map(str, left)] == [
+        "Order-lr0.001/checkpoint_best.pt", "Place-lr0.001/checkpoint_best.pt"
+    ]  # fmt: skip
 
 
 def test_what_is_only_measured_takes_the_checkpoint_of_the_row(place):

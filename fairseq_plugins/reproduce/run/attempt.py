@@ -187,7 +187,7 @@ class Attempt:
         """The metrics of one training.
 
         Of several, each keeps its own in metrics.json, and of its checkpoints only the one that
-        another training starts from.
+        another training starts from, or with `--keep tuned` the measured one.
         """
         if training not in self.planned.trainings:  # of the run that this one starts from
             return self.evaluate(training)
@@ -202,8 +202,9 @@ class Attempt:
         metrics = self.evaluate(training)
         if name:
             write_json(kept, metrics)
+            stays = is_needed or self.context.keep == "tuned"
             for checkpoint in folder.glob("*.pt"):
-                if not (is_needed and checkpoint.name == training.evaluated):
+                if not (stays and checkpoint.name == training.evaluated):
                     checkpoint.unlink()
         return metrics
 

@@ -10,7 +10,7 @@ from fairseq_plugins.common.root import place
 from fairseq_plugins.reproduce.experiments.planned import PlannedRun
 from fairseq_plugins.reproduce.run.budget import cost_of
 
-Keep = Literal["last", "best", "all"]
+Keep = Literal["last", "best", "all", "tuned"]
 
 
 def check_room(root: Path, planned: Sequence[PlannedRun], jobs: int) -> None:
@@ -43,8 +43,9 @@ def tidy(root: Path, planned: PlannedRun, keep: Keep) -> None:
     Args:
         root: the repository.
         planned: the run.
-        keep: `all`; `last`, the one that training would go on from beside the measured one; or
-            `best`, the measured one alone.
+        keep: `all`; `last`, the one that training would go on from beside the measured one;
+            `best`, the measured one alone; or `tuned`, the measured one of every fine-tuning, too,
+            which otherwise goes as soon as it is measured.
     """
     for training in planned.trainings if keep != "all" else ():
         kept = {training.evaluated, *({LAST} if keep == "last" else ())}
