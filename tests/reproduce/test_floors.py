@@ -9,7 +9,7 @@ from fairseq_plugins.papers.claims import Claim, Comparison
 from fairseq_plugins.papers.lrpe import PERPLEXITIES, TABLE_2, TABLE_3, TABLE_8
 from fairseq_plugins.reproduce.experiments import EXPERIMENTS
 from fairseq_plugins.reproduce.record.data import DataDescription
-from fairseq_plugins.reproduce.report.floors import floors_of, highest, risen
+from fairseq_plugins.reproduce.report.floors import floors_of, floors_section, highest, risen
 from fairseq_plugins.reproduce.report.orderings import gather
 from fairseq_plugins.reproduce.report.render import render
 from fairseq_plugins.reproduce.report.verdicts import Numbers, judge
@@ -92,6 +92,30 @@ def test_floors_of_glue_are_by_column_and_on_average():
     assert found["average"] == {"majority class": 50.5, "bag of words": 65.0}
     assert "MNLI-mm" not in found
     assert highest(TABLE_3.columns[-1], found) == ("bag of words", 65.0)
+
+
+def test_rows_are_judged_over_examples_where_a_column_is_a_share_of_them(make_result):
+    """Of 1,000 examples 57 per cent are more than 50 by chance, 52 are not."""
+    results = []
+    for row, value in (("base", 57.0), ("rope", 52.0)):
+        result = make_result(row, "linear", 1, 80.0, table="table3")
+        results.append({**result, "metrics": {"QNLI": value, "average": value}})
+    floors = {"QNLI": {"majority class": 50.0, "bag of words": 56.0}, "average": {"other": 50.0}}
+    cells = gather(results, TABLE_3.columns)
+    page = "\n".join(floors_section(TABLE_3, cells, floors, {"QNLI": 1000}))
+    assert "| linear: rows better than | QNLI |" in page
+    assert "| majority class | 1 of 2 |" in page and "| bag of words | 0 of 2 |" in page
+    assert "rows better than" not in "\n".join(floors_section(TABLE_3, cells, floors, {}))
+
+
+def test_only_accuracies_are_shares_of_examples():
+    sizes = {
+        f"data/glue/{name}": {"train": {"examples": 9}, "valid": {"examples": count}}
+        for name, count in (("QNLI", 1000), ("CoLA", 500), ("MNLI", 700))
+    }
+    data = DataDescription.model_validate({"splits": sizes})
+    assert EXPERIMENTS["bert_glue"].examples(data) == {"QNLI": 1000, "MNLI": 700}
+    assert EXPERIMENTS["lrpe_glue"].examples(data) == {"QNLI": 1000, "MNLI-m": 700}
 
 
 def test_answering_nothing_is_the_floor_of_squad_with_unanswerable_questions():

@@ -153,6 +153,10 @@ class Experiment:
         """By metric what needs no model of ours, by the name of what gives it."""
         return {}
 
+    def examples(self, data: DataDescription) -> dict[str, int]:
+        """By metric, where it is a share of examples in per cent, how many there are."""
+        return {}
+
     def further_evaluations(self, results: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
         """Measurements of the same runs in another way.
 

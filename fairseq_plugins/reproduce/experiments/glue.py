@@ -229,6 +229,18 @@ class Glue(Experiment):
         means = {name: fmean(one[name] for one in averaged) for name in sorted(names)}
         return {**found, AVERAGE: means} if means else found
 
+    def examples(self, data: DataDescription) -> dict[str, int]:
+        tasks = {Path(folder).name: part for folder, part in data.splits.parts().items()}
+        found: dict[str, int] = {}
+        for label, source in self.sources.items():
+            if source.metric != "accuracy" or source.task not in tasks:
+                continue
+            for subset in filter(None, (source.subset, source.instead)):
+                count = tasks[source.task].part(subset).examples
+                if count:
+                    found.setdefault(label, count)
+        return found
+
     def facts(self, results: Sequence[Mapping[str, Any]]) -> list[str]:
         rates = {name.rpartition("-lr")[2] for r in results for name in r["metrics"]["tried"]}
         replaced = sorted({name for r in results for name in r["metrics"]["replaced"]})

@@ -7,8 +7,14 @@ from fairseq_plugins.papers.tables import Column, Table
 from fairseq_plugins.reproduce.experiments import EXPERIMENTS
 from fairseq_plugins.reproduce.record.data import DataDescription
 from fairseq_plugins.reproduce.record.results import Result
-from fairseq_plugins.reproduce.report.orderings import Cells, rows_of, spread_of
-from fairseq_plugins.reproduce.report.statistics import above, together
+from fairseq_plugins.reproduce.report.orderings import Cells, mean, rows_of, spread_of
+from fairseq_plugins.reproduce.report.statistics import (
+    SIGNIFICANT,
+    above,
+    holm,
+    p_of_share,
+    together,
+)
 
 DASH = "-"
 Floors = Mapping[str, Mapping[str, float]]  # by metric and by the name of what gives it
@@ -21,6 +27,16 @@ def floors_of(table: Table, results: Sequence[Result]) -> Floors:
         found = experiment.floors(DataDescription.model_validate(result["data"]))
         if found:
             return {c.metric: found[c.metric] for c in table.columns if found.get(c.metric)}
+    return {}
+
+
+def examples_of(table: Table, results: Sequence[Result]) -> Mapping[str, int]:
+    """By metric, where it is a share of examples, how many of them the results were measured on."""
+    experiment = EXPERIMENTS[table.experiment]
+    for result in results:
+        found = experiment.examples(DataDescription.model_validate(result["data"]))
+        if found:
+            return found
     return {}
 
 
@@ -60,8 +76,41 @@ def none_rises(table: Table, cells: Cells, attention: str, column: Column, floor
     )
 
 
-def floors_section(table: Table, cells: Cells, floors: Floors) -> list[str]:
-    """The section on floors; empty where the data says none."""
+def _over_examples(
+    table: Table, attention: str, cells: Cells, floors: Floors, examples: Mapping[str, int]
+) -> str:
+    """How many rows are better than each floor, were other examples drawn; empty without rows."""
+    columns = [c for c in table.columns if c.metric in examples and c.metric in floors]
+    rows = {column.metric: rows_of(cells, attention, column.metric) for column in columns}
+    names = dict.fromkeys(name for column in columns for name in floors[column.metric])
+    p_values = {
+        (name, metric, row): p_of_share(mean(seeds.values()), examples[metric], value)
+        for name in names
+        for metric, found in rows.items()
+        if (value := floors[metric].get(name)) is not None
+        for row, seeds in found.items()
+    }
+    if not p_values:
+        return ""
+    adjusted = dict(zip(p_values, holm([*p_values.values()]), strict=True))
+
+    def cell(name: str, metric: str) -> str:
+        found = [p for (n, m, _), p in adjusted.items() if (n, m) == (name, metric)]
+        return f"{sum(p < SIGNIFICANT for p in found)} of {len(found)}" if found else DASH
+
+    lines = [[name, *(cell(name, column.metric) for column in columns)] for name in names]
+    return markdown_table(
+        [f"{attention}: rows better than", *(column.label for column in columns)], lines, left=1
+    )
+
+
+def floors_section(
+    table: Table, cells: Cells, floors: Floors, examples: Mapping[str, int]
+) -> list[str]:
+    """The section on floors; empty where the data says none.
+
+    examples: by metric, where it is a share of them.
+    """
     if not floors:
         return []
     columns = [column for column in table.columns if column.metric in floors]
@@ -83,4 +132,12 @@ def floors_section(table: Table, cells: Cells, floors: Floors) -> list[str]:
     ]
     summary = "On the same examples, from the training data alone and without any model of ours."
     page = markdown_table(["", *(column.label for column in columns)], lines, left=1)
+    counted = [_over_examples(table, a, cells, floors, examples) for a in table.attentions]
+    if any(counted):
+        told += [
+            "Were other examples drawn: the rows that are better than a floor by an exact binomial "
+            "test against its number (one-sided, p < 0.05 with Holm's correction over all of an "
+            "attention; several seeds count by their mean). This says nothing of other seeds.",
+            *filter(None, counted),
+        ]
     return ["## Floors", summary, page, *told]

@@ -11,7 +11,7 @@ from fairseq_plugins.reproduce.experiments import EXPERIMENTS
 from fairseq_plugins.reproduce.record.results import Result
 from fairseq_plugins.reproduce.report.captions import caption
 from fairseq_plugins.reproduce.report.comparisons import DASH, differences, marks, orderings
-from fairseq_plugins.reproduce.report.floors import floors_of, floors_section
+from fairseq_plugins.reproduce.report.floors import examples_of, floors_of, floors_section
 from fairseq_plugins.reproduce.report.orderings import Cells, against, deviation, gather, mean
 from fairseq_plugins.reproduce.report.statistics import Seeds
 
@@ -73,7 +73,7 @@ def render(
         wider = gather(results, table.columns, suffix)
         parts += [f"## {heading}", *main_tables(table, wider)]
     floors = floors_of(table, results)
-    parts += floors_section(table, cells, floors)
+    parts += floors_section(table, cells, floors, examples_of(table, results))
     parts += [*marks(table, cells), *differences(table, cells)]
     parts += orderings(table, cells, floors)
     return "\n\n".join(parts) + "\n"

@@ -116,6 +116,16 @@ def above(row: Seeds, value: float, spread: Spread | None = None) -> Estimate:
     return _of_spread(float(np.mean(values)) - value, 1 / len(values), spread)
 
 
+def p_of_share(percent: float, examples: int, floor: float) -> float:
+    """How often so many right answers, or more, come from a chance of `floor` per cent for each.
+
+    An exact binomial test, one-sided.
+    """
+    right = round(percent / 100 * examples)
+    test = stats.binomtest(right, examples, floor / 100, alternative="greater")
+    return float(test.pvalue)
+
+
 def sample_mean(values: Sequence[float]) -> Estimate:
     """The mean of some numbers and how far it is from 0, each an example of its kind."""
     return _of_sample(values, 0.0) if _varies(values) else Estimate(float(np.mean(values)))

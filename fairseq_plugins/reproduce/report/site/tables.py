@@ -12,7 +12,7 @@ from fairseq_plugins.reproduce.report.comparisons import (
     orderings,
     probability,
 )
-from fairseq_plugins.reproduce.report.floors import floors_section, highest, risen
+from fairseq_plugins.reproduce.report.floors import examples_of, floors_section, highest, risen
 from fairseq_plugins.reproduce.report.orderings import against, mean
 from fairseq_plugins.reproduce.report.render import cell_text
 from fairseq_plugins.reproduce.report.site.evidence import TableEvidence
@@ -175,7 +175,8 @@ def floor_texts(found: TableEvidence) -> list[str]:
 def explained(found: TableEvidence) -> str:
     """What stands below the numbers, in Markdown: what was trained, and how sure it is."""
     table = found.table
-    parts = floors_section(table, found.cells, found.floors)
+    examples = examples_of(table, found.shown)
+    parts = floors_section(table, found.cells, found.floors, examples)
     parts += [*marks(table, found.cells), *differences(table, found.cells)]
     parts += orderings(table, found.cells, found.floors)
     parts += ["## What was trained on what", _caption(found)]
