@@ -14,7 +14,7 @@ from fairseq_plugins.reproduce.experiments.planned import PlannedRun
 from fairseq_plugins.reproduce.record.runs import Run
 
 _CPUS_PER_GPU = 4
-# Of a run on a CPU with all its processes; docs/cluster.md has what was measured.
+# Of a run on a CPU with all its processes; docs/cluster.md says how it was found.
 _GIB_PER_CPU = 2
 # Slurm may send it a minute early, and a training has a minute for its last checkpoint.
 _WARNING = "B:USR1@120"
