@@ -59,9 +59,14 @@ class Source:
     subset: str = "valid"
     instead: str = ""
 
+    @property
+    def subsets(self) -> tuple[str, ...]:
+        """The parts that may fill the column, the wanted one first."""
+        return (self.subset, self.instead) if self.instead else (self.subset,)
+
     def value(self, subsets: Mapping[str, Mapping[str, float]]) -> tuple[float | None, bool]:
         """The number in metrics[subset][metric], and whether it is of the part `instead`."""
-        for subset in filter(None, (self.subset, self.instead)):
+        for subset in self.subsets:
             value = subsets.get(subset, {}).get(self.metric)
             if value is not None:
                 return value, subset != self.subset
@@ -218,7 +223,7 @@ class Glue(Experiment):
         tasks = {Path(folder).name: part for folder, part in data.floors.parts().items()}
         for label, source in self.sources.items():
             splits = tasks.get(source.task, Floors.model_validate({}))
-            for subset in filter(None, (source.subset, source.instead)):
+            for subset in source.subsets:
                 predictors = splits.part(subset).parts()
                 numbers = {name: one.number(source.metric) for name, one in predictors.items()}
                 if numbers:
@@ -235,7 +240,7 @@ class Glue(Experiment):
         for label, source in self.sources.items():
             if source.metric != "accuracy" or source.task not in tasks:
                 continue
-            for subset in filter(None, (source.subset, source.instead)):
+            for subset in source.subsets:
                 count = tasks[source.task].part(subset).examples
                 if count:
                     found.setdefault(label, count)
