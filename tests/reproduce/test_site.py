@@ -192,9 +192,17 @@ def test_kinds_follow_from_the_hooks() -> None:
     assert kind_of("no_such") == "other"
 
 
-def test_a_heat_map_keeps_its_numbers_to_a_hundredth_of_the_largest() -> None:
-    values = [[0.0, -2.0], [1.0, 0.5]]
+def test_a_heat_map_keeps_its_numbers_to_a_ninetieth_of_the_largest() -> None:
+    values = [[0.0, -2.0], [1.0, 0.5], [2.0, -0.3]]
     (trace,) = charts.heat(values, x="", y="")["data"]
-    back = [[shade * trace["unit"] for shade in row] for row in trace["shades"]]
+    back = [[(ord(one) - trace["zero"]) * trace["unit"] for one in row] for row in trace["shades"]]
     for row, kept in zip(values, back, strict=True):
-        assert kept == pytest.approx(row, abs=0.02)
+        assert kept == pytest.approx(row, abs=2.0 / 90 + 1e-3)
+
+
+def test_even_places_of_a_line_are_its_start_and_step() -> None:
+    even, uneven = [(-2.0, 1.0), (-1.0, 4.0), (0.0, 9.0)], [(1.0, 1.0), (2.0, 4.0), (4.0, 9.0)]
+    traces = charts.lines({"even": even, "uneven": uneven}, x="", y="")["data"]
+    assert (traces[0]["x0"], traces[0]["dx"]) == (-2, 1) and "x" not in traces[0]
+    assert traces[1]["x"] == [1, 2, 4] and "x0" not in traces[1]
+    assert [trace["y"] for trace in traces] == [[1, 4, 9]] * 2

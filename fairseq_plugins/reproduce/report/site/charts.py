@@ -1,12 +1,14 @@
 """Charts as Plotly takes them: data and axes; colours are the page's."""
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 Points = Sequence[tuple[float, float]]
 Chart = dict[str, Any]
 _DASHES = ("solid", "dash", "dot", "dashdot")
-_SHADES = 99  # steps of a map of colours on either side of zero
+_SHADES = 45  # steps of a map of colours on either side of zero, as many as eyes tell apart
+_ZERO = ord("P")  # a map's row is text, a character for each shade: "#" is -45, "}" is 45
 
 
 def lines(
@@ -26,7 +28,7 @@ def lines(
                 "type": "scatter",
                 "mode": "lines+markers" if len(points) <= 40 else "lines",
                 "name": name,
-                "x": [_short(a) for a, _ in points],
+                **_places([_short(a) for a, _ in points]),
                 "y": [_short(b) for _, b in points],
                 "line": {"dash": _DASHES[i // 10 % len(_DASHES)], "width": 2},
                 "visible": True if not shown or name in shown else "legendonly",
@@ -39,13 +41,16 @@ def lines(
 
 
 def heat(values: Sequence[Sequence[float]], *, x: str, y: str, signed: bool = True) -> Chart:
-    """A map of numbers; kept as shares of the largest, of which two digits are enough to see."""
+    """A map of numbers, kept as characters for their shares of the largest."""
     most = max((abs(v) for row in values for v in row), default=0.0) or 1.0
     return {
         "data": [
             {
                 "type": "heatmap",
-                "shades": [[round(_SHADES * v / most) for v in row] for row in values],
+                "shades": [
+                    "".join(chr(_ZERO + round(_SHADES * v / most)) for v in row) for row in values
+                ],
+                "zero": _ZERO,
                 "unit": _short(most / _SHADES),
                 "signed": signed,
             }
@@ -81,5 +86,13 @@ def _axis(title: str, log: bool = False) -> dict[str, Any]:
     return {"title": {"text": title}, "automargin": True, **({"type": "log"} if log else {})}
 
 
+def _places(found: Sequence[float]) -> Chart:
+    """Where the points of a line are; start and step where all steps are the same."""
+    steps = {b - a for a, b in pairwise(found)}
+    return {"x0": found[0], "dx": steps.pop()} if len(steps) == 1 else {"x": found}
+
+
 def _short(value: float) -> float:
-    return float(f"{value:.4g}")
+    """To four digits that count, and as short as JSON can have it."""
+    short = float(f"{value:.4g}")
+    return int(short) if short.is_integer() else short

@@ -20,18 +20,20 @@
     });
     const data = chart.data.map((trace) => {
       if (trace.type !== "heatmap") return trace;
-      const most = Math.max(...trace.shades.flat().map(Math.abs), 1) * trace.unit;
+      const z = trace.shades.map((row) =>
+        [...row].map((shade) => (shade.charCodeAt(0) - trace.zero) * trace.unit));
+      const most = Math.max(...z.flat().map(Math.abs), trace.unit);
       const ends = isDark ? ["#11161d", "#8ab4ff"] : ["#ffffff", "#14357e"];
       const signed = isDark
         ? [[0, "#8ab4ff"], [0.5, "#11161d"], [1, "#fca5a5"]]
         : [[0, "#14357e"], [0.5, "#ffffff"], [1, "#a31621"]];
       return {
         type: "heatmap",
-        z: trace.shades.map((row) => row.map((shade) => shade * trace.unit)),
+        z,
         zmin: trace.signed ? -most : 0, zmax: most,
         colorscale: trace.signed ? signed : [[0, ends[0]], [1, ends[1]]],
         colorbar: { thickness: 12 },
-        hovertemplate: "x %{x}, y %{y}: %{z:.3g}<extra></extra>",
+        hovertemplate: "x %{x}, y %{y}: %{z:.2g}<extra></extra>",
       };
     });
     return [data, layout];
