@@ -1,7 +1,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help quickstart report docs test-browser test test-slow test-triton test-hub test-gpu test-slurm test-slurm-slow bench bench-gpu lint setup wheelhouse clean
+.PHONY: help quickstart report docs test-browser test test-slow test-triton test-hub test-gpu test-slurm test-slurm-quick bench bench-gpu lint setup wheelhouse clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -75,11 +75,11 @@ test-gpu: $(DEV) ## set up and run the tests that need a GPU
 SLURM_TESTS = $(VENV)/bin/python -m pytest -n 0 --durations 10 tests/slurm
 test-slurm: $(DEV) ## set up and run the tests on a Slurm of one node (root, Debian's slurm packages)
 	scripts/slurm_testbed.sh install
-	PATH="$(VENV_BIN):$$PATH" $(SLURM_TESTS) -m "slurm and not slow"
+	PATH="$(VENV_BIN):$$PATH" $(SLURM_TESTS) -m slurm
 
-test-slurm-slow: $(DEV) ## the longer ones: preemption, a whole paper under random kills
+test-slurm-quick: $(DEV) ## of these the ones that take minutes, as continuous integration does
 	scripts/slurm_testbed.sh install
-	PATH="$(VENV_BIN):$$PATH" $(SLURM_TESTS) -m "slurm and slow"
+	PATH="$(VENV_BIN):$$PATH" $(SLURM_TESTS) -m "slurm and not slow"
 
 bench: $(RUNTIME) ## set up, measure speed and memory on one thread, render benchmarks/results/<machine>/cpu.md
 	$(VENV)/bin/python -m benchmarks

@@ -3,17 +3,24 @@
 #
 #   scripts/slurm_testbed.sh up DIR && source DIR/environment   # sbatch, squeue and srun now use it
 #   scripts/slurm_testbed.sh restart DIR                        # slurmctld alone, its jobs stay
+#   scripts/slurm_testbed.sh crash DIR                          # the node dies, and comes back
 #   scripts/slurm_testbed.sh down DIR                           # ends all jobs and daemons
 #   scripts/slurm_testbed.sh install                            # Debian's packages
 #
 # Partitions: `low` (the default), whose jobs are requeued for those of `high`. It needs root, since
-# slurmd starts jobs as their users, and Debian's slurmctld, slurmd, slurm-client and munge.
+# slurmd starts jobs as their users, and Debian's slurmctld, slurmd, slurm-client and munge. Its exit
+# status is 3 where there cannot be one for want of these, and 1 where something fails.
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 CPUS=8 GPUS=8
 PACKAGES=(slurmctld slurmd slurm-client munge)
+
+fail() {
+    log "$*"
+    exit 1
+}
 
 refuse() {
     log "$*"
@@ -77,7 +84,8 @@ SlurmdParameters=config_overrides
 PreemptType=preempt/partition_prio
 PreemptMode=REQUEUE
 KillWait=5
-MinJobAge=600
+MinJobAge=3600
+BatchStartTimeout=2
 ReturnToService=2
 GresTypes=gpu
 NodeName=$host NodeAddr=127.0.0.1 CPUs=$CPUS RealMemory=$((CPUS * 4096)) Gres=gpu:$GPUS State=UNKNOWN
@@ -96,7 +104,7 @@ start_munge() {
     (umask 077 && head -c 128 /dev/urandom >"$DIR/munge/key")
     munged --force --key-file="$DIR/munge/key" --socket="$DIR/munge/socket" \
         --pid-file="$DIR/munge/pid" --log-file="$DIR/munge/log" --seed-file="$DIR/munge/seed" \
-        --num-threads=2 || refuse "munged does not start: $(tail -n 3 "$DIR/munge/log")"
+        --num-threads=2 || fail "munged does not start: $(tail -n 3 "$DIR/munge/log")"
 }
 
 # Waits until a command succeeds; some seconds at most.
@@ -116,16 +124,16 @@ is_idle() {
 up() {
     require
     installed || refuse "there is no Slurm: apt-get install ${PACKAGES[*]}, or '$0 install'"
-    [[ ! -e "$DIR/slurm.conf" ]] || refuse "$DIR has a testbed already; '$0 down $DIR' ends it"
+    [[ ! -e "$DIR/slurm.conf" ]] || fail "$DIR has a testbed already; '$0 down $DIR' ends it"
     mkdir -p "$DIR"
     DIR="$(cd "$DIR" && pwd)"
     install -d -m 0755 "$DIR/state" "$DIR/spool"
     configure
     start_munge
-    slurmctld || refuse "slurmctld does not start: $(tail -n 3 "$DIR/slurmctld.log")"
-    await 50 scontrol ping || refuse "slurmctld does not answer: $(tail -n 3 "$DIR/slurmctld.log")"
-    slurmd || refuse "slurmd does not start: $(tail -n 3 "$DIR/slurmd.log")"
-    await 100 is_idle || refuse "the node does not come up: $(tail -n 3 "$DIR/slurmd.log")"
+    slurmctld || fail "slurmctld does not start: $(tail -n 3 "$DIR/slurmctld.log")"
+    await 50 scontrol ping || fail "slurmctld does not answer: $(tail -n 3 "$DIR/slurmctld.log")"
+    slurmd || fail "slurmd does not start: $(tail -n 3 "$DIR/slurmd.log")"
+    await 100 is_idle || fail "the node does not come up: $(tail -n 3 "$DIR/slurmd.log")"
     log "up: source $DIR/environment"
 }
 
@@ -161,16 +169,30 @@ down() {
 restart() {
     export SLURM_CONF="$DIR/slurm.conf"
     end "$DIR/slurmctld.pid"
-    slurmctld || refuse "slurmctld does not start: $(tail -n 3 "$DIR/slurmctld.log")"
-    await 50 scontrol ping || refuse "slurmctld does not answer: $(tail -n 3 "$DIR/slurmctld.log")"
+    slurmctld || fail "slurmctld does not start: $(tail -n 3 "$DIR/slurmctld.log")"
+    await 50 scontrol ping || fail "slurmctld does not answer: $(tail -n 3 "$DIR/slurmctld.log")"
+}
+
+# As a power cut: the daemon of the node and all processes of its jobs end at once.
+crash() {
+    export SLURM_CONF="$DIR/slurm.conf"
+    local processes=() parents=()
+    mapfile -t processes < <(scontrol listpids 2>/dev/null | awk 'NR > 1 && $1 > 1 { print $1 }')
+    # Parents first: the one that is not in the list is Slurm's own, which would report the end.
+    if ((${#processes[@]})); then
+        mapfile -t parents < <(ps -o ppid= -p "${processes[@]}" | awk '$1 > 1 { print $1 }' | sort -u)
+    fi
+    kill -9 "$(<"$DIR/slurmd.pid")" "${parents[@]}" "${processes[@]}" 2>/dev/null || true
+    sleep 20 # a job of some seconds would count as one that is still starting
+    slurmd || fail "slurmd does not start: $(tail -n 3 "$DIR/slurmd.log")"
 }
 
 DIR="${2:-}"
 case "${1:-}" in
 install) install_packages ;;
-up | down | restart)
-    [[ -n "$DIR" ]] || refuse "usage: $0 $1 DIR"
+up | down | restart | crash)
+    [[ -n "$DIR" ]] || fail "usage: $0 $1 DIR"
     "$1"
     ;;
-*) refuse "usage: $0 install | up DIR | restart DIR | down DIR" ;;
+*) fail "usage: $0 install | up DIR | restart DIR | crash DIR | down DIR" ;;
 esac

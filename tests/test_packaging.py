@@ -185,6 +185,7 @@ def test_continuous_integration_runs_the_tests():
         "test-hub",
         "test-gpu",
         "test-slurm",
+        "test-slurm-quick",
         "lint",
     ],
 )

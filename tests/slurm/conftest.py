@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.integration.toy_repository import LM, make_repository
 
@@ -66,19 +67,19 @@ class Cluster:
         self.wait(lambda: self.states().get(name) in states, f"{name} to be {' or '.join(states)}")
         return self.states()[name]
 
-    def wait(self, is_so: Callable[[], Any], what: str) -> None:
-        end = time.monotonic() + PATIENCE
+    def wait(self, is_so: Callable[[], Any], what: str, patience: float = PATIENCE) -> None:
+        end = time.monotonic() + patience
         while not is_so():
             assert time.monotonic() < end, f"waited for {what}:\n{self.run('squeue', '-t', 'all')}"
             time.sleep(0.5)
 
-    def await_all(self) -> dict[str, str]:
+    def await_all(self, patience: float = PATIENCE) -> dict[str, str]:
         """Wait until no job runs or can run any more; how they ended."""
 
         def is_over() -> bool:
             return not self.run("squeue", "-h", "-o", "%A").split()
 
-        self.wait(is_over, "all jobs to end")
+        self.wait(is_over, "all jobs to end", patience)
         return self.states()
 
     def status(self, root: Path) -> dict[str, Mapping[str, Any]]:
@@ -136,4 +137,14 @@ def root(made: Path, tmp_path: Path) -> Path:
 def copy_of(made: Path, root: Path) -> Path:
     for name in ("configs", "fairseq_plugins", "scripts", "data"):
         shutil.copytree(made / name, root / name)
+    return root
+
+
+def training_for(root: Path, updates: int) -> Path:
+    """A repository in which fairseq itself saves at the end alone."""
+    path = root / "configs" / "scale" / "lm" / "toy.yaml"
+    scale = yaml.safe_load(path.read_text())
+    scale["optimization"]["max_update"] = updates
+    scale["checkpoint"].update(save_interval=100_000, save_interval_updates=100_000)
+    path.write_text("# @package _global_\n" + yaml.safe_dump(scale))
     return root

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.slurm.conftest import Cluster, copy_of
+from tests.slurm.conftest import Cluster, copy_of, training_for
 
 pytestmark = [pytest.mark.slurm, pytest.mark.timeout(3600)]
 
@@ -64,39 +64,29 @@ def test_a_warned_job_goes_back_and_on_to_the_same_losses(
     cluster: Cluster, made: Path, tmp_path: Path
 ) -> None:
     """The signal is the one that Slurm sends before a time limit."""
-    limited = training_for(copy_of(made, tmp_path / "limited"), 300)
-    free = training_for(copy_of(made, tmp_path / "free"), 300)
+    limited = training_for(copy_of(made, tmp_path / "limited"), 200)
+    free = training_for(copy_of(made, tmp_path / "free"), 200)
     cluster.run("scripts/table2.sh", *ONE, "--slurm", cwd=limited)
     log = limited / "checkpoints" / "table2" / "toy" / "base-linear-s1" / "train.log"
     cluster.wait(lambda: log.is_file() and '"num_updates": "10"' in log.read_text(), "updates")
     cluster.run("scancel", "--batch", "--signal=USR1", cluster.job(JOBS[0])["JobId"])
     cluster.await_state(PAGE, "COMPLETED", "FAILED", "CANCELLED")
-    cluster.run("scripts/table2.sh", *ONE, cwd=free)
     check_restarts(cluster, limited)
+    cluster.run("scripts/table2.sh", *ONE, cwd=free)
     assert metrics(limited, "base-linear-s1") == metrics(free, "base-linear-s1")
 
 
 @pytest.mark.slow
 def test_a_time_limit_changes_nothing(cluster: Cluster, made: Path, tmp_path: Path) -> None:
-    limited = training_for(copy_of(made, tmp_path / "limited"), 4000)
-    free = training_for(copy_of(made, tmp_path / "free"), 4000)
+    limited = training_for(copy_of(made, tmp_path / "limited"), 2500)
+    free = training_for(copy_of(made, tmp_path / "free"), 2500)
     # Slurm looks every 30 seconds, and acts 30 early: the signal comes 30 to 60 after the start.
     limit = {"SBATCH_TIMELIMIT": "2", "SBATCH_SIGNAL": "B:USR1@60"}
     cluster.run("scripts/table2.sh", *ONE, "--slurm", cwd=limited, **limit)
     cluster.await_state(PAGE, "COMPLETED", "FAILED", "CANCELLED")
-    cluster.run("scripts/table2.sh", *ONE, cwd=free)
     check_restarts(cluster, limited)
+    cluster.run("scripts/table2.sh", *ONE, cwd=free)
     assert metrics(limited, "base-linear-s1") == metrics(free, "base-linear-s1")
-
-
-def training_for(root: Path, updates: int) -> Path:
-    """A repository in which fairseq itself saves at the end alone."""
-    path = root / "configs" / "scale" / "lm" / "toy.yaml"
-    scale = yaml.safe_load(path.read_text())
-    scale["optimization"]["max_update"] = updates
-    scale["checkpoint"]["save_interval_updates"] = 100_000
-    path.write_text("# @package _global_\n" + yaml.safe_dump(scale))
-    return root
 
 
 def check_restarts(cluster: Cluster, root: Path) -> None:

@@ -7,32 +7,54 @@ import shutil
 import subprocess
 import sys
 import time
+from datetime import datetime
 from pathlib import Path
 
 import pytest
 import torch
 
 from tests.integration.toy_repository import GLUE, LM, MLM, MT, make_repository
-from tests.slurm.conftest import REPOSITORY, TESTBED, Cluster
+from tests.slurm.conftest import REPOSITORY, TESTBED, Cluster, copy_of, training_for
 
 pytestmark = [pytest.mark.slurm, pytest.mark.slow, pytest.mark.timeout(7200)]
 
 ONE = ("--scale", "toy", "--rows", "base", "--attention", "linear", "--slurm")
 JOB = "table2-toy-base-linear-s1"
+KILLS, RUNS = 10, 16  # of the whole paper
 FOLDER = Path("checkpoints", "table2", "toy", "base-linear-s1")
 
 
-def test_for_a_higher_partition_a_job_steps_back_and_goes_on(cluster: Cluster, root: Path) -> None:
-    cluster.run("scripts/table2.sh", *ONE, cwd=root)
-    log = root / FOLDER / "train.log"
-    cluster.wait(lambda: log.is_file() and "num_updates" in log.read_text(), "updates")
+def test_for_a_higher_partition_a_job_steps_back_and_goes_on(
+    cluster: Cluster, made: Path, tmp_path: Path
+) -> None:
+    moved = training_for(copy_of(made, tmp_path / "moved"), 600)
+    free = training_for(copy_of(made, tmp_path / "free"), 600)
+    cluster.run("scripts/table2.sh", *ONE, cwd=moved)
+    cluster.wait(lambda: logged(moved), "updates")
     words = ("sbatch", "-p", "high", "-c", "8", "-J", "urgent", "-o", "/dev/null")
-    cluster.run(*words, "--wrap", "sleep 5", cwd=root)
+    cluster.run(*words, "--wrap", "sleep 5", cwd=moved)
     cluster.await_state("urgent", "COMPLETED")
     cluster.await_all()
     job = cluster.job(JOB)
     assert (job["JobState"], int(job["Restarts"]) >= 1) == ("COMPLETED", True)
-    assert cluster.status(root)["table2 base-linear-s1"]["state"] == "done"
+    assert cluster.status(moved)["table2 base-linear-s1"]["state"] == "done"
+    cluster.run("scripts/table2.sh", *ONE[:-1], cwd=free)
+    assert numbers(moved) == numbers(free)
+
+
+def test_a_node_that_dies_costs_a_minute_at_most(
+    cluster: Cluster, made: Path, tmp_path: Path
+) -> None:
+    root = training_for(copy_of(made, tmp_path / "repository"), 100_000)
+    cluster.run("scripts/table2.sh", *ONE, cwd=root)
+    cluster.wait(lambda: trained_for(root) > 70, "updates for more than a minute")
+    subprocess.run([TESTBED, "crash", cluster.folder], env=cluster.environment, check=True)
+    before = logged(root)
+    cluster.wait(lambda: "Loaded checkpoint" in log_of(root), "the training to go on")
+    ((number,),) = [re.findall(r"Loaded checkpoint .* @ (\d+) updates", log_of(root))]
+    kept = max(when for updates, when in before.items() if updates <= int(number))
+    assert int(job_restarts := cluster.job(JOB)["Restarts"]) == 1, job_restarts
+    assert (max(before.values()) - kept).total_seconds() < 60
 
 
 def test_on_a_drained_node_it_waits_and_scancel_ends_it(cluster: Cluster, root: Path) -> None:
@@ -70,6 +92,23 @@ def test_submitit_sweeps_over_rows(cluster: Cluster, root: Path) -> None:
     assert all(state["optimizer_history"][-1]["num_updates"] == 3 for state in states)
 
 
+def log_of(root: Path) -> str:
+    path = root / FOLDER / "train.log"
+    return path.read_text() if path.is_file() else ""
+
+
+def logged(root: Path) -> dict[int, datetime]:
+    """When fairseq logged which update."""
+    found = re.findall(r"^\[?([-\d]+ [:\d]+).*\"num_updates\": \"(\d+)\"", log_of(root), re.M)
+    return {int(updates): datetime.fromisoformat(when) for when, updates in found}
+
+
+def trained_for(root: Path) -> float:
+    """Seconds from the first logged update to the last."""
+    times = logged(root).values()
+    return (max(times) - min(times)).total_seconds() if times else 0.0
+
+
 @pytest.fixture(scope="session")
 def paper(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A repository with the data of all tables of a paper, and trainings of some seconds."""
@@ -95,31 +134,48 @@ def numbers(root: Path) -> dict[str, dict[str, float]]:
     }
 
 
+def disturb(cluster: Cluster, rng: random.Random, jobs: int) -> None:
+    """Ten kills from the first job to the last: most as preemption, two as a node that dies.
+
+    In their middle slurmctld is started anew.
+    """
+    for kill in range(KILLS):
+        ended = kill * jobs // (KILLS + 1)  # that many are over before it
+        while not _kill_one(cluster, rng, ended, with_node=kill in (3, 7)):
+            time.sleep(1)
+        if kill == KILLS // 2:
+            subprocess.run(
+                [TESTBED, "restart", cluster.folder], env=cluster.environment, check=True
+            )
+
+
+def _kill_one(cluster: Cluster, rng: random.Random, ended: int, *, with_node: bool) -> bool:
+    states = cluster.run("squeue", "-h", "-t", "all", "-o", "%T").split()
+    assert "FAILED" not in states and "CANCELLED" not in states, cluster.run("squeue", "-t", "all")
+    running = cluster.run("squeue", "-h", "-t", "R", "-o", "%A").split()
+    if states.count("COMPLETED") < ended or not running:
+        return False
+    time.sleep(rng.uniform(0, 15))
+    command = [TESTBED, "crash", cluster.folder]
+    if not with_node:
+        command = ["scontrol", "requeue", rng.choice(running)]
+    # Of a job that has just ended Slurm says no.
+    return subprocess.run(command, env=cluster.environment, check=False).returncode == 0
+
+
 def test_a_whole_paper_survives_kills(cluster: Cluster, paper: Path, tmp_path: Path) -> None:
-    """Ten random jobs are killed as preemption does it, and slurmctld is started anew once."""
     words = ("scripts/paper.sh", "--scale", "toy", "--rows", "base,lrpe_type2")
     alone = shutil.copytree(paper, tmp_path / "alone")
     root = shutil.copytree(paper, tmp_path / "killed")
     cluster.run(*words, "--slurm", cwd=root)
-    rng = random.Random(5)
-    for kill in range(10):
-        time.sleep(rng.uniform(5, 25))
-        running = cluster.run("squeue", "-h", "-t", "R", "-o", "%A").split()
-        if running:
-            subprocess.run(
-                ["scontrol", "requeue", rng.choice(running)], env=cluster.environment, check=False
-            )
-        if kill == 5:
-            subprocess.run(
-                [TESTBED, "restart", cluster.folder], env=cluster.environment, check=True
-            )
-    cluster.await_all()
-    cluster.run(*words, "--slurm", cwd=root)  # what a kill made fail, if anything
-    cluster.await_all()
+    jobs = len(cluster.states())
+    disturb(cluster, random.Random(5), jobs)
+    ended = cluster.await_all(patience=5000)
+    assert len(ended) == jobs and {*ended.values()} == {"COMPLETED"}, ended
     states = cluster.status(root)
     assert {one["state"] for one in states.values()} == {"done"}, states
     cluster.run(*words, cwd=alone)
-    assert numbers(root) == numbers(alone)
+    assert numbers(root) == numbers(alone) and len(numbers(root)) == RUNS
     for page in ("table2", "table5", "table8", "table3", "table4"):
         assert (root / "results" / page / "toy.md").is_file()
     assert (root / "results" / "figure2" / "toy.png").is_file()
