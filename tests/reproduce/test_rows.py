@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 from hydra import compose
 
-from fairseq_plugins.encodings import ENCODINGS
+from fairseq_plugins.encodings import ENCODINGS, expand_name
+from fairseq_plugins.modules.naming import acts_on_input, name_stack
 from fairseq_plugins.papers import SCALE_NAMES
 from fairseq_plugins.papers.lrpe import TABLE_2, TABLE_5
+from fairseq_plugins.papers.tables import ATTENTIONS
 from fairseq_plugins.reproduce.experiments import EXPERIMENTS
 from fairseq_plugins.reproduce.experiments.devices import Devices
 from fairseq_plugins.reproduce.experiments.lm import EVALUATIONS
@@ -17,6 +19,7 @@ from fairseq_plugins.reproduce.experiments.planned import plan_run
 from fairseq_plugins.reproduce.experiments.rows import (
     check_rows,
     default_rows,
+    encoding_of,
     has_file,
     runnable_rows,
 )
@@ -32,7 +35,8 @@ def test_default_rows_are_the_tables_then_those_beyond_the_paper():
     rows = default_rows(TABLE_2, CONFIGS)
     assert rows[:2] == ["base", "rope"]
     assert [row for row in rows if row.startswith("lrpe_type")] == [
-        f"lrpe_type{number}" for number in range(1, 9)
+        *(f"lrpe_type{number}" for number in range(1, 9)),
+        "lrpe_type2_only",
     ]
     own = [name for name in TABLE_2.row_names if name in runnable_rows(CONFIGS)]
     assert rows[: len(own)] == own
@@ -62,6 +66,32 @@ def planned_and_composed(configs: Path, row: str) -> tuple[dict[str, Any], dict[
     planned = plan_run(configs, Run("table2", "paper", row, "linear", 2), Devices(8))
     (training,) = planned.trainings
     return planned.config, record(compose_recipe(configs, "wikitext103_lm", training.overrides))
+
+
+def on_inputs(row: str, absolute: str | None, base: str | None = None) -> list[str]:
+    """The encodings that act on the inputs of a model's layers in a row."""
+    name = encoding_of(CONFIGS, row)
+    assert name is not None
+    named = name_stack(name, "", absolute=absolute, base=base)
+    return [part for part in expand_name(named.name) if acts_on_input(part)]
+
+
+@pytest.mark.parametrize("row", [r for r in runnable_rows(CONFIGS) if r.endswith("_only")])
+def test_a_row_of_an_encoding_alone_is_the_other_without_the_absolute_embedding(row):
+    beside = row.removesuffix("_only")
+    assert on_inputs(beside, "base") == ["base"] and on_inputs(row, "base") == []
+    masked = {"absolute": "learned", "base": "learned"}
+    assert on_inputs(beside, **masked) == ["learned"] and on_inputs(row, **masked) == []
+    assert attentions(beside) == attentions(row)
+
+
+def attentions(row: str) -> list[str]:
+    """Those that a row can have."""
+    planned, _ = plan(
+        CONFIGS, TABLE_2, EXPERIMENTS["lm"].scales["toy"], Devices(0),
+        rows=[row], attentions=ATTENTIONS, seeds=[1],
+    )  # fmt: skip
+    return [one.run.attention for one in planned]
 
 
 @pytest.mark.parametrize("row", ["base", "rope", "shaw_only", "lrpe_type8", "sinusoidal", "aspe"])

@@ -142,7 +142,8 @@ class Extrapolation(Experiment):
             "table: windows of that length one after the other, every token with all that "
             "precedes it in its window, so that in a longer window fewer tokens lack context. As "
             "in Table 2, a relative encoding has Base's sinusoids beside it unless it replaces "
-            "them (`alibi`, `none`): what fails beyond the training may be these."
+            "them (`alibi`, `none`): what fails beyond the training may be these. Rows that end "
+            "in `_only` have the encoding alone."
         )
 
     def further_evaluations(self, results: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
