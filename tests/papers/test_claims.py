@@ -1,7 +1,12 @@
 """Claims name rows and metrics that there are, and the papers' own numbers agree with them."""
 
-import pytest
+from pathlib import Path
 
+import pytest
+import yaml
+
+from fairseq_plugins.encodings import expand_name
+from fairseq_plugins.modules.naming import name_stack
 from fairseq_plugins.papers import CLAIMS, TABLES
 from fairseq_plugins.papers.bert_correlations import PRINTED
 from fairseq_plugins.papers.claims import Comparison, Correlation, Floor, Speed
@@ -9,6 +14,7 @@ from fairseq_plugins.papers.tables import ATTENTIONS
 from fairseq_plugins.reproduce.report.claims_page import printed
 from fairseq_plugins.reproduce.report.verdicts import points_as_claimed
 
+CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 COMPARISONS = [claim for claim in CLAIMS if isinstance(claim.evidence, Comparison)]
 CORRELATIONS = [claim for claim in CLAIMS if isinstance(claim.evidence, Correlation)]
 
@@ -64,3 +70,16 @@ def test_speeds_are_claimed_under_both_attentions():
     found = [claim.evidence for claim in CLAIMS if isinstance(claim.evidence, Speed)]
     assert [one.attention for one in found] == list(ATTENTIONS)
     assert all(len(one.rows) == 8 and one.printed >= one.at_least > 0 for one in found)
+
+
+def test_claims_on_longer_texts_are_of_encodings_alone_and_say_of_which_row():
+    found = [claim for claim in COMPARISONS if claim.evidence.table == "extrapolation"]
+    assert found
+    for claim in found:
+        (row,) = claim.evidence.first
+        assert f"row `{row}`" in claim.text
+        path = CONFIGS / "model" / f"{row}.yaml"
+        named = name_stack(
+            yaml.safe_load(path.read_text())["position_encoding"], "", absolute="base", base=None
+        )
+        assert "base" not in expand_name(named.name)
