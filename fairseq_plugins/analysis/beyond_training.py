@@ -17,6 +17,7 @@ from fairseq_plugins.analysis.perplexity import require_finite
 from fairseq_plugins.analysis.samples import TextSamples
 from fairseq_plugins.common.errors import CheckpointError, DataError, OptionError
 from fairseq_plugins.data.measure import sha256
+from fairseq_plugins.modules.adaptation import AS_TRAINED, Adaptation
 from fairseq_plugins.modules.loading import choose_device
 
 STRIDE_PARTS = 4  # a sliding window moves by a quarter of itself
@@ -40,6 +41,7 @@ class Request:
         split: train, valid or test.
         seed: of the masks, and of encodings that draw.
         cpu: even where there is a GPU.
+        adaptation: what is another than in the training.
     """
 
     path: Path
@@ -49,6 +51,7 @@ class Request:
     split: str = "test"
     seed: int = 1
     cpu: bool = False
+    adaptation: Adaptation = AS_TRAINED
 
     def __post_init__(self) -> None:
         for factor in self.factors:
@@ -75,25 +78,27 @@ def measure(request: Request) -> dict[str, Any]:
             does not fill one window of the longest length.
     """
     device = choose_device(cpu=request.cpu)
-    trained = evaluation.load(
-        evaluation.Request(
-            path=request.path,
-            data=request.data,
-            split=request.split,
-            seed=request.seed,
-            device=str(device),
-        )
+    read = evaluation.Request(
+        path=request.path,
+        data=request.data,
+        split=request.split,
+        seed=request.seed,
+        device=str(device),
+        adaptation=request.adaptation,
     )
+    trained = evaluation.load(read)
     base = int(trained.task.tokens_per_sample)
     if base % PLACES:
         raise CheckpointError(
             f"{request.path} must be trained at a length that {PLACES} divides, but was at {base}"
         )
-    reach = trained.model.max_positions()
     measured = _Masked(request, trained) if trained.is_masked else _Causal(request, trained, base)
     lines: dict[str, Line] = {}
     for factor in request.factors:
         length = factor * base
+        if request.adaptation:
+            trained = evaluation.load(read, length)
+        reach = trained.model.max_positions()
         if length > reach:
             about = f"{trained.encoding} has no meaning beyond position {reach}"
             lines[f"{factor}x"] = {"length": length, "reason": about}
@@ -101,7 +106,8 @@ def measure(request: Request) -> dict[str, Any]:
         # Each length as if it were the only one, for encodings that draw.
         utils.set_torch_seed(request.seed)
         try:
-            lines[f"{factor}x"] = {"length": length, **measured.at(length, base // PLACES)}
+            found = measured.at(trained.model, length, base // PLACES)
+            lines[f"{factor}x"] = {"length": length, **found}
         except ValueError as error:  # losses that are not finite
             lines[f"{factor}x"] = {"length": length, "reason": str(error)}
     return {"trained_length": base, "checkpoint": sha256(request.path), "lengths": lines}
@@ -134,11 +140,10 @@ class _Causal:
             )
         parts = [samples.dataset[i] for i in range(count)]
         self._text = Text(*(torch.cat([part[k] for part in parts]) for k in ("source", "target")))
-        self._losses = model_losses(trained.model, BLOCK)
 
-    def at(self, length: int, width: int) -> Line:
-        whole = self._all(length, length)
-        sliding = self._all(length, length // STRIDE_PARTS)
+    def at(self, model: Any, length: int, width: int) -> Line:
+        whole = self._all(model, length, length)
+        sliding = self._all(model, length, length // STRIDE_PARTS)
         return {
             "tokens": whole.numel(),
             "bits": float(whole.mean()),
@@ -146,10 +151,10 @@ class _Causal:
             "by_position": by_position(whole.view(-1, length), width).tolist(),
         }
 
-    def _all(self, length: int, stride: int) -> Tensor:
+    def _all(self, model: Any, length: int, stride: int) -> Tensor:
         """(N,) in the order of the text."""
-        batch_size = max(1, BATCH_TOKENS // length)
-        parts = window_losses(self._text, length, stride, self._losses, batch_size)
+        batch_size, losses = max(1, BATCH_TOKENS // length), model_losses(model, BLOCK)
+        parts = window_losses(self._text, length, stride, losses, batch_size)
         found = torch.cat([part.flatten() for part in parts])
         require_finite(found)
         return found
@@ -159,14 +164,14 @@ class _Masked:
     """A masked model on the beginning of a split, with masks that follow from the seed."""
 
     def __init__(self, request: Request, trained: evaluation.Trained) -> None:
-        self._request, self._trained = request, trained
+        self._request, self._task = request, trained.task
 
-    def at(self, length: int, width: int) -> Line:
+    def at(self, model: Any, length: int, width: int) -> Line:
         bits, count = masked_by_position(
-            self._trained.model,
+            model,
             self._request.data,
             self._request.split,
-            self._trained.task,
+            self._task,
             length=length,
             samples=self._request.tokens // length,
             seed=self._request.seed,

@@ -1,7 +1,7 @@
 """The perplexity of a checkpoint on a split of its data, at any length that it can read."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from fairseq_plugins.common.vocabulary import (
     check_vocabulary,
 )
 from fairseq_plugins.data.raw_text import RawText, read_raw_text
+from fairseq_plugins.modules.adaptation import AS_TRAINED, Adaptation
 from fairseq_plugins.modules.identity import LM, ROBERTA, Identity, describe
 from fairseq_plugins.modules.loading import build_trained, read_trained
 
@@ -46,6 +47,7 @@ class Request:
         seed: of the masks, and of encodings that draw.
         device: where it is computed.
         allow_skipped: whether samples that are longer than a length may be left out.
+        adaptation: what is another than in the training.
 
     Raises:
         OptionError: a value that cannot be.
@@ -61,6 +63,7 @@ class Request:
     seed: int = 1
     device: str = "cpu"
     allow_skipped: bool = False
+    adaptation: Adaptation = AS_TRAINED
 
     def __post_init__(self) -> None:
         least = {"--batch-size": (self.batch_size, 1), "--seed": (self.seed, 0)}
@@ -116,12 +119,14 @@ class Report:
         break_mode: how text was cut.
         text: the text of the split.
         lines: for each length what `summarise` gives, with the ``length``.
+        adaptation: of the model, whose ``trained`` is the one at the last length.
     """
 
     trained: Trained
     break_mode: str
     text: RawText
     lines: Sequence[Line]
+    adaptation: Adaptation = AS_TRAINED
 
     def facts(self) -> dict[str, Any]:
         """The same for a JSON, without what the request says."""
@@ -135,6 +140,7 @@ class Report:
         masks = masking(trained.task) if trained.is_masked else None
         return {
             "checkpoint": model,
+            "adaptation": asdict(self.adaptation) if self.adaptation else None,
             "sample_break_mode": self.break_mode,
             "masking": masks,
             "text": {
@@ -147,12 +153,17 @@ class Report:
         }
 
 
-def load(request: Request) -> Trained:
+def load(request: Request, length: int | None = None) -> Trained:
     """Read the checkpoint.
+
+    Args:
+        request: of which, and what is another in it.
+        length: of the sequences that it is to read; None for that of the training.
 
     Raises:
         ValueError: it is missing, damaged, of another model or task, or has another dictionary
-            than the data; or the data has no such split.
+            than the data; or the data has no such split; or it has other weights than the
+            encoding that takes the place of its own.
     """
     for name in ("dict.txt", f"{request.split}.bin", f"{request.split}.idx"):
         if not (request.data / name).is_file():
@@ -168,8 +179,16 @@ def load(request: Request) -> Trained:
     table = ROBERTA_TABLE if name == ROBERTA else DECODER_TABLE
     check_vocabulary(request.path, state, Vocabulary.read(request.data / "dict.txt", table))
     history = state.get("optimizer_history") or [{}]
+    trained_length = int(state["cfg"]["task"]["tokens_per_sample"])
+    request.adaptation.apply(state, length or trained_length, trained_length)
     identity = describe(state["cfg"]["model"], state["cfg"]["task"])
-    model, config, _ = build_trained(request.path, state)
+    try:
+        model, config, _ = build_trained(request.path, state)
+    except CheckpointError as error:
+        if request.adaptation:
+            reason = f"--encoding must have the weights of the checkpoint, but {error}"
+            raise OptionError(reason) from error
+        raise
     model.to(request.device).eval()
     model.prepare_for_inference_(configure(request.seed))
     return Trained(model, identity, config.task, history[-1].get("num_updates"))
@@ -192,7 +211,7 @@ def evaluate(
         ValueError: something is missing, damaged or does not fit, a length that the model cannot
             read, or tokens that would be skipped. All but losses are checked before any work.
     """
-    trained = load(request)
+    trained = load(request, max(request.lengths, default=None))
     if trained.is_masked and request.context_window:
         raise OptionError(
             "--context-window must be 0 with a masked model, which sees both sides, "
@@ -213,10 +232,12 @@ def evaluate(
     begin(trained, first)
     lines = []
     for length, samples in cut.items():
+        if request.adaptation and len(cut) > 1:
+            trained = load(request, length)
         score = _score(request, trained.model, samples)
         lines.append({"length": length, **summarise(score, text)})
         done(lines[-1])
-    return Report(trained, break_mode, text, lines)
+    return Report(trained, break_mode, text, lines, request.adaptation)
 
 
 def _cut(request: Request, trained: Trained, length: int, break_mode: str) -> Samples:

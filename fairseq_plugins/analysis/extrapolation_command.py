@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from fairseq_plugins.analysis.adaptation_options import add_adaptation
 from fairseq_plugins.common.seeds import parse_seed
 
 LENGTHS, TOKENS = "1x,2x,4x,8x", 32768
@@ -27,6 +28,7 @@ def register(commands: Any) -> None:
         help=f"of the split that are read, from its beginning (default: {TOKENS})",
     )
     add("--seed", type=parse_seed, default=1, help="of masks, and of encodings that draw")
+    add_adaptation(command)
     add("--cpu", action="store_true", help="even where there is a GPU")
     command.set_defaults(run=_run)
 
@@ -34,6 +36,7 @@ def register(commands: Any) -> None:
 def _run(args: argparse.Namespace) -> None:
     # Here, since these take seconds, which --help must not.
     from fairseq_plugins.analysis.beyond_training import Request, measure, parse_factors
+    from fairseq_plugins.modules.adaptation import Adaptation
 
     request = Request(
         path=args.path,
@@ -43,5 +46,6 @@ def _run(args: argparse.Namespace) -> None:
         split=args.split,
         seed=args.seed,
         cpu=args.cpu,
+        adaptation=Adaptation(args.encoding, args.options),
     )
     print(json.dumps(measure(request)))

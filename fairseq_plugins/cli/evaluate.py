@@ -12,6 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from fairseq_plugins.analysis.adaptation_options import add_adaptation
 from fairseq_plugins.common.errors import OptionError
 from fairseq_plugins.common.exit_status import exit_status
 from fairseq_plugins.common.root import PACKAGE
@@ -56,6 +57,7 @@ def get_parser() -> argparse.ArgumentParser:
         help="none: samples are full; complete: whole lines; eos: a line each (default: none, and "
         "of a masked model that of its training)",
     )
+    add_adaptation(parser)
     add("--seed", type=parse_seed, default=1, metavar="N", help="of masks and draws (default: 1)")
     add("--device", metavar="DEVICE", help="cpu, cuda or cuda:N (default: a GPU if there is one)")
     add(
@@ -84,6 +86,7 @@ def _run(args: argparse.Namespace, words: Sequence[str]) -> None:
     # fairseq asks for pinned memory with a GPU or without.
     warnings.filterwarnings("ignore", message="'pin_memory' argument is set as true")
     evaluation = import_module("fairseq_plugins.analysis.evaluation")  # PyTorch and fairseq
+    adaptation = import_module("fairseq_plugins.modules.adaptation")
     request = evaluation.Request(
         path=args.path,
         data=args.data,
@@ -95,6 +98,7 @@ def _run(args: argparse.Namespace, words: Sequence[str]) -> None:
         seed=args.seed,
         device=_device(args.device),
         allow_skipped=args.allow_skipped,
+        adaptation=adaptation.Adaptation(args.encoding, args.options),
     )
 
     def begin(trained: Any, samples: Any) -> None:

@@ -88,8 +88,11 @@ def build_trained(
             [str(path)], state=state, task=task
         )
     except RuntimeError as error:
+        # PyTorch's first line names the class, each further one weights.
+        found = [line.strip() for line in str(error).splitlines()]
+        reasons = " ".join(found[1:] or found)
         raise CheckpointError(
-            f"{path} does not fit the model that it describes: {error}"
+            f"{path} does not fit the model that it describes: {reasons}"
         ) from error
     return models[0].eval(), config, task
 

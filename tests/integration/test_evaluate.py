@@ -95,6 +95,24 @@ def test_several_lengths(data: Path, checkpoints: dict[str, Path], tmp_path: Pat
         assert rows[index][4] == f"{bits(found, index):.4f}"
 
 
+def test_another_encoding_is_stretched_to_each_length(
+    data: Path, checkpoints: dict[str, Path], tmp_path: Path, capsys
+) -> None:
+    checkpoint, words = checkpoints["linear"], ["--encoding", "yarn_lrpe"]
+    found = evaluate(checkpoint, data, tmp_path / "x.json", "--lengths", "64,16,8", *words)
+    assert found["checkpoint"]["position_encoding"] == "yarn_lrpe"
+    assert found["adaptation"] == {"encoding": "yarn_lrpe", "options": ""}
+    for index, (length, factor) in enumerate(((64, 4), (16, 1), (8, 1))):
+        given = ["--lengths", str(length), *words, "--options", f"factor={factor}"]
+        alone = evaluate(checkpoint, data, tmp_path / "y.json", *given)
+        assert bits(alone) == bits(found, index)
+    own = evaluate(checkpoint, data, tmp_path / "x.json", "--lengths", "64,16")
+    assert own["adaptation"] is None and own["checkpoint"]["position_encoding"] == "lrpe_type2"
+    assert bits(own, 1) == pytest.approx(bits(found, 1), abs=1e-6)
+    assert bits(own, 0) != pytest.approx(bits(found, 0), abs=1e-6)
+    assert "--encoding must have" in refused(capsys, checkpoint, data, "--encoding", "learned")
+
+
 def test_draws_are_those_of_eval_lm(data: Path, tmp_path: Path) -> None:
     """And the same at every call and in any company."""
     settings = saving_to(tmp_path, data, position_encoding="spe", attention_type="linear")

@@ -12,6 +12,7 @@ from fairseq_plugins.__main__ import main
 from fairseq_plugins.analysis import evaluation
 from fairseq_plugins.analysis.masked_positions import masked_by_position
 from fairseq_plugins.analysis.samples import MaskedSamples
+from tests.hostile import with_options
 from tests.integration.helpers import (
     TOKENS_PER_SAMPLE,
     fairseq_train,
@@ -66,6 +67,47 @@ def test_losses_are_those_of_the_model(
         assert line["sliding_bits"] == pytest.approx(sliding, abs=1e-5)
 
 
+@pytest.mark.parametrize(
+    ("name", "prefix"), [("yarn", ""), ("none+yarn", "yarn."), ("rope_interpolated", "")]
+)
+def test_a_stretched_encoding_takes_the_factor_of_each_length(
+    name: str, prefix: str, rope: Path, data: Path, tmp_path: Path, capsys
+) -> None:
+    common = ["--lengths", "1x,4x", "--tokens", "128"]
+    own = measured(capsys, rope, data, *common)["lengths"]
+    found = measured(capsys, rope, data, *common, "--encoding", name)["lengths"]
+    assert found["4x"] != own["4x"]
+    assert (found["1x"] == own["1x"]) == (not name.startswith("none"))
+    for factor in (1, 4):
+        words = f"{prefix}factor={factor}"
+        path = with_options(
+            rope, tmp_path / "x.pt", position_encoding=name, position_encoding_options=words
+        )
+        alone = measured(capsys, path, data, "--lengths", f"{factor}x", "--tokens", "128")
+        assert alone["lengths"][f"{factor}x"] == found[f"{factor}x"]
+    given = ["--encoding", name, "--options", f"{prefix}factor=4"]
+    given_4 = measured(capsys, rope, data, *common, *given)["lengths"]
+    assert given_4["4x"] == found["4x"] and given_4["1x"] != found["1x"]
+
+
+def test_learned_angles_are_stretched_where_they_are_by_now(
+    data: Path, checkpoints: dict[str, Path], capsys
+) -> None:
+    path, common = checkpoints["linear"], ["--lengths", "1x,4x", "--tokens", "128"]
+    own = measured(capsys, path, data, *common)["lengths"]
+    found = measured(capsys, path, data, *common, "--encoding", "yarn_lrpe")["lengths"]
+    assert found["1x"]["bits"] == pytest.approx(own["1x"]["bits"], abs=1e-6)
+    assert found["4x"]["bits"] != pytest.approx(own["4x"]["bits"], abs=1e-6)
+
+
+@pytest.fixture(scope="module")
+def rope(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("rope")
+    settings = saving_to(folder, data, position_encoding="rope", attention_type="vanilla")
+    fairseq_train({**settings, "checkpoint.save_interval_updates": 0})
+    return folder / "checkpoint_last.pt"
+
+
 def test_a_length_without_a_meaning_has_a_reason(data: Path, tmp_path: Path, capsys) -> None:
     settings = saving_to(tmp_path, data, position_encoding="learned", attention_type="vanilla")
     fairseq_train({**settings, "checkpoint.save_interval_updates": 0})
@@ -105,6 +147,12 @@ def test_masked_losses_are_those_of_the_criterion(data: Path, tmp_path: Path, ca
         (["--lengths", "2"], "--lengths must be like 1x,2x,4x, but has '2'"),
         (["--lengths", "0x"], "--lengths must be at least 1x each, but has 0x"),
         (["--tokens", "0"], "--tokens must be at least 1, but is 0"),
+        (["--encoding", "learned"], "--encoding must have the weights of the checkpoint, but"),
+        (["--encoding", "learned"], "Missing key(s) in state_dict: "),
+        (["--encoding", "rope"], "Unexpected key(s) in state_dict: "),
+        (["--encoding", "yarn", "--options", "faktor=2"], "Did you mean 'factor'?"),
+        (["--encoding", "xl"], "linear attention cannot use the encoding 'xl'"),
+        (["--options", "factor=2"], "--options must go with --encoding, but is 'factor=2' alone"),
         (["--tokens", "15"], "must fill a window of 128 tokens"),
     ],
 )
@@ -112,4 +160,5 @@ def test_what_cannot_be_is_named(
     more: list[str], message: str, data: Path, checkpoints: dict[str, Path], capsys
 ) -> None:
     assert main(words(checkpoints["linear"], data, *more)) == 1
-    assert message in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert message in error and error.count("\n") == 1
