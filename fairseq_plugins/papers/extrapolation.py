@@ -1,10 +1,18 @@
 """Beyond the training length: tables that no paper prints, of the models of those that some do."""
 
 from fairseq_plugins.papers.lrpe import TABLE_2, TABLE_4, TABLE_8
-from fairseq_plugins.papers.tables import Column, Figure, Row, Table
+from fairseq_plugins.papers.tables import Adapted, Column, Figure, Row, Table
 
 FACTORS = (1, 2, 4, 8)  # lengths of the columns, in those of the training
 SLIDING = "_sliding"  # suffix of the metrics in sliding windows
+# As these are used: a trained model, stretched when it is evaluated by the length in those of its
+# training (Dynamic Scaling: YaRN, Section 3.3).
+ADAPTED = {
+    "rope_dynamic_interpolation": Adapted("rope_only", "none+rope_interpolated"),
+    "rope_dynamic_ntk": Adapted("rope_only", "none+rope_ntk"),
+    "rope_dynamic_yarn": Adapted("rope_only", "none+yarn"),
+    "lrpe_type2_dynamic_yarn": Adapted("lrpe_type2_only", "none+yarn_lrpe"),
+}
 
 
 def length_metric(factor: int) -> str:
@@ -36,6 +44,7 @@ EXTRAPOLATION = Table(
     takes_any_encoding=True,
     figures=(Figure("lengths"),),
     lengths=FACTORS,
+    adapted=ADAPTED,
 )
 MASKED_EXTRAPOLATION = Table(
     name="extrapolation_masked",
@@ -48,6 +57,7 @@ MASKED_EXTRAPOLATION = Table(
     takes_any_encoding=True,
     figures=(Figure("lengths"),),
     lengths=FACTORS,
+    adapted=ADAPTED,
 )
 TRANSLATION_LENGTHS = Table(
     name="translation_lengths",

@@ -72,6 +72,19 @@ class Figure:
 
 
 @dataclass(frozen=True)
+class Adapted:
+    """A row that measures the model of another one with something changed, and trains nothing.
+
+    Attributes:
+        of: the row whose model it is.
+        encoding: in place of that row's.
+    """
+
+    of: str
+    encoding: str
+
+
+@dataclass(frozen=True)
 class Table:
     """A table of a paper.
 
@@ -90,6 +103,7 @@ class Table:
         notes: sentences of the caption.
         lengths: what is measured by default where a user may choose, in training lengths.
         may_start_published: whether a user may choose a published model for its rows to start from.
+        adapted: further rows by name, of models that others are.
     """
 
     name: str
@@ -110,6 +124,7 @@ class Table:
     notes: tuple[str, ...] = ()
     lengths: tuple[int, ...] = ()
     may_start_published: bool = False
+    adapted: Mapping[str, Adapted] = field(default_factory=dict)
 
     @property
     def is_printed(self) -> bool:
@@ -124,6 +139,10 @@ class Table:
     def row(self, name: str) -> Row:
         """The paper's row of that name, or one without published numbers."""
         return next((row for row in self.rows if row.name == name), Row(name, name, "", {}))
+
+    def model_of(self, name: str) -> str:
+        """The row whose model a row measures: its own, but for the adapted ones."""
+        return self.adapted[name].of if name in self.adapted else name
 
     @property
     def row_names(self) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from fairseq_plugins.papers import TABLES
 from fairseq_plugins.papers.claims import Claim, Comparison
 from fairseq_plugins.papers.extrapolation import EXTRAPOLATION as TABLE
 from fairseq_plugins.papers.extrapolation import MASKED_EXTRAPOLATION as MASKED_TABLE
+from fairseq_plugins.papers.tables import ATTENTIONS
 from fairseq_plugins.reproduce.experiments.devices import Devices
 from fairseq_plugins.reproduce.experiments.extrapolation import (
     EXTRAPOLATION,
@@ -19,6 +20,7 @@ from fairseq_plugins.reproduce.experiments.extrapolation import (
     factors_of,
 )
 from fairseq_plugins.reproduce.experiments.planned import plan_run
+from fairseq_plugins.reproduce.experiments.rows import check_rows, default_rows
 from fairseq_plugins.reproduce.options import get_parser
 from fairseq_plugins.reproduce.record import results
 from fairseq_plugins.reproduce.record.runs import Run
@@ -106,6 +108,38 @@ def test_a_run_measures_table_2s_model_of_its_own_seed(configs):
     assert last[last.index("--lengths") + 1] == "1x,2x,4x,8x"
     masked = plan_run(configs, Run(MASKED_TABLE.name, "toy", "rope", "linear", 2), Devices(0))
     assert masked.pretraining.run == Run("table8", "toy", "rope", "linear", 2)
+
+
+@pytest.mark.parametrize("name", list(TABLE.adapted))
+def test_an_adapted_row_measures_the_model_of_another_one(configs, name):
+    adapted = TABLE.adapted[name]
+    planned, _ = plan(
+        configs, TABLE, SCALE, Devices(0), rows=[name], attentions=ATTENTIONS, seeds=[2]
+    )
+    assert [one.run.row for one in planned] == [name, name]
+    for one, attention in zip(planned, ATTENTIONS, strict=True):
+        assert one.trainings == ()
+        assert one.pretraining.run == Run("table2", "toy", adapted.of, attention, 2)
+        words = one.commands()[-1]
+        assert words[words.index("--encoding") + 1] == adapted.encoding
+    plain = plan_run(configs, Run(TABLE.name, "toy", adapted.of, "vanilla", 2), Devices(0))
+    assert "--encoding" not in plain.commands()[-1]
+
+
+def test_adapted_rows_are_of_the_tables_that_have_them_alone(configs):
+    names = {*TABLE.adapted}
+    assert names < {*default_rows(TABLE, configs)} and names < {
+        *default_rows(MASKED_TABLE, configs)
+    }
+    assert not names & {*default_rows(TABLES["table2"], configs)}
+    with pytest.raises(ValueError, match="`--rows` must be"):
+        check_rows(TABLES["table2"], configs, ["rope_dynamic_yarn"])
+
+
+def test_the_page_says_what_an_adapted_row_is(make):
+    page = render(TABLE, "mini", [make("rope_dynamic_yarn", {1: 3.0, 2: 4.0})], [])
+    assert "`rope_dynamic_yarn` is `rope_only` with `none+yarn`." in page
+    assert "Stretched when" not in render(TABLE, "mini", [make("rope", {1: 3.0, 2: 4.0})], [])
 
 
 def test_lengths_are_a_users(configs, capsys):

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
+from fairseq_plugins.papers import TABLES
 from fairseq_plugins.papers.extrapolation import FACTORS, SLIDING, length_metric
 from fairseq_plugins.reproduce.experiments.base import Experiment, Metrics, Step
 from fairseq_plugins.reproduce.experiments.lm import LANGUAGE_MODEL
@@ -91,11 +92,13 @@ class Extrapolation(Experiment):
         return self.at_lengths(tuple(sorted({*self.factors, *factors_of(metrics)})))
 
     def steps(self, training: Training, checkpoint: Path, run: Run, gpus: int) -> Sequence[Step]:
+        adapted = TABLES[run.table].adapted.get(run.row)
         command = [
             *("python", "-m", "fairseq_plugins", "analysis", "extrapolation"),
             *("--path", checkpoint.as_posix(), "--data", training.data.as_posix()),
             *("--split", self.split, "--lengths", ",".join(f"{f}x" for f in self.factors)),
             *("--tokens", str(TOKENS[run.scale]), "--seed", str(run.seed)),
+            *(("--encoding", adapted.encoding) if adapted else ()),
             *(() if gpus else ("--cpu",)),
         ]
         return [Step("extrapolation.log", command, lambda log: self._read(logs.read_json(log)))]
@@ -133,7 +136,7 @@ class Extrapolation(Experiment):
         if further:
             words = ", ".join(f"{factor}x" for factor in further)
             told.append(f"Measured too, in the figure and in the results' JSON: {words}.")
-        return [*told, *_dashes(results)]
+        return [*told, *_adapted(results), *_dashes(results)]
 
     def _protocol(self, length: str, tokens: str) -> str:
         return (
@@ -173,6 +176,18 @@ class MaskedExtrapolation(Extrapolation):
             f"length, {tokens} where they are most. Masks are as in training and "
             "follow from seed and sample, so that they are others at every length."
         )
+
+
+def _adapted(results: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What the rows are that measure another row's model with something changed."""
+    rows = {(r["row"], a) for r in results if (a := TABLES[r["table"]].adapted.get(r["row"]))}
+    told = [f"`{row}` is `{a.of}` with `{a.encoding}`" for row, a in sorted(rows, key=str)]
+    if not told:
+        return []
+    return [
+        "Stretched when they are evaluated, by the length in those of the training (at 1x not at "
+        f"all): {'; '.join(told)}."
+    ]
 
 
 def _dashes(results: Sequence[Mapping[str, Any]]) -> list[str]:

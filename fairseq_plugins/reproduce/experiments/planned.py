@@ -8,6 +8,7 @@ from typing import Any
 
 from fairseq_plugins.common.provenance import describe_all, missing_data
 from fairseq_plugins.common.root import place
+from fairseq_plugins.papers import TABLES
 from fairseq_plugins.reproduce.experiments import experiment_of
 from fairseq_plugins.reproduce.experiments.base import Experiment
 from fairseq_plugins.reproduce.experiments.devices import Devices, Layout, placement, spread
@@ -142,7 +143,9 @@ def plan_run(configs: Path, run: Run, devices: Devices, start: Start | None = No
     origin = experiment.origin
     published = start if origin and origin.may_be_published else None
     if origin and not published:
-        before = replace(run, table=origin.table, row=origin.row or run.row)
+        before = replace(
+            run, table=origin.table, row=origin.row or TABLES[run.table].model_of(run.row)
+        )
         before = before if origin.same_seed else replace(before, seed=1)
         pretraining = plan_run(configs, before, devices, start)
     made: dict[str, Training] = {}

@@ -37,9 +37,14 @@ def runnable_rows(configs: Path) -> list[str]:
     return sorted(files | set(ENCODINGS))
 
 
+def known_rows(table: Table, configs: Path) -> list[str]:
+    """The rows that a table can have, by name, sorted."""
+    return sorted({*runnable_rows(configs), *table.adapted})
+
+
 def default_rows(table: Table, configs: Path) -> list[str]:
     """The rows of a table that run when none are asked for."""
-    runnable = runnable_rows(configs)
+    runnable = known_rows(table, configs)
     own = [name for name in table.row_names if name in runnable]
     return [*own, *(n for n in runnable if n not in own)] if table.takes_any_encoding else own
 
@@ -50,7 +55,7 @@ def check_rows(table: Table, configs: Path, asked: list[str]) -> list[str]:
     Raises:
         ValueError: for an unknown row, with the nearest name.
     """
-    runnable = runnable_rows(configs)
+    runnable = known_rows(table, configs)
     own = [name for name in table.row_names if name in runnable]
     names = [name for word in asked for name in (own if word == PAPER else [word])]
     for name in names:

@@ -12,7 +12,7 @@ from fairseq_plugins.reproduce.experiments import EXPERIMENTS
 from fairseq_plugins.reproduce.experiments.base import Scale
 from fairseq_plugins.reproduce.experiments.devices import Devices
 from fairseq_plugins.reproduce.experiments.planned import plan_run
-from fairseq_plugins.reproduce.experiments.rows import runnable_rows
+from fairseq_plugins.reproduce.experiments.rows import known_rows
 from fairseq_plugins.reproduce.experiments.start import Start
 from fairseq_plugins.reproduce.record import results
 from fairseq_plugins.reproduce.record.recipe import differences
@@ -120,7 +120,7 @@ class Report:
 
     def _reason_to_leave_out(self, run: Run, result: Result) -> str:
         configs = configs_folder(self.root)
-        if run.row not in runnable_rows(configs):
+        if run.row not in known_rows(self.table, configs):
             return f"there is no row {run.row}"
         run = replace(run, scale=self.scale.name, study=self.study)
         planned = plan_run(configs, run, Devices(gpus=0), Start.of(result["config"]))

@@ -4,6 +4,7 @@ import functools
 
 from fairseq_plugins.catalog.facts import Facts, gather
 from fairseq_plugins.encodings import ENCODINGS
+from fairseq_plugins.papers import TABLES
 from fairseq_plugins.reproduce.record.recipe import trainings_of
 from fairseq_plugins.reproduce.record.results import Result
 
@@ -36,6 +37,8 @@ def kind_of(name: str) -> str:
 
 def encoding_of(result: Result) -> str:
     """The name of a result's encoding: its row's, or what its file in configs/model says."""
+    if adapted := TABLES[result["table"]].adapted.get(result["row"]):
+        return adapted.encoding
     if result["row"] in ENCODINGS:
         return str(result["row"])
     *_, config = trainings_of(result["config"]).values()
