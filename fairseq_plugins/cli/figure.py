@@ -7,10 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fairseq_plugins.common.data_commands import as_typed
 from fairseq_plugins.common.errors import OptionError
 from fairseq_plugins.common.root import ROOT
 from fairseq_plugins.common.seeds import parse_seed
-from fairseq_plugins.papers import SCALE_NAMES
+from fairseq_plugins.papers import SCALE_NAMES, TABLES
 from fairseq_plugins.papers.bert import SEEDS
 from fairseq_plugins.reproduce.record.runs import Run
 
@@ -133,13 +134,28 @@ def _of_tables(number: int, scale: str) -> list[tuple[str, Path, Path]]:
             label = f"{model.label}, {file.parent.name}" if model.parts else model.label
             found.append((label, file, ROOT / read_checkpoint(file)["cfg"]["task"]["data"]))
         if not files:
-            keep = " --keep tuned" if model.parts else ""
-            missing.append(f"scripts/{model.table}.sh --scale {scale} --rows {model.row}{keep}")
+            missing.append(_command(model, scale))
     if missing:
-        print("left out, to be trained by:", *missing, sep="\n  ")
+        print(
+            "left out, to be trained by (a result that is here already stays):",
+            *missing,
+            sep="\n  ",
+        )
     if not found:
         raise OptionError(f"figure {number} needs models of scale {scale}, and none is trained")
     return found
+
+
+def _command(model: "Model", scale: str) -> str:
+    """What trains a figure's model, also where the repository has its result."""
+    attention = "" if TABLES[model.table].attentions == (model.attention,) else model.attention
+    words = [
+        *(f"scripts/{model.table}.sh", "--scale", scale, "--rows", model.row),
+        *(("--attention", attention) if attention else ()),
+        *(("--keep", "tuned") if model.parts else ()),
+        "--missing-checkpoints",
+    ]
+    return as_typed(shlex.join(words))
 
 
 def _left_by(model: "Model", scale: str) -> list[Path]:

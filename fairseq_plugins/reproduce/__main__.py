@@ -21,6 +21,7 @@ from fairseq_plugins.reproduce.options import (
 )
 
 if TYPE_CHECKING:  # imports PyTorch, for which --help does not wait
+    from fairseq_plugins.reproduce.experiments.planned import PlannedRun
     from fairseq_plugins.reproduce.record.runs import Study
 
 PAPER = "paper"  # all tables and figures of one
@@ -60,6 +61,9 @@ def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
         return paper.make(root, paper_args, of_paper.error)
     table, parser = SCRIPTS[name], get_parser(name)
     args = parser.parse_args(given[1:])
+    for other in ("force", "slurm"):
+        if args.missing_checkpoints and getattr(args, other):
+            parser.error(f"`--missing-checkpoints` must be left out with `--{other}`.")
     put_places(args)
     if args.srun:
         from fairseq_plugins.reproduce.run.interruption import hold_back_signals
@@ -78,7 +82,7 @@ def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
     from fairseq_plugins.reproduce.record.recipe import REFUSED, in_a_line
     from fairseq_plugins.reproduce.run.jobs import check_jobs, check_node
     from fairseq_plugins.reproduce.run.plan import check_devices, check_study, plan, tracked
-    from fairseq_plugins.reproduce.run.published import LOCAL, describe, split_published
+    from fairseq_plugins.reproduce.run.published import LOCAL
 
     if args.rerun:
         put("results", Path("results", LOCAL))
@@ -147,19 +151,16 @@ def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
     if args.render:
         session.render(root, table, scale, planned)
         return 0
-    if not args.force:
-        to_make, published = split_published(root, planned)
-        if published:
-            print(describe(published, len(planned)))
-        if not to_make:
-            session.render(root, table, scale, planned)
-            return 0
-        planned = to_make
-    jobs = args.jobs or session.default_jobs(root, planned, devices, force=args.force)
+    to_make = planned if args.force else _not_there(root, planned, args)
+    if not to_make:
+        session.render(root, table, scale, planned)
+        return 0
+    planned, again = to_make, args.force or args.missing_checkpoints
+    jobs = args.jobs or session.default_jobs(root, planned, devices, force=again)
     # What trains elsewhere needs its GPUs there.
     here = jobs if not args.slurm and args.stage != "evaluate" else 0
     try:
-        session.require(root, planned, force=args.force, jobs=here)
+        session.require(root, planned, force=again, jobs=here)
     except (ValueError, OSError) as error:
         parser.error(str(error))
     if args.slurm:
@@ -174,7 +175,28 @@ def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
         job=job if args.srun else None,
         stage=args.stage,
         keep=args.keep,
+        checkpoints=args.missing_checkpoints,
     )
+
+
+def _not_there(
+    root: Path, planned: "Sequence[PlannedRun]", args: argparse.Namespace
+) -> "list[PlannedRun]":
+    """The runs that this call makes; how many are left, and why, is printed."""
+    from fairseq_plugins.reproduce.run.published import describe, split_published
+    from fairseq_plugins.reproduce.run.runner import is_recorded, lacks_checkpoint
+
+    if args.missing_checkpoints:
+        left = [
+            p for p in planned if not is_recorded(root, p) or lacks_checkpoint(root, p, args.keep)
+        ]
+        if there := len(planned) - len(left):
+            print(f"With result and checkpoint: {there} of {len(planned)} runs")
+        return left
+    left, published = split_published(root, planned)
+    if published:
+        print(describe(published, len(planned)))
+    return left
 
 
 def _check_tracker(tracker: str | None) -> None:

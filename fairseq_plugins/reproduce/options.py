@@ -181,6 +181,12 @@ def get_parser(name: str) -> argparse.ArgumentParser:
     add("--render", action="store_true", help="make the page of the results there are, no more")
     add("--phases", action="store_true", help="say where the time of the runs there are went")
     add("--force", action="store_true", help="train again what is done")
+    add(
+        "--missing-checkpoints",
+        action="store_true",
+        help="train rows again whose result is here but whose checkpoint is not, as in a new "
+        "clone; the result stays as it is, and what is measured now is said beside it",
+    )
     text = "train here what came with the repository, into results/local"
     add("--rerun", action="store_true", help=text)
     add(

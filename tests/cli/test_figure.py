@@ -8,6 +8,7 @@ from fairseq_plugins.__main__ import main
 from fairseq_plugins.cli import figure
 from fairseq_plugins.papers import TABLES
 from fairseq_plugins.papers.bert_figures import FIGURE_MODELS, Model
+from fairseq_plugins.reproduce.options import get_parser
 
 ROWS = [path.stem for path in figure.ROOT.glob("configs/model/*.yaml")]
 
@@ -51,6 +52,16 @@ def test_all_trainings_of_a_run_are_taken(root: Path) -> None:
     assert figure._left_by(model, "mini") == files
 
 
+def test_what_is_printed_trains_what_is_missing_and_no_more() -> None:
+    for models in FIGURE_MODELS.values():
+        for model in models:
+            script, *words = figure._command(model, "mini").split()
+            args = get_parser(Path(script).stem).parse_args(words)
+            assert args.missing_checkpoints and not args.force
+            assert (args.rows, args.attention) == ([model.row], [model.attention])
+            assert args.keep == ("tuned" if model.parts else "all")
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -66,5 +77,6 @@ def test_what_cannot_be_is_said(
     shown = capsys.readouterr()
     assert said in shown.err
     if words == ["1", "--scale", "mini"]:
-        assert "scripts/bert_continued.sh --scale mini --rows learned" in shown.out
+        command = "scripts/bert_continued.sh --scale mini --rows learned --missing-checkpoints"
+        assert f"  {command}\n" in shown.out
     assert not (root / "results").exists()

@@ -69,6 +69,7 @@ class Experiment:
         sides: those (``encoder``, ``decoder``) whose layers a run's encoding is in.
         data_files: what each folder of data must hold.
         origin: what each run starts from, None for weights drawn from its seed.
+        leaves: files in a run's folder, beside checkpoints, that figures are of.
         only_trained: whether rows that nobody asked for by name are left out where what they start
             from is not trained yet.
     """
@@ -80,6 +81,7 @@ class Experiment:
     scale_group: str
     data_files: tuple[str, ...] = DATA_FILES
     origin: Origin | None = None
+    leaves: tuple[str, ...] = ()
     only_trained: bool = False
 
     def attention(self, word: str) -> dict[str, str | float]:

@@ -90,4 +90,5 @@ IDENTICAL_WORDS = IdenticalWords(
     sides=BERT_CONTINUED.sides,
     scale_group=BERT_CONTINUED.scale_group,
     origin=Origin("bert_continued", same_seed=True),
+    leaves=(PATTERN,),
 )

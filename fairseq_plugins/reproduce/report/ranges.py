@@ -10,6 +10,7 @@ from torch import Tensor
 
 from fairseq_plugins.analysis.figure_files import Made, draw_lines
 from fairseq_plugins.analysis.indicators import direction_balance, monotonicity
+from fairseq_plugins.common.data_commands import as_typed
 from fairseq_plugins.common.tables import markdown_table
 from fairseq_plugins.papers import TABLES
 from fairseq_plugins.papers.bert_correlations import ROWS
@@ -81,8 +82,9 @@ def draw_ranges(weights: Mapping[str, Tensor], cells: Mapping[str, Cells]) -> Ma
     """
     if len(weights) < LEAST_ROWS:
         raise ValueError(
-            f"figure 5 needs the weights of at least {LEAST_ROWS} rows, as scripts/bert_table2.sh "
-            f"leaves them in the runs' folders, but {len(weights)} are there."
+            f"figure 5 needs the weights of at least {LEAST_ROWS} rows, as "
+            f"{as_typed('scripts/bert_table2.sh')} --missing-checkpoints leaves them in the runs' "
+            f"folders, but {len(weights)} are there."
         )
     length = len(next(iter(weights.values())))
     reaches = sorted({*range(1, min(20, length)), *range(20, length, 4), length - 1})

@@ -51,6 +51,7 @@ class Context:
         root: the repository.
         interruption: asked wherever the run can stop.
         force: whether what is done is made again.
+        checkpoints: whether a run is not done while its checkpoint is not here.
         commit: of the code that runs, with the digest of its `sources`.
         threads: of its commands, where they have others than this process.
         in_job: whether this process is a Slurm job.
@@ -69,6 +70,7 @@ class Context:
     in_job: bool = False
     stage: Stage = "all"
     keep: Keep = "all"
+    checkpoints: bool = False
 
 
 def summary(result: Result) -> str:
@@ -194,7 +196,8 @@ class Attempt:
         folder = self.context.root / training.folder
         kept, name = folder / MEASURED, training.variant.name
         is_needed = any(t.variant.after == name for t in self.planned.trainings)
-        is_there = not is_needed or (folder / training.evaluated).is_file()
+        stays = is_needed or self.context.keep == "tuned"
+        is_there = not stays or (folder / training.evaluated).is_file()
         if name and is_there and (found := _read_metrics(kept)) is not None:
             return found
         folder.mkdir(exist_ok=True)
@@ -202,7 +205,6 @@ class Attempt:
         metrics = self.evaluate(training)
         if name:
             write_json(kept, metrics)
-            stays = is_needed or self.context.keep == "tuned"
             for checkpoint in folder.glob("*.pt"):
                 if not (stays and checkpoint.name == training.evaluated):
                     checkpoint.unlink()
@@ -286,14 +288,18 @@ class Attempt:
             sources=self.context.sources,
         )
 
+    def close(self) -> None:
+        """Note in the journal that all is done."""
+        self.journal.content["finished"] = True
+        self.journal.write()
+
     def write(self, result: Result) -> None:
         """Close the journal and write the result, into the run's folder where nothing else goes.
 
         Raises:
             RunFailed: it is in the run's folder.
         """
-        self.journal.content["finished"] = True
-        self.journal.write()
+        self.close()
         try:
             write_json(self.context.root / self.run.result, result)
         except OSError as error:

@@ -13,6 +13,7 @@ from fairseq_plugins.common.files import write_json
 from fairseq_plugins.common.locks import Busy
 from fairseq_plugins.papers import TABLES
 from fairseq_plugins.reproduce.experiments.planned import PlannedRun
+from fairseq_plugins.reproduce.experiments.training import Training
 from fairseq_plugins.reproduce.record import results
 from fairseq_plugins.reproduce.record.results import Result
 from fairseq_plugins.reproduce.run import checkpoints, disk
@@ -104,16 +105,31 @@ class TableRunner:
         with checkpoints.exclusive(self.root / planned.run.folder) as lock:
             if self._is_done(planned):  # by the process that held the lock until now
                 return
+            kept = self._recorded(planned) if self._context.checkpoints else None
             attempt = Attempt(self._context, self._with_what_is_there(planned), lock)
             if self._context.stage == "train":
                 attempt.train_all()
                 self._context.interruption.has_gained = True
                 self.progress.change(planned.run.name, DONE, "trained; another job measures it")
                 return
-            result = attempt.complete()
-            attempt.write(result)
+            told = self._complete(attempt, kept)
             disk.tidy(self.root, planned, self._context.keep)
-            self.progress.change(planned.run.name, DONE, summary(result))
+            self.progress.change(planned.run.name, DONE, told)
+
+    def _complete(self, attempt: Attempt, kept: Result | None) -> str:
+        """Train and measure; the numbers in a line. kept: the result there is, which stays."""
+        path = attempt.run.result
+        if kept is not None:
+            attempt.say(
+                f"{path} stays; what it leaves is not here and is made again, which another "
+                "machine does not do to the last digit"
+            )
+        result = attempt.complete()
+        if kept is None:
+            attempt.write(result)
+            return summary(result)
+        attempt.close()
+        return f"made again, {summary(result)}; {path} stays, with {summary(kept)}"
 
     def _with_what_is_there(self, planned: PlannedRun) -> PlannedRun:
         """Measuring too what an earlier result of the same run has, which is replaced."""
@@ -151,23 +167,22 @@ class TableRunner:
         with checkpoints.exclusive(self.root / planned.run.folder, say, pause) as lock:
             if is_pretrained(self.root, planned):  # by the process that held the lock until now
                 return
-            has_result = self._recorded(planned) is not None
+            kept = self._recorded(planned)
             attempt = Attempt(self._context, planned, lock, shown_as=title)
-            if has_result:
-                say(
-                    f"{planned.run.result} stays; its checkpoint is not here and is trained again, "
-                    "which another machine does not do to the last digit"
-                )
-            result = attempt.complete()
-            if not has_result:
-                attempt.write(result)
+            told = self._complete(attempt, kept)
+            if kept is not None:
+                say(told)
 
     def _is_done(self, planned: PlannedRun) -> bool:
         if self.force:
             return False
         result = self._recorded(planned)
+        if result is None and not self._take_from_other_table(planned):
+            return False
+        if self._context.checkpoints and lacks_checkpoint(self.root, planned, self._context.keep):
+            return False
         if result is None:
-            return self._take_from_other_table(planned)
+            return True
         self.progress.change(planned.run.name, SKIPPED, summary(result))
         return True
 
@@ -253,7 +268,23 @@ def is_pretrained(root: Path, planned: PlannedRun) -> bool:
         result, planned.run, planned.config, planned.describe_data(root)
     ):
         return False
-    training = planned.final
+    return _is_left(root, planned, planned.final)
+
+
+def lacks_checkpoint(root: Path, planned: PlannedRun, keep: disk.Keep) -> bool:
+    """Whether a checkpoint that a run leaves, or another file that figures are of, is not here.
+
+    keep: as `tidy` has it.
+    """
+    trainings = (t for t in planned.trainings if not t.variant.name or keep == "tuned")
+    if not all(_is_left(root, planned, training) for training in trainings):
+        return True
+    folder = root / planned.run.folder
+    return not all((folder / name).is_file() for name in planned.experiment.leaves)
+
+
+def _is_left(root: Path, planned: PlannedRun, training: Training) -> bool:
+    """Whether the checkpoint to evaluate is here, of a training that has ended."""
     folder = root / training.folder
     if not (folder / training.evaluated).exists():
         return False

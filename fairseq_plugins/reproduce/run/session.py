@@ -54,6 +54,7 @@ class Way:
         job: the number of the Slurm job that this process is, None outside.
         stage: what of each run is done here.
         keep: which checkpoints stay when a run is measured.
+        checkpoints: whether a run is not done while its checkpoint is not here.
     """
 
     jobs: int = 1
@@ -61,6 +62,7 @@ class Way:
     job: int | None = None
     stage: Stage = "all"
     keep: Keep = "all"
+    checkpoints: bool = False
 
 
 _ROOM = 2**20  # bytes that must fit where results are written
@@ -229,6 +231,7 @@ def crew(
         context = Context(
             root, launchers[0], progress, interruption, way.force, commit, sources, threads,
             in_job=way.job is not None, stage=way.stage, keep=way.keep,
+            checkpoints=way.checkpoints,
         )  # fmt: skip
         yield [TableRunner(replace(context, launcher=launch), pretrainings) for launch in launchers]
 
@@ -268,6 +271,7 @@ def work(
     job: int | None = None,
     stage: Stage = "all",
     keep: Keep = "all",
+    checkpoints: bool = False,
     launcher: Launcher | None = None,
 ) -> int:
     """Bring every run to its result, `jobs` at once, and show the table; returns the exit status.
@@ -282,9 +286,10 @@ def work(
         job: the number of the Slurm job that this process is, None outside.
         stage: what of each run is done here.
         keep: which checkpoints stay when a run is measured.
+        checkpoints: whether a run is not done while its checkpoint is not here.
         launcher: of all commands, in place of real ones.
     """
-    way, interruption = Way(jobs, force, job, stage, keep), Interruption()
+    way, interruption = Way(jobs, force, job, stage, keep, checkpoints), Interruption()
     try:
         failures = _work(root, table, scale, planned, way, interruption, launcher)
         try:
