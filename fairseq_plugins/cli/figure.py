@@ -202,21 +202,28 @@ def _described(label: str, path: Path) -> str:
     from fairseq_plugins.common.checkpoints import read_checkpoint
 
     state = read_checkpoint(path)
-    model, cfg = state["cfg"]["model"], state["cfg"]
+    model = state["cfg"]["model"]
     side = "encoder" if "encoder_layers" in model else "decoder"
     encoding = model["position_encoding"] + (
         f" ({model['position_encoding_options']})" if model["position_encoding_options"] else ""
     )
-    history = state.get("optimizer_history") or [{}]
-    updates = history[-1].get("num_updates")
-    trained = f", {updates:,} updates" if updates else ""
-    if length := cfg["task"].get("tokens_per_sample"):
-        trained += f" of samples of {length}"
     return (
         f"{label}: `{model['_name']}`, {model[f'{side}_layers']} layers of "
         f"{model[f'{side}_embed_dim']} features, {model[f'{side}_attention_heads']} heads, "
-        f"{encoding}; {Path(cfg['task']['data']).name}{trained}, seed {cfg['common']['seed']}"
+        f"{encoding}; {_trained(state)}"
     )
+
+
+def _trained(state: dict[str, Any]) -> str:
+    """On what and for how long, as far as a checkpoint says: converted ones do not."""
+    cfg, history = state["cfg"], state.get("optimizer_history") or [{}]
+    updates = history[-1].get("num_updates")
+    if not updates:
+        return "how it was trained its checkpoint does not say"
+    length = cfg["task"].get("tokens_per_sample")
+    words = [Path(cfg["task"]["data"]).name, f"{updates:,} updates"]
+    words[-1] += f" of samples of {length}" if length else ""
+    return ", ".join(filter(None, (*words, f"seed {cfg['common']['seed']}")))
 
 
 def _of_results(scale: str) -> tuple[str, str, Any]:
