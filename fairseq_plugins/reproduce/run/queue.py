@@ -1,11 +1,18 @@
 """What Slurm's queue says of this repository's jobs, and putting a job back into it."""
 
+import os
 import subprocess
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-_FIELDS = "%A|%j|%T|%r|%L|%N|%Z"
+_FIELDS = "%A|%j|%T|%r|%e|%N|%Z"
+_SECONDS_OF_TIMES = {"SLURM_TIME_FORMAT": "%s"}  # since 1970, as `time.time` has them
+# All that a job is in before it runs, or again.
+_WAITS = frozenset(
+    {"PENDING", "COMPLETING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT"}
+)
 _SECONDS = 30.0  # that a busy slurmctld may take for an answer
 
 
@@ -16,18 +23,22 @@ class Queued:
     Attributes:
         number: Slurm's.
         name: of the run, as `chain.Job` has it.
-        state: in Slurm's words, as PENDING.
+        state: in Slurm's words, as PENDING. COMPLETING, its processes and its nodes' epilog end
+            and it begins once more.
         reason: why it waits, in Slurm's words.
-        left: of its time limit, as Slurm writes it.
-        nodes: empty where it waits.
+        nodes: empty where it is PENDING.
     """
 
     number: int
     name: str
     state: str
     reason: str = ""
-    left: str = ""
     nodes: str = ""
+
+    @property
+    def waits(self) -> bool:
+        """Whether it runs later and not now."""
+        return self.state in _WAITS
 
 
 class NoSlurm(Exception):
@@ -41,7 +52,14 @@ def _ask(words: Sequence[str]) -> str:
         NoSlurm: it is not here, or it failed, with what it said.
     """
     try:
-        done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=_SECONDS)
+        done = subprocess.run(
+            words,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=_SECONDS,
+            env=os.environ | _SECONDS_OF_TIMES,
+        )
     except FileNotFoundError:
         raise NoSlurm(f"{words[0]} was not found") from None
     except subprocess.TimeoutExpired:
@@ -59,10 +77,18 @@ def read_queue(root: Path) -> dict[str, Queued]:
     """
     found = {}
     for line in _ask(["squeue", "--me", "--noheader", "--format", _FIELDS]).splitlines():
-        number, name, state, reason, left, nodes, folder = line.split("|", 6)
-        if Path(folder).resolve() == root.resolve() and state != "COMPLETING":
-            found[name] = Queued(int(number), name, state, reason, left, nodes)
+        number, name, state, reason, end, nodes, folder = line.split("|", 6)
+        if Path(folder).resolve() == root.resolve() and not _has_ended(state, end):
+            found[name] = Queued(int(number), name, state, reason, nodes)
     return found
+
+
+def _has_ended(state: str, end: str) -> bool:
+    """Whether a job that Slurm cleans up after will not run again.
+
+    The end of one that goes back into the queue lies ahead, or has no limit: NONE.
+    """
+    return state == "COMPLETING" and end.isdecimal() and int(end) <= time.time()
 
 
 def go_on_later(job: int | None, *, has_gained: bool) -> int:
