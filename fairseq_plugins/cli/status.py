@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING
 
 from fairseq_plugins.common.root import ROOT
 from fairseq_plugins.papers import SCALE_NAMES, TABLES
-from fairseq_plugins.reproduce.run.queue import NoSlurm, read_queue
+from fairseq_plugins.reproduce.record import submissions
+from fairseq_plugins.reproduce.run.queue import NoSlurm, Queued, read_queue
 from fairseq_plugins.reproduce.run.status import (
     CANCELLED,
     DONE,
     FAILED,
     RUNNING,
     STATES,
+    UNKNOWN,
     WAITING,
     Status,
     as_json,
@@ -47,17 +49,19 @@ def get_parser() -> argparse.ArgumentParser:
 
 
 def _look(tables: Sequence[str], scale: str | None) -> tuple[list[Status], str]:
-    """The runs asked for, and what is wrong with Slurm."""
+    """The runs asked for, and why of some the state is not known, empty where it is."""
+    submitted, problem = submissions.read(ROOT), ""
+    queue: dict[str, Queued] | None = None
     try:
-        queue, problem = read_queue(ROOT), ""
+        queue = read_queue(ROOT) if submitted else {}
     except NoSlurm as error:
-        queue, problem = {}, str(error)
+        problem = str(error)
     found = [
         one
-        for one in gather(ROOT, queue)
+        for one in gather(ROOT, submitted, queue)
         if (not tables or one.table in tables) and scale in (None, one.scale)
     ]
-    return found, problem if any(one.state in (FAILED, CANCELLED) for one in found) else ""
+    return found, problem if any(one.state == UNKNOWN for one in found) else ""
 
 
 def _cells(one: Status) -> list[str]:
@@ -127,7 +131,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.error(f"TABLE must be among {', '.join(TABLES)}, but is {min(unknown)!r}.")
     states, problem = _look(args.tables, args.scale)
     if args.json:
-        print(as_json(states))
+        print(as_json(states, problem))
     elif args.once or not sys.stdout.isatty():
         print(_plain(states, problem, is_all=args.all))
     else:

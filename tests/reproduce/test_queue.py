@@ -52,6 +52,7 @@ def test_what_runs_does_not_wait(squeue):
 
 
 def test_a_queue_that_cannot_be_read_says_why(squeue):
-    root = squeue(script="echo 'Unable to contact slurm controller' >&2; exit 1")
-    with pytest.raises(NoSlurm, match="squeue: Unable to contact slurm controller"):
+    said = "slurm_load_jobs error: Unable\nto contact slurm controller"
+    root = squeue(script=f"echo '{said}' >&2; exit 1")
+    with pytest.raises(NoSlurm, match="squeue: slurm_load_jobs error: Unable to contact slurm"):
         read_queue(root)

@@ -9,7 +9,7 @@ from fairseq_plugins.common import locks
 from fairseq_plugins.common.files import write_json
 from fairseq_plugins.reproduce.record import submissions
 from fairseq_plugins.reproduce.run.journal import Journal
-from fairseq_plugins.reproduce.run.queue import Queued
+from fairseq_plugins.reproduce.run.queue import NoSlurm, Queued
 from fairseq_plugins.reproduce.run.status import gather
 
 PLACE = "checkpoints/table2/toy"
@@ -37,15 +37,17 @@ def submit(root, name, number, after=(), log=None):
         (root / PLACE / f"table2-toy-{name}.slurm-{number}.log").write_text(log)
 
 
-def states(root, queue=None):
-    return {one.name: one for one in gather(root, queue or {})}
+def states(root, *queue):
+    """With these jobs in the queue; None where it is not known."""
+    known = None if None in queue else {one.name: one for one in queue}
+    return {one.name: one for one in gather(root, submissions.read(root), known)}
 
 
 def test_progress_is_that_of_the_last_stretch(tmp_path):
     make(tmp_path, "rope-linear-s1", line(40, 400) + line(50, 10, 6.0) + line(60, 30, 4.5))
-    queue = {"table2-toy-rope-linear-s1": Queued(7, "table2-toy-rope-linear-s1", "RUNNING")}
     submit(tmp_path, "rope-linear-s1", 7)
-    one = states(tmp_path, queue)["rope-linear-s1"]
+    running = Queued(7, "table2-toy-rope-linear-s1", "RUNNING")
+    one = states(tmp_path, running)["rope-linear-s1"]
     assert (one.state, one.job, one.updates, one.total, one.loss) == ("running", 7, 60, 100, 4.5)
     assert one.seconds_left == pytest.approx(40 * 2.0)  # 20 seconds for ten updates
 
@@ -53,7 +55,7 @@ def test_progress_is_that_of_the_last_stretch(tmp_path):
 def test_what_waits_says_slurms_reason(tmp_path):
     submit(tmp_path, "rope-linear-s1", 7)
     waiting = Queued(7, "table2-toy-rope-linear-s1", "PENDING", "Priority")
-    one = states(tmp_path, {waiting.name: waiting})["rope-linear-s1"]
+    one = states(tmp_path, waiting)["rope-linear-s1"]
     assert (one.state, one.reason, one.updates) == ("waiting", "Priority", None)
 
 
@@ -68,6 +70,32 @@ def test_what_failed_has_its_last_lines_and_its_children_its_name(tmp_path):
     cancelled = found["rope-linear-s1"]
     assert (cancelled.state, cancelled.reason) == ("cancelled", "after table2-toy-base-linear-s1")
     assert found["t5-vanilla-s1"].reason == "before it began"
+
+
+def test_a_job_that_goes_back_into_the_queue_waits(tmp_path):
+    make(tmp_path, "rope-linear-s1", line(10, 1) + line(20, 2))
+    submit(tmp_path, "rope-linear-s1", 7, log="It goes back into the queue.")
+    requeued = Queued(7, "table2-toy-rope-linear-s1", "COMPLETING", "None", "n17")
+    one = states(tmp_path, requeued)["rope-linear-s1"]
+    assert (one.state, one.job, one.updates, one.seconds_left) == ("waiting", 7, 20, None)
+
+
+def test_what_was_submitted_to_a_slurm_that_does_not_answer_is_unknown(tmp_path):
+    make(tmp_path, "base-linear-s1", line(10, 1) + line(20, 2))
+    submit(tmp_path, "base-linear-s1", 1, log="it may run still")
+    submit(tmp_path, "rope-linear-s1", 2, after=["table2-toy-base-linear-s1"])
+    submit(tmp_path, "t5-linear-s1", 3)
+    write_json(tmp_path / "results" / "table2" / "toy" / "t5-linear-s1.json", {})
+    make(tmp_path, "none-linear-s1", line(10, 1))
+    found = states(tmp_path, None)
+    assert {name: one.state for name, one in found.items()} == {
+        "base-linear-s1": "unknown",
+        "rope-linear-s1": "unknown",
+        "t5-linear-s1": "done",
+        "none-linear-s1": "stopped",  # no job of it was ever submitted
+    }
+    unknown = found["base-linear-s1"]
+    assert (unknown.updates, unknown.seconds_left, unknown.lines) == (20, None, [])
 
 
 def test_a_result_is_the_end_whatever_was_before(tmp_path):
@@ -100,6 +128,27 @@ def test_in_a_pipe_it_is_plain_text_and_for_programs_json(tmp_path, monkeypatch,
     assert command.main(["table8"]) == 0
     capsys.readouterr()
     assert command.main(["--json"]) == 1
-    assert {one["state"] for one in json.loads(capsys.readouterr().out)} == {"failed", "done"}
+    said = json.loads(capsys.readouterr().out)
+    assert {one["state"] for one in said["runs"]} == {"failed", "done"} and said["problem"] == ""
     with pytest.raises(SystemExit):
         command.main(["tabel2"])
+
+
+def test_a_slurm_that_does_not_answer_is_said_and_is_no_failure(tmp_path, monkeypatch, capsys):
+    def read_queue(root):
+        raise NoSlurm("squeue does not answer")
+
+    monkeypatch.setattr(command, "ROOT", tmp_path)
+    monkeypatch.setattr(command, "read_queue", read_queue)
+    make(tmp_path, "base-linear-s1", line(10, 1))
+    assert command.main([]) == 0
+    assert "squeue" not in capsys.readouterr().out  # nothing here is Slurm's
+    submit(tmp_path, "rope-linear-s1", 2, log="it may run still")
+    assert command.main([]) == 0
+    said = capsys.readouterr().out
+    assert "1 unknown" in said and "Slurm's queue is not known: squeue does not answer" in said
+    assert "FAILED" not in said
+    assert command.main(["--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["problem"] == "squeue does not answer"
+    assert command.main(["table8"]) == 0
+    assert "squeue" not in capsys.readouterr().out

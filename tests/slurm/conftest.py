@@ -88,7 +88,7 @@ class Cluster:
         done = subprocess.run(
             command, cwd=root, env=self.environment, stdout=subprocess.PIPE, text=True
         )
-        return {f"{one['table']} {one['name']}": one for one in json.loads(done.stdout)}
+        return {f"{one['table']} {one['name']}": one for one in json.loads(done.stdout)["runs"]}
 
 
 def _split(line: str) -> list[str]:

@@ -65,7 +65,8 @@ def _ask(words: Sequence[str]) -> str:
     except subprocess.TimeoutExpired:
         raise NoSlurm(f"{words[0]} does not answer") from None
     if done.returncode:
-        raise NoSlurm(f"{words[0]}: {done.stderr.strip() or f'status {done.returncode}'}")
+        said = " ".join(done.stderr.split())  # in one line
+        raise NoSlurm(f"{words[0]}: {said or f'status {done.returncode}'}")
     return done.stdout
 
 

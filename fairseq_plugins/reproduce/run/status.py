@@ -4,19 +4,20 @@ Nothing is started, locked or changed, and neither PyTorch nor fairseq is import
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from fairseq_plugins.common.root import place
-from fairseq_plugins.reproduce.record import logs, submissions
+from fairseq_plugins.reproduce.record import logs
 from fairseq_plugins.reproduce.run.journal import Journal
 from fairseq_plugins.reproduce.run.queue import Queued
 
 DONE, RUNNING, WAITING = "done", "running", "waiting"
 STOPPED, FAILED, CANCELLED = "stopped", "failed", "cancelled"
-STATES = (RUNNING, WAITING, FAILED, CANCELLED, STOPPED, DONE)
+UNKNOWN = "unknown"
+STATES = (RUNNING, WAITING, UNKNOWN, FAILED, CANCELLED, STOPPED, DONE)
 _TAIL = 1 << 16  # bytes of a log that are read
 _LOCKS = Path("/proc/locks")
 
@@ -27,7 +28,8 @@ class Status:
 
     Attributes:
         table: the run's, with the next two words.
-        state: one of `STATES`; STOPPED was cut off, and the same command goes on with it.
+        state: one of `STATES`; STOPPED was cut off, and the same command goes on with it. UNKNOWN
+            was submitted, and Slurm does not say whether it waits, runs or has ended.
         job: its job in the queue, None where there is none.
         updates: of its last line of training; `total` are to be.
         loss: base 2, of the same line.
@@ -66,10 +68,17 @@ class _Place:
         return root / place("results") / self.table / self.scale / f"{self.name}.json"
 
 
-def gather(root: Path, queue: Mapping[str, Queued]) -> list[Status]:
-    """All runs that have a result, a folder or a job, by table, scale and name."""
-    submitted = submissions.read(root)
-    jobs: dict[_Place, list[dict[str, Any]]] = {}
+def gather(
+    root: Path, submitted: Iterable[Mapping[str, Any]], queue: Mapping[str, Queued] | None
+) -> list[Status]:
+    """All runs that have a result, a folder or a job, by table, scale and name.
+
+    Args:
+        root: the repository.
+        submitted: what `submissions.read` gives, read before the queue.
+        queue: None where Slurm does not answer.
+    """
+    jobs: dict[_Place, list[Mapping[str, Any]]] = {}
     for record in submitted:
         for run in record["runs"]:
             jobs.setdefault(_Place(*run), []).append(record)
@@ -95,29 +104,35 @@ def _folders(root: Path) -> Iterator[_Place]:
 def _status(
     root: Path,
     own: _Place,
-    jobs: Iterable[Mapping[str, Any]],
-    queue: Mapping[str, Queued],
+    jobs: Sequence[Mapping[str, Any]],
+    queue: Mapping[str, Queued] | None,
     held: frozenset[int],
 ) -> Status:
-    words = (own.table, own.scale, own.name)
+    found = Status(own.table, own.scale, own.name, STOPPED)
     folder = own.folder(root)
-    jobs = list(jobs)
-    queued = [queue[job["name"]] for job in jobs if job["name"] in queue]
-    running = [one for one in queued if one.state != "PENDING"]
+    queued = [queue[job["name"]] for job in jobs if job["name"] in queue] if queue else []
+    running = [one for one in queued if not one.waits]
     if running or _inode(folder.with_name(f"{folder.name}.lock")) in held:
-        return Status(*words, RUNNING, running[0].number if running else None, **_progress(folder))
+        number = running[0].number if running else None
+        return replace(found, state=RUNNING, job=number, **_progress(folder))
     if own.result(root).is_file():
-        return Status(*words, DONE)
-    progress = _progress(folder)
-    progress["seconds_left"] = None
-    if queued:
-        return Status(*words, WAITING, queued[0].number, reason=queued[0].reason, **progress)
+        return replace(found, state=DONE)
+    found = replace(found, **{**_progress(folder), "seconds_left": None})
     if not jobs:
-        return Status(*words, STOPPED, **progress)
-    if not (last := _last_log(jobs)):
-        return Status(*words, CANCELLED, **progress)
-    path = str(last.relative_to(root) if last.is_relative_to(root) else last)
-    return Status(*words, FAILED, lines=logs.last_lines(last), log=path, **progress)
+        return found
+    if queue is None:
+        return replace(found, state=UNKNOWN)
+    if queued:
+        return replace(found, state=WAITING, job=queued[0].number, reason=queued[0].reason)
+    return _ended(root, found, jobs)
+
+
+def _ended(root: Path, found: Status, jobs: Iterable[Mapping[str, Any]]) -> Status:
+    """How that is whose jobs are not in the queue and left nothing."""
+    if not (log := _last_log(jobs)):
+        return replace(found, state=CANCELLED)
+    path = str(log.relative_to(root) if log.is_relative_to(root) else log)
+    return replace(found, state=FAILED, lines=logs.last_lines(log), log=path)
 
 
 def _last_log(jobs: Iterable[Mapping[str, Any]]) -> Path | None:
@@ -128,7 +143,7 @@ def _last_log(jobs: Iterable[Mapping[str, Any]]) -> Path | None:
 
 
 def _with_reasons(
-    states: list[Status], jobs: Mapping[_Place, list[dict[str, Any]]]
+    states: list[Status], jobs: Mapping[_Place, Sequence[Mapping[str, Any]]]
 ) -> list[Status]:
     """What was cancelled says which of the runs before it is to blame."""
     bad = {
@@ -206,6 +221,9 @@ def _inode(path: Path) -> int | None:
         return None
 
 
-def as_json(states: Iterable[Status]) -> str:
-    """All that is known, for programs."""
-    return json.dumps([vars(state) for state in states], indent=1)
+def as_json(states: Iterable[Status], problem: str) -> str:
+    """All that is known, for programs.
+
+    problem: why Slurm's queue is not known, empty where that does not matter.
+    """
+    return json.dumps({"problem": problem, "runs": [vars(state) for state in states]}, indent=1)
