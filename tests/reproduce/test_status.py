@@ -1,6 +1,7 @@
 """How runs are, from files that are made up, and what is printed of it."""
 
 import json
+import os
 
 import pytest
 
@@ -29,10 +30,11 @@ def make(root, name, log="", total=100):
     return folder
 
 
-def submit(root, name, number, after=(), log=None):
+def submit(root, name, number, after=(), log=None, runs=None):
     record = {"name": f"table2-toy-{name}", "number": number, "after": list(after)}
     (root / PLACE).mkdir(parents=True, exist_ok=True)
-    submissions.note(root, root / PLACE, {**record, "runs": [["table2", "toy", name]]})
+    runs = [["table2", "toy", run] for run in runs or [name]]
+    submissions.note(root, root / PLACE, {**record, "runs": runs})
     if log is not None:
         (root / PLACE / f"table2-toy-{name}.slurm-{number}.log").write_text(log)
 
@@ -103,6 +105,30 @@ def test_a_result_is_the_end_whatever_was_before(tmp_path):
     submit(tmp_path, "rope-linear-s1", 2, log="killed")
     write_json(tmp_path / "results" / "table2" / "toy" / "rope-linear-s1.json", {})
     assert states(tmp_path)["rope-linear-s1"].state == "done"
+
+
+def test_of_several_runs_in_a_job_those_with_a_result_are_done(tmp_path):
+    pack = "base-linear-s1-and-1-more"
+    submit(tmp_path, pack, 7, log="", runs=["base-linear-s1", "rope-linear-s1"])
+    make(tmp_path, "base-linear-s1", line(100, 9))
+    make(tmp_path, "rope-linear-s1", line(10, 1))
+    write_json(tmp_path / "results" / "table2" / "toy" / "base-linear-s1.json", {})
+    for state in ("RUNNING", "PENDING"):  # which it is again after preemption
+        found = states(tmp_path, Queued(7, f"table2-toy-{pack}", state))
+        assert found["base-linear-s1"].state == "done"
+        assert found["rope-linear-s1"].state == {"RUNNING": "running", "PENDING": "waiting"}[state]
+
+
+def test_a_result_that_a_later_job_replaces_is_not_the_end(tmp_path):
+    result = tmp_path / "results" / "table2" / "toy" / "rope-linear-s1.json"
+    write_json(result, {})
+    os.utime(result, (0, 0))
+    submit(tmp_path, "rope-linear-s1", 7)
+    name = "table2-toy-rope-linear-s1"
+    assert states(tmp_path, Queued(7, name, "RUNNING"))["rope-linear-s1"].state == "running"
+    assert states(tmp_path, Queued(7, name, "PENDING"))["rope-linear-s1"].state == "waiting"
+    write_json(result, {})
+    assert states(tmp_path, Queued(7, name, "RUNNING"))["rope-linear-s1"].state == "done"
 
 
 def test_a_run_of_this_machine_is_known_by_its_lock(tmp_path):

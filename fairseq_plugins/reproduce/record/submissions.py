@@ -1,6 +1,7 @@
 """What was submitted to Slurm from here: a line of JSON for each job, the first one first."""
 
 import json
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,9 @@ NAME = "jobs.jsonl"
 
 
 def note(root: Path, folder: Path, record: Mapping[str, Any]) -> None:
-    """Add a job to the file in a folder below `root`."""
+    """Add a job to the file in a folder below `root`, with the time, in seconds since 1970."""
     with (root / folder / NAME).open("a") as file:
-        file.write(json.dumps(dict(record)) + "\n")
+        file.write(json.dumps({**record, "submitted": time.time()}) + "\n")
 
 
 def read(root: Path) -> list[dict[str, Any]]:

@@ -110,13 +110,16 @@ def _status(
 ) -> Status:
     found = Status(own.table, own.scale, own.name, STOPPED)
     folder = own.folder(root)
-    queued = [queue[job["name"]] for job in jobs if job["name"] in queue] if queue else []
-    running = [one for one in queued if not one.waits]
-    if running or _inode(folder.with_name(f"{folder.name}.lock")) in held:
-        number = running[0].number if running else None
-        return replace(found, state=RUNNING, job=number, **_progress(folder))
-    if own.result(root).is_file():
+    known = queue or {}
+    in_queue = [job for job in jobs if job["name"] in known]
+    queued = [known[job["name"]] for job in in_queue]
+    running = next((one.number for one in queued if not one.waits), None)
+    if _inode(folder.with_name(f"{folder.name}.lock")) in held:
+        return replace(found, state=RUNNING, job=running, **_progress(folder))
+    if _is_newer(own.result(root), in_queue):
         return replace(found, state=DONE)
+    if running is not None:
+        return replace(found, state=RUNNING, job=running, **_progress(folder))
     found = replace(found, **{**_progress(folder), "seconds_left": None})
     if not jobs:
         return found
@@ -125,6 +128,19 @@ def _status(
     if queued:
         return replace(found, state=WAITING, job=queued[0].number, reason=queued[0].reason)
     return _ended(root, found, jobs)
+
+
+def _is_newer(path: Path, jobs: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether a file was written after all these jobs were submitted.
+
+    One of several runs in a job is done before the job is; with `--force` a job comes after a
+    result that it replaces.
+    """
+    try:
+        written = path.stat().st_mtime
+    except OSError:
+        return False
+    return all(written >= job.get("submitted", 0.0) for job in jobs)
 
 
 def _ended(root: Path, found: Status, jobs: Iterable[Mapping[str, Any]]) -> Status:
