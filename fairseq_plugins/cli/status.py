@@ -1,4 +1,4 @@
-"""``fairseq-pe status``: how the runs of all tables are."""
+"""``fairseq-pe status``: how the runs and pages of all tables are."""
 
 import argparse
 import sys
@@ -27,6 +27,7 @@ from fairseq_plugins.reproduce.run.status import (
 if TYPE_CHECKING:  # for which --help does not wait
     from rich.table import Table as RichTable
 
+_TABLES = (*TABLES, "table9")  # which times, and has a job without runs
 _HEADINGS = ("run", "state", "job", "updates", "loss", "left", "")
 _COLOURS = {DONE: "green", RUNNING: "yellow", FAILED: "red", CANCELLED: "red", WAITING: "cyan"}
 _SECONDS = 5.0  # between two looks
@@ -40,7 +41,7 @@ def get_parser() -> argparse.ArgumentParser:
         "(with the last lines of its log) or was cut off. On a terminal it goes on until Ctrl-C.",
     )
     add = parser.add_argument
-    add("tables", nargs="*", metavar="TABLE", help=f"among {', '.join(TABLES)} (default: all)")
+    add("tables", nargs="*", metavar="TABLE", help=f"among {', '.join(_TABLES)} (default: all)")
     add("--scale", choices=SCALE_NAMES, help="(default: all)")
     add("--all", action="store_true", help="name the runs that are done, too")
     add("--once", action="store_true", help="look once, also on a terminal")
@@ -49,7 +50,7 @@ def get_parser() -> argparse.ArgumentParser:
 
 
 def _look(tables: Sequence[str], scale: str | None) -> tuple[list[Status], str]:
-    """The runs asked for, and why of some the state is not known, empty where it is."""
+    """The runs and pages asked for, and why of some the state is not known, empty where it is."""
     submitted, problem = submissions.read(ROOT), ""
     queue: dict[str, Queued] | None = None
     try:
@@ -127,8 +128,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Returns the exit status: 1 where a run failed."""
     parser = get_parser()
     args = parser.parse_args(argv)
-    if unknown := set(args.tables) - set(TABLES):
-        parser.error(f"TABLE must be among {', '.join(TABLES)}, but is {min(unknown)!r}.")
+    if unknown := set(args.tables) - set(_TABLES):
+        parser.error(f"TABLE must be among {', '.join(_TABLES)}, but is {min(unknown)!r}.")
     states, problem = _look(args.tables, args.scale)
     if args.json:
         print(as_json(states, problem))

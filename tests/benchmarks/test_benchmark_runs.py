@@ -13,6 +13,7 @@ from benchmarks.context import Context
 from benchmarks.figure_page import has_matplotlib
 from benchmarks.record import KEYS
 from benchmarks.table9_page import KEYS as CELL_KEYS
+from fairseq_plugins.reproduce.record import logs
 
 
 @pytest.fixture(autouse=True)
@@ -217,7 +218,11 @@ def test_table9_cells(tmp_path, capsys):
     assert table9.main(words) == 0
     folder = tmp_path / "results" / "table9"
     assert [path.name for path in (folder / "cpu").iterdir()] == ["rope-linear.json"]
-    assert "t5, linear: - (linear attention cannot use" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "t5, linear: - (linear attention cannot use" in said
+    log = tmp_path / "table9-toy.slurm-9.log"
+    log.write_text(said)
+    assert logs.says_page(log)  # as `fairseq-pe status` reads it
     cell = json.loads((folder / "cpu" / "rope-linear.json").read_text())
     assert tuple(cell) == CELL_KEYS
     assert cell["table"] == "table9" and cell["scale"] == "cpu"

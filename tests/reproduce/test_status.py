@@ -2,13 +2,16 @@
 
 import json
 import os
+from dataclasses import replace
 
 import pytest
 
 from fairseq_plugins.cli import status as command
 from fairseq_plugins.common import locks
-from fairseq_plugins.common.files import write_json
+from fairseq_plugins.common.files import write_json, write_text
 from fairseq_plugins.reproduce.record import submissions
+from fairseq_plugins.reproduce.record.logs import THE_PAGE
+from fairseq_plugins.reproduce.run.chain import RENDER
 from fairseq_plugins.reproduce.run.journal import Journal
 from fairseq_plugins.reproduce.run.queue import NoSlurm, Queued
 from fairseq_plugins.reproduce.run.status import gather
@@ -37,6 +40,14 @@ def submit(root, name, number, after=(), log=None, runs=None):
     submissions.note(root, root / PLACE, {**record, "runs": runs})
     if log is not None:
         (root / PLACE / f"table2-toy-{name}.slurm-{number}.log").write_text(log)
+
+
+def submit_page(root, log=None, table="table2", name=f"table2-toy-{RENDER}"):
+    folder = root / "checkpoints" / table / "toy"
+    folder.mkdir(parents=True, exist_ok=True)
+    submissions.note(root, folder, {"name": name, "number": 9, "runs": [], "after": []})
+    if log is not None:
+        (folder / f"{name}.slurm-9.log").write_text(log)
 
 
 def states(root, *queue):
@@ -137,6 +148,62 @@ def test_a_run_of_this_machine_is_known_by_its_lock(tmp_path):
     with locks.exclusive(folder.with_name("rope-linear-s1.lock"), "this run"):
         assert states(tmp_path)["rope-linear-s1"].state == "running"
     assert states(tmp_path)["rope-linear-s1"].state == "stopped"
+
+
+def test_the_page_of_a_table_is_shown_with_its_runs(tmp_path):
+    submit(tmp_path, "rope-linear-s1", 7)
+    submit_page(tmp_path)
+    waiting = Queued(9, f"table2-toy-{RENDER}", "PENDING", "Dependency")
+    one = states(tmp_path, waiting)["page"]
+    assert (one.table, one.scale, one.state, one.reason) == (
+        "table2",
+        "toy",
+        "waiting",
+        "Dependency",
+    )
+    running = states(tmp_path, replace(waiting, state="RUNNING"))["page"]
+    assert (running.state, running.job) == ("running", 9)
+    assert states(tmp_path, None)["page"].state == "unknown"
+    assert states(tmp_path)["page"].state == "cancelled"
+
+
+def test_a_page_is_done_when_its_job_says_so_or_it_was_made_later(tmp_path):
+    page = tmp_path / "results" / "table2" / "toy.md"
+    page.parent.mkdir(parents=True)
+    page.write_text("")
+    os.utime(page, (0, 0))
+    submit_page(tmp_path, log=f"numbers\n\n{THE_PAGE}results/table2/toy.md\n")
+    assert states(tmp_path)["page"].state == states(tmp_path, None)["page"].state == "done"
+    submit_page(tmp_path, log="Traceback\nMemoryError\n")
+    failed = states(tmp_path)["page"]
+    assert (failed.state, failed.lines) == ("failed", ["Traceback", "MemoryError"])
+    assert failed.log == f"{PLACE}/table2-toy-{RENDER}.slurm-9.log"
+    os.utime(page, (1e10, 1e10))
+    assert states(tmp_path)["page"].state == "done"
+
+
+def test_a_page_that_was_made_while_its_job_waited_may_be_made_once_more(tmp_path):
+    """As each job of a table does at its end."""
+    submit_page(tmp_path)
+    page = tmp_path / "results" / "table2" / "toy.md"
+    write_text(page, "")
+    os.utime(page, (1e10, 1e10))
+    assert states(tmp_path, None)["page"].state == "unknown"
+    assert states(tmp_path)["page"].state == "done"
+
+
+def test_the_job_of_table_9_has_its_own_name(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(command, "ROOT", tmp_path)
+    monkeypatch.setattr(command, "read_queue", lambda root: {})
+    submit_page(tmp_path, log="refused, nothing was timed\n", table="table9", name="table9-toy")
+    assert command.main(["table9"]) == 1
+    said = capsys.readouterr().out
+    assert "FAILED table9 toy table9-toy, checkpoints/table9/toy/table9-toy.slurm-9.log:" in said
+    assert "  | refused, nothing was timed" in said
+    page = tmp_path / "results" / "table9" / "cpu.md"
+    write_text(page, "")
+    os.utime(page, (1e10, 1e10))
+    assert command.main(["table9"]) == 0
 
 
 def test_in_a_pipe_it_is_plain_text_and_for_programs_json(tmp_path, monkeypatch, capsys):

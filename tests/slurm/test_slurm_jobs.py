@@ -32,6 +32,7 @@ def test_two_at_once_end_and_are_rendered(cluster: Cluster, root: Path) -> None:
     assert [status[f"table2 {name}-linear-s1"]["state"] for name in ("base", "rope")] == [
         "running"
     ] * 2
+    assert status["table2 page"]["state"] == "waiting"
     again = cluster.run("scripts/table2.sh", *ROWS, "--slurm", cwd=root)
     assert all(f"{name}: is in the queue already as job" in again for name in (*JOBS, PAGE))
     ended = cluster.await_all()
@@ -42,6 +43,7 @@ def test_two_at_once_end_and_are_rendered(cluster: Cluster, root: Path) -> None:
         assert found["updates"] == 60
         assert cluster.status(root)[f"table2 {row}-linear-s1"]["state"] == "done"
         assert f"{2 ** found['test_loss']:.2f}" in page
+    assert cluster.status(root)["table2 page"]["state"] == "done"
     assert "done already" in cluster.run("scripts/table2.sh", *ROWS, "--slurm", cwd=root)
 
 

@@ -12,6 +12,9 @@ from typing import Any
 _PARAMETERS = re.compile(r"num\. shared model params: ([\d,]+)")
 _OBJECT = re.compile(r"^\{", re.MULTILINE)
 _DEVICES = re.compile(r"training on (\d+) devices")
+# What makes a page says last, before the page's path: a table's runner, and Table 9's.
+THE_PAGE = "The whole table: "
+_PAGE_IS_MADE = (THE_PAGE, "written: ")
 _EVALUATED = re.compile(r"Loss \(base 2\): (\S+), Perplexity: ")
 
 
@@ -139,6 +142,11 @@ def last_lines(path: Path, count: int = 8) -> list[str]:
     if not path.exists():
         return []
     return [line.rstrip() for line in _lines(path) if line.strip()][-count:]
+
+
+def says_page(path: Path) -> bool:
+    """Whether the log of what was to make a page ends by saying where it is."""
+    return any(line.startswith(_PAGE_IS_MADE) for line in last_lines(path))
 
 
 def _lines(path: Path) -> Iterable[str]:

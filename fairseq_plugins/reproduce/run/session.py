@@ -18,7 +18,7 @@ from fairseq_plugins.reproduce.experiments.base import Scale
 from fairseq_plugins.reproduce.experiments.devices import Devices
 from fairseq_plugins.reproduce.experiments.planned import PlannedRun
 from fairseq_plugins.reproduce.record import results
-from fairseq_plugins.reproduce.record.logs import last_lines
+from fairseq_plugins.reproduce.record.logs import THE_PAGE, last_lines
 from fairseq_plugins.reproduce.record.runs import Run, Study
 from fairseq_plugins.reproduce.report.page import Report
 from fairseq_plugins.reproduce.run import queue
@@ -199,7 +199,7 @@ def render(root: Path, table: Table, scale: Scale, planned: Sequence[PlannedRun]
     whose = "in the paper and, at scale {}, ours" if is_printed else "at scale {}"
     heading = f"{table.source}: {ranked} {whose.format(scale.name)}"
     heading += f", study {report.study.name}" if report.study else ""
-    print(f"\n{heading}\n\n{report.text()}\n\nThe whole table: {report.page}")
+    print(f"\n{heading}\n\n{report.text()}\n\n{THE_PAGE}{report.page}")
 
 
 @contextmanager

@@ -18,16 +18,18 @@ DONE, RUNNING, WAITING = "done", "running", "waiting"
 STOPPED, FAILED, CANCELLED = "stopped", "failed", "cancelled"
 UNKNOWN = "unknown"
 STATES = (RUNNING, WAITING, UNKNOWN, FAILED, CANCELLED, STOPPED, DONE)
+_RENDER = "render"  # the last word of the name of a page's job, as `chain` gives it
 _TAIL = 1 << 16  # bytes of a log that are read
 _LOCKS = Path("/proc/locks")
 
 
 @dataclass(frozen=True)
 class Status:
-    """How one run is.
+    """How one run is, or a job that makes a page.
 
     Attributes:
-        table: the run's, with the next two words.
+        table: the run's, with the next two words; the name of a page is `page`, that of another
+            job without a run its own.
         state: one of `STATES`; STOPPED was cut off, and the same command goes on with it. UNKNOWN
             was submitted, and Slurm does not say whether it waits, runs or has ended.
         job: its job in the queue, None where there is none.
@@ -69,9 +71,9 @@ class _Place:
 
 
 def gather(
-    root: Path, submitted: Iterable[Mapping[str, Any]], queue: Mapping[str, Queued] | None
+    root: Path, submitted: Sequence[Mapping[str, Any]], queue: Mapping[str, Queued] | None
 ) -> list[Status]:
-    """All runs that have a result, a folder or a job, by table, scale and name.
+    """All runs that have a result, a folder or a job, then the jobs that make pages, by table.
 
     Args:
         root: the repository.
@@ -85,8 +87,9 @@ def gather(
     found = {*jobs, *_results(root), *_folders(root)}
     held = _held_inodes()
     ordered = sorted(found, key=lambda one: (one.table, one.scale, one.name))
-    states = [_status(root, one, jobs.get(one, []), queue, held) for one in ordered]
-    return _with_reasons(states, jobs)
+    states = [_of_run(root, one, jobs.get(one, []), queue, held) for one in ordered]
+    states += [_of_page(root, record, queue) for record in submitted if not record["runs"]]
+    return _with_reasons(sorted(states, key=lambda one: (one.table, one.scale)), jobs)
 
 
 def _results(root: Path) -> Iterator[_Place]:
@@ -101,7 +104,7 @@ def _folders(root: Path) -> Iterator[_Place]:
             yield _Place(path.parts[-4], path.parts[-3], name)
 
 
-def _status(
+def _of_run(
     root: Path,
     own: _Place,
     jobs: Sequence[Mapping[str, Any]],
@@ -110,24 +113,67 @@ def _status(
 ) -> Status:
     found = Status(own.table, own.scale, own.name, STOPPED)
     folder = own.folder(root)
-    known = queue or {}
-    in_queue = [job for job in jobs if job["name"] in known]
-    queued = [known[job["name"]] for job in in_queue]
-    running = next((one.number for one in queued if not one.waits), None)
+    queued = _queued(jobs, queue)
     if _inode(folder.with_name(f"{folder.name}.lock")) in held:
-        return replace(found, state=RUNNING, job=running, **_progress(folder))
-    if _is_newer(own.result(root), in_queue):
+        number = next((one.number for one in queued if not one.waits), None)
+        return replace(found, state=RUNNING, job=number, **_progress(folder))
+    names = {one.name for one in queued}
+    if _is_newer(own.result(root), [job for job in jobs if job["name"] in names]):
         return replace(found, state=DONE)
-    if running is not None:
-        return replace(found, state=RUNNING, job=running, **_progress(folder))
-    found = replace(found, **{**_progress(folder), "seconds_left": None})
+    return _by_jobs(root, replace(found, **_progress(folder)), jobs, queue)
+
+
+def _of_page(root: Path, job: Mapping[str, Any], queue: Mapping[str, Queued] | None) -> Status:
+    """How a job is that makes no run, but a page of them, or Table 9 with its page."""
+    table, scale = job["folder"].parts[-2:]
+    is_page = job["name"] == f"{table}-{scale}-{_RENDER}"
+    found = Status(table, scale, "page" if is_page else job["name"], DONE)
+    if _queued([job], queue):
+        return _by_jobs(root, found, [job], queue)
+    pages = (root / place("results") / table).glob(f"{scale}.md" if is_page else "*.md")
+    # Each job of a table makes its page as it ends; this one may wait for all of them.
+    may_wait = queue is None and not _last_log([job])
+    is_made = not may_wait and _is_made(pages, job)
+    return found if is_made else _by_jobs(root, found, [job], queue)
+
+
+def _is_made(pages: Iterable[Path], job: Mapping[str, Any]) -> bool:
+    """Whether the job that was to make a page did, or something else did later."""
+    log = _last_log([job])
+    if log and logs.says_page(log):
+        return True
+    since = log.stat().st_mtime if log else job.get("submitted", 0.0)
+    return any(page.stat().st_mtime > since for page in pages)
+
+
+def _queued(jobs: Iterable[Mapping[str, Any]], queue: Mapping[str, Queued] | None) -> list[Queued]:
+    """Those of the jobs that are in the queue."""
+    known = queue or {}
+    return [known[job["name"]] for job in jobs if job["name"] in known]
+
+
+def _by_jobs(
+    root: Path,
+    found: Status,
+    jobs: Sequence[Mapping[str, Any]],
+    queue: Mapping[str, Queued] | None,
+) -> Status:
+    """How that is which is not done; as it was `found` where no job of it was submitted."""
+    queued = _queued(jobs, queue)
+    for one in queued:
+        if not one.waits:
+            return replace(found, state=RUNNING, job=one.number)
+    found = replace(found, seconds_left=None)
     if not jobs:
         return found
     if queue is None:
         return replace(found, state=UNKNOWN)
     if queued:
         return replace(found, state=WAITING, job=queued[0].number, reason=queued[0].reason)
-    return _ended(root, found, jobs)
+    if not (log := _last_log(jobs)):
+        return replace(found, state=CANCELLED)
+    path = str(log.relative_to(root) if log.is_relative_to(root) else log)
+    return replace(found, state=FAILED, lines=logs.last_lines(log), log=path)
 
 
 def _is_newer(path: Path, jobs: Iterable[Mapping[str, Any]]) -> bool:
@@ -141,14 +187,6 @@ def _is_newer(path: Path, jobs: Iterable[Mapping[str, Any]]) -> bool:
     except OSError:
         return False
     return all(written >= job.get("submitted", 0.0) for job in jobs)
-
-
-def _ended(root: Path, found: Status, jobs: Iterable[Mapping[str, Any]]) -> Status:
-    """How that is whose jobs are not in the queue and left nothing."""
-    if not (log := _last_log(jobs)):
-        return replace(found, state=CANCELLED)
-    path = str(log.relative_to(root) if log.is_relative_to(root) else log)
-    return replace(found, state=FAILED, lines=logs.last_lines(log), log=path)
 
 
 def _last_log(jobs: Iterable[Mapping[str, Any]]) -> Path | None:
