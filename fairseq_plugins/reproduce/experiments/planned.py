@@ -170,7 +170,7 @@ def _training(
     first = replace(run, attention="vanilla", seed=1)
     base = replace(first, row=BASE)
     layout = _layout(configs, base, variant, devices)
-    encoding = encoding_of(configs, run.row) if encoding_of(configs, BASE) else None
+    encoding = _encoding_of(configs, run.row) if _encoding_of(configs, BASE) else None
     composed = _compose_variant(
         configs,
         base if encoding else first,
@@ -191,6 +191,9 @@ def _training(
         overrides += (f"task.data={hydra_word(data.as_posix())}",)
         config["task"] = {**config["task"], "data": _shown(data)}
     return Training(variant, folder, overrides, config, devices.srun, data)
+
+
+_encoding_of = functools.cache(encoding_of)  # reads as long as the composition is kept
 
 
 def _shown(folder: Path) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 from fairseq.dataclass.initialize import hydra_init
 from fairseq.models import MODEL_DATACLASS_REGISTRY
 from hydra import compose, initialize_config_dir
+from hydra.core.config_store import ConfigStore
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf, open_dict
@@ -99,15 +100,16 @@ def record_with_encoding(
 
     All encodings share one composition, which takes as long as the records of fifty.
     """
-    config = _compose_once(configs.resolve(), recipe, tuple(overrides))
+    config, settings = _compose_once(configs.resolve(), recipe, tuple(overrides))
     config.model.position_encoding = encoding  # in place of that of the last call
-    with _known_to_hydra(config):
+    with _known_to_hydra(config, settings):
         return record(config)
 
 
 def _compose(configs: Path, recipe: str, overrides: tuple[str, ...]) -> DictConfig:
     """With Hydra's own section, of which the names of folders are made."""
     _register_schema(recipe)
+    _share_schemas()
     with warnings.catch_warnings():
         # fairseq relies on the primary config and its schema having the same name.
         warnings.filterwarnings("ignore", message=r"\s*'\w+' is validated against")
@@ -115,18 +117,34 @@ def _compose(configs: Path, recipe: str, overrides: tuple[str, ...]) -> DictConf
             return compose(recipe, overrides=list(overrides), return_hydra_config=True)
 
 
-_compose_once = functools.cache(_compose)
+@functools.cache
+def _compose_once(
+    configs: Path, recipe: str, overrides: tuple[str, ...]
+) -> tuple[DictConfig, DictConfig]:
+    """A composition, and Hydra's own settings of it."""
+    config = _compose(configs, recipe, overrides)
+    return config, _settings(config)
+
+
+def _settings(config: DictConfig) -> DictConfig:
+    """Hydra's own, which it has for the whole process."""
+    hydra = HydraConfig.instance()
+    before = hydra.cfg
+    hydra.set_config(config)
+    settings: DictConfig = hydra.cfg
+    hydra.cfg = before
+    return settings
 
 
 @contextmanager
-def _known_to_hydra(config: DictConfig) -> Iterator[None]:
+def _known_to_hydra(config: DictConfig, settings: DictConfig | None = None) -> Iterator[None]:
     """Write out folders as Hydra does, of the recipe, the scale and overrides.
 
     It can do so in its own commands alone, where its settings are known to the whole process.
     """
     hydra = HydraConfig.instance()
     before = hydra.cfg
-    hydra.set_config(config)
+    hydra.cfg = _settings(config) if settings is None else settings
     try:
         yield
     finally:
@@ -136,6 +154,17 @@ def _known_to_hydra(config: DictConfig) -> Iterator[None]:
 @functools.cache
 def _register_schema(recipe: str) -> None:
     hydra_init(recipe)
+
+
+@functools.cache
+def _share_schemas() -> None:
+    """Have Hydra copy no schema but those that it loads.
+
+    Every composition copies the store of all of them, which takes half of its time, and then each
+    one again that it takes out.
+    """
+    store = ConfigStore.instance()
+    vars(store)["__deepcopy__"] = lambda memo: store
 
 
 def record(config: DictConfig) -> dict[str, Any]:
