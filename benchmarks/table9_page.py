@@ -6,9 +6,11 @@ from typing import Any
 
 from benchmarks.page import origin
 from benchmarks.record import Result, read_json
-from benchmarks.targets import LRPE, ROWS, SPEEDS
+from benchmarks.targets import ROWS, SPEEDS
 from fairseq_plugins.common.files import write_text
 from fairseq_plugins.common.tables import markdown_table
+from fairseq_plugins.papers import lrpe_speed
+from fairseq_plugins.papers.lrpe_speed import LABELS
 from fairseq_plugins.papers.tables import ATTENTIONS
 from fairseq_plugins.reproduce.report.render import DASH
 
@@ -28,24 +30,6 @@ KEYS = (
     "wall_seconds",
     "finished_at",
 )
-
-LABELS = {
-    "base": "Base",
-    "rope": "RoPE",
-    "spe": "SPE",
-    "per": "PER",
-    "t5": "T5",
-    "alibi": "ALiBi",
-    "xl": "XL",
-    "none": "no position",
-    **{row: f"LRPE, type {row[-1]}" for row in LRPE},
-}
-
-# LRPE, Table 9. Its one row LRPE does not say which type it is.
-PAPER: dict[str, dict[str, float]] = {
-    "linear": {"base": 1.0, "rope": 0.97, "spe": 0.42, "per": 0.88, **dict.fromkeys(LRPE, 0.95)},
-    "vanilla": {"base": 1.0, "rope": 0.95, "spe": 0.41, "t5": 0.70, **dict.fromkeys(LRPE, 0.91)},
-}
 
 
 def read_cells(folder: Path) -> list[Result]:
@@ -77,7 +61,7 @@ def render(scale: str, cells: Sequence[Result]) -> str:
 
 
 def _columns(row: str, attention: str, cell: Result | None) -> list[str]:
-    paper = PAPER[attention].get(row)
+    paper = lrpe_speed.SPEEDS[attention].get(row)
     bound = SPEEDS[attention].get(row)
     published = f"{paper:.2f}" if paper else DASH
     aimed = f">= {bound:.2f}" if bound else DASH

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from fairseq_plugins.common.files import write_json
+from fairseq_plugins.papers.lrpe_speed import LRPE
 
 BOTH = ("cpu", "gpu")
 # Of Table 9.
-LRPE = tuple(f"lrpe_type{i}" for i in range(1, 9))
 ROWS = ("base", "rope", "spe", "per", "t5", "alibi", *LRPE, "xl", "none")
 
 
