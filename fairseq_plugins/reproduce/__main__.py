@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fairseq_plugins.common.extras import is_installed, remedy
-from fairseq_plugins.common.root import ROOT, configs_folder, put, put_places
+from fairseq_plugins.common.root import ROOT, configs_folder, place, put, put_places
 from fairseq_plugins.papers.tables import Table
 from fairseq_plugins.reproduce.options import (
     SCRIPTS,
@@ -80,9 +80,9 @@ def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
     from fairseq_plugins.reproduce.experiments.devices import Devices
     from fairseq_plugins.reproduce.experiments.start import Start
     from fairseq_plugins.reproduce.record.recipe import REFUSED, in_a_line
+    from fairseq_plugins.reproduce.record.runs import LOCAL
     from fairseq_plugins.reproduce.run.jobs import check_jobs, check_node
     from fairseq_plugins.reproduce.run.plan import check_devices, check_study, plan, tracked
-    from fairseq_plugins.reproduce.run.published import LOCAL
 
     if args.rerun:
         put("results", Path("results", LOCAL))
@@ -216,8 +216,9 @@ def _known_study(root: Path, table: Table, args: argparse.Namespace) -> "Study |
     from fairseq_plugins.reproduce.experiments import EXPERIMENTS
     from fairseq_plugins.reproduce.record import results
 
+    folder = root / place("results") / table.name / args.name
     metrics = EXPERIMENTS[table.experiment].metrics
-    found = results.read_results(root, table.name, args.name, metrics, lambda text: None)
+    found = results.read_results(folder, metrics, lambda text: None)
     if not found:
         return None
     args.scale = found[0]["scale"]

@@ -12,7 +12,6 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
 
 from fairseq_plugins.common import provenance
-from fairseq_plugins.common.root import place
 from fairseq_plugins.reproduce.record.data import DataDescription
 from fairseq_plugins.reproduce.record.logs import TrainingLog
 from fairseq_plugins.reproduce.record.metrics import MetricsSchema
@@ -124,14 +123,14 @@ def load_result(path: Path, metrics: type[MetricsSchema]) -> Result:
 
 
 def read_result(path: Path, metrics: type[MetricsSchema], say: Say = _ignore) -> Result | None:
-    """The result in results/<table>/<scale or study>/<name>.json; None where there is none.
+    """The result in <results>/<table>/<scale or study>/<name>.json; None where there is none.
 
     A file that is no result is none, whatever is in it; what is wrong with it is said.
     """
     try:
         result = load_result(path, metrics)
         own = run_of(result).result
-        if path.parts[-len(own.parts) :] != own.parts:
+        if path.parts[-3:] != own.parts[-3:]:
             raise ValueError(f"it is the result {own}")
     except (FileNotFoundError, NotADirectoryError):
         return None
@@ -165,10 +164,7 @@ def mismatch(
     return reasons
 
 
-def read_results(
-    root: Path, table: str, name: str, metrics: type[MetricsSchema], say: Say
-) -> list[Result]:
+def read_results(folder: Path, metrics: type[MetricsSchema], say: Say) -> list[Result]:
     """All results of a table at a scale, or of a study; what is wrong with another file is said."""
-    folder = root / place("results") / table / name
     found = (read_result(path, metrics, say) for path in sorted(folder.glob("*.json")))
     return [result for result in found if result is not None]

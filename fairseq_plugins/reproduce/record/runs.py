@@ -7,6 +7,8 @@ from typing import Any
 
 from fairseq_plugins.common.root import place
 
+LOCAL = "local"  # below results/ and checkpoints/: what --rerun makes
+
 
 @dataclass(frozen=True)
 class Study:

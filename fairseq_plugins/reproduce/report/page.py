@@ -29,12 +29,15 @@ class Report:
 
     Results of another experiment than the present configs/ are left out, and named. A study has
     its name in place of the scale's.
+
+    all_results: their folder, to be joined to the root; None for `place("results")`.
     """
 
     root: Path
     table: Table
     scale: Scale
     study: Study | None = None
+    all_results: Path | None = None
 
     @property
     def name(self) -> str:
@@ -44,7 +47,12 @@ class Report:
     @property
     def page(self) -> Path:
         """To be joined to the root."""
-        return place("results") / self.table.name / f"{self.name}.md"
+        return self.folder.with_name(f"{self.name}.md")
+
+    @property
+    def folder(self) -> Path:
+        """That of its results, to be joined to the root."""
+        return (self.all_results or place("results")) / self.table.name / self.name
 
     @property
     def shown_table(self) -> Table:
@@ -96,9 +104,7 @@ class Report:
         shown: list[Result] = []
         left_out: list[str] = []
         for result in results.read_results(
-            self.root,
-            self.table.name,
-            self.name,
+            self.root / self.folder,
             EXPERIMENTS[self.table.experiment].metrics,
             lambda text: left_out.append(f"{text}."),
         ):

@@ -9,8 +9,8 @@ from fairseq_plugins.common.root import IS_CHECKOUT
 from fairseq_plugins.reproduce.experiments.planned import PlannedRun
 from fairseq_plugins.reproduce.record import results
 from fairseq_plugins.reproduce.record.results import Result
+from fairseq_plugins.reproduce.record.runs import LOCAL
 
-LOCAL = "local"  # below results/ and checkpoints/: what --rerun makes
 MOST_NAMED = 3
 
 
