@@ -20,7 +20,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     logging.disable(logging.INFO)  # of the libraries; this program prints
     # Here, since these import torch and fairseq, for which --help does not wait.
     from fairseq_plugins.reproduce.report.site.build import build
-    from fairseq_plugins.reproduce.report.site.evidence import read_evidence
+    from fairseq_plugins.reproduce.report.site.reading import read_evidence
 
     try:
         build(read_evidence(args.root), args.output or args.root / OUTPUT)

@@ -20,7 +20,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if made := os.environ.get("REPORT_SITE"):
         return Path(made).resolve()
     from fairseq_plugins.reproduce.report.site.build import build
-    from fairseq_plugins.reproduce.report.site.evidence import read_evidence
+    from fairseq_plugins.reproduce.report.site.reading import read_evidence
 
     folder = tmp_path_factory.mktemp("site") / "report"
     build(read_evidence(ROOT), folder)

@@ -12,10 +12,11 @@ from fairseq_plugins.encodings import ENCODINGS
 from fairseq_plugins.papers import CLAIMS
 from fairseq_plugins.reproduce.report.site import charts
 from fairseq_plugins.reproduce.report.site.build import MARKER, build
-from fairseq_plugins.reproduce.report.site.evidence import Evidence, read_evidence
+from fairseq_plugins.reproduce.report.site.evidence import Evidence
 from fairseq_plugins.reproduce.report.site.formula import mathml
 from fairseq_plugins.reproduce.report.site.kinds import kind_of
 from fairseq_plugins.reproduce.report.site.markdown import to_html
+from fairseq_plugins.reproduce.report.site.reading import read_evidence
 from fairseq_plugins.reproduce.report.site.tables import lines_of
 
 ROOT = Path(__file__).parents[2]

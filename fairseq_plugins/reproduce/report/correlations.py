@@ -171,7 +171,7 @@ def render(
         f"([Table 2](../bert_table2/{scale}.md)) and how well the row does on a task "
         f"([Table 3](../bert_table3/{scale}.md), [Table 4](../bert_table4/{scale}.md)). Negative: "
         "rows that violate the property more are worse.",
-        "\n".join(f"- {fact}" for fact in _facts(ours, theirs, lost)),
+        "\n".join(f"- {fact}" for fact in facts(ours, theirs, lost)),
         "**The paper's number / ours**",
         markdown_table(header, lines(both), left=1),
         "## Intervals of ours",
@@ -187,11 +187,12 @@ def render(
     return "\n\n".join(parts) + "\n"
 
 
-def _facts(
+def facts(
     ours: Mapping[Place, Correlated],
     theirs: Mapping[Place, Correlated],
     lost: Mapping[str, str],
 ) -> list[str]:
+    """Sentences on what the correlations are over; arguments as `render` takes them."""
     sizes = sorted({len(one.rows) for one in ours.values()})
     counts = str(sizes[-1]) if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]}"
     missing = [row for row in ROWS if not any(row in one.rows for one in ours.values())]

@@ -1,6 +1,7 @@
 """Makes the site: pages from templates, and beside them all that they need to be opened."""
 
 import shutil
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,15 +14,22 @@ from fairseq_plugins.common.files import write_text
 from fairseq_plugins.common.provenance import commit as commit_of
 from fairseq_plugins.encodings import ENCODINGS
 from fairseq_plugins.reproduce.experiments import EXPERIMENTS
+from fairseq_plugins.reproduce.report.claims_page import WORDS
 from fairseq_plugins.reproduce.report.site import charts, markdown
 from fairseq_plugins.reproduce.report.site.claims import claim_views
 from fairseq_plugins.reproduce.report.site.compare import compare_data
+from fairseq_plugins.reproduce.report.site.correlations import correlations_views
 from fairseq_plugins.reproduce.report.site.encodings import encoding_page, encoding_views, look
 from fairseq_plugins.reproduce.report.site.evidence import Evidence, TableEvidence
-from fairseq_plugins.reproduce.report.site.figures import figure_views, ranking, results_of
+from fairseq_plugins.reproduce.report.site.figures import (
+    FigureView,
+    figure_views,
+    ranking,
+    results_of,
+)
 from fairseq_plugins.reproduce.report.site.parallel import spread
-from fairseq_plugins.reproduce.report.site.runs import CellView, cell_view, script, shared_of
-from fairseq_plugins.reproduce.report.site.speed import machines, table9
+from fairseq_plugins.reproduce.report.site.runs import CellView, cell_view, script, shared_of, typed
+from fairseq_plugins.reproduce.report.site.speed import machines, table9, timing_command
 from fairseq_plugins.reproduce.report.site.tables import (
     attentions_of,
     explained,
@@ -76,9 +84,12 @@ class Site:
             encodings=frozenset(ENCODINGS),
             encoding_page=encoding_page,
             commit=commit_of(evidence.root),
+            timing_command=timing_command,
+            typed=typed,
             lines={one.page: lines_of(one) for one in evidence.tables},
         )
         self.pages: list[str] = []
+        self.figures: Sequence[FigureView] = figure_views(evidence)
 
     def write(self, page: str, template: str, **values: Any) -> None:
         """Render a page."""
@@ -135,16 +146,29 @@ def _prepare(folder: Path) -> None:
 
 def _claims(site: Site) -> None:
     views = claim_views(site.evidence)
-    words = ("confirmed", "contradicted", "undecided", "not run")
-    counts = {word: sum(view.best.verdict.word == word for view in views) for word in words}
+    shown = Counter(one.verdict.word for view in views for one in view.shown)
+    counts = {word: shown[word] for word in WORDS}
+    scales = list(dict.fromkeys(one.scale for view in views for one in view.shown))
     left_out = [(one, text) for one in site.evidence.tables for text in one.left_out]
-    site.write("index.html", "claims.html", views=views, counts=counts, left_out=left_out)
+    lost = site.evidence.left_out
+    site.write(
+        "index.html",
+        "claims.html",
+        views=views,
+        counts=counts,
+        scales=scales,
+        left_out=left_out,
+        lost=lost,
+    )
     for view in views:
         site.write(view.page, "claim.html", view=view)
 
 
 def _tables(site: Site) -> None:
-    site.write("tables.html", "tables.html", tables=site.evidence.tables)
+    further = correlations_views(site.evidence)
+    site.write("tables.html", "tables.html", tables=site.evidence.tables, further=further)
+    for view in further:
+        site.write(view.page, "correlations.html", view=view)
     for one in site.evidence.tables:
         lines = site.lines(one)
         rows = list(dict.fromkeys(row for row, _ in one.runs))
@@ -159,9 +183,10 @@ def _tables(site: Site) -> None:
             floors=floor_texts(one),
             text=explained(one),
             ranking=ranking(one),
-            comparable=EXPERIMENTS[one.table.experiment].comparability(_scale(one)),
+            comparable=EXPERIMENTS[one.table.experiment].comparability(one.recipe_scale),
+            links=_links(site, one),
             shared=shared,
-            script=script(one.table.name, _scale(one), rows, one.table.attentions, [], one.study),
+            script=script(one, rows, one.table.attentions, []) if one.shown else "",
         )
         if shared:
             for row, attention in one.runs:
@@ -174,9 +199,10 @@ def _cell(site: Site, found: TableEvidence, cell: CellView) -> None:
     site.write(cell.page, "cell.html", found=found, cell=cell, chart=chart)
 
 
-def _scale(found: TableEvidence) -> str:
-    """Also of a study, whose runs say it."""
-    return str(found.shown[0]["scale"]) if found.shown else found.scale
+def _links(site: Site, found: TableEvidence) -> dict[str, str]:
+    """Where links of a table's page in results/ lead: to its figure on the page of figures."""
+    names = [f"figures.html#{view.name}" for view in site.figures if view.source == found.page]
+    return {f"{found.name}{suffix}": name for name in names for suffix in (".png", ".svg", ".json")}
 
 
 def _compare(site: Site) -> None:
@@ -197,15 +223,19 @@ def _encodings(site: Site, names: Sequence[str]) -> None:
 
 
 def _figures(site: Site) -> None:
-    views = figure_views(site.evidence)
-    site.write("figures.html", "figures.html", views=views)
-    for path in dict.fromkeys(path for view in views for path in view.pictures):
+    site.write("figures.html", "figures.html", views=site.figures)
+    for path in dict.fromkeys(path for view in site.figures for path in view.pictures):
         shutil.copyfile(results_of(site.evidence.root) / path, _made(site.folder / "drawn" / path))
 
 
 def _speed(site: Site) -> None:
-    found = {"machines": machines(site.evidence), "table9": table9(site.evidence)}
-    site.write("speed.html", "speed.html", **found)
+    site.write(
+        "speed.html",
+        "speed.html",
+        machines=machines(site.evidence),
+        table9=table9(site.evidence),
+        lost=site.evidence.left_out,
+    )
 
 
 def _made(path: Path) -> Path:

@@ -40,8 +40,13 @@ def lines(
     }
 
 
-def heat(values: Sequence[Sequence[float]], *, x: str, y: str, signed: bool = True) -> Chart:
-    """A map of numbers, kept as characters for their shares of the largest."""
+def heat(
+    values: Sequence[Sequence[float]], *, x: str, y: str, signed: bool = True, first: int = 0
+) -> Chart:
+    """A map of numbers, kept as characters for their shares of the largest.
+
+    first: what the first row and column are called.
+    """
     most = max((abs(v) for row in values for v in row), default=0.0) or 1.0
     return {
         "data": [
@@ -53,6 +58,7 @@ def heat(values: Sequence[Sequence[float]], *, x: str, y: str, signed: bool = Tr
                 "zero": _ZERO,
                 "unit": _short(most / _SHADES),
                 "signed": signed,
+                "first": first,
             }
         ],
         "layout": {"xaxis": _axis(x), "yaxis": {**_axis(y), "autorange": "reversed"}},

@@ -11,7 +11,8 @@ from fairseq_plugins.reproduce.report.comparisons import interval, probability
 from fairseq_plugins.reproduce.report.orderings import mean, rows_of
 from fairseq_plugins.reproduce.report.render import DASH
 from fairseq_plugins.reproduce.report.site.evidence import Evidence
-from fairseq_plugins.reproduce.report.site.runs import script
+from fairseq_plugins.reproduce.report.site.runs import table_command, typed
+from fairseq_plugins.reproduce.report.site.speed import timing_command
 from fairseq_plugins.reproduce.report.site.tables import cell_page
 from fairseq_plugins.reproduce.report.verdicts import (
     CONFIRMED,
@@ -24,7 +25,6 @@ from fairseq_plugins.reproduce.report.verdicts import (
 )
 
 SEVERAL = (1, 2, 3)  # the seeds that are asked for where nothing says how sure a number is
-_ORDER = {CONFIRMED: 0, CONTRADICTED: 1, UNDECIDED: 2, NOT_RUN: 3}
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class Judged:
 
 @dataclass(frozen=True)
 class ClaimView:
-    """A claim with what each scale says; `best` is the scale that says most."""
+    """A claim with what each scale says."""
 
     claim: Claim
     page: str
@@ -98,8 +98,9 @@ class ClaimView:
     attention: str
 
     @property
-    def best(self) -> Judged:
-        return min(self.judged, key=lambda one: _ORDER[one.verdict.word])
+    def shown(self) -> Sequence[Judged]:
+        """Those of the scales that say anything; of a claim that none does, one that says so."""
+        return [one for one in self.judged if one.verdict.word != NOT_RUN] or self.judged[:1]
 
 
 def claim_views(evidence: Evidence) -> list[ClaimView]:
@@ -202,15 +203,16 @@ def _rows(claim: Claim) -> list[str]:
 def _command(evidence: Evidence, claim: Claim, scale: str, verdict: Verdict) -> str:
     """What makes the numbers; with several seeds where these would be needed."""
     if isinstance(claim.evidence, Speed):
-        rows = ",".join(claim.evidence.rows)
-        return f"scripts/table9.sh --rows {rows} --attention {claim.evidence.attention}"
+        return timing_command(claim.evidence.rows, claim.evidence.attention)
     seeds = sorted({seed for cell in _numbers(evidence, claim, scale) for seed in cell.values})
     if len(seeds) < 2 and not isinstance(claim.evidence, Correlation):
         seeds = list(SEVERAL)
     attentions = [claim.evidence.attention]
     if isinstance(claim.evidence, Comparison) and claim.evidence.second_attention:
         attentions.append(claim.evidence.second_attention)
-    return "\n".join(script(t, scale, _rows(claim), attentions, seeds) for t in _tables(claim))
+    return "\n".join(
+        typed(table_command(t, scale, _rows(claim), attentions, seeds)) for t in _tables(claim)
+    )
 
 
 def _numbers(evidence: Evidence, claim: Claim, scale: str) -> list[Cell]:

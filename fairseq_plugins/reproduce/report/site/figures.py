@@ -1,6 +1,6 @@
 """The figures: those that are lines or maps interactive, all others as they were drawn."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,9 +10,9 @@ from fairseq_plugins.papers.tables import Figure, Table
 from fairseq_plugins.reproduce.report.orderings import deviation, mean, rows_of
 from fairseq_plugins.reproduce.report.series import Lines, length_lines, mean_curves, place_lines
 from fairseq_plugins.reproduce.report.site import charts
-from fairseq_plugins.reproduce.report.site.evidence import Evidence, TableEvidence, read_json
-
-MATRIX_LEAST = 8  # from how many rows on a list of lists is a map
+from fairseq_plugins.reproduce.report.site.evidence import Evidence, TableEvidence
+from fairseq_plugins.reproduce.report.site.maps import maps
+from fairseq_plugins.reproduce.report.site.reading import read_json
 
 
 @dataclass(frozen=True)
@@ -20,11 +20,13 @@ class FigureView:
     """A figure.
 
     Attributes:
+        name: of its place on the page.
         panels: title and chart of each that is interactive.
         pictures: the files as they were drawn, below `results_of` the root, where none is.
         source: the page or file that it is from.
     """
 
+    name: str
     title: str
     panels: Sequence[tuple[str, charts.Chart]]
     pictures: Sequence[Path] = ()
@@ -73,13 +75,13 @@ def figure_views(evidence: Evidence) -> list[FigureView]:
 
 
 def _of_table(found: TableEvidence, figure: Figure) -> FigureView:
-    table = found.table
+    table, name = found.table, f"{found.table.name}-{found.scale}"
     if figure.kind == "curves":
         curves = mean_curves(found.shown)
         words = {"x": "updates", "y": "validation perplexity"}
         panels = _by_attention(table, curves, log_y=True, **words)
         title = figure.source or f"{table.source}: perplexity while training"
-        return FigureView(f"{title}, {found.scale}", panels, source=found.page)
+        return FigureView(f"{name}-curves", f"{title}, {found.scale}", panels, source=found.page)
     factors = [int(key[:-1]) for run in found.shown for key in run["metrics"]["by_position"]]
     words = {"x": "length of the window, in training lengths", "y": "perplexity"}
     panels = _by_attention(table, length_lines(found.shown), log_x=True, log_y=True, **words)
@@ -87,7 +89,7 @@ def _of_table(found: TableEvidence, figure: Figure) -> FigureView:
         place = f"place in a window of {max(factors)}x, in training lengths"
         by_place = place_lines(found.shown, max(factors))
         panels += _by_attention(table, by_place, log_y=True, x=place, y="perplexity")
-    return FigureView(f"{table.source}, {found.scale}", panels, source=found.page)
+    return FigureView(name, f"{table.source}, {found.scale}", panels, source=found.page)
 
 
 def _by_attention(table: Table, found: Lines, **words: Any) -> list[tuple[str, charts.Chart]]:
@@ -105,53 +107,32 @@ def _of_folder(root: Path, folder: Path) -> list[FigureView]:
     """Figures without runs of their own, from their JSON or as they were drawn."""
     views = []
     for path in sorted(folder.glob("*.json")):
-        panels = _maps(read_json(path) or {})
+        panels = maps(read_json(path) or {})
         pictures = [] if panels else _pictures(root, folder)
         if panels or pictures:
-            title = f"{folder.name.replace('_', ' ')}, {path.stem}"
-            source = f"results/{path.relative_to(results_of(root))}"
-            views.append(FigureView(title[0].upper() + title[1:], panels, pictures, source))
+            name, source = f"{folder.name}-{path.stem}", f"results/{folder.name}/{path.name}"
+            views.append(FigureView(name, _title(path), panels, pictures, source))
     return views
 
 
+def _title(path: Path) -> str:
+    """That of the page beside a figure's JSON, with what tells it from others of that title."""
+    try:
+        first, *_ = path.with_suffix(".md").read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError):
+        first = ""
+    name = path.parent.name.replace("_", " ")
+    title = first.removeprefix("# ") if first.startswith("# ") else name[0].upper() + name[1:]
+    return title if path.stem == path.parent.name else f"{title}, {path.stem}"
+
+
 def _drawn(root: Path, found: TableEvidence) -> list[FigureView]:
-    path = results_of(root) / found.table.name / f"{found.scale}.png"
-    if not path.is_file():
+    path = found.files.with_name(f"{found.files.name}.png")
+    if not (results_of(root) / path).is_file():
         return []
-    title = f"{found.table.source}, {found.scale}"
-    return [FigureView(title, (), [path.relative_to(results_of(root))], found.page)]
+    title, name = f"{found.table.source}, {found.scale}", f"{found.table.name}-{found.scale}"
+    return [FigureView(name, title, (), [path], found.page)]
 
 
 def _pictures(root: Path, folder: Path) -> list[Path]:
     return [path.relative_to(results_of(root)) for path in sorted(folder.glob("*.png"))]
-
-
-def _maps(content: Mapping[str, Any]) -> list[tuple[str, charts.Chart]]:
-    """Matrices and lists of numbers in a figure's JSON, each under its name."""
-    panels: list[tuple[str, charts.Chart]] = []
-    for name, value in content.items():
-        if isinstance(value, Mapping):
-            panels += [(f"{name}: {title}", chart) for title, chart in _maps(value)]
-        elif _is_matrix(value):
-            panels.append((name.replace("_", " "), charts.heat(value, x="", y="")))
-        elif _is_row(value):
-            points = list(enumerate(value))
-            chart = charts.lines({name: points}, x="index", y=name.replace("_", " "))
-            panels.append((name.replace("_", " "), chart))
-    return panels
-
-
-def _is_matrix(value: Any) -> bool:
-    return (
-        isinstance(value, list)
-        and len(value) >= MATRIX_LEAST
-        and all(_is_row(row) and len(row) == len(value[0]) for row in value)
-    )
-
-
-def _is_row(value: Any) -> bool:
-    return (
-        isinstance(value, list)
-        and len(value) >= MATRIX_LEAST
-        and all(isinstance(one, int | float) and not isinstance(one, bool) for one in value)
-    )

@@ -3,13 +3,14 @@
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from fairseq_plugins.common.data_commands import as_typed
 from fairseq_plugins.reproduce.record.recipe import trainings_of
 from fairseq_plugins.reproduce.record.results import Result, run_of
-from fairseq_plugins.reproduce.record.runs import Study
 from fairseq_plugins.reproduce.report.orderings import mean
-from fairseq_plugins.reproduce.report.site.evidence import TableEvidence
+from fairseq_plugins.reproduce.report.site.evidence import RERUN, TableEvidence
 from fairseq_plugins.reproduce.report.site.tables import cell_page
 
 Flat = dict[str, str]  # dotted key: value, as shown
@@ -92,11 +93,11 @@ def cell_view(found: TableEvidence, row: str, attention: str, shared: Shared) ->
         label=found.table.row(row).label,
         attention=attention,
         page=cell_page(found.table, found.scale, row, attention),
-        script=script(found.table.name, runs[0]["scale"], [row], [attention], seeds, found.study),
+        script=script(found, [row], [attention], seeds),
         seeds=seeds,
         metrics=_metrics(found, runs),
         runs=[
-            _run_view(run, _differences(first, joined(own)))
+            _run_view(run, found.files, _differences(first, joined(own)))
             for run, own in zip(runs, configurations, strict=True)
         ],
         configuration=_only(configurations[0], own),
@@ -105,21 +106,33 @@ def cell_view(found: TableEvidence, row: str, attention: str, shared: Shared) ->
 
 
 def script(
-    table: str,
-    scale: str,
-    rows: Sequence[str],
-    attentions: Sequence[str],
-    seeds: Sequence[int],
-    study: Study | None = None,
+    found: TableEvidence, rows: Sequence[str], attentions: Sequence[str], seeds: Sequence[int]
 ) -> str:
-    """The command that makes some cells of a table, or of a study at that scale."""
-    words = ["--scale", scale, "--rows", ",".join(rows), "--attention", ",".join(attentions)]
-    words += ["--seeds", ",".join(map(str, seeds))] if seeds else []
+    """The command that makes some cells of what there are runs of."""
+    study = found.study
+    scale = f"{RERUN if found.is_rerun else ''}{found.recipe_scale}"
+    words = table_command(found.table.name, scale, rows, attentions, seeds)
     if study is not None:
         words += ["--name", study.name]
         words += ["--data", study.data.as_posix()] if study.data else []
         words += [word for text in study.overrides for word in ("--set", text)]
-    return shlex.join([f"scripts/{table}.sh", *words])
+    return typed(words)
+
+
+def table_command(
+    table: str, scale: str, rows: Sequence[str], attentions: Sequence[str], seeds: Sequence[int]
+) -> list[str]:
+    """The words of a command that makes cells of a table; the scale as `TableEvidence` says it."""
+    words = ["--scale", scale.removeprefix(RERUN), "--rows", ",".join(rows)]
+    words += ["--attention", ",".join(attentions)]
+    words += ["--seeds", ",".join(map(str, seeds))] if seeds else []
+    words += ["--rerun"] if scale.startswith(RERUN) else []
+    return [f"scripts/{table}.sh", *words]
+
+
+def typed(words: Sequence[str]) -> str:
+    """A command of scripts/ as a reader types it."""
+    return as_typed(shlex.join(words))
 
 
 def flat(value: Any, prefix: str = "") -> Flat:
@@ -198,11 +211,11 @@ def _number(value: Any, digits: int | None) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:,.6g}"
 
 
-def _run_view(run: Result, differs: Flat) -> RunView:
+def _run_view(run: Result, files: Path, differs: Flat) -> RunView:
     curve = run["metrics"].get("curve") or []
     return RunView(
         seed=run["seed"],
-        result=run_of(run).result.as_posix(),
+        result=(Path("results") / files / f"{run_of(run).name}.json").as_posix(),
         circumstances=circumstances(run),
         commands="\n".join(run["command"]),
         differs=differs,

@@ -1,11 +1,13 @@
 """Speed: what `python -m benchmarks` measured against its targets, and the paper's Table 9."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from fairseq_plugins.reproduce.report.site.evidence import Evidence
+from fairseq_plugins.common.root import IS_CHECKOUT
+from fairseq_plugins.papers import lrpe_speed
+from fairseq_plugins.reproduce.report.site.evidence import Content, Evidence
 from fairseq_plugins.reproduce.report.site.runs import circumstances
+from fairseq_plugins.reproduce.report.verdicts import RELATIVE_SPEED
 
 MET, MISSED = "met", "missed"
 
@@ -51,12 +53,29 @@ class Machine:
 
 @dataclass(frozen=True)
 class Speed:
-    """A cell of Table 9: a training step's speed against Base's."""
+    """A cell of Table 9: a training step's speed against Base's.
+
+    Attributes:
+        paper: the paper's, None where it has none.
+        value: the median over turns, None where it is not measured.
+        bound, verdict: as of a ratio.
+    """
 
     row: str
+    label: str
     attention: str
-    value: float
+    paper: float | None
+    value: float | None
     quartiles: str
+    bound: str
+    verdict: str
+
+
+def timing_command(rows: Sequence[str] = (), attention: str = "") -> str:
+    """What times Table 9; empty where there is no checkout, which alone has benchmarks."""
+    words = ["--rows", ",".join(rows)] if rows else []
+    words += ["--attention", attention] if attention else []
+    return " ".join(["scripts/table9.sh", *words]) if IS_CHECKOUT else ""
 
 
 def machines(evidence: Evidence) -> list[Machine]:
@@ -72,47 +91,80 @@ def machines(evidence: Evidence) -> list[Machine]:
 
 
 def table9(evidence: Evidence) -> dict[str, list[Speed]]:
-    """By device the speeds of training steps."""
-    found = {}
-    for device, cells in evidence.timings.items():
-        speeds = []
-        for cell in cells:
-            metrics = cell["metrics"]
-            low, high = metrics["quartiles"]
-            text = f"{low:.3f} to {high:.3f}"
-            speeds.append(Speed(cell["row"], cell["attention"], metrics["relative_speed"], text))
-        found[device] = speeds
-    return found
+    """By device the speeds of training steps, in the paper's order, then those beyond it."""
+    return {
+        device: [
+            _speed(evidence, device, row, attention, cells)
+            for attention in lrpe_speed.SPEEDS
+            for row in dict.fromkeys([*lrpe_speed.LABELS, *(cell["row"] for cell in cells)])
+            if row in lrpe_speed.SPEEDS[attention] or _cell(cells, row, attention)
+        ]
+        for device, cells in evidence.timings.items()
+    }
 
 
-def _ratios(
-    result: Mapping[str, Any], device: str, targets: Sequence[Mapping[str, Any]]
-) -> list[Ratio]:
-    found = []
-    own = [
+def _cell(cells: Sequence[Content], row: str, attention: str) -> Content | None:
+    found = (one for one in cells if (one["row"], one["attention"]) == (row, attention))
+    return next(found, None)
+
+
+def _speed(
+    evidence: Evidence, device: str, row: str, attention: str, cells: Sequence[Content]
+) -> Speed:
+    cell = _cell(cells, row, attention)
+    metrics = cell["metrics"] if cell else {}
+    value = metrics.get(RELATIVE_SPEED)
+    aimed = [
         target
-        for target in targets
-        if target["benchmark"] == result["benchmark"] and device in target["devices"]
+        for target in _targets(evidence.targets, "table9", device)
+        if target["ratio"] == f"{row} {attention}"
     ]
+    return Speed(
+        row=row,
+        label=lrpe_speed.LABELS.get(row, row),
+        attention=attention,
+        paper=lrpe_speed.SPEEDS[attention].get(row),
+        value=value,
+        quartiles=_quartiles(metrics.get("quartiles")),
+        bound=_bound(aimed[0]) if aimed else "",
+        verdict=_verdict(aimed[0], value) if aimed and value is not None else "",
+    )
+
+
+def _ratios(result: Content, device: str, targets: Sequence[Content]) -> list[Ratio]:
+    found = []
+    benchmark = result["benchmark"]
+    own = _targets(targets, benchmark, device)
     for key, value in result["found"]["ratios"].items():
-        middle = result["found"].get("quartiles", {}).get(key)
-        text = f"{middle[0]:.3f} to {middle[1]:.3f}" if middle else ""
+        text = _quartiles(result["found"].get("quartiles", {}).get(key))
         aimed = [target for target in own if target["ratio"] == key]
-        for target in aimed:
-            at_least, bound = target["at_least"], target["bound"]
-            is_met = value >= bound if at_least else value <= bound
-            sign = "at least" if at_least else "at most"
-            verdict = MET if is_met else MISSED
-            what = target["what"]
-            found.append(
-                Ratio(what, result["benchmark"], value, text, f"{sign} {bound:.2f}", verdict)
-            )
+        found += [
+            Ratio(one["what"], benchmark, value, text, _bound(one), _verdict(one, value))
+            for one in aimed
+        ]
         if not aimed:
-            found.append(Ratio(key, result["benchmark"], value, text))
+            found.append(Ratio(key, benchmark, value, text))
     return found
 
 
-def _times(result: Mapping[str, Any]) -> list[Time]:
+def _targets(targets: Sequence[Content], benchmark: str, device: str) -> list[Content]:
+    return [one for one in targets if one["benchmark"] == benchmark and device in one["devices"]]
+
+
+def _bound(target: Content) -> str:
+    return f"{'at least' if target['at_least'] else 'at most'} {target['bound']:.2f}"
+
+
+def _verdict(target: Content, value: float) -> str:
+    bound = target["bound"]
+    return MET if (value >= bound if target["at_least"] else value <= bound) else MISSED
+
+
+def _quartiles(found: Sequence[float] | None) -> str:
+    return f"{found[0]:.3f} to {found[1]:.3f}" if found else ""
+
+
+def _times(result: Content) -> list[Time]:
     rates = result["found"].get("rates", {})
     return [
         Time(

@@ -184,10 +184,8 @@ def explained(found: TableEvidence) -> str:
 
 
 def _caption(found: TableEvidence) -> str:
-    if not found.shown:
-        return caption(found.table, found.scale, [])
-    scale, is_study = found.shown[0]["scale"], found.study is not None
-    return caption(found.table, scale, found.shown, is_study=is_study)
+    is_study = found.study is not None
+    return caption(found.table, found.recipe_scale, found.shown, is_study=is_study)
 
 
 def attentions_of(lines: list[Line]) -> list[str]:

@@ -10,6 +10,7 @@
     const isDark = document.documentElement.dataset.theme === "dark";
     const axis = { gridcolor: colour("--line"), zerolinecolor: colour("--faint"), linecolor: colour("--line") };
     const layout = structuredClone(chart.layout);
+    const name = (side, otherwise) => chart.layout[side].title?.text || otherwise;
     for (const name of ["xaxis", "yaxis"]) layout[name] = { ...axis, ...layout[name] };
     Object.assign(layout, {
       colorway: isDark ? dark : light,
@@ -29,11 +30,11 @@
         : [[0, "#14357e"], [0.5, "#ffffff"], [1, "#a31621"]];
       return {
         type: "heatmap",
-        z,
+        z, x0: trace.first, y0: trace.first,
         zmin: trace.signed ? -most : 0, zmax: most,
         colorscale: trace.signed ? signed : [[0, ends[0]], [1, ends[1]]],
         colorbar: { thickness: 12 },
-        hovertemplate: "x %{x}, y %{y}: %{z:.2g}<extra></extra>",
+        hovertemplate: `${name("xaxis", "x")} %{x}, ${name("yaxis", "y")} %{y}: %{z:.2g}<extra></extra>`,
       };
     });
     return [data, layout];

@@ -8,6 +8,18 @@ document.getElementById("theme").addEventListener("click", () => {
   document.dispatchEvent(new Event("theme"));
 });
 
+// Charts are drawn in the colours of the moment, and paper is white.
+let shown = null;
+window.addEventListener("beforeprint", () => {
+  shown = document.documentElement.dataset.theme;
+  document.documentElement.dataset.theme = "light";
+  document.dispatchEvent(new Event("theme"));
+});
+window.addEventListener("afterprint", () => {
+  document.documentElement.dataset.theme = shown;
+  document.dispatchEvent(new Event("theme"));
+});
+
 async function copyText(text) {
   try {
     await navigator.clipboard.writeText(text);

@@ -1,0 +1,168 @@
+"""Reads a repository's results for the site; what is damaged is named."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from fairseq_plugins.common.root import place
+from fairseq_plugins.papers import TABLES
+from fairseq_plugins.papers.tables import Table, without_paper
+from fairseq_plugins.reproduce.experiments import EXPERIMENTS
+from fairseq_plugins.reproduce.record.results import read_results
+from fairseq_plugins.reproduce.record.runs import LOCAL, Study
+from fairseq_plugins.reproduce.report.page import Report
+from fairseq_plugins.reproduce.report.site.evidence import Content, Evidence, TableEvidence
+from fairseq_plugins.reproduce.report.site.parallel import spread
+from fairseq_plugins.reproduce.report.verdicts import TIMINGS
+
+TARGETS = "targets.json"  # beside the machines' folders
+OWN = Path("results", LOCAL)  # where --rerun writes
+
+
+class _Found(BaseModel):
+    ratios: dict[str, float]
+    quartiles: dict[str, tuple[float, float]] = {}
+    medians: dict[str, float] = {}
+    rates: dict[str, dict[str, float | None]] = {}
+
+
+class _Circumstances(BaseModel):
+    cpu: str
+    cores: int | None
+    gpus: list[str]
+
+
+class _Benchmark(BaseModel):
+    """A result of `python -m benchmarks`, as far as the site asks."""
+
+    model_config = ConfigDict(allow_inf_nan=False)
+    benchmark: str
+    found: _Found
+    hardware: _Circumstances
+    versions: dict[str, str]
+    commit: str
+    finished_at: str
+    wall_seconds: float
+
+
+class _Ratio(BaseModel):
+    relative_speed: float
+    quartiles: tuple[float, float]
+
+
+class _Timing(BaseModel):
+    """A cell of Table 9, as far as the site asks."""
+
+    model_config = ConfigDict(allow_inf_nan=False)
+    row: str
+    attention: str
+    metrics: _Ratio
+
+
+def read_evidence(root: Path, processes: int | None = None) -> Evidence:
+    """Read a repository.
+
+    Args:
+        root: the repository.
+        processes: that read side by side; None for one for each core.
+    """
+    reports, lost = [], []
+    for report in _reports(root):
+        (reports if isinstance(report, Report) else lost).append(report)
+    # Composing the configurations that results are compared with is most of the work.
+    found = spread(Report.read, reports, processes)
+    tables = [
+        TableEvidence(
+            one.shown_table, one.name, shown, left_out, one.study, is_rerun=one.all_results == OWN
+        )
+        for one, (shown, left_out) in zip(reports, found, strict=True)
+    ]
+    left_out: list[str] = []
+    targets = read_json(root / "benchmarks" / "results" / TARGETS) or {}
+    return Evidence(
+        root,
+        sorted([*tables, *lost], key=_place),
+        _timings(root, left_out),
+        _benchmarks(root, left_out),
+        targets.get("targets", []),
+        left_out,
+    )
+
+
+def _place(found: TableEvidence) -> tuple[int, bool]:
+    """In the papers' order, the repository's own results first."""
+    return [*TABLES].index(found.table.name), found.is_own
+
+
+def _reports(root: Path) -> Iterator[Report | TableEvidence]:
+    """Every folder of a table's results; as evidence one that has nothing but damaged files."""
+    for below in dict.fromkeys([place("results"), OWN]):
+        for table in TABLES.values():
+            for folder in sorted((root / below / table.name).glob("*/")):
+                if any(folder.glob("*.json")):
+                    yield _report(root, table, below, folder)
+
+
+def _report(root: Path, table: Table, below: Path, folder: Path) -> Report | TableEvidence:
+    """Of a folder of results: a scale's, or of a study, whose results say which it is."""
+    experiment = EXPERIMENTS[table.experiment]
+    if folder.name in experiment.scales:
+        return Report(root, table, experiment.scales[folder.name], all_results=below)
+    said: list[str] = []
+    for result in read_results(folder, experiment.metrics, said.append):
+        study = Study.read(result.get("study"))
+        if study is not None:
+            return Report(root, table, experiment.scales[result["scale"]], study, below)
+    left_out = [f"{text}." for text in said]
+    study = Study(folder.name)
+    return TableEvidence(without_paper(table), folder.name, [], left_out, study, below == OWN)
+
+
+def _timings(root: Path, left_out: list[str]) -> dict[str, list[Content]]:
+    """Table 9 by device."""
+    return {
+        folder.name: [
+            content
+            for path in sorted(folder.glob("*.json"))
+            if (content := _read(root, path, _Timing, left_out)) is not None
+        ]
+        for folder in sorted((root / place("results") / TIMINGS).glob("*/"))
+    }
+
+
+def _benchmarks(root: Path, left_out: list[str]) -> dict[tuple[str, str], list[Content]]:
+    """By machine and device the results of benchmarks."""
+    found: dict[tuple[str, str], list[Content]] = {}
+    for path in sorted((root / "benchmarks" / "results").glob("*/*/*.json")):
+        content = _read(root, path, _Benchmark, left_out)
+        if content is not None:
+            found.setdefault((path.parents[1].name, path.parent.name), []).append(content)
+    return found
+
+
+def _read(root: Path, path: Path, schema: type[BaseModel], left_out: list[str]) -> Content | None:
+    """A measurement; None for a damaged one, which is named."""
+    content = read_json(path)
+    try:
+        if content is not None:
+            schema.model_validate(content)
+            return content
+        why = "no JSON object"
+    except ValidationError as error:
+        first, *_ = error.errors(include_url=False)
+        why = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+    shown = path.relative_to(root) if path.is_relative_to(root) else path
+    left_out.append(f"{shown} is not a complete result ({why}).")
+    return None
+
+
+def read_json(path: Path) -> dict[str, Any] | None:
+    """A JSON object; None where a file is missing, damaged or something else."""
+    try:
+        content = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return None
+    return content if isinstance(content, dict) else None
