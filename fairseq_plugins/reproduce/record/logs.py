@@ -15,6 +15,8 @@ _DEVICES = re.compile(r"training on (\d+) devices")
 # What makes a page says last, before the page's path: a table's runner, and Table 9's.
 THE_PAGE = "The whole table: "
 _PAGE_IS_MADE = (THE_PAGE, "written: ")
+MOST_POINTS = 40  # of a curve that is kept
+CURVE_DIGITS = 5  # that count
 _EVALUATED = re.compile(r"Loss \(base 2\): (\S+), Perplexity: ")
 
 
@@ -118,6 +120,25 @@ def read_validations(path: Path, loss: str = "loss") -> list[tuple[int, float]]:
             if math.isfinite(value):
                 found[int(measured["valid_num_updates"])] = value
     return sorted(found.items())
+
+
+def read_curves(path: Path) -> dict[str, list[list[float]]]:
+    """Pairs of updates and loss of a training, `MOST_POINTS` of each kind at most.
+
+    Returns:
+        Under "train" the losses within epochs, under "valid" those of validations; without what
+        the log has none of, and without what is not finite.
+    """
+    train = [(n, v) for n, v in sorted(read_losses(path).items()) if math.isfinite(v)]
+    found = {"train": train, "valid": read_validations(path)}
+    return {kind: _thinned(points) for kind, points in found.items() if points}
+
+
+def _thinned(points: list[tuple[int, float]]) -> list[list[float]]:
+    """As many as are kept, evenly, the first and the last one among them."""
+    count = min(len(points), MOST_POINTS)
+    places = [round(i * (len(points) - 1) / max(1, count - 1)) for i in range(count)]
+    return [[points[i][0], float(f"{points[i][1]:.{CURVE_DIGITS}g}")] for i in places]
 
 
 def read_json(path: Path) -> dict[str, Any]:

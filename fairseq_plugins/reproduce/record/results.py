@@ -47,10 +47,12 @@ def make_result(
     wall_seconds: float,
     commit: str,
     sources: str,
+    curves: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Result:
     """Everything that is recorded of a finished run, in the order of `ResultSchema`.
 
     A metric `signature` stands beside the metrics. hardware: as `provenance.hardware` gives it.
+    curves: by training what `logs.read_curves` gives.
     """
     metrics = dict(metrics)
     signature = {"signature": metrics.pop("signature")} if "signature" in metrics else {}
@@ -63,6 +65,7 @@ def make_result(
         **({"study": run.study.record()} if run.study else {}),
         "metrics": metrics,
         **signature,
+        **({"curves": dict(curves)} if curves else {}),
         "command": list(command),
         "config": dict(config),
         "data": dict(data),
@@ -144,6 +147,20 @@ def run_of(result: Result) -> Run:
     """The run that a result is of."""
     cell = {f.name: result[f.name] for f in fields(Run) if f.name != "study"}
     return Run(**cell, study=Study.read(result.get("study")))
+
+
+def curves_of(result: Result) -> dict[tuple[str, str], list[tuple[int, float]]]:
+    """Updates and losses by training and kind, "valid" or "train"; older results have few."""
+    found = {
+        (name, kind): [(step, loss) for step, loss in one[kind]]
+        for name, one in (result.get("curves") or {}).items()
+        for kind in ("valid", "train")
+        if one.get(kind)
+    }
+    own = result["metrics"].get("curve")
+    if own and not found:
+        found["", "valid"] = [(step, loss) for step, loss in own]
+    return found
 
 
 def mismatch(

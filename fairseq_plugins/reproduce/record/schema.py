@@ -51,6 +51,18 @@ class _Hardware(Open):
     gpus: list[str]
 
 
+Points = Annotated[list[Annotated[tuple[Count, float], Field(strict=False)]], Field(min_length=1)]
+
+
+class CurvesSchema(Strict):
+    """Updates and loss of a training, as fairseq prints them."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    train: Points | None = None
+    valid: Points | None = None
+
+
 class StudySchema(Strict):
     """What a run has other than the recipe of its scale."""
 
@@ -72,6 +84,7 @@ class ResultSchema(Strict, Generic[M]):
     study: StudySchema | None = None
     metrics: M
     signature: str | None = None  # of BLEU: how it was counted
+    curves: dict[str, CurvesSchema] | None = None  # by training; not in older results
     command: list[str]
     config: Annotated[
         dict[str, _Training],

@@ -269,10 +269,8 @@ class Attempt:
 
     def _result(self, parts: Mapping[str, Metrics]) -> Result:
         root, times = self.context.root, self.journal.content
-        trained = [
-            logs.read_training_log(root / training.folder / "train.log")
-            for training in self.planned.measured
-        ]
+        trained = [logs.read_training_log(root / _log(t)) for t in self.planned.measured]
+        curves = {t.variant.name: logs.read_curves(root / _log(t)) for t in self.planned.trainings}
         return results.make_result(
             self.run,
             metrics={
@@ -286,6 +284,7 @@ class Attempt:
             wall_seconds=times["wall_seconds"],
             commit=self.context.commit,
             sources=self.context.sources,
+            curves={name: found for name, found in curves.items() if found},
         )
 
     def close(self) -> None:
@@ -308,6 +307,11 @@ class Attempt:
                 f"{self.run.result} cannot be written ({error.strerror}); the result is in "
                 f"{self.run.folder / KEPT}, from where the same command takes it"
             ) from None
+
+
+def _log(training: Training) -> Path:
+    """What a training printed, relative to the repository."""
+    return training.folder / "train.log"
 
 
 def _merged(one: Metrics, other: Metrics) -> Metrics:

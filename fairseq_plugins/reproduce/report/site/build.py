@@ -28,7 +28,14 @@ from fairseq_plugins.reproduce.report.site.figures import (
     results_of,
 )
 from fairseq_plugins.reproduce.report.site.parallel import spread
-from fairseq_plugins.reproduce.report.site.runs import CellView, cell_view, script, shared_of, typed
+from fairseq_plugins.reproduce.report.site.runs import (
+    KINDS,
+    CellView,
+    cell_view,
+    script,
+    shared_of,
+    typed,
+)
 from fairseq_plugins.reproduce.report.site.speed import machines, table9, timing_command
 from fairseq_plugins.reproduce.report.site.tables import (
     attentions_of,
@@ -194,8 +201,14 @@ def _tables(site: Site) -> None:
 
 
 def _cell(site: Site, found: TableEvidence, cell: CellView) -> None:
-    curves = {f"seed {run.seed}": run.curve for run in cell.runs if run.curve}
-    chart = charts.lines(curves, x="updates", y="validation loss, bits") if curves else None
+    curves = {
+        f"seed {run.seed}, {name}": points
+        for run in cell.runs
+        for name, points in run.curves.items()
+    }
+    of_validation = [name for name in curves if name.endswith(KINDS["valid"])]
+    words = {"x": "updates", "y": "loss"}
+    chart = charts.lines(curves, **words, shown=of_validation) if curves else None
     site.write(cell.page, "cell.html", found=found, cell=cell, chart=chart)
 
 

@@ -36,7 +36,7 @@ def _table(found: TableEvidence) -> Data:
                 "page": cell.page,
                 "metrics": [[label, list(values), m] for label, values, m in cell.metrics],
                 "seeds": list(cell.seeds),
-                "curves": {run.seed: run.curve for run in cell.runs if run.curve},
+                "curves": {run.seed: run.curves for run in cell.runs if run.curves},
                 "config": joined(cell.configuration),
             }
             for cell in cells

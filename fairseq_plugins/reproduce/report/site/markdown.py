@@ -38,8 +38,8 @@ def to_html(text: str, *, headings: int = 0, links: Mapping[str, str] | None = N
 def inline(text: str) -> Markup:
     """A sentence, without a paragraph around it."""
     (token,) = _RENDERER.parseInline(text)
-    tokens = list(_placed(token.children or [], {}))
-    return Markup(_RENDERER.renderer.renderInline(tokens, _RENDERER.options, {}))
+    token.children = list(_placed(token.children or [], {}))
+    return Markup(_RENDERER.renderer.render([token], _RENDERER.options, {}))
 
 
 def _placed(tokens: Sequence[Token], links: Mapping[str, str]) -> Iterator[Token]:

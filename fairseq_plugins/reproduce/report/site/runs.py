@@ -8,12 +8,13 @@ from typing import Any
 
 from fairseq_plugins.common.data_commands import as_typed
 from fairseq_plugins.reproduce.record.recipe import trainings_of
-from fairseq_plugins.reproduce.record.results import Result, run_of
+from fairseq_plugins.reproduce.record.results import Result, curves_of, run_of
 from fairseq_plugins.reproduce.report.orderings import mean
 from fairseq_plugins.reproduce.report.site.evidence import RERUN, TableEvidence
 from fairseq_plugins.reproduce.report.site.tables import cell_page
 
 Flat = dict[str, str]  # dotted key: value, as shown
+KINDS = {"valid": "validation", "train": "training"}  # of curves
 SHARED = ""  # the configuration that all trainings of a run share
 
 
@@ -25,7 +26,7 @@ class RunView:
         circumstances: label and text of where and when it was made.
         commands: those that it gave, one after the other.
         differs: what of its configuration the cell's first run has otherwise.
-        curve: updates and validation loss, empty where the training keeps none.
+        curves: updates and loss by what they are of, that of validation first.
     """
 
     seed: int
@@ -33,7 +34,7 @@ class RunView:
     circumstances: Sequence[tuple[str, str]]
     commands: str
     differs: Flat
-    curve: Sequence[tuple[float, float]]
+    curves: Mapping[str, Sequence[tuple[float, float]]]
 
 
 @dataclass(frozen=True)
@@ -58,10 +59,6 @@ class CellView:
     runs: Sequence[RunView]
     configuration: Mapping[str, Flat]
     data: Flat
-
-    @property
-    def has_curve(self) -> bool:
-        return any(run.curve for run in self.runs)
 
 
 @dataclass(frozen=True)
@@ -212,14 +209,16 @@ def _number(value: Any, digits: int | None) -> str:
 
 
 def _run_view(run: Result, files: Path, differs: Flat) -> RunView:
-    curve = run["metrics"].get("curve") or []
     return RunView(
         seed=run["seed"],
         result=(Path("results") / files / f"{run_of(run).name}.json").as_posix(),
         circumstances=circumstances(run),
         commands="\n".join(run["command"]),
         differs=differs,
-        curve=[(step, loss) for step, loss in curve],
+        curves={
+            ", ".join(filter(None, (name, KINDS[kind]))): points
+            for (name, kind), points in curves_of(run).items()
+        },
     )
 
 

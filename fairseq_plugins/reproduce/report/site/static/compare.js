@@ -94,13 +94,19 @@
     out.append(element("h3", {}, "Configuration: what differs"), differing.length
       ? table(["Setting", ...names], differing.map((key) => [key, ...chosen.map((one) => one.config[key] ?? "not set")]), "Configuration")
       : element("p", {}, "Nothing."));
-    const series = chosen.flatMap((one) => Object.entries(one.cell.curves).map(([seed, points]) => ({
-      type: "scatter", mode: "lines+markers", name: `${one.name}, seed ${seed}`,
-      x: points.map(([x]) => x), y: points.map(([, y]) => y),
-    })));
+    // One line for each run: of its last training, and of validation where there was any.
+    const series = chosen.flatMap((one) => Object.entries(one.cell.curves).flatMap(([seed, curves]) => {
+      const names = Object.keys(curves);
+      const first = names.filter((name) => name.endsWith("validation")).pop() ?? names.at(-1);
+      return names.map((name) => ({
+        type: "scatter", mode: "lines+markers", name: `${one.name}, seed ${seed}, ${name}`,
+        visible: name === first || "legendonly",
+        x: curves[name].map(([x]) => x), y: curves[name].map(([, y]) => y),
+      }));
+    }));
     chart.hidden = !series.length;
     if (series.length) {
-      window.drawChart(chart, { data: series, layout: { xaxis: { title: { text: "updates" } }, yaxis: { title: { text: "validation loss, bits" } } } });
+      window.drawChart(chart, { data: series, layout: { xaxis: { title: { text: "updates" } }, yaxis: { title: { text: "loss" } } } });
     } else {
       out.append(element("p", {}, "These trainings keep no learning curve."));
     }
