@@ -1,13 +1,9 @@
 """MkDocs: pages keep the paths that they have in the repository, so that one link serves both.
 
 `docs/` is a folder of the site, beside README.md, results/ and the other pages of the repository;
-what links lead to that is no page is copied along. The commands' options come from their parsers.
+what links lead to that is no page is copied along.
 """
 
-import os
-import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -24,16 +20,14 @@ BESIDE = (
         "requirements.txt",
         "CITATION.cff",
         "LICENSE",
-        "examples/*.py",
         "docs/*/*.png",
         "docs/*/*.json",
+        "docs/vendor/*",
     ),
     *("results/*.png", "results/*/*.png", "results/*/*.svg", "results/*/*.json"),
     *("benchmarks/results/*/*.png", "benchmarks/results/*/*/*.json", "docs/*/*.svg"),
-    "examples/*.py",
 )
 FOLDERS = ("results/", "benchmarks/")  # entries of the nav that stand for all pages below them
-_SHELL = re.compile(r"^<!-- commands -->$", re.MULTILINE)
 
 
 def on_config(config: Any) -> Any:
@@ -43,20 +37,13 @@ def on_config(config: Any) -> Any:
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """All pages by their paths in the repository, and what the theme brings."""
-    found = [file for file in files if not Path(file.abs_src_path or "").is_relative_to(ROOT)]
+    """All pages by their paths in the repository, and what the theme and the plugins bring."""
+    found = [file for file in files if file.src_dir != config["docs_dir"]]
     for pattern in (*PAGES, *BESIDE):
         for path in sorted(ROOT.glob(pattern)):
             name = path.relative_to(ROOT).as_posix()
             found.append(File(name, str(ROOT), config["site_dir"], config["use_directory_urls"]))
     return Files(found)
-
-
-def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Fill in what is made from the code."""
-    if page.file.src_uri == "docs/commands.md":
-        return _SHELL.sub(lambda _: _commands(), markdown)
-    return markdown
 
 
 def _expanded(entries: list[Any]) -> list[Any]:
@@ -76,22 +63,3 @@ def _below(folder: str) -> list[str]:
     pages = [path for pattern in PAGES if pattern.startswith(folder) for path in ROOT.glob(pattern)]
     names = sorted(path.relative_to(ROOT).as_posix() for path in pages)
     return [name for name in names if name != "results/claims.md"]
-
-
-def _commands() -> str:
-    """The help of every command, as its parser prints it."""
-    sys.path.insert(0, str(ROOT))
-    from fairseq_plugins.__main__ import COMMANDS, PROGRAM
-
-    parts = []
-    for words in [[], *([name] for name in COMMANDS)]:
-        done = subprocess.run(
-            [sys.executable, "-m", "fairseq_plugins", *words, "--help"],
-            cwd=ROOT,
-            env={**os.environ, "COLUMNS": "100"},
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        parts.append(f"## `{' '.join([PROGRAM, *words])}`\n\n```text\n{done.stdout}```")
-    return "\n\n".join(parts)
