@@ -27,6 +27,7 @@ ALL_CORES := $(if $(filter file,$(origin OMP_NUM_THREADS)),env -u OMP_NUM_THREAD
 checksum = $(shell { echo '$(CURDIR)'; cat $(1); } | cksum | tr ' ' '-')
 RUNTIME := $(VENV)/.runtime-$(call checksum,requirements.txt setup.py)
 DEV := $(VENV)/.dev-$(call checksum,requirements.txt requirements-dev.txt requirements-wandb.txt setup.py)
+DOCS := $(VENV)/.docs-$(call checksum,requirements-docs.txt)
 
 help: ## show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -37,7 +38,7 @@ quickstart: $(RUNTIME) ## set up, generate the corpus, train and print the toy t
 	$(ALL_CORES) PYTHON="$(VENV_BIN)/python" scripts/table2.sh --scale toy \
 	    --rows none,base,rope,lrpe_type2 --attention linear,vanilla
 
-test: lint ## set up, lint, and run all tests but the slow ones and those of the GPU kernel
+test: lint $(DOCS) ## set up, lint, and run all tests but the slow ones and those of the GPU kernel
 	PATH="$(VENV_BIN):$$PATH" OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest -n $(TEST_WORKERS) \
 	    --dist worksteal --durations 20 \
 	    -m "not slow and not triton and not gpu and not browser and not slurm"
@@ -56,7 +57,7 @@ test-hub: $(DEV) ## set up and test models of Hugging Face alone
 
 BROWSER := $(VENV)/.browser-$(call checksum,requirements-browser.txt)
 AXE := axe-core@4.14.1
-test-browser: $(DEV) $(BROWSER) ## make the site and click through it in Debian's chromium
+test-browser: $(DEV) $(BROWSER) $(DOCS) ## make the site and click through it in Debian's chromium
 	AXE_CORE="$(VENV)/npm/node_modules/axe-core/axe.min.js" $(VENV)/bin/python -m pytest -m browser --timeout 900
 
 # Selenium, and the checks of accessibility that it runs.
@@ -90,7 +91,6 @@ bench-gpu: $(RUNTIME) ## the same on a GPU, benchmarks/results/<machine>/gpu.md
 report: $(RUNTIME) ## make the site of all results, to open from site/report/index.html
 	$(ALL_CORES) $(VENV)/bin/python -m fairseq_plugins report
 
-DOCS := $(VENV)/.docs-$(call checksum,requirements-docs.txt)
 docs: $(DEV) $(DOCS) ## build the documentation, strictly, to open from site/docs/index.html
 	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/python -m mkdocs build -q
 

@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 if find_spec("selenium") is None:  # `make test` does not install it
-    collect_ignore = ["test_site_in_browser.py"]
+    collect_ignore = ["test_docs_in_browser.py", "test_site_in_browser.py"]
 SIZES = {"wide": (1280, 900), "phone": (390, 844)}
 
 
@@ -39,7 +39,7 @@ def browser() -> Iterator:
     options.binary_location = program
     for word in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"):
         options.add_argument(word)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
     found = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
     found.set_page_load_timeout(120)
     found.set_script_timeout(120)
