@@ -121,7 +121,19 @@ def test_the_navigation_of_the_site_is_complete() -> None:
     said = re.findall(r"[\w./-]+\.md", text.partition("\nnav:")[2])
     assert sorted(set(said)) == sorted(said)
     assert {f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")} <= set(said)
-    assert not [path for path in said if not (ROOT / path).is_file()]
+    notebooks = {f"examples/{path.stem}.md" for path in (ROOT / "examples").glob("*.py")}
+    assert notebooks <= set(said)
+    assert not [path for path in set(said) - notebooks if not (ROOT / path).is_file()]
+
+
+def test_the_reference_in_python_has_all_that_is_exported() -> None:
+    text = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    said = dict(re.findall(r"^::: fairseq_plugins\.([\w.]+)\n.*\n +members: \[(.*)\]$", text, re.M))
+    assert [*said] == ["encodings", "attention", "integrations.huggingface", "kernels"]
+    for package, members in said.items():
+        path = ROOT / "fairseq_plugins" / package.replace(".", "/") / "__init__.py"
+        (exported,) = re.findall(r"^__all__ = \[(.*?)\]$", path.read_text(), re.M | re.S)
+        assert sorted(members.split(", ")) == sorted(re.findall(r'"(\w+)"', exported)), package
 
 
 def test_the_map_has_every_room_and_paths_that_exist() -> None:

@@ -67,7 +67,9 @@ class EncodingContext:
 class PositionEncoding(nn.Module):
     """Base class. A subclass overrides some of the nine hooks; the rest are the identity or zero.
 
-    Attributes say what a model has to know before it is built:
+    Its attributes say what a model has to know before it is built.
+
+    Attributes:
         shared_across_layers: one instance for the whole model instead of one per layer.
         keeps_absolute_embedding: whether the framework's absolute embedding stays on beside it,
             as in the LRPE paper, or is replaced by it.
