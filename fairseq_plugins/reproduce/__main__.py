@@ -94,6 +94,7 @@ def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
     gpus = scale.gpus if args.gpus is None else args.gpus
     job = int(os.environ.get("SLURM_JOB_ID", 0)) if args.srun else 0
     is_slurm, side_by_side = args.slurm or args.srun, args.jobs or 1
+    trains = args.stage in ("all", "train")
     # Several runs in a job are processes of one node, as outside Slurm.
     devices = Devices(gpus, srun=is_slurm and gpus > 0 and side_by_side == 1, job=job)
     try:
@@ -104,7 +105,7 @@ def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
             check_jobs(args.jobs, gpus, is_slurm=is_slurm)
         if args.srun and not args.dry_run and side_by_side == 1:
             available = torch.cuda.device_count()
-            check_node(gpus, available, only_measures=args.stage == "evaluate")
+            check_node(gpus, available, only_measures=not trains)
         planned, skipped = plan(
             configs_folder(root),
             table,
@@ -158,7 +159,7 @@ def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
     planned, again = to_make, args.force or args.missing_checkpoints
     jobs = args.jobs or session.default_jobs(root, planned, devices, force=again)
     # What trains elsewhere needs its GPUs there.
-    here = jobs if not args.slurm and args.stage != "evaluate" else 0
+    here = jobs if not args.slurm and trains else 0
     try:
         session.require(root, planned, force=again, jobs=here)
     except (ValueError, OSError) as error:

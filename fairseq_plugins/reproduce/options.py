@@ -175,7 +175,8 @@ def get_parser(name: str) -> argparse.ArgumentParser:
     add("--max-running", type=int, default=0, metavar="N", help="with --slurm: jobs at once")
     # Inside such a job:
     add("--srun", action="store_true", help=argparse.SUPPRESS)
-    add("--stage", choices=("all", "train", "evaluate"), default="all", help=argparse.SUPPRESS)
+    stages = ("all", "train", "evaluate", "take")  # as `attempt.Stage` has it
+    add("--stage", choices=stages, default="all", help=argparse.SUPPRESS)
     add("--runs", type=words("--runs"), help=argparse.SUPPRESS)
     add("--dry-run", action="store_true", help="print the commands and do nothing")
     add("--render", action="store_true", help="make the page of the results there are, no more")

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 
 from fairseq_plugins.papers.bert import BERT_PROPERTIES_TABLE
+from tests.reproduce.fake_fairseq import TRAINING_JOB
 
 
 class FakeCommands:
@@ -24,7 +25,7 @@ class FakeCommands:
     def __call__(self, command, log, on_lines, keep_open=()):
         assert command[0] == sys.executable
         module, words = command[2], command[3:]
-        if module == "fairseq_cli.hydra_train":
+        if module in ("fairseq_cli.hydra_train", TRAINING_JOB):
             return self._train(dict(w.split("=", 1) for w in words if "=" in w), log)
         self.measured.append((module, *words))
         if module == "fairseq_plugins.glue":

@@ -31,8 +31,9 @@ HARDWARE = "hardware"  # in the journal: of a job that only trained
 MEASURED = "metrics.json"  # in the folder of one of several trainings: it is done
 
 
-# A job on many GPUs trains, and another one on one GPU measures.
-Stage = Literal["all", "train", "evaluate"]
+# A job on many GPUs trains, and another one on one GPU measures; of a run that another table makes
+# one takes the result.
+Stage = Literal["all", "train", "evaluate", "take"]
 
 
 class RunFailed(Exception):

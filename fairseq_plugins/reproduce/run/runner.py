@@ -100,7 +100,10 @@ class TableRunner:
     def _run(self, planned: PlannedRun) -> None:
         if self._is_done(planned):
             return
+        if self._context.stage == "take":
+            raise RunFailed("the job of the same run in another table has left no result")
         if planned.pretraining:
+            self._check_made(planned.pretraining)
             self._pretrain(planned.pretraining, planned.run.name)
         with checkpoints.exclusive(self.root / planned.run.folder) as lock:
             if self._is_done(planned):  # by the process that held the lock until now
@@ -138,6 +141,18 @@ class TableRunner:
         if result is None:
             return planned
         return replace(planned, asked=experiment.with_those_of(result["metrics"]))
+
+    def _check_made(self, planned: PlannedRun) -> None:
+        """Refuse to make in a job what an earlier one was to make, perhaps with other GPUs.
+
+        A result without its checkpoint is another matter: the first job that needs it trains it.
+
+        Raises:
+            RunFailed: it did not.
+        """
+        if self._context.in_job and not is_recorded(self.root, planned):
+            run = planned.run
+            raise RunFailed(f"it starts from {run.table} {run.name}, whose job has left no result")
 
     def _pretrain(self, planned: PlannedRun, name: str) -> None:
         """Bring the run that another one starts from to its result and its checkpoint.
