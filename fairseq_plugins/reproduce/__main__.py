@@ -103,9 +103,9 @@ def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
         check_devices(scale, devices)
         if args.jobs is not None:
             check_jobs(args.jobs, gpus, is_slurm=is_slurm)
-        if args.srun and not args.dry_run and side_by_side == 1:
+        if args.srun and not args.dry_run:
             available = torch.cuda.device_count()
-            check_node(gpus, available, only_measures=not trains)
+            check_node(gpus * side_by_side, available, only_measures=not trains)
         planned, skipped = plan(
             configs_folder(root),
             table,

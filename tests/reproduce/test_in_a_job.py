@@ -1,8 +1,14 @@
 """In a job of Slurm: what another job was to make is missed and named, and made nowhere else."""
 
 import shutil
+import signal
+import socket
+
+import pytest
+import torch
 
 from fairseq_plugins.papers.lrpe import TABLE_2, TABLE_3, TABLE_8
+from fairseq_plugins.reproduce.__main__ import main
 from fairseq_plugins.reproduce.experiments.devices import Devices
 from fairseq_plugins.reproduce.experiments.planned import plan_run
 from fairseq_plugins.reproduce.record.runs import Run
@@ -46,3 +52,18 @@ def test_what_is_to_take_another_tables_result_trains_nothing(place, capsys):
     assert fake.trained == []
     said = capsys.readouterr().out
     assert "the job of the same run in another table has left no result" in said
+
+
+@pytest.mark.parametrize(("words", "asked"), [(["--jobs", "2", "--gpus", "2"], 4), ([], 8)])
+def test_without_its_gpus_a_job_names_its_node(place, monkeypatch, capsys, words, asked):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
+    words = words or ["--gpus", "8"]
+    rows = ["--rows", "base,rope", "--attention", "linear"]
+    try:
+        with pytest.raises(SystemExit) as stopped:
+            main(["table2", "--scale", "toy", *rows, *words, "--srun"], place)
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGUSR1})
+    assert stopped.value.code == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert f"node {socket.gethostname()} was to have {asked} GPUs, but PyTorch finds 3" in said
