@@ -2,6 +2,8 @@
 
 import math
 import shutil
+import subprocess
+import types
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,8 @@ import yaml
 
 from fairseq_plugins.reproduce.record.results import Result
 from fairseq_plugins.reproduce.record.runs import Run
+from fairseq_plugins.reproduce.run import queue, slurm
+from tests.reproduce.fake_slurm import FakeSlurm
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 MakeResult = Callable[..., Result]
@@ -56,6 +60,18 @@ def place(root: Path) -> Path:
             (root / "data" / "toy-glue" / task / "input0" / f"{split}.bin").touch()
         (root / "data" / "toy-glue" / task / "data.json").write_text('{"request": {"task": "x"}}')
     return root
+
+
+@pytest.fixture
+def cluster(place: Path, monkeypatch: pytest.MonkeyPatch) -> FakeSlurm:
+    """Slurm as that repository sees it."""
+    fake = FakeSlurm(place)
+    own = types.SimpleNamespace(
+        run=fake.run, PIPE=subprocess.PIPE, TimeoutExpired=subprocess.TimeoutExpired
+    )
+    monkeypatch.setattr(slurm, "subprocess", own)
+    monkeypatch.setattr(queue, "subprocess", own)
+    return fake
 
 
 @pytest.fixture

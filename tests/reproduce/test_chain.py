@@ -1,8 +1,6 @@
 """Which jobs runs become, what waits for what, and what is submitted."""
 
 import json
-import subprocess
-import types
 from dataclasses import replace
 
 import pytest
@@ -10,54 +8,10 @@ import pytest
 from fairseq_plugins.reproduce.experiments.devices import Devices
 from fairseq_plugins.reproduce.experiments.planned import plan_run
 from fairseq_plugins.reproduce.record import submissions
-from fairseq_plugins.reproduce.record.runs import Run
 from fairseq_plugins.reproduce.run import queue, slurm
 from fairseq_plugins.reproduce.run.chain import Chain, Job, at_most, jobs_of_run
 from fairseq_plugins.reproduce.run.slurm import Request
-
-
-class FakeSlurm:
-    """Answers sbatch with numbers from 100 on, and squeue with the jobs in `queued`."""
-
-    def __init__(self, root):
-        self.root, self.queued, self.submitted = root, {}, []
-
-    def run(self, command, **_):
-        done = types.SimpleNamespace(returncode=0, stdout="", stderr="")
-        if command[0] == "sbatch":
-            self.submitted.append(command)
-            done.stdout = f"{99 + len(self.submitted)}\n"
-        elif command[0] == "squeue":
-            lines = [f"{n}|{name}|PENDING|Priority|1:00||{self.root}" for name, n in
-                     self.queued.items()]  # fmt: skip
-            done.stdout = "\n".join([*lines, "7|of another folder|RUNNING|None|1:00|n1|/elsewhere"])
-        return done
-
-    def names(self):
-        return [word.partition("=")[2] for command in self.submitted for word in command
-                if word.startswith("--job-name")]  # fmt: skip
-
-    def dependency(self, name):
-        (command,) = [c for c in self.submitted if f"--job-name={name}" in c]
-        (word,) = [word for word in command if word.startswith("--dependency")]
-        return word.partition("=")[2]
-
-
-@pytest.fixture
-def cluster(place, monkeypatch):
-    fake = FakeSlurm(place)
-    own = types.SimpleNamespace(
-        run=fake.run, PIPE=subprocess.PIPE, TimeoutExpired=subprocess.TimeoutExpired
-    )
-    monkeypatch.setattr(slurm, "subprocess", own)
-    monkeypatch.setattr(queue, "subprocess", own)
-    return fake
-
-
-def planned(place, table, *rows, gpus=0, attention="vanilla", scale="toy"):
-    devices = Devices(gpus, srun=gpus > 0)
-    runs = [Run(table, scale, row, attention, 1) for row in rows]
-    return [plan_run(place / "configs", run, devices) for run in runs]
+from tests.reproduce.fake_slurm import planned
 
 
 def test_what_others_start_from_is_submitted_once_and_first(place, cluster):
@@ -139,7 +93,7 @@ def test_a_run_that_two_tables_share_is_trained_once(place):
     chain.add_all(planned(place, "table5", "lrpe_type2"))
     first, second = chain.jobs.values()
     assert second.after == (first.name,) and second.gpus == 0
-    assert second.words[-2:] == ("--stage", "evaluate")
+    assert second.stage == "take"
 
 
 def test_packed_runs_share_a_node(place):
@@ -147,9 +101,47 @@ def test_packed_runs_share_a_node(place):
     chain = Chain(lambda one: one.run.row == "t5", lambda one: False)
     chain.add_all(rows, packed=8)
     (job,) = chain.jobs.values()
-    assert job.gpus == 8 and [run.row for run in job.runs] == ["base", "rope"]
+    assert job.gpus == 2 and [run.row for run in job.runs] == ["base", "rope"]
     text = " ".join(job.words)
-    assert "--runs base-vanilla-s1,rope-vanilla-s1 --gpus 1 --jobs 8" in text
+    assert "--runs base-vanilla-s1,rope-vanilla-s1 --gpus 1 --jobs 2" in text
+
+
+def test_a_pack_trains_no_run_that_another_table_trains(place):
+    chain = Chain(lambda one: False, lambda one: False)
+    chain.add_all(planned(place, "table2", "lrpe_type2", "lrpe_type6"), packed=3)
+    chain.add_all(planned(place, "table5", "lrpe_type2", "lrpe_type6", "lrpe_identity"), packed=3)
+    trained = [run.row for job in chain.jobs.values() if job.stage == "all" for run in job.runs]
+    assert sorted(trained) == ["lrpe_identity", "lrpe_type2", "lrpe_type6"]
+    pack = "table2-toy-lrpe_type2-vanilla-s1-and-1-more"
+    takes = [job for job in chain.jobs.values() if job.stage == "take"]
+    assert [job.finally_after for job in takes] == [(pack,)] * 2
+    assert all(job.after == () for job in takes)
+
+
+def test_a_bad_row_of_a_pack_cancels_no_child_of_the_others(place):
+    """Who waits for a pack, or is one, begins however it ends, and looks for its own parent."""
+    rows = ("base", "rope", "spe")
+    for first, second in ((3, 1), (3, 3), (1, 3)):
+        chain = Chain(lambda one: False, lambda one: False)
+        chain.add_all(planned(place, "table8", *rows), packed=first)
+        parents = {job.name for job in chain.jobs.values()}
+        chain.add_all(planned(place, "table3", *rows), packed=second)
+        children = [job for job in chain.jobs.values() if job.name not in parents]
+        assert {run.table for job in children for run in job.runs} == {"table3"}
+        assert all(job.after == () for job in children)
+        assert {name for job in children for name in job.finally_after} == parents
+
+
+def test_packs_leave_a_lacking_checkpoint_to_the_first_of_them(place):
+    seeds = planned(place, "table3", "rope") * 4
+    seeds = [
+        plan_run(place / "configs", replace(one.run, seed=seed), Devices(0))
+        for seed, one in enumerate(seeds, 1)
+    ]
+    chain = Chain(lambda one: one.run.table == "table8", lambda one: False)
+    chain.add_all(seeds, packed=2)
+    first, second = chain.jobs.values()
+    assert first.finally_after == () and second.finally_after == (first.name,)
 
 
 def test_so_many_run_at_once(place):

@@ -143,8 +143,9 @@ def describe(
     """The plan of a submission: runs, GPU-hours and disk of each table, then the jobs in order."""
     plans = {one.run: one for planned in tables for one in planned}
     plans |= {before.run: before for one in list(plans.values()) for before in one.before}
-    # A run that another table has made takes nothing.
-    made = [run for job in jobs for run in job.runs if run in plans and "evaluate" not in job.words]
+    # A run that another table makes takes nothing.
+    training = [job for job in jobs if job.stage in ("all", "train")]
+    made = [run for job in training for run in job.runs if run in plans]
     costs = {run: cost_of(root, plans[run]) for run in dict.fromkeys(made)}
     rows = []
     for name in [*dict.fromkeys(run.table for run in plans), ""]:

@@ -3,8 +3,8 @@
 import os
 import shlex
 import sys
-from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from fairseq_plugins.common.root import IS_CHECKOUT
@@ -19,6 +19,7 @@ _GIB_PER_CPU = 2
 # Slurm may send it a minute early, and a training has a minute for its last checkpoint.
 _WARNING = "B:USR1@120"
 EVALUATE, RENDER = "evaluate", "render"
+Cell = tuple[str, str, str]  # of a run: its table, the folder of its scale or study, its name
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,11 @@ class Job:
             f"--wrap={self._wrap()}",
         ]
 
+    @property
+    def stage(self) -> str:
+        """What it does of its runs, as `attempt.Stage` has it."""
+        return self.words[self.words.index("--stage") + 1] if "--stage" in self.words else "all"
+
     def _devices(self) -> list[str]:
         if not self.gpus:
             is_said = any(name.startswith("SBATCH_MEM_PER_") for name in os.environ)
@@ -94,6 +100,26 @@ class Job:
         command = f"exec {shlex.join(self.words)}"
         threads = 'export OMP_NUM_THREADS="${OMP_NUM_THREADS:-$SLURM_CPUS_PER_TASK}"'
         return command if self.gpus else f"{threads}; {command}"
+
+
+@dataclass(frozen=True)
+class Holder:
+    """A job in the queue that makes a run.
+
+    Attributes:
+        name: of the job.
+        is_pack: whether it makes others, too.
+        only_trains: whether another job is to measure.
+    """
+
+    name: str
+    is_pack: bool = False
+    only_trains: bool = False
+
+
+def cell_of(run: Run) -> Cell:
+    """What tells a run from all others, also in what is noted of jobs."""
+    return run.table, run.folder_name, run.name
 
 
 def name_of(run: Run, suffix: str = "") -> str:
@@ -141,6 +167,13 @@ def jobs_of_run(planned: PlannedRun, options: Sequence[str] = (), *, force: bool
     return [training, measuring]
 
 
+def _taking(planned: PlannedRun) -> Job:
+    """The job that takes another table's result of the same run, which trains nothing."""
+    run = planned.run
+    words = (*script(run), "--gpus", str(planned.devices.gpus), *planned.options)
+    return Job(name_of(run), run.folder.parent, (*words, "--srun", "--stage", "take"), runs=(run,))
+
+
 def _measures_apart(planned: PlannedRun) -> bool:
     """Of one training, whose evaluation is a command; of several each is measured by itself."""
     if planned.devices.gpus < 2 or len(planned.trainings) != 1:
@@ -159,28 +192,40 @@ class Chain:
         can_be_started_from: whether a run's checkpoint is there for others.
         force: whether what is done is made again.
         options: of the tables' scripts, for every job.
+        held: the jobs in the queue by the run that they make.
     """
 
     is_done: Callable[[PlannedRun], bool]
     can_be_started_from: Callable[[PlannedRun], bool]
     force: bool = False
     options: tuple[str, ...] = ()
+    held: Mapping[Cell, Holder] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.jobs: dict[str, Job] = {}
         self.done: list[Run] = []
+        self.queued: dict[Run, str] = {}  # the job in the queue that makes it
+        self._packs = {holder.name for holder in self.held.values() if holder.is_pack}
         self._last: dict[Run, str] = {}  # the job after which a run has its result
         self._makers: dict[Run, str] = {}  # the first job that needs the checkpoint of a run
 
     def add_all(self, planned: Sequence[PlannedRun], packed: int = 1) -> None:
         """The jobs of runs, `packed` of them in one, and what they start from."""
-        to_make = [one for one in planned if not self._skip(one)]
-        if packed < 2:
-            for one in to_make:
+        together = []
+        for one in planned:
+            if self._skip(one):
+                continue
+            if packed > 1 and self._has_no_job(one.run):
+                together.append(one)
+            else:
                 self.add(one)
-            return
-        for first in range(0, len(to_make), packed):
-            self._pack(to_make[first : first + packed], packed)
+        for first in range(0, len(together), packed):
+            self._pack(together[first : first + packed])
+
+    def _has_no_job(self, run: Run) -> bool:
+        """Whether neither a job of this submission nor one in the queue makes it."""
+        is_shared = not self.force and self._same_elsewhere(run) is not None
+        return not (run in self._last or cell_of(run) in self.held or is_shared)
 
     def _skip(self, planned: PlannedRun) -> bool:
         is_done = not self.force and self.is_done(planned)
@@ -190,33 +235,37 @@ class Chain:
 
     def add(self, planned: PlannedRun, *, force: bool | None = None) -> str:
         """The jobs of one run and of those before it; the name of its last one."""
-        if planned.run in self._last:
-            return self._last[planned.run]
+        run = planned.run
+        if run in self._last:
+            return self._last[run]
+        holder = self.held.get(cell_of(run))
+        if holder is not None and not holder.only_trains:
+            self.queued[run] = self._last[run] = holder.name
+            self._after_makers(planned, holder.name)
+            return holder.name
         force = self.force if force is None else force
-        after = self._before(planned)
-        shared = self._same_elsewhere(planned.run)
-        if shared is not None and not force:
-            # The other table's result is taken: nothing is trained.
-            run = planned.run
-            gpus = str(planned.devices.gpus)
-            words = (*script(run), "--gpus", gpus, *planned.options, "--srun")
-            jobs = [
-                Job(
-                    name_of(run),
-                    run.folder.parent,
-                    (*words, "--stage", "evaluate"),
-                    runs=(run,),
-                    after=(shared,),
-                )
-            ]
-        else:
+        shared = None if force else self._same_elsewhere(run)
+        if shared is None:
+            before = self._before(planned)
             jobs = jobs_of_run(planned, self.options, force=force)
-        jobs[0] = replace(
-            jobs[0], after=(*jobs[0].after, *after), finally_after=self._after_makers(planned)
-        )
+        else:
+            before, jobs = [shared], [_taking(planned)]
+        jobs[0] = self._waiting(jobs[0], before, self._after_makers(planned, jobs[0].name))
         self.jobs |= {job.name: job for job in jobs}
-        self._last[planned.run] = jobs[-1].name
+        self._last[run] = jobs[-1].name
         return jobs[-1].name
+
+    def _waiting(self, job: Job, before: Iterable[str], makers: Iterable[str]) -> Job:
+        """The job after those that make what its runs start from.
+
+        One that makes several runs fails where one of them does, so that its end says nothing about
+        the others: who waits for it looks for what it needs. So does one that makes several itself,
+        whose runs do not all need the same.
+        """
+        is_pack = job.name in self._packs
+        anyhow = [name for name in before if is_pack or name in self._packs]
+        well = [name for name in before if name not in anyhow]
+        return replace(job, after=(*well,), finally_after=(*dict.fromkeys([*anyhow, *makers]),))
 
     def _before(self, planned: PlannedRun) -> list[str]:
         before = planned.pretraining
@@ -224,33 +273,39 @@ class Chain:
             return []
         return [self.add(before, force=False)]
 
-    def _after_makers(self, planned: PlannedRun) -> tuple[str, ...]:
+    def _after_makers(self, planned: PlannedRun, job: str) -> tuple[str, ...]:
         """The job that makes the checkpoint anew, which a result that came from elsewhere lacks.
 
-        The first run that needs it makes it, and the others would wait with their GPUs.
+        The first job that needs it makes it, and the others would wait with their GPUs.
         """
         before = planned.pretraining
         if before is None or self.can_be_started_from(before) or not self.is_done(before):
             return ()
-        maker = self._makers.setdefault(before.run, name_of(planned.run))
-        return () if maker == name_of(planned.run) else (maker,)
+        maker = self._makers.setdefault(before.run, job)
+        return () if maker == job else (maker,)
 
     def _same_elsewhere(self, run: Run) -> str | None:
         """The job of the same run of another table, as Tables 2 and 5 share some."""
         kind = TABLES[run.table].experiment
-        for other, name in self._last.items():
-            is_same = replace(other, table=run.table) == run
-            if is_same and other.table != run.table and TABLES[other.table].experiment == kind:
-                return name
+        others = [t for t in TABLES if TABLES[t].experiment == kind and t != run.table]
+        for same in (replace(run, table=table) for table in others):
+            if same in self._last:
+                return self._last[same]
+            # Studies of one name may differ in their settings, of which a noted job says nothing.
+            holder = None if run.study else self.held.get(cell_of(same))
+            if holder is not None and not holder.only_trains:
+                return holder.name
         return None
 
-    def _pack(self, planned: Sequence[PlannedRun], at_once: int) -> None:
+    def _pack(self, planned: Sequence[PlannedRun]) -> None:
         """One job for several runs, side by side on one node."""
         if len(planned) == 1:
             self.add(planned[0])
             return
         runs = [one.run for one in planned]
-        after = dict.fromkeys(name for one in planned for name in self._before(one))
+        name = name_of(runs[0], f"and-{len(runs) - 1}-more")
+        before = dict.fromkeys(parent for one in planned for parent in self._before(one))
+        makers = dict.fromkeys(maker for one in planned for maker in self._after_makers(one, name))
         gpus = planned[0].devices.gpus
         words = (
             *command_of(runs[0].table),
@@ -259,27 +314,26 @@ class Chain:
             *("--attention", _joined(run.attention for run in runs)),
             *("--seeds", _joined(str(run.seed) for run in runs)),
             *("--runs", _joined(run.name for run in runs)),
-            *("--gpus", str(gpus), "--jobs", str(at_once)),
+            *("--gpus", str(gpus), "--jobs", str(len(runs))),
             *planned[0].options,
             *self.options,
             "--srun",
             *(["--force"] if self.force else []),
         )
-        name = name_of(runs[0], f"and-{len(runs) - 1}-more")
-        job = Job(
-            name, runs[0].folder.parent, words, gpus * at_once, at_once, tuple(runs), tuple(after)
-        )
-        self.jobs[name] = job
+        job = Job(name, runs[0].folder.parent, words, gpus * len(runs), len(runs), tuple(runs))
+        self._packs.add(name)
+        self.jobs[name] = self._waiting(job, before, makers)
         self._last |= dict.fromkeys(runs, name)
 
     def add_page(self, runs: Collection[Run], options: Sequence[str] = ()) -> None:
         """The job that renders a table when all of its jobs have ended, however they did."""
         jobs = [job.name for job in self.jobs.values() if set(job.runs) & set(runs)]
+        jobs += [name for run, name in self.queued.items() if run in runs]
         first = next(iter(runs))
         rows = dict.fromkeys(run.row for run in runs)
         words = (*script(first, rows=rows, is_run=False), *options, "--render")
-        name = f"{first.table}-{first.folder_name}-{RENDER}"
-        self.jobs[name] = Job(name, first.folder.parent, words, finally_after=tuple(jobs))
+        name, after = f"{first.table}-{first.folder_name}-{RENDER}", tuple(dict.fromkeys(jobs))
+        self.jobs[name] = Job(name, first.folder.parent, words, finally_after=after)
 
 
 def _joined(words: Iterable[str]) -> str:
