@@ -8,7 +8,17 @@ from typing import Any
 
 from fairseq_plugins.reproduce.experiments.planned import PlannedRun
 from fairseq_plugins.reproduce.record import submissions
-from fairseq_plugins.reproduce.run.chain import RENDER, Chain, Job, at_most
+from fairseq_plugins.reproduce.run.chain import (
+    EVALUATE,
+    RENDER,
+    Cell,
+    Chain,
+    Holder,
+    Job,
+    at_most,
+    cell_of,
+    name_of,
+)
 from fairseq_plugins.reproduce.run.queue import NoSlurm, Queued, read_queue
 from fairseq_plugins.reproduce.run.runner import is_pretrained, is_recorded
 
@@ -30,21 +40,35 @@ class Request:
     options: tuple[str, ...] = ()
 
 
-def make_chain(root: Path, tables: Sequence[Sequence[PlannedRun]], request: Request) -> list[Job]:
-    """The jobs of the runs of tables that are not done, in the order of submission."""
+def make_chain(
+    root: Path,
+    tables: Sequence[Sequence[PlannedRun]],
+    request: Request,
+    queued: Mapping[str, Queued] | None = None,
+) -> list[Job]:
+    """The jobs of the runs of tables that are not done, in the order of submission.
+
+    queued: the jobs in the queue by name, whose runs are left out.
+    """
+    queued = queued or {}
     chain = Chain(
         lambda one: is_recorded(root, one),
         lambda one: is_pretrained(root, one),
         request.force,
         request.options,
+        _holders(root, queued),
     )
     for planned in tables:
         chain.add_all(planned, request.packed)
     for run in chain.done:
         print(f"{run.name}: done already")
+    for run, name in chain.queued.items():
+        is_own = name in (name_of(run), name_of(run, EVALUATE))
+        print(f"{name_of(run)}: {_told(queued[name])}{'' if is_own else f', {name}'}")
     for planned in tables:
         runs = {one.run: None for one in planned}
-        if any(set(job.runs) & runs.keys() for job in chain.jobs.values()):
+        made = {run for job in chain.jobs.values() for run in job.runs}
+        if runs.keys() & (made | chain.queued.keys()):
             chain.add_page(runs, planned[0].options)
     jobs = [*chain.jobs.values()]
     return at_most(jobs, request.running) if request.running else jobs
@@ -56,35 +80,58 @@ def submit(
     request: Request,
     further: Sequence[Job] = (),
 ) -> int:
-    """Submit jobs for the runs that are not done, and further ones; returns the exit status."""
-    jobs = [*make_chain(root, tables, request), *further]
-    if not jobs:
-        return 0
+    """Submit jobs for the runs that are neither done nor in the queue, and further ones.
+
+    Returns:
+        the exit status.
+    """
+    queued, problem = {}, None
     try:
         queued = read_queue(root)
     except NoSlurm as error:
-        print(f"{error}: --slurm works where jobs are submitted from")
+        problem = error
+    jobs = [*make_chain(root, tables, request, queued), *further]
+    if not jobs:
+        return 0
+    if problem is not None:
+        print(f"{problem}: --slurm works where jobs are submitted from")
         return 1
-    numbers: dict[str, int] = {}
-    new: set[str] = set()
-    for job in jobs:
+    numbers = {name: one.number for name, one in queued.items()}
+    new: dict[str, int] = {}
+    for index, job in enumerate(jobs):
         there = queued.get(job.name)
         # A page is made once more after what is submitted now.
-        if there and not (job.name.endswith(f"-{RENDER}") and set(job.finally_after) & new):
+        is_page = job.name.endswith(f"-{RENDER}")
+        if there and not (is_page and set(job.finally_after) & new.keys()):
             print(f"{job.name}: {_told(there)}")
-            numbers[job.name] = there.number
             continue
         number = _submit(root, job, numbers)
         if number is None:
+            left = [job.name, *(one.name for one in jobs[index + 1 :] if one.name not in queued)]
+            print(f"Submitted: {', '.join(new) or 'none'}")
+            print(f"Not submitted: {', '.join(left)}. The same command goes on with these.")
             return 1
-        numbers[job.name] = number
-        new.add(job.name)
+        numbers[job.name] = new[job.name] = number
         submissions.note(root, job.folder, _record(job, number))
         waits = [name for name in (*job.after, *job.finally_after) if name in numbers]
         after = f", after {', '.join(str(numbers[name]) for name in waits)}" if waits else ""
         print(f"{job.name}: job {number}{after}")
     print("How they are: fairseq-pe status")
     return 0
+
+
+def _holders(root: Path, queued: Mapping[str, Queued]) -> dict[Cell, Holder]:
+    """By run the noted job in the queue that makes it; of two the one that measures."""
+    found: dict[Cell, Holder] = {}
+    for record in submissions.read(root):
+        if record["name"] not in queued:
+            continue
+        only_trains = record.get("stage") == "train"
+        holder = Holder(record["name"], len(record["runs"]) > 1, only_trains)
+        for table, folder, name in record["runs"]:
+            if not only_trains or (table, folder, name) not in found:
+                found[table, folder, name] = holder
+    return found
 
 
 def _told(queued: Queued) -> str:
@@ -111,6 +158,7 @@ def _record(job: Job, number: int) -> dict[str, Any]:
     return {
         "name": job.name,
         "number": number,
-        "runs": [[run.table, run.folder_name, run.name] for run in job.runs],
+        "runs": [list(cell_of(run)) for run in job.runs],
+        "stage": job.stage,
         "after": list(job.after),
     }
