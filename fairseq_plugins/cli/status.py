@@ -89,8 +89,11 @@ def _shown(states: Sequence[Status], *, is_all: bool) -> list[Status]:
 
 
 def _summary(states: Sequence[Status]) -> str:
+    if not states:
+        return "no runs"
     count = Counter(one.state for one in states)
-    return ", ".join(f"{count[state]} {state}" for state in STATES if count[state]) or "no runs"
+    others = [f"{count[state]} {state}" for state in STATES if count[state] and state != DONE]
+    return ", ".join([f"{count[DONE]} of {len(states)} done", *others])
 
 
 def _complaints(states: Sequence[Status]) -> list[str]:

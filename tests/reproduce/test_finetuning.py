@@ -28,6 +28,7 @@ from fairseq_plugins.reproduce.record.recipe import compose_recipe, record
 from fairseq_plugins.reproduce.record.runs import Run
 from fairseq_plugins.reproduce.report.render import render
 from fairseq_plugins.reproduce.run import checkpoints, session
+from fairseq_plugins.reproduce.run.journal import Journal
 from fairseq_plugins.reproduce.run.progress import Progress
 from tests.reproduce.fake_commands import FakeCommands
 
@@ -62,6 +63,12 @@ def test_a_run_is_pretrained_then_fine_tuned_and_measured(place):
     assert result["metrics"]["average"] == 80.0
     assert result["metrics"]["tried"] == {"Order-lr0.001": 90.0, "Place-lr0.001": 70.0}
     assert set(result["config"]["trainings"]) == {"pretraining", "Order", "Place"}
+    updates = {
+        f"{kind}-lr0.001": result["config"]["trainings"][kind]["optimization"]["max_update"]
+        for kind in ("Order", "Place")
+    }
+    assert all(updates.values())
+    assert Journal.read(place / run.folder / "run.json").content["updates"] == updates
     assert read(place / "results/table8/toy/rope-vanilla-s1.json")
     assert not list((place / run.folder).rglob("*.pt"))
     assert "80.00 (1)" in (place / "results/table3/toy.md").read_text()

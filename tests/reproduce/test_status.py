@@ -24,12 +24,24 @@ def line(updates, wall, loss=5.0):
     return f"[train] {json.dumps({**numbers, 'wall': str(wall)})}\n"
 
 
-def make(root, name, log="", total=100):
-    """A run's folder, cut off while it was trained."""
+def make(root, name, log):
+    """A run's folder, cut off while its only training was trained."""
+    return make_several(root, name, {"": log}, {"": 100})
+
+
+def make_several(root, name, logs, updates):
+    """Likewise of a run with several trainings, of which those with a log were begun.
+
+    logs, updates: of each training, by its name.
+    """
     folder = root / PLACE / name
-    folder.mkdir(parents=True)
-    Journal(folder / "run.json", {"optimization": {"max_update": total}}, {}).write()
-    (folder / "train.log").write_text(log)
+    journal = Journal(folder / "run.json", {}, {})
+    journal.content["updates"] = updates
+    journal.write()
+    for age, (training, log) in enumerate(reversed(logs.items())):
+        path = folder / training / "train.log"
+        write_text(path, log)
+        os.utime(path, (1e9 - age, 1e9 - age))
     return folder
 
 
@@ -63,6 +75,36 @@ def test_progress_is_that_of_the_last_stretch(tmp_path):
     one = states(tmp_path, running)["rope-linear-s1"]
     assert (one.state, one.job, one.updates, one.total, one.loss) == ("running", 7, 60, 100, 4.5)
     assert one.seconds_left == pytest.approx(40 * 2.0)  # 20 seconds for ten updates
+
+
+def test_the_start_of_an_earlier_stretch_does_not_count(tmp_path):
+    """Though its seconds are fewer than those of the last line."""
+    log = line(10, 1) + line(40, 4) + line(50, 2) + line(60, 22)
+    submit(tmp_path, "rope-linear-s1", 7)
+    make(tmp_path, "rope-linear-s1", log)
+    one = states(tmp_path, Queued(7, "table2-toy-rope-linear-s1", "RUNNING"))["rope-linear-s1"]
+    assert one.seconds_left == pytest.approx(40 * 2.0)
+
+
+def test_the_time_left_is_that_of_all_trainings_of_a_run(tmp_path):
+    submit(tmp_path, "rope-linear-s1", 7)
+    running = Queued(7, "table2-toy-rope-linear-s1", "RUNNING")
+    logs = {"CoLA-lr1": line(50, 5) + line(100, 10), "CoLA-lr2": line(20, 3) + line(40, 7, 4.5)}
+    updates = {"CoLA-lr1": 100, "CoLA-lr2": 100, "RTE-lr1": 300}
+    make_several(tmp_path, "rope-linear-s1", logs, updates)
+    one = states(tmp_path, running)["rope-linear-s1"]
+    assert (one.updates, one.total, one.loss) == (140, 500, 4.5)
+    assert one.seconds_left == pytest.approx(360 * 4 / 20)
+
+
+def test_without_the_number_of_updates_there_is_no_time_left(tmp_path):
+    submit(tmp_path, "rope-linear-s1", 7)
+    running = Queued(7, "table2-toy-rope-linear-s1", "RUNNING")
+    logs = {"v1": line(50, 5) + line(90, 9), "v2": line(20, 3) + line(40, 7)}
+    for updates in ({"v1": 0, "v2": 100}, {}):  # epochs end it; a journal of an earlier version
+        make_several(tmp_path, "rope-linear-s1", logs, updates)
+        one = states(tmp_path, running)["rope-linear-s1"]
+        assert (one.updates, one.total, one.seconds_left) == (40, None, None)
 
 
 def test_what_waits_says_slurms_reason(tmp_path):
@@ -215,14 +257,15 @@ def test_in_a_pipe_it_is_plain_text_and_for_programs_json(tmp_path, monkeypatch,
     write_json(tmp_path / "results" / "table2" / "toy" / "rope-linear-s1.json", {})
     assert command.main([]) == 1
     said = capsys.readouterr().out
-    assert said.startswith("1 failed, 1 done\n") and "  | ValueError: no" in said
+    assert said.startswith("1 of 2 done, 1 failed\n") and "  | ValueError: no" in said
     assert "rope-linear-s1" not in said and "\x1b" not in said
     assert command.main(["--all", "table2"]) == 1 and "rope-linear-s1" in capsys.readouterr().out
     assert command.main(["table8"]) == 0
     capsys.readouterr()
     assert command.main(["--json"]) == 1
     said = json.loads(capsys.readouterr().out)
-    assert {one["state"] for one in said["runs"]} == {"failed", "done"} and said["problem"] == ""
+    assert {one["state"] for one in said["runs"]} == {"failed", "done"}
+    assert (said["done"], said["total"], said["problem"]) == (1, 2, "")
     with pytest.raises(SystemExit):
         command.main(["tabel2"])
 

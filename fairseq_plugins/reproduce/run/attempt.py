@@ -97,6 +97,8 @@ class Attempt:
         self.folder = context.root / planned.run.folder
         self.data = planned.describe_data(context.root) or {}
         self.journal = self._open_folder()
+        self.journal.content["updates"] = {t.variant.name: t.max_update for t in planned.trainings}
+        self.journal.write()
         if shown_as:
             self.progress.say(shown_as)
 
@@ -140,9 +142,7 @@ class Attempt:
                 f"starts anew: {'; '.join(reasons[:3])}. The earlier training is in {aside.name}"
             )
         self.folder.mkdir(parents=True, exist_ok=True)
-        journal = Journal(path, self.planned.config, self.data)
-        journal.write()
-        return journal
+        return Journal(path, self.planned.config, self.data)
 
     def _reasons_to_start_anew(self, journal: Journal) -> list[str]:
         reasons = differences(journal.content["config"], self.planned.config)

@@ -11,13 +11,17 @@ JOURNAL_SECONDS = 5.0  # at most this much time is not counted when a run is kil
 
 
 class Journal:
-    """A run's run.json: what it trains, and the seconds it took over all its stretches."""
+    """A run's run.json: what it trains, and the seconds it took over all its stretches.
+
+    `updates` in it are those of each training by its name, in their order; 0 where epochs end it.
+    """
 
     def __init__(self, path: Path, config: dict[str, Any], data: dict[str, Any]) -> None:
         self.path = path
         self.content: dict[str, Any] = {
             "config": config,
             "data": data,
+            "updates": {},
             "train_seconds": 0.0,
             "wall_seconds": 0.0,
             "finished": False,

@@ -3,6 +3,7 @@
 Nothing is started, locked or changed, and neither PyTorch nor fairseq is imported.
 """
 
+import itertools
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -33,9 +34,9 @@ class Status:
         state: one of `STATES`; STOPPED was cut off, and the same command goes on with it. UNKNOWN
             was submitted, and Slurm does not say whether it waits, runs or has ended.
         job: its job in the queue, None where there is none.
-        updates: of its last line of training; `total` are to be.
+        updates: of all its trainings, up to the last line that is logged; `total` are to be.
         loss: base 2, of the same line.
-        seconds_left: of this training, at the speed of its last lines.
+        seconds_left: of all its trainings, at the speed of the last lines.
         reason: why it waits, in Slurm's words, or why it was not started.
         lines: the last ones of the log of one that failed.
         log: their file, relative to the repository.
@@ -220,37 +221,44 @@ def _with_reasons(
 
 
 def _progress(folder: Path) -> dict[str, Any]:
-    """updates, total, loss and seconds left of the training that was written to last."""
+    """updates, total and seconds left of a run's trainings, the loss of the last one begun."""
     paths = [*folder.glob("train.log"), *folder.glob("*/train.log")]
     if not paths:
         return {"updates": None, "total": None, "loss": None, "seconds_left": None}
     newest = max(paths, key=lambda path: path.stat().st_mtime)
+    before, total = _planned(folder, newest.parent)
     lines = [found for line in _tail(newest) if (found := logs.read_statistics(line))]
-    inner = [one for one in lines if {"num_updates", "loss", "wall"} <= one.keys()]
-    total = _total(Journal.read(folder / "run.json"))
+    inner = _last_stretch([one for one in lines if {"num_updates", "loss", "wall"} <= one.keys()])
     if not inner:
-        return {"updates": 0, "total": total, "loss": None, "seconds_left": None}
-    last = inner[-1]
-    updates, wall = int(last["num_updates"]), float(last["wall"])
-    left = None
-    # `wall` begins anew with every stretch.
-    earlier = [
-        one for one in inner if float(one["wall"]) < wall and int(one["num_updates"]) < updates
-    ]
-    if earlier and total:
-        first = earlier[0]
-        pace = (wall - float(first["wall"])) / (updates - int(first["num_updates"]))
-        left = max(0.0, pace * (total - updates))
-    return {"updates": updates, "total": total, "loss": float(last["loss"]), "seconds_left": left}
+        return {"updates": before, "total": total, "loss": None, "seconds_left": None}
+    (first, began), (last, wall) = (
+        (int(one["num_updates"]), float(one["wall"])) for one in (inner[0], inner[-1])
+    )
+    updates, left = before + last, None
+    if total and last > first:
+        left = max(0.0, (wall - began) / (last - first) * (total - updates))
+    loss = float(inner[-1]["loss"])
+    return {"updates": updates, "total": total, "loss": loss, "seconds_left": left}
 
 
-def _total(journal: Journal | None) -> int | None:
-    """The updates of a run with one training."""
-    config = journal.content["config"] if journal else {}
-    try:
-        return int(config["optimization"]["max_update"]) or None
-    except (LookupError, TypeError):
-        return None
+def _planned(folder: Path, training: Path) -> tuple[int, int | None]:
+    """The updates of a run's trainings before that of a folder, and of all; None if unknown."""
+    journal = Journal.read(folder / "run.json")
+    updates: dict[str, int] = journal.content["updates"] if journal else {}
+    name = "" if training == folder else training.name
+    before = itertools.takewhile(lambda other: other != name, updates)
+    total = sum(updates.values()) if name in updates and all(updates.values()) else None
+    return (sum(updates[other] for other in before) if total else 0), total
+
+
+def _last_stretch(lines: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Those since a training was last started: its `wall` begins anew."""
+    found = list(lines[-1:])
+    for line in reversed(lines[:-1]):
+        if float(line["wall"]) > float(found[-1]["wall"]):
+            break
+        found.append(line)
+    return found[::-1]
 
 
 def _tail(path: Path) -> list[str]:
@@ -275,9 +283,15 @@ def _inode(path: Path) -> int | None:
         return None
 
 
-def as_json(states: Iterable[Status], problem: str) -> str:
+def as_json(states: Sequence[Status], problem: str) -> str:
     """All that is known, for programs.
 
     problem: why Slurm's queue is not known, empty where that does not matter.
     """
-    return json.dumps({"problem": problem, "runs": [vars(state) for state in states]}, indent=1)
+    found = {
+        "problem": problem,
+        "done": sum(state.state == DONE for state in states),
+        "total": len(states),
+        "runs": [vars(state) for state in states],
+    }
+    return json.dumps(found, indent=1)
