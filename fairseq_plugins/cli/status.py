@@ -116,14 +116,16 @@ def _plain(states: Sequence[Status], problem: str, *, is_all: bool) -> str:
 
 
 def _drawn(states: Sequence[Status], problem: str, room: int, *, is_all: bool) -> "RichTable":
+    """As many runs as there is room for; brackets in Slurm's words are no markup of rich's."""
     from rich.table import Table as RichTable
+    from rich.text import Text
 
-    caption = f"Slurm's queue is not known: {problem}" if problem else None
+    caption = Text(f"Slurm's queue is not known: {problem}") if problem else None
     table = RichTable(title=_summary(states), title_justify="left", caption=caption)
     for heading in _HEADINGS:
         table.add_column(heading)
     for one in _shown(states, is_all=is_all)[:room]:
-        table.add_row(*_cells(one), style=_COLOURS.get(one.state))
+        table.add_row(*map(Text, _cells(one)), style=_COLOURS.get(one.state))
     return table
 
 

@@ -1,10 +1,13 @@
 """How runs are, from files that are made up, and what is printed of it."""
 
+import io
 import json
 import os
+import re
 from dataclasses import replace
 
 import pytest
+from rich.console import Console
 
 from fairseq_plugins.cli import status as command
 from fairseq_plugins.common import locks
@@ -17,6 +20,7 @@ from fairseq_plugins.reproduce.run.queue import NoSlurm, Queued
 from fairseq_plugins.reproduce.run.status import gather
 
 PLACE = "checkpoints/table2/toy"
+ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
 def line(updates, wall, loss=5.0):
@@ -288,3 +292,74 @@ def test_a_slurm_that_does_not_answer_is_said_and_is_no_failure(tmp_path, monkey
     assert json.loads(capsys.readouterr().out)["problem"] == "squeue does not answer"
     assert command.main(["table8"]) == 0
     assert "squeue" not in capsys.readouterr().out
+
+
+@pytest.fixture
+def repository(tmp_path, monkeypatch):
+    """A run that waits, one that runs as a job, one that failed, and one cut off outside Slurm."""
+    place = tmp_path / "repository"
+    submit(place, "rope-linear-s1", 7)
+    make(place, "rope-linear-s1", line(40, 10, 6.0) + line(60, 70, 4.5))
+    submit(place, "t5-linear-s1", 8)
+    submit(place, "base-linear-s1", 6, log="ValueError: no\n")
+    make(place, "none-linear-s1", line(10, 1, 9.25))
+    queue = [
+        Queued(7, "table2-toy-rope-linear-s1", "RUNNING", "None", "n17"),
+        Queued(8, "table2-toy-t5-linear-s1", "PENDING", "ReqNodeNotAvail, [/n17]"),
+    ]
+    monkeypatch.setattr(command, "ROOT", place)
+    monkeypatch.setattr(command, "read_queue", lambda root: {one.name: one for one in queue})
+    return place
+
+
+def cells_of(said, name):
+    """The words of a run's line, without what a table is drawn with."""
+    (found,) = [one for one in said.splitlines() if f"{name} " in one and "FAILED" not in one]
+    return [word for word in found.split() if word not in ("│", "┃")]
+
+
+def test_a_line_of_plain_text_says_update_loss_and_time_left(repository, capsys):
+    assert command.main([]) == 1
+    said = capsys.readouterr().out
+    assert said.startswith("0 of 4 done, 1 running, 1 waiting, 1 failed, 1 stopped\n")
+    # 40 updates are left, 3 seconds each.
+    assert cells_of(said, "rope-linear-s1")[2:] == [
+        *("rope-linear-s1", "running", "7", "60/100", "4.50", "2:00")
+    ]
+    assert cells_of(said, "none-linear-s1")[3:] == ["stopped", "10/100", "9.25"]
+    assert cells_of(said, "t5-linear-s1")[3:] == ["waiting", "8", "ReqNodeNotAvail,", "[/n17]"]
+
+
+def test_on_a_terminal_it_is_drawn_anew_until_ctrl_c(repository, monkeypatch, capsys):
+    """Between two looks the run comes further; what failed is told at the end."""
+    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    looks = []
+
+    def sleep(seconds):
+        looks.append(capsys.readouterr().out)
+        if len(looks) == 2:
+            raise KeyboardInterrupt
+        log = repository / PLACE / "rope-linear-s1" / "train.log"
+        log.write_text(log.read_text() + line(80, 130, 4.25))
+
+    monkeypatch.setattr(command.time, "sleep", sleep)
+    assert command.main([]) == 1
+    first, second = (ANSI.sub("", look) for look in looks)
+    assert "0 of 4 done, 1 running" in first
+    running = ["running", "7", "60/100", "4.50", "2:00"]
+    assert cells_of(first, "rope-linear-s1")[3:] == running
+    assert cells_of(second, "rope-linear-s1")[3:] == ["running", "7", "80/100", "4.25", "1:00"]
+    assert cells_of(first, "none-linear-s1")[3:] == ["stopped", "10/100", "9.25"]
+    assert "[/n17]" in first and "ValueError" not in second
+    assert "  | ValueError: no" in capsys.readouterr().out
+
+
+def test_what_is_drawn_fits_the_terminal_and_says_what_is_wrong(repository):
+    found = gather(command.ROOT, submissions.read(command.ROOT), None)
+    table = command._drawn(found, "squeue: [/tmp] is away", 2, is_all=False)
+    assert table.row_count == 2
+    console = Console(width=120, file=io.StringIO())
+    console.print(table)
+    said = console.file.getvalue()
+    assert "squeue: [/tmp] is away" in said and "unknown" in said
