@@ -31,12 +31,14 @@ class Context:
         command: what was typed.
         machine: whose results they are, None for one named after its processor; those of a machine
             that is named keep Table 9 beside them.
+        apart: a folder among those of Table 9, for cells that are not to meet the published ones.
     """
 
     name: str
     output: Path
     command: tuple[str, ...] = ()
     machine: str | None = None
+    apart: str = ""
     force: bool = False
     say: Callable[[str], None] = say
 
@@ -65,7 +67,7 @@ class Context:
     def table9(self) -> Path:
         """Of the cells of Table 9, with their page beside it."""
         folder = self.results if self.machine else self.output / "results"
-        return folder / "table9" / self.name
+        return folder / "table9" / self.apart / self.name
 
 
 def machine_name(device: str) -> str:
@@ -77,8 +79,10 @@ def machine_name(device: str) -> str:
 
 def context_of(args: argparse.Namespace, command: Sequence[str]) -> Context:
     """What the options say; a tiny run's findings are no results and go elsewhere."""
-    output = args.output or (ROOT / "outputs" / "benchmarks" if args.quick else ROOT)
-    return Context(args.device, output, tuple(command), args.machine, force=args.force)
+    apart: str = getattr(args, "name", None) or ""  # of Table 9 alone
+    is_elsewhere = args.quick and not apart
+    output = args.output or (ROOT / "outputs" / "benchmarks" if is_elsewhere else ROOT)
+    return Context(args.device, output, tuple(command), args.machine, apart, args.force)
 
 
 def device_problem(name: str) -> str | None:

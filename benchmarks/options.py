@@ -2,6 +2,7 @@
 
 import argparse
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 DEVICES = ("cpu", "gpu")
@@ -26,16 +27,22 @@ def add_machine(parser: argparse.ArgumentParser) -> None:
     """The option that says whose results they are."""
     parser.add_argument(
         "--machine",
-        type=_folder_name,
+        type=folder_name("--machine"),
         metavar="NAME",
         help="keep the results in benchmarks/results/NAME, those of Table 9 too (default: the name "
         "of the processor, and Table 9 in results/table9)",
     )
 
 
-def _folder_name(word: str) -> str:
-    if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", word):
-        raise argparse.ArgumentTypeError(
-            f"`--machine` must be letters, digits, dots, hyphens and underscores, but is {word!r}."
-        )
-    return word
+def folder_name(option: str) -> Callable[[str], str]:
+    """A type for a word that can be a folder among others."""
+
+    def parse(word: str) -> str:
+        if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", word):
+            raise argparse.ArgumentTypeError(
+                f"`{option}` must be letters, digits, dots, hyphens and underscores, but is "
+                f"{word!r}."
+            )
+        return word
+
+    return parse

@@ -4,12 +4,14 @@ import argparse
 import logging
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
-from benchmarks.options import add_options
+from benchmarks.options import add_options, folder_name
 from benchmarks.targets import ROWS
 from fairseq_plugins.common.cpu import prepare_cpu
 from fairseq_plugins.papers.tables import ATTENTIONS
 from fairseq_plugins.reproduce.options import words
+from fairseq_plugins.reproduce.run.interruption import hold_back_signals
 
 
 def get_parser() -> argparse.ArgumentParser:
@@ -37,6 +39,15 @@ def get_parser() -> argparse.ArgumentParser:
         help="linear, vanilla or both (default: both)",
     )
     add("--dry-run", action="store_true", help="say what would be measured and do nothing")
+    add(
+        "--name",
+        type=folder_name("--name"),
+        metavar="WORD",
+        help="keep cells and page in results/table9/WORD, beside the published ones",
+    )
+    # Inside a Slurm job, the last words of its command:
+    add("--srun", action="store_true", help=argparse.SUPPRESS)
+    add("--done", type=Path, help=argparse.SUPPRESS)  # written when all is measured
     add_options(parser, quick="a tiny model, to see that it works")
     return parser
 
@@ -46,6 +57,8 @@ def main(arguments: Sequence[str] | None = None, prepare: Callable[[], None] = l
     parser = get_parser()
     given = list(sys.argv[1:] if arguments is None else arguments)
     args = parser.parse_args(given)
+    if args.srun:
+        hold_back_signals()
     prepare()
     from benchmarks import table9_cells  # PyTorch: not for --help
 

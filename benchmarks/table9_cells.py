@@ -5,11 +5,15 @@ against a second Base, which shows how far noise goes.
 """
 
 import argparse
+import os
+import signal
 import statistics
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import torch
@@ -34,6 +38,8 @@ from fairseq_plugins.common.suggestions import did_you_mean
 from fairseq_plugins.encodings import ENCODINGS, IncompatibleEncodingError
 from fairseq_plugins.encodings.registry import expand_name
 from fairseq_plugins.papers.tables import ATTENTIONS
+from fairseq_plugins.reproduce.run.interruption import OutOfTime
+from fairseq_plugins.reproduce.run.queue import go_on_later
 
 
 def table9_settings(device: str, quick: bool) -> Settings:
@@ -95,9 +101,15 @@ def _path(context: Context, row: str, attention: str) -> Path:
 
 
 def measure_table(
-    settings: Settings, context: Context, rows: Sequence[str], attentions: Sequence[str]
+    settings: Settings,
+    context: Context,
+    rows: Sequence[str],
+    attentions: Sequence[str],
+    on_cell: Callable[[str], object] = lambda name: None,
 ) -> None:
     """Measure what is not measured yet, and render the page after every cell.
+
+    on_cell: told the name of each that is written.
 
     Raises:
         Mismatch: an attention is wrong; then nothing is timed.
@@ -120,6 +132,7 @@ def measure_table(
         whole = {**cell, **around, **end}
         write_json(_path(context, row, attention), {key: whole[key] for key in KEYS})
         write_page(context.table9)
+        on_cell(f"{row}, {attention}")
         context.say(f"{label}: {cell['metrics']['relative_speed']:.3f}")
     write_page(context.table9)
 
@@ -189,6 +202,21 @@ def dry_run(
             say(f"{_path(context, row, attention)}: {'done' if done else 'to be measured'}")
 
 
+@contextmanager
+def _out_of_time() -> Iterator[None]:
+    """SIGUSR1, by which Slurm tells that the time of a job is nearly over, raises OutOfTime."""
+
+    def stop(signum: int, frame: FrameType | None) -> None:
+        raise OutOfTime
+
+    before = signal.signal(signal.SIGUSR1, stop)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGUSR1})
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
 def run(parser: argparse.ArgumentParser, args: argparse.Namespace, given: Sequence[str]) -> int:
     """What the options of `scripts/table9.sh` say; the exit status."""
     rows = args.rows or default_rows()
@@ -198,19 +226,29 @@ def run(parser: argparse.ArgumentParser, args: argparse.Namespace, given: Sequen
         parser.error(str(error))
     torch.set_num_threads(1)
     settings = table9_settings(args.device, args.quick)
-    context = context_of(args, ("scripts/table9.sh", *given))
+    typed = given[: given.index("--srun")] if args.srun else given
+    context = context_of(args, ("scripts/table9.sh", *typed))
     if args.dry_run:
         dry_run(settings, context, rows, args.attention, context.say)
         return 0
     problem = device_problem(args.device)
     if problem:
         parser.error(problem)
+    measured: list[str] = []
     try:
-        measure_table(settings, context, rows, args.attention)
+        with _out_of_time():
+            measure_table(settings, context, rows, args.attention, measured.append)
     except Mismatch as error:
         print(f"refused, nothing was timed: {error}", file=sys.stderr)
         return 1
+    except OutOfTime:
+        job = os.environ.get("SLURM_JOB_ID") if args.srun else None
+        return go_on_later(int(job) if job else None, has_gained=bool(measured), step="cell")
     except KeyboardInterrupt:
         return 130
-    context.say(f"written: {context.table9}.md")
+    page = context.table9.with_name(f"{context.table9.name}.md")
+    context.say(f"written: {page}")
+    if args.done:
+        found = {"command": context.command, "page": page.relative_to(context.output).as_posix()}
+        write_json(args.done, found)
     return 0

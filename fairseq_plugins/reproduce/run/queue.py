@@ -92,16 +92,16 @@ def _has_ended(state: str, end: str) -> bool:
     return state == "COMPLETING" and end.isdecimal() and int(end) <= time.time()
 
 
-def go_on_later(job: int | None, *, has_gained: bool) -> int:
+def go_on_later(job: int | None, *, has_gained: bool, step: str = "update") -> int:
     """Put this process's job back into the queue, its time being over; returns the exit status.
 
-    A job that came no further would come back for ever.
+    A job that came no further would come back for ever. step: what it would have gained.
     """
     if job is None:
         print("\nStopped by SIGUSR1. The same command goes on from the last checkpoint.")
         return 138
     if not has_gained:
-        print(f"\nFAILED: the time limit of job {job} ends before its first update.")
+        print(f"\nFAILED: the time limit of job {job} ends before its first {step}.")
         return 1
     print(f"\nThe time of job {job} is nearly over: it goes back into the queue.", flush=True)
     try:
