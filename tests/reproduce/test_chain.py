@@ -175,12 +175,18 @@ def test_options_reach_every_job(place):
 
 
 def test_a_variable_of_sbatch_is_not_overridden(place, monkeypatch):
-    job = Job("a", place, ("true",), gpus=8)
+    job = Job("a", place, ("true", "--srun"), gpus=8)
     assert any(word.startswith("--signal") for word in job.sbatch({}))
     monkeypatch.setenv("SBATCH_SIGNAL", "B:USR1@300")
     assert not any(word.startswith("--signal") for word in job.sbatch({}))
     assert "--gpus-per-node=8" in job.sbatch({})
     assert "--nodes=2" in replace(job, gpus=16).sbatch({})
+
+
+def test_what_would_end_at_the_signal_is_not_sent_it(place, cluster):
+    slurm.submit(place, [planned(place, "table2", "base")], Request())
+    run, page = cluster.submitted
+    assert "--signal=B:USR1@120" in run and not any(w.startswith("--signal") for w in page)
 
 
 def test_jobs_on_a_cpu_ask_for_memory_unless_the_user_does(place, monkeypatch):

@@ -35,6 +35,7 @@ class Job:
         runs: which it makes or measures.
         after: names of jobs that must have ended well before it begins.
         finally_after: names of jobs that must have ended.
+        alone: whether it has its node for itself.
     """
 
     name: str
@@ -45,19 +46,25 @@ class Job:
     runs: tuple[Run, ...] = ()
     after: tuple[str, ...] = ()
     finally_after: tuple[str, ...] = ()
+    alone: bool = False
 
     def sbatch(self, numbers: dict[str, int]) -> list[str]:
         """The command that submits it; `numbers` are those of the jobs that it waits for."""
+        # Others would end at the signal. sbatch itself reads the variable, which a word would
+        # override.
+        is_warned = "--srun" in self.words and "SBATCH_SIGNAL" not in os.environ
         return [
             "sbatch",
             "--parsable",
             f"--job-name={self.name}",
             *self._devices(),
+            *(["--exclusive"] if self.alone else []),
+            # All of its node's, where a number for each CPU would be asked for all of them.
+            *(["--mem=0"] if self.alone and not _is_memory_said() else []),
             # After preemption and a dead node Slurm starts it again, and it goes on in its log.
             "--requeue",
             "--open-mode=append",
-            # sbatch itself reads the variable, which a word would override.
-            *([] if "SBATCH_SIGNAL" in os.environ else [f"--signal={_WARNING}"]),
+            *([f"--signal={_WARNING}"] if is_warned else []),
             *self._dependency(numbers),
             f"--output={(self.folder / f'{self.name}.slurm-%j.log').as_posix()}",
             f"--wrap={self._wrap()}",
@@ -70,7 +77,7 @@ class Job:
 
     def _devices(self) -> list[str]:
         if not self.gpus:
-            is_said = any(name.startswith("SBATCH_MEM_PER_") for name in os.environ)
+            is_said = self.alone or _is_memory_said()
             return [
                 "--nodes=1",
                 "--ntasks-per-node=1",
@@ -100,6 +107,10 @@ class Job:
         command = f"exec {shlex.join(self.words)}"
         threads = 'export OMP_NUM_THREADS="${OMP_NUM_THREADS:-$SLURM_CPUS_PER_TASK}"'
         return command if self.gpus else f"{threads}; {command}"
+
+
+def _is_memory_said() -> bool:
+    return any(name.startswith("SBATCH_MEM_PER_") for name in os.environ)
 
 
 @dataclass(frozen=True)
