@@ -161,7 +161,7 @@ def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
     # What trains elsewhere needs its GPUs there.
     here = jobs if not args.slurm and trains else 0
     try:
-        session.require(root, planned, force=again, jobs=here)
+        session.require(root, planned, force=again, jobs=here, keep=args.keep)
     except (ValueError, OSError) as error:
         parser.error(str(error))
     if args.slurm:

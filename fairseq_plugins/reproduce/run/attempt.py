@@ -19,9 +19,9 @@ from fairseq_plugins.reproduce.record.recipe import differences
 from fairseq_plugins.reproduce.record.results import Result
 from fairseq_plugins.reproduce.run import checkpoints
 from fairseq_plugins.reproduce.run.commands import executable
-from fairseq_plugins.reproduce.run.disk import Keep
 from fairseq_plugins.reproduce.run.interruption import Interruption, OutOfTime
 from fairseq_plugins.reproduce.run.journal import Journal
+from fairseq_plugins.reproduce.run.keep import Keep
 from fairseq_plugins.reproduce.run.launcher import Launcher
 from fairseq_plugins.reproduce.run.progress import EVALUATING, Progress
 from fairseq_plugins.reproduce.run.stopping import STOP

@@ -2,7 +2,7 @@
 
 import math
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from fairseq_plugins.reproduce.experiments.planned import PlannedRun
 from fairseq_plugins.reproduce.experiments.training import Training
 from fairseq_plugins.reproduce.record.recipe import total_batch
 from fairseq_plugins.reproduce.run.chain import Job
+from fairseq_plugins.reproduce.run.keep import Keep, kept_names
 
 # Of data that is not here yet: entries of its dictionaries.
 _VOCABULARIES = {"wikitext-103": 267_744, "wmt14-en-de": 42_720}
@@ -27,8 +28,8 @@ class Cost:
 
     Attributes:
         operations: floating-point, forward and backward, of all its trainings.
-        peak: bytes of its checkpoints while it is trained.
-        rest: bytes of those that stay.
+        peak: bytes of its checkpoints while it is trained, at most.
+        rest: bytes of those that stay when it is measured.
     """
 
     operations: float
@@ -36,16 +37,15 @@ class Cost:
     rest: int
 
 
-def cost_of(root: Path, planned: PlannedRun) -> Cost:
+def cost_of(root: Path, planned: PlannedRun, keep: Keep = "all") -> Cost:
     """What a run takes that starts anew; what it starts from is another run."""
     operations, peak, rest = 0.0, 0, 0
     for training in planned.trainings:
         vocabulary = _vocabulary(root, training.data)
         operations += _operations(training.config, vocabulary)
         size = parameters(training.config["model"], vocabulary) * _bytes(training.config)
-        files = _files(training)
-        peak = max(peak, size * files)
-        rest += 0 if training.variant.name else size * files
+        peak = max(peak, rest + size * (_files(training) + 1))  # one more while it is written
+        rest += size * _files_that_stay(planned, training, keep)
     return Cost(operations, peak, rest)
 
 
@@ -55,11 +55,25 @@ def _bytes(config: Mapping[str, Any]) -> int:
 
 
 def _files(training: Training) -> int:
-    """checkpoint_last.pt, the best one, and those before the last; one more while it is written."""
+    """checkpoint_last.pt, the best one, and those before the last."""
     config = training.config
     kept = int(config["checkpoint"]["keep_interval_updates"])
     before = max(0, kept) if config["checkpoint"]["save_interval_updates"] else 0
-    return 2 + before + (0 if config["dataset"]["disable_validation"] else 1)
+    return 1 + before + (0 if config["dataset"]["disable_validation"] else 1)
+
+
+def _files_that_stay(planned: PlannedRun, training: Training, keep: Keep) -> int:
+    """Of one of several trainings only what another starts from, and with `tuned` the measured."""
+    name = training.variant.name
+    if name:
+        return int(keep == "tuned" or any(t.variant.after == name for t in planned.trainings))
+    return _files(training) if keep == "all" else len(kept_names(training, keep))
+
+
+def peak_of(costs: Collection[Cost], at_once: int) -> int:
+    """Bytes of checkpoints at most, where so many runs are trained at once, 0 for all."""
+    more = sorted((cost.peak - cost.rest for cost in costs), reverse=True)
+    return sum(cost.rest for cost in costs) + sum(more[: at_once or None])
 
 
 def _vocabulary(root: Path, data: Path) -> int:
@@ -138,15 +152,29 @@ def hours(operations: float, tflops: float) -> float:
 
 
 def describe(
-    root: Path, tables: Sequence[Sequence[PlannedRun]], jobs: Sequence[Job], tflops: float
+    root: Path,
+    tables: Sequence[Sequence[PlannedRun]],
+    jobs: Sequence[Job],
+    tflops: float,
+    keep: Keep = "all",
+    at_once: int = 0,
 ) -> list[str]:
-    """The plan of a submission: runs, GPU-hours and disk of each table, then the jobs in order."""
+    """The plan of a submission: runs, GPU-hours and disk of each table, then the jobs in order.
+
+    Args:
+        root: the repository.
+        tables: the runs of each.
+        jobs: that are submitted.
+        tflops: as `hours` has it.
+        keep: which checkpoints stay when a run is measured.
+        at_once: runs at the same time at most, 0 for all.
+    """
     plans = {one.run: one for planned in tables for one in planned}
     plans |= {before.run: before for one in list(plans.values()) for before in one.before}
     # A run that another table makes takes nothing.
     training = [job for job in jobs if job.stage in ("all", "train")]
     made = [run for job in training for run in job.runs if run in plans]
-    costs = {run: cost_of(root, plans[run]) for run in dict.fromkeys(made)}
+    costs = {run: cost_of(root, plans[run], keep) for run in dict.fromkeys(made)}
     rows = []
     for name in [*dict.fromkeys(run.table for run in plans), ""]:
         of_table = [cost for run, cost in costs.items() if name in ("", run.table)]
@@ -160,17 +188,20 @@ def describe(
                 f"{sum(cost.rest for cost in of_table) / 1e9:.1f}",
             ]
         )
-    free = shutil.disk_usage(root).free / 1e9
-    heading = ["table", "runs to make", "10^15 operations", "GPU-hours", "GB of checkpoints"]
+    free, most = shutil.disk_usage(root).free / 1e9, peak_of(costs.values(), at_once) / 1e9
+    heading = ["table", "runs to make", "10^15 operations", "GPU-hours", "GB that stay"]
     lines = columns([heading, *rows], left=1).splitlines()
     lines += [
         f"GPU-hours at {tflops:g} x 10^12 operations a second, without evaluation and starting; "
-        f"`--tflops` sets another rate. Free here: {free:.0f} GB.",
+        "`--tflops` sets another rate.",
+        f"Checkpoints are those of `--keep {keep}`, and at most {most:.1f} GB while "
+        f"{at_once or 'all'} runs are trained at once. Free here: {free:.0f} GB.",
         f"Jobs in the order of submission: {len(jobs)}",
     ]
     for job in jobs:
         after = [*job.after, *(f"{name} (however it ends)" for name in job.finally_after)]
         gpus = f"{job.gpus} GPUs" if job.gpus else "CPU"
+        gpus += ", a node for itself" if job.alone else ""
         waits = f", after {', '.join(after)}" if 0 < len(after) < 4 else ""
         waits = waits or (f", after {len(after)} jobs" if after else "")
         lines.append(f"  {job.name}: {gpus}{waits}")

@@ -25,7 +25,7 @@ from fairseq_plugins.reproduce.run import queue
 from fairseq_plugins.reproduce.run.attempt import Context, Stage
 from fairseq_plugins.reproduce.run.chain import Job
 from fairseq_plugins.reproduce.run.commands import with_folders
-from fairseq_plugins.reproduce.run.disk import Keep, check_room
+from fairseq_plugins.reproduce.run.disk import check_room
 from fairseq_plugins.reproduce.run.interruption import Interruption, OutOfTime, Terminated
 from fairseq_plugins.reproduce.run.jobs import (
     check_gpus,
@@ -34,6 +34,7 @@ from fairseq_plugins.reproduce.run.jobs import (
     side_by_side,
     usable_threads,
 )
+from fairseq_plugins.reproduce.run.keep import Keep
 from fairseq_plugins.reproduce.run.launcher import Launcher, get_launchers
 from fairseq_plugins.reproduce.run.progress import Progress
 from fairseq_plugins.reproduce.run.runner import (
@@ -107,12 +108,19 @@ def _submissions(jobs: Sequence[Job]) -> list[str]:
     return lines
 
 
-def require(root: Path, planned: Sequence[PlannedRun], *, force: bool, jobs: int = 1) -> None:
+def require(
+    root: Path,
+    planned: Sequence[PlannedRun],
+    *,
+    force: bool,
+    jobs: int = 1,
+    keep: Keep = "all",
+) -> None:
     """Refuse to start where a run that is still to be made lacks data, GPUs or room for its result.
 
     Data that does not go with that of the pre-training is refused, too.
 
-    jobs: runs at once in this process, 0 where others make them.
+    jobs: runs at once in this process, 0 where others make them. keep: what stays of them.
 
     Raises:
         ValueError: naming the folder and the script that makes it, the file, or the number of GPUs
@@ -132,7 +140,7 @@ def require(root: Path, planned: Sequence[PlannedRun], *, force: bool, jobs: int
     gpus = max((p.devices.gpus for p in to_make if not p.devices.srun), default=0)
     if jobs:
         check_gpus(jobs, gpus, torch.cuda.device_count())
-        check_room(root, to_make, jobs)
+        check_room(root, to_make, jobs, keep)
 
 
 def default_jobs(
