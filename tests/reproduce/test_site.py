@@ -63,6 +63,7 @@ def evidence(tmp_path_factory: pytest.TempPathFactory) -> Evidence:
     timings.mkdir(parents=True)
     shutil.copy(ROOT / "results" / "table9" / "cpu" / "rope-linear.json", timings)
     (timings / "base-linear.json").write_text("[]")
+    shutil.copytree(timings, root / "results" / "table9" / "toy" / "cpu")  # of a toy paper
     return read_evidence(root, processes=1)
 
 
@@ -109,6 +110,10 @@ def test_nothing_in_a_result_becomes_markup(site: Path) -> None:
     assert "{{ 7*7 }}" in text
     data = (site / "static" / "compare-data.js").read_text(encoding="utf-8")
     assert "<" not in data
+
+
+def test_the_timings_of_a_toy_paper_are_no_device(evidence: Evidence) -> None:
+    assert list(evidence.timings) == ["cpu"]
 
 
 def test_a_damaged_result_is_shown_as_such(evidence: Evidence, site: Path) -> None:

@@ -74,7 +74,8 @@ def read_numbers(
             cells.setdefault(known.name, {})[table.name] = gather(shown, table.columns)
             floors.setdefault(known.name, {})[table.name] = floors_of(table, shown)
     for folder in sorted((root / place("results") / TIMINGS).glob("*/")):
-        cells.setdefault(folder.name, {})[TIMINGS] = read_timings(folder)
+        if timings := read_timings(folder):  # none of a folder of others, as of a toy paper
+            cells.setdefault(folder.name, {})[TIMINGS] = timings
     return {scale: Numbers(found, floors.get(scale, {})) for scale, found in cells.items()}
 
 
