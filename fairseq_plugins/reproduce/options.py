@@ -20,9 +20,12 @@ RESERVED = re.compile(
     r"model|model\.(position_encoding|(\w+_)?attention_type)|scale(/\w+)?|run|common\.(seed|cpu)"
     r"|checkpoint\.save_dir|task\.data|distributed_training\..*"
 )
-KEEP = ("last", "best", "all", "tuned")  # as `disk.Keep` has it
+KEEP = ("last", "best", "all", "tuned")  # as `keep.Keep` has it
 TRACKERS = ("tensorboard", "wandb")
 
+_MAX_RUNNING = (
+    "with --slurm: jobs of this submission at once, but for evaluations, pages and timing"
+)
 TFLOPS = 40.0  # of a V100, a third of what it has at best in half precision
 
 
@@ -65,6 +68,15 @@ def updates(text: str) -> int:
     """A type for a number of updates."""
     if not re.fullmatch(r"[1-9][0-9]{0,8}", text, re.ASCII):
         raise argparse.ArgumentTypeError(f"`--updates` must be at least 1, but is {text!r}.")
+    return int(text)
+
+
+def running(text: str) -> int:
+    """A type for a number of jobs at once, 0 for no limit."""
+    if not re.fullmatch(r"[0-9]{1,9}", text, re.ASCII):
+        raise argparse.ArgumentTypeError(
+            f"`--max-running` must be at least 0, for no limit, but is {text!r}."
+        )
     return int(text)
 
 
@@ -172,7 +184,7 @@ def get_parser(name: str) -> argparse.ArgumentParser:
         "page (see SBATCH_* in its manual for partition, account, time and memory, and "
         "SBATCH_CPUS_PER_GPU for other than 4 CPUs a GPU)",
     )
-    add("--max-running", type=int, default=0, metavar="N", help="with --slurm: jobs at once")
+    add("--max-running", type=running, default=0, metavar="N", help=_MAX_RUNNING)
     # Inside such a job:
     add("--srun", action="store_true", help=argparse.SUPPRESS)
     stages = ("all", "train", "evaluate", "take")  # as `attempt.Stage` has it
@@ -218,7 +230,7 @@ def get_paper_parser() -> argparse.ArgumentParser:
     add("--gpus", type=int, metavar="N", help="of one run (default: each table's)")
     add("--slurm", action="store_true", help="submit all of it")
     add("--jobs", type=int, default=1, metavar="N", help="with --slurm: runs in one job")
-    add("--max-running", type=int, default=0, metavar="N", help="with --slurm: jobs at once")
+    add("--max-running", type=running, default=0, metavar="N", help=_MAX_RUNNING)
     add("--keep", choices=KEEP, default="all", help="as the tables have it")
     add(
         "--tflops",

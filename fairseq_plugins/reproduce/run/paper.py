@@ -1,6 +1,7 @@
 """`scripts/paper.sh`: all tables and figures of a paper, here or as jobs of Slurm."""
 
 import argparse
+import json
 import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -14,6 +15,7 @@ from fairseq_plugins.reproduce.experiments.planned import PlannedRun
 from fairseq_plugins.reproduce.record.runs import Run
 from fairseq_plugins.reproduce.run import budget, session, slurm
 from fairseq_plugins.reproduce.run.chain import Job, command_of
+from fairseq_plugins.reproduce.run.jobs import check_jobs
 from fairseq_plugins.reproduce.run.plan import check_devices, plan
 
 _TIMED = {"lrpe": "table9"}  # a script of its own, which times and trains nothing
@@ -23,7 +25,8 @@ def plan_paper(root: Path, args: argparse.Namespace) -> list[list[PlannedRun]]:
     """The runs of each table.
 
     Raises:
-        ValueError: rows that no table has, or GPUs that do not share a batch.
+        ValueError: rows that no table has, GPUs that do not share a batch, or more runs in a job
+            than a node has GPUs for.
     """
     tables, used = [], set()
     for name in PAPERS[args.paper]:
@@ -32,6 +35,7 @@ def plan_paper(root: Path, args: argparse.Namespace) -> list[list[PlannedRun]]:
         gpus = scale.gpus if args.gpus is None else args.gpus
         devices = Devices(gpus, srun=args.slurm and gpus > 0 and args.jobs == 1)
         check_devices(scale, devices)
+        check_jobs(args.jobs, gpus, is_slurm=True)
         own = [row for row in table.row_names if args.rows is None or row in args.rows]
         used |= set(own)
         if not own:
@@ -52,19 +56,44 @@ def plan_paper(root: Path, args: argparse.Namespace) -> list[list[PlannedRun]]:
     return tables
 
 
-def _timing(root: Path, args: argparse.Namespace, gpus: int) -> Job | None:
-    """The job of the table that times, which wants a node for itself."""
+def _timing(root: Path, args: argparse.Namespace, gpus: int) -> tuple[str, ...]:
+    """The command of the table that times, empty where there is none, as without a checkout.
+
+    What it finds at scale toy stays apart from the published page.
+    """
     name = _TIMED.get(args.paper)
-    if name is None:
-        return None
-    words = (
+    if name is None or not (root / "scripts" / f"{name}.sh").is_file():
+        return ()
+    return (
         f"scripts/{name}.sh",
         *(("--rows", ",".join(args.rows)) if args.rows else ()),
         *(("--device", "gpu") if gpus else ()),
-        *(("--quick",) if args.scale == "toy" else ()),
+        *(("--quick", "--name", args.scale) if args.scale == "toy" else ()),
     )
-    folder = place("checkpoints") / name / args.scale
-    return Job(f"{name}-{args.scale}", folder, words, min(1, gpus))
+
+
+def _timing_jobs(root: Path, args: argparse.Namespace, gpus: int) -> list[Job]:
+    """The job of the table that times, unless one like it has timed all; alone on its node."""
+    command = _timing(root, args, gpus)
+    if not command:
+        return []
+    table = _TIMED[args.paper]
+    folder = place("checkpoints") / table / args.scale
+    done, name = folder / "done.json", f"{table}-{args.scale}"
+    if _is_timed(root, done, command):
+        print(f"{name}: done already")
+        return []
+    words = (*command, "--srun", "--done", done.as_posix())
+    return [Job(name, folder, words, min(1, gpus), alone=args.scale != "toy")]
+
+
+def _is_timed(root: Path, done: Path, command: Sequence[str]) -> bool:
+    """Whether a job has noted in a file that it ended this command, and its page is there."""
+    try:
+        found = json.loads((root / done).read_text())
+        return found["command"] == [*command] and (root / found["page"]).is_file()
+    except (OSError, ValueError, LookupError, TypeError):
+        return False
 
 
 def make(root: Path, args: argparse.Namespace, refuse: Callable[[str], NoReturn]) -> int:
@@ -84,17 +113,21 @@ def make(root: Path, args: argparse.Namespace, refuse: Callable[[str], NoReturn]
     options = ("--keep", args.keep) if args.keep != "all" else ()
     request = slurm.Request(packed=args.jobs, running=args.max_running, options=options)
     if args.dry_run:
-        jobs = slurm.make_chain(root, tables, request)
-        print("\n".join(budget.describe(root, tables, jobs, args.tflops)))
+        jobs = [*slurm.make_chain(root, tables, request), *_timing_jobs(root, args, gpus)]
+        at_once = args.max_running * args.jobs
+        plan_lines = budget.describe(root, tables, jobs, args.tflops, args.keep, at_once)
+        print("\n".join(plan_lines))
         return 0
-    timing = _timing(root, args, gpus)
     if args.slurm:
-        return slurm.submit(root, tables, request, [timing] if timing else [])
-    return _work(root, tables, args, timing)
+        return slurm.submit(root, tables, request, _timing_jobs(root, args, gpus))
+    return _work(root, tables, args, _timing(root, args, gpus))
 
 
 def _work(
-    root: Path, tables: Sequence[Sequence[PlannedRun]], args: argparse.Namespace, timing: Job | None
+    root: Path,
+    tables: Sequence[Sequence[PlannedRun]],
+    args: argparse.Namespace,
+    timing: Sequence[str],
 ) -> int:
     """Every table by its own script, one after the other; the first exit status that is not 0."""
     statuses = []
@@ -107,5 +140,5 @@ def _work(
         words += ["--keep", args.keep]
         statuses.append(subprocess.run(words, cwd=root, check=False).returncode)
     if timing:
-        statuses.append(subprocess.run(timing.words, cwd=root, check=False).returncode)
+        statuses.append(subprocess.run(timing, cwd=root, check=False).returncode)
     return next((status for status in statuses if status), 0)
