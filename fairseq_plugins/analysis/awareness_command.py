@@ -7,6 +7,7 @@ from typing import Any
 from fairseq_plugins.common.errors import OptionError
 from fairseq_plugins.common.seeds import parse_seed
 
+RELATIVE = ("alibi", "t5", "rope", "shaw", "xl", "lrpe_type2")  # for Corollary 3.5
 LENGTHS = "10,20"  # of the heat maps in the paper's Figures 2 and 6
 
 
@@ -20,7 +21,12 @@ def register(commands: Any) -> None:
         "training, and heat maps of their vectors as in its Figures 2 and 6.",
     )
     add = command.add_argument
-    add("encoding", nargs="*", metavar="ENCODING", help="names (default: every absolute one)")
+    add(
+        "encoding",
+        nargs="*",
+        metavar="ENCODING",
+        help=f"names (default: every absolute one, {', '.join(RELATIVE)})",
+    )
     add("--options", default="", metavar="WORDS", help='of one encoding, as "scale=one"')
     add("--width", type=int, metavar="C", help="features of a vector (default: 32)")
     add("--lengths", default=LENGTHS, metavar="N,N", help=f"of heat maps (default: {LENGTHS})")
@@ -40,7 +46,7 @@ def _run(args: argparse.Namespace) -> None:
         raise OptionError(f"--width must be a multiple of 4, but is {width}")
     if args.options and len(args.encoding) != 1:
         raise OptionError("--options must be with one ENCODING")
-    names = args.encoding or awareness_files.absolute_names()
+    names = args.encoding or [*awareness_files.absolute_names(), *RELATIVE]
     options = parse_options(args.options)
     seen = [
         awareness_files.observe(name, width=width, lengths=lengths, seed=args.seed, **options)

@@ -85,6 +85,8 @@ HEADER = (
     "its features",
     "backward-aware",
     "its features",
+    "3.1 misses",
+    "3.2 misses",
     "sum formula misses",
     "between centres",
 )
@@ -97,7 +99,7 @@ def lines(seen: Sequence[Observation]) -> list[list[str]]:
         gap = "-" if one.centre_gap is None else f"{one.centre_gap:.3f}"
         known = one.awareness
         if known is None:
-            found.append([one.name, "no", "-", "no", "-", "-", gap])
+            found.append([one.name, "no", "-", "no", "-", "-", "-", "-", gap])
             continue
         found.append(
             [
@@ -106,11 +108,17 @@ def lines(seen: Sequence[Observation]) -> list[list[str]]:
                 as_words(known.forward),
                 "yes" if known.is_backward_aware else "no",
                 as_words(known.backward),
+                _gap(known.forward_function),
+                _gap(known.backward_function),
                 f"{known.sum_error:.4f}",
                 gap,
             ]
         )
     return found
+
+
+def _gap(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4f}"
 
 
 def as_text(seen: Sequence[Observation]) -> str:
@@ -207,6 +215,10 @@ def page(seen: Sequence[Observation], lengths: Sequence[int], folder: Path) -> s
     parts = ["# Do positions know the start and the end?", *said]
     parts.append(markdown_table(HEADER, lines(seen), left=5))
     parts.append(
+        "*3.1 misses*: by how much P(b) is no function of P(a) that is the same for all lengths, a "
+        "and b counted from the start (Property 3.1): of the features of the slice, the largest "
+        "difference at any b between lengths that agree at some a. *3.2 misses*: the same, counted "
+        "from the end (Property 3.2). A dash: there is no slice. "
         "*Sum formula misses*: what one formula for P(x+y) in products of features of P(x) and "
         "P(y), for all lengths, does not reach (Eq. 15, Appendix E), as a share of the vectors. "
         "*Between centres*: of an encoding inside the attention, by how much what a key gets "

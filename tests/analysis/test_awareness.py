@@ -157,7 +157,9 @@ def test_the_command_writes_figures_numbers_and_a_page(tmp_path, capsys) -> None
     assert [len(numbers["dpe"]["vectors"][n]) for n in ("4", "6")] == [4, 6]
     assert numbers["alibi"]["centre_gap"] > 0
     page = (where / "awareness.md").read_text()
-    assert "| dpe | yes | 0:16 | yes | 16:32 |" in page and "| alibi | no |" in page
+    assert "| dpe | yes | 0:16 | yes | 16:32 | 0.0000 | 0.0000 |" in page
+    assert "| alibi | no |" in page and "*3.2 misses*" in page
+    assert "3.1 misses  3.2 misses" in printed
 
 
 @pytest.mark.parametrize(
