@@ -102,6 +102,7 @@ class Table:
         mark: what the paper's marks of significance mean, empty where it prints none.
         notes: sentences of the caption.
         lengths: what is measured by default where a user may choose, in training lengths.
+        saw: what papers say of what the figure shows, each with the paper's name before.
         may_start_published: whether a user may choose a published model for its rows to start from.
         adapted: further rows by name, of models that others are.
     """
@@ -123,6 +124,7 @@ class Table:
     mark: str = ""
     notes: tuple[str, ...] = ()
     lengths: tuple[int, ...] = ()
+    saw: tuple[tuple[str, str], ...] = ()
     may_start_published: bool = False
     adapted: Mapping[str, Adapted] = field(default_factory=dict)
 

@@ -225,6 +225,34 @@ def test_the_page_has_both_protocols_and_says_what_a_dash_is(make):
     assert page.count("](mini.png)") == 1
 
 
+def test_the_sliding_window_has_all_rows_too(make):
+    made = [make("rope", {1: 3.0, 8: 4.0}), make("alibi", {1: 3.0, 8: 2.0})]
+    _, sliding = render(TABLE, "mini", made, []).split("## In a sliding window")
+    assert "| `rope` | - | - | - | - | 11.31 (1) | - | - | 22.63 (1) |" in sliding
+    assert "| `alibi` | - | - | - | - | 11.31 (1) | - | - | 5.66 (1) |" in sliding
+
+
+def test_the_page_says_which_rows_go_on_by_its_numbers_and_what_papers_saw(make):
+    made = [
+        make("rope", {1: 3.0, 8: 4.0}),
+        make("alibi", {1: 3.0, 8: 2.9}),
+        make("fire", {1: 3.0, 8: 3.0 + math.log2(1.04)}),
+        make("t5", {1: 3.0, 8: 3.0 + math.log2(1.06)}),
+        make("learned", {1: 3.0, 8: None}),
+        make("rope", {1: 3.0, 8: 4.0}, attention="linear"),
+    ]
+    page = render(TABLE, "mini", made, [])
+    assert (
+        "- Vanilla attention, whole windows: at 8x, 2 of 4 rows have a perplexity at most 5 % "
+        "above their own at 1x: `alibi` (-6.7 %), `fire` (+4.0 %); of the others the least "
+        "rises `t5` (+6.0 %), the most `rope` (+100.0 %)."
+    ) in page
+    assert "- Linear attention, whole windows: at 8x, none of 1 rows has" in page
+    for name in ("KERPLE", "FIRE", "CoPE", "Sandwich", "YaRN", "Ruoss", "ALiBi", "survey"):
+        assert name in page.split("**The papers saw**")[1]
+    assert "What is seen" not in render(TABLE, "mini", [made[4]], [])
+
+
 def test_lines_are_means_over_seeds(make, tmp_path):
     made = [
         make("rope", {1: 3.0, 2: 4.0}, seed=1),

@@ -9,6 +9,7 @@ from fairseq_plugins.common.tables import markdown_table
 from fairseq_plugins.papers.tables import MARK, Column, Printed, Row, Table
 from fairseq_plugins.reproduce.experiments import EXPERIMENTS
 from fairseq_plugins.reproduce.record.results import Result
+from fairseq_plugins.reproduce.report.beyond_training import what_is_seen
 from fairseq_plugins.reproduce.report.captions import caption
 from fairseq_plugins.reproduce.report.comparisons import DASH, differences, marks, orderings
 from fairseq_plugins.reproduce.report.floors import examples_of, floors_of, floors_section
@@ -60,23 +61,30 @@ def render(
     parts += [study.text] if study else []
     parts += [f"Left out: {sentence}" for sentence in left_out]
     parts += _views(table, study.name if study else scale, results)
-    parts += main_tables(table, cells)
-    own = {place: cell for place, cell in cells.items() if place[1] in table.attentions}
-    beyond = sorted({row for row, _ in own} - set(table.row_names))
-    if beyond:
-        parts += ["## Rows beyond the paper", ours_table(table, beyond, table.attentions, cells)]
+    parts += _rows(table, cells, "## ")
     for attention, heading in table.further.items():
         rows = sorted(row for row, a in cells if a == attention)
         if rows:
             parts += [f"## {heading}", ours_table(table, rows, [attention], cells)]
     for suffix, heading in EXPERIMENTS[table.experiment].further_evaluations(results):
         wider = gather(results, table.columns, suffix)
-        parts += [f"## {heading}", *main_tables(table, wider)]
+        parts += [f"## {heading}", *_rows(table, wider, "### ")]
+    parts += what_is_seen(table, results)
     floors = floors_of(table, results)
     parts += floors_section(table, cells, floors, examples_of(table, results))
     parts += [*marks(table, cells), *differences(table, cells)]
     parts += orderings(table, cells, floors)
     return "\n\n".join(parts) + "\n"
+
+
+def _rows(table: Table, cells: Cells, heading: str) -> list[str]:
+    """The tables of all rows under the table's attentions; heading: the marks of a heading."""
+    parts = main_tables(table, cells)
+    done = {row for row, attention in cells if attention in table.attentions}
+    if beyond := sorted(done - set(table.row_names)):
+        own = ours_table(table, beyond, table.attentions, cells)
+        parts += [f"{heading}Rows beyond the paper", own]
+    return parts
 
 
 def _views(table: Table, name: str, results: Sequence[Result]) -> list[str]:

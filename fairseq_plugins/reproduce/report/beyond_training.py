@@ -1,0 +1,58 @@
+"""What a table of lengths shows, in sentences made of its results, and what papers saw."""
+
+from collections.abc import Mapping, Sequence
+
+from fairseq_plugins.papers.extrapolation import GOES_ON, SLIDING
+from fairseq_plugins.papers.tables import Table
+from fairseq_plugins.reproduce.record.results import Result
+from fairseq_plugins.reproduce.report.series import Line, length_lines
+
+_PROTOCOLS = {"": "whole windows", SLIDING: "in a sliding window"}
+
+
+def rises(lines: Mapping[tuple[str, str], Line], attention: str, factor: float) -> dict[str, float]:
+    """By row how far the perplexity at a length is above that at 1x, in per cent, least first."""
+    found = {}
+    for (row, own), line in lines.items():
+        points = dict(line)
+        if own == attention and {1.0, factor} <= points.keys():
+            found[row] = 100 * (points[factor] / points[1.0] - 1)
+    return dict(sorted(found.items(), key=lambda item: item[1]))
+
+
+def told(found: Mapping[str, float], factor: int) -> str:
+    """A sentence on which rows go on working, of rises with the least first, at least one."""
+    words = [f"`{row}` ({rise:+.1f} %)" for row, rise in found.items()]
+    going_on = sum(rise <= GOES_ON for rise in found.values())
+    verb, own = ("has", "its") if going_on < 2 else ("have", "their")
+    said = f"at {factor}x, {going_on or 'none'} of {len(found)} rows {verb} a perplexity at most "
+    said += f"{GOES_ON:g} % above {own} own at 1x"
+    if going_on:
+        said += f": {', '.join(words[:going_on])}"
+    if rest := words[going_on:]:
+        said += f"; of the others the least rises {rest[0]}"
+        said += f", the most {rest[-1]}" if len(rest) > 1 else ""
+    return f"{said}."
+
+
+def what_is_seen(table: Table, results: Sequence[Result]) -> list[str]:
+    """The section; empty for a table that is not of lengths, or where nothing is to be said."""
+    if not table.lengths:
+        return []
+    factor = max(table.lengths)
+    sentences = [
+        f"- {attention.capitalize()} attention, {words}: {told(found, factor)}"
+        for suffix, words in _PROTOCOLS.items()
+        for attention in table.attentions
+        if (found := rises(length_lines(results, suffix), attention, float(factor)))
+    ]
+    if not sentences:
+        return []
+    parts = ["## What is seen", "\n".join(sentences)]
+    if table.saw:
+        saw = "\n".join(f"- {paper}: {text}" for paper, text in table.saw)
+        parts += [
+            "**The papers saw**, with far larger models and mostly other texts:",
+            saw,
+        ]
+    return parts
