@@ -7,6 +7,16 @@ pre-training goes on, needs a training that is fine-tuned after every epoch.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from fairseq_plugins.analysis.agreement import (
+    Agrees,
+    of_absolute,
+    of_bands,
+    of_correspondence,
+    of_families,
+    of_frequencies,
+    of_relative,
+    of_training,
+)
 from fairseq_plugins.analysis.figure_files import Made
 from fairseq_plugins.analysis.probe_figures import families, identical_words, position_positions
 from fairseq_plugins.analysis.subjects import BERT_HEADS, BERT_WIDTH, Sizes, Subject, untrained
@@ -31,6 +41,7 @@ class Figure:
         untrained: names of encodings that are shown where no checkpoint is given; () where it
             needs one.
         takes_subjects: whether checkpoints change it.
+        agrees: what its numbers say to that.
     """
 
     make: Maker
@@ -38,6 +49,7 @@ class Figure:
     paper: str
     untrained: tuple[str, ...] = ()
     takes_subjects: bool = True
+    agrees: Agrees = lambda numbers: ""
 
 
 _PROBED = (
@@ -59,8 +71,9 @@ FIGURES: dict[int, Figure] = {
         "of learned relative vectors those of small offsets are unlike all others, and those "
         "beyond 20 are alike.",
         ("sinusoidal", "sinusoidal_rpe"),
+        agrees=of_absolute,
     ),
-    2: Figure(identical_words, "Identical words: scores and weights", _PROBED),
+    2: Figure(identical_words, "Identical words: scores and weights", _PROBED, agrees=of_bands),
     3: Figure(
         fixed_waves,
         "Fixed sinusoids by offset",
@@ -75,6 +88,7 @@ FIGURES: dict[int, Figure] = {
         "learned frequencies are mostly below the fixed ones; far positions are closer than with "
         "fixed ones, and models fine-tuned for spans are monotone over more offsets than those for "
         "classes.",
+        agrees=of_frequencies,
     ),
     6: Figure(
         relative_cosines,
@@ -82,17 +96,20 @@ FIGURES: dict[int, Figure] = {
         "of learned relative vectors, those beyond offsets of 20 to 25 are not significantly "
         "different; vectors of one side are slightly more alike than those of two.",
         ("sinusoidal_rpe",),
+        agrees=of_relative,
     ),
     8: Figure(
         dots,
         "Dot products between position vectors while training",
         "no pattern at first; with more steps translation invariance and local monotonicity "
         "emerge.",
+        agrees=of_training,
     ),
     9: Figure(
         position_positions,
         "Position-position correspondence and the terms of Eq. 7",
         "some awareness of distance in the mean of P W_Q W_K^T P^T over heads.",
+        agrees=of_correspondence,
     ),
     10: Figure(
         families,
@@ -100,8 +117,14 @@ FIGURES: dict[int, Figure] = {
         "GPT-2 is the most monotone, the least translation invariant, since its tokens also look "
         "at the first few, and the least symmetric; the encoder of machine translation looks "
         "slightly more ahead, BERT back.",
+        agrees=of_families,
     ),
-    11: Figure(identical_words, "Identical words: scores and weights of more embeddings", _PROBED),
+    11: Figure(
+        identical_words,
+        "Identical words: scores and weights of more embeddings",
+        _PROBED,
+        agrees=of_bands,
+    ),
 }
 
 
@@ -113,6 +136,9 @@ def make_figure(number: int, subjects: Sequence[Subject], sizes: Sizes) -> Made:
     """
     figure = FIGURES[number]
     if subjects or not figure.untrained:
-        return figure.make(subjects, sizes)
-    made = figure.make([untrained(name, seed=sizes.seed) for name in figure.untrained], sizes)
-    return replace(made, seen=(_UNTRAINED, *made.seen)) if figure.takes_subjects else made
+        made = figure.make(subjects, sizes)
+    else:
+        made = figure.make([untrained(name, seed=sizes.seed) for name in figure.untrained], sizes)
+        if figure.takes_subjects:
+            made = replace(made, seen=(_UNTRAINED, *made.seen))
+    return replace(made, agrees=figure.agrees(made.numbers))

@@ -43,11 +43,13 @@ class Made:
         picture: matplotlib's.
         numbers: for the JSON.
         seen: paragraphs or tables on what is seen.
+        agrees: sentences on whether the numbers agree with what the paper saw, or "".
     """
 
     picture: Any
     numbers: Mapping[str, Any]
     seen: Sequence[str] = field(default_factory=tuple)
+    agrees: str = ""
 
 
 def write_figure(made: Made, stem: Path, *, title: str, paper: str, command: str) -> None:
@@ -67,6 +69,7 @@ def write_figure(made: Made, stem: Path, *, title: str, paper: str, command: str
         f"![{title}]({stem.name}.png)",
         *made.seen,
         f"**The paper saw**: {paper}",
+        *([f"**By the numbers here.** {made.agrees}"] if made.agrees else []),
         f"As [SVG]({stem.name}.svg); the numbers are in [{stem.name}.json]({stem.name}.json). "
         f"Made by `{command}`.",
     ]

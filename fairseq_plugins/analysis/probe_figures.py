@@ -71,6 +71,8 @@ def identical_words(subjects: Sequence[Subject], sizes: Sizes) -> Made:
             "scores": seen.scores,
             "weights": seen.weights,
             "scores_by_offset": offsets,
+            "band": band,
+            "relative": subject.relative_kind(),
         }
         lines.append([subject.label, str(seen.words), f"{band:+.3f}"])
     header = ["", "words", "score of itself less that of its neighbours"]

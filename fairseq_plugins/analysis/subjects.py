@@ -12,10 +12,12 @@ from fairseq_plugins.common.errors import OptionError
 from fairseq_plugins.encodings import PositionEncoding
 from fairseq_plugins.encodings.absolute import LearnableSinusoidal, Sinusoidal
 from fairseq_plugins.encodings.frequencies import geometric
-from fairseq_plugins.encodings.shaw import RelativeKeys
+from fairseq_plugins.encodings.shaw import LearnableSinusoidalKeys, RelativeKeys, ShawKeys
 from fairseq_plugins.modules.loading import choose_device
 
 BERT_WIDTH, BERT_HEADS = 768, 12
+# Kinds of relative vectors.
+LEARNED, LEARNED_SINUSOIDS, FIXED_SINUSOIDS = "learned", "learnable sinusoids", "fixed sinusoids"
 
 
 @dataclass(frozen=True)
@@ -46,10 +48,21 @@ class Subject:
 
     def relative(self) -> Tensor | None:
         """The vectors of the offsets -k..k (2k + 1, D), or None without relative vectors."""
-        for part in self.layer.parts if self.layer is not None else ():
-            if isinstance(part, RelativeKeys):
-                return part.key_vectors().detach().double().cpu()
-        return None
+        part = self._relative_keys()
+        return None if part is None else part.key_vectors().detach().double().cpu()
+
+    def relative_kind(self) -> str:
+        """Of its relative vectors: `LEARNED` and so on, "" without any."""
+        part = self._relative_keys()
+        if part is None:
+            return ""
+        if isinstance(part, ShawKeys):
+            return LEARNED
+        return LEARNED_SINUSOIDS if isinstance(part, LearnableSinusoidalKeys) else FIXED_SINUSOIDS
+
+    def _relative_keys(self) -> RelativeKeys | None:
+        parts = self.layer.parts if self.layer is not None else ()
+        return next((part for part in parts if isinstance(part, RelativeKeys)), None)
 
     def frequencies(self) -> Tensor | None:
         """Those of its absolute sinusoids (C/2,), float64, or None without sinusoids."""

@@ -57,6 +57,7 @@ def relative_cosines(subjects: Sequence[Subject], sizes: Sizes) -> Made:
             "neighbours": neighbours,
             "alike_from": near,
             "threshold": ALIKE,
+            "relative": subject.relative_kind(),
         }
         ends = f"{neighbours.min():.3f} to {neighbours.max():.3f}"
         lines.append([subject.label, str(reach), ends, "never" if near is None else str(near)])

@@ -31,16 +31,18 @@ def _continued(*rows: str) -> tuple[Model, ...]:
 _ABSOLUTE = ("learned", "sinusoidal", "learnable_sinusoidal")
 _RELATIVE = ("shaw_only", "sinusoidal_rpe_only", "learnable_sinusoidal_rpe_only")
 _LEARNABLE = "learnable_sinusoidal"
+# Figures 1 (b, d, f) and 6 (b, c).
+_WITH_LEARNED_RELATIVE = ("learned_shaw", "learnable_sinusoidal_shaw")
 
 FIGURE_MODELS: dict[int, tuple[Model, ...]] = {
-    1: _continued(*_ABSOLUTE, *_RELATIVE),
+    1: _continued(*_ABSOLUTE, *_RELATIVE, *_WITH_LEARNED_RELATIVE),
     2: _continued(*_ABSOLUTE, *_RELATIVE),
     4: (
         *_continued(_LEARNABLE),
         Model("bert_table4", _LEARNABLE, "SQuAD", "*"),
         Model("bert_table3", _LEARNABLE, "GLUE", "*"),
     ),
-    6: _continued(*_RELATIVE),
+    6: _continued(*_RELATIVE, *_WITH_LEARNED_RELATIVE),
     9: _continued(*_ABSOLUTE),
     10: (
         *_continued("learned"),

@@ -1,0 +1,116 @@
+"""Whether figures agree with the BERT paper: decided by the numbers, either way."""
+
+import torch
+
+from fairseq_plugins.analysis.agreement import (
+    near_less_far,
+    of_absolute,
+    of_bands,
+    of_correspondence,
+    of_families,
+    of_frequencies,
+    of_relative,
+    of_training,
+    offset_share,
+    side_gap,
+)
+from fairseq_plugins.encodings.frequencies import geometric
+
+PLACES = torch.arange(40).double()
+CLOSE = -(PLACES[:, None] - PLACES).abs()  # the nearer the larger
+NOISE = torch.randn(40, 40, generator=torch.Generator().manual_seed(1)).double()
+
+
+def test_near_is_above_far_where_it_falls_with_distance() -> None:
+    assert near_less_far(CLOSE) > 20 and near_less_far(-CLOSE) < -20
+    assert abs(near_less_far(torch.ones(8, 8))) < 1e-12
+    only_itself = 100 * torch.eye(40).double()
+    assert near_less_far(only_itself) == 0  # which is no neighbour
+
+
+def test_the_offset_explains_all_of_a_toeplitz_matrix_and_little_of_noise() -> None:
+    assert abs(offset_share(CLOSE) - 1) < 1e-9
+    assert offset_share(NOISE) < 0.1
+    assert 0.1 < offset_share(NOISE + CLOSE / 8) < 1
+    assert offset_share(torch.ones(5, 5)) == 0
+
+
+def test_one_side_is_more_alike_where_cosines_say_so() -> None:
+    signs = torch.sign(torch.arange(-6, 7)).double()
+    assert side_gap(signs[:, None] * signs) == 2
+    assert side_gap(torch.ones(13, 13).double()) == 0
+
+
+def test_figure_1_is_of_absolute_vectors() -> None:
+    said = of_absolute(
+        {
+            "a, absolute": {"dot_products": CLOSE.tolist()},  # as it is in the JSON
+            "b, absolute": {"dot_products": -CLOSE},
+            "b, relative": {"dot_products": CLOSE},
+        }
+    )
+    assert "so for `a, absolute` (+" in said and "not for `b, absolute` (-" in said
+    assert of_absolute({"b, relative": {"dot_products": CLOSE}}) == ""
+
+
+def test_figure_8_compares_the_first_with_the_last() -> None:
+    first, last = {"dot_products": NOISE}, {"dot_products": CLOSE}
+    said = of_training({"10 updates": first, "20 updates": first, "30 updates": last})
+    assert said.count("rises, from") == 2 and "to 1 (30 updates)" in said
+    assert of_training({"30 updates": last, "10 updates": first}).count("does not rise") == 2
+    assert of_training({"30 updates": last}) == ""
+
+
+def test_bands_are_expected_under_two_relative_encodings() -> None:
+    said = of_bands(
+        {
+            "a": {"band": -1.0, "relative": "learned"},
+            "b": {"band": 2.0, "relative": "learnable sinusoids"},
+            "c": {"band": -3.0, "relative": ""},
+            "d": {"band": 3.0, "relative": "fixed sinusoids"},
+        }
+    )
+    assert "so for `a` (-1); not for `b` (+2)." in said
+    assert said.endswith("there is one, too, under `c`.")
+    assert of_bands({"c": {"band": -3.0, "relative": ""}}) == ""
+
+
+def test_frequencies_are_compared_with_the_fixed_ones() -> None:
+    fixed = geometric(8, 16)
+    said = of_frequencies({"frequencies": {"default": fixed, "a": 0.9 * fixed, "b": 1.1 * fixed}})
+    assert "so for `a` (100%); not for `b` (0%)" in said
+
+
+def test_only_learned_relative_vectors_decide_figure_6() -> None:
+    one = {"relative": "learned", "alike_from": 24, "cosines": torch.ones(5, 5).double()}
+    other = {**one, "alike_from": None}
+    said = of_relative({"a": one, "b": other, "c": {**one, "relative": "fixed sinusoids"}})
+    assert "so for `a` (from 24); not for `b` (never)" in said and "`c`" not in said
+    assert "than those of two (mean cosines): not for `a` (+0), `b` (+0)" in said
+    assert of_relative({"c": {**one, "relative": ""}}) == ""
+    assert "not for `a` (from 26)" in of_relative({"a": {**one, "alike_from": 26}})
+
+
+def test_figure_9_is_of_near_and_far() -> None:
+    numbers = {"a": {"position_position": CLOSE}, "b": {"position_position": -CLOSE}}
+    assert "so for `a` (+" in of_correspondence(numbers)
+
+
+def test_families_are_told_apart_by_the_papers_own_numbers() -> None:
+    names = ("monotonicity", "monotonicity_20", "translation_invariance_words", "symmetry")
+    kinds = ("encoder only", "decoder only", "encoder & decoder")
+    numbers = {
+        kind: {"kind": kind, "metrics": {**dict(zip(names, own, strict=True)), **balance}}
+        for kind, own, balance in (
+            (kinds[0], (0.2461, 0.0208, 0.0143, 0.0012), {"direction_balance": 1.1940}),
+            (kinds[1], (0.1019, 0.0044, 0.1114, 0.0070), {"direction_balance": None}),
+            (kinds[2], (0.3540, 0.0841, 0.0214, 0.0002), {"direction_balance": 0.8074}),
+        )
+    }
+    said = of_families(numbers)
+    assert said.count(": yes") == 5 and "no" not in said.split()
+    swapped = {**numbers, kinds[1]: {**numbers[kinds[0]], "kind": kinds[1]}}
+    assert "the least symmetric: yes" in of_families(swapped)  # a draw
+    worse = {"kind": kinds[1], "metrics": {**numbers[kinds[1]]["metrics"], "symmetry": 0.0}}
+    assert "the least symmetric: no" in of_families({**numbers, kinds[1]: worse})
+    assert of_families({kinds[1]: numbers[kinds[1]]}) == ""
