@@ -80,3 +80,14 @@ def test_what_cannot_be_is_said(
         command = "scripts/bert_continued.sh --scale mini --rows learned --missing-checkpoints"
         assert f"  {command}\n" in shown.out
     assert not (root / "results").exists()
+
+
+def test_a_page_says_of_a_training_what_the_checkpoint_does() -> None:
+    cfg = {"task": {"data": "data/x", "tokens_per_sample": 64}, "common": {"seed": 2}}
+    trained = {"cfg": cfg, "optimizer_history": [{"num_updates": 1500}]}
+    assert figure._trained(trained) == "x, 1,500 updates of samples of 64, seed 2"
+    tuned = {**trained, "cfg": {**cfg, "task": {"data": "data/x"}}}
+    assert figure._trained(tuned) == "x, 1,500 updates, seed 2"
+    # A converted one, whose data is the folder that it is in.
+    converted = {"cfg": {**cfg, "task": {"data": ".", "tokens_per_sample": 64}}}
+    assert figure._trained(converted) == "how it was trained its checkpoint does not say"
