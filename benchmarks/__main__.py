@@ -7,12 +7,13 @@ from collections.abc import Callable, Sequence
 
 from benchmarks.options import add_options
 from fairseq_plugins.common.cpu import prepare_cpu
+from fairseq_plugins.common.parser import Parser
 from fairseq_plugins.reproduce.options import words
 
 
 def get_parser() -> argparse.ArgumentParser:
     """The options of the command line."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m benchmarks",
         description="Measures speed and memory as ratios, each in one run, and writes "
         "benchmarks/results/<machine>/<cpu|gpu>/<name>.json and the page <cpu|gpu>.md beside that "

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.record import ROOT
+from fairseq_plugins.common.parser import Parser
 from fairseq_plugins.reproduce.options import words
 
 
 def get_parser() -> argparse.ArgumentParser:
     """The options of the command line."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="gpu_campaign.sh",
         description="The tests and measurements that need a GPU, one after the other within a "
         "budget of minutes. A part that is done is skipped, one that would not fit into what is "

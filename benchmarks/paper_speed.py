@@ -21,6 +21,7 @@ from benchmarks.options import add_machine
 from benchmarks.record import ROOT, circumstances, end_of_run, load_average
 from fairseq_plugins.common.dictionaries import SPECIAL_SYMBOLS
 from fairseq_plugins.common.files import write_json
+from fairseq_plugins.common.parser import Parser
 from fairseq_plugins.common.provenance import without_absolute_paths
 from fairseq_plugins.papers.tables import ATTENTIONS
 
@@ -113,7 +114,7 @@ def measure(row: str, attention: str, sizes: Sizes) -> dict[str, Any]:
 
 def get_parser() -> argparse.ArgumentParser:
     """The options of the command line."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.paper_speed", description=__doc__)
+    parser = Parser(prog="python -m benchmarks.paper_speed", description=__doc__)
     add = parser.add_argument
     add("--row", default="base", metavar="ROW", help="a row of Table 2 (default: base)")
     add("--attention", choices=ATTENTIONS, default="linear", help="(default: linear)")

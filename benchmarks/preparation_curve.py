@@ -31,6 +31,7 @@ from benchmarks.record import ROOT, circumstances, end_of_run, load_average
 from fairseq_plugins.common import provenance
 from fairseq_plugins.common.exit_status import exit_status
 from fairseq_plugins.common.files import reading, write_json
+from fairseq_plugins.common.parser import Parser
 from fairseq_plugins.reproduce.options import words
 
 if TYPE_CHECKING:  # what prepares is imported where it is used: --help must not load it
@@ -199,7 +200,7 @@ def summarise(measured: Sequence[Size], size: int) -> dict[str, dict[str, Any]]:
 
 def get_parser() -> argparse.ArgumentParser:
     """The options of the command line."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m benchmarks.preparation_curve",
         description="Measures the preparation of growing parts of a parallel text and extrapolates "
         f"to WMT14's {WMT14_PAIRS:,} pairs of {WMT14_WORDS:,} words.",
@@ -287,11 +288,11 @@ def run(args: argparse.Namespace, command: Sequence[str]) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Returns the exit status: 0 measured, 1 not."""
+    """Returns the exit status: 0 measured, 1 failed, 2 refused."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     args = get_parser().parse_args(given)
     command = ["python", "-m", "benchmarks.preparation_curve", *given]
-    return exit_status("preparation_curve", lambda: run(args, command))
+    return exit_status(args.program, lambda: run(args, command))
 
 
 if __name__ == "__main__":

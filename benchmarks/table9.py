@@ -9,6 +9,7 @@ from pathlib import Path
 from benchmarks.options import add_options, folder_name
 from benchmarks.targets import ROWS
 from fairseq_plugins.common.cpu import prepare_cpu
+from fairseq_plugins.common.parser import Parser
 from fairseq_plugins.papers.tables import ATTENTIONS
 from fairseq_plugins.reproduce.options import words
 from fairseq_plugins.reproduce.run.interruption import hold_back_signals
@@ -16,7 +17,7 @@ from fairseq_plugins.reproduce.run.interruption import hold_back_signals
 
 def get_parser() -> argparse.ArgumentParser:
     """The options of the command line."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="table9.sh",
         description="LRPE, Table 9: speed of a training step of the bidirectional encoder against "
         "Base. Measures every cell that is not done and renders results/table9/<cpu|gpu>.md.",

@@ -25,6 +25,7 @@ from benchmarks.options import add_machine
 from benchmarks.record import ROOT, circumstances, end_of_run, load_average
 from fairseq_plugins.common import provenance
 from fairseq_plugins.common.files import write_json
+from fairseq_plugins.common.parser import Parser
 from fairseq_plugins.papers.tables import ATTENTIONS
 from fairseq_plugins.reproduce.options import words
 
@@ -145,7 +146,7 @@ def _summary(training: Training) -> dict[str, Any]:
 
 def get_parser() -> argparse.ArgumentParser:
     """The options of the command line."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.training", description=__doc__)
+    parser = Parser(prog="python -m benchmarks.training", description=__doc__)
     add = parser.add_argument
     add("other", type=Path, metavar="OTHER", help="a checkout of the commit to compare with")
     add("--rows", type=words("--rows"), default=["base", "lrpe_type2"], metavar="A,B")

@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import Any
 
 from fairseq_plugins.common.extras import DISTRIBUTION, extra_of, remedy
+from fairseq_plugins.common.parser import Parser
 from fairseq_plugins.common.root import add_places, put_places
 
 PROGRAM = "fairseq-pe"
@@ -43,7 +44,7 @@ class _Version(argparse.Action):
 
 def get_parser() -> argparse.ArgumentParser:
     """The parser that chooses a command; each command has its own."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog=PROGRAM,
         description="Any position encoding under any attention, for fairseq.",
         epilog=f"`{PROGRAM} <command> --help` shows a command's options. Training itself goes "

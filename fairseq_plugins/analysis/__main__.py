@@ -12,6 +12,7 @@ from fairseq_plugins.analysis import (
     picture_command,
 )
 from fairseq_plugins.common.exit_status import exit_status
+from fairseq_plugins.common.parser import Parser
 
 # Modules with `register(commands)`, which import what takes seconds only when they run.
 COMMANDS: tuple[ModuleType, ...] = (
@@ -24,7 +25,7 @@ COMMANDS: tuple[ModuleType, ...] = (
 
 def get_parser(commands: Sequence[ModuleType] = COMMANDS) -> argparse.ArgumentParser:
     """The options of the command line."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="fairseq-pe analyse",
         description="What an encoding, or a model trained with it, does with positions.",
     )
@@ -37,7 +38,7 @@ def get_parser(commands: Sequence[ModuleType] = COMMANDS) -> argparse.ArgumentPa
 def main(arguments: Sequence[str] | None = None, commands: Sequence[ModuleType] = COMMANDS) -> int:
     """Run a command; its exit status."""
     args = get_parser(commands).parse_args(arguments)
-    return exit_status(f"analysis {args.command}", lambda: args.run(args))
+    return exit_status(args.program, lambda: args.run(args))
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
 """The command line of the catalogue."""
 
 import argparse
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from fairseq_plugins.common.files import write_text
+from fairseq_plugins.common.parser import Parser
 
 # As the attentions say; they need PyTorch, for which --help does not wait.
 ATTENTIONS = ("vanilla", "linear")
@@ -34,14 +34,13 @@ def main(argv: Sequence[str] | None = None) -> int:
             show = markdown_table if arguments.markdown else table
             print(show(select(*filters)))
     except ValueError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+        parser.error(str(error))
     return 0
 
 
 def get_parser() -> argparse.ArgumentParser:
     """The options of the command line."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="fairseq-pe encodings",
         description="The position encodings: all of them in a table, or everything about one.",
     )

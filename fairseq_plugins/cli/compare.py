@@ -12,9 +12,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fairseq_plugins.common.errors import OptionError
+from fairseq_plugins.common.errors import OptionError, WorkError
 from fairseq_plugins.common.exit_status import exit_status
+from fairseq_plugins.common.parser import Parser
 from fairseq_plugins.common.root import ROOT, add_places, configs_folder, data_folder, put_places
+from fairseq_plugins.data.options import check_at_least
 
 if TYPE_CHECKING:  # imports PyTorch, for which --help does not wait
     from fairseq_plugins.reproduce.experiments.planned import PlannedRun
@@ -32,7 +34,7 @@ LOG_INTERVAL = 10
 
 def get_parser() -> argparse.ArgumentParser:
     """The options of the command line."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="fairseq-pe compare",
         description="Train small language models with two position encodings on a text, from the "
         "same seeds, within some minutes on a CPU, and say how far apart they are and how sure "
@@ -68,7 +70,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ValueError as error:
         parser.error(str(error))
     try:
-        return exit_status("compare", lambda: _run(args, study, begin))
+        return exit_status(args.program, lambda: _run(args, study, begin))
     except KeyboardInterrupt:
         print("\nStopped. The same command shows the pairs that were finished.")
         return 130
@@ -84,9 +86,13 @@ def _checked(args: argparse.Namespace) -> "Study":
         raise OptionError(f"--seeds must be at least 2, but is {args.seeds}")
     if not args.text.is_file():
         raise OptionError(f"--text must be a file, but is {args.text}")
+    check_at_least(1, merges=args.merges)
+    from fairseq_plugins.reproduce.experiments.rows import check_row
     from fairseq_plugins.reproduce.options import study_name
     from fairseq_plugins.reproduce.record.runs import Study
 
+    for letter, row in (("A", args.first), ("B", args.second)):
+        check_row(configs_folder(ROOT), row, f"{letter} must be")
     stem = re.sub(r"[^A-Za-z0-9]+", "_", args.text.name.partition(".")[0])[:20]
     name = args.name or f"{args.first}-{args.second}-{args.attention}-{stem}"
     try:
@@ -171,7 +177,10 @@ def _train(args: argparse.Namespace, report: "Report", begin: float) -> "Report"
         runners[0].warm_up()
         speed = _speed(pair, lambda: _side_by_side(pair, runners, interruption))
         left = deadline - time.monotonic()
-        share = time_budget.share(left, speed, args.seeds)
+        try:
+            share = time_budget.share(left, speed, args.seeds)
+        except ValueError as error:  # which only the trial could tell
+            raise WorkError(str(error)) from None
         print(
             f"{share.seeds} pairs of runs of {share.updates} updates in the {left / 60:.1f} "
             f"minutes that are left; an update takes {speed.update:.2f} s",
@@ -204,7 +213,7 @@ def _side_by_side(
     """Bring both runs of a pair to their results.
 
     Raises:
-        ValueError: one failed, with what its log says.
+        WorkError: one failed, with what its log says.
     """
     from fairseq_plugins.reproduce.record.logs import last_lines
     from fairseq_plugins.reproduce.run.jobs import side_by_side
@@ -213,7 +222,7 @@ def _side_by_side(
     for _, failure in ended:
         if failure:
             said = "\n".join(last_lines(failure.log)) if failure.log else ""
-            raise ValueError(f"{failure.name}: {failure.reason}\n{said}")
+            raise WorkError(f"{failure.name}: {failure.reason}\n{said}")
 
 
 def _speed(pair: "Sequence[PlannedRun]", run: Callable[[], None]) -> "Speed":

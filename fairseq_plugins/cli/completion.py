@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from fairseq_plugins.__main__ import COMMANDS, PROGRAM
+from fairseq_plugins.common.parser import Parser
 from fairseq_plugins.reproduce.options import SCRIPTS
 from fairseq_plugins.reproduce.options import get_parser as table_parser
 
@@ -13,7 +14,7 @@ SHELLS = ("bash", "zsh", "tcsh")
 
 def get_parser() -> argparse.ArgumentParser:
     """The options of the command line."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog=f"{PROGRAM} completion",
         description="Print a script that makes a shell complete commands and options.",
         epilog=f'for bash: eval "$({PROGRAM} completion bash)" in ~/.bashrc',
@@ -24,7 +25,7 @@ def get_parser() -> argparse.ArgumentParser:
 
 def whole_parser() -> argparse.ArgumentParser:
     """One parser with the options of every command that tells its own."""
-    parser = argparse.ArgumentParser(prog=PROGRAM)
+    parser = Parser(prog=PROGRAM)
     commands = parser.add_subparsers(dest="command")
     for name, (module, summary) in COMMANDS.items():
         if name == "table":

@@ -16,6 +16,7 @@ from typing import Any
 
 from fairseq_plugins.common import extras
 from fairseq_plugins.common.extras import EXTRAS
+from fairseq_plugins.common.parser import Parser
 
 MODEL = "pe_transformer_lm"
 OLDEST_PYTHON = (3, 11)
@@ -310,7 +311,7 @@ def _registration_error() -> str:
 
 def get_parser() -> argparse.ArgumentParser:
     """The options of the command line."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="fairseq-pe doctor",
         description="Say what is installed, which attention paths that selects, and whether "
         "training can run (exit status 0) or not (1).",

@@ -15,6 +15,7 @@ from typing import Any
 from fairseq_plugins.analysis.adaptation_options import add_adaptation
 from fairseq_plugins.common.errors import OptionError
 from fairseq_plugins.common.exit_status import exit_status
+from fairseq_plugins.common.parser import Parser
 from fairseq_plugins.common.root import PACKAGE
 from fairseq_plugins.common.seeds import parse_seed
 
@@ -26,7 +27,7 @@ _COLUMNS = (*_COUNTS, "bits/token", "PPL", "PPL/word", "bits/byte")
 
 def get_parser() -> argparse.ArgumentParser:
     """The options of the command line."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog=PROGRAM,
         description="Perplexity of a pe_transformer_lm or pe_roberta on a split of its data: per "
         "unit of the data, and per word and byte of its text where the data folder knows them. A "
@@ -75,7 +76,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Evaluate as the options say; the exit status."""
     words = list(sys.argv[1:] if argv is None else argv)
     args = get_parser().parse_args(words)
-    return exit_status("evaluate", lambda: _run(args, words))
+    return exit_status(args.program, lambda: _run(args, words))
 
 
 def _run(args: argparse.Namespace, words: Sequence[str]) -> None:
@@ -133,7 +134,7 @@ def _lengths(text: str) -> tuple[int, ...]:
     if not text:
         return ()
     if not re.fullmatch(r"[1-9][0-9]*(,[1-9][0-9]*)*", text, re.ASCII):
-        raise OptionError(f"--lengths must be numbers joined by commas, but is {text!r}")
+        raise OptionError(f"--lengths must be numbers from 1 on joined by commas, but is {text!r}")
     return tuple(dict.fromkeys(int(word) for word in text.split(",")))
 
 

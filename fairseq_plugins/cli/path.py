@@ -3,12 +3,13 @@
 import argparse
 from collections.abc import Sequence
 
+from fairseq_plugins.common.parser import Parser
 from fairseq_plugins.common.root import PACKAGE, configs_folder
 
 
 def get_parser() -> argparse.ArgumentParser:
     """The options of the command line."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="fairseq-pe path",
         description="Print the folder of this package, for fairseq's --user-dir.",
     )

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from fairseq_plugins.common.data_commands import TYPED
+from fairseq_plugins.common.parser import Parser
 
 PROGRAM = "fairseq-pe prepare"
 # What a script of scripts/ calls: the module with main(argv), and the words before its options.
@@ -63,7 +64,7 @@ def get_parser() -> argparse.ArgumentParser:
     lines = [
         f"  {' '.join(typed.split()[1:]):<18} {ABOUT[script]}" for script, typed in TYPED.items()
     ]
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog=PROGRAM,
         description="Make a data folder, by default below data/:\n\n" + "\n".join(lines),
         epilog=f"`{PROGRAM} lm wikitext2 --help` shows the options of one.",

@@ -11,3 +11,7 @@ class CheckpointError(ValueError):
 
 class OptionError(ValueError):
     """An option whose value it cannot have, alone or beside the others."""
+
+
+class WorkError(ValueError):
+    """Work that was begun and failed, for reasons other than its input."""

@@ -5,18 +5,17 @@ import sys
 from pathlib import Path
 
 from fairseq_plugins.common.exit_status import exit_status
+from fairseq_plugins.common.parser import Parser
 from fairseq_plugins.data.generated import add_arguments, sentences_from, write_corpus
 
 
 def main() -> int:
     """Run the command; returns its exit status."""
-    parser = argparse.ArgumentParser(
-        prog="python -m fairseq_plugins.data", description="Write the embedded corpus."
-    )
+    parser = Parser(prog="python -m fairseq_plugins.data", description="Write the embedded corpus.")
     parser.add_argument("--output", type=Path, required=True, metavar="DIR", help="where to write")
     add_arguments(parser)
     args = parser.parse_args()
-    return exit_status("corpus", lambda: _write(args))
+    return exit_status(args.program, lambda: _write(args))
 
 
 def _write(args: argparse.Namespace) -> None:

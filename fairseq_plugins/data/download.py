@@ -7,7 +7,7 @@ import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
-from fairseq_plugins.common.errors import DataError, OptionError
+from fairseq_plugins.common.errors import OptionError, WorkError
 
 CHUNK_BYTES = 1 << 20
 TIMEOUT_SECONDS = 60
@@ -36,7 +36,7 @@ def download(
         try:
             _fetch(url, part, report)
         except (OSError, http.client.HTTPException) as error:
-            raise DataError(
+            raise WorkError(
                 f"{url} could not be fetched ({error}); the same command resumes, and "
                 f"{elsewhere} the files from elsewhere"
             ) from error
@@ -45,7 +45,7 @@ def download(
         found = hashlib.file_digest(stream, algorithm).hexdigest()
     if expected not in (None, found):
         candidate.unlink()
-        raise DataError(
+        raise WorkError(
             f"{target.name} from {url}: expected {algorithm} {expected}, found {found}; removed"
         )
     return candidate.replace(target)

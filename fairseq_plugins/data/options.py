@@ -88,7 +88,13 @@ def check_at_least(least: int | float, **options: int | float | None) -> None:
             raise OptionError(f"--{option} must be at least {least}, but is {value}")
 
 
-def check_folder(source: Path) -> None:
-    """Raise DataError where --from is no folder."""
+def check_folder(source: Path, option: str = "--from") -> None:
+    """Raise DataError where an option names no folder."""
     if not source.is_dir():
-        raise DataError(f"--from must be an existing folder, but is {source}")
+        raise DataError(f"{option} must be an existing folder, but is {source}")
+
+
+def check_file(path: Path, option: str) -> None:
+    """Raise DataError where an option names no file."""
+    if not path.is_file():
+        raise DataError(f"{option} must be an existing file, but is {path}")

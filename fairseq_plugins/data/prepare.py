@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fairseq_plugins.common.exit_status import exit_status
+from fairseq_plugins.common.parser import Parser
 from fairseq_plugins.data import generated
 from fairseq_plugins.data.binarise import binarise, split_into_pieces
 from fairseq_plugins.data.folders import SPLITS, Folder, making, report
@@ -110,7 +111,7 @@ def _finish(
 
 def get_parser() -> argparse.ArgumentParser:
     """The options of the command line."""
-    parser = argparse.ArgumentParser(prog="prepare", description="Make data folders for fairseq.")
+    parser = Parser(prog="fairseq-pe prepare", description="Make data folders for fairseq.")
     commands = parser.add_subparsers(dest="corpus", required=True)
     for name, corpus in PUBLISHED.items():
         summary = f"{corpus.name}, downloaded or --from DIR"
@@ -155,7 +156,7 @@ def _run(args: argparse.Namespace) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit status."""
     args = get_parser().parse_args(arguments)
-    return exit_status("prepare", lambda: _run(args))
+    return exit_status(args.program, lambda: _run(args))
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from typing import Any
 
 from fairseq_plugins.common.errors import DataError, OptionError
 from fairseq_plugins.common.exit_status import exit_status
+from fairseq_plugins.common.parser import Parser
 from fairseq_plugins.common.root import data_folder
 from fairseq_plugins.data import generated
 from fairseq_plugins.data.folders import SPLITS, report
@@ -144,8 +145,8 @@ def prepare_toy(
 
 def get_parser() -> argparse.ArgumentParser:
     """The options of the command line."""
-    parser = argparse.ArgumentParser(
-        prog="prepare_mlm", description="Make data folders for masked language models."
+    parser = Parser(
+        prog="fairseq-pe prepare", description="Make data folders for masked language models."
     )
     commands = parser.add_subparsers(dest="command", required=True)
     _add_gpt2_bpe(_command(commands, "gpt2_bpe", "gpt2_bpe", "GPT-2's pieces", "gpt2_bpe"))
@@ -253,7 +254,7 @@ def _run(args: argparse.Namespace) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit status."""
     args = get_parser().parse_args(arguments)
-    return exit_status("prepare", lambda: _run(args))
+    return exit_status(args.program, lambda: _run(args))
 
 
 if __name__ == "__main__":

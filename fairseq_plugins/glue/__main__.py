@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fairseq_plugins.common.exit_status import exit_status
+from fairseq_plugins.common.parser import Parser
 from fairseq_plugins.common.seeds import parse_seed
 from fairseq_plugins.glue import BATCH_SIZE
 from fairseq_plugins.glue.tasks import TASKS
@@ -14,7 +15,7 @@ from fairseq_plugins.glue.tasks import TASKS
 
 def get_parser() -> argparse.ArgumentParser:
     """The options of the command line."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m fairseq_plugins.glue", description="GLUE's metrics of a checkpoint."
     )
     commands = parser.add_subparsers(dest="command", required=True)
@@ -36,7 +37,7 @@ def get_parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit status."""
     args = get_parser().parse_args(arguments)
-    return exit_status("glue", lambda: _evaluate(args))
+    return exit_status(args.program, lambda: _evaluate(args))
 
 
 def _evaluate(args: argparse.Namespace) -> None:

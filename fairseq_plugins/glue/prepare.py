@@ -15,9 +15,10 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from fairseq_plugins.common.errors import DataError, OptionError
+from fairseq_plugins.common.errors import DataError, OptionError, WorkError
 from fairseq_plugins.common.exit_status import exit_status
 from fairseq_plugins.common.files import find_packed
+from fairseq_plugins.common.parser import Parser
 from fairseq_plugins.data.folders import Folder, making, report
 from fairseq_plugins.data.gpt2_bpe import Pieces, encode_line
 from fairseq_plugins.data.options import (
@@ -125,7 +126,7 @@ def prepare(
         try:
             places = sources or [official.fetch(task, output.parent / "downloads" / "glue", report)]
             located.append(find(task, places))
-        except DataError as error:
+        except (DataError, WorkError) as error:
             if not skip_missing:
                 raise
             report(f"missing: {error}")
@@ -317,7 +318,7 @@ def _write_labels(
 
 def get_parser() -> argparse.ArgumentParser:
     """The options of the command line."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog=program("prepare_glue"),
         description="Make GLUE's data folders for sentence_prediction.",
     )
@@ -361,7 +362,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         tasks = find_tasks(args.tasks.split(",")) if args.tasks else GLUE
         prepare(tasks, args.output, options, args.sources, skip_missing=not args.tasks)
 
-    return exit_status("prepare", work)
+    return exit_status(args.program, work)
 
 
 if __name__ == "__main__":

@@ -3,13 +3,13 @@
 python -m fairseq_plugins.glue.prepare_generated --bpe DIR [options]
 """
 
-import argparse
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from fairseq_plugins.common.exit_status import exit_status
+from fairseq_plugins.common.parser import Parser
 from fairseq_plugins.common.root import data_folder
 from fairseq_plugins.data.options import (
     add_counts,
@@ -35,7 +35,7 @@ def prepare_toy_glue(output: Path, bpe: Path, *, seed: int, examples: Mapping[st
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit status."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog=program("prepare_toy_glue"), description="Make the generated tasks' data folders."
     )
     text = "pieces of the pre-training (default: data/toy-mlm/bpe)"
@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     args = parser.parse_args(arguments)
     examples = counts_from(args, "examples", EXAMPLES)
     return exit_status(
-        "prepare",
+        args.program,
         lambda: prepare_toy_glue(args.output, args.bpe, seed=args.seed, examples=examples),
     )
 

@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fairseq_plugins.common.extras import is_installed, remedy
+from fairseq_plugins.common.parser import Parser
 from fairseq_plugins.common.root import ROOT, configs_folder, place, put, put_places
 from fairseq_plugins.papers.tables import Table
 from fairseq_plugins.reproduce.options import (
     SCRIPTS,
+    check_own_data,
     get_paper_parser,
     get_parser,
     study_from,
@@ -26,11 +28,12 @@ if TYPE_CHECKING:  # imports PyTorch, for which --help does not wait
 
 PAPER = "paper"  # all tables and figures of one
 CLAIMS = "claims"  # of the papers, judged by the results of all tables
+EXTRA_WORDS = (CLAIMS, PAPER)  # beside the tables
 
 
 def claims(arguments: Sequence[str], root: Path) -> int:
     """Make results/claims.md and .json; returns the exit status."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="fairseq-pe table claims",
         description="What the papers claim against the results of all tables there are: makes "
         "results/claims.md and results/claims.json. Trains nothing.",
@@ -46,8 +49,8 @@ def claims(arguments: Sequence[str], root: Path) -> int:
 
 def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
     """Returns the exit status."""
-    chooser = argparse.ArgumentParser(prog="fairseq-pe table")
-    chooser.add_argument("table", choices=[*SCRIPTS, CLAIMS, PAPER])
+    chooser = Parser(prog="fairseq-pe table")
+    chooser.add_argument("table", choices=[*SCRIPTS, *EXTRA_WORDS])
     given = list(sys.argv[1:] if arguments is None else arguments)
     name = chooser.parse_args(given[:1]).table
     logging.disable(logging.INFO)  # of the libraries; this program prints
@@ -161,6 +164,8 @@ def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
     # What trains elsewhere needs its GPUs there.
     here = jobs if not args.slurm and trains else 0
     try:
+        if args.data:
+            check_own_data(args.data, EXPERIMENTS[table.experiment].data_files)
         session.require(root, planned, force=again, jobs=here, keep=args.keep)
     except (ValueError, OSError) as error:
         parser.error(str(error))

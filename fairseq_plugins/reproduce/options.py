@@ -6,6 +6,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fairseq_plugins.common.errors import OptionError
+from fairseq_plugins.common.parser import Parser
+from fairseq_plugins.common.provenance import missing_data
 from fairseq_plugins.common.root import add_places
 from fairseq_plugins.common.seeds import parse_seed
 from fairseq_plugins.papers import PAPERS, SCALE_NAMES, TABLES
@@ -107,7 +110,7 @@ def get_parser(name: str) -> argparse.ArgumentParser:
     """The options of the command of a table or figure."""
     table = SCRIPTS[name]
     drawn = "".join(f", and draws results/{f.name}/<scale>.png" for f in table.figures if f.name)
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog=f"fairseq-pe table {name}",
         description=f"{table.source}: {table.title}. Trains and evaluates every row that is not "
         f"done, and renders results/{table.name}/<scale>.md{drawn}.",
@@ -214,7 +217,7 @@ def get_parser(name: str) -> argparse.ArgumentParser:
 
 def get_paper_parser() -> argparse.ArgumentParser:
     """The options of what makes all tables of a paper."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="fairseq-pe table paper",
         description="Every table and figure of a paper: what is not done is trained, measured and "
         "rendered, here one table after the other, with --slurm as jobs that wait for one another.",
@@ -276,6 +279,21 @@ def study_from(args: argparse.Namespace, root: Path) -> "Study | None":
         data = data.absolute()
         data = data.relative_to(root) if data.is_relative_to(root) else data
     return Study(args.name or "own", tuple(overrides), data)
+
+
+def check_own_data(folder: Path, files: Sequence[str]) -> None:
+    """Refuse a folder of --data that is not there or lacks files.
+
+    Raises:
+        OptionError: naming them.
+    """
+    if not folder.is_dir():
+        raise OptionError(f"`--data` must be an existing folder, but is {folder}")
+    if lacking := missing_data(folder, files):
+        raise OptionError(
+            f"`--data` must be a folder that `fairseq-pe prepare` makes, but {folder} lacks "
+            f"{', '.join(lacking)}"
+        )
 
 
 def study_options(args: argparse.Namespace) -> list[str]:

@@ -12,7 +12,8 @@ from typing import Any
 from fairseq_plugins.common.errors import DataError, OptionError
 from fairseq_plugins.common.exit_status import exit_status
 from fairseq_plugins.common.files import write_json
-from fairseq_plugins.data.options import add_folder, add_number
+from fairseq_plugins.common.parser import Parser
+from fairseq_plugins.data.options import add_folder, add_number, program
 from fairseq_plugins.squad.examples import VERSIONS, Question, parse_json, read_bytes, read_squad
 from fairseq_plugins.squad.folder import read_facts
 from fairseq_plugins.squad.metrics import evaluate
@@ -117,15 +118,19 @@ COMMANDS: dict[str, Command] = {
     "evaluate": (_add_evaluate, _evaluate, "exact match and F1 of answers, as JSON"),
 }
 
+_SCRIPTS = {"prepare": "prepare_squad", "toy": "prepare_toy_squad"}
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; its exit status."""
-    parser = argparse.ArgumentParser(prog="python -m fairseq_plugins.squad", description="SQuAD.")
+    parser = Parser(prog="python -m fairseq_plugins.squad", description="SQuAD.")
     commands = parser.add_subparsers(dest="command", required=True)
     for name, (add, _, summary) in COMMANDS.items():
-        add(commands.add_parser(name, help=summary, description=summary))
+        # As users call it; None is this program and the name.
+        prog = program(_SCRIPTS[name]) if name in _SCRIPTS else None
+        add(commands.add_parser(name, prog=prog, help=summary, description=summary))
     args = parser.parse_args(arguments)
-    return exit_status(f"squad {args.command}", lambda: COMMANDS[args.command][1](args))
+    return exit_status(args.program, lambda: COMMANDS[args.command][1](args))
 
 
 if __name__ == "__main__":

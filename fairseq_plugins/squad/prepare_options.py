@@ -13,6 +13,7 @@ from fairseq_plugins.data.options import (
     add_number,
     add_seed,
     add_source,
+    check_counts,
     counts_from,
 )
 from fairseq_plugins.squad import generated
@@ -77,6 +78,8 @@ def run(args: argparse.Namespace) -> None:
 
 def run_toy(args: argparse.Namespace) -> None:
     """The command for the generated questions."""
+    texts = counts_from(args, "texts", generated.TEXTS)
+    check_counts("texts", texts)
     from fairseq_plugins.squad.prepare import prepare_toy
 
     prepare_toy(
@@ -84,6 +87,6 @@ def run_toy(args: argparse.Namespace) -> None:
         version=args.version,
         bpe=args.bpe,
         seed=args.seed,
-        texts=counts_from(args, "texts", generated.TEXTS),
+        texts=texts,
         sizes=sizes_from(args),
     )

@@ -10,8 +10,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from fairseq_plugins.common.errors import CheckpointError, OptionError
+from fairseq_plugins.common.errors import CheckpointError, OptionError, WorkError
+from fairseq_plugins.common.exit_status import exit_status
 from fairseq_plugins.common.files import writing
+from fairseq_plugins.common.parser import Parser
+from fairseq_plugins.data.options import check_folder
 
 _INTERVAL = re.compile(r"checkpoint_(\d+)_(\d+)\.pt")  # epoch, updates
 
@@ -83,17 +86,21 @@ def write_average(paths: Sequence[Path], output: Path) -> None:
     import torch
 
     state = average(paths)
-    with writing(output) as (file,):
-        torch.save(state, file)
+    try:
+        with writing(output) as (file,):
+            torch.save(state, file)
+    except RuntimeError as error:  # PyTorch's for a full disk
+        raise WorkError(f"{output} could not be written: {error}") from error
 
 
 def get_parser() -> argparse.ArgumentParser:
     """The options of the command line."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="fairseq-pe average",
         description="The mean of a training's last checkpoints, to be used like any checkpoint.",
     )
-    parser.add_argument("folder", type=Path, help="with checkpoint_<epoch>_<updates>.pt")
+    text = "with checkpoint_<epoch>_<updates>.pt"
+    parser.add_argument("folder", type=Path, metavar="FOLDER", help=text)
     parser.add_argument("--last", type=int, default=5, metavar="N", help="(default: 5)")
     parser.add_argument("--output", type=Path, metavar="FILE", help="(default: FOLDER/average.pt)")
     return parser
@@ -102,15 +109,15 @@ def get_parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit status."""
     args = get_parser().parse_args(arguments)
+    return exit_status(args.program, lambda: _run(args))
+
+
+def _run(args: argparse.Namespace) -> None:
+    check_folder(args.folder, "FOLDER")
     output = args.output or args.folder / "average.pt"
-    try:
-        paths = last_checkpoints(args.folder, args.last)
-        write_average(paths, output)
-    except (ValueError, OSError, RuntimeError) as error:
-        print(f"average_checkpoints: error: {error}", file=sys.stderr)
-        return 1
+    paths = last_checkpoints(args.folder, args.last)
+    write_average(paths, output)
     print(f"{output}: the mean of {', '.join(path.name for path in paths)}")
-    return 0
 
 
 if __name__ == "__main__":

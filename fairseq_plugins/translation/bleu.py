@@ -6,7 +6,6 @@ python -m fairseq_plugins.translation.bleu OUTPUT --data DIR [--subset test] sco
 fairseq-generate printed.
 """
 
-import argparse
 import json
 import re
 import sys
@@ -14,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fairseq_plugins.common.exit_status import exit_status
+from fairseq_plugins.common.parser import Parser
 from fairseq_plugins.data.codes import SEPARATOR, join_pieces
 from fairseq_plugins.translation.moses import Moses
 
@@ -104,13 +104,13 @@ def score_output(output: Path, data: Path, subset: str) -> dict[str, object]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit status."""
-    parser = argparse.ArgumentParser(prog="python -m fairseq_plugins.translation.bleu")
+    parser = Parser(prog="python -m fairseq_plugins.translation.bleu")
     parser.add_argument("output", type=Path, help="what fairseq-generate printed")
     parser.add_argument("--data", type=Path, required=True, metavar="DIR", help="prepared folder")
     parser.add_argument("--subset", default="test", help="valid or test (default)")
     args = parser.parse_args(arguments)
     return exit_status(
-        "bleu", lambda: print(json.dumps(score_output(args.output, args.data, args.subset)))
+        args.program, lambda: print(json.dumps(score_output(args.output, args.data, args.subset)))
     )
 
 

@@ -3,13 +3,13 @@
 python -m fairseq_plugins.translation.bleu_by_length OUTPUT --data DIR [--subset test]
 """
 
-import argparse
 import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from fairseq_plugins.common.exit_status import exit_status
+from fairseq_plugins.common.parser import Parser
 from fairseq_plugins.data.codes import join_pieces
 from fairseq_plugins.translation.bleu import read_generated, read_references, score
 
@@ -75,13 +75,13 @@ def score_by_length(output: Path, data: Path, subset: str) -> dict[str, object]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit status."""
-    parser = argparse.ArgumentParser(prog="python -m fairseq_plugins.translation.bleu_by_length")
+    parser = Parser(prog="python -m fairseq_plugins.translation.bleu_by_length")
     parser.add_argument("output", type=Path, help="what fairseq-generate printed")
     parser.add_argument("--data", type=Path, required=True, metavar="DIR", help="prepared folder")
     parser.add_argument("--subset", default="test", help="valid or test (default)")
     args = parser.parse_args(arguments)
     return exit_status(
-        "bleu_by_length",
+        args.program,
         lambda: print(json.dumps(score_by_length(args.output, args.data, args.subset))),
     )
 

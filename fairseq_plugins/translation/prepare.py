@@ -13,6 +13,7 @@ from typing import Any
 
 from fairseq_plugins.common.errors import OptionError
 from fairseq_plugins.common.exit_status import exit_status
+from fairseq_plugins.common.parser import Parser
 from fairseq_plugins.common.root import data_folder
 from fairseq_plugins.data.folders import SPLITS, Folder, making, report
 from fairseq_plugins.data.measure import sha256
@@ -164,9 +165,7 @@ def check_languages(source: str, target: str) -> None:
 
 def get_parser() -> argparse.ArgumentParser:
     """The options of the command line."""
-    parser = argparse.ArgumentParser(
-        prog="prepare_parallel", description="Make translation folders for fairseq."
-    )
+    parser = Parser(prog="fairseq-pe prepare", description="Make translation folders for fairseq.")
     commands = parser.add_subparsers(dest="command", required=True)
     _add_files(
         add_command(
@@ -237,7 +236,7 @@ def _run(args: argparse.Namespace) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit status."""
     args = get_parser().parse_args(arguments)
-    return exit_status("prepare", lambda: _run(args))
+    return exit_status(args.program, lambda: _run(args))
 
 
 if __name__ == "__main__":

@@ -13,7 +13,9 @@ from pathlib import Path
 from fairseq_plugins.common.errors import DataError
 from fairseq_plugins.common.exit_status import exit_status
 from fairseq_plugins.common.files import writing
+from fairseq_plugins.common.parser import Parser
 from fairseq_plugins.common.progress import track
+from fairseq_plugins.data.options import check_at_least, check_file, check_folder
 from fairseq_plugins.translation.decoding import Decoding
 
 STANDARD_INPUT = "-"
@@ -37,7 +39,7 @@ def read_input(name: str) -> list[str]:
 
 def get_parser() -> argparse.ArgumentParser:
     """The options of the command line."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="fairseq-pe translate",
         description="Translates raw text, line by line. An empty line stays empty.",
     )
@@ -80,10 +82,13 @@ def get_parser() -> argparse.ArgumentParser:
 
 def run(args: argparse.Namespace) -> None:
     """Translate as the options say; an output file appears complete or not at all."""
+    check_at_least(1, beam=args.beam, max_tokens=args.max_tokens)
     decoding = Decoding(args.beam, args.length_penalty, max_tokens=args.max_tokens)
+    if args.input != STANDARD_INPUT:
+        check_file(Path(args.input), "INPUT")
+    check_file(args.checkpoint, "--checkpoint")
+    check_folder(args.data, "--data")
     lines = read_input(args.input)
-    if not args.data.exists():
-        raise DataError(f"{args.data} does not exist")
     from fairseq_plugins.translation.translator import BUFFER_LINES, Translator  # takes seconds
 
     translator = Translator(args.checkpoint, args.data, decoding, cpu=args.cpu)
@@ -104,7 +109,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.getLogger("fairseq").setLevel(logging.WARNING)
     # fairseq asks for pinned memory with a GPU or without.
     warnings.filterwarnings("ignore", message="'pin_memory' argument is set as true")
-    return exit_status("translate", lambda: run(args))
+    return exit_status(args.program, lambda: run(args))
 
 
 if __name__ == "__main__":

@@ -109,5 +109,5 @@ def test_files_of_one_and_the_page_of_several(tmp_path: Path, capsys):
     ],
 )
 def test_what_cannot_be_is_named(words, message, tmp_path, capsys):
-    assert main(["picture", *words, "--output", str(tmp_path)]) == 1
+    assert main(["picture", *words, "--output", str(tmp_path)]) == 2
     assert message in capsys.readouterr().err

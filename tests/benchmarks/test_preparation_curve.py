@@ -105,6 +105,6 @@ def test_a_small_text(text, tmp_path, capsys):
 )
 def test_what_cannot_be_measured_is_refused(words, message, text, tmp_path, capsys):
     before = sorted(tmp_path.rglob("*"))
-    assert preparation_curve.main([str(text), "--output", str(tmp_path), *words]) == 1
+    assert preparation_curve.main([str(text), "--output", str(tmp_path), *words]) == 2
     assert message in capsys.readouterr().err
     assert sorted(tmp_path.rglob("*")) == before

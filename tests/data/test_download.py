@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fairseq_plugins.common.errors import DataError, OptionError
+from fairseq_plugins.common.errors import OptionError, WorkError
 from fairseq_plugins.data import prepare
 from fairseq_plugins.data.download import download
 from tests.data.tiny import left_in, quiet
@@ -67,7 +67,7 @@ def test_a_broken_download_resumes(served, archive, corpus, tmp_path):
     url, handler = served
     target = tmp_path / "tiny.zip"
     handler.cut = 100
-    with pytest.raises(DataError, match=r"could not be fetched .*100 of .* resumes"):
+    with pytest.raises(WorkError, match=r"could not be fetched .*100 of .* resumes"):
         download(url, target, corpus.zip_md5, quiet)
     assert (tmp_path / "tiny.zip.part").stat().st_size == 100
     assert not target.exists()
@@ -86,14 +86,14 @@ def test_a_complete_part_needs_no_more(served, archive, corpus, tmp_path):
 def test_a_wrong_sum_names_both_and_leaves_nothing(served, archive, tmp_path):
     right = hashlib.md5(archive.read_bytes()).hexdigest()
     wrong = "0" * 32
-    with pytest.raises(DataError) as raised:
+    with pytest.raises(WorkError) as raised:
         download(served[0], tmp_path / "got" / "tiny.zip", wrong, quiet)
     assert f"tiny.zip from {served[0]}: expected md5 {wrong}, found {right}" in str(raised.value)
     assert left_in(tmp_path / "got") == []
 
 
 def test_an_unreachable_address_says_what_else_works(corpus, tmp_path):
-    with pytest.raises(DataError, match="--from DIR or --url URL"):
+    with pytest.raises(WorkError, match="--from DIR or --url URL"):
         download("http://127.0.0.1:9/tiny.zip", tmp_path / "tiny.zip", corpus.zip_md5, quiet)
 
 

@@ -275,9 +275,9 @@ def test_errors_are_one_line_and_a_status(tmp_path, capsys):
     status = prepare.main(
         ["wikitext103", "--output", str(tmp_path / "out"), "--from", str(tmp_path)]
     )
-    assert status == 1
+    assert status == 2
     error = capsys.readouterr().err
-    assert error.startswith("prepare: error: ")
+    assert error.startswith("fairseq-pe prepare lm wikitext103: error: ")
     assert "wiki.train.tokens, wiki.valid.tokens, wiki.test.tokens" in error
     assert error.count("\n") == 1
     assert left_in(tmp_path) == []

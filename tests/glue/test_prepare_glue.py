@@ -187,7 +187,7 @@ def test_missing_splits_are_named(tmp_path: Path, bpe: Path, capsys: pytest.Capt
     half, whole = write_rte(tmp_path / "half", ("dev", "test")), tmp_path / "whole"
     write_rte(whole, ("train", "dev"))
     words = ["--bpe", str(bpe), "--output", str(tmp_path / "out"), "--from", str(half)]
-    assert main([*words, "--tasks", "RTE"]) == 1
+    assert main([*words, "--tasks", "RTE"]) == 2
     assert "RTE: " in (error := capsys.readouterr().err) and "lacks train.tsv" in error
     assert not (tmp_path / "out").exists()
     assert main([*words, str(whole)]) == 0

@@ -159,6 +159,6 @@ def test_masked_losses_are_those_of_the_criterion(data: Path, tmp_path: Path, ca
 def test_what_cannot_be_is_named(
     more: list[str], message: str, data: Path, checkpoints: dict[str, Path], capsys
 ) -> None:
-    assert main(words(checkpoints["linear"], data, *more)) == 1
+    assert main(words(checkpoints["linear"], data, *more)) == 2
     error = capsys.readouterr().err
     assert message in error and error.count("\n") == 1

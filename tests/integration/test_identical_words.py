@@ -64,7 +64,7 @@ def test_what_cannot_be_probed_is_named(
     }
     for (path, folder, *words), message in cases.items():
         command = ["identical-words", "--path", str(path), "--data", str(folder), "--cpu", *words]
-        assert main(command) == 1
+        assert main(command) == 2
         assert message in capsys.readouterr().err
 
 
@@ -75,7 +75,7 @@ def test_a_checkpoint_that_names_another_model_is_not_built(
     path, marker = tmp_path / "x.pt", tmp_path / "ran"
     checkpoint = pretrain(tmp_path / "model", data, model_of("vanilla", "base"))
     naming_another_model(checkpoint, path, marker)
-    assert main(["identical-words", "--path", str(path), "--data", str(data), "--cpu"]) == 1
+    assert main(["identical-words", "--path", str(path), "--data", str(data), "--cpu"]) == 2
     known = "pe_roberta or pe_transformer_lm or pe_transformer"
     assert f"x.pt must be a {known}, but is a fconv_lm" in capsys.readouterr().err
     assert not marker.exists()

@@ -244,7 +244,7 @@ def test_a_checkpoint_that_names_another_model_is_not_built(
     path, marker, output = tmp_path / "x.pt", tmp_path / "ran", tmp_path / "predictions.json"
     naming_another_model(pretrained, path, marker)
     words = ["predict", "--path", str(path), "--data", str(questions), "--output", str(output)]
-    assert main(words) == 1
+    assert main(words) == 2
     assert "x.pt must be a pe_roberta, but is a fconv_lm" in capsys.readouterr().err
     assert not marker.exists() and not output.exists()
 
@@ -265,7 +265,7 @@ def test_wrong_input(questions: Path, words: Path, tmp_path: Path, capsys: Any) 
         ),
     ]
     for arguments, message in cases:
-        assert main(arguments) == 1
+        assert main(arguments) == 2
         assert message in capsys.readouterr().err
     assert not output.exists()
 

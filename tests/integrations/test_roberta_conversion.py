@@ -146,7 +146,7 @@ def changed_json(path: Path, **values: Any) -> None:
 
 def refused(script: ModuleType, capsys, words: list[str], tmp_path: Path) -> str:
     """The error of a conversion that writes nothing."""
-    assert script.main(words) == 1
+    assert script.main(words) == 2
     left = [path.name for path in tmp_path.iterdir() if not path.name.endswith(".lock")]
     assert sorted(left) == ["broken"]
     return capsys.readouterr().err

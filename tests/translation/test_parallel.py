@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from fairseq_plugins.common.errors import DataError, OptionError
+from fairseq_plugins.common.errors import DataError, OptionError, WorkError
 from fairseq_plugins.translation.moses import Moses, languages
 from fairseq_plugins.translation.parallel import Cleaning, find_text, keep_flags, read_pairs
 from fairseq_plugins.translation.wmt14 import (
@@ -232,7 +232,7 @@ def test_downloads_are_recorded_and_unreachable_ones_say_what_else_works(archive
     expected = hashlib.sha256((archives / "train.tgz").read_bytes()).hexdigest()
     assert sums["train.tgz"] == expected
     nowhere = Member("x.tgz", "http://127.0.0.1:9/x.tgz", ("a.en", "a.de"))
-    with pytest.raises(DataError, match="same command resumes, and --from DIR takes the files"):
+    with pytest.raises(WorkError, match="same command resumes, and --from DIR takes the files"):
         fetch(replace(CORPUS, train=(nowhere,)), tmp_path / "new", lambda message: None)
 
 

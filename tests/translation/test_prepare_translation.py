@@ -316,9 +316,9 @@ def test_wrong_text_leaves_nothing(file, lines, message, raw, tmp_path, binarise
 def test_wrong_options_are_one_line_and_a_status(words, message, raw, tmp_path, capsys):
     output = tmp_path / "data" / "pair"
     common = ["--from", str(raw), "--src", "en", "--tgt", "de", "--output", str(output)]
-    assert prepare_parallel.main(["files", *common, *words]) == 1
+    assert prepare_parallel.main(["files", *common, *words]) == 2
     error = capsys.readouterr().err
-    assert error.startswith("prepare: error: ")
+    assert error.startswith("fairseq-pe prepare mt files: error: ")
     assert message in error
     assert error.count("\n") == 1
     assert left_in(output.parent) == []

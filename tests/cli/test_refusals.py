@@ -1,0 +1,207 @@
+"""Bad input of every command: one line that names it, exit status 2, and nothing is written."""
+
+import argparse
+import shlex
+import subprocess
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from fairseq_plugins.__main__ import COMMANDS, main
+from fairseq_plugins.cli import analysis
+from fairseq_plugins.common.data_commands import TYPED
+from fairseq_plugins.common.errors import DataError, OptionError, WorkError
+from fairseq_plugins.common.exit_status import exit_status
+from fairseq_plugins.common.parser import Parser
+from fairseq_plugins.common.root import PLACES
+from fairseq_plugins.reproduce.__main__ import EXTRA_WORDS
+from fairseq_plugins.reproduce.options import SCRIPTS
+
+PREPARED = [typed.removeprefix("prepare ") for typed in TYPED.values()]
+OF_ANALYSIS = [
+    name
+    for action in analysis.get_parser()._actions
+    if isinstance(action, argparse._SubParsersAction)
+    for name in action.choices
+]
+# Every command that has options of its own.
+LEAVES = [
+    *(name for name in COMMANDS if name not in ("prepare", "table", "analyse", "convert")),
+    *(f"prepare {words}" for words in PREPARED),
+    *(f"table {name}" for name in [*SCRIPTS, *EXTRA_WORDS]),
+    *(f"analyse {name}" for name in OF_ANALYSIS),
+    *(f"convert {name}" for name in ("to-fairseq", "to-huggingface")),
+]
+# What each leaf needs before it looks at the next option.
+NEEDED = {
+    "prepare mlm text": "--from .",
+    "prepare mt files": "--from . --src en --tgt de",
+    "prepare glue": "--bpe .",
+    "prepare squad": "--bpe . --version 1.1",
+    "compare": "rope alibi --text short.txt",
+    "evaluate": "--path x.pt --data .",
+    "translate": "short.txt --checkpoint x.pt --data .",
+    "average": ".",
+    "convert to-fairseq": ". out",
+    "convert to-huggingface": "short.txt out",
+    "completion": "bash",
+    "analyse extrapolation": "--path x.pt --data .",
+    "analyse identical-words": "--path x.pt --data .",
+    "analyse figure": "1",
+}
+# Command, words, and what the line must have.
+CASES = [
+    ("encodings", "rop", "'rop'"),
+    ("doctor", "x", "x"),
+    ("prepare toy", "--train-sentences -5", "--train-sentences must be at least 1, but is -5"),
+    ("prepare toy", "--seed x", "--seed: invalid int value: 'x'"),
+    ("prepare toy", "--workers 0", "--workers must be at least 1, but is 0"),
+    ("prepare toy mlm", "--merges 0", "--merges must be at least 1, but is 0"),
+    ("prepare toy mt", "--train-pairs 0", "--train-pairs must be at least 1, but is 0"),
+    ("prepare toy mt", "--max-ratio 0", "--max-ratio must be at least 1, but is 0.0"),
+    ("prepare toy glue", "--train-examples 0 --bpe .", "--train-examples must be at least 1"),
+    ("prepare toy squad", "--train-texts 0 --bpe .", "--train-texts must be at least 1"),
+    ("prepare lm wikitext2", "--from absent", "--from must be an existing folder or zip"),
+    ("prepare lm wikitext2", "--mini-merges 0", "--mini-merges must be at least 16, but is 0"),
+    ("prepare lm wikitext103", "--from . --url http://x", "not allowed with argument --from"),
+    ("prepare mlm text", "--from absent", "--from must be an existing folder, but is absent"),
+    ("prepare mlm wikitext103", "--from absent --bpe .", "--from must be an existing folder"),
+    ("prepare mlm pieces", "--from absent", "--from must be an existing folder, but is absent"),
+    ("prepare mt files", "--from absent --src en --tgt de", "--from must be an existing folder"),
+    ("prepare mt wmt14", "--from absent", "--from must be an existing folder, but is absent"),
+    ("prepare glue", "--bpe . --tasks x", "'x'"),
+    ("prepare glue", "--bpe absent", "absent"),
+    ("prepare squad", "--bpe . --version 3", "--version: invalid choice: '3'"),
+    ("prepare squad", "--bpe . --version 1.1 --from absent", "absent"),
+    ("table table2", "--data absent", "--data` must be an existing folder, but is absent"),
+    ("table table2", "--data .", "but . lacks dict.txt"),
+    ("table table2", "--rows rop", "`--rows` must be 'paper' or among"),
+    ("table table2", "--updates 0", "`--updates` must be at least 1, but is '0'"),
+    ("table table2", "--set model=x", "`--set` must leave model"),
+    ("table table2", "--set model.decoder_layers=x --dry-run", "decoder_layers"),
+    ("table table2", "--seeds x", "`--seeds`"),
+    ("table table2", "--lengths 1", "--lengths 1"),
+    ("table table2", "--gpus -1", "`--gpus` must not be negative, but is -1"),
+    ("table table2", "--name ../x", "`--name` must be a word"),
+    ("table paper", "--rows rop", "`--rows` has rop"),
+    ("table claims", "x", "x"),
+    ("table", "table99", "invalid choice: 'table99'"),
+    ("compare", "rope lrpe_type22 --text short.txt", "B must be among"),
+    ("compare", "rop rope --text short.txt", "A must be among"),
+    ("compare", "rope rope --text short.txt", "A and B must differ"),
+    ("compare", "rope alibi --text absent", "--text must be a file, but is absent"),
+    ("compare", "rope alibi --text short.txt", "--text must have at least 20,000 bytes"),
+    ("compare", "rope alibi --text short.txt --merges 0", "--merges must be at least 1, but is 0"),
+    ("compare", "rope alibi --text short.txt --minutes 0", "--minutes must be from 0.5 to 1440"),
+    ("compare", "rope alibi --text short.txt --seeds 1", "--seeds must be at least 2, but is 1"),
+    ("evaluate", "--path x.pt --data . --lengths 0", "--lengths must be numbers from 1 on"),
+    ("evaluate", "--path x.pt --data absent", "--data absent does not hold dict.txt"),
+    ("evaluate", "--path absent --data data", "absent is missing"),
+    ("evaluate", "--path x.pt --data . --device tpu", "--device must be cpu, cuda or cuda:N"),
+    ("status", "table99", "but is 'table99'"),
+    ("analyse picture", "rop", "'rop'"),
+    ("analyse picture", "rope --length 1", "--length must be at least 2, but is 1"),
+    ("analyse awareness", "dpe --width 6", "--width must be a multiple of 4, but is 6"),
+    ("analyse correlations", "--scale x", "--scale: invalid choice: 'x'"),
+    ("analyse extrapolation", "--path x --data . --lengths 2", "--lengths must be like 1x,2x"),
+    ("analyse identical-words", "--path absent --data .", "absent is missing"),
+    ("analyse figure", "7", "invalid choice: 7"),
+    ("analyse figure", "8 --scale mini", "--scale must be left out with figure 8"),
+    ("translate", "absent --checkpoint x --data .", "INPUT must be an existing file, but is absent"),
+    ("translate", "short.txt --checkpoint absent --data .", "--checkpoint must be an existing file"),
+    ("translate", "short.txt --checkpoint short.txt --data x", "--data must be an existing folder"),
+    ("translate", "short.txt --checkpoint x --data . --beam 0", "--beam must be at least 1"),
+    ("average", "absent", "FOLDER must be an existing folder, but is absent"),
+    ("average", ". --last 1", "`--last` must be at least 2, but is 1"),
+    ("average", ".", "`--last` must be at most the 0 checkpoints"),
+    ("convert to-fairseq", "absent out --bpe .", "SOURCE must be an existing folder, but is absent"),
+    ("convert to-fairseq", ". out --bpe absent", "--bpe must be an existing folder, but is absent"),
+    ("convert to-huggingface", "absent out --bpe .", "SOURCE must be an existing file"),
+    ("convert to-huggingface", "short.txt data --bpe .", "OUTPUT must be a new folder, but data"),
+    ("completion", "fish", "invalid choice: 'fish'"),
+    ("report", "--root . --output short.txt", "--output must be a new folder or a report"),
+    ("report", "--root absent", "--root must hold a folder `results`, but is absent"),
+    ("path", "x", "x"),
+]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working folder, with a short text, a dictionary and an empty folder of results."""
+    (tmp_path / "short.txt").write_text("a b\n")
+    for name in ("results", "data"):
+        (tmp_path / name).mkdir()
+    for name in ("dict.txt", "valid.bin", "valid.idx"):
+        (tmp_path / "data" / name).write_text("a 1\n")
+    for kind in ("data", "checkpoints"):  # report looks for results below its --root
+        monkeypatch.setenv(PLACES[kind], str(tmp_path / kind))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    """What a command that must end with 2 says, which must be a line."""
+    try:
+        status = main(words)
+    except SystemExit as stopped:
+        status = stopped.code
+    error = capsys.readouterr().err
+    assert status == 2, error
+    assert error.count("\n") == 1 and error.endswith("\n"), error
+    return error
+
+
+def files_below(folder: Path) -> Iterator[Path]:
+    return (path for path in folder.rglob("*") if path.is_file() and path.suffix != ".lock")
+
+
+@pytest.mark.parametrize(("command", "words", "said"), CASES)
+def test_bad_input_is_a_line(command, words, said, folder, capsys):
+    before = sorted(files_below(folder))
+    error = refused([*command.split(), *shlex.split(words)], capsys)
+    assert error.startswith(f"fairseq-pe {command}: error: ")
+    assert said in error
+    assert sorted(files_below(folder)) == before
+
+
+@pytest.mark.parametrize("command", LEAVES)
+def test_an_unknown_option_is_a_line(command, folder, capsys):
+    words = [*command.split(), *NEEDED.get(command, "").split(), "--no-such"]
+    error = refused(words, capsys)
+    assert error.startswith(f"fairseq-pe {command}: error: unrecognized arguments: --no-such")
+    assert "--help" in error
+
+
+def test_every_command_has_a_case():
+    tried = {command.split()[0] for command, _, _ in CASES}
+    assert tried == set(COMMANDS)
+    prepared = {command.removeprefix("prepare ") for command, _, _ in CASES}
+    assert set(PREPARED) <= prepared
+    assert {f"analyse {name}" for name in OF_ANALYSIS} <= {command for command, _, _ in CASES}
+
+
+def test_every_parser_is_one_that_says_a_line():
+    for name, (module, _) in COMMANDS.items():
+        get = getattr(import_module(module), "get_parser", None)
+        words = ["table2"] if name == "table" else []
+        assert get is None or isinstance(get(*words), Parser), name
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "said"),
+    [
+        (OptionError("--n must be\n  at least 1"), 2, "p: error: --n must be at least 1\n"),
+        (DataError("x lacks y"), 2, "p: error: x lacks y\n"),
+        (WorkError("a run failed\nits log"), 1, "p: error: a run failed\nits log\n"),
+        (OSError("disk full"), 1, "p: error: disk full\n"),
+        (subprocess.CalledProcessError(3, "f", "its log"), 1, "its log\np: error: "),
+    ],
+)
+def test_what_was_refused_is_two_and_what_failed_is_one(error, status, said, capsys):
+    def work() -> None:
+        raise error
+
+    assert exit_status("p", work) == status
+    assert capsys.readouterr().err.startswith(said)
