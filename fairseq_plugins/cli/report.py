@@ -2,10 +2,11 @@
 
 import argparse
 import logging
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from fairseq_plugins.common.exit_status import exit_status
+from fairseq_plugins.common.parser import Parser
 from fairseq_plugins.common.root import ROOT, place
 
 OUTPUT = Path("site", "report")
@@ -19,20 +20,21 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.error(f"--root must hold a folder `results`, but is {args.root}")
     logging.disable(logging.INFO)  # of the libraries; this program prints
     # Here, since these import torch and fairseq, for which --help does not wait.
-    from fairseq_plugins.reproduce.report.site.build import build
+    from fairseq_plugins.reproduce.report.site.build import build, check_output
     from fairseq_plugins.reproduce.report.site.reading import read_evidence
 
-    try:
-        build(read_evidence(args.root), args.output or args.root / OUTPUT)
-    except ValueError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    return 0
+    output = args.output or args.root / OUTPUT
+
+    def work() -> None:
+        check_output(output)  # before the seconds that reading takes
+        build(read_evidence(args.root), output)
+
+    return exit_status(args.program, work)
 
 
 def get_parser() -> argparse.ArgumentParser:
     """The options of the command line."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="fairseq-pe report",
         description="Makes a site of results/ and benchmarks/results/ that opens from a file: "
         "claims, tables with their runs, comparisons, encodings, figures, speed.",

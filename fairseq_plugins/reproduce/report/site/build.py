@@ -143,10 +143,20 @@ def build(
     return site.pages
 
 
+def check_output(folder: Path) -> None:
+    """Refuse what is not to be overwritten.
+
+    Raises:
+        ValueError: a file, or a folder that holds something else.
+    """
+    is_free = not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))
+    if not is_free and not (folder / MARKER).is_file():
+        raise ValueError(f"--output must be a new folder or a report, but {folder} is neither")
+
+
 def _prepare(folder: Path) -> None:
-    if folder.exists() and any(folder.iterdir()):
-        if not (folder / MARKER).is_file():
-            raise ValueError(f"--output must be a new folder or a report, but {folder} is neither")
+    check_output(folder)
+    if folder.exists():
         shutil.rmtree(folder)
     write_text(folder / MARKER, "")
 
