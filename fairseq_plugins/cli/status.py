@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from fairseq_plugins.common.parser import Parser
 from fairseq_plugins.common.root import ROOT
 from fairseq_plugins.papers import SCALE_NAMES, TABLES
 from fairseq_plugins.reproduce.record import submissions
@@ -35,7 +36,7 @@ _SECONDS = 5.0  # between two looks
 
 def get_parser() -> argparse.ArgumentParser:
     """The options of the command line."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="fairseq-pe status",
         description="What of the tables is done, running, waiting (with Slurm's reason), failed "
         "(with the last lines of its log) or was cut off. On a terminal it goes on until Ctrl-C.",
