@@ -1,8 +1,13 @@
 """Which extra of the package brings what is not installed: a light core needs PyTorch alone."""
 
+import json
 from importlib.util import find_spec
+from urllib.parse import unquote
+
+from fairseq_plugins.common.root import IS_CHECKOUT
 
 DISTRIBUTION = "fairseq-position-encodings"
+_FILE = "fairseq_position_encodings-{}-py3-none-any.whl"
 # Modules by the extra of setup.py that installs them, with what they are for.
 EXTRAS = {
     "train": (
@@ -11,9 +16,9 @@ EXTRAS = {
             *("fairseq", "fairseq_cli", "hydra", "omegaconf", "filelock", "numpy", "pydantic"),
             *("pydantic_core", "rich", "sacrebleu", "sacremoses", "safetensors", "sklearn"),
             *("scipy", "subword_nmt", "torchdiffeq"),
-            *("jinja2", "markdown_it", "markupsafe"),
         ),
     ),
+    "report": ("the site of all results, beside train", ("jinja2", "markdown_it", "markupsafe")),
     "figures": ("pictures of results", ("matplotlib",)),
     "cluster": ("sweeps as Slurm jobs", ("hydra_plugins",)),
     "hub": ("models of Hugging Face", ("transformers", "accelerate")),
@@ -43,5 +48,24 @@ def is_installed(module: str) -> bool:
 
 
 def remedy(extra: str) -> str:
-    """The command that installs an extra."""
-    return f"pip install '{DISTRIBUTION}[{extra}]'"
+    """The command that installs an extra: of the checkout, or of the wheel.
+
+    No index has the package.
+    """
+    if IS_CHECKOUT:
+        return f"pip install -e '.[{extra}]'"
+    return f"pip install '{_wheel()}[{extra}]'"
+
+
+def _wheel() -> str:
+    """The file that was installed, where pip has noted it; else as it is built."""
+    import importlib.metadata  # which --help must not load
+
+    try:
+        found = importlib.metadata.distribution(DISTRIBUTION)
+    except importlib.metadata.PackageNotFoundError:
+        return f"dist/{_FILE.format('*')}"
+    url = json.loads(found.read_text("direct_url.json") or "{}").get("url", "")
+    if url.startswith("file://") and url.endswith(".whl"):
+        return unquote(url.removeprefix("file://"))
+    return f"dist/{_FILE.format(found.version)}"

@@ -68,8 +68,7 @@ def test_what_is_not_installed_is_named_with_its_extra():
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert done.stderr.splitlines()[-1].startswith(
-        "fairseq-pe table: error: fairseq is not installed; "
-        "pip install 'fairseq-position-encodings[train]' brings it"
+        "fairseq-pe table: error: fairseq is not installed; pip install -e '.[train]' brings it"
     )
     assert "Traceback" not in done.stderr
 
