@@ -17,6 +17,9 @@ setup(
     project_urls={  # the papers whose tables are reproduced
         "LRPE": "https://arxiv.org/abs/2307.09270",
         "On Position Embeddings in BERT": "https://openreview.net/forum?id=onxoVA9FxMw",
+        "Dual positional encoding": "https://arxiv.org/abs/2107.00846",
+        "Survey": "https://kexue.fm/archives/8130",
+        "When Attention Sink Emerges": "https://arxiv.org/abs/2410.10781",
     },
     classifiers=[
         "Development Status :: 4 - Beta",
