@@ -54,9 +54,6 @@ setup(
             "fairseq-fixed>=0.12.3.1",
             "filelock>=3.30",
             "hydra-core>=1.3.2",
-            "jinja2>=3.1",
-            "markdown-it-py>=3",
-            "markupsafe>=2",
             "numpy>=1.26,<2; python_version < '3.13'",  # fairseq reads np.compat
             "numpy>=2.1; python_version >= '3.13'",
             "omegaconf>=2.3",
@@ -71,6 +68,7 @@ setup(
             "subword-nmt>=0.3.8",
             "torchdiffeq>=0.2.5",
         ],
+        "report": ["jinja2>=3.1", "markdown-it-py>=3", "markupsafe>=2"],  # beside train
         "figures": ["matplotlib>=3.8"],
         "hub": ["transformers>=5.23", "accelerate>=1.12"],  # the second for its Trainer
         "logging": ["tensorboardX>=2.6", "wandb>=0.17"],

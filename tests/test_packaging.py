@@ -8,6 +8,7 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
+import yaml
 from packaging.markers import Marker
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -71,6 +72,7 @@ EXTRAS_OF_USERS = [name for name in SETUP["extras_require"] if name != "dev"]
         *SETUP["install_requires"],
         *SETUP["extras_require"]["train"],
         *SETUP["extras_require"]["figures"],
+        *SETUP["extras_require"]["report"],
     ],
 )
 def test_requirements_pin_what_setup_asks_for(text):
@@ -96,6 +98,31 @@ def test_what_gpus_need_is_pinned(text):
 def test_what_models_of_hugging_face_need_is_pinned(text):
     wanted = Requirement(text)
     assert wanted.specifier.contains(TOOLS[canonicalize_name(wanted.name)])
+
+
+def test_metadata_and_citation_name_every_paper_of_the_readme():
+    rows = re.findall(
+        r"^\| .* \| (.*?) \| \[[^]]*(\d{4})\]\((https://\S+?)\)",
+        (ROOT / "README.md").read_text(encoding="utf-8"),
+        re.MULTILINE,
+    )
+    assert len(rows) == 5
+    urls = [url for *_, url in rows]
+    assert list(SETUP["project_urls"].values()) == urls
+    assert all(len(label) <= 32 for label in SETUP["project_urls"])  # what indexes accept
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))["references"]
+    assert [one["url"] for one in cited] == urls
+    for one, (authors, year, _) in zip(cited, rows, strict=True):
+        names = [f"{author['given-names']} {author['family-names']}" for author in one["authors"]]
+        assert ", ".join(names) == authors and one["year"] == int(year)
+
+
+def test_classifiers_name_the_pythons_that_are_asked_for():
+    prefix = "Programming Language :: Python :: 3."
+    minors = [int(c.removeprefix(prefix)) for c in SETUP["classifiers"] if c.startswith(prefix)]
+    least = int(SETUP["python_requires"].removeprefix(">=3."))
+    assert minors == list(range(least, least + len(minors)))
+    assert len(set(SETUP["classifiers"])) == len(SETUP["classifiers"])
 
 
 def test_no_version_stands_in_two_files():
