@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 
 from fairseq_plugins.common.provenance import sources
+from tests.integration.wheels import build_wheel
+from tests.test_packaging import setup_arguments
 
 ROOT = Path(__file__).resolve().parents[2]
 OURS = (
@@ -29,18 +31,7 @@ Command = Callable[..., subprocess.CompletedProcess[str]]
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built from what the checkout has, away from it."""
-    source, target = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("dist")
-    for folder in ("fairseq_plugins", "configs"):
-        shutil.copytree(
-            ROOT / folder, source / folder, ignore=shutil.ignore_patterns("__pycache__")
-        )
-    for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE", "MANIFEST.in"):
-        shutil.copy(ROOT / name, source)
-    words = ["wheel", "-q", "--no-deps", "--no-build-isolation", "--no-index", "-w", str(target)]
-    subprocess.run([sys.executable, "-m", "pip", *words, str(source)], check=True, timeout=200)
-    (built,) = target.glob("*.whl")
-    return built
+    return build_wheel(tmp_path_factory.mktemp("wheel"))
 
 
 @pytest.fixture(scope="module")
@@ -119,6 +110,11 @@ def test_the_metadata_is_complete(wheel: Path, installed: Path) -> None:
     text = (about / "METADATA").read_text()
     holder = (ROOT / "LICENSE").read_text().split("2026 ", 1)[1].splitlines()[0]
     assert f"Author: {holder}" in text
+    told = setup_arguments()
+    for label, url in told["project_urls"].items():
+        assert f"Project-URL: {label}, {url}\n" in text
+    for classifier in told["classifiers"]:
+        assert f"Classifier: {classifier}\n" in text
     assert (about / "licenses" / "LICENSE").read_text() == (ROOT / "LICENSE").read_text()
     assert (ROOT / "README.md").read_text().splitlines()[0] in text
     needed = [line for line in text.splitlines() if line.startswith("Requires-Dist")]
@@ -126,6 +122,11 @@ def test_the_metadata_is_complete(wheel: Path, installed: Path) -> None:
         "torch>=2.8",
         "tabulate>=0.9",
     ]
+
+
+def test_the_remedy_for_what_lacks_is_the_wheel_itself(run: Command, wheel: Path) -> None:
+    code = "from fairseq_plugins.common.extras import remedy; print(remedy('hub'))"
+    assert run("python", "-c", code).stdout == f"pip install '{wheel}[hub]'\n"
 
 
 def test_a_row_of_a_table_in_an_empty_folder(run: Command, toy: Path, empty: Path) -> None:
