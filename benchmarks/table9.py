@@ -18,7 +18,7 @@ from fairseq_plugins.reproduce.run.interruption import hold_back_signals
 def get_parser() -> argparse.ArgumentParser:
     """The options of the command line."""
     parser = Parser(
-        prog="table9.sh",
+        prog="fairseq-pe table table9",
         description="LRPE, Table 9: speed of a training step of the bidirectional encoder against "
         "Base. Measures every cell that is not done and renders results/table9/<cpu|gpu>.md.",
         epilog="A cell measured with other settings, sources, versions or on another machine is "

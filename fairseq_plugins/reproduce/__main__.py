@@ -47,10 +47,25 @@ def claims(arguments: Sequence[str], root: Path) -> int:
     return 0
 
 
+def get_chooser(names: Sequence[str], about: Sequence[str] = ()) -> Parser:
+    """The parser of the first word alone; each name has options of its own.
+
+    about: lines that say what the names are.
+    """
+    chooser = Parser(
+        prog="fairseq-pe table",
+        usage="%(prog)s NAME [options]",
+        description="\n".join(["Make a table or figure of the papers.", "", *about]),
+        epilog="`fairseq-pe table table2 --help` shows the options of one.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    chooser.add_argument("table", choices=names, metavar="NAME", help="as above")
+    return chooser
+
+
 def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
     """Returns the exit status."""
-    chooser = Parser(prog="fairseq-pe table")
-    chooser.add_argument("table", choices=[*SCRIPTS, *EXTRA_WORDS])
+    chooser = get_chooser([*SCRIPTS, *EXTRA_WORDS])
     given = list(sys.argv[1:] if arguments is None else arguments)
     name = chooser.parse_args(given[:1]).table
     logging.disable(logging.INFO)  # of the libraries; this program prints

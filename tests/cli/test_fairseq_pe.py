@@ -73,6 +73,31 @@ def test_what_is_not_installed_is_named_with_its_extra():
     assert "Traceback" not in done.stderr
 
 
+def test_help_names_every_table(capsys):
+    with pytest.raises(SystemExit) as stopped:
+        main(["table", "--help"])
+    assert stopped.value.code == 0
+    shown = capsys.readouterr().out
+    scripts = {path.stem for path in (ROOT / "scripts").glob("*.sh")}
+    named = {name for name in scripts if re.search(rf"^  {name} ", shown, re.MULTILINE)}
+    assert {"table2", "table9", "bert_table5", "claims", "paper", "floor_sweep"} <= named
+    assert "Table 9" in shown
+
+
+def test_the_table_of_correlations_is_that_of_analyse(tmp_path, monkeypatch, capsys):
+    from fairseq_plugins.cli import correlations
+
+    monkeypatch.setattr(correlations, "ROOT", tmp_path)
+    assert main(["table", "bert_table5", "--scale", "toy"]) == 2
+    assert "fairseq-pe analyse correlations: error: --scale must" in capsys.readouterr().err
+
+
+def test_the_table_that_times_is_made_by_the_benchmarks_of_a_checkout():
+    command = [sys.executable, "-m", "fairseq_plugins", "table", "table9", "--help"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("usage: fairseq-pe table table9")
+
+
 def test_paths_and_the_version(capsys):
     assert main(["path"]) == 0 and main(["path", "--configs"]) == 0
     assert capsys.readouterr().out.split() == [str(PACKAGE), str(ROOT / "configs")]

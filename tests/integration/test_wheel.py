@@ -166,6 +166,11 @@ def test_what_lacks_is_said_in_a_line_with_the_command_of_an_installation(run: C
     assert "fairseq-pe prepare toy mt makes it" in error
 
 
+def test_what_only_a_checkout_can_do_is_said(run: Command) -> None:
+    (line,) = run("fairseq-pe", "table", "table9", status=2).stderr.splitlines()
+    assert "table9 must be made in a checkout" in line
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("command", ["fairseq-train", "fairseq-hydra-train"])
 def test_fairseqs_own_commands_find_the_package(
