@@ -24,6 +24,17 @@ def draw_seed() -> Tensor:
     return torch.randint(2**62, ())
 
 
+def check_dtypes(**inputs: Tensor) -> None:
+    """Refuse inputs of several dtypes, except under autocast, which makes them one."""
+    first = next(iter(inputs.values()))
+    if all(x.dtype == first.dtype for x in inputs.values()) and first.is_floating_point():
+        return
+    if torch.is_autocast_enabled(first.device.type):
+        return
+    found = " and ".join(f"`{name}` is {x.dtype}" for name, x in inputs.items())
+    raise ValueError(f"`{'`, `'.join(inputs)}` must have one floating dtype, but {found}.")
+
+
 class Attention(nn.Module):
     """What all attentions have in common.
 
@@ -108,6 +119,12 @@ class Attention(nn.Module):
         for name, x in inputs.items():
             if x.dim() != 4:
                 raise ValueError(f"`{name}` must be (B, H, T, D), but is {tuple(x.shape)} instead.")
+            if x.size(3) != self.head_dim:
+                raise ValueError(
+                    f"`{name}` must have head_dim={self.head_dim} features, (B, H, T, D), but has "
+                    f"{x.size(3)} instead."
+                )
+        check_dtypes(**inputs)
         if any(x.size(1) != self.num_heads for x in inputs.values()):
             found = " and ".join(f"`{name}` has {x.size(1)}" for name, x in inputs.items())
             raise ValueError(
@@ -190,7 +207,8 @@ class Attention(nn.Module):
 
         Raises:
             ValueError: the attention cannot honour ``attn_mask`` or ``need_weights``, another
-                number of heads, or a mask of another type or length.
+                number of heads or of their features, several dtypes outside autocast, or a mask
+                of another type or length.
         """
         raise NotImplementedError
 

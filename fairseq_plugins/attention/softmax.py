@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from fairseq_plugins.attention.base import Attention, State
+from fairseq_plugins.attention.base import Attention, State, check_dtypes
 from fairseq_plugins.attention.cache import append_rows
 from fairseq_plugins.attention.masks import attention_mask
 from fairseq_plugins.attention.shared import SharedPass
@@ -145,6 +145,7 @@ class SoftmaxAttention(Attention):
         shared: SharedPass | None = None,
     ) -> tuple[Tensor, Tensor | None]:
         self._check_inputs(q=q)
+        check_dtypes(q=q, v=state["v"])
         self._check_positions(q, q_positions=q_positions)
         self._redraw(q, state)
         return self._attend(q, state, q_positions, False, None, need_weights, shared)

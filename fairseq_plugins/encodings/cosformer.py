@@ -58,6 +58,7 @@ class CosFormer(PositionEncoding):
 
     def transform_query(self, q: Tensor, positions: Tensor) -> Tensor:
         """[q cos; q sin]: (B, H, T, D) -> (B, H, T, 2D)."""
+        self.check_features(q)
         cos, sin = self.table(positions).unsqueeze(1).split(1, dim=-1)
         return torch.cat((q * cos, q * sin), dim=-1).to(q.dtype)
 

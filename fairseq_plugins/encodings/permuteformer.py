@@ -59,6 +59,7 @@ class PermuteFormer(PositionEncoding):
 
     def transform_query(self, q: Tensor, positions: Tensor) -> Tensor:
         """Pi_h^s q: (B, H, T, D) -> (B, H, T, D)."""
+        self.check_features(q)
         permuted: Tensor = self.powers(q, self.permutation, positions)
         return permuted
 

@@ -85,6 +85,7 @@ class RelativeValues(RotaryValues):
 
     def transform_output(self, output: Tensor, positions: Tensor) -> Tensor:
         """R(-s) output: (B, H, T, D) -> (B, H, T, D)."""
+        self.check_features(output)
         cos, sin = self.core.cos_sin(positions, self.theta)
         return rotate(output, cos, -sin, self.core.layout)
 
@@ -261,6 +262,7 @@ class XPos(PositionEncoding):
         return self._turn(k, positions, self.key_table)
 
     def _turn(self, x: Tensor, positions: Tensor, table: PositionTable) -> Tensor:
+        self.check_features(x)
         # One question for both, since a GPU answers each of them after all its work.
         end = end_of(positions, min(self.last_position(x.dtype) + 1, table.rows.size(0)))
         self._check_end(end, x.dtype)

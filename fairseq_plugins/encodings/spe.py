@@ -109,6 +109,7 @@ class StochasticEncoding(PositionEncoding):
         return self._encode(k, positions, of_queries=False)
 
     def _encode(self, x: Tensor, positions: Tensor, *, of_queries: bool) -> Tensor:
+        self.check_features(x)
         wide = x.to(torch.promote_types(x.dtype, torch.float32))
         share = (self.num_realizations * self.context.head_dim) ** -0.25
         if self.gate is None:

@@ -76,6 +76,6 @@ def check_within_table(positions: Tensor, size: int) -> None:
     if end > size:
         raise ValueError(
             f"`positions` must be below max_positions={size} of the learned table, but reach "
-            f"{end - 1}; train with a larger `max_target_positions` or use an encoding that "
-            "extrapolates."
+            f"{end - 1}; build it with a larger `max_positions` (in fairseq: train with a larger "
+            "`max_target_positions`) or use an encoding that extrapolates."
         )

@@ -4,10 +4,11 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from attention_cases import DIM, HEADS, count
+from attention_cases import DIM, HEADS, NAMES, VOCAB, compatible, count, hooks_of
 from torch import Tensor
 
 from fairseq_plugins.attention import Attention, build_attention, make_positions
+from fairseq_plugins.encodings import PositionEncoding, build_encoding
 
 both = pytest.mark.parametrize("attention", ["vanilla", "linear"])
 LENGTH = 5
@@ -68,6 +69,64 @@ def test_other_numbers_of_heads(attention, number, wrong):
         message = f"must have num_heads={HEADS} heads, .*`[{wrong}]` has {number}"
         with pytest.raises(ValueError, match=message):
             way(*inputs)
+
+
+def encoding_of(name: str) -> PositionEncoding:
+    causal = not compatible("vanilla", name, causal=False)
+    return build_encoding(
+        name, num_heads=HEADS, head_dim=DIM, max_positions=LENGTH, causal=causal, vocab_size=VOCAB
+    )
+
+
+@both
+@pytest.mark.parametrize("name", NAMES)
+def test_other_features_or_dtypes(attention, name):
+    """Whatever the encoding: none computes something else, and none fails deep inside."""
+    encoding = encoding_of(name)
+    causal = encoding.context.causal
+    if not compatible(attention, name, causal):
+        pytest.skip(f"{attention} attention cannot have {name}")
+    module = build_attention(attention, encoding, num_heads=HEADS, head_dim=DIM, causal=causal)
+    for way in ways_in(module):
+        for wrong in range(3):
+            few = [heads()[..., : DIM // 2] if i == wrong else heads() for i in range(3)]
+            with pytest.raises(ValueError, match=f"`{'qkv'[wrong]}` must have head_dim={DIM} fea"):
+                way(*few)
+        with pytest.raises(ValueError, match=r"must have one floating dtype, but .* is torch.flo"):
+            way(heads(), heads().double(), heads())
+        with pytest.raises(ValueError, match=r"must have one floating dtype, but .*int64"):
+            way(*[heads().long()] * 3)
+
+
+def test_queries_of_another_dtype_than_what_is_remembered():
+    at, module = count(LENGTH), build("vanilla")
+    state = module.remember(heads(), heads(), k_positions=at)
+    with pytest.raises(ValueError, match=r"`q`, `v` must have one floating dtype, but `q` is"):
+        module.attend(heads().double(), state, q_positions=at)
+
+
+@both
+def test_autocast_makes_dtypes_one(attention):
+    at, module = count(LENGTH), build(attention)
+    q, k, v = heads().bfloat16(), heads(), heads()
+    with torch.autocast("cpu", torch.bfloat16):
+        output, _ = module(q, k, v, q_positions=at, k_positions=at)
+    assert output.dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if "transform_query" in hooks_of(n)])
+@pytest.mark.parametrize("size", [DIM // 2, 2 * DIM])
+def test_an_encoding_alone_refuses_other_features(name, size):
+    encoding = encoding_of(name)
+    x = torch.randn(2, HEADS, LENGTH, size)
+    for hook in (encoding.transform_query, encoding.transform_key):
+        with pytest.raises(ValueError, match=rf"`x` must have head_dim={DIM} features.* is \(2, 2"):
+            hook(x, count(LENGTH))
+
+
+def test_a_learned_table_says_what_makes_it_longer():
+    with pytest.raises(ValueError, match="build it with a larger `max_positions`"):
+        encoding_of("learned").embed(torch.randn(1, LENGTH + 1, HEADS * DIM), count(LENGTH + 1))
 
 
 @both
