@@ -3,6 +3,7 @@
 import os
 import shutil
 from collections.abc import Iterator
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -14,17 +15,36 @@ if find_spec("selenium") is None:  # `make test` does not install it
 SIZES = {"wide": (1280, 900), "phone": (390, 844)}
 
 
+@dataclass(frozen=True)
+class Made:
+    """A site, and the processor's seconds that it took; None for one of before."""
+
+    folder: Path
+    seconds: float | None
+
+
 @pytest.fixture(scope="session")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     """The folder of REPORT_SITE, where that is set, else one made anew."""
-    if made := os.environ.get("REPORT_SITE"):
-        return Path(made).resolve()
+    if before := os.environ.get("REPORT_SITE"):
+        return Made(Path(before).resolve(), None)
     from fairseq_plugins.reproduce.report.site.build import build
     from fairseq_plugins.reproduce.report.site.reading import read_evidence
 
-    folder = tmp_path_factory.mktemp("site") / "report"
+    folder, start = tmp_path_factory.mktemp("site") / "report", _processor_seconds()
     build(read_evidence(ROOT), folder)
-    return folder
+    return Made(folder, _processor_seconds() - start)
+
+
+def _processor_seconds() -> float:
+    """Of this process and all that it waited for."""
+    return sum(os.times()[:4])
+
+
+@pytest.fixture(scope="session")
+def site(made: Made) -> Path:
+    """Its folder."""
+    return made.folder
 
 
 @pytest.fixture(scope="session")

@@ -82,7 +82,7 @@ def test_curves_that_are_none_are_refused(curves: object) -> None:
 
 def test_older_results_have_the_curve_among_their_metrics() -> None:
     path = next((ROOT / "results" / "table8" / "mini").glob("*.json"))
-    result = results.load_result(path, EXPERIMENTS["masked_lm"].metrics)
+    result = results.load_result(path, EXPERIMENTS["mlm"].metrics)
     curve = [tuple(point) for point in result["metrics"]["curve"]]
     assert results.curves_of(result) == {("", "valid"): curve}
 
