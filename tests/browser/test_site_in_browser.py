@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,8 @@ KINDS = [
 ]
 SERIOUS = {"serious", "critical"}
 WAIT = 60
+# 210 mm less the margins that Chromium prints with, in CSS's pixels.
+A4 = {"width": 718, "height": 1047, "deviceScaleFactor": 1, "mobile": False}
 
 
 def wait(browser, condition):
@@ -211,3 +214,49 @@ def test_the_first_view_takes_less_than_a_second(opened) -> None:
             )
         )
     assert min(paints) < 1000, paints
+
+
+@pytest.fixture
+def printed(opened) -> Iterator:
+    """Opens a page in the dark theme as it would be on a sheet of A4."""
+
+    def open_page(page: str):
+        browser = opened(page)
+        browser.execute_script("document.documentElement.dataset.theme = 'dark'")
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+        browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", A4)
+        return browser
+
+    yield open_page
+    browser = opened("index.html")
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+    browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+@pytest.mark.parametrize("page", [*KINDS, "bert_table3-mini.html", "bert_table5-mini.html"])
+def test_on_paper_text_is_dark_and_no_table_is_cut(printed, page: str) -> None:
+    browser = printed(page)
+    light = browser.execute_script(
+        "return [...document.querySelectorAll('main *')].map(one => {"
+        "const [r, g, b] = getComputedStyle(one).color.match(/\\d+/g).map(Number);"
+        "return r + g + b }).filter(sum => sum > 384).length"
+    )
+    assert light == 0
+    cut = browser.execute_script(
+        "return [...document.querySelectorAll('main table')].map(table => "
+        "Math.ceil(table.getBoundingClientRect().right)"
+        " - (table.closest('.landscape') ? arguments[0] : window.innerWidth))"
+        ".filter(over => over > 0)",
+        A4["height"],
+    )
+    assert not cut
+
+
+def test_charts_are_printed_in_light_colours(opened) -> None:
+    browser = opened("table2-mini.html")
+    browser.execute_script("document.documentElement.dataset.theme = 'dark'")
+    theme = "return document.documentElement.dataset.theme"
+    browser.execute_script("window.dispatchEvent(new Event('beforeprint'))")
+    assert browser.execute_script(theme) == "light"
+    browser.execute_script("window.dispatchEvent(new Event('afterprint'))")
+    assert browser.execute_script(theme) == "dark"

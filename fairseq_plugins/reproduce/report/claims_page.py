@@ -1,5 +1,6 @@
 """Claims of the papers judged by the results: results/claims.md and results/claims.json."""
 
+import functools
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
@@ -95,8 +96,12 @@ def printed(claim: Claim) -> Verdict:
     """What the paper's own numbers say, without any interval; not run where it prints none."""
     if isinstance(claim.evidence, Speed):
         return Verdict(UNDECIDED, sample_mean([claim.evidence.printed]), "x")
-    cells = {name: printed_cells(table) for name, table in TABLES.items()}
-    return judge(claim, Numbers(cells, {}))
+    return judge(claim, Numbers(_all_printed(), {}))
+
+
+@functools.cache
+def _all_printed() -> dict[str, Cells]:
+    return {name: printed_cells(table) for name, table in TABLES.items()}
 
 
 def write_claims(root: Path) -> dict[str, Counter[str]]:
