@@ -32,9 +32,10 @@ def combined(vectors: Tensor, alpha: float, positions: Tensor) -> Tensor:
 class Hierarchical(Absolute):
     """p_{i n + j} = alpha u_i + (1 - alpha) u_j with 0 <= i, j < n, for positions below n^2.
 
-    Su derives u from a table that was trained before. So does ``pe_roberta`` that starts from a
-    checkpoint with ``learned`` (``init_from``), with ``table_size`` at most that table's rows; else
-    u is drawn from N(0, 1/C) as the table of ``learned`` is. Either way u is then trained.
+    Su derives u from a table that was trained before. So does a ``pe_roberta`` or
+    ``pe_transformer_lm`` that starts from a checkpoint with ``learned`` (``init_from``), with
+    ``table_size`` at most that table's rows; else u is drawn from N(0, 1/C) as the table of
+    ``learned`` is. Either way u is then trained.
 
     Args:
         context: of the model.

@@ -27,13 +27,14 @@ from fairseq_plugins.common.checkpoints import read_checkpoint
 from fairseq_plugins.common.dictionaries import MASK
 from fairseq_plugins.common.vocabulary import ROBERTA_TABLE, Vocabulary, check_vocabulary, digest
 from fairseq_plugins.data.gpt2_bpe import DICTIONARY_FILE, MERGES_FILE, Pieces
-from fairseq_plugins.modules.continued import STACK, rename_learned_table
+from fairseq_plugins.modules.continued import STACKS, rename_learned_table
 from fairseq_plugins.modules.identity import ROBERTA
 from fairseq_plugins.modules.loading import require_names
 from fairseq_plugins.modules.roberta_options import PERobertaConfig
 
 logger = logging.getLogger(__name__)
 
+STACK = STACKS[ROBERTA]
 CHECKPOINT_FILE = "model.pt"
 CONFIG_FILE, WEIGHTS_FILE, VOCABULARY_FILE = "config.json", "model.safetensors", "vocab.json"
 THEIR_MERGES_FILE = "merges.txt"

@@ -23,6 +23,7 @@ from fairseq_plugins.modules.continued import (
 )
 from fairseq_plugins.modules.draws import SeededDraws
 from fairseq_plugins.modules.encoder import PositionalEncoder
+from fairseq_plugins.modules.identity import ROBERTA
 from fairseq_plugins.modules.jobs import OneOfSeveral
 from fairseq_plugins.modules.lengths import AnyLength
 from fairseq_plugins.modules.options import check_linear_options
@@ -188,7 +189,7 @@ class PERoberta(OneOfSeveral, AnyLength, SeededDraws, RobertaModel):
         start = take_init_from(args)
         model = cls(args, PERobertaEncoder(args, task.source_dictionary))
         if start is not None:
-            initialize_from(model, start, args, task)
+            initialize_from(model, start, args, task, ROBERTA)
         return model
 
     def upgrade_state_dict_named(self, state_dict: dict[str, Any], name: str) -> None:

@@ -9,9 +9,12 @@ from fairseq.models.transformer_lm import TransformerLanguageModelConfig
 from fairseq.modules import AdaptiveInput
 
 from fairseq_plugins.common.vocabulary import DECODER_TABLE
+from fairseq_plugins.modules.continued import initialize_from, take_init_from
+from fairseq_plugins.modules.continued_options import ContinuedConfig
 from fairseq_plugins.modules.cutoffs import parse_cutoffs
 from fairseq_plugins.modules.decoder import PositionalDecoder
 from fairseq_plugins.modules.draws import SeededDraws
+from fairseq_plugins.modules.identity import LM
 from fairseq_plugins.modules.jobs import OneOfSeveral
 from fairseq_plugins.modules.lengths import AnyLength
 from fairseq_plugins.modules.options import PositionEncodingConfig, check_linear_options
@@ -25,7 +28,7 @@ from fairseq_plugins.modules.vocabulary import (
 
 @dataclass
 class PETransformerLMConfig(
-    TransformerLanguageModelConfig, PositionEncodingConfig, DictionaryConfig
+    TransformerLanguageModelConfig, PositionEncodingConfig, ContinuedConfig, DictionaryConfig
 ):
     """fairseq's options of ``transformer_lm`` with those of the position encoding."""
 
@@ -53,7 +56,7 @@ class PETransformerLM(OneOfSeveral, AnyLength, SeededDraws, FairseqLanguageModel
 
         Raises:
             ValueError: an option that is not offered, what the encodings refuse, or a checkpoint to
-                go on from that is of another model.
+                go on or to start from that does not fit.
         """
         for name, default in _NOT_OFFERED.items():
             if getattr(args, name, default) not in (default, None):
@@ -72,11 +75,15 @@ class PETransformerLM(OneOfSeveral, AnyLength, SeededDraws, FairseqLanguageModel
         vocabularies = vocabularies_of(task, [DECODER_TABLE])
         check_restored(args, vocabularies)
         record_dictionary(args, vocabularies)
+        start = take_init_from(args)
         config = TransformerConfig.from_namespace(args)
         cutoffs = parse_cutoffs("adaptive_softmax_cutoff", args.adaptive_softmax_cutoff)
         config.adaptive_softmax_cutoff = cutoffs
         embed_tokens = cls._build_embedding(args, task.source_dictionary)
-        return cls(PositionalDecoder(config, args, task.target_dictionary, embed_tokens))
+        model = cls(PositionalDecoder(config, args, task.target_dictionary, embed_tokens))
+        if start is not None:
+            initialize_from(model, start, args, task, LM)
+        return model
 
     @staticmethod
     def _build_embedding(args: Any, dictionary: Any) -> Any:

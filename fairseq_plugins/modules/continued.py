@@ -16,20 +16,20 @@ from torch import Tensor, nn
 
 from fairseq_plugins.common.checkpoints import read_checkpoint
 from fairseq_plugins.common.errors import CheckpointError
-from fairseq_plugins.common.vocabulary import ROBERTA_TABLE, check_vocabulary
+from fairseq_plugins.common.vocabulary import DECODER_TABLE, ROBERTA_TABLE, check_vocabulary
 from fairseq_plugins.encodings import expand_name, get_entry
 from fairseq_plugins.encodings.absolute import Sines
 from fairseq_plugins.encodings.hierarchical import Hierarchical
 from fairseq_plugins.modules.growing import grown
-from fairseq_plugins.modules.identity import ROBERTA, describe, differences
+from fairseq_plugins.modules.identity import LM, ROBERTA, describe, differences
 from fairseq_plugins.modules.naming import name_stack
 from fairseq_plugins.modules.restored import own_file
 from fairseq_plugins.modules.vocabulary import vocabularies_of
 
 logger = logging.getLogger(__name__)
 
-STACK = "encoder.sentence_encoder."
-VERSION = f"{STACK}version"  # fairseq's number of its format
+STACKS = {ROBERTA: "encoder.sentence_encoder.", LM: "decoder."}  # by model, before its layers
+_TOKENS = {ROBERTA: ROBERTA_TABLE, LM: DECODER_TABLE}
 THEIR_TABLE, OUR_TABLE = "embed_positions.weight", "position_embedding.weight"
 # Where weights of encodings are: on the input (or that of deeper layers), and in the layers.
 _INPUT = re.compile(r"(position_embedding|deeper_embeddings\.\d+)\.")
@@ -93,14 +93,15 @@ class Fit:
     grown: dict[str, Tensor] = field(default_factory=dict)
 
 
-def initialize_from(model: nn.Module, path: Path, config: Any, task: Any) -> Fit:
+def initialize_from(model: nn.Module, path: Path, config: Any, task: Any, name: str) -> Fit:
     """Load into a model what fits of a checkpoint, and log by name what is new or left behind.
 
     Args:
-        model: ``pe_roberta``.
-        path: a checkpoint of ``pe_roberta`` or fairseq's ``roberta``.
+        model: of one of `STACKS`.
+        path: a checkpoint of the same, or for ``pe_roberta`` of fairseq's ``roberta``.
         config: the model's options.
         task: fairseq's, with the dictionary.
+        name: of the model.
 
     Raises:
         ValueError: a table that cannot be made out of the checkpoint's.
@@ -112,19 +113,20 @@ def initialize_from(model: nn.Module, path: Path, config: Any, task: Any) -> Fit
         checkpoint = read_checkpoint(path)
     except CheckpointError as error:
         raise CheckpointError(f"`init_from` must be a checkpoint, but {error}") from error
-    state = dict(checkpoint["model"])
-    rename_learned_table(state, STACK, task.source_dictionary.pad())
+    state, stack = dict(checkpoint["model"]), STACKS[name]
+    if name == ROBERTA:
+        rename_learned_table(state, stack, task.source_dictionary.pad())
     theirs = (checkpoint.get("cfg") or {}).get("model") or {}
-    check_vocabulary(path, checkpoint, *vocabularies_of(task, [ROBERTA_TABLE]))
+    check_vocabulary(path, checkpoint, *vocabularies_of(task, [_TOKENS[name]]))
     own = model.state_dict()
-    # No weight: published models have none, and what it tells of, a last layer normalisation, has
-    # weights of its own.
-    if VERSION in own:
-        state.setdefault(VERSION, own[VERSION])
-    parts, their_parts = _parts(config), _parts(theirs)
+    # fairseq's number of its format is no weight: published models have none, and what it tells of,
+    # a last layer normalisation, has weights of its own.
+    if (version := f"{stack}version") in own:
+        state.setdefault(version, own[version])
+    parts, their_parts = _parts(config, name), _parts(theirs, name)
     fit = compare(own, state, parts, their_parts)
     _grow_tables(model, state, fit, _option(config, "grow_table", "copy"), parts, their_parts)
-    fit.wrong[:0] = _other_options(config, theirs)
+    fit.wrong[:0] = _other_options(config, theirs, name)
     if fit.wrong:
         more = len(fit.wrong) - _SHOWN
         shown = fit.wrong[:_SHOWN] + ([f"and {more} more"] if more > 0 else [])
@@ -133,7 +135,8 @@ def initialize_from(model: nn.Module, path: Path, config: Any, task: Any) -> Fit
             f"{path}: {'; '.join(shown)}."
         )
     model.load_state_dict({**own, **{name: state[name] for name in fit.taken}, **fit.grown})
-    _scale_sines(model, state, fit, same=parts["input"] == their_parts["input"])
+    tokens = state.get(f"{stack}embed_tokens.weight")  # none with adaptive inputs
+    _scale_sines(model, tokens, fit, same=parts["input"] == their_parts["input"])
     logger.info("init_from %s: %d weights taken", path, len(fit.taken))
     logger.info("init_from: new, with their initial values: %s", ", ".join(fit.new) or "none")
     logger.info("init_from: left behind: %s", ", ".join(fit.left) or "none")
@@ -195,15 +198,17 @@ def _grow_tables(
         logger.info("init_from: %s: %s", weight, words)
 
 
-def _scale_sines(model: nn.Module, state: Mapping[str, Tensor], fit: Fit, *, same: bool) -> None:
-    """Make new sines as large as the tokens are by now.
+def _scale_sines(model: nn.Module, tokens: Tensor | None, fit: Fit, *, same: bool) -> None:
+    """Make new sines as large as the tokens (V, C) are by now, where there is one table of them.
 
     The checkpoint's own encoding, from before sines were scaled, keeps them as they are.
     """
     for name, module in model.named_modules():
         if isinstance(module, Sines) and f"{name}.scale" in fit.new:
-            tokens = state[f"{STACK}embed_tokens.weight"].float()
-            module.scale_to(None if same else float(tokens.std()))
+            if same:
+                module.scale_to(None)
+            elif tokens is not None:
+                module.scale_to(float(tokens.float().std()))
 
 
 def _shape(weights: Mapping[str, Tensor], name: str) -> str:
@@ -212,7 +217,9 @@ def _shape(weights: Mapping[str, Tensor], name: str) -> str:
 
 def _place(name: str) -> str | None:
     """``input`` or ``layers`` for a weight of an encoding, None for any other."""
-    inner = name.removeprefix(STACK)
+    inner = name
+    for stack in STACKS.values():
+        inner = inner.removeprefix(stack)
     if _INPUT.match(inner):
         return "input"
     return "layers" if _LAYERS.match(inner) else None
@@ -224,18 +231,22 @@ def _option(config: Any, name: str, default: Any = None) -> Any:
     return default if value is None else value
 
 
-def _other_options(config: Any, theirs: Any) -> list[str]:
+def _other_options(config: Any, theirs: Any, name: str) -> list[str]:
     """In what else than encodings the models differ, though weights may have the same shapes."""
-    found = differences(describe(theirs), describe(config, model=ROBERTA))
+    found = differences(describe(theirs), describe(config, model=name))
     return [f"{d.about} is {d.theirs}, here {d.ours}" for d in found if d.about != "encoding"]
 
 
-def _parts(config: Any) -> dict[str, set[str]]:
+def _parts(config: Any, model: str) -> dict[str, set[str]]:
     """The encodings of a model by the place of their weights; fairseq's own has Base's table."""
-    base = "learned" if _option(config, "encoder_learned_pos", True) else "base"
-    name = _option(config, "position_encoding", "base")
+    is_roberta = model == ROBERTA
+    side = "encoder" if is_roberta else "decoder"
+    absolute = "learned" if _option(config, f"{side}_learned_pos", is_roberta) else "base"
+    given = _option(config, "position_encoding", "base")
     off = _option(config, "no_token_positional_embeddings", False)
-    named = name_stack(name, "", absolute=None if off else base, base=base)
+    named = name_stack(
+        given, "", absolute=None if off else absolute, base=absolute if is_roberta else None
+    )
     names = set(expand_name(named.name))
     on_input = {name for name in names if "embed" in get_entry(name).hooks}
     in_layers = {name for name in names if get_entry(name).hooks - {"embed"}}

@@ -9,7 +9,7 @@ from omegaconf import OmegaConf
 from fairseq_plugins.common.checkpoints import read_checkpoint
 from fairseq_plugins.common.vocabulary import Vocabulary, check_vocabulary
 from fairseq_plugins.modules.identity import (
-    ROBERTA,
+    TRANSLATION,
     Difference,
     Identity,
     describe,
@@ -98,5 +98,5 @@ def _remedy(options: Any, ours: Identity, found: list[Difference]) -> str:
     else:
         other = "use another --finetune-from-model"
     only_encodings = all(d.about == "encoding" for d in found)
-    start = ", or --init-from to start from it" if ours.model == ROBERTA and only_encodings else ""
-    return other + start
+    has_option = ours.model != TRANSLATION
+    return other + (", or --init-from to start from it" if has_option and only_encodings else "")

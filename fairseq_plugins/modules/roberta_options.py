@@ -7,11 +7,10 @@ from fairseq import utils
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from fairseq.models.transformer import DEFAULT_MIN_PARAMS_TO_WRAP
 
-from fairseq_plugins.modules.growing import GROWING
+from fairseq_plugins.modules.continued_options import ContinuedConfig
 from fairseq_plugins.modules.options import PositionEncodingConfig
 from fairseq_plugins.modules.vocabulary import DictionaryConfig
 
-_GROWING = ChoiceEnum(list(GROWING))
 _ACTIVATIONS = ChoiceEnum(utils.get_available_activation_fns())
 
 
@@ -69,22 +68,9 @@ class RobertaConfig(FairseqDataclass):
 
 
 @dataclass
-class PERobertaConfig(RobertaConfig, PositionEncodingConfig, DictionaryConfig):
+class PERobertaConfig(RobertaConfig, PositionEncodingConfig, ContinuedConfig, DictionaryConfig):
     """fairseq's options of ``roberta`` with those of the position encoding."""
 
-    init_from: Optional[str] = _option(
-        None,
-        "checkpoint to start from, whose position encoding may be another; what fits is loaded, "
-        "what is new or left behind is listed, and nothing else may differ",
-    )
-    grow_table: _GROWING = field(
-        default="copy",
-        metadata={
-            "help": "how a longer learned table starts from that of init_from: copy its rows and "
-            "leave the others new, interpolate between them, or derive all by Su's hierarchical "
-            "decomposition"
-        },
-    )
     min_positions: int = _option(
         0,
         "least number of positions that the encodings are made for: those of the pre-trained "

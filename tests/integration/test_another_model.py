@@ -31,12 +31,12 @@ def more(settings: dict[str, Any], updates: int) -> dict[str, Any]:
         # With the weights' names and shapes of the first, these went on from them in silence.
         (
             {"position_encoding": "alibi"},
-            f"{HAS_ROPE} `alibi`; use another --save-dir$",
+            f"{HAS_ROPE} `alibi`; use another --save-dir, or --init-from to start from it$",
         ),
         (
             {"position_encoding_options": "base=500"},
             "the checkpoint has `rope base=10000.0` under vanilla attention, this run asks for "
-            "`rope base=500.0`; use another --save-dir$",
+            "`rope base=500.0`; use another --save-dir, or --init-from to start from it$",
         ),
         (
             {"attention_type": "linear"},
@@ -78,13 +78,15 @@ def test_by_hydra_and_from_another_file(rope: Path, data: Path, tmp_path: Path) 
     yaml = {**saving_to(tmp_path, data, position_encoding="alibi"), "checkpoint.restore_file": rope}
     with (
         pytest.MonkeyPatch.context() as patch,
-        pytest.raises(ValueError, match=f"{HAS_ROPE} `alibi`; use another --restore-file$"),
+        pytest.raises(ValueError, match=f"{HAS_ROPE} `alibi`; use another --restore-file, or"),
     ):
         patch.setenv("HYDRA_FULL_ERROR", "1")
         fairseq_hydra_train(tmp_path / "yaml", yaml, *overrides({"common.seed": 2}))
     start = {**yaml, "checkpoint.finetune_from_model": rope}
     del start["checkpoint.restore_file"]
-    with pytest.raises(ValueError, match=f"{HAS_ROPE} `alibi`; use another --finetune-from-model$"):
+    with pytest.raises(
+        ValueError, match=f"{HAS_ROPE} `alibi`; use another --finetune-from-model, or"
+    ):
         fairseq_train(start)
 
 

@@ -49,14 +49,14 @@ def make_dictionary() -> Dictionary:
 
 DICTIONARY = make_dictionary()
 PAD, FIRST_WORD = DICTIONARY.pad(), DICTIONARY.nspecial
-_TASK = SimpleNamespace(source_dictionary=DICTIONARY, target_dictionary=DICTIONARY)
+TASK = SimpleNamespace(source_dictionary=DICTIONARY, target_dictionary=DICTIONARY)
 
 
 def build_lm(attention: str = "vanilla", encoding: str = "base", **options: Any) -> PETransformerLM:
     """``pe_transformer_lm`` in evaluation mode, with large learned tables."""
     names = {"attention_type": attention, "position_encoding": encoding}
-    config = _configure(PETransformerLMConfig(), {**TINY, **names, **options})
-    model = PETransformerLM.build_model(config, _TASK).eval()
+    config = configure(PETransformerLMConfig(), {**TINY, **names, **options})
+    model = PETransformerLM.build_model(config, TASK).eval()
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             # Learned angles stay: at random ones a denominator can come near zero, where float32
@@ -69,11 +69,11 @@ def build_lm(attention: str = "vanilla", encoding: str = "base", **options: Any)
 
 def build_fairseq_lm(**options: Any) -> TransformerLanguageModel:
     """fairseq's own ``transformer_lm``."""
-    config = _configure(TransformerLanguageModelConfig(), {**TINY, **options})
-    return TransformerLanguageModel.build_model(config, _TASK).eval()
+    config = configure(TransformerLanguageModelConfig(), {**TINY, **options})
+    return TransformerLanguageModel.build_model(config, TASK).eval()
 
 
-def _configure(config: Any, options: dict[str, Any]) -> Any:
+def configure(config: Any, options: dict[str, Any]) -> Any:
     for name, value in options.items():
         assert name in config.__dataclass_fields__, name
         setattr(config, name, value)

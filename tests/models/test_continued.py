@@ -12,11 +12,13 @@ from omegaconf import OmegaConf
 
 from fairseq_plugins.common.vocabulary import digest
 from fairseq_plugins.models.pe_roberta import PERoberta, PERobertaConfig
-from fairseq_plugins.modules.continued import OUR_TABLE, STACK, take_init_from
+from fairseq_plugins.modules.continued import OUR_TABLE, STACKS, take_init_from
+from fairseq_plugins.modules.identity import ROBERTA
 from tests.hostile import naming_another_model
 from tests.models.helpers import DICTIONARY, PAD
 from tests.models.roberta import TINY, build, build_fairseq, enlarge
 
+STACK = STACKS[ROBERTA]
 TABLE = STACK + OUR_TABLE
 
 
