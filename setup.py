@@ -49,7 +49,7 @@ setup(
     # Encodings and attention; their table in the terminal needs tabulate.
     install_requires=["torch>=2.8", "tabulate>=0.9"],
     extras_require={
-        "cluster": ["hydra-submitit-launcher>=1.2"],  # sweeps as Slurm jobs
+        "cluster": ["hydra-submitit-launcher==1.2.0"],  # sweeps as Slurm jobs
         "train": [
             "fairseq-fixed>=0.12.3.1",
             "filelock>=3.30",

@@ -83,6 +83,7 @@ def test_submitit_sweeps_over_rows(cluster: Cluster, root: Path) -> None:
     words += ["hydra/launcher=submitit_slurm", "hydra.launcher.partition=low"]
     words += ["hydra.launcher.timeout_min=20", "hydra.launcher.cpus_per_task=1"]
     words += ["hydra.launcher.mem_gb=null", "hydra.launcher.nodes=1"]
+    words += ["hydra.launcher.max_num_timeout=3"]
     command = [sys.executable, "-m", "fairseq_cli.hydra_train", *words]
     subprocess.run(command, cwd=root, env=cluster.environment, check=True, timeout=900)
     found = sorted((root / "checkpoints" / "wikitext103_lm").glob("toy/**/checkpoint_last.pt"))
@@ -179,4 +180,8 @@ def test_a_whole_paper_survives_kills(cluster: Cluster, paper: Path, tmp_path: P
     for page in ("table2", "table5", "table8", "table3", "table4"):
         assert (root / "results" / page / "toy.md").is_file()
     assert (root / "results" / "figure2" / "toy.png").is_file()
+    for one in (root, alone):
+        timings = one / "results" / "table9" / "toy"
+        assert (timings / "cpu.md").is_file()
+        assert (timings / "cpu" / "lrpe_type2-linear.json").is_file()
     assert not re.search("Traceback", cluster.run("scripts/claims.sh", cwd=root))
