@@ -4,11 +4,12 @@ import json
 import os
 import shlex
 import shutil
+import struct
 import subprocess
 import sys
 import tarfile
 import venv
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -130,17 +131,38 @@ def test_the_remedy_for_what_lacks_is_the_wheel_itself(run: Command, wheel: Path
 
 
 def test_a_row_of_a_table_in_an_empty_folder(run: Command, toy: Path, empty: Path) -> None:
-    """The result says which sources made it, as a checkout's would."""
+    """The result says which sources made it, as a checkout's would, and its loss is a curve."""
     assert toy.is_dir()
-    run("fairseq-pe", "table", "table2", *ROW)
+    more = ("--set", "common.log_interval=1", "--log", "tensorboard")
+    run("fairseq-pe", "table", "table2", *ROW, *more)
     result = json.loads((empty / "results" / "table2" / "x" / "rope-linear-s1.json").read_text())
     assert result["commit"].startswith("release ")
     assert result["sources"] == sources(ROOT)
-    assert result["study"]["overrides"] == ["optimization.max_update=2"]
+    changed = ["common.log_interval=1", "optimization.max_update=2"]
+    assert result["study"]["overrides"] == changed
     assert str(empty) not in json.dumps(result)
     page = (empty / "results" / "table2" / "x.md").read_text()
     assert "optimization.max_update: 250 -> 2" in page
-    assert {path.name for path in empty.iterdir()} == {"data", "checkpoints", "results"}
+    made = {"data", "checkpoints", "results", "outputs"}
+    assert {path.name for path in empty.iterdir()} == made
+    (events,) = empty.glob("outputs/tensorboard/table2/x/rope-linear-s1/train_inner/events.*")
+    curve = list(scalars(events, "loss"))
+    assert [step for step, _ in curve] == [1, 2]
+    assert all(0 < loss < 20 for _, loss in curve)
+
+
+def scalars(events: Path, tag: str) -> Iterator[tuple[int, float]]:
+    """Updates and values in a file of TensorBoard: records of a length, its sum, data, its sum."""
+    from tensorboardX.proto.event_pb2 import Event
+
+    left = events.read_bytes()
+    while left:
+        (size,) = struct.unpack("<Q", left[:8])
+        event = Event.FromString(left[12 : 12 + size])
+        yield from (
+            (event.step, value.simple_value) for value in event.summary.value if value.tag == tag
+        )
+        left = left[16 + size :]
 
 
 def test_places_are_where_options_and_the_environment_say(
