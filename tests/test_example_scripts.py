@@ -1,10 +1,12 @@
 """The examples run as they stand, and show what they say."""
 
+import json
 import re
 import runpy
 from pathlib import Path
 from typing import Any
 
+import jupytext
 import pytest
 
 from fairseq_plugins.encodings import ENCODINGS
@@ -28,6 +30,18 @@ def test_each_is_a_notebook_in_percent_form(name: str) -> None:
         if cell.startswith(" [markdown]"):
             lines = cell.splitlines()[1:]
             assert all(not line or line.startswith("#") for line in lines), cell
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_becomes_a_notebook_and_itself_again(name: str) -> None:
+    """But for the versions that jupytext notes in the header."""
+    text = (EXAMPLES / f"{name}.py").read_text(encoding="utf-8")
+    notebook = jupytext.writes(jupytext.reads(text, fmt="py:percent"), fmt="ipynb")
+    cells = json.loads(notebook)["cells"]
+    assert {cell["cell_type"] for cell in cells} == {"markdown", "code"}
+    assert len(cells) == len(re.findall(r"^# %%", text, re.M))
+    again = jupytext.writes(jupytext.reads(notebook, fmt="ipynb"), fmt="py:percent")
+    assert re.sub(r"^#  +(format|jupytext)_version: .*\n", "", again, flags=re.M) == text
 
 
 @pytest.fixture
