@@ -7,7 +7,9 @@ from typing import Any
 from benchmarks.page import origin
 from benchmarks.record import Result, read_json
 from benchmarks.targets import ROWS, SPEEDS
-from fairseq_plugins.common.files import write_text
+from fairseq_plugins.common.extras import is_installed
+from fairseq_plugins.common.files import write_text, writing
+from fairseq_plugins.common.report_view import view_of
 from fairseq_plugins.common.tables import markdown_table
 from fairseq_plugins.papers import lrpe_speed
 from fairseq_plugins.papers.lrpe_speed import LABELS
@@ -39,8 +41,11 @@ def read_cells(folder: Path) -> list[Result]:
 
 
 def write_page(folder: Path) -> None:
-    """Render results/table9/<cpu|gpu>.md from the cells in the folder of that name."""
-    write_text(folder.with_name(f"{folder.name}.md"), render(folder.name, read_cells(folder)))
+    """Render results/table9/<cpu|gpu>.md, and .png, from the cells in the folder of that name."""
+    cells = read_cells(folder)
+    write_text(folder.with_name(f"{folder.name}.md"), render(folder.name, cells))
+    if cells and is_installed("matplotlib"):
+        draw(cells, folder.with_name(f"{folder.name}.png"))
 
 
 def render(scale: str, cells: Sequence[Result]) -> str:
@@ -57,7 +62,38 @@ def render(scale: str, cells: Sequence[Result]) -> str:
             line += _columns(row, attention, by_name.get((row, attention)))
         lines.append(line)
     parts = [f"# LRPE, Table 9, on a {scale.upper()}", caption(cells)]
+    if cells and is_installed("matplotlib"):
+        parts.append(f"![Speeds against Base]({scale}.png)")
+    parts.append(view_of("speed.html"))
     return "\n\n".join([*parts, markdown_table(header, lines, left=1)]) + "\n"
+
+
+def draw(cells: Sequence[Result], path: Path) -> None:
+    """Write a PNG with a panel for each attention: ours with its quartiles, paper and target."""
+    from matplotlib.figure import Figure
+
+    picture = Figure(figsize=(12, 5), layout="constrained")
+    panels = picture.subplots(1, len(ATTENTIONS), squeeze=False)[0]
+    for panel, attention in zip(panels, ATTENTIONS, strict=True):
+        found = {cell["row"]: cell["metrics"] for cell in cells if cell["attention"] == attention}
+        rows = [row for row in (*ROWS, *sorted(set(found) - set(ROWS))) if row in found]
+        for place, row in enumerate(rows):
+            speed, (first, third) = found[row]["relative_speed"], found[row]["quartiles"]
+            panel.plot([first, third], [place, place], color="tab:blue", linewidth=2)
+            panel.plot(speed, place, "o", color="tab:blue")
+            if paper := lrpe_speed.SPEEDS[attention].get(row):
+                panel.plot(paper, place, "D", color="grey", markerfacecolor="none")
+            if bound := SPEEDS[attention].get(row):
+                panel.plot(bound, place, "|", color="tab:red", markersize=14)
+        panel.set_yticks(range(len(rows)), [LABELS.get(row, row) for row in rows], fontsize=8)
+        panel.invert_yaxis()
+        panel.axvline(1.0, color="black", linewidth=0.8)
+        panel.set_title(f"{attention} attention")
+        panel.set_xlabel("speed against Base")
+        panel.grid(axis="x", alpha=0.3)
+    picture.suptitle("dot: ours with its quartiles; diamond: the paper's; red: aimed at")
+    with writing(path) as (file,):
+        picture.savefig(file, format="png", dpi=110, metadata={"Software": None})
 
 
 def _columns(row: str, attention: str, cell: Result | None) -> list[str]:

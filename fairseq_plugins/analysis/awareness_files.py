@@ -18,6 +18,7 @@ from fairseq_plugins.analysis.awareness import (
 from fairseq_plugins.analysis.position_rows import added_scores, build_plain, embeds, rows_by_length
 from fairseq_plugins.common.files import write_json, write_text
 from fairseq_plugins.common.pictures import save_picture
+from fairseq_plugins.common.report_view import view_of_figure
 from fairseq_plugins.common.tables import columns, markdown_table
 from fairseq_plugins.encodings import ENCODINGS, expand_name
 
@@ -213,6 +214,7 @@ def page(seen: Sequence[Observation], lengths: Sequence[int], folder: Path) -> s
         "them are measured, too.",
     ]
     parts = ["# Do positions know the start and the end?", *said]
+    parts += view_of_figure(folder / "awareness")
     parts.append(markdown_table(HEADER, lines(seen), left=5))
     parts.append(
         "*3.1 misses*: by how much P(b) is no function of P(a) that is the same for all lengths, a "

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from fairseq_plugins.common.files import write_json, write_text
 from fairseq_plugins.common.pictures import save_picture
+from fairseq_plugins.common.report_view import view_of_figure
 
 DIGITS = 4  # that count
 COLUMNS = 4
@@ -68,6 +69,7 @@ def write_figure(made: Made, stem: Path, *, title: str, paper: str, command: str
         f"# {title}",
         f"![{title}]({stem.name}.png)",
         *made.seen,
+        *view_of_figure(stem),
         f"**The paper saw**: {paper}",
         *([f"**By the numbers here.** {made.agrees}"] if made.agrees else []),
         f"As [SVG]({stem.name}.svg); the numbers are in [{stem.name}.json]({stem.name}.json). "

@@ -12,6 +12,7 @@ from benchmarks.limits import Work, join_peaks, rates
 from benchmarks.record import KEYS
 from benchmarks.table9_page import ROWS
 from benchmarks.targets import FILE, SPEEDS, TARGETS, Target, as_data
+from fairseq_plugins.common.files import write_json
 from fairseq_plugins.papers import lrpe_speed
 from fairseq_plugins.papers.tables import ATTENTIONS
 
@@ -192,6 +193,18 @@ def test_table9_page():
     assert lines["| no position (`none`)"].split(" | ")[2:5] == ["1.010", "1.010 to 1.010", "-"]
     assert "4 layers of 512 features, 8 heads, feed-forward 2048, a dictionary of 1,000" in text
     assert "No cell is measured yet" in table9_page.render("cpu", [])
+
+
+def test_table9_has_a_figure_and_names_the_site(tmp_path):
+    folder = tmp_path / "cpu"
+    for row in ("base", "rope"):
+        write_json(folder / f"{row}-linear.json", {**cell(row, "linear", 0.98), "command": []})
+    table9_page.write_page(folder)
+    text = (tmp_path / "cpu.md").read_text()
+    assert "0.980" in text
+    assert "![Speeds against Base](cpu.png)" in text
+    assert "`site/report/speed.html`" in text
+    assert (tmp_path / "cpu.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_table9_names_the_papers_numbers_and_targets_of_its_own_rows():

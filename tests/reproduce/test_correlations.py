@@ -106,6 +106,9 @@ def test_the_page_has_both_numbers_and_says_what_is_missing(tmp_path) -> None:
     (one,) = [d for d in data if (d["property"], d["performance"]) == ("monotonicity", "v1_exact")]
     assert one["printed"] == -0.31 and one["ours"]["effect"] == estimate.effect
     assert one["rows"] == list(ROWS[:5])
+    assert "![On Position Embeddings in BERT, Table 5 as a figure](mini.png)" in page
+    assert "`site/report/bert_table5-mini.html`" in page
+    assert (tmp_path / path).with_suffix(".png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_tasks_that_no_row_learns_are_named() -> None:

@@ -12,6 +12,7 @@ from typing import Any
 from fairseq.dataclass.initialize import hydra_init
 from fairseq.models import MODEL_DATACLASS_REGISTRY
 from hydra import compose, initialize_config_dir
+from hydra.conf import HydraConf
 from hydra.core.config_store import ConfigStore
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException
@@ -120,24 +121,24 @@ def _compose(configs: Path, recipe: str, overrides: tuple[str, ...]) -> DictConf
 @functools.cache
 def _compose_once(
     configs: Path, recipe: str, overrides: tuple[str, ...]
-) -> tuple[DictConfig, DictConfig]:
+) -> tuple[DictConfig, HydraConf]:
     """A composition, and Hydra's own settings of it."""
     config = _compose(configs, recipe, overrides)
     return config, _settings(config)
 
 
-def _settings(config: DictConfig) -> DictConfig:
+def _settings(config: DictConfig) -> HydraConf:
     """Hydra's own, which it has for the whole process."""
     hydra = HydraConfig.instance()
     before = hydra.cfg
     hydra.set_config(config)
-    settings: DictConfig = hydra.cfg
-    hydra.cfg = before
+    settings, hydra.cfg = hydra.cfg, before
+    assert settings is not None
     return settings
 
 
 @contextmanager
-def _known_to_hydra(config: DictConfig, settings: DictConfig | None = None) -> Iterator[None]:
+def _known_to_hydra(config: DictConfig, settings: HydraConf | None = None) -> Iterator[None]:
     """Write out folders as Hydra does, of the recipe, the scale and overrides.
 
     It can do so in its own commands alone, where its settings are known to the whole process.

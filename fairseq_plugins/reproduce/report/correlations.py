@@ -5,7 +5,9 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from fairseq_plugins.common.extras import is_installed
 from fairseq_plugins.common.files import write_json, write_text
+from fairseq_plugins.common.report_view import view_of
 from fairseq_plugins.common.tables import markdown_table
 from fairseq_plugins.papers import TABLES
 from fairseq_plugins.papers.bert_correlations import (
@@ -81,7 +83,7 @@ def write_correlations(
     floors: Mapping[str, Floors],
     printed: Mapping[str, Cells],
 ) -> Path:
-    """Write results/bert_table5/<scale>.md and .json; returns the page, relative to `root`.
+    """Write results/bert_table5/<scale>.md, .json and .png; returns the page, relative to `root`.
 
     Args:
         root: the repository.
@@ -94,6 +96,11 @@ def write_correlations(
     page = PAGE / f"{scale}.md"
     write_text(root / page, render(scale, ours, theirs, lost_columns(cells, floors)))
     write_json(root / page.with_suffix(".json"), as_data(scale, ours, theirs))
+    if is_installed("matplotlib"):
+        from fairseq_plugins.reproduce.report.correlations_figure import draw_correlations
+
+        estimates = {place: one.estimate for place, one in ours.items()}
+        draw_correlations(root / page.with_suffix(".png"), scale, estimates)
     return page
 
 
@@ -172,6 +179,8 @@ def render(
         f"([Table 3](../bert_table3/{scale}.md), [Table 4](../bert_table4/{scale}.md)). Negative: "
         "rows that violate the property more are worse.",
         "\n".join(f"- {fact}" for fact in facts(ours, theirs, lost)),
+        *([f"![{SOURCE} as a figure]({scale}.png)"] if is_installed("matplotlib") else []),
+        view_of(f"{PAGE.name}-{scale}.html"),
         "**The paper's number / ours**",
         markdown_table(header, lines(both), left=1),
         "## Intervals of ours",

@@ -7,6 +7,7 @@ from typing import Any
 from matplotlib.figure import Figure as Picture
 
 from fairseq_plugins.common.files import write_json, write_text
+from fairseq_plugins.common.report_view import view_of
 from fairseq_plugins.papers.tables import Figure, Table
 from fairseq_plugins.reproduce.record.results import Result
 from fairseq_plugins.reproduce.report.captions import caption
@@ -38,7 +39,9 @@ def _page(table: Table, figure: Figure, scale: str, shown: Sequence[Result]) -> 
         "for each attention; the mean over seeds where there are several. Lower is better.\n\n"
         f"![Validation perplexity against updates]({scale}.png)\n\n"
         f"The numbers are in [{scale}.json]({scale}.json); the runs are those of "
-        f"[Table 8](../{table.name}/{scale}.md).\n\n{caption(table, scale, shown)}\n"
+        f"[Table 8](../{table.name}/{scale}.md). "
+        f"{view_of(f'figures.html#{table.name}-{scale}-curves', 'lines to hide and to show')}\n\n"
+        f"{caption(table, scale, shown)}\n"
     )
 
 

@@ -217,8 +217,7 @@ def _cell(site: Site, found: TableEvidence, cell: CellView) -> None:
         for name, points in run.curves.items()
     }
     of_validation = [name for name in curves if name.endswith(KINDS["valid"])]
-    words = {"x": "updates", "y": "loss"}
-    chart = charts.lines(curves, **words, shown=of_validation) if curves else None
+    chart = charts.lines(curves, x="updates", y="loss", shown=of_validation) if curves else None
     site.write(cell.page, "cell.html", found=found, cell=cell, chart=chart)
 
 

@@ -69,16 +69,16 @@ def read_evidence(root: Path, processes: int | None = None) -> Evidence:
         root: the repository.
         processes: that read side by side; None for one for each core.
     """
-    reports, lost = [], []
-    for report in _reports(root):
-        (reports if isinstance(report, Report) else lost).append(report)
+    found = [*_reports(root)]
+    reports = [one for one in found if isinstance(one, Report)]
+    lost = [one for one in found if isinstance(one, TableEvidence)]
     # Composing the configurations that results are compared with is most of the work.
-    found = spread(Report.read, reports, processes)
+    read = spread(Report.read, reports, processes)
     tables = [
         TableEvidence(
             one.shown_table, one.name, shown, left_out, one.study, is_rerun=one.all_results == OWN
         )
-        for one, (shown, left_out) in zip(reports, found, strict=True)
+        for one, (shown, left_out) in zip(reports, read, strict=True)
     ]
     left_out: list[str] = []
     targets = read_json(root / "benchmarks" / "results" / TARGETS) or {}

@@ -1,0 +1,19 @@
+"""What pages in results/ say of the site that shows the same."""
+
+from pathlib import Path
+
+
+def view_of(page: str, what: str = "the same to sort and to filter") -> str:
+    """A sentence on where on the site of `fairseq-pe report` a page's numbers are."""
+    return f"`fairseq-pe report` makes `site/report/{page}`: {what}."
+
+
+def view_of_figure(stem: Path) -> list[str]:
+    """The same of a figure's files, where they are in a folder of results/, which the site shows.
+
+    stem: results/<folder>/<name>, without a suffix.
+    """
+    if stem.parent.parent.name != "results":
+        return []
+    place = f"figures.html#{stem.parent.name}-{stem.name}"
+    return [view_of(place, "the same to look at closely")]
