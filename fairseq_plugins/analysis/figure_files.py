@@ -14,6 +14,9 @@ from fairseq_plugins.common.pictures import save_picture
 from fairseq_plugins.common.report_view import view_of_figure
 
 DIGITS = 4  # that count
+# Of a matrix, which a file has many numbers of: digits, and the share of the largest number below
+# which a number is 0.
+MATRIX_DIGITS, LEAST = 3, 1e-6
 COLUMNS = 4
 
 
@@ -79,15 +82,26 @@ def write_figure(made: Made, stem: Path, *, title: str, paper: str, command: str
 
 
 def rounded(value: Any) -> Any:
-    """Numbers, in whatever they are, to `DIGITS` that count; what is not finite is None."""
+    """Numbers, in whatever they are, to `DIGITS` that count; what is not finite is None.
+
+    A tensor of two or more dimensions is a matrix, and has fewer digits.
+    """
+    if isinstance(value, Tensor) and value.dim() > 1:
+        finite = value[value.isfinite()].abs()
+        least = LEAST * float(finite.max()) if len(finite) else 0.0
+        return _rounded(value.masked_fill(value.abs() < least, 0.0).tolist(), MATRIX_DIGITS)
+    return _rounded(value, DIGITS)
+
+
+def _rounded(value: Any, digits: int) -> Any:
     if isinstance(value, Tensor):
-        return rounded(value.tolist())
+        return _rounded(value.tolist(), digits)
     if isinstance(value, Mapping):
         return {str(name): rounded(inner) for name, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [rounded(inner) for inner in value]
+        return [_rounded(inner, digits) for inner in value]
     if isinstance(value, float):
-        return float(f"{value:.{DIGITS}g}") if math.isfinite(value) else None
+        return float(f"{value:.{digits}g}") if math.isfinite(value) else None
     return value
 
 

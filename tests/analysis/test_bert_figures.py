@@ -114,6 +114,9 @@ def test_figure_10_has_all_three_families_and_the_papers_numbers() -> None:
 def test_numbers_are_rounded_and_what_is_not_finite_is_none() -> None:
     found = rounded({"a": torch.tensor([1.23456, -math.inf]), 1: [True, "x", 2]})
     assert found == {"a": [1.235, None], "1": [True, "x", 2]}
+    matrix = torch.tensor([[1.23456, -math.inf], [1e-3, 1e-7]])
+    assert rounded({"a": matrix}) == {"a": [[1.23, None], [0.001, 0.0]]}
+    assert rounded(torch.full((2, 2), math.nan)) == [[None, None], [None, None]]
 
 
 def test_files_are_the_same_each_time(tmp_path) -> None:
