@@ -26,9 +26,7 @@ RESERVED = re.compile(
 KEEP = ("last", "best", "all", "tuned")  # as `keep.Keep` has it
 TRACKERS = ("tensorboard", "wandb")
 
-_MAX_RUNNING = (
-    "with --slurm: jobs of this submission at once, but for evaluations, pages and timing"
-)
+_MAX_RUNNING = "with --slurm: jobs of this submission that train at once (default: no limit)"
 TFLOPS = 40.0  # of a V100, a third of what it has at best in half precision
 
 

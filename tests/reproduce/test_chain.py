@@ -8,6 +8,7 @@ import pytest
 from fairseq_plugins.reproduce.experiments.devices import Devices
 from fairseq_plugins.reproduce.experiments.planned import plan_run
 from fairseq_plugins.reproduce.record import submissions
+from fairseq_plugins.reproduce.record.runs import Run
 from fairseq_plugins.reproduce.run import queue, slurm
 from fairseq_plugins.reproduce.run.chain import Chain, Job, at_most, jobs_of_run
 from fairseq_plugins.reproduce.run.slurm import Request
@@ -145,9 +146,12 @@ def test_packs_leave_a_lacking_checkpoint_to_the_first_of_them(place):
 
 
 def test_so_many_run_at_once(place):
-    jobs = [Job(str(n), place, ("true",)) for n in range(5)]
-    limited = at_most([*jobs, Job("page-render", place, ("true",), finally_after=("0",))], 2)
-    assert [job.finally_after for job in limited] == [(), (), ("0",), ("1",), ("2",), ("0",)]
+    runs = (Run("table2", "toy", "base", "linear", 1),)
+    jobs = [Job(str(n), place, ("true",), runs=runs) for n in range(5)]
+    taking = Job("taking", place, ("true", "--stage", "take"), runs=runs)
+    page = Job("page-render", place, ("true",), finally_after=("0",))
+    limited = at_most([taking, *jobs, page], 2)
+    assert [job.finally_after for job in limited] == [(), (), (), ("0",), ("1",), ("2",), ("0",)]
 
 
 def test_a_checkpoint_that_a_result_lacks_is_made_by_the_first_that_needs_it(place):

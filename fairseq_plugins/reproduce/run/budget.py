@@ -172,8 +172,7 @@ def describe(
     plans = {one.run: one for planned in tables for one in planned}
     plans |= {before.run: before for one in list(plans.values()) for before in one.before}
     # A run that another table makes takes nothing.
-    training = [job for job in jobs if job.stage in ("all", "train")]
-    made = [run for job in training for run in job.runs if run in plans]
+    made = [run for job in jobs if job.trains for run in job.runs if run in plans]
     costs = {run: cost_of(root, plans[run], keep) for run in dict.fromkeys(made)}
     rows = []
     for name in [*dict.fromkeys(run.table for run in plans), ""]:

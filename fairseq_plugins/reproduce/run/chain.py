@@ -74,6 +74,11 @@ class Job:
         """What it does of its runs, as `attempt.Stage` has it."""
         return self.words[self.words.index("--stage") + 1] if "--stage" in self.words else "all"
 
+    @property
+    def trains(self) -> bool:
+        """Whether it makes its runs, beyond measuring them or taking their results."""
+        return bool(self.runs) and self.stage in ("all", "train")
+
     def _devices(self) -> list[str]:
         if not self.gpus:
             is_said = self.alone or _is_memory_said()
@@ -353,10 +358,9 @@ def _joined(words: Iterable[str]) -> str:
 def at_most(jobs: Sequence[Job], running: int) -> list[Job]:
     """The same jobs, of which that many run at once: each waits for the one `running` before it.
 
-    Pages and what follows a training do not count.
+    Those that train nothing do not count: they follow what they wait for.
     """
-    last = (f"-{EVALUATE}", f"-{RENDER}")
-    counted = [job.name for job in jobs if not job.name.endswith(last)]
+    counted = [job.name for job in jobs if job.trains]
     before = dict(zip(counted[running:], counted, strict=False))
     return [
         replace(job, finally_after=(*job.finally_after, before[job.name]))
