@@ -242,3 +242,8 @@ def test_triton_is_imported_by_its_own_modules_only():
     ours = "fairseq_plugins.kernels.triton_kernels"
     script = f"import sys, fairseq_plugins.kernels; sys.exit({ours!r} in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script], cwd=ROOT, check=False).returncode == 0
+
+
+def test_the_page_on_installing_has_every_extra():
+    rows = re.findall(r"^\| `(\w+)` \|", (ROOT / "docs" / "install.md").read_text(), re.MULTILINE)
+    assert sorted(rows) == sorted(EXTRAS_OF_USERS)
