@@ -231,3 +231,22 @@ def test_the_examples_pass_the_tests_of_every_encoding_and_train(extended: Path)
     summary = _run(extended, "-m", "pytest", *options, *places).splitlines()[-1]
     passed = int(re.search(r"(\d+) passed", summary)[1])
     assert passed > 150
+
+
+def test_the_table_of_contributing_is_planned_and_shown(extended: Path) -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    ((path, file),) = re.findall(r"^`([\w/.]+)`:\n\n```python\n(.*?)^```$", text, re.M | re.S)
+    ((imported, named),) = re.findall(r"^```\n(from .*\n)(        \w+,\n)```$", text, re.M)
+    (extended / path).write_text(file, encoding="utf-8")
+    init = extended / "fairseq_plugins" / "papers" / "__init__.py"
+    last = "        FLOOR_SWEEP,\n"
+    known = init.read_text(encoding="utf-8")
+    assert known.count(last) == 1
+    init.write_text(imported + known.replace(last, last + named), encoding="utf-8")
+    command = ["-m", "fairseq_plugins", "table", "biases", "--scale", "toy"]
+    shown = _run(extended, *command, "--dry-run")
+    for row in ("none", "alibi", "kerple_log", "sandwich"):
+        assert f"model={row} " in shown
+    _run(extended, *command, "--render")
+    made = (extended / "results" / "biases" / "toy.md").read_text(encoding="utf-8")
+    assert made.startswith("# Biases by distance, scale `toy`")
