@@ -1,14 +1,13 @@
 """Every command that the documents show is one that its own program takes.
 
-Options, choices and overrides are read by the parsers that read them in use; nothing is started.
-What a command does with them is for the tests of that command.
+Options, choices and overrides are read by the parsers that read them in use; nothing is started:
+test_docs_commands_run.py does that, where no data are needed.
 """
 
 import argparse
 import re
-import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +21,8 @@ from fairseq_plugins import __main__ as fairseq_pe
 from fairseq_plugins.glue import __main__ as glue
 from fairseq_plugins.reproduce.record.recipe import compose_recipe
 from fairseq_plugins.squad import __main__ as squad
+from tests.documentation import PAGES, ROOT, commands, in_python
 
-ROOT = Path(__file__).parents[1]
-PAGES = ["README.md", "CONTRIBUTING.md", *sorted(f"docs/{p.name}" for p in ROOT.glob("docs/*.md"))]
 PROGRAMS = {
     "benchmarks": bench.main,
     "benchmarks.gpu_campaign": gpu_campaign.main,
@@ -37,27 +35,17 @@ PROGRAMS = {
 }
 # Other people's programs, and words of the shell.
 OTHERS = {"pip", ".venv/bin/pip", "tensorboard", "apptainer", "export", "source", "for", "done"}
-# They are for encodings that a reader of docs/extending.md writes; test_docs.py runs them.
-OF_THE_READER = ("gaussian_window", "head_rope")
+# What a reader of docs/extending.md and CONTRIBUTING.md writes; test_docs.py runs it.
+OF_THE_READER = ("gaussian_window", "head_rope", "biases")
 ELSEWHERE = {"scripts/slurm_testbed.sh": "tests/slurm", "fairseq-validate": "tests/integration"}
 HYDRAS_OWN = ("hydra/", "hydra.")
 
 
-def commands(path: str) -> Iterator[list[str]]:
-    """The words of each command in the page's blocks of shell, without comments."""
-    text = (ROOT / path).read_text(encoding="utf-8")
-    for block in re.findall(r"^```sh\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
-        for line in block.replace("\\\n", " ").replace("$version", "2.0").splitlines():
-            for part in line.split(" && "):
-                if words := shlex.split(part, comments=True):
-                    yield [word for word in words if word != "..."]
-
-
 CASES = [
-    pytest.param(words, id=f"{path}: {' '.join(words)}")
-    for path in PAGES
-    for words in commands(path)
-    if not any(name in word for name in OF_THE_READER for word in words)
+    pytest.param(command.words, id=str(command))
+    for page in PAGES
+    for command in commands(page)
+    if not any(name in word for name in OF_THE_READER for word in command.words)
 ]
 
 
@@ -96,9 +84,9 @@ def test_what_is_no_command_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.mark.parametrize("words", CASES)
 def test_its_program_takes_it(
-    words: list[str], monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+    words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
-    program, *rest = words
+    program, *rest = [word for word in words if word != "..."]
     if program == "make":
         assert re.search(rf"^{rest[0]}:", (ROOT / "Makefile").read_text(), re.MULTILINE)
     elif program == "fairseq-train":
@@ -111,25 +99,9 @@ def test_its_program_takes_it(
         )
     elif program == "python" and rest[0] == "-c":
         compile(rest[1], "<document>", "exec")
-    elif program not in OTHERS:
+    elif program not in OTHERS and "--help" not in rest:
         request.getfixturevalue("reads_alone")
-        is_taken(*in_python(words), monkeypatch)
-
-
-def in_python(words: list[str]) -> tuple[str, list[str]]:
-    """The module that a command runs, and the words behind it."""
-    program, *rest = words
-    if program == "fairseq-pe":
-        return "fairseq_plugins", rest
-    if program == "scripts/convert_roberta.py":
-        return "fairseq_plugins", ["convert", *rest]
-    if program.startswith("scripts/"):
-        text = (ROOT / program).read_text()
-        (line,) = re.findall(r'exec "\$PYTHON" -m (.*) "\$@"', text)
-        module, *first = line.split()
-        return module, [*first, *rest]
-    assert (program, rest[0]) == ("python", "-m"), f"a test must know {program}"
-    return rest[1], rest[2:]
+        is_taken(*in_python((program, *rest)), monkeypatch)
 
 
 def takes_flags(words: list[str]) -> None:

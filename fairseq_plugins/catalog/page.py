@@ -33,7 +33,10 @@ A name, and options as words `name=value`:
 ```sh
 fairseq-train DATA --user-dir fairseq_plugins --task language_modeling --arch pe_transformer_lm \\
     --position-encoding shaw --position-encoding-options "max_distance=16 values=false" ...
+```
 
+```sh
+# needs data/wikitext-103
 fairseq-hydra-train --config-dir configs --config-name wikitext103_lm \\
     model=shaw 'model.position_encoding_options="max_distance=16 values=false"'
 ```
