@@ -47,8 +47,7 @@ def site(made: Made) -> Path:
     return made.folder
 
 
-@pytest.fixture(scope="session")
-def browser() -> Iterator:
+def start_browser():
     """Chromium without a window."""
     from selenium import webdriver
 
@@ -63,6 +62,12 @@ def browser() -> Iterator:
     found = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
     found.set_page_load_timeout(120)
     found.set_script_timeout(120)
+    return found
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator:
+    found = start_browser()
     yield found
     found.quit()
 

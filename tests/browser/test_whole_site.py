@@ -55,6 +55,11 @@ def test_speed_has_table_9s_paper_and_targets(site: Path) -> None:
         assert word in text
 
 
+def test_no_committed_result_is_left_out(site: Path) -> None:
+    texts = {path.name: path.read_text(encoding="utf-8") for path in site.glob("*.html")}
+    assert not [name for name, text in texts.items() if 'class="warning"' in text]
+
+
 def test_figures_have_titles_and_axes(site: Path) -> None:
     text = (site / "figures.html").read_text(encoding="utf-8")
     assert "Figure 1: Dot products between position vectors" in text

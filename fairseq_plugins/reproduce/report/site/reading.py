@@ -19,6 +19,7 @@ from fairseq_plugins.reproduce.report.site.parallel import spread
 from fairseq_plugins.reproduce.report.verdicts import TIMINGS
 
 TARGETS = "targets.json"  # beside the machines' folders
+_OF_ANOTHER_KIND = ("preparation_curve",)  # times by size, without ratios
 OWN = Path("results", LOCAL)  # where --rerun writes
 
 
@@ -138,6 +139,8 @@ def _benchmarks(root: Path, left_out: list[str]) -> dict[tuple[str, str], list[C
     """By machine and device the results of benchmarks."""
     found: dict[tuple[str, str], list[Content]] = {}
     for path in sorted((root / "benchmarks" / "results").glob("*/*/*.json")):
+        if path.stem in _OF_ANOTHER_KIND:
+            continue
         content = _read(root, path, _Benchmark, left_out)
         if content is not None:
             found.setdefault((path.parents[1].name, path.parent.name), []).append(content)
