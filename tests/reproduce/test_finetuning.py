@@ -5,6 +5,7 @@ import json
 import threading
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from matplotlib import image
@@ -136,6 +137,9 @@ def test_what_is_only_measured_takes_the_checkpoint_of_the_row(place):
     }  # fmt: skip
     picture = place / "results/bert_table2/toy.png"
     assert (image.imread(picture)[..., 0] < 0.1).mean() > 0.05  # half of one of four panels
+    assert picture.with_suffix(".svg").read_text().count("<image") == 1
+    numbers = json.loads(picture.with_suffix(".json").read_text())["weights"]
+    assert numbers == {"shaw_only-vanilla-s1": np.tri(9).tolist()}
     # A figure is not drawn anew from some of its panels.
     before = picture.read_bytes()
     (place / run.folder / "attention.npy").unlink()
@@ -212,6 +216,9 @@ def test_what_rows_start_from_has_a_page_without_the_papers_columns(place):
         assert f"| `{row}` | 4.00 (1) | 16.00 (1) |" in page
         assert "paper loss" not in page
         assert (place / f"results/{table}/toy.png").stat().st_size > 1000
+        assert "<svg" in (place / f"results/{table}/toy.svg").read_text()
+        numbers = json.loads((place / f"results/{table}/toy.json").read_text())
+        assert numbers["rows"] == {f"{row}-vanilla": {"mean": 16.0, "deviation": None, "seeds": 1}}
 
 
 def test_a_cut_off_fine_tuning_goes_on_from_its_own_checkpoint_alone(place):

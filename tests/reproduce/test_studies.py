@@ -38,7 +38,8 @@ def work(root: Path, runs):
 def test_a_study_has_its_own_folder_and_says_what_differs(root, configs, capsys):
     assert work(root, planned(configs)) == 0
     folder = root / "results" / "table2"
-    assert sorted(path.name for path in folder.iterdir()) == ["mine", "mine.md", "mine.png"]
+    files = ["mine", *(f"mine.{kind}" for kind in ("json", "md", "png", "svg"))]
+    assert sorted(path.name for path in folder.iterdir()) == files
     result = json.loads((folder / "mine" / "rope-linear-s1.json").read_text())
     assert result["study"] == {**STUDY.record(), "overrides": [*STUDY.overrides]}
     assert results.run_of(result) == Run("table2", "toy", "rope", "linear", 1, STUDY)

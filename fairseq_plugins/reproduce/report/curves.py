@@ -7,18 +7,19 @@ from typing import Any
 from matplotlib.figure import Figure as Picture
 
 from fairseq_plugins.common.files import write_json, write_text
+from fairseq_plugins.common.pictures import save_picture
 from fairseq_plugins.common.report_view import view_of
 from fairseq_plugins.papers.tables import Figure, Table
 from fairseq_plugins.reproduce.record.results import Result
 from fairseq_plugins.reproduce.report.captions import caption
-from fairseq_plugins.reproduce.report.figure import save, stem
+from fairseq_plugins.reproduce.report.figure import stem
 from fairseq_plugins.reproduce.report.series import Curve, mean_curves
 
 
 def draw_curves(
     root: Path, table: Table, figure: Figure, scale: str, shown: Sequence[Result]
 ) -> None:
-    """A JSON with every evaluation step of every run, a PNG, and the page with both."""
+    """A JSON with every evaluation step of every run, a PNG and an SVG, and the page with them."""
     base = stem(root, table, figure, scale)
     runs = {f"{r['row']}-{r['attention']}-s{r['seed']}": r["metrics"]["curve"] for r in shown}
     numbers: dict[str, Any] = {
@@ -29,7 +30,7 @@ def draw_curves(
     write_text(base.with_suffix(".md"), _page(table, figure, scale, shown))
     picture = _picture(table, mean_curves(shown))
     picture.suptitle(f"{figure.source}, scale {scale}")
-    save(picture, base.with_suffix(".png"))
+    save_picture(picture, base)
 
 
 def _page(table: Table, figure: Figure, scale: str, shown: Sequence[Result]) -> str:
@@ -38,7 +39,7 @@ def _page(table: Table, figure: Figure, scale: str, shown: Sequence[Result]) -> 
         "Validation perplexity of the masked language model at every evaluation step, one panel "
         "for each attention; the mean over seeds where there are several. Lower is better.\n\n"
         f"![Validation perplexity against updates]({scale}.png)\n\n"
-        f"The numbers are in [{scale}.json]({scale}.json); the runs are those of "
+        f"As [SVG]({scale}.svg); the numbers are in [{scale}.json]({scale}.json); the runs are those of "
         f"[Table 8](../{table.name}/{scale}.md). "
         f"{view_of(f'figures.html#{table.name}-{scale}-curves', 'lines to hide and to show')}\n\n"
         f"{caption(table, scale, shown)}\n"

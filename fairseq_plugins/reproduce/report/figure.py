@@ -5,17 +5,23 @@ from pathlib import Path
 
 from matplotlib.figure import Figure as Picture
 
-from fairseq_plugins.common.files import writing
+from fairseq_plugins.common.files import write_json
+from fairseq_plugins.common.pictures import save_picture
 from fairseq_plugins.common.root import place
 from fairseq_plugins.papers.tables import Figure, Table
 from fairseq_plugins.reproduce.record.results import Result
 from fairseq_plugins.reproduce.report.orderings import deviation, gather, mean
 
+DIGITS = 6  # of a recorded number
+
 
 def draw_ranking(
     root: Path, table: Table, figure: Figure, scale: str, results: Sequence[Result]
 ) -> None:
-    """A PNG of what ranks the rows, one panel per attention, the best row on top."""
+    """A PNG and an SVG of what ranks the rows, a panel per attention, the best row on top.
+
+    Beside them a JSON of their numbers.
+    """
     ranked, metric = table.ranked_by, table.ranked_by.metric
     cells = gather(results, [ranked])
     most = max(sum(a == attention for _, a in cells) for attention in table.attentions)
@@ -33,15 +39,22 @@ def draw_ranking(
         panel.set_xlabel(ranked.label)
         panel.grid(axis="x", alpha=0.3)
     picture.suptitle(f"{table.source}, scale {scale}")
-    save(picture, stem(root, table, figure, scale).with_suffix(".png"))
+    base = stem(root, table, figure, scale)
+    numbers = {
+        f"{row}-{attention}": {
+            "mean": round(mean(cell[metric].values()), DIGITS),
+            "deviation": None
+            if (spread := deviation(cell[metric])) is None
+            else round(spread, DIGITS),
+            "seeds": len(cell[metric]),
+        }
+        for (row, attention), cell in sorted(cells.items())
+    }
+    what = f"{ranked.label} by row and attention: mean, standard deviation and number of seeds"
+    write_json(base.with_suffix(".json"), {"what": what, "rows": numbers})
+    save_picture(picture, base)
 
 
 def stem(root: Path, table: Table, figure: Figure, scale: str) -> Path:
     """The path of a figure's files without their suffix."""
     return root / place("results") / (figure.name or table.name) / scale
-
-
-def save(picture: Picture, path: Path) -> None:
-    """Write a picture as PNG, the same bytes each time."""
-    with writing(path) as (file,):
-        picture.savefig(file, format="png", dpi=110, metadata={"Software": None})

@@ -3,16 +3,21 @@
 import math
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import torch
 from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure as Picture
 
+from fairseq_plugins.analysis.figure_files import rounded
+from fairseq_plugins.common.files import write_json
+from fairseq_plugins.common.pictures import save_picture
 from fairseq_plugins.papers.tables import Figure, Table
 from fairseq_plugins.reproduce.experiments.identical_words import PATTERN
 from fairseq_plugins.reproduce.record.results import Result
 from fairseq_plugins.reproduce.record.runs import Run
-from fairseq_plugins.reproduce.report.figure import save, stem
+from fairseq_plugins.reproduce.report.figure import stem
 
 COLUMNS = 4
 BLACKEST = 99  # percentile of a panel's weights from which on it is black
@@ -21,8 +26,9 @@ BLACKEST = 99  # percentile of a panel's weights from which on it is black
 def draw_attention(
     root: Path, table: Table, figure: Figure, scale: str, results: Sequence[Result]
 ) -> None:
-    """A PNG with a panel for each row, the paper's first; the lowest seed of each.
+    """A PNG and an SVG with a panel for each row, the paper's first; the lowest seed of each.
 
+    Beside them a JSON of the weights, which are rounded.
     The weights are in the runs' folders, not in their results: where they are not all there, as in
     a new clone, the figure that is there stays.
     """
@@ -40,8 +46,12 @@ def draw_attention(
     panels = picture.subplots(lines, COLUMNS, squeeze=False).ravel()
     for panel in panels:
         panel.set_axis_off()
+    numbers: dict[str, Any] = {}
     for panel, row in zip(panels, rows, strict=False):
         weights = np.load(files[row])
+        numbers[f"{row}-{runs[row].attention}-s{runs[row].seed}"] = rounded(
+            torch.from_numpy(weights)
+        )
         darkest = float(np.percentile(weights, BLACKEST))
         panel.set_axis_on()
         shades = PowerNorm(0.5, vmin=0.0, vmax=darkest, clip=True)
@@ -49,4 +59,7 @@ def draw_attention(
         panel.set_title(table.row(row).label, fontsize=8)
         panel.tick_params(labelsize=6)
     picture.suptitle(f"{figure.source}, scale {scale}")
-    save(picture, stem(root, table, figure, scale).with_suffix(".png"))
+    base = stem(root, table, figure, scale)
+    what = "weights of attention by run: a line for each query, a number for each key"
+    write_json(base.with_suffix(".json"), {"what": what, "weights": numbers}, indent=None)
+    save_picture(picture, base)
