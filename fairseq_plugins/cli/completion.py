@@ -35,7 +35,7 @@ def whole_parser() -> argparse.ArgumentParser:
                 tables.add_parser(table, parents=[own], add_help=False, help=about.source)
             continue
         get = getattr(import_module(module), "get_parser", None)
-        parents = [get()] if get else []
+        parents: list[Parser] = [get()] if get else []
         commands.add_parser(name, parents=parents, add_help=not parents, help=summary)
     return parser
 

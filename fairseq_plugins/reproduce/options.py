@@ -104,7 +104,7 @@ def setting(text: str) -> str:
     return text
 
 
-def get_parser(name: str) -> argparse.ArgumentParser:
+def get_parser(name: str) -> Parser:
     """The options of the command of a table or figure."""
     table = SCRIPTS[name]
     drawn = "".join(f", and draws results/{f.name}/<scale>.png" for f in table.figures if f.name)
@@ -213,7 +213,7 @@ def get_parser(name: str) -> argparse.ArgumentParser:
     return parser
 
 
-def get_paper_parser() -> argparse.ArgumentParser:
+def get_paper_parser() -> Parser:
     """The options of what makes all tables of a paper."""
     parser = Parser(
         prog="fairseq-pe table paper",

@@ -100,7 +100,7 @@ def write_correlations(
         from fairseq_plugins.reproduce.report.correlations_figure import draw_correlations
 
         estimates = {place: one.estimate for place, one in ours.items()}
-        draw_correlations(root / page.with_suffix(".png"), scale, estimates)
+        draw_correlations(root / page.with_suffix(""), scale, estimates)
     return page
 
 

@@ -6,17 +6,17 @@ from typing import Any
 
 from matplotlib.figure import Figure as Picture
 
+from fairseq_plugins.common.pictures import save_picture
 from fairseq_plugins.papers.bert_correlations import PERFORMANCES, PRINTED, PROPERTIES, SOURCE
 from fairseq_plugins.papers.tables import MARK, Column
-from fairseq_plugins.reproduce.report.figure import save
 from fairseq_plugins.reproduce.report.statistics import Estimate
 
 Estimates = Mapping[tuple[str, str], Estimate | None]  # by property and performance
 Number = tuple[float, str] | None  # and how it is written
 
 
-def draw_correlations(path: Path, scale: str, ours: Estimates) -> None:
-    """A PNG with a panel for the paper and one for ours, blue below 0 and red above."""
+def draw_correlations(stem: Path, scale: str, ours: Estimates) -> None:
+    """``stem``.png and .svg: a panel for the paper, one for ours, blue below 0 and red above."""
 
     def printed(own: Column, column: Column) -> Number:
         number = PRINTED[own.metric].get(column.metric)
@@ -36,7 +36,7 @@ def draw_correlations(path: Path, scale: str, ours: Estimates) -> None:
         panel.set_title(title)
     picture.colorbar(image, ax=panels, label="Pearson correlation", shrink=0.8)
     picture.suptitle(f"{SOURCE}, scale {scale}")
-    save(picture, path)
+    save_picture(picture, stem)
 
 
 def _map(panel: Any, number: Callable[[Column, Column], Number]) -> Any:

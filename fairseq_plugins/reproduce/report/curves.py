@@ -39,8 +39,8 @@ def _page(table: Table, figure: Figure, scale: str, shown: Sequence[Result]) -> 
         "Validation perplexity of the masked language model at every evaluation step, one panel "
         "for each attention; the mean over seeds where there are several. Lower is better.\n\n"
         f"![Validation perplexity against updates]({scale}.png)\n\n"
-        f"As [SVG]({scale}.svg); the numbers are in [{scale}.json]({scale}.json); the runs are those of "
-        f"[Table 8](../{table.name}/{scale}.md). "
+        f"As [SVG]({scale}.svg); the numbers are in [{scale}.json]({scale}.json); the runs are "
+        f"those of [Table 8](../{table.name}/{scale}.md). "
         f"{view_of(f'figures.html#{table.name}-{scale}-curves', 'lines to hide and to show')}\n\n"
         f"{caption(table, scale, shown)}\n"
     )
