@@ -4,7 +4,7 @@ import argparse
 
 
 def add_adaptation(parser: argparse.ArgumentParser) -> None:
-    """`--encoding` and `--options`."""
+    """`--encoding`, `--options` and `--grow-table`."""
     add = parser.add_argument
     add(
         "--encoding",
@@ -19,4 +19,11 @@ def add_adaptation(parser: argparse.ArgumentParser) -> None:
         metavar="WORDS",
         help='of that encoding, as "factor=4"; without a factor it is the length in those of the '
         "training",
+    )
+    add(
+        "--grow-table",
+        default="",
+        metavar="HOW",
+        help="make a learned table as long as each length, without training: copy its rows and "
+        "draw the others, interpolate between them, or derive all by Su's decomposition",
     )

@@ -96,19 +96,16 @@ def measure(request: Request) -> dict[str, Any]:
     lines: dict[str, Line] = {}
     for factor in request.factors:
         length = factor * base
-        if request.adaptation:
-            trained = evaluation.load(read, length)
-        reach = trained.model.max_positions()
-        if length > reach:
-            about = f"{trained.encoding} has no meaning beyond position {reach}"
-            lines[f"{factor}x"] = {"length": length, "reason": about}
-            continue
-        # Each length as if it were the only one, for encodings that draw.
-        utils.set_torch_seed(request.seed)
         try:
+            if request.adaptation:
+                trained = evaluation.load(read, length)
+            if length > (reach := trained.model.max_positions()):
+                raise ValueError(f"{trained.encoding} has no meaning beyond position {reach}")
+            # Each length as if it were the only one, for encodings that draw.
+            utils.set_torch_seed(request.seed)
             found = measured.at(trained.model, length, base // PLACES)
             lines[f"{factor}x"] = {"length": length, **found}
-        except ValueError as error:  # losses that are not finite
+        except ValueError as error:  # no meaning, or losses that are not finite
             lines[f"{factor}x"] = {"length": length, "reason": str(error)}
     return {"trained_length": base, "checkpoint": sha256(request.path), "lengths": lines}
 

@@ -22,7 +22,7 @@ from fairseq_plugins.common.vocabulary import (
 from fairseq_plugins.data.raw_text import RawText, read_raw_text
 from fairseq_plugins.modules.adaptation import AS_TRAINED, Adaptation
 from fairseq_plugins.modules.identity import LM, ROBERTA, Identity, describe
-from fairseq_plugins.modules.loading import build_trained, read_trained
+from fairseq_plugins.modules.loading import read_trained
 
 BREAK_MODES = ("none", "complete", "eos")  # of fairseq's --sample-break-mode
 BATCH_SIZE = 8
@@ -170,28 +170,22 @@ def load(request: Request, length: int | None = None) -> Trained:
             raise DataError(f"--data {request.data} does not hold {name}")
     tasks = [task for names in TASKS.values() for task in names]
     state = read_trained(request.path, models=list(TASKS), tasks=tasks, data=str(request.data))
-    name, task = state["cfg"]["model"]["_name"], state["cfg"]["task"]["_name"]
-    if task not in TASKS[name]:
+    name, task = state["cfg"]["model"]["_name"], state["cfg"]["task"]
+    if task["_name"] not in TASKS[name]:
         must = " or ".join(TASKS[name])
         raise CheckpointError(
-            f"{request.path} must be of the task {must} as a {name}, but is of {task}"
+            f"{request.path} must be of the task {must} as a {name}, but is of {task['_name']}"
         )
     table = ROBERTA_TABLE if name == ROBERTA else DECODER_TABLE
     check_vocabulary(request.path, state, Vocabulary.read(request.data / "dict.txt", table))
     history = state.get("optimizer_history") or [{}]
-    trained_length = int(state["cfg"]["task"]["tokens_per_sample"])
+    trained_length = int(task["tokens_per_sample"])
     request.adaptation.apply(state, length or trained_length, trained_length)
-    identity = describe(state["cfg"]["model"], state["cfg"]["task"])
-    try:
-        model, config, _ = build_trained(request.path, state)
-    except CheckpointError as error:
-        if request.adaptation:
-            reason = f"--encoding must have the weights of the checkpoint, but {error}"
-            raise OptionError(reason) from error
-        raise
+    identity = describe(state["cfg"]["model"], task)
+    model = request.adaptation.build(request.path, state)
     model.to(request.device).eval()
     model.prepare_for_inference_(configure(request.seed))
-    return Trained(model, identity, config.task, history[-1].get("num_updates"))
+    return Trained(model, identity, task, history[-1].get("num_updates"))
 
 
 def evaluate(

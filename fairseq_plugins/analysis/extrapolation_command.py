@@ -46,6 +46,6 @@ def _run(args: argparse.Namespace) -> None:
         split=args.split,
         seed=args.seed,
         cpu=args.cpu,
-        adaptation=Adaptation(args.encoding, args.options),
+        adaptation=Adaptation(args.encoding, args.options, args.grow_table),
     )
     print(json.dumps(measure(request)))

@@ -99,7 +99,7 @@ def _run(args: argparse.Namespace, words: Sequence[str]) -> None:
         seed=args.seed,
         device=_device(args.device),
         allow_skipped=args.allow_skipped,
-        adaptation=adaptation.Adaptation(args.encoding, args.options),
+        adaptation=adaptation.Adaptation(args.encoding, args.options, args.grow_table),
     )
 
     def begin(trained: Any, samples: Any) -> None:

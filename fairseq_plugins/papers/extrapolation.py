@@ -7,12 +7,15 @@ FACTORS = (1, 2, 4, 8)  # lengths of the columns, in those of the training
 GOES_ON = 5.0  # per cent by which the perplexity of what goes on working may rise
 SLIDING = "_sliding"  # suffix of the metrics in sliding windows
 # As these are used: a trained model, stretched when it is evaluated by the length in those of its
-# training (Dynamic Scaling: YaRN, Section 3.3).
+# training (Dynamic Scaling: YaRN, Section 3.3), or a trained table made as long.
 ADAPTED = {
     "rope_dynamic_interpolation": Adapted("rope_only", "none+rope_interpolated"),
     "rope_dynamic_ntk": Adapted("rope_only", "none+rope_ntk"),
     "rope_dynamic_yarn": Adapted("rope_only", "none+yarn"),
     "lrpe_type2_dynamic_yarn": Adapted("lrpe_type2_only", "none+yarn_lrpe"),
+    "learned_copied": Adapted("learned", grow_table="copy"),
+    "learned_interpolated": Adapted("learned", grow_table="interpolate"),
+    "learned_hierarchical": Adapted("learned", grow_table="hierarchical"),
 }
 
 

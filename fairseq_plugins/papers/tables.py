@@ -77,11 +77,13 @@ class Adapted:
 
     Attributes:
         of: the row whose model it is.
-        encoding: in place of that row's.
+        encoding: in place of that row's; empty for the same.
+        grow_table: how its learned table is made longer; empty for not at all.
     """
 
     of: str
-    encoding: str
+    encoding: str = ""
+    grow_table: str = ""
 
 
 @dataclass(frozen=True)

@@ -101,7 +101,7 @@ def test_another_encoding_is_stretched_to_each_length(
     checkpoint, words = checkpoints["linear"], ["--encoding", "yarn_lrpe"]
     found = evaluate(checkpoint, data, tmp_path / "x.json", "--lengths", "64,16,8", *words)
     assert found["checkpoint"]["position_encoding"] == "yarn_lrpe"
-    assert found["adaptation"] == {"encoding": "yarn_lrpe", "options": ""}
+    assert found["adaptation"] == {"encoding": "yarn_lrpe", "options": "", "grow_table": ""}
     for index, (length, factor) in enumerate(((64, 4), (16, 1), (8, 1))):
         given = ["--lengths", str(length), *words, "--options", f"factor={factor}"]
         alone = evaluate(checkpoint, data, tmp_path / "y.json", *given)

@@ -12,10 +12,12 @@ from fairseq_plugins.__main__ import main
 from fairseq_plugins.analysis import evaluation
 from fairseq_plugins.analysis.masked_positions import masked_by_position
 from fairseq_plugins.analysis.samples import MaskedSamples
+from fairseq_plugins.modules.adaptation import Adaptation
 from tests.hostile import with_options
 from tests.integration.helpers import (
     TOKENS_PER_SAMPLE,
     fairseq_train,
+    load_checkpoint,
     read_tokens,
     saving_to,
 )
@@ -117,6 +119,19 @@ def test_a_length_without_a_meaning_has_a_reason(data: Path, tmp_path: Path, cap
     assert set(found["2x"]) == {"length", "reason"}
     about = f"`learned` under vanilla attention has no meaning beyond position {TOKENS_PER_SAMPLE}"
     assert found["2x"]["reason"] == about
+    table = load_checkpoint(path)["model"][(name := "decoder.position_embedding.weight")]
+    for how in ("copy", "interpolate", "hierarchical"):
+        words = ["--lengths", "1x,2x,4x", "--tokens", "64", "--grow-table", how]
+        grown = measured(capsys, path, data, *words)["lengths"]
+        assert grown["1x"]["bits"] == pytest.approx(found["1x"]["bits"], abs=1e-5)
+        request = evaluation.Request(path, data, adaptation=Adaptation(grow_table=how))
+        longer = evaluation.load(request, 4 * TOKENS_PER_SAMPLE).model
+        rows = longer.state_dict()[name]
+        assert len(rows) == longer.max_positions() == 4 * TOKENS_PER_SAMPLE
+        torch.testing.assert_close(rows[0], table[0])
+        last = -1 if how == "interpolate" else TOKENS_PER_SAMPLE - 1
+        torch.testing.assert_close(rows[last], table[-1])
+        assert math.isfinite(grown["4x"]["bits"])
 
 
 def test_masked_losses_are_those_of_the_criterion(data: Path, tmp_path: Path, capsys) -> None:
@@ -153,6 +168,12 @@ def test_masked_losses_are_those_of_the_criterion(data: Path, tmp_path: Path, ca
         (["--encoding", "yarn", "--options", "faktor=2"], "Did you mean 'factor'?"),
         (["--encoding", "xl"], "linear attention cannot use the encoding 'xl'"),
         (["--options", "factor=2"], "--options must go with --encoding, but is 'factor=2' alone"),
+        (["--grow-table", "copy"], "--grow-table must go with a learned table, but "),
+        (["--grow-table", "grow"], "--grow-table must be one of copy, hierarchical, interpolate"),
+        (
+            ["--grow-table", "copy", "--encoding", "base"],
+            "without --encoding, but is beside 'base'",
+        ),
         (["--tokens", "15"], "must fill a window of 128 tokens"),
     ],
 )

@@ -121,9 +121,10 @@ def test_an_adapted_row_measures_the_model_of_another_one(configs, name):
         assert one.trainings == ()
         assert one.pretraining.run == Run("table2", "toy", adapted.of, attention, 2)
         words = one.commands()[-1]
-        assert words[words.index("--encoding") + 1] == adapted.encoding
+        changed = "--encoding" if adapted.encoding else "--grow-table"
+        assert words[words.index(changed) + 1] == (adapted.encoding or adapted.grow_table)
     plain = plan_run(configs, Run(TABLE.name, "toy", adapted.of, "vanilla", 2), Devices(0))
-    assert "--encoding" not in plain.commands()[-1]
+    assert not {"--encoding", "--grow-table"} & {*plain.commands()[-1]}
 
 
 def test_adapted_rows_are_of_the_tables_that_have_them_alone(configs):
@@ -138,8 +139,10 @@ def test_adapted_rows_are_of_the_tables_that_have_them_alone(configs):
 
 def test_the_page_says_what_an_adapted_row_is(make):
     page = render(TABLE, "mini", [make("rope_dynamic_yarn", {1: 3.0, 2: 4.0})], [])
-    assert "`rope_dynamic_yarn` is `rope_only` with `none+yarn`." in page
-    assert "Stretched when" not in render(TABLE, "mini", [make("rope", {1: 3.0, 2: 4.0})], [])
+    assert "`rope_dynamic_yarn` is `rope_only` with `--encoding none+yarn`." in page
+    assert "Trained as another row" not in render(
+        TABLE, "mini", [make("rope", {1: 3.0, 2: 4.0})], []
+    )
 
 
 def test_lengths_are_a_users(configs, capsys):

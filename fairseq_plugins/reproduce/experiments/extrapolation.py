@@ -9,6 +9,7 @@ from pydantic import ConfigDict, Field, model_validator
 
 from fairseq_plugins.papers import TABLES
 from fairseq_plugins.papers.extrapolation import FACTORS, SLIDING, length_metric
+from fairseq_plugins.papers.tables import Adapted
 from fairseq_plugins.reproduce.experiments.base import Experiment, Metrics, Step
 from fairseq_plugins.reproduce.experiments.lm import LANGUAGE_MODEL
 from fairseq_plugins.reproduce.experiments.mlm import MASKED_LANGUAGE_MODEL
@@ -98,7 +99,7 @@ class Extrapolation(Experiment):
             *("--path", checkpoint.as_posix(), "--data", training.data.as_posix()),
             *("--split", self.split, "--lengths", ",".join(f"{f}x" for f in self.factors)),
             *("--tokens", str(TOKENS[run.scale]), "--seed", str(run.seed)),
-            *(("--encoding", adapted.encoding) if adapted else ()),
+            *(_changes(adapted) if adapted else ()),
             *(() if gpus else ("--cpu",)),
         ]
         return [Step("extrapolation.log", command, lambda log: self._read(logs.read_json(log)))]
@@ -181,13 +182,22 @@ class MaskedExtrapolation(Extrapolation):
 def _adapted(results: Sequence[Mapping[str, Any]]) -> list[str]:
     """What the rows are that measure another row's model with something changed."""
     rows = {(r["row"], a) for r in results if (a := TABLES[r["table"]].adapted.get(r["row"]))}
-    told = [f"`{row}` is `{a.of}` with `{a.encoding}`" for row, a in sorted(rows, key=str)]
+    told = [
+        f"`{row}` is `{a.of}` with `{' '.join(_changes(a))}`" for row, a in sorted(rows, key=str)
+    ]
     if not told:
         return []
     return [
-        "Stretched when they are evaluated, by the length in those of the training (at 1x not at "
-        f"all): {'; '.join(told)}."
+        "Trained as another row, and made longer by the length in those of the training when they "
+        f"are evaluated (at 1x not at all): {'; '.join(told)}."
     ]
+
+
+def _changes(adapted: Adapted) -> tuple[str, ...]:
+    """What is changed in a row's model, as options of the command."""
+    if adapted.grow_table:
+        return ("--grow-table", adapted.grow_table)
+    return ("--encoding", adapted.encoding)
 
 
 def _dashes(results: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -37,7 +37,8 @@ def kind_of(name: str) -> str:
 
 def encoding_of(result: Result) -> str:
     """The name of a result's encoding: its row's, or what its file in configs/model says."""
-    if adapted := TABLES[result["table"]].adapted.get(result["row"]):
+    adapted = TABLES[result["table"]].adapted.get(result["row"])
+    if adapted and adapted.encoding:
         return adapted.encoding
     if result["row"] in ENCODINGS:
         return str(result["row"])
