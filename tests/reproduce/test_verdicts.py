@@ -139,6 +139,9 @@ def test_damaged_results_stop_nothing(root, make_result):
     assert main(["claims"], root) == 0
     assert logging.root.manager.disable == logging.INFO, "libraries have nothing to say to users"
     assert "| `toy` | 0 | 0 | 0 |" in (root / "results" / "claims.md").read_text()
+    for stem in ("claims", "claims-summary"):
+        drawn = (root / "results" / f"{stem}.svg").read_text()
+        assert f"{len(CLAIMS)} claims of the papers" in drawn and "0 confirmed" in drawn
     assert len(json.loads((root / "results" / "claims.json").read_text())) == len(CLAIMS)
 
 

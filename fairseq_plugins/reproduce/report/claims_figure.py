@@ -1,4 +1,4 @@
-"""The claims at a glance: how many hold, and each decided one with its interval."""
+"""The claims at a glance: how many hold, of each paper too, and each decided one's interval."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -42,22 +42,54 @@ def draw_claims(
     picture = Picture(figsize=(11, 1.9 + 0.34 * len(decided)), layout="constrained")
     heights = [1.1, max(1.0, 0.45 * len(decided))]
     bar, lines = picture.subplots(2, 1, height_ratios=heights)
-    _bar(bar, counts, len(claims), scale)
+    _bar(bar, counts, scale)
     _intervals(lines, decided)
     save_picture(picture, stem)
 
 
-def _bar(panel: Any, counts: Counter[str], total: int, scale: str) -> None:
-    left = 0
-    for word, colour in _COLOURS.items():
-        panel.barh(0, counts[word], left=left, color=colour, label=f"{counts[word]} {word}")
-        left += counts[word]
-    panel.set_xlim(0, total)
+def draw_summary(
+    claims: Sequence[Claim], verdicts: Mapping[str, Verdict], scale: str, stem: Path
+) -> None:
+    """A PNG and an SVG of a few centimetres: a bar for each paper. Arguments as above."""
+    papers: dict[str, Counter[str]] = {}
+    for claim in claims:
+        papers.setdefault(claim.paper, Counter())[verdicts[claim.name].word] += 1
+    picture = Picture(figsize=(9, 0.9 + 0.27 * len(papers)), layout="constrained")
+    panel = picture.subplots()
+    bars = [_stack(panel, i, counts) for i, counts in enumerate(papers.values())]
+    panel.set_ylim(len(papers) - 0.5, -0.5)
+    names = [f"{paper}: {counts.total()}" for paper, counts in papers.items()]
+    panel.set_yticks(range(len(papers)), names, fontsize=9)
+    panel.set_xticks([])
+    panel.spines[:].set_visible(False)
+    _head(panel, bars[0], sum(papers.values(), Counter()), scale, height=1.02)
+    save_picture(picture, stem)
+
+
+def _bar(panel: Any, counts: Counter[str], scale: str) -> None:
+    bar = _stack(panel, 0, counts)
+    panel.set_xlim(0, counts.total())
     panel.set_axis_off()
-    title = f"{total} claims of the papers, judged by the runs at scale {scale}"
+    _head(panel, bar, counts, scale, height=0.9)
+
+
+def _stack(panel: Any, place: int, counts: Counter[str]) -> list[Any]:
+    """One bar; its parts, in the order of the colours."""
+    left, parts = 0, []
+    for word, colour in _COLOURS.items():
+        parts.append(panel.barh(place, counts[word], left=left, color=colour))
+        left += counts[word]
+    return parts
+
+
+def _head(panel: Any, bar: Sequence[Any], counts: Counter[str], scale: str, height: float) -> None:
+    """The title, and below it what the parts of a bar are."""
+    title = f"{counts.total()} claims of the papers, judged by the runs at scale {scale}"
     panel.set_title(title, loc="left", pad=24)
-    place = {"loc": "lower left", "bbox_to_anchor": (0, 0.9), "borderaxespad": 0.0}
-    panel.legend(ncols=len(_COLOURS), frameon=False, fontsize=8, columnspacing=1.0, **place)
+    words = [f"{counts[word]} {word}" for word in _COLOURS]
+    place = {"loc": "lower left", "bbox_to_anchor": (0, height), "borderaxespad": 0.0}
+    legend = {"ncols": len(_COLOURS), "frameon": False, "fontsize": 8, "columnspacing": 1.0}
+    panel.legend(bar, words, **legend, **place)
 
 
 def _intervals(panel: Any, decided: Sequence[tuple[Claim, Verdict]]) -> None:

@@ -36,6 +36,7 @@ from fairseq_plugins.reproduce.report.verdicts import (
 
 WORDS = (CONFIRMED, CONTRADICTED, UNDECIDED, NOT_RUN)
 PAGE = Path("results", "claims")
+SUMMARY = Path("results", "claims-summary")  # a small picture
 Verdicts = Mapping[str, Mapping[str, Verdict]]  # by scale, then by the claim's name
 
 
@@ -105,7 +106,7 @@ def _all_printed() -> dict[str, Cells]:
 
 
 def write_claims(root: Path) -> dict[str, Counter[str]]:
-    """Make the page, its data and its picture; returns how often each word was said, by scale."""
+    """Make the page, its data and its pictures; returns how often each word was said, by scale."""
     numbers = read_numbers(root)
     verdicts = {
         scale: {claim.name: judge(claim, found) for claim in CLAIMS}
@@ -118,19 +119,20 @@ def write_claims(root: Path) -> dict[str, Counter[str]]:
 
 
 def _draw(root: Path, verdicts: Verdicts) -> None:
-    """The picture, of the scale that decides most, where matplotlib is installed."""
+    """The pictures, of the scale that decides most, where matplotlib is installed."""
 
     def decided(scale: str) -> int:
         words = [verdict.word for verdict in verdicts[scale].values()]
         return words.count(CONFIRMED) + words.count(CONTRADICTED)
 
     try:
-        from fairseq_plugins.reproduce.report.claims_figure import draw_claims
+        from fairseq_plugins.reproduce.report.claims_figure import draw_claims, draw_summary
     except ImportError:
         return
     if verdicts:
         scale = max(verdicts, key=decided)
         draw_claims(CLAIMS, verdicts[scale], scale, root / PAGE)
+        draw_summary(CLAIMS, verdicts[scale], scale, root / SUMMARY)
 
 
 def as_data(claims: Sequence[Claim], verdicts: Verdicts) -> list[dict[str, Any]]:
