@@ -93,7 +93,8 @@ def run(clone: Path, chosen: Iterable[Command]) -> list[tuple[int, str]]:
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    return [(status, text) for status, text in json.loads(found.read_text())]
+    within = f"{clone}{os.sep}"
+    return [(status, text.replace(within, "")) for status, text in json.loads(found.read_text())]
 
 
 def check(chosen: list[Command], found: list[tuple[int, str]]) -> None:
