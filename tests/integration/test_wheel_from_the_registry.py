@@ -20,7 +20,7 @@ ROW = ("--scale", "toy", "--rows", "rope", "--attention", "linear")
 SENTENCES = ["--train-sentences", "2000", "--valid-sentences", "200", "--test-sentences", "200"]
 Command = Callable[..., str]
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(10800)]
 
 
 def interpreter(version: str) -> str | None:
@@ -59,7 +59,7 @@ def run(
     kept = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "VIRTUAL_ENV")}
     path = f"{environment / 'bin'}{os.pathsep}{os.environ['PATH']}"
 
-    def command(*words: str, seconds: float = 600) -> str:
+    def command(*words: str, seconds: float = 1800) -> str:
         done = subprocess.run(
             words,
             cwd=empty,
