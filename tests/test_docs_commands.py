@@ -18,6 +18,7 @@ from omegaconf import OmegaConf
 from benchmarks import __main__ as bench
 from benchmarks import gpu_campaign, preparation_curve, table9, training
 from fairseq_plugins import __main__ as fairseq_pe
+from fairseq_plugins.common.parser import Parser
 from fairseq_plugins.glue import __main__ as glue
 from fairseq_plugins.reproduce.record.recipe import compose_recipe
 from fairseq_plugins.squad import __main__ as squad
@@ -56,17 +57,22 @@ class Taken(Exception):
 @pytest.fixture
 def reads_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """A program ends as soon as a parser has read the last of its words."""
-    read = argparse.ArgumentParser.parse_args
 
-    def parse_args(
-        parser: argparse.ArgumentParser, given: Sequence[str] | None = None, *rest: Any
-    ) -> argparse.Namespace:
-        found: argparse.Namespace = read(parser, given, *rest)
-        if not given or given[-1] == sys.argv[-1]:
-            raise Taken
-        return found
+    def stop_after(kind: type[argparse.ArgumentParser]) -> None:
+        read = kind.parse_args
 
-    monkeypatch.setattr(argparse.ArgumentParser, "parse_args", parse_args)
+        def parse_args(
+            parser: argparse.ArgumentParser, given: Sequence[str] | None = None, *rest: Any
+        ) -> argparse.Namespace:
+            found: argparse.Namespace = read(parser, given, *rest)
+            if not given or given[-1] == sys.argv[-1]:
+                raise Taken
+            return found
+
+        monkeypatch.setattr(kind, "parse_args", parse_args)
+
+    for kind in (argparse.ArgumentParser, Parser):
+        stop_after(kind)
 
 
 def is_taken(program: str, words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:

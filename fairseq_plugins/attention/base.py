@@ -77,6 +77,9 @@ class Attention(nn.Module):
         self.hooks = encoding.hooks if encoding is not None else frozenset[str]()
         if encoding is not None:
             self._check(encoding)
+        # Values that nothing encodes may have any size, as unit vectors that read the weights.
+        encoded_values = self.hooks & {"transform_value", "transform_output", "relative_values"}
+        self._sized = ("q", "k", "v") if encoded_values else ("q", "k")
         # Not registered: they are parts of the encoding, which is.
         parts = encoding.parts if encoding is not None else ()
         self._drawn = tuple(part for part in parts if isinstance(part, Stochastic))
@@ -119,7 +122,7 @@ class Attention(nn.Module):
         for name, x in inputs.items():
             if x.dim() != 4:
                 raise ValueError(f"`{name}` must be (B, H, T, D), but is {tuple(x.shape)} instead.")
-            if x.size(3) != self.head_dim:
+            if name in self._sized and x.size(3) != self.head_dim:
                 raise ValueError(
                     f"`{name}` must have head_dim={self.head_dim} features, (B, H, T, D), but has "
                     f"{x.size(3)} instead."

@@ -87,12 +87,12 @@ def _checked(args: argparse.Namespace) -> "Study":
     if not args.text.is_file():
         raise OptionError(f"--text must be a file, but is {args.text}")
     check_at_least(1, merges=args.merges)
-    from fairseq_plugins.reproduce.experiments.rows import check_row
+    from fairseq_plugins.reproduce.experiments.rows import check_row, runnable_rows
     from fairseq_plugins.reproduce.options import study_name
     from fairseq_plugins.reproduce.record.runs import Study
 
     for letter, row in (("A", args.first), ("B", args.second)):
-        check_row(configs_folder(ROOT), row, f"{letter} must be")
+        check_row(runnable_rows(configs_folder(ROOT)), row, f"{letter} must be")
     stem = re.sub(r"[^A-Za-z0-9]+", "_", args.text.name.partition(".")[0])[:20]
     name = args.name or f"{args.first}-{args.second}-{args.attention}-{stem}"
     try:

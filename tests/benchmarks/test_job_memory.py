@@ -15,7 +15,7 @@ from benchmarks.processes import PeakOfChildren, proportional, tree
 
 MIB = 2**20
 # A process whose child, which a thread of it starts, holds memory for a while.
-GRANDCHILD = f"held = b'x' * (200 * {MIB}); import time; time.sleep(2)"
+GRANDCHILD = f"held = b'x' * (200 * {MIB}); import time; time.sleep(4)"
 PARENT = f"""
 import subprocess, sys, threading
 start = threading.Thread(target=lambda: subprocess.run([sys.executable, "-c", {GRANDCHILD!r}]))
@@ -83,7 +83,7 @@ def test_missing_data_is_said_before_anything_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("FAIRSEQ_PE_DATA", str(job_memory.ROOT / "data" / "none"))
-    assert main(["--only", "mt", "--scale", "toy", "--output", str(tmp_path)]) == 1
+    assert main(["--only", "mt", "--scale", "toy", "--output", str(tmp_path)]) == 2
     said = capsys.readouterr().err
     assert "mt: the data folder data/none/toy-mt lacks data.json" in said and said.count("\n") == 1
     assert "scripts/prepare_toy_mt.sh makes it" in said

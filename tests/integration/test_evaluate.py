@@ -244,8 +244,11 @@ def test_where_the_numbers_are_from(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--lengths", "12,x"], "--lengths must be numbers joined by commas, but is '12,x'"),
-        (["--lengths", "0"], "--lengths must be numbers joined by commas, but is '0'"),
+        (
+            ["--lengths", "12,x"],
+            "--lengths must be numbers from 1 on joined by commas, but is '12,x'",
+        ),
+        (["--lengths", "0"], "--lengths must be numbers from 1 on joined by commas, but is '0'"),
         (["--batch-size", "0"], "--batch-size must be at least 1, but is 0"),
         (["--context-window", "-1"], "--context-window must be at least 0, but is -1"),
         (["--context-window", "16"], "--lengths must be at least 17 with a context window of 16"),

@@ -116,5 +116,5 @@ def test_figures_are_made_of_checkpoints(
 def test_figures_that_cannot_be_made_say_why(
     words: list[str], message: str, capsys: pytest.CaptureFixture
 ) -> None:
-    assert analysis(["figure", *words]) == 1
+    assert analysis(["figure", *words]) == 2
     assert message in capsys.readouterr().err

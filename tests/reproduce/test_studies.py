@@ -86,7 +86,10 @@ def test_the_same_name_with_other_settings_is_refused(root, configs, capsys):
         (["--updates", "0"], "`--updates` must be at least 1"),
         (["--name", "mini"], "no scale"),
         (["--name", "../x"], "must be a word"),
-        (["--data", "/no/such/folder"], "lacks dict.txt"),
+        (
+            ["--data", "/no/such/folder"],
+            "`--data` must be an existing folder, but is /no/such/folder",
+        ),
     ],
 )
 def test_what_cannot_be_is_refused_before_anything_starts(root, capsys, words, message):

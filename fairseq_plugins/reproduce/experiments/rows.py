@@ -1,5 +1,6 @@
 """The rows of a table by name: which there are, which run by default, and which were asked for."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from omegaconf import OmegaConf
@@ -59,19 +60,19 @@ def check_rows(table: Table, configs: Path, asked: list[str]) -> list[str]:
     own = [name for name in table.row_names if name in runnable]
     names = [name for word in asked for name in (own if word == PAPER else [word])]
     for name in names:
-        check_row(configs, name, f"`--rows` must be {PAPER!r} or")
+        check_row(runnable, name, f"`--rows` must be {PAPER!r} or")
     return list(dict.fromkeys(names))
 
 
-def check_row(configs: Path, name: str, must_be: str) -> None:
+def check_row(runnable: Sequence[str], name: str, must_be: str) -> None:
     """Refuse a name that is no row.
 
-    must_be: how the message begins, with the option and whatever else it may be.
+    runnable: the names that are. must_be: how the message begins, with the option and whatever else
+    it may be.
 
     Raises:
         ValueError: with the nearest name.
     """
-    runnable = runnable_rows(configs)
     if name not in runnable:
         hint = did_you_mean(name, runnable)
         raise ValueError(f"{must_be} among {', '.join(runnable)}, but has {name!r}.{hint}")
