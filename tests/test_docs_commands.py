@@ -16,7 +16,7 @@ from fairseq import options
 from omegaconf import OmegaConf
 
 from benchmarks import __main__ as bench
-from benchmarks import gpu_campaign, preparation_curve, table9, training
+from benchmarks import gpu_campaign, job_memory, preparation_curve, table9, training
 from fairseq_plugins import __main__ as fairseq_pe
 from fairseq_plugins.common.parser import Parser
 from fairseq_plugins.glue import __main__ as glue
@@ -27,6 +27,7 @@ from tests.documentation import PAGES, ROOT, commands, in_python
 PROGRAMS = {
     "benchmarks": bench.main,
     "benchmarks.gpu_campaign": gpu_campaign.main,
+    "benchmarks.job_memory": job_memory.main,
     "benchmarks.preparation_curve": preparation_curve.main,
     "benchmarks.table9": table9.main,
     "benchmarks.training": training.main,
