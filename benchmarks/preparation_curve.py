@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.context import Context
 from benchmarks.options import add_machine
+from benchmarks.processes import resident, tree
 from benchmarks.record import ROOT, circumstances, end_of_run, load_average
 from fairseq_plugins.common import provenance
 from fairseq_plugins.common.exit_status import exit_status
@@ -66,34 +67,13 @@ def measure(work: Callable[[], object]) -> Cost:
     process.start()
     peak = 0
     while process.is_alive():
-        peak = max(peak, sum(map(_resident, _tree(process.pid or 0))))
+        peak = max(peak, sum(map(resident, tree(process.pid or 0))))
         process.join(_SAMPLED_EVERY)
     wall, after = time.monotonic() - began, os.times()
     if process.exitcode:
         raise RuntimeError(f"a phase ended with status {process.exitcode}")
     cpu = sum(after[i] - before[i] for i in (2, 3))  # of children that have ended
     return Cost(round(wall, 3), round(cpu, 3), round(peak / _MIB, 1))
-
-
-def _tree(pid: int) -> list[int]:
-    """A process and all that it started, of those that still run."""
-    found = [pid]
-    for parent in found:
-        try:
-            text = Path(f"/proc/{parent}/task/{parent}/children").read_text()
-        except OSError:
-            continue
-        found += map(int, text.split())
-    return found
-
-
-def _resident(pid: int) -> int:
-    """Bytes of memory of a process; what it shares with others counts in each."""
-    try:
-        pages = Path(f"/proc/{pid}/statm").read_text().split()[1]
-    except (OSError, IndexError):
-        return 0
-    return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
 
 def phases(
