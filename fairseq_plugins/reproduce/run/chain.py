@@ -12,10 +12,9 @@ from fairseq_plugins.papers import TABLES
 from fairseq_plugins.reproduce.experiments.devices import GPUS_PER_NODE
 from fairseq_plugins.reproduce.experiments.planned import PlannedRun
 from fairseq_plugins.reproduce.record.runs import Run
+from fairseq_plugins.reproduce.run.memory import asked_mib
 
 _CPUS_PER_GPU = 4
-# Of a run on a CPU with all its processes; docs/cluster.md says how it was found.
-_GIB_PER_CPU = 2
 # Slurm may send it a minute early, and a training has a minute for its last checkpoint.
 _WARNING = "B:USR1@120"
 EVALUATE, RENDER = "evaluate", "render"
@@ -69,7 +68,7 @@ class Job:
                 "--nodes=1",
                 "--ntasks-per-node=1",
                 f"--cpus-per-task={self.cpus}",
-                *([] if is_said else [f"--mem-per-cpu={_GIB_PER_CPU}G"]),
+                *([] if is_said else [f"--mem-per-cpu={asked_mib(self.runs)}M"]),
             ]
         return [
             f"--nodes={max(1, self.gpus // GPUS_PER_NODE)}",
