@@ -36,6 +36,7 @@ _MEASURED = ("kernels", "encodings", "attention", "modules", "models")
 _SAYING = {
     *("page.py", "targets.py", "table9_page.py", "figure_page.py"),
     *("campaign.py", "gpu_campaign.py", "preparation_curve.py"),
+    *("job_memory.py", "processes.py"),
 }
 
 
