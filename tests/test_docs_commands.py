@@ -36,7 +36,7 @@ PROGRAMS = {
     "fairseq_plugins.squad": squad.main,
 }
 # Other people's programs, and words of the shell.
-OTHERS = {"pip", ".venv/bin/pip", "tensorboard", "export", "source", "for", "done"}
+OTHERS = {"pip", ".venv/bin/pip", "tensorboard", "apptainer", "export", "source", "for", "done"}
 # They are for encodings that a reader of docs/extending.md writes; test_docs.py runs them.
 OF_THE_READER = ("gaussian_window", "head_rope")
 ELSEWHERE = {"scripts/slurm_testbed.sh": "tests/slurm", "fairseq-validate": "tests/integration"}

@@ -1,5 +1,6 @@
 """fairseq's commands as this interpreter runs them."""
 
+import os
 import sys
 from collections.abc import Sequence
 
@@ -14,8 +15,9 @@ _MODULES = {
     "python": (),
 }
 
-
 _IN_JOBS = {"fairseq-hydra-train": ("-m", "fairseq_plugins.reproduce.run.training_job")}
+# Set in a container to what is this interpreter outside of it, where srun starts commands.
+_OUTSIDE = "FAIRSEQ_PE_PYTHON"
 
 
 def with_folders(command: Sequence[str]) -> list[str]:
@@ -41,7 +43,7 @@ def executable(command: Sequence[str], *, in_job: bool = False) -> list[str]:
     start = len(SRUN) if tuple(words[: len(SRUN)]) == SRUN else 0
     return [
         *words[:start],
-        sys.executable,
+        os.environ.get(_OUTSIDE, sys.executable) if start else sys.executable,
         *modules[words[start]],
         *words[start + 1 :],
     ]
