@@ -5,7 +5,7 @@
 For each family of runs one is trained and measured by the command that its job has, in a copy of
 the code whose trainings end after some updates: memory stays the same from the first ones on. What
 the run starts from is trained there, too, and evaluation is whole. Measured is the proportional set
-size (PSS) of all processes together, four times a second: pages that several of them share count
+size (PSS) of all processes together, twice a second: pages that several of them share count
 once. Libraries that other programs on the machine use at the same time count in part, some 0.1 GiB
 at most.
 

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Self
 
 _PROPORTIONAL = "Pss:"
-_EVERY = 0.25  # seconds between two looks, each of which takes some milliseconds a process
+_EVERY = 0.5  # seconds between two looks, each of which takes some milliseconds a process
 
 
 def tree(pid: int) -> list[int]:

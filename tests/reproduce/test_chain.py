@@ -13,6 +13,7 @@ from fairseq_plugins.reproduce.record import submissions
 from fairseq_plugins.reproduce.record.runs import Run
 from fairseq_plugins.reproduce.run import queue, slurm
 from fairseq_plugins.reproduce.run.chain import Chain, Job, at_most, jobs_of_run
+from fairseq_plugins.reproduce.run.memory import DEFAULT_MIB
 from fairseq_plugins.reproduce.run.slurm import Request
 
 
@@ -193,7 +194,7 @@ def test_a_variable_of_sbatch_is_not_overridden(place, monkeypatch):
 
 def test_jobs_on_a_cpu_ask_for_memory_unless_the_user_does(place, monkeypatch):
     job = Job("a", place, ("true",), cpus=3)
-    assert "--mem-per-cpu=2G" in job.sbatch({})
+    assert f"--mem-per-cpu={DEFAULT_MIB}M" in job.sbatch({})
     assert not any(word.startswith("--mem") for word in replace(job, gpus=1).sbatch({}))
     monkeypatch.setenv("SBATCH_MEM_PER_NODE", "9G")
     assert not any(word.startswith("--mem") for word in job.sbatch({}))
