@@ -140,18 +140,6 @@ class PositionEncoding(nn.Module):
         """Decode what a query gathered from encoded values: (B, H, T, D) -> (B, H, T, D)."""
         return output
 
-    def check_features(self, x: Tensor) -> None:
-        """Refuse heads (B, H, T, D) of other sizes than the encoding was built for.
-
-        Raises:
-            ValueError: another D, with which some encodings would compute something else.
-        """
-        if x.size(-1) != self.context.head_dim:
-            raise ValueError(
-                f"`x` must have head_dim={self.context.head_dim} features, (B, H, T, D), for the "
-                f"encoding {self.label!r}, but is {tuple(x.shape)} instead."
-            )
-
     def log_decay(self) -> Tensor:
         """log r <= 0 (H,) float32: q.k is multiplied by r^(s - t), for a causal attention only."""
         raise NotImplementedError
@@ -211,3 +199,16 @@ def overridden_hooks(cls: type[PositionEncoding]) -> frozenset[str]:
 def relative_positions(q_positions: Tensor, k_positions: Tensor) -> Tensor:
     """``k_positions - q_positions``: (B or 1, T), (B or 1, S) -> (B or 1, T, S)."""
     return k_positions.unsqueeze(-2) - q_positions.unsqueeze(-1)
+
+
+def check_features(encoding: PositionEncoding, x: Tensor) -> None:
+    """Refuse heads (B, H, T, D) of other sizes than an encoding was built for.
+
+    Raises:
+        ValueError: another D, with which some encodings would compute something else.
+    """
+    if x.size(-1) != encoding.context.head_dim:
+        raise ValueError(
+            f"`x` must have head_dim={encoding.context.head_dim} features, (B, H, T, D), for the "
+            f"encoding {encoding.label!r}, but is {tuple(x.shape)} instead."
+        )

@@ -6,7 +6,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from fairseq_plugins.encodings.base import EncodingContext, PositionEncoding
+from fairseq_plugins.encodings.base import EncodingContext, PositionEncoding, check_features
 from fairseq_plugins.encodings.registry import register_encoding
 from fairseq_plugins.encodings.tables import PositionTable
 
@@ -58,7 +58,7 @@ class CosFormer(PositionEncoding):
 
     def transform_query(self, q: Tensor, positions: Tensor) -> Tensor:
         """[q cos; q sin]: (B, H, T, D) -> (B, H, T, 2D)."""
-        self.check_features(q)
+        check_features(self, q)
         cos, sin = self.table(positions).unsqueeze(1).split(1, dim=-1)
         return torch.cat((q * cos, q * sin), dim=-1).to(q.dtype)
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from fairseq_plugins.encodings.base import EncodingContext, PositionEncoding
+from fairseq_plugins.encodings.base import EncodingContext, PositionEncoding, check_features
 from fairseq_plugins.encodings.permutations import PermutationPowers
 from fairseq_plugins.encodings.registry import register_encoding
 
@@ -59,7 +59,7 @@ class PermuteFormer(PositionEncoding):
 
     def transform_query(self, q: Tensor, positions: Tensor) -> Tensor:
         """Pi_h^s q: (B, H, T, D) -> (B, H, T, D)."""
-        self.check_features(q)
+        check_features(self, q)
         permuted: Tensor = self.powers(q, self.permutation, positions)
         return permuted
 

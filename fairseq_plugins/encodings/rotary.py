@@ -7,7 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from fairseq_plugins.encodings.base import EncodingContext, PositionEncoding
+from fairseq_plugins.encodings.base import EncodingContext, PositionEncoding, check_features
 from fairseq_plugins.encodings.bases import Identity
 from fairseq_plugins.encodings.cores import Rotation
 from fairseq_plugins.encodings.ends import end_of
@@ -85,7 +85,7 @@ class RelativeValues(RotaryValues):
 
     def transform_output(self, output: Tensor, positions: Tensor) -> Tensor:
         """R(-s) output: (B, H, T, D) -> (B, H, T, D)."""
-        self.check_features(output)
+        check_features(self, output)
         cos, sin = self.core.cos_sin(positions, self.theta)
         return rotate(output, cos, -sin, self.core.layout)
 
@@ -262,7 +262,7 @@ class XPos(PositionEncoding):
         return self._turn(k, positions, self.key_table)
 
     def _turn(self, x: Tensor, positions: Tensor, table: PositionTable) -> Tensor:
-        self.check_features(x)
+        check_features(self, x)
         # One question for both, since a GPU answers each of them after all its work.
         end = end_of(positions, min(self.last_position(x.dtype) + 1, table.rows.size(0)))
         self._check_end(end, x.dtype)

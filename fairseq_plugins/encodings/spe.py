@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from fairseq_plugins.encodings.base import EncodingContext, PositionEncoding
+from fairseq_plugins.encodings.base import EncodingContext, PositionEncoding, check_features
 from fairseq_plugins.encodings.noise import Draw, group_by_position, runs
 from fairseq_plugins.encodings.registry import register_encoding
 from fairseq_plugins.encodings.wave_products import wave_products
@@ -109,7 +109,7 @@ class StochasticEncoding(PositionEncoding):
         return self._encode(k, positions, of_queries=False)
 
     def _encode(self, x: Tensor, positions: Tensor, *, of_queries: bool) -> Tensor:
-        self.check_features(x)
+        check_features(self, x)
         wide = x.to(torch.promote_types(x.dtype, torch.float32))
         share = (self.num_realizations * self.context.head_dim) ** -0.25
         if self.gate is None:

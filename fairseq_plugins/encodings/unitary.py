@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fairseq_plugins.encodings.base import EncodingContext, PositionEncoding
+from fairseq_plugins.encodings.base import EncodingContext, PositionEncoding, check_features
 from fairseq_plugins.encodings.bases import Basis, Cosine, Fourier, Householder, OddEven
 from fairseq_plugins.encodings.cores import Core, Permutation, Rotation
 from fairseq_plugins.encodings.permutations import PermutationPowers
@@ -61,7 +61,7 @@ class LRPE(PositionEncoding):
 
     def transform_query(self, q: Tensor, positions: Tensor) -> Tensor:
         """Lambda(s) P q: (B, H, T, D) -> (B, H, T, D')."""
-        self.check_features(q)
+        check_features(self, q)
         return self.advance(self.change_basis(q), positions)
 
     def transform_key(self, k: Tensor, positions: Tensor) -> Tensor:
@@ -111,7 +111,7 @@ class Foldable(LRPE):
 
     def transform_query(self, q: Tensor, positions: Tensor) -> Tensor:
         """Lambda(s) P q, or Lambda(s) q of a q that is P q already."""
-        self.check_features(q)
+        check_features(self, q)
         return self.advance(q if self._is_folded else self.change_basis(q), positions)
 
     @torch.no_grad()
@@ -147,7 +147,7 @@ class OddEvenRotation(LRPE):
 
     def transform_query(self, q: Tensor, positions: Tensor) -> Tensor:
         """Lambda(s) P q, feature j and D/2 + j as one complex number."""
-        self.check_features(q)
+        check_features(self, q)
         return rotate_odd_even(q, *self.core.cos_sin(positions, self.theta))
 
 
@@ -160,7 +160,7 @@ class OddEvenPermutation(LRPE):
 
     def transform_query(self, q: Tensor, positions: Tensor) -> Tensor:
         """Lambda(s) P q, both by Lambda's powers."""
-        self.check_features(q)
+        check_features(self, q)
         return self.advance(q, positions)
 
 
@@ -171,7 +171,7 @@ class FourierRotation(LRPE):
 
     def transform_query(self, q: Tensor, positions: Tensor) -> Tensor:
         """[Lambda(s) Re P q; Lambda(s) Im P q]."""
-        self.check_features(q)
+        check_features(self, q)
         cos, sin = self.core.cos_sin(positions, self.theta)
         halves = self.change_basis(q).chunk(2, dim=-1)
         return torch.cat([rotate(half, cos, sin, self.core.layout) for half in halves], dim=-1)
