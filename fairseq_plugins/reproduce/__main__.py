@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from fairseq_plugins.common.extras import is_installed, remedy
 from fairseq_plugins.common.parser import Parser
-from fairseq_plugins.common.root import ROOT, configs_folder, place, put, put_places
+from fairseq_plugins.common.root import ROOT, add_places, configs_folder, place, put, put_places
 from fairseq_plugins.papers.tables import Table
 from fairseq_plugins.reproduce.options import (
     SCRIPTS,
@@ -38,12 +38,13 @@ def claims(arguments: Sequence[str], root: Path) -> int:
         description="What the papers claim against the results of all tables there are: makes "
         "results/claims.md and results/claims.json. Trains nothing.",
     )
-    parser.parse_args(arguments)
+    add_places(parser)
+    put_places(parser.parse_args(arguments))
     from fairseq_plugins.reproduce.report.claims_page import PAGE, write_claims
 
     for scale, words in write_claims(root).items():
         print(f"{scale}: {', '.join(f'{count} {word}' for word, count in sorted(words.items()))}")
-    print(f"All of them: {PAGE}.md")
+    print(f"All of them: {place('results') / PAGE}.md")
     return 0
 
 

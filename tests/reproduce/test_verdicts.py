@@ -145,6 +145,17 @@ def test_damaged_results_stop_nothing(root, make_result):
     assert len(json.loads((root / "results" / "claims.json").read_text())) == len(CLAIMS)
 
 
+def test_claims_are_written_where_results_are(root, make_result, tmp_path, monkeypatch):
+    monkeypatch.setenv("FAIRSEQ_PE_RESULTS", "")  # given back at the end
+    elsewhere = tmp_path / "elsewhere"
+    write_json(
+        elsewhere / "table2" / "toy" / "base-linear-s1.json", make_result("base", "linear", 1, 80.0)
+    )
+    assert main(["claims", "--results", str(elsewhere)], root) == 0
+    assert "| `toy` |" in (elsewhere / "claims.md").read_text()
+    assert not (root / "results" / "claims.md").exists()
+
+
 def test_the_page_has_every_verdict_and_the_json_the_same():
     one = claim(below())
     found = {"mini": {"one": judge(one, numbers(base=(60.0, 61.0, 62.0), rope=(50.0, 51.2, 52.1)))}}

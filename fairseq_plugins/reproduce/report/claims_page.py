@@ -35,8 +35,8 @@ from fairseq_plugins.reproduce.report.verdicts import (
 )
 
 WORDS = (CONFIRMED, CONTRADICTED, UNDECIDED, NOT_RUN)
-PAGE = Path("results", "claims")
-SUMMARY = Path("results", "claims-summary")  # a small picture
+PAGE = "claims"
+SUMMARY = "claims-summary"  # a small picture
 Verdicts = Mapping[str, Mapping[str, Verdict]]  # by scale, then by the claim's name
 
 
@@ -112,13 +112,14 @@ def write_claims(root: Path) -> dict[str, Counter[str]]:
         scale: {claim.name: judge(claim, found) for claim in CLAIMS}
         for scale, found in numbers.items()
     }
-    write_text(root / PAGE.with_suffix(".md"), render_claims(CLAIMS, verdicts))
-    write_json(root / PAGE.with_suffix(".json"), as_data(CLAIMS, verdicts))
-    _draw(root, verdicts)
+    results = root / place("results")
+    write_text(results / f"{PAGE}.md", render_claims(CLAIMS, verdicts))
+    write_json(results / f"{PAGE}.json", as_data(CLAIMS, verdicts))
+    _draw(results, verdicts)
     return {scale: Counter(v.word for v in found.values()) for scale, found in verdicts.items()}
 
 
-def _draw(root: Path, verdicts: Verdicts) -> None:
+def _draw(results: Path, verdicts: Verdicts) -> None:
     """The pictures, of the scale that decides most, where matplotlib is installed."""
 
     def decided(scale: str) -> int:
@@ -131,8 +132,8 @@ def _draw(root: Path, verdicts: Verdicts) -> None:
         return
     if verdicts:
         scale = max(verdicts, key=decided)
-        draw_claims(CLAIMS, verdicts[scale], scale, root / PAGE)
-        draw_summary(CLAIMS, verdicts[scale], scale, root / SUMMARY)
+        draw_claims(CLAIMS, verdicts[scale], scale, results / PAGE)
+        draw_summary(CLAIMS, verdicts[scale], scale, results / SUMMARY)
 
 
 def as_data(claims: Sequence[Claim], verdicts: Verdicts) -> list[dict[str, Any]]:

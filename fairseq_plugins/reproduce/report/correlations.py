@@ -8,6 +8,7 @@ from typing import Any
 from fairseq_plugins.common.extras import is_installed
 from fairseq_plugins.common.files import write_json, write_text
 from fairseq_plugins.common.report_view import view_of
+from fairseq_plugins.common.root import place
 from fairseq_plugins.common.tables import markdown_table
 from fairseq_plugins.papers import TABLES
 from fairseq_plugins.papers.bert_correlations import (
@@ -26,7 +27,7 @@ from fairseq_plugins.reproduce.report.statistics import Estimate, correlation, t
 
 LEAST_ROWS = 4  # with fewer, Fisher's transformation has no interval
 ATTENTION = "vanilla"
-PAGE = Path("results", "bert_table5")
+PAGE = "bert_table5"
 DIGITS = 2
 
 Place = tuple[str, str]  # metric of a property, metric of a performance
@@ -72,8 +73,8 @@ def correlate(cells: Mapping[str, Cells]) -> dict[Place, Correlated]:
         for own in PROPERTIES
         for table, column in PERFORMANCES
     }
-    judged = together({place: c.estimate for place, c in found.items() if c.estimate})
-    return {place: replace(one, estimate=judged.get(place)) for place, one in found.items()}
+    judged = together({pair: c.estimate for pair, c in found.items() if c.estimate})
+    return {pair: replace(one, estimate=judged.get(pair)) for pair, one in found.items()}
 
 
 def write_correlations(
@@ -83,7 +84,7 @@ def write_correlations(
     floors: Mapping[str, Floors],
     printed: Mapping[str, Cells],
 ) -> Path:
-    """Write results/bert_table5/<scale>.md, .json and .png; returns the page, relative to `root`.
+    """Write bert_table5/<scale>.md, .json and .png among the results; the page, below `root`.
 
     Args:
         root: the repository.
@@ -93,13 +94,13 @@ def write_correlations(
         printed: the cells of the paper's own tables.
     """
     ours, theirs = correlate(cells), correlate(printed)
-    page = PAGE / f"{scale}.md"
+    page = place("results") / PAGE / f"{scale}.md"
     write_text(root / page, render(scale, ours, theirs, lost_columns(cells, floors)))
     write_json(root / page.with_suffix(".json"), as_data(scale, ours, theirs))
     if is_installed("matplotlib"):
         from fairseq_plugins.reproduce.report.correlations_figure import draw_correlations
 
-        estimates = {place: one.estimate for place, one in ours.items()}
+        estimates = {pair: one.estimate for pair, one in ours.items()}
         draw_correlations(root / page.with_suffix(""), scale, estimates)
     return page
 
@@ -180,7 +181,7 @@ def render(
         "rows that violate the property more are worse.",
         "\n".join(f"- {fact}" for fact in facts(ours, theirs, lost)),
         *([f"![{SOURCE} as a figure]({scale}.png)"] if is_installed("matplotlib") else []),
-        view_of(f"{PAGE.name}-{scale}.html"),
+        view_of(f"{PAGE}-{scale}.html"),
         "**The paper's number / ours**",
         markdown_table(header, lines(both), left=1),
         "## Intervals of ours",
@@ -222,9 +223,9 @@ def facts(
         f"{sum(one.estimate is not None for one in ours.values())} correlations)."
     )
     kept = [
-        (place, PRINTED[place[0]][place[1]].mean, one.estimate.effect)
-        for place, one in ours.items()
-        if one.estimate is not None and place[1] in PRINTED[place[0]]
+        (pair, PRINTED[pair[0]][pair[1]].mean, one.estimate.effect)
+        for pair, one in ours.items()
+        if one.estimate is not None and pair[1] in PRINTED[pair[0]]
     ]
     same = sum(paper * effect > 0 for _, paper, effect in kept)
     if kept:

@@ -53,7 +53,7 @@ class CorrelationsView:
 
     @property
     def page(self) -> str:
-        return f"{PAGE.name}-{self.scale}.html"
+        return f"{PAGE}-{self.scale}.html"
 
 
 def correlations_views(evidence: Evidence) -> list[CorrelationsView]:
