@@ -115,7 +115,7 @@ def test_the_page_the_figure_and_the_json_have_every_part(place: Path) -> None:
 
     page = (place / f"results/{TABLE}/toy.md").read_text()
     assert "on samples of 16, 16, 64 tokens" in page and "a warm-up of 50 updates" in page
-    assert "![SQuAD after each part of pre-training](toy.png)" in page
+    assert "Figure 7 as a figure](toy.png)" in page and "[toy.json](toy.json)" in page
     for suffix in ("png", "svg"):
         assert (place / f"results/{TABLE}/toy.{suffix}").stat().st_size > 10_000
     numbers = json.loads((place / f"results/{TABLE}/toy.json").read_text())

@@ -159,10 +159,9 @@ class Extrapolation(Experiment):
 
     def comparability(self, scale: str) -> str:
         return (
-            f"Figure: [{scale}.svg]({scale}.svg), as PNG below; the numbers of its lines are in "
-            f"[{scale}.json]({scale}.json). Above: perplexity against length, a line for each row, "
-            "the mean over seeds. Below: at the longest length, against the place in the window, "
-            "each point the mean over a quarter of the training length."
+            "In the figure, above: perplexity against length, a line for each row, the mean over "
+            "seeds. Below: at the longest length, against the place in the window, each point the "
+            "mean over a quarter of the training length."
         )
 
 

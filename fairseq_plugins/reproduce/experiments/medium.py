@@ -143,12 +143,10 @@ class Medium(Squad):
         return "\n\n".join(
             (
                 super().comparability(scale),
-                f"Figure 7: [{scale}.svg]({scale}.svg), as PNG below; the numbers of its lines are "
-                f"in [{scale}.json]({scale}.json). A point for each part, the mean over seeds; the "
-                "vertical line is where samples get as long as they ever are. The paper saw that "
-                "before it learnable sinusoids and relative embeddings are ahead of the learned "
-                "embedding on both versions, and prints no numbers.\n\n"
-                f"![SQuAD after each part of pre-training]({scale}.png)",
+                "In the figure, a point for each part, the mean over seeds; the vertical line is "
+                "where samples get as long as they ever are. The paper saw that before it "
+                "learnable sinusoids and relative embeddings are ahead of the learned embedding "
+                "on both versions, and prints no numbers.",
             )
         )
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from fairseq_plugins.common.extras import is_installed
 from fairseq_plugins.common.files import write_json, write_text
-from fairseq_plugins.common.report_view import view_of
+from fairseq_plugins.common.report_view import figure_of, view_of
 from fairseq_plugins.common.root import place
 from fairseq_plugins.common.tables import markdown_table
 from fairseq_plugins.papers import TABLES
@@ -180,7 +180,7 @@ def render(
         f"([Table 3](../bert_table3/{scale}.md), [Table 4](../bert_table4/{scale}.md)). Negative: "
         "rows that violate the property more are worse.",
         "\n".join(f"- {fact}" for fact in facts(ours, theirs, lost)),
-        *([f"![{SOURCE} as a figure]({scale}.png)"] if is_installed("matplotlib") else []),
+        *([figure_of(SOURCE, scale)] if is_installed("matplotlib") else []),
         view_of(f"{PAGE}-{scale}.html"),
         "**The paper's number / ours**",
         markdown_table(header, lines(both), left=1),

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fairseq_plugins.common.extras import is_installed
-from fairseq_plugins.common.report_view import view_of
+from fairseq_plugins.common.report_view import figure_of, view_of
 from fairseq_plugins.common.tables import markdown_table
 from fairseq_plugins.papers.tables import MARK, Column, Printed, Row, Table
 from fairseq_plugins.reproduce.experiments import EXPERIMENTS
@@ -94,7 +94,7 @@ def _views(table: Table, name: str, results: Sequence[Result]) -> list[str]:
         return []
     parts = []
     if is_installed("matplotlib") and any(not figure.name for figure in table.figures):
-        parts.append(f"![{table.source} as a figure]({name}.png)")
+        parts.append(figure_of(table.source, name))
     what = (
         "the same to sort and to filter, with the runs behind each number, their commands and "
         "settings"
