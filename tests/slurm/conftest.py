@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -95,9 +96,9 @@ def _split(line: str) -> list[str]:
     return line.split("|")
 
 
-@pytest.fixture(scope="session")
-def testbed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    folder = tmp_path_factory.mktemp("cluster") / "testbed"
+@contextmanager
+def running_testbed(folder: Path) -> Iterator[Cluster]:
+    """A Slurm in a new folder while this lasts."""
     up = subprocess.run([TESTBED, "up", folder], capture_output=True, text=True)
     try:
         if up.returncode == IMPOSSIBLE:
@@ -106,6 +107,19 @@ def testbed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield Cluster(folder)
     finally:
         subprocess.run([TESTBED, "down", folder], check=False, capture_output=True)
+
+
+@pytest.fixture(scope="session")
+def testbed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with running_testbed(tmp_path_factory.mktemp("cluster") / "testbed") as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def empty_cluster(tmp_path: Path) -> Iterator[Cluster]:
+    """A testbed of one's own, which lists no jobs of other tests."""
+    with running_testbed(tmp_path / "testbed") as cluster:
+        yield cluster
 
 
 @pytest.fixture

@@ -164,7 +164,8 @@ def _kill_one(cluster: Cluster, rng: random.Random, ended: int, *, with_node: bo
     return subprocess.run(command, env=cluster.environment, check=False).returncode == 0
 
 
-def test_a_whole_paper_survives_kills(cluster: Cluster, paper: Path, tmp_path: Path) -> None:
+def test_a_whole_paper_survives_kills(empty_cluster: Cluster, paper: Path, tmp_path: Path) -> None:
+    cluster = empty_cluster
     words = ("scripts/paper.sh", "--scale", "toy", "--rows", "base,lrpe_type2")
     alone = shutil.copytree(paper, tmp_path / "alone")
     root = shutil.copytree(paper, tmp_path / "killed")
