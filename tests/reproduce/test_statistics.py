@@ -6,9 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairseq_plugins.reproduce.report.statistics import (
+    Estimate,
     Spread,
     above,
     difference,
+    enough_seeds,
     holm,
     pooled_spread,
     together,
@@ -57,6 +59,21 @@ def test_rows_that_are_the_same_are_seldom_told_apart_however_many_there_are():
         found = together({i: difference([row], [base]) for i, row in enumerate(rows)})
         wrong += any(one.is_apart for one in found.values())
     assert wrong / trials <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / trials)
+
+
+def test_enough_seeds_are_the_fewest_that_decide_where_nothing_else_changes():
+    def over(seeds: int, effect: float = 0.4) -> Estimate:
+        """Differences with this mean and a deviation of 1."""
+        size = np.sqrt((seeds - 1) / seeds)
+        rope = {seed: 60 + effect + (size if seed % 2 else -size) for seed in range(seeds)}
+        return difference([rope], [dict.fromkeys(rope, 60.0)])
+
+    enough = enough_seeds(over(4))
+    assert enough in (26, 27)
+    assert not over(24).is_apart and over(28).is_apart
+    assert enough_seeds(over(4, -0.4)) == enough == enough_seeds(over(4, 0.1), 0.5)
+    assert enough_seeds(over(4, 0.01)) is None, "more than are worth saying"
+    assert enough_seeds(Estimate(0.4, -1.0, 1.8, 0.4)) is None, "not over seeds"
 
 
 @given(VALUES, VALUES)

@@ -52,6 +52,15 @@ def test_the_interval_decides(rope, expected):
     assert word(mirrored, found) == expected
 
 
+def test_what_is_undecided_over_seeds_says_how_many_would_decide():
+    verdict = judge(claim(below()), numbers(base=(60.0, 61.0, 62.0), rope=(58.5, 61.1, 60.1)))
+    assert verdict.word == "undecided" and 3 < verdict.enough < 20
+    found = {"mini": {"one": verdict}}
+    assert f"; {verdict.enough} seeds" in render_claims((claim(below()),), found)
+    sure = judge(claim(below()), numbers(base=(60.0, 61.0, 62.0), rope=(50.0, 51.2, 52.1)))
+    assert sure.enough is None
+
+
 def test_single_seeds_decide_nothing_without_a_spread():
     assert word(below(), numbers(base=(60.0,), rope=(10.0,))) == "undecided"
     spread = numbers(base=(60.0,), rope=(10.0,), xpos=(5.0, 5.2, 5.1))

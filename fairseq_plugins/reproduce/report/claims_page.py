@@ -20,7 +20,7 @@ from fairseq_plugins.reproduce.report.comparisons import interval
 from fairseq_plugins.reproduce.report.floors import DASH, Floors, floors_of
 from fairseq_plugins.reproduce.report.orderings import Cells, gather
 from fairseq_plugins.reproduce.report.page import Report
-from fairseq_plugins.reproduce.report.statistics import Estimate, sample_mean
+from fairseq_plugins.reproduce.report.statistics import MOST_SEEDS, Estimate, sample_mean
 from fairseq_plugins.reproduce.report.verdicts import (
     CONFIRMED,
     CONTRADICTED,
@@ -154,6 +154,7 @@ def as_data(claims: Sequence[Claim], verdicts: Verdicts) -> list[dict[str, Any]]
                     "unit": verdict.unit,
                     **(asdict(verdict.estimate) if verdict.estimate else {}),
                     "missing": verdict.missing,
+                    "enough_seeds": verdict.enough,
                 }
                 for scale, found in verdicts.items()
             },
@@ -192,7 +193,9 @@ _EXPLAINED = (
     "speed. Brackets have its 95 % interval, over the seeds that all rows of a claim share, or, "
     "where they do not share two, from the spread that seeds make in the rows of the table. "
     "*Confirmed*: the whole interval is where the paper says; *contradicted*: none of it is; "
-    "*undecided*: it is on both sides, or nothing says how wide it is; *not run*: rows are "
+    "*undecided*: it is on both sides, or nothing says how wide it is, and a number of seeds is "
+    "how many would decide if effect and spread are what they seem (no number: more than "
+    f"{MOST_SEEDS}, or not over seeds); *not run*: rows are "
     "missing. Each claim is judged by itself: of twenty claims that are all wrong, one is expected "
     "to be confirmed. Scales without a column have no results. Made by "
     "`python -m fairseq_plugins.reproduce claims` from the results and "
@@ -230,6 +233,8 @@ def _cell(verdict: Verdict) -> str:
         return verdict.word
     sure = interval(verdict.estimate, verdict.digits)
     brackets = f" ({sure})" if sure != DASH else ", without interval"
+    if verdict.enough:
+        brackets += f"; {verdict.enough} seeds"
     return f"**{verdict.word}** {effect_text(verdict.estimate, verdict)}{brackets}"
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from scipy import stats
 
 CONFIDENCE = 0.95
+MOST_SEEDS = 100  # that are ever said to be enough
 SIGNIFICANT = 1 - CONFIDENCE  # p below which two rows are told apart
 
 Seeds = Mapping[int, float]  # what a row measured, by seed
@@ -114,6 +115,24 @@ def above(row: Seeds, value: float, spread: Spread | None = None) -> Estimate:
     if _varies(values):
         return _of_sample(values, value)
     return _of_spread(float(np.mean(values)) - value, 1 / len(values), spread)
+
+
+def enough_seeds(estimate: Estimate, value: float = 0.0) -> int | None:
+    """How many seeds would tell the effect from `value`, were it and its spread what they seem.
+
+    None where the estimate is not paired over seeds, already excludes the value, or would need
+    more than `MOST_SEEDS`.
+    """
+    if estimate.low is None or estimate.high is None or estimate.seeds < 2:
+        return None
+    margin, now = abs(estimate.effect - value), estimate.seeds
+
+    def half(seeds: int) -> float:
+        return float(stats.t.ppf((1 + CONFIDENCE) / 2, seeds - 1)) / float(np.sqrt(seeds))
+
+    wide = (estimate.high - estimate.low) / 2 / half(now)  # the deviation of one seed's difference
+    counts = range(now + 1, MOST_SEEDS + 1)
+    return next((n for n in counts if wide * half(n) < margin), None)
 
 
 def p_of_share(percent: float, examples: int, floor: float) -> float:

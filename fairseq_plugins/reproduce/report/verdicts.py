@@ -21,6 +21,7 @@ from fairseq_plugins.reproduce.report.statistics import (
     Seeds,
     above,
     difference,
+    enough_seeds,
     pooled_spread,
     sample_mean,
     together,
@@ -52,6 +53,7 @@ class Verdict:
         unit: what the effect is in, "%" for ratios.
         digits: after the point.
         missing: for what is not run, and for what was left out.
+        enough: of an undecided one over seeds, how many would decide were the effect what it seems.
     """
 
     word: str
@@ -59,6 +61,7 @@ class Verdict:
     unit: str = ""
     digits: int = 2
     missing: str = ""
+    enough: int | None = None
 
 
 def printed_cells(table: Table) -> Cells:
@@ -136,7 +139,9 @@ def _comparison(evidence: Comparison, numbers: Numbers) -> Verdict:
         found = found.moved(lambda x: 100 * expm1(x))
     word = UNDECIDED if lost else word_of(found, evidence.claimed, evidence.by)
     unit = "%" if evidence.relative else ""
-    return Verdict(word, found, unit, _digits(evidence.table, metric), lost)
+    by = evidence.by if evidence.claimed == "above" else -evidence.by
+    enough = enough_seeds(found, by) if word == UNDECIDED and not lost else None
+    return Verdict(word, found, unit, _digits(evidence.table, metric), lost, enough)
 
 
 def _logarithms(rows: Mapping[str, Seeds]) -> dict[str, Seeds]:

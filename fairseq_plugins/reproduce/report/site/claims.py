@@ -171,6 +171,8 @@ def _sentence(claim: Claim, verdict: Verdict) -> str:
         CONTRADICTED: "none of it lies where the paper says",
         UNDECIDED: "it lies on both sides, so chance may have made the effect",
     }[verdict.word]
+    if verdict.enough:
+        where += f"; {verdict.enough} seeds would decide if effect and spread are what they seem"
     if verdict.missing:
         where = verdict.missing
     sure = interval(estimate, verdict.digits)
