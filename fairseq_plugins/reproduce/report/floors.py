@@ -104,6 +104,17 @@ def _over_examples(
     )
 
 
+def _margin(cells: Cells, attention: str, column: Column, floors: Floors) -> str:
+    """By how much the best row's mean is better than the best floor, and which row it is."""
+    floor, rows = highest(column, floors), rows_of(cells, attention, column.metric)
+    if floor is None or not rows:
+        return DASH
+    sign = 1 if column.higher_is_better else -1
+    best = max(rows, key=lambda row: sign * mean(rows[row].values()))
+    by = sign * (mean(rows[best].values()) - floor[1])
+    return f"{by:+.{column.digits}f} (`{best}`)"
+
+
 def floors_section(
     table: Table, cells: Cells, floors: Floors, examples: Mapping[str, int]
 ) -> list[str]:
@@ -124,6 +135,14 @@ def floors_section(
             ),
         ]
         for name in names
+    ]
+    lines += [
+        [
+            f"best row under {attention} attention, better by",
+            *(_margin(cells, attention, column, floors) for column in columns),
+        ]
+        for attention in table.attentions
+        if any(rows_of(cells, attention, column.metric) for column in columns)
     ]
     told = [
         f"**{attention.capitalize()} attention**: {'; '.join(said)}."
