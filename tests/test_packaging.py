@@ -199,7 +199,7 @@ def test_continuous_integration_runs_the_tests():
     script = ROOT / ".ci" / "run"
     assert script.stat().st_mode & 0o111
     assert "set -euo pipefail" in script.read_text()
-    assert "make test" in script.read_text().splitlines()
+    assert {"make setup", "make test || status=$?"} <= {*script.read_text().splitlines()}
 
 
 @pytest.mark.parametrize(

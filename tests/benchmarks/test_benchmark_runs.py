@@ -25,7 +25,7 @@ def run(output, *words):
     return program.main(["--quick", "--machine", "here", "--output", str(output), *words])
 
 
-LONG = ("figure", "memory")
+LONG = ("figure", "memory", "cross_entropy")
 
 
 def result(output, name):

@@ -99,6 +99,7 @@ def test_a_comparison_ends_with_a_difference_and_its_interval(root, monkeypatch,
     assert [path.name for path in (root / "checkpoints" / "table2").iterdir()] == [name]
 
 
+@pytest.mark.slow
 def test_it_is_shown_again_and_made_anew_by_force(root, monkeypatch, capsys):
     run(root, monkeypatch, Fake(root))
     first = capsys.readouterr().out

@@ -47,7 +47,9 @@ def run(code: str, program: str = COMMANDS[0], **settings: str) -> int:
     return int(done.stdout.split()[-1])
 
 
-@pytest.mark.parametrize("program", COMMANDS)
+@pytest.mark.parametrize(
+    "program", [COMMANDS[0], pytest.param(COMMANDS[1], marks=pytest.mark.slow)]
+)
 def test_denormals_are_zero_in_every_thread(program: str) -> None:
     assert run(DENORMALS, program) == 0
 

@@ -98,6 +98,7 @@ def settings_of(folder: Path, data: Path, criterion: str = "cross_entropy", **mo
 LRPE = {"attention_type": "linear", "position_encoding": "lrpe_type3"}
 
 
+@pytest.mark.slow
 def test_two_that_were_stopped_end_as_one(data: Path, tmp_path: Path) -> None:
     criterion = "blockwise_cross_entropy"
     two, one = tmp_path / "two", tmp_path / "one"

@@ -81,7 +81,9 @@ def test_a_checkpoint_that_names_another_model_is_not_built(
     assert not marker.exists()
 
 
-@pytest.mark.parametrize("number", ["1", "8", "9", "11", "10"])
+@pytest.mark.parametrize(
+    "number", ["1", "9", *(pytest.param(n, marks=pytest.mark.slow) for n in ("8", "10", "11"))]
+)
 def test_figures_are_made_of_checkpoints(
     number: str, data: Path, checkpoints: dict[str, Path], tmp_path: Path
 ) -> None:

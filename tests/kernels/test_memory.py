@@ -80,7 +80,13 @@ def peak_of_an_attention(name: str, length: int) -> tuple[int, int]:
     return peak_bytes(run), total_bytes([q, k, v])
 
 
-@pytest.mark.parametrize("name", [n for n in INSIDE if n not in DRAWN])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] if i % 2 else [])
+        for i, name in enumerate(n for n in INSIDE if n not in DRAWN)
+    ],
+)
 def test_a_whole_attention_stays_within_12_times_its_input(name):
     """With feature map, encoding and denominator, for every encoding that acts inside."""
     peak, given = peak_of_an_attention(name, LENGTH)

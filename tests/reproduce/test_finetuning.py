@@ -31,6 +31,7 @@ from fairseq_plugins.reproduce.report.render import render
 from fairseq_plugins.reproduce.run import checkpoints, session
 from fairseq_plugins.reproduce.run.journal import Journal
 from fairseq_plugins.reproduce.run.progress import Progress
+from tests.quick import first_of_each_kind
 from tests.reproduce.fake_commands import FakeCommands
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
@@ -359,7 +360,10 @@ def test_every_table_has_its_script():
             assert f"-m fairseq_plugins table {script} " in text
 
 
-@pytest.mark.parametrize("table", TABLES.values(), ids=lambda table: table.name)
+@pytest.mark.parametrize(
+    "table",
+    first_of_each_kind(TABLES.values(), lambda table: table.experiment, lambda table: table.name),
+)
 def test_commands_compose_to_what_is_recorded(configs, table):
     """The recorded configuration is put together without Hydra for every attention and rate."""
     for attention in [*table.attentions, *table.further]:

@@ -173,7 +173,7 @@ def test_toy_recipes_are_at_scale_toy_and_scales_leave_encodings_alone():
 @pytest.mark.parametrize(
     "scale",
     [
-        pytest.param(scale, marks=[] if scale in ("mini", "paper") else [pytest.mark.slow])
+        pytest.param(scale, marks=[] if scale == "mini" else [pytest.mark.slow])
         for scale in SCALE_NAMES
     ],
 )

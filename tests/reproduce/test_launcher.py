@@ -43,7 +43,7 @@ def test_only_slurm_s_own_commands_see_its_variables(tmp_path, monkeypatch):
     ("own", "seen"),
     [
         ({}, "PASSIVE None"),
-        ({"OMP_WAIT_POLICY": "ACTIVE"}, "ACTIVE None"),
+        pytest.param({"OMP_WAIT_POLICY": "ACTIVE"}, "ACTIVE None", marks=pytest.mark.slow),
         pytest.param({"GOMP_SPINCOUNT": "7"}, "None 7", marks=pytest.mark.slow),
     ],
 )
