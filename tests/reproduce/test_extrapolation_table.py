@@ -216,12 +216,14 @@ def test_the_page_has_both_protocols_and_says_what_a_dash_is(make):
     made = [
         make("rope", {1: 3.0, 2: 4.0, 4: 5.0, 8: 6.0}),
         make("learned", {1: 3.0, 2: None, 4: None, 8: None}),
+        make("learned_copied", {1: 3.0, 2: 4.0, 4: 5.0, 8: None}),
         make("alibi", {1: 3.0, 2: 2.9, 4: 2.9, 8: 2.9, 16: 2.8}),
     ]
     page = render(TABLE, "mini", made, [])
     assert "| `rope` | - | - | - | - | 8.00 (1) | 16.00 (1) | 32.00 (1) | 64.00 (1) |" in page
     assert "| `learned` | - | - | - | - | 8.00 (1) | - | - | - |" in page
-    assert f"A dash, `learned` (vanilla) at 2x, 4x, 8x: {REASON}." in page
+    at = "`learned_copied` (vanilla) at 8x; `learned` (vanilla) at 2x, 4x, 8x"
+    assert f"A dash, {at}: it has no meaning beyond position 128." in page
     assert "the figure and in the results' JSON: 16x" in page
     assert "## In a sliding window" in page and "90.51 (1)" in page
     assert "![Beyond the training length as a figure](mini.png)" in page

@@ -1,5 +1,6 @@
 """Lengths beyond training: Table 2's language models and Table 8's masked ones, as they are."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -199,12 +200,16 @@ def _changes(adapted: Adapted) -> tuple[str, ...]:
     return ("--encoding", adapted.encoding)
 
 
+_NAMED = re.compile(r"^`[^`]+` under \w+ attention ")  # how a reason begins
+
+
 def _dashes(results: Sequence[Mapping[str, Any]]) -> list[str]:
     """Why cells are dashes, each reason once with its rows."""
     found: dict[str, dict[str, set[int]]] = {}
     for result in results:
         for name, reason in result["metrics"]["reasons"].items():
             row = f"`{result['row']}` ({result['attention']})"
+            reason = _NAMED.sub("it ", reason)  # the same of all rows
             found.setdefault(reason, {}).setdefault(row, set()).add(int(name.removesuffix("x")))
     return [
         "A dash, "
