@@ -105,14 +105,13 @@ def _over_examples(
 
 
 def _margin(cells: Cells, attention: str, column: Column, floors: Floors) -> str:
-    """By how much the best row's mean is better than the best floor, and which row it is."""
+    """By how much the best row's mean is better than the best floor."""
     floor, rows = highest(column, floors), rows_of(cells, attention, column.metric)
     if floor is None or not rows:
         return DASH
     sign = 1 if column.higher_is_better else -1
-    best = max(rows, key=lambda row: sign * mean(rows[row].values()))
-    by = sign * (mean(rows[best].values()) - floor[1])
-    return f"{by:+.{column.digits}f} (`{best}`)"
+    by = max(sign * (mean(seeds.values()) - floor[1]) for seeds in rows.values())
+    return f"{by:+.{column.digits}f}"
 
 
 def floors_section(
