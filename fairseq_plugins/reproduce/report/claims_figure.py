@@ -107,7 +107,7 @@ def _intervals(panel: Any, decided: Sequence[tuple[Claim, Verdict]]) -> None:
         panel.plot(one.effect / reach, i, "o", color=colour, markersize=7)
     panel.axvline(0, color="grey", linewidth=0.8, linestyle="--")
     panel.set_xlim(-1.08, 1.08)
-    panel.set_ylim(len(decided) - 0.5, -0.5)
+    panel.set_ylim(max(len(decided), 1) - 0.5, -0.5)
     names = [_short(claim.text) for claim, _ in decided]
     panel.set_yticks(range(len(decided)), names, fontsize=8)
     sides = ["against the paper", "no effect", "as the paper says"]

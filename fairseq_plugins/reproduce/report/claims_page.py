@@ -30,6 +30,7 @@ from fairseq_plugins.reproduce.report.verdicts import (
     UNDECIDED,
     Numbers,
     Verdict,
+    can_say,
     judge,
     printed_cells,
 )
@@ -37,7 +38,8 @@ from fairseq_plugins.reproduce.report.verdicts import (
 WORDS = (CONFIRMED, CONTRADICTED, UNDECIDED, NOT_RUN)
 PAGE = "claims"
 SUMMARY = "claims-summary"  # a small picture
-Verdicts = Mapping[str, Mapping[str, Verdict]]  # by scale, then by the claim's name
+# By scale, then by the name of each claim that it can say something of.
+Verdicts = Mapping[str, Mapping[str, Verdict]]
 
 
 class _Speeds(BaseModel):
@@ -109,7 +111,7 @@ def write_claims(root: Path) -> dict[str, Counter[str]]:
     """Make the page, its data and its pictures; returns how often each word was said, by scale."""
     numbers = read_numbers(root)
     verdicts = {
-        scale: {claim.name: judge(claim, found) for claim in CLAIMS}
+        scale: {claim.name: judge(claim, found) for claim in CLAIMS if can_say(found, claim)}
         for scale, found in numbers.items()
     }
     results = root / place("results")
@@ -132,8 +134,9 @@ def _draw(results: Path, verdicts: Verdicts) -> None:
         return
     if verdicts:
         scale = max(verdicts, key=decided)
-        draw_claims(CLAIMS, verdicts[scale], scale, results / PAGE)
-        draw_summary(CLAIMS, verdicts[scale], scale, results / SUMMARY)
+        claims = [claim for claim in CLAIMS if claim.name in verdicts[scale]]
+        draw_claims(claims, verdicts[scale], scale, results / PAGE)
+        draw_summary(claims, verdicts[scale], scale, results / SUMMARY)
 
 
 def as_data(claims: Sequence[Claim], verdicts: Verdicts) -> list[dict[str, Any]]:
@@ -157,6 +160,7 @@ def as_data(claims: Sequence[Claim], verdicts: Verdicts) -> list[dict[str, Any]]
                     "enough_seeds": verdict.enough,
                 }
                 for scale, found in verdicts.items()
+                if claim.name in found
             },
         }
         for claim in claims
@@ -195,10 +199,10 @@ _EXPLAINED = (
     "*Confirmed*: the whole interval is where the paper says; *contradicted*: none of it is; "
     "*undecided*: it is on both sides, or nothing says how wide it is, and a number of seeds is "
     "how many would decide if effect and spread are what they seem (no number: more than "
-    f"{MOST_SEEDS}, or not over seeds); *not run*: rows are "
-    "missing. Each claim is judged by itself: of twenty claims that are all wrong, one is expected "
-    "to be confirmed. Scales without a column have no results. Made by "
-    "`python -m fairseq_plugins.reproduce claims` from the results and "
+    f"{MOST_SEEDS}, or not over seeds); *not run*: rows are missing; a dash: speed is of a "
+    "machine, all else of models at a scale. Each claim is judged by itself: of twenty claims "
+    "that are all wrong, one is expected to be confirmed. Scales without a column have no "
+    "results. Made by `fairseq-pe table claims` from the results and "
     "`fairseq_plugins/papers/*_claims.py`."
 )
 
@@ -207,7 +211,7 @@ def _table(claims: Sequence[Claim], verdicts: Verdicts) -> str:
     scales = [
         scale
         for scale, found in verdicts.items()
-        if any(found[claim.name].word != NOT_RUN for claim in claims)
+        if any(claim.name in found and found[claim.name].word != NOT_RUN for claim in claims)
     ]
     lines = []
     for claim in claims:
@@ -215,7 +219,7 @@ def _table(claims: Sequence[Claim], verdicts: Verdicts) -> str:
         effect = DASH if own.estimate is None else effect_text(own.estimate, own)
         if claim.mismatch:
             effect += " (otherwise)"
-        words = [_cell(found[claim.name]) for scale, found in verdicts.items() if scale in scales]
+        words = [_cell(verdicts[scale].get(claim.name)) for scale in scales]
         lines.append([claim.text, claim.place, effect, *words])
     return markdown_table(["claim", "place", "in the paper", *scales], lines)
 
@@ -228,7 +232,9 @@ def effect_text(estimate: Estimate, verdict: Verdict) -> str:
     return f"{estimate.effect:+.{verdict.digits}f}{unit}"
 
 
-def _cell(verdict: Verdict) -> str:
+def _cell(verdict: Verdict | None) -> str:
+    if verdict is None:
+        return DASH
     if verdict.estimate is None:
         return verdict.word
     sure = interval(verdict.estimate, verdict.digits)
@@ -242,11 +248,8 @@ def _missing(claims: Sequence[Claim], verdicts: Verdicts) -> list[str]:
     parts = []
     for scale, found in verdicts.items():
         lacks: dict[str, list[str]] = {}
-        trained = [c for c in claims if not isinstance(c.evidence, Speed)]
-        if all(found[claim.name].word == NOT_RUN for claim in trained):
-            continue  # a machine on which speed alone was measured
-        for claim in trained:
-            if missing := found[claim.name].missing:
+        for claim in claims:
+            if claim.name in found and (missing := found[claim.name].missing):
                 lacks.setdefault(missing, []).append(claim.name)
         if lacks:
             lines = [f"- {what}: for {', '.join(names)}" for what, names in lacks.items()]

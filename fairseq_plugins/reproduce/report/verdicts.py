@@ -73,6 +73,11 @@ def printed_cells(table: Table) -> Cells:
     }
 
 
+def can_say(numbers: Numbers, claim: Claim) -> bool:
+    """Whether a scale is one that a claim is about: speed is of machines, all else of models."""
+    return (TIMINGS in numbers.cells) == isinstance(claim.evidence, Speed)
+
+
 def judge(claim: Claim, numbers: Numbers) -> Verdict:
     """The verdict of some numbers on a claim."""
     match claim.evidence:
