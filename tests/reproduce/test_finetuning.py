@@ -141,7 +141,17 @@ def test_what_is_only_measured_takes_the_checkpoint_of_the_row(place):
     assert picture.with_suffix(".svg").read_text().count("<image") == 1
     numbers = json.loads(picture.with_suffix(".json").read_text())["weights"]
     assert numbers == {"shaw_only-vanilla-s1": np.tri(9).tolist()}
-    # A figure is not drawn anew from some of its panels.
+
+    def panels() -> set[str]:
+        return {*json.loads(picture.with_suffix(".json").read_text())["weights"]}
+
+    # Of rows beyond the paper those are left out whose weights are gone.
+    _, beyond = work(place, BERT_PROPERTIES_TABLE, "rope", FakeCommands(place))
+    assert panels() == {"shaw_only-vanilla-s1", "rope-vanilla-s1"}
+    (place / beyond.folder / "attention.npy").unlink()
+    work(place, BERT_PROPERTIES_TABLE, "sinusoidal", FakeCommands(place))
+    assert panels() == {"shaw_only-vanilla-s1", "sinusoidal-vanilla-s1"}
+    # The figure is not drawn anew from some of the paper's.
     before = picture.read_bytes()
     (place / run.folder / "attention.npy").unlink()
     work(place, BERT_PROPERTIES_TABLE, "none", FakeCommands(place))

@@ -29,18 +29,20 @@ def draw_attention(
     """A PNG and an SVG with a panel for each row, the paper's first; the lowest seed of each.
 
     Beside them a JSON of the weights, which are rounded.
-    The weights are in the runs' folders, not in their results: where they are not all there, as in
-    a new clone, the figure that is there stays.
+    The weights are in the runs' folders, not in their results: where those of the paper's rows are
+    not all there, as in a new clone, the figure that is there stays. Of other rows those are drawn
+    whose weights are there.
     """
     runs: dict[str, Run] = {}
     for result in sorted(results, key=lambda result: result["seed"]):
         run = Run(table.name, scale, result["row"], result["attention"], result["seed"])
         runs.setdefault(run.row, run)
     own = [name for name in table.row_names if name in runs]
-    rows = [*own, *sorted(set(runs) - set(own))]
-    files = {row: root / runs[row].folder / PATTERN for row in rows}
-    if not all(file.is_file() for file in files.values()):
+    files = {row: root / run.folder / PATTERN for row, run in runs.items()}
+    there = {row for row, file in files.items() if file.is_file()}
+    if not there or not there.issuperset(own):
         return
+    rows = [*own, *sorted(there - {*own})]
     lines = math.ceil(len(rows) / COLUMNS)
     picture = Picture(figsize=(3 * COLUMNS, 0.6 + 3.2 * lines), layout="constrained")
     panels = picture.subplots(lines, COLUMNS, squeeze=False).ravel()
