@@ -110,6 +110,6 @@ def test_what_is_found_is_written_with_where_it_comes_from(
     path = tmp_path / "benchmarks" / "results" / "here" / "cpu" / "job_memory" / "lm-toy.json"
     found = json.loads(path.read_text())
     assert found["found"]["peak_mib"] == 7
-    assert found["job"][0] == "scripts/table2.sh" and found["job"][-1] == "--srun"
+    assert found["job"][0] == "scripts/table2.sh" and "--srun" not in found["job"]
     assert {"hardware", "versions", "commit", "command", "load_average"} <= found.keys()
     assert str(tmp_path) not in path.read_text()
