@@ -117,7 +117,8 @@ Found = tuple[Path, list[Vocabulary]]  # the dictionary of what is read, and all
 
 def _one(table: str) -> Callable[[Path, Mapping[str, Any], Path], Found]:
     def find(checkpoint: Path, state: Mapping[str, Any], data: Path) -> Found:
-        path = _dictionary(data, "dict.txt")
+        of_glue = data / "input0"  # a task of sentences has the pieces' dictionary in there
+        path = _dictionary(of_glue if of_glue.is_dir() else data, "dict.txt")
         return path, [Vocabulary.read(path, table)]
 
     return find

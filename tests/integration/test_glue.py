@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from fairseq_plugins.cli.analysis import main as analysis
 from fairseq_plugins.common.errors import CheckpointError, DataError, OptionError
 from fairseq_plugins.data.gpt2_bpe import learn_gpt2_bpe
 from fairseq_plugins.data.sentences import generate
@@ -56,6 +57,14 @@ def test_accuracy_is_what_training_saw(trained: Path) -> None:
     seen = load_checkpoint(path)["extra_state"]["val_loss"]
     assert result["metrics"]["accuracy"] == pytest.approx(seen, abs=0.06)
     assert result["metrics"]["accuracy"] > 80
+
+
+def test_a_figure_is_made_of_fine_tuned_models(trained: Path, tmp_path: Path) -> None:
+    """Whose dictionary is in a folder of its own."""
+    words = ["figure", "9", "--data", str(trained / "data" / "Order"), "--length", "12", "--cpu"]
+    words += ["--checkpoint", f"Order={trained / 'Order' / 'checkpoint_last.pt'}"]
+    assert analysis([*words, "--output", str(tmp_path / "x")]) == 0
+    assert "- Order: `pe_roberta`" in (tmp_path / "x.md").read_text()
 
 
 def test_the_folder_given_is_the_one_scored(trained: Path, tmp_path: Path) -> None:
