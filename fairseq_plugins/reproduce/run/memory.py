@@ -20,7 +20,7 @@ FAMILIES = {
 PEAKS_MIB: dict[str, dict[str, int]] = {
     "lm": {"toy": 977, "mini": 1057},
     "mlm": {"toy": 1005, "mini": 1255},
-    "glue": {"toy": 1036},
+    "glue": {"toy": 1036, "mini": 1311},
     "squad": {"toy": 1007, "mini": 1218},
     "mt": {"toy": 1102, "mini": 1601},
 }
