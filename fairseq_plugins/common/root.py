@@ -6,6 +6,7 @@ and the rest is in the working folder.
 
 import argparse
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1]  # fairseq's --user-dir
@@ -43,22 +44,22 @@ def put(kind: str, folder: Path) -> None:
     os.environ[PLACES[kind]] = str(folder)
 
 
-def add_places(parser: argparse.ArgumentParser) -> None:
-    """An option for each place."""
-    for kind, variable in PLACES.items():
+def add_places(parser: argparse.ArgumentParser, kinds: Iterable[str] = PLACES) -> None:
+    """An option for each place, or for some."""
+    for kind in kinds:
         parser.add_argument(
             "--data-root" if kind == "data" else f"--{kind}",
             type=Path,
             dest=f"place_{kind}",
             metavar="DIR",
-            help=f"folder of all {kind} (default: {variable} in the environment, or ./{kind})",
+            help=f"folder of all {kind} (default: {PLACES[kind]} in the environment, or ./{kind})",
         )
 
 
 def put_places(args: argparse.Namespace) -> None:
     """Do as the options of `add_places` say."""
     for kind in PLACES:
-        if (folder := getattr(args, f"place_{kind}")) is not None:
+        if (folder := getattr(args, f"place_{kind}", None)) is not None:
             put(kind, folder.absolute())
 
 

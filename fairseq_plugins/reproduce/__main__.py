@@ -36,15 +36,18 @@ def claims(arguments: Sequence[str], root: Path) -> int:
     parser = Parser(
         prog="fairseq-pe table claims",
         description="What the papers claim against the results of all tables there are: makes "
-        "results/claims.md and results/claims.json. Trains nothing.",
+        "claims.md and claims.json beside these. Trains nothing.",
     )
-    add_places(parser)
+    add_places(parser, ["results"])
     put_places(parser.parse_args(arguments))
+    results = place("results")
+    if not (root / results).is_dir():
+        parser.error(f"`--results` must be a folder with results, but {results} is none.")
     from fairseq_plugins.reproduce.report.claims_page import PAGE, write_claims
 
     for scale, words in write_claims(root).items():
         print(f"{scale}: {', '.join(f'{count} {word}' for word, count in sorted(words.items()))}")
-    print(f"All of them: {place('results') / PAGE}.md")
+    print(f"All of them: {results / PAGE}.md")
     return 0
 
 

@@ -147,7 +147,6 @@ def test_damaged_results_stop_nothing(root, make_result):
     assert found["toy"].cells == {"table2": {}}
     assert main(["claims"], root) == 0
     assert logging.root.manager.disable == logging.INFO, "libraries have nothing to say to users"
-    assert "| `toy` | 0 | 0 | 0 |" in (root / "results" / "claims.md").read_text()
     trained = [one for one in CLAIMS if not isinstance(one.evidence, Speed)]
     assert f"| `toy` | 0 | 0 | 0 | {len(trained)} |" in (root / "results/claims.md").read_text()
     for stem in ("claims", "claims-summary"):
@@ -165,6 +164,16 @@ def test_claims_are_written_where_results_are(root, make_result, tmp_path, monke
     assert main(["claims", "--results", str(elsewhere)], root) == 0
     assert "| `toy` |" in (elsewhere / "claims.md").read_text()
     assert not (root / "results" / "claims.md").exists()
+
+
+def test_claims_of_a_folder_that_is_not_there_are_refused(root, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("FAIRSEQ_PE_RESULTS", "")  # given back at the end
+    nowhere = tmp_path / "nowhere"
+    with pytest.raises(SystemExit) as stopped:
+        main(["claims", "--results", str(nowhere)], root)
+    assert stopped.value.code == 2
+    assert f"`--results` must be a folder with results, but {nowhere}" in capsys.readouterr().err
+    assert not nowhere.exists()
 
 
 def test_the_page_has_every_verdict_and_the_json_the_same():
