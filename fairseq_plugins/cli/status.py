@@ -101,7 +101,8 @@ def _complaints(states: Sequence[Status]) -> list[str]:
     lines = []
     for one in states:
         if one.state == FAILED:
-            lines += ["", f"FAILED {one.table} {one.scale} {one.name}, {one.log}:"]
+            known = (f"{one.table} {one.scale} {one.name}", one.reason, one.log)
+            lines += ["", f"FAILED {', '.join(filter(None, known))}{':' if one.lines else ''}"]
             lines += [f"  | {line}" for line in one.lines]
     return lines
 

@@ -19,6 +19,7 @@ from fairseq_plugins.reproduce.record import results
 from fairseq_plugins.reproduce.record.results import Result
 from fairseq_plugins.reproduce.record.schema import ResultSchema
 from fairseq_plugins.reproduce.run import checkpoints, session
+from fairseq_plugins.reproduce.run import status as run_status
 from fairseq_plugins.reproduce.run.plan import plan
 from tests.reproduce.fake_fairseq import TOTAL, FakeFairseq
 
@@ -243,6 +244,37 @@ def test_a_failing_row_is_named_and_does_not_stop_the_others(root, planned, caps
     assert "| RuntimeError: out of memory" in end
 
 
+def status_of(root, one):
+    (found,) = (found for found in run_status.gather(root, [], {}) if found.name == one.run.name)
+    return found
+
+
+def test_status_tells_what_failed_until_it_is_made(root, planned):
+    base, rope, _ = planned
+    work(root, planned, FakeFairseq(root, failing=["rope"]))
+    assert status_of(root, base).state == "done"
+    failed = status_of(root, rope)
+    assert (failed.state, failed.reason) == ("failed", "training ended with status 1")
+    assert failed.log == f"{rope.run.folder}/train.log"
+    assert failed.lines[-1] == "RuntimeError: out of memory"
+    work(root, planned, FakeFairseq(root, stop_at=100))
+    assert status_of(root, rope).state == "stopped"
+    work(root, planned, FakeFairseq(root))
+    assert status_of(root, rope).state == "done"
+
+
+def test_an_old_result_is_not_the_end_of_a_forced_run_that_failed(root, planned):
+    one = planned[0]
+    work(root, [one], FakeFairseq(root))
+    work(root, [one], FakeFairseq(root, failing=["base"]), force=True)
+    assert read(root / one.run.result), "nothing is lost"
+    assert status_of(root, one).state == "failed"
+    work(root, [one], FakeFairseq(root, stop_at=100), force=True)
+    assert status_of(root, one).state == "stopped"
+    work(root, [one], FakeFairseq(root), force=True)
+    assert status_of(root, one).state == "done"
+
+
 class FullDisk(FakeFairseq):
     """After its first evaluation no file can be written below results/."""
 
@@ -265,6 +297,7 @@ def test_results_that_cannot_be_written_are_kept_and_taken_by_the_next_call(root
         assert f"the result is in {kept}, from where the same command takes it" in said
         assert (root / kept).is_file()
     assert "FAILED results/table2/toy.md" in said
+    assert "cannot be written" in status_of(root, planned[0]).reason
     (root / "results").unlink()
     fake = FakeFairseq(root)
     assert work(root, planned, fake) == 0
@@ -272,6 +305,7 @@ def test_results_that_cannot_be_written_are_kept_and_taken_by_the_next_call(root
     for one in planned:
         assert read(root / one.run.result)
         assert not (root / one.run.folder / "result.json").exists()
+        assert status_of(root, one).state == "done"
 
 
 def test_a_kept_result_of_another_experiment_is_not_taken(root, planned):

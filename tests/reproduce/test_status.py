@@ -188,6 +188,23 @@ def test_a_result_that_a_later_job_replaces_is_not_the_end(tmp_path):
     assert states(tmp_path, Queued(7, name, "RUNNING"))["rope-linear-s1"].state == "done"
 
 
+def test_of_several_runs_in_a_job_one_that_failed_is_said_before_the_job_ends(tmp_path):
+    pack, name = "base-linear-s1-and-1-more", "rope-linear-s1"
+    submit(tmp_path, pack, 7, log="", runs=["base-linear-s1", name])
+    folder = make(tmp_path, name, line(10, 1) + "ValueError: no")
+    Journal.read(folder / "run.json").fail("training ended with status 1", folder / "train.log")
+    running = Queued(7, f"table2-toy-{pack}", "RUNNING")
+    one = states(tmp_path, running)[name]
+    assert (one.state, one.reason) == ("failed", "training ended with status 1")
+    assert (one.log, one.lines[-1]) == (f"{PLACE}/{name}/train.log", "ValueError: no")
+    assert states(tmp_path, None)[name].state == "failed", "whatever Slurm says"
+    with locks.exclusive(folder.with_name(f"{name}.lock"), "this run"):  # it is tried again
+        assert states(tmp_path, running)[name].state == "running"
+    submit(tmp_path, name, 8)
+    again = Queued(8, f"table2-toy-{name}", "PENDING", "Priority")
+    assert states(tmp_path, again)[name].state == "waiting"
+
+
 def test_a_run_of_this_machine_is_known_by_its_lock(tmp_path):
     folder = make(tmp_path, "rope-linear-s1", line(10, 1))
     assert states(tmp_path)["rope-linear-s1"].state == "stopped"

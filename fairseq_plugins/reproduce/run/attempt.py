@@ -3,7 +3,8 @@
 import json
 import shlex
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -97,13 +98,22 @@ class Attempt:
         self.folder = context.root / planned.run.folder
         self.data = planned.describe_data(context.root) or {}
         self.journal = self._open_folder()
-        self.journal.content["updates"] = {t.variant.name: t.max_update for t in planned.trainings}
-        self.journal.write()
+        self.journal.begin({t.variant.name: t.max_update for t in planned.trainings})
         if shown_as:
             self.progress.say(shown_as)
 
     def say(self, text: str) -> None:
         self.progress.say(f"{self.title}: {text}")
+
+    @contextmanager
+    def noting_failure(self) -> Iterator[None]:
+        """Have the journal say so where the run fails, before anything else is done."""
+        try:
+            yield
+        except (RunFailed, OSError) as failed:
+            with suppress(OSError):  # which may be why it failed
+                self.journal.fail(str(failed), getattr(failed, "log", None))
+            raise
 
     def train_all(self) -> None:
         """All trainings of a run, which another job measures."""

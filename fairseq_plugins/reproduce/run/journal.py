@@ -14,6 +14,8 @@ class Journal:
     """A run's run.json: what it trains, and the seconds it took over all its stretches.
 
     `updates` in it are those of each training by its name, in their order; 0 where epochs end it.
+    `failed` says why the run could not be finished, empty while it may be; `log` is the file in its
+    folder that says more.
     """
 
     def __init__(self, path: Path, config: dict[str, Any], data: dict[str, Any]) -> None:
@@ -25,6 +27,8 @@ class Journal:
             "train_seconds": 0.0,
             "wall_seconds": 0.0,
             "finished": False,
+            "failed": "",
+            "log": "",
         }
         self._written = time.monotonic()
 
@@ -46,6 +50,17 @@ class Journal:
             self.content["train_seconds"] += seconds
         if time.monotonic() - self._written > JOURNAL_SECONDS:
             self.write()
+
+    def begin(self, updates: dict[str, int]) -> None:
+        """Note what is trained, and that nothing has failed yet."""
+        self.content |= {"updates": updates, "failed": "", "log": ""}
+        self.write()
+
+    def fail(self, reason: str, log: Path | None) -> None:
+        """Note why the run could not be finished, until it is tried again."""
+        within = log.relative_to(self.path.parent) if log else ""
+        self.content |= {"failed": reason, "log": str(within)}
+        self.write()
 
     def write(self) -> None:
         write_json(self.path, self.content)

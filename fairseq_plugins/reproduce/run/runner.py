@@ -111,7 +111,8 @@ class TableRunner:
             kept = self._recorded(planned) if self._context.checkpoints else None
             attempt = Attempt(self._context, self._with_what_is_there(planned), lock)
             if self._context.stage == "train":
-                attempt.train_all()
+                with attempt.noting_failure():
+                    attempt.train_all()
                 self._context.interruption.has_gained = True
                 self.progress.change(planned.run.name, DONE, "trained; another job measures it")
                 return
@@ -127,11 +128,12 @@ class TableRunner:
                 f"{path} stays; what it leaves is not here and is made again, which another "
                 "machine does not do to the last digit"
             )
-        result = attempt.complete()
-        if kept is None:
-            attempt.write(result)
-            return summary(result)
-        attempt.close()
+        with attempt.noting_failure():
+            result = attempt.complete()
+            if kept is None:
+                attempt.write(result)
+                return summary(result)
+            attempt.close()
         return f"made again, {summary(result)}; {path} stays, with {summary(kept)}"
 
     def _with_what_is_there(self, planned: PlannedRun) -> PlannedRun:

@@ -37,7 +37,7 @@ class Status:
         updates: of all its trainings, up to the last line that is logged; `total` are to be.
         loss: base 2, of the same line.
         seconds_left: of all its trainings, at the speed of the last lines.
-        reason: why it waits, in Slurm's words, or why it was not started.
+        reason: why it waits, in Slurm's words, why it was not started, or why it failed.
         lines: the last ones of the log of one that failed.
         log: their file, relative to the repository.
     """
@@ -119,9 +119,17 @@ def _of_run(
         number = next((one.number for one in queued if not one.waits), None)
         return replace(found, state=RUNNING, job=number, **_progress(folder))
     names = {one.name for one in queued}
-    if _is_newer(own.result(root), [job for job in jobs if job["name"] in names]):
+    waiting = [job for job in jobs if job["name"] in names]
+    result, journal = own.result(root), Journal.read(folder / "run.json")
+    # An attempt that came after a result was to replace it, by --force or for its checkpoint.
+    last = journal.content if journal and _written(journal.path) >= _written(result) else {}
+    is_open = last and (last["failed"] or not last["finished"])
+    if not is_open and _is_newer(result, waiting):
         return replace(found, state=DONE)
-    return _by_jobs(root, replace(found, **_progress(folder)), jobs, queue)
+    found = replace(found, **_progress(folder))
+    if journal and last.get("failed") and _is_newer(journal.path, waiting):
+        return _failed(root, replace(found, reason=last["failed"]), folder / last["log"])
+    return _by_jobs(root, found, jobs, queue)
 
 
 def _of_page(root: Path, job: Mapping[str, Any], queue: Mapping[str, Queued] | None) -> Status:
@@ -173,8 +181,15 @@ def _by_jobs(
         return replace(found, state=WAITING, job=queued[0].number, reason=queued[0].reason)
     if not (log := _last_log(jobs)):
         return replace(found, state=CANCELLED)
+    return _failed(root, found, log)
+
+
+def _failed(root: Path, found: Status, log: Path) -> Status:
+    found = replace(found, state=FAILED, seconds_left=None)
+    if not log.is_file():  # it failed before anything was logged
+        return found
     path = str(log.relative_to(root) if log.is_relative_to(root) else log)
-    return replace(found, state=FAILED, lines=logs.last_lines(log), log=path)
+    return replace(found, lines=logs.last_lines(log), log=path)
 
 
 def _is_newer(path: Path, jobs: Iterable[Mapping[str, Any]]) -> bool:
@@ -183,11 +198,16 @@ def _is_newer(path: Path, jobs: Iterable[Mapping[str, Any]]) -> bool:
     One of several runs in a job is done before the job is; with `--force` a job comes after a
     result that it replaces.
     """
+    written = _written(path)
+    return path.is_file() and all(written >= job.get("submitted", 0.0) for job in jobs)
+
+
+def _written(path: Path) -> float:
+    """When, in seconds since 1970; 0 where there is no such file."""
     try:
-        written = path.stat().st_mtime
+        return path.stat().st_mtime
     except OSError:
-        return False
-    return all(written >= job.get("submitted", 0.0) for job in jobs)
+        return 0.0
 
 
 def _last_log(jobs: Iterable[Mapping[str, Any]]) -> Path | None:
