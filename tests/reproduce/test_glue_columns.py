@@ -41,6 +41,15 @@ def test_columns_without_data_are_left_out_of_the_row_and_its_average():
     assert (bert["average"], bert["averaged"], bert["replaced"]) == (40, ["CoLA", "MNLI"], ["MNLI"])
     lrpe = combined(LRPE_GLUE, {"MNLI": metrics["MNLI"]})
     assert lrpe["MNLI-m"] == lrpe["average"] == 60 and "MNLI-mm" not in lrpe
+    qnli = combined(LRPE_GLUE, {"QNLI": metrics["MNLI"]})
+    assert "Not measured, for want of data at this scale: MNLI-mm, QNLI, QQP, SST-2." in told(lrpe)
+    assert "Not measured, for want of data at this scale: MNLI-mm, QQP, SST-2." in told(lrpe, qnli)
+
+
+def told(*metrics):
+    """The facts of a page of runs of Table 3."""
+    results = [{"metrics": {**one, "tried": {}}, "config": {"dataset": {}}} for one in metrics]
+    return LRPE_GLUE.facts(results)
 
 
 def test_a_complete_row_and_the_mismatched_column():

@@ -277,6 +277,9 @@ class Glue(Experiment):
             told.append(
                 f"{', '.join(replaced)}: matched instead of mismatched, which the data lacks."
             )
+        measured = {label for r in results for label in self.sources if label in r["metrics"]}
+        if measured and (lacking := [label for label in self.sources if label not in measured]):
+            told.append(f"Not measured, for want of data at this scale: {', '.join(lacking)}.")
         return told
 
 
