@@ -24,6 +24,13 @@ OF_RESULTS = 5
 PROGRAM = "fairseq-pe analyse figure"
 
 
+def number(word: str) -> int:
+    """That of a figure which this command makes."""
+    if word == "7":
+        raise argparse.ArgumentTypeError("7 is trained: `fairseq-pe table bert_figure7` makes it")
+    return int(word)
+
+
 def register(commands: Any) -> None:
     """Enter the command among those of `analysis`."""
     command = commands.add_parser(
@@ -32,10 +39,11 @@ def register(commands: Any) -> None:
         description="A figure of 'On Position Embeddings in BERT'. 1, 3 and 6 need no training; 5 "
         "is of results; the others are of checkpoints, one's own or those of the tables. 2 and 11 "
         "are the same for few or many of these, 8 is for those of one training, and 10 has Table 7 "
-        "with it. Figure 7 is trained and drawn by scripts/bert_figure7.sh.",
+        "with it. Figure 7 is trained: `fairseq-pe table bert_figure7` makes it.",
     )
     add = command.add_argument
-    add("number", type=int, choices=NUMBERS, metavar="N", help=f"of {', '.join(map(str, NUMBERS))}")
+    known = ", ".join(map(str, NUMBERS))
+    add("number", type=number, choices=NUMBERS, metavar="N", help=f"of {known}")
     add(
         "--checkpoint",
         action="append",

@@ -82,6 +82,16 @@ def test_what_cannot_be_is_said(
     assert not (root / "results").exists()
 
 
+@pytest.mark.parametrize(("word", "said"), [("7", "`fairseq-pe table bert_figure7`"), ("x", "'x'")])
+def test_another_number_is_refused_and_figure_7_has_its_command(
+    word: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["analyse", "figure", word])
+    assert ended.value.code == 2
+    assert said in capsys.readouterr().err
+
+
 def test_a_page_says_of_a_training_what_the_checkpoint_does() -> None:
     cfg = {"task": {"data": "data/x", "tokens_per_sample": 64}, "common": {"seed": 2}}
     trained = {"cfg": cfg, "optimizer_history": [{"num_updates": 1500}]}
