@@ -81,8 +81,9 @@ def test_curves_that_are_none_are_refused(curves: object) -> None:
 
 
 def test_older_results_have_the_curve_among_their_metrics() -> None:
-    path = next((ROOT / "results" / "table8" / "mini").glob("*.json"))
+    path = ROOT / "results" / "table8" / "mini" / "base-linear-s1.json"
     result = results.load_result(path, EXPERIMENTS["mlm"].metrics)
+    result.pop("curves", None)
     curve = [tuple(point) for point in result["metrics"]["curve"]]
     assert results.curves_of(result) == {("", "valid"): curve}
 
