@@ -52,6 +52,21 @@ def test_the_interval_decides(rope, expected):
     assert word(mirrored, found) == expected
 
 
+def test_what_is_undecided_says_why():
+    """Without its floor the first would be confirmed; the second has one seed a row."""
+    values = {"base": (60.0, 61.0, 62.0), "rope": (50.0, 51.2, 52.1)}
+    floors = {"table2": {"test_ppl": {"unigram": 40.0}}}
+    found = {"mini": {"one": judge(claim(below()), numbers(floors, **values))}}
+    page = render_claims((claim(below()),), found)
+    assert "**undecided** -9.90 (" in page
+    assert "); at the floor |" in page
+    assert "| `mini` | 0 | 0 | 1 | 1 | 0 | 0 |" in page
+    (data,) = as_data((claim(below()),), found)
+    assert data["verdicts"]["mini"]["at_floor"] is True
+    found = {"mini": {"one": judge(claim(below()), numbers(base=(60.0,), rope=(50.0,)))}}
+    assert "| `mini` | 0 | 0 | 1 | 0 | 1 | 0 |" in render_claims((claim(below()),), found)
+
+
 def test_what_is_undecided_over_seeds_says_how_many_would_decide():
     verdict = judge(claim(below()), numbers(base=(60.0, 61.0, 62.0), rope=(58.5, 61.1, 60.1)))
     assert verdict.word == "undecided" and 3 < verdict.enough < 20
@@ -148,7 +163,8 @@ def test_damaged_results_stop_nothing(root, make_result):
     assert main(["claims"], root) == 0
     assert logging.root.manager.disable == logging.INFO, "libraries have nothing to say to users"
     trained = [one for one in CLAIMS if not isinstance(one.evidence, Speed)]
-    assert f"| `toy` | 0 | 0 | 0 | {len(trained)} |" in (root / "results/claims.md").read_text()
+    page = (root / "results" / "claims.md").read_text()
+    assert f"| `toy` | 0 | 0 | 0 | 0 | 0 | {len(trained)} |" in page
     for stem in ("claims", "claims-summary"):
         drawn = (root / "results" / f"{stem}.svg").read_text()
         assert f"{len(trained)} claims of the papers" in drawn and "0 confirmed" in drawn
@@ -181,7 +197,7 @@ def test_the_page_has_every_verdict_and_the_json_the_same():
     found = {"mini": {"one": judge(one, numbers(base=(60.0, 61.0, 62.0), rope=(50.0, 51.2, 52.1)))}}
     page = render_claims((one,), found)
     assert "| it is so | Table 1 | -0.61 | **confirmed** -9.90 (" in page
-    assert "| `mini` | 1 | 0 | 0 | 0 |" in page
+    assert "| `mini` | 1 | 0 | 0 | 0 | 0 | 0 |" in page
     (data,) = json.loads(json.dumps(as_data((one,), found)))
     assert data["verdicts"]["mini"]["verdict"] == "confirmed"
     assert data["verdicts"]["mini"]["effect"] == pytest.approx(-9.9)

@@ -2,7 +2,7 @@
 
 import functools
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -158,6 +158,7 @@ def as_data(claims: Sequence[Claim], verdicts: Verdicts) -> list[dict[str, Any]]
                     **(asdict(verdict.estimate) if verdict.estimate else {}),
                     "missing": verdict.missing,
                     "enough_seeds": verdict.enough,
+                    "at_floor": verdict.at_floor,
                 }
                 for scale, found in verdicts.items()
                 if claim.name in found
@@ -170,9 +171,9 @@ def as_data(claims: Sequence[Claim], verdicts: Verdicts) -> list[dict[str, Any]]
 def render_claims(claims: Sequence[Claim], verdicts: Verdicts) -> str:
     """The whole page."""
     parts = ["# What the papers claim, and what the results say", _PICTURE, _EXPLAINED]
-    counts = {scale: Counter(v.word for v in found.values()) for scale, found in verdicts.items()}
-    lines = [[f"`{s}`", *(str(count[word]) for word in WORDS)] for s, count in counts.items()]
-    parts.append(markdown_table(["scale", *WORDS], lines, left=1))
+    counts = {scale: Counter(_kinds(found.values())) for scale, found in verdicts.items()}
+    lines = [[f"`{s}`", *(str(count[word]) for word in _COUNTED)] for s, count in counts.items()]
+    parts.append(markdown_table(["scale", *_COUNTED], lines, left=1))
     for paper in dict.fromkeys(claim.paper for claim in claims):
         own = [claim for claim in claims if claim.paper == paper]
         parts += [f"## {paper}", _table(own, verdicts)]
@@ -197,7 +198,8 @@ _EXPLAINED = (
     "speed. Brackets have its 95 % interval, over the seeds that all rows of a claim share, or, "
     "where they do not share two, from the spread that seeds make in the rows of the table. "
     "*Confirmed*: the whole interval is where the paper says; *contradicted*: none of it is; "
-    "*undecided*: it is on both sides, or nothing says how wide it is, and a number of seeds is "
+    "*undecided*: it is on both sides, or nothing says how wide it is, or no row is better than "
+    "what needs no model (*at the floor*), where no number means anything; a number of seeds is "
     "how many would decide if effect and spread are what they seem (no number: more than "
     f"{MOST_SEEDS}, or not over seeds); *not run*: rows are missing; a dash: speed is of a "
     "machine, all else of models at a scale. Each claim is judged by itself: of twenty claims "
@@ -205,6 +207,20 @@ _EXPLAINED = (
     "results. Made by `fairseq-pe table claims` from the results and "
     "`fairseq_plugins/papers/*_claims.py`."
 )
+
+
+_AT_FLOOR, _UNSURE = "undecided: at the floor", "undecided: without interval"
+_COUNTED = (CONFIRMED, CONTRADICTED, UNDECIDED, _AT_FLOOR, _UNSURE, NOT_RUN)
+
+
+def _kinds(verdicts: Iterable[Verdict]) -> Iterator[str]:
+    """The word of each verdict, and after that of an undecided one why no interval decides it."""
+    for verdict in verdicts:
+        yield verdict.word
+        if verdict.at_floor:
+            yield _AT_FLOOR
+        elif verdict.word == UNDECIDED and not verdict.has_interval:
+            yield _UNSURE
 
 
 def _table(claims: Sequence[Claim], verdicts: Verdicts) -> str:
@@ -241,6 +257,8 @@ def _cell(verdict: Verdict | None) -> str:
     brackets = f" ({sure})" if sure != DASH else ", without interval"
     if verdict.enough:
         brackets += f"; {verdict.enough} seeds"
+    if verdict.at_floor:
+        brackets += "; at the floor"
     return f"**{verdict.word}** {effect_text(verdict.estimate, verdict)}{brackets}"
 
 

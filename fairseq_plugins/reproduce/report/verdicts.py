@@ -54,6 +54,7 @@ class Verdict:
         digits: after the point.
         missing: for what is not run, and for what was left out.
         enough: of an undecided one over seeds, how many would decide were the effect what it seems.
+        at_floor: undecided since no row of a metric is better than what needs no model.
     """
 
     word: str
@@ -62,6 +63,12 @@ class Verdict:
     digits: int = 2
     missing: str = ""
     enough: int | None = None
+    at_floor: bool = False
+
+    @property
+    def has_interval(self) -> bool:
+        """Whether it is known how sure the effect is."""
+        return self.estimate is not None and self.estimate.low is not None
 
 
 def printed_cells(table: Table) -> Cells:
@@ -146,7 +153,8 @@ def _comparison(evidence: Comparison, numbers: Numbers) -> Verdict:
     unit = "%" if evidence.relative else ""
     by = evidence.by if evidence.claimed == "above" else -evidence.by
     enough = enough_seeds(found, by) if word == UNDECIDED and not lost else None
-    return Verdict(word, found, unit, _digits(evidence.table, metric), lost, enough)
+    digits = _digits(evidence.table, metric)
+    return Verdict(word, found, unit, digits, lost, enough, at_floor=bool(lost))
 
 
 def _logarithms(rows: Mapping[str, Seeds]) -> dict[str, Seeds]:
@@ -166,7 +174,8 @@ def _of_every(evidence: Comparison, each: Sequence[Estimate], lost: str) -> Verd
         word = CONTRADICTED
     else:
         word = UNDECIDED
-    return Verdict(word, least, "", _digits(evidence.table, evidence.metric), lost)
+    digits = _digits(evidence.table, evidence.metric)
+    return Verdict(word, least, "", digits, lost, at_floor=bool(lost))
 
 
 def _correlation(evidence: Correlation, numbers: Numbers) -> Verdict:
@@ -182,7 +191,8 @@ def _correlation(evidence: Correlation, numbers: Numbers) -> Verdict:
         return Verdict(UNDECIDED, missing="; ".join(filter(None, (same, missing))))
     lost = _lost(other, performance, evidence.attention, numbers)
     word = UNDECIDED if lost else word_of(found.estimate, evidence.claimed)
-    return Verdict(word, found.estimate, "r", 2, "; ".join(filter(None, (lost, missing))))
+    told = "; ".join(filter(None, (lost, missing)))
+    return Verdict(word, found.estimate, "r", 2, told, at_floor=bool(lost))
 
 
 def _speed(evidence: Speed, numbers: Numbers) -> Verdict:
