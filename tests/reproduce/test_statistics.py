@@ -103,6 +103,9 @@ def test_the_spread_is_pooled_within_rows():
     assert spread.deviation == pytest.approx(((2.0 + 8.0) / 3) ** 0.5)
     assert pooled_spread([{1: 3.0}, {1: 5.0}]) is None
     assert pooled_spread([{1: 3.0, 2: 3.0}, {1: 5.0}]) is None
+    same = dict.fromkeys(range(3), 50.706)
+    assert np.var(list(same.values())) > 0, "a mean of these is rounded"
+    assert pooled_spread([same, {1: 5.0}]) is None
 
 
 def test_groups_of_rows_are_compared_by_their_means():

@@ -79,11 +79,11 @@ def pooled_spread(rows: Iterable[Seeds]) -> Spread | None:
     predicts the same whatever it is given, and says nothing of the others.
     """
     several = [list(row.values()) for row in rows if len(row) > 1]
-    if not several:
+    if not any(map(_varies, several)):
         return None
     freedoms = [len(values) - 1 for values in several]
     variance = np.average([np.var(values, ddof=1) for values in several], weights=freedoms)
-    return Spread(float(np.sqrt(variance)), sum(freedoms)) if variance > 0 else None
+    return Spread(float(np.sqrt(variance)), sum(freedoms))
 
 
 def difference(
