@@ -48,7 +48,10 @@ def test_columns_without_data_are_left_out_of_the_row_and_its_average():
 
 def told(*metrics):
     """The facts of a page of runs of Table 3."""
-    results = [{"metrics": {**one, "tried": {}}, "config": {"dataset": {}}} for one in metrics]
+    results = [
+        {"scale": "mini", "metrics": {**one, "tried": {}}, "config": {"dataset": {}}}
+        for one in metrics
+    ]
     return LRPE_GLUE.facts(results)
 
 

@@ -280,6 +280,8 @@ class Glue(Experiment):
         measured = {label for r in results for label in self.sources if label in r["metrics"]}
         if measured and (lacking := [label for label in self.sources if label not in measured]):
             told.append(f"Not measured, for want of data at this scale: {', '.join(lacking)}.")
+        if any(r["scale"] == "mini" for r in results):
+            told.append("`docs/experiments.md` has what was tried to pass the bag of words below.")
         return told
 
 
