@@ -89,7 +89,7 @@ def release() -> str:
 
 
 def commit(root: Path) -> str:
-    """HEAD, with "-dirty" where anything but results differs from it.
+    """HEAD, with "-dirty" where anything but results differs from it, as `uncommitted` says.
 
     An installed package has no history: of it this is "release 0.1.0", and `sources` says the rest.
     """
@@ -98,9 +98,14 @@ def commit(root: Path) -> str:
     head = _git(root, "rev-parse", "--verify", "HEAD")
     if head is None:
         return "unknown"
+    return f"{head}-dirty" if uncommitted(root) else head
+
+
+def uncommitted(root: Path) -> list[str]:
+    """What differs from HEAD, or is new and not ignored, but for results."""
     results = [f":(exclude){folder}" for folder in ("results", "benchmarks/results")]
-    changed = _git(root, "status", "--porcelain", "--", ".", *results)
-    return f"{head}-dirty" if changed else head
+    changed = _git(root, "status", "--porcelain", "--", ".", *results) or ""
+    return [line.split(maxsplit=1)[1] for line in changed.splitlines()]
 
 
 def committed(root: Path, folder: Path) -> set[Path]:

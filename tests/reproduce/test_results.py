@@ -162,7 +162,9 @@ def test_commit_is_dirty_by_anything_outside_results(tmp_path):
     (tmp_path / "results" / "new.json").write_text("{}")
     assert provenance.commit(tmp_path) == clean
     (tmp_path / "code.py").write_text("2\n")
+    (tmp_path / "notes.txt").write_text("new\n")
     assert provenance.commit(tmp_path) == f"{clean}-dirty"
+    assert provenance.uncommitted(tmp_path) == ["code.py", "notes.txt"]
 
 
 def test_missing_data_is_named(root):

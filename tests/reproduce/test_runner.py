@@ -5,6 +5,7 @@ import os
 import resource
 import shutil
 import socket
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -91,6 +92,22 @@ def test_done_rows_are_skipped_unless_forced(root, planned, capsys):
     forced = FakeFairseq(root)
     assert work(root, planned[:1], forced, force=True) == 0
     assert forced.trained == [("base-linear-s1", 0)]
+
+
+@pytest.mark.parametrize("unclean", [False, True])
+def test_who_trains_from_a_changed_tree_is_told_first(root, planned, capsys, unclean):
+    git = ["git", "-c", "user.name=n", "-c", "user.email=e@example.org"]
+    for words in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "first"]):
+        subprocess.run([*git, *words], cwd=root, check=True)
+    if unclean:
+        (root / "new.py").write_text("")
+    (root / ".git" / "info" / "exclude").write_text("checkpoints\n")
+    work(root, planned[:1], FakeFairseq(root))
+    said = capsys.readouterr().out
+    assert (
+        "-dirty, which is no commit, since these are not committed: new.py\n" in said
+    ) == unclean
+    assert read(root / planned[0].run.result)["commit"].endswith("-dirty") == unclean
 
 
 def test_an_incomplete_result_is_made_again(root, planned, capsys):

@@ -235,6 +235,8 @@ def crew(
         else get_launchers(root, gpus, environments(jobs, gpus)) as launchers,
         Progress(title, names, jobs) as progress,
     ):
+        if commit.endswith("-dirty"):
+            progress.say(_unclean(root, commit))
         pretrainings = Pretrainings(interruption)
         context = Context(
             root, launchers[0], progress, interruption, way.force, commit, sources, threads,
@@ -242,6 +244,16 @@ def crew(
             checkpoints=way.checkpoints,
         )  # fmt: skip
         yield [TableRunner(replace(context, launcher=launch), pretrainings) for launch in launchers]
+
+
+def _unclean(root: Path, commit: str) -> str:
+    """What a user who wants to publish has to know before the hours that it takes."""
+    found = provenance.uncommitted(root)
+    more = f" and {len(found) - 3} more" if len(found) > 3 else ""
+    return (
+        f"results will name {commit[:10]}-dirty, which is no commit, since these are not "
+        f"committed: {', '.join(found[:3])}{more}"
+    )
 
 
 def _work(
