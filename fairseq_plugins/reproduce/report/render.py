@@ -19,6 +19,9 @@ from fairseq_plugins.reproduce.report.statistics import Seeds
 
 MOST_COLUMNS = 3  # of an attention, for both attentions to stand in one table
 
+# What differs from the reference row beyond chance: (row, attention, metric).
+Apart = frozenset[tuple[str, str, str]]
+
 
 @dataclass(frozen=True)
 class AboutStudy:
@@ -66,7 +69,8 @@ def render(
     for attention, heading in table.further.items():
         rows = sorted(row for row, a in cells if a == attention)
         if rows:
-            parts += [f"## {heading}", ours_table(table, rows, [attention], cells)]
+            own = ours_table(table, rows, [attention], cells, _apart(table, cells, [attention]))
+            parts += [f"## {heading}", own]
     for suffix, heading in EXPERIMENTS[table.experiment].further_evaluations(results):
         wider = gather(results, table.columns, suffix)
         parts += [f"## {heading}", *_rows(table, wider, "### ")]
@@ -80,10 +84,11 @@ def render(
 
 def _rows(table: Table, cells: Cells, heading: str) -> list[str]:
     """The tables of all rows under the table's attentions; heading: the marks of a heading."""
-    parts = main_tables(table, cells)
+    apart = _apart(table, cells, table.attentions)
+    parts = main_tables(table, cells, apart)
     done = {row for row, attention in cells if attention in table.attentions}
     if beyond := sorted(done - set(table.row_names)):
-        own = ours_table(table, beyond, table.attentions, cells)
+        own = ours_table(table, beyond, table.attentions, cells, apart)
         parts += [f"{heading}Rows beyond the paper", own]
     return parts
 
@@ -112,7 +117,18 @@ def cell_text(seeds: Seeds | None, digits: int = 2) -> str:
     return f"{mean(seeds.values()):.{digits}f} ± {spread:.{digits}f} ({len(seeds)})"
 
 
-def main_tables(table: Table, cells: Cells) -> list[str]:
+def _apart(table: Table, cells: Cells, attentions: Sequence[str]) -> Apart:
+    """What gets a dagger: the numbers that differ from the reference row's beyond chance."""
+    return frozenset(
+        (row, attention, column.metric)
+        for attention in attentions
+        for column in table.columns
+        for row, gap in against(cells, attention, column.metric, table.reference).items()
+        if gap.is_apart
+    )
+
+
+def main_tables(table: Table, cells: Cells, apart: Apart) -> list[str]:
     """The paper's rows in the paper's order, under each attention.
 
     They are in one table, or where there are many columns in one for each attention. Without
@@ -121,13 +137,13 @@ def main_tables(table: Table, cells: Cells) -> list[str]:
     if not table.is_printed:
         shown = {row for row, attention in cells if attention in table.attentions}
         done = [row.name for row in table.rows if row.name in shown]
-        return [ours_table(table, done, table.attentions, cells)]
+        return [ours_table(table, done, table.attentions, cells, apart)]
     if len(table.columns) <= MOST_COLUMNS:
-        return [_one_table(table, cells)]
+        return [_one_table(table, cells, apart)]
     parts = []
     for attention in table.attentions:
         lines = [
-            [*words, *(_pair(row, attention, column, cells, table) for column in table.columns)]
+            [*words, *(_pair(row, attention, column, cells, apart) for column in table.columns)]
             for words, row in _labelled(table)
         ]
         labels = [column.label for column in table.columns]
@@ -146,7 +162,7 @@ def _labelled(table: Table) -> list[tuple[list[str], Row]]:
     return found
 
 
-def _one_table(table: Table, cells: Cells) -> str:
+def _one_table(table: Table, cells: Cells, apart: Apart) -> str:
     header = ["", "Method"]
     for attention in table.attentions:
         paper = [f"paper {column.label}" for column in table.columns]
@@ -154,17 +170,20 @@ def _one_table(table: Table, cells: Cells) -> str:
         header += [f"{attention.capitalize()}: {paper[0]}", *paper[1:], *ours]
         header += [f"difference, {table.ranked_by.label}"]
     lines = [
-        [*words, *(text for a in table.attentions for text in _columns(table, row, a, cells))]
+        [
+            *words,
+            *(text for a in table.attentions for text in _columns(table, row, a, cells, apart)),
+        ]
         for words, row in _labelled(table)
     ]
     return markdown_table(header, lines, left=2)
 
 
-def _columns(table: Table, row: Row, attention: str, cells: Cells) -> list[str]:
+def _columns(table: Table, row: Row, attention: str, cells: Cells, apart: Apart) -> list[str]:
     paper, cell = row.paper.get(attention, {}), cells.get((row.name, attention))
     texts = [_printed(paper.get(column.metric), column) for column in table.columns]
     for column in table.columns:
-        texts.append(_ours(row.name, attention, column, cells, table))
+        texts.append(_ours(row.name, attention, column, cells, apart))
     ranked = table.ranked_by.metric
     if cell is None or ranked not in cell or ranked not in paper:
         return [*texts, DASH]
@@ -172,23 +191,27 @@ def _columns(table: Table, row: Row, attention: str, cells: Cells) -> list[str]:
     return [*texts, f"{difference:+.{table.ranked_by.digits}f}"]
 
 
-def _pair(row: Row, attention: str, column: Column, cells: Cells, table: Table) -> str:
+def _pair(row: Row, attention: str, column: Column, cells: Cells, apart: Apart) -> str:
     paper = _printed(row.paper.get(attention, {}).get(column.metric), column)
-    return f"{paper} / {_ours(row.name, attention, column, cells, table)}"
+    return f"{paper} / {_ours(row.name, attention, column, cells, apart)}"
 
 
 def _printed(number: Printed | None, column: Column) -> str:
     return number.text(column.digits) if number else DASH
 
 
-def _ours(row: str, attention: str, column: Column, cells: Cells, table: Table) -> str:
-    """A cell, with a dagger where it differs from the reference row beyond chance."""
+def _ours(row: str, attention: str, column: Column, cells: Cells, apart: Apart) -> str:
     text = cell_text(cells.get((row, attention), {}).get(column.metric), column.digits)
-    found = against(cells, attention, column.metric, table.reference)
-    return f"{text}{MARK}" if row in found and found[row].is_apart else text
+    return f"{text}{MARK}" if (row, attention, column.metric) in apart else text
 
 
-def ours_table(table: Table, names: Sequence[str], attentions: Sequence[str], cells: Cells) -> str:
+def ours_table(
+    table: Table,
+    names: Sequence[str],
+    attentions: Sequence[str],
+    cells: Cells,
+    apart: Apart,
+) -> str:
     """Rows that the paper does not have: ours only."""
     header = ["Method"]
     for attention in attentions:
@@ -197,7 +220,7 @@ def ours_table(table: Table, names: Sequence[str], attentions: Sequence[str], ce
     lines = [
         [
             f"`{name}`",
-            *(_ours(name, a, c, cells, table) for a in attentions for c in table.columns),
+            *(_ours(name, a, c, cells, apart) for a in attentions for c in table.columns),
         ]
         for name in names
     ]
