@@ -37,8 +37,8 @@ def as_typed(command: str) -> str:
     return " ".join(["fairseq-pe", TYPED.get(name, f"table {name}"), *rest])
 
 
-# Of each task of GLUE at scales mini and small: at most, and those of them on which models are chosen
-# in LRPE's table.
+# Of each task of GLUE at scales mini and small: at most, and those of them on which models are
+# chosen in LRPE's table.
 MINI_EXAMPLES = 8_000
 SMALL_EXAMPLES = 20_000
 HELD_OUT = 300
