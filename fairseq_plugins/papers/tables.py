@@ -149,6 +149,12 @@ class Table:
         return self.adapted[name].of if name in self.adapted else name
 
     @property
+    def printed_columns(self) -> tuple[Column, ...]:
+        """Those of which the paper has numbers."""
+        printed = {m for row in self.rows for numbers in row.paper.values() for m in numbers}
+        return tuple(column for column in self.columns if column.metric in printed)
+
+    @property
     def row_names(self) -> tuple[str, ...]:
         return tuple(row.name for row in self.rows)
 

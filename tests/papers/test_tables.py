@@ -38,7 +38,7 @@ def best(table, attention, metric, rows):
 
 @pytest.mark.parametrize("table", PRINTED, ids=lambda table: table.name)
 def test_every_cell_is_whole_and_every_row_can_be_trained(table):
-    names = [column.metric for column in table.columns]
+    names = [column.metric for column in table.printed_columns]
     for row in table.rows:
         assert (CONFIGS / "model" / f"{row.name}.yaml").is_file()
         assert set(row.paper) <= set(ATTENTIONS) and row.paper
@@ -49,10 +49,20 @@ def test_every_cell_is_whole_and_every_row_can_be_trained(table):
 
 @pytest.mark.parametrize("table", PRINTED, ids=lambda table: table.name)
 def test_deviations_are_all_there_or_none_and_not_negative(table):
-    for column in table.columns:
+    for column in table.printed_columns:
         found = [n[column.metric].deviation for row in table.rows for n in row.paper.values()]
         assert len({deviation is None for deviation in found}) == 1
         assert all(deviation is None or deviation >= 0 for deviation in found)
+
+
+def test_what_is_measured_beyond_the_printed_columns_is_table_4s_loss():
+    """Which its caption names and its columns do not have."""
+    beyond = {
+        (table.name, column.metric)
+        for table in PRINTED
+        for column in set(table.columns) - set(table.printed_columns)
+    }
+    assert beyond == {("table4", "valid_loss")}
 
 
 def test_the_papers_marks_are_what_five_runs_say():

@@ -402,6 +402,8 @@ def test_linear_attention_is_the_encoders_unless_both_are_asked_for(configs):
         assert [stack.attention_type for stack in stacks][1] == decoder[0]
         assert [stack.position_encoding for stack in stacks] == ["lrpe_type2", decoder[1]]
         steps = TRANSLATION.steps(training, training.folder / "checkpoint_last.pt", run, 0)
-        assert [step.command[0] for step in steps] == ["fairseq-generate", "python"] * 2
-        first = steps[0].command
-        assert first[first.index("--required-batch-size-multiple") + 1] == "1"
+        decoded = ["fairseq-generate", "python"] * 2
+        assert [step.command[0] for step in steps] == ["fairseq-validate", *decoded]
+        for step in steps[:2]:
+            of_batches = step.command.index("--required-batch-size-multiple")
+            assert step.command[of_batches + 1] == "1"

@@ -4,12 +4,12 @@ import pytest
 
 from fairseq_plugins.common.files import write_json
 from fairseq_plugins.papers.bert import BERT_SQUAD_TABLE
-from fairseq_plugins.papers.lrpe import PERPLEXITIES, TABLE_2, TABLE_5
+from fairseq_plugins.papers.lrpe import PERPLEXITIES, TABLE_2, TABLE_4, TABLE_5
 from fairseq_plugins.reproduce.experiments import EXPERIMENTS
 from fairseq_plugins.reproduce.report.comparisons import marks, probability
 from fairseq_plugins.reproduce.report.orderings import against, against_none, compare_orders, gather
 from fairseq_plugins.reproduce.report.page import Report
-from fairseq_plugins.reproduce.report.render import cell_text, render
+from fairseq_plugins.reproduce.report.render import cell_text, main_tables, render
 
 
 @pytest.fixture
@@ -48,6 +48,11 @@ def test_main_table_has_paper_ours_and_difference(results):
     rows = [line.split("|") for line in page.splitlines() if line.startswith("|")]
     labels = [cells[2].strip() for cells in rows if "(`" in cells[2]]
     assert labels == [f"{row.label} (`{row.name}`)" for row in TABLE_2.rows]
+
+
+def test_a_column_that_the_paper_does_not_print_is_ours_alone():
+    header = main_tables(TABLE_4, {}, frozenset())[0].splitlines()[0]
+    assert header.count("ours loss (valid)") == 2 and "paper loss" not in header
 
 
 def test_rows_beyond_the_paper_have_a_table_of_their_own(results):

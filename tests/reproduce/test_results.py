@@ -87,6 +87,17 @@ def test_validations_are_a_curve_without_repetitions(tmp_path):
     assert logs.read_validations(log) == [(100, 5.5), (200, 4.9)]
 
 
+def test_the_loss_of_a_validation_is_the_one_without_label_smoothing(tmp_path):
+    log = tmp_path / "validate.log"
+    line = '2026-01-01 00:00:00 | INFO | valid | {"valid_loss": "5.161", "valid_nll_loss": "%s"}\n'
+    log.write_text(f"loading\n{line % 4.5}{line % 4.026}")
+    assert logs.read_validation_loss(log) == 4.026
+    for text, reason in (("loading\n", "printed no loss"), (line % "nan", "is nan")):
+        log.write_text(text)
+        with pytest.raises(ValueError, match=reason):
+            logs.read_validation_loss(log)
+
+
 def test_a_training_that_diverged_is_an_error_by_name(tmp_path):
     """Its loss may be a number of which 2 to the power is none."""
     line = '[valid] - {"epoch": 1, "valid_loss": "5000", "valid_num_updates": "9"}'

@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from fairseq_plugins.common.checkpoints import LAST
 from fairseq_plugins.common.data_commands import COMMANDS
 from fairseq_plugins.reproduce.experiments.base import (
     Experiment,
@@ -17,6 +17,7 @@ from fairseq_plugins.reproduce.experiments.base import (
 from fairseq_plugins.reproduce.experiments.training import Training
 from fairseq_plugins.reproduce.record import logs
 from fairseq_plugins.reproduce.record.metrics import (
+    Loss,
     MetricsSchema,
     Percent,
     Perplexity,
@@ -27,15 +28,19 @@ from fairseq_plugins.translation.decoding import Decoding
 
 DECODING = Decoding()
 SUBSETS = ("valid", "test")
-TOKENS_PER_BATCH = 4000  # of decoding; sets how far a hypothesis may go that does not end
+TOKENS_PER_BATCH = 4000  # sets how far a hypothesis may go that does not end
 
 
 class Bleu(MetricsSchema):
-    """BLEU of both splits."""
+    """BLEU of both splits, and what the checkpoint loses on the validation set.
+
+    The loss is the cross-entropy without label smoothing, in bits a piece; older results have none.
+    """
 
     valid_bleu: Percent
     test_bleu: Percent
-    valid_ppl: Perplexity | None = None  # of the checkpoint that is decoded, where known
+    valid_loss: Loss | None = None
+    valid_ppl: Perplexity | None = None
 
 
 @dataclass(frozen=True)
@@ -56,34 +61,63 @@ class Translation(Experiment):
         return {"encoder_attention_type": word}
 
     def steps(self, training: Training, checkpoint: Path, run: Run, gpus: int) -> Sequence[Step]:
-        return [
-            step
+        decoded = (
+            (generate(training, checkpoint, subset, gpus), _score(training, subset))
             for subset in SUBSETS
-            for step in (
-                generate(training, checkpoint, subset, gpus),
-                _score(training, subset),
-            )
-        ]
-
-    def measure(self, training: Training, folder: Path) -> Metrics:
-        """The perplexity of the checkpoint that is decoded, where there was validation."""
-        points = logs.read_validations(folder / "train.log", "nll_loss")
-        if not points:
-            return {}
-        if training.evaluated == LAST:
-            return {"valid_ppl": perplexity(points[-1][1])}
-        chosen_by = logs.read_validations(folder / "train.log")
-        best = min(chosen_by, key=lambda point: point[1])[0]
-        return {"valid_ppl": perplexity(dict(points)[best])}
+        )
+        return [_validate(training, checkpoint, gpus), *chain.from_iterable(decoded)]
 
     def facts(self, results: Sequence[Mapping[str, Any]]) -> list[str]:
         return [
             f"Decoding: beam {DECODING.beam}, length penalty {DECODING.length_penalty}, of one "
             "checkpoint, not an average. BLEU is SacreBLEU of detokenised output against the raw "
             "reference, for the validation set too, where the paper's is BLEU of tokens.",
+            "Loss is the cross-entropy without label smoothing, in bits a piece; the paper's "
+            "caption names a validation loss, its table has none.",
             "Linear: linear attention and the row's encoding in the encoder only, as in the paper; "
             "the decoder is Base's. Vanilla: the encoding in encoder and decoder.",
         ]
+
+
+def _validate(training: Training, checkpoint: Path, gpus: int) -> Step:
+    """fairseq-validate of the checkpoint that is decoded."""
+    command = [
+        "fairseq-validate",
+        training.data.as_posix(),
+        "--task",
+        training.config["task"]["_name"],
+        "--path",
+        checkpoint.as_posix(),
+        "--valid-subset",
+        "valid",
+        "--log-format",
+        "json",
+        *_on_all_sentences(gpus),
+    ]
+
+    def read(log: Path) -> Metrics:
+        loss = logs.read_validation_loss(log)
+        return {"valid_loss": loss, "valid_ppl": perplexity(loss)}
+
+    return Step("validate.log", command, read)
+
+
+def _on_all_sentences(gpus: int) -> tuple[str, ...]:
+    """Options of whatever measures a whole subset in one process."""
+    return (
+        "--user-dir",
+        "fairseq_plugins",
+        "--max-tokens",
+        str(TOKENS_PER_BATCH),
+        # With another multiple fairseq leaves out the last sentences.
+        "--required-batch-size-multiple",
+        "1",
+        "--num-workers",
+        "0",
+        "--distributed-world-size",
+        "1",
+        *(() if gpus else ("--cpu",)),
+    )
 
 
 def generate(training: Training, checkpoint: Path, subset: str, gpus: int) -> Step:
@@ -91,8 +125,6 @@ def generate(training: Training, checkpoint: Path, subset: str, gpus: int) -> St
     command = [
         "fairseq-generate",
         training.data.as_posix(),
-        "--user-dir",
-        "fairseq_plugins",
         "--path",
         checkpoint.as_posix(),
         "--gen-subset",
@@ -105,18 +137,9 @@ def generate(training: Training, checkpoint: Path, subset: str, gpus: int) -> St
         str(DECODING.longer_ratio),
         "--max-len-b",
         str(DECODING.longer),
-        "--max-tokens",
-        str(TOKENS_PER_BATCH),
-        # With another multiple fairseq leaves out the last sentences.
-        "--required-batch-size-multiple",
-        "1",
         "--remove-bpe",
-        "--num-workers",
-        "0",
         "--no-progress-bar",
-        "--distributed-world-size",
-        "1",
-        *(() if gpus else ("--cpu",)),
+        *_on_all_sentences(gpus),
     ]
     return Step(_generated(subset), command, lambda log: {})
 

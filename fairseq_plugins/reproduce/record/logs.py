@@ -107,16 +107,34 @@ def read_evaluation_loss(path: Path) -> float:
     return loss
 
 
-def read_validations(path: Path, loss: str = "loss") -> list[tuple[int, float]]:
-    """(updates, base-2 loss) of every validation of a training, by updates; `loss` is its name.
+def read_validation_loss(path: Path) -> float:
+    """The base-2 loss per token, without label smoothing, that fairseq-validate printed last.
+
+    Raises:
+        ValueError: where it printed none or no finite one.
+    """
+    found = [
+        float(measured["valid_nll_loss"])
+        for line in _lines(path)
+        if "valid_nll_loss" in (measured := read_statistics(line) or {})
+    ]
+    if not found:
+        raise ValueError("fairseq-validate printed no loss")
+    if not math.isfinite(found[-1]):
+        raise ValueError(f"the validation loss is {found[-1]}")
+    return found[-1]
+
+
+def read_validations(path: Path) -> list[tuple[int, float]]:
+    """(updates, base-2 loss) of every validation of a training, by updates.
 
     A run that was cut off validates again where it goes on: the later line counts.
     """
     found = {}
     for line in _lines(path):
         measured = read_statistics(line) or {}
-        if {f"valid_{loss}", "valid_num_updates"} <= measured.keys():
-            value = float(measured[f"valid_{loss}"])
+        if {"valid_loss", "valid_num_updates"} <= measured.keys():
+            value = float(measured["valid_loss"])
             if math.isfinite(value):
                 found[int(measured["valid_num_updates"])] = value
     return sorted(found.items())

@@ -165,7 +165,7 @@ def _labelled(table: Table) -> list[tuple[list[str], Row]]:
 def _one_table(table: Table, cells: Cells, apart: Apart) -> str:
     header = ["", "Method"]
     for attention in table.attentions:
-        paper = [f"paper {column.label}" for column in table.columns]
+        paper = [f"paper {column.label}" for column in table.printed_columns]
         ours = [f"ours {column.label}" for column in table.columns]
         header += [f"{attention.capitalize()}: {paper[0]}", *paper[1:], *ours]
         header += [f"difference, {table.ranked_by.label}"]
@@ -181,7 +181,7 @@ def _one_table(table: Table, cells: Cells, apart: Apart) -> str:
 
 def _columns(table: Table, row: Row, attention: str, cells: Cells, apart: Apart) -> list[str]:
     paper, cell = row.paper.get(attention, {}), cells.get((row.name, attention))
-    texts = [_printed(paper.get(column.metric), column) for column in table.columns]
+    texts = [_printed(paper.get(column.metric), column) for column in table.printed_columns]
     for column in table.columns:
         texts.append(_ours(row.name, attention, column, cells, apart))
     ranked = table.ranked_by.metric

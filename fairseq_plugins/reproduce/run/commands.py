@@ -12,6 +12,7 @@ _MODULES = {
     "fairseq-hydra-train": ("-m", "fairseq_cli.hydra_train"),
     "fairseq-eval-lm": ("-m", "fairseq_cli.eval_lm"),
     "fairseq-generate": ("-m", "fairseq_cli.generate"),
+    "fairseq-validate": ("-m", "fairseq_cli.validate"),
     "python": (),
 }
 
