@@ -37,9 +37,12 @@ def as_typed(command: str) -> str:
     return " ".join(["fairseq-pe", TYPED.get(name, f"table {name}"), *rest])
 
 
-# Of each task of GLUE at scales mini and small: at most, and those of them on which models are
-# chosen in LRPE's table.
-MINI_EXAMPLES = 8_000
+# Of each task of GLUE at scale mini.
+MINI_EXAMPLES = 640
+MINI_DEVELOPMENT_EXAMPLES = 500
+# Of LRPE's tables at scale mini, and at scale small: at most, and those of them on which models are
+# chosen.
+MID_EXAMPLES = 8_000
 SMALL_EXAMPLES = 20_000
 HELD_OUT = 300
 
@@ -90,11 +93,12 @@ _BY_FOLDER: dict[str, tuple[str, ...]] = {
     "toy-glue": ("scripts/prepare_toy_glue.sh",),
     "glue-mini": (
         "scripts/prepare_glue.sh --from DIR --bpe data/novels-mini/bpe "
-        f"--max-train {MINI_EXAMPLES} --output data/glue-mini",
+        f"--max-train {MINI_EXAMPLES} --max-valid {MINI_DEVELOPMENT_EXAMPLES} "
+        "--output data/glue-mini",
     ),
     "glue-1000": (
         "scripts/prepare_glue.sh --from DIR --bpe data/novels-1000/bpe "
-        f"--max-train {MINI_EXAMPLES} --held-out {HELD_OUT} --output data/glue-1000",
+        f"--max-train {MID_EXAMPLES} --held-out {HELD_OUT} --output data/glue-1000",
     ),
     "glue-small": (
         "scripts/prepare_glue.sh --from DIR --bpe data/novels-small/bpe "
