@@ -11,6 +11,7 @@ from fairseq_plugins.common.data_commands import HELD_OUT, SMALL_EXAMPLES, comma
 from fairseq_plugins.glue.tasks import GLUE
 from fairseq_plugins.papers import SCALE_NAMES, TABLES
 from fairseq_plugins.papers.tables import Table
+from fairseq_plugins.reproduce.__main__ import main
 from fairseq_plugins.reproduce.experiments import EXPERIMENTS, experiment_of
 from fairseq_plugins.reproduce.experiments.devices import Devices
 from fairseq_plugins.reproduce.experiments.planned import PlannedRun, plan_run
@@ -46,6 +47,21 @@ def test_every_experiment_has_every_scale_in_one_order(name: str) -> None:
 COMPOSED = first_of_each_kind(
     TABLES.values(), lambda table: experiment_of(table.name).recipe, lambda table: table.name
 )
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_every_table_says_its_commands_without_data_or_a_gpu(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "configs").symlink_to(CONFIGS)
+    row, attention = TABLES[name].row_names[0], TABLES[name].attentions[-1]
+    words = [name, "--scale", SMALL, "--rows", row, "--attention", attention, "--seeds", "1"]
+    assert main([*words, "--dry-run"], tmp_path) == 0
+    lines = capsys.readouterr().out.splitlines()
+    trainings = [line for line in lines if line.startswith("fairseq-hydra-train ")]
+    assert trainings
+    assert all(f"={SMALL} " in line and " common.cpu=false " in line for line in trainings)
+    assert not list(tmp_path.glob("checkpoints/*"))
 
 
 @pytest.mark.parametrize("table", COMPOSED)
