@@ -53,6 +53,20 @@ def place_lines(results: Sequence[Result], factor: int) -> dict[tuple[str, str],
     return _means(found)
 
 
+def longest_places(results: Sequence[Result]) -> dict[str, tuple[int, dict[tuple[str, str], Line]]]:
+    """By attention the longest window, in training lengths, that has numbers, and the lines in it.
+
+    An attention that has no numbers at all is not there.
+    """
+    found = {}
+    for attention in sorted({result["attention"] for result in results}):
+        own = [result for result in results if result["attention"] == attention]
+        lengths = {int(name[:-1]) for result in own for name in result["metrics"]["by_position"]}
+        if lengths:
+            found[attention] = max(lengths), place_lines(own, max(lengths))
+    return found
+
+
 def _means(found: Mapping[tuple[str, str], Mapping[float, list[float]]]) -> dict[Any, Line]:
     return {
         place: [(x, mean(values)) for x, values in sorted(cell.items())]
