@@ -256,7 +256,10 @@ def test_the_page_says_which_rows_go_on_by_its_numbers_and_what_papers_saw(make)
         "above their own at 1x: `alibi` (-6.7 %), `fire` (+4.0 %); of the others the least "
         "rises `t5` (+6.0 %), the most `rope` (+100.0 %)."
     ) in page
-    assert "- Linear attention, whole windows: at 8x, none of 1 rows has" in page
+    assert (
+        "- Linear attention, whole windows: at 8x, none of 1 rows has a perplexity at most 5 % "
+        "above its own at 1x; the least rises `rope` (+100.0 %)."
+    ) in page
     for name in ("KERPLE", "FIRE", "CoPE", "Sandwich", "YaRN", "Ruoss", "ALiBi", "survey"):
         assert name in page.split("**The papers saw**")[1]
     assert "What is seen" not in render(TABLE, "mini", [made[4]], [])
@@ -357,6 +360,9 @@ def test_lengths_that_no_row_has_a_number_at_are_neither_drawn_nor_told_of(make,
     assert numbers["by_position_2x"].keys() == {"rope-linear"}
     assert numbers["by_position_4x"].keys() == {"rope-vanilla"}
     assert "by_position_8x" not in numbers
+    page = render(TABLE, "mini", made, [])
+    assert "Linear attention, whole windows: at 2x, none of 1 rows has" in page
+    assert "Vanilla attention, whole windows: at 4x, none of 1 rows has" in page
 
 
 def test_attentions_without_numbers_have_no_panel(make):
@@ -366,6 +372,7 @@ def test_attentions_without_numbers_have_no_panel(make):
     assert titles == ["vanilla attention", "vanilla attention", ""]
     alone = [make("learned", {2: None})]
     assert lengths_picture(TABLE, length_lines(alone), longest_places(alone)).axes
+    assert "What is seen" not in render(TABLE, "mini", alone, [])
 
 
 @pytest.mark.parametrize(("rise", "word"), [(0.01, CONFIRMED), (0.5, CONTRADICTED)])

@@ -20,6 +20,21 @@ def rises(lines: Mapping[tuple[str, str], Line], attention: str, factor: float) 
     return dict(sorted(found.items(), key=lambda item: item[1]))
 
 
+def rises_at_longest(
+    table: Table, lines: Mapping[tuple[str, str], Line], attention: str
+) -> list[tuple[int, dict[str, float]]]:
+    """The longest of a table's lengths with numbers, and the rises there; alone, or none.
+
+    Lengths that every row only has a reason for say nothing, nor does 1x of itself.
+    """
+    found = [
+        (factor, rise)
+        for factor in sorted(table.lengths)
+        if factor > 1 and (rise := rises(lines, attention, float(factor)))
+    ]
+    return found[-1:]
+
+
 def told(found: Mapping[str, float], factor: int) -> str:
     """A sentence on which rows go on working, of rises with the least first, at least one."""
     words = [f"`{row}` ({rise:+.1f} %)" for row, rise in found.items()]
@@ -30,7 +45,7 @@ def told(found: Mapping[str, float], factor: int) -> str:
     if going_on:
         said += f": {', '.join(words[:going_on])}"
     if rest := words[going_on:]:
-        said += f"; of the others the least rises {rest[0]}"
+        said += f"; {'of the others ' if going_on else ''}the least rises {rest[0]}"
         said += f", the most {rest[-1]}" if len(rest) > 1 else ""
     return f"{said}."
 
@@ -39,12 +54,11 @@ def what_is_seen(table: Table, results: Sequence[Result]) -> list[str]:
     """The section; empty for a table that is not of lengths, or where nothing is to be said."""
     if not table.lengths:
         return []
-    factor = max(table.lengths)
     sentences = [
         f"- {attention.capitalize()} attention, {words}: {told(found, factor)}"
         for suffix, words in _PROTOCOLS.items()
         for attention in table.attentions
-        if (found := rises(length_lines(results, suffix), attention, float(factor)))
+        for factor, found in rises_at_longest(table, length_lines(results, suffix), attention)
     ]
     if not sentences:
         return []
