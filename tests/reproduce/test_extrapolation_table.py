@@ -363,6 +363,8 @@ def test_lengths_that_no_row_has_a_number_at_are_neither_drawn_nor_told_of(make,
     page = render(TABLE, "mini", made, [])
     assert "Linear attention, whole windows: at 2x, none of 1 rows has" in page
     assert "Vanilla attention, whole windows: at 4x, none of 1 rows has" in page
+    at = "every row at 8x; `base` (vanilla) at 4x; `rope` (linear) at 4x"
+    assert f"A dash, {at}: it has no meaning beyond position 128." in page
 
 
 def test_attentions_without_numbers_have_no_panel(make):
