@@ -26,6 +26,7 @@ from fairseq_plugins.reproduce.experiments.rows import check_rows, default_rows
 from fairseq_plugins.reproduce.options import get_parser
 from fairseq_plugins.reproduce.record import results
 from fairseq_plugins.reproduce.record.runs import Run
+from fairseq_plugins.reproduce.report.beyond_training import what_is_seen
 from fairseq_plugins.reproduce.report.lengths import draw_lengths, highest_shown, lengths_picture
 from fairseq_plugins.reproduce.report.orderings import gather
 from fairseq_plugins.reproduce.report.panels import styles
@@ -365,6 +366,13 @@ def test_lengths_that_no_row_has_a_number_at_are_neither_drawn_nor_told_of(make,
     assert "Vanilla attention, whole windows: at 4x, none of 1 rows has" in page
     at = "every row at 8x; `base` (vanilla) at 4x; `rope` (linear) at 4x"
     assert f"A dash, {at}: it has no meaning beyond position 128." in page
+
+
+def test_masked_models_have_what_papers_saw_of_them(make):
+    (told,) = [text for paper, text in MASKED_TABLE.saw if "implemented here" in paper]
+    assert told.startswith("none measured the loss of masked models beyond")
+    seen = what_is_seen(MASKED_TABLE, [make("rope", {1: 3.0, 2: 4.0, 8: None})])
+    assert "at 2x, none of 1 rows" in seen[1] and told in seen[-1] and "ALiBi" not in seen[-1]
 
 
 def test_attentions_without_numbers_have_no_panel(make):
