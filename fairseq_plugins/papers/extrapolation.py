@@ -29,7 +29,7 @@ def bleu_metric(bucket: str) -> str:
     return f"bleu_{bucket.replace('-', '_').replace('+', '_more')}"
 
 
-_BUCKETS = ("1-10", "11-20", "21-30", "31-40", "41-50", "51+")
+BUCKETS = ("1-10", "11-20", "21-30", "31-40", "41-50", "51+")  # words of a source
 _COLUMNS = tuple(Column(length_metric(factor), f"PPL at {factor}x") for factor in FACTORS)
 
 
@@ -136,9 +136,10 @@ TRANSLATION_LENGTHS = Table(
     experiment="translation_lengths",
     columns=(
         Column("test_bleu", "BLEU (all)", higher_is_better=True),
-        *(Column(bleu_metric(name), f"BLEU ({name})", True) for name in _BUCKETS),
+        *(Column(bleu_metric(name), f"BLEU ({name})", True) for name in BUCKETS),
     ),
     rows=_rows(TABLE_4),
     rank="test_bleu",
     further=TABLE_4.further,
+    figures=(Figure("buckets"),),
 )

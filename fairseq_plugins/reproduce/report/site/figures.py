@@ -69,7 +69,7 @@ def figure_views(evidence: Evidence) -> list[FigureView]:
         if folder.name not in drawn:
             views += _of_folder(evidence.root, folder)
     for one in evidence.tables:
-        if any(figure.kind == "attention" for figure in one.table.figures):
+        if any(figure.kind in ("attention", "buckets") for figure in one.table.figures):
             views += _drawn(evidence.root, one)
     return views
 

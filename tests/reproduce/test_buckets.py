@@ -1,0 +1,68 @@
+"""The figure of BLEU by the length of the source."""
+
+import json
+
+import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+from fairseq_plugins.papers.extrapolation import BUCKETS, bleu_metric
+from fairseq_plugins.papers.extrapolation import TRANSLATION_LENGTHS as TABLE
+from fairseq_plugins.reproduce.report.buckets import buckets_picture, draw_buckets
+from fairseq_plugins.reproduce.report.series import bucket_lines
+from fairseq_plugins.translation.bleu_by_length import bucket_names
+
+
+@pytest.fixture
+def make(make_result):
+    def result(row: str, *scores: float | None, seed: int = 1, attention: str = "linear"):
+        made = make_result(row, attention, seed, 2.0, table=TABLE.name)
+        padded = [*scores, *[None] * (len(BUCKETS) - len(scores))]
+        made["metrics"] = {
+            "test_bleu": 20.0,
+            "sentences": {name: 100 * i for i, name in enumerate(BUCKETS)},
+            **{bleu_metric(name): value for name, value in zip(BUCKETS, padded, strict=True)},
+        }
+        return made
+
+    return result
+
+
+def test_buckets_are_those_that_are_measured():
+    assert list(BUCKETS) == bucket_names()
+
+
+def test_lines_are_means_over_seeds_without_dashes(make):
+    made = [
+        make("rope", 30.0, 20.0, None, 10.0),
+        make("rope", 32.0, 22.0, seed=2),
+        make("base", attention="vanilla"),
+    ]
+    assert bucket_lines(made) == {("rope", "linear"): [(0.0, 31.0), (1.0, 21.0), (3.0, 10.0)]}
+
+
+def test_the_picture_and_its_numbers_have_every_bucket_there_is(make, tmp_path):
+    made = [
+        make("base", 28.0, 24.0, 11.0),
+        make("rope", 29.0, 25.0, 13.0),
+        make("rope", 31.0, 25.0, 13.0, seed=2),
+        make("base", 20.0, 10.0, attention="linear_both"),
+    ]
+    picture = buckets_picture(TABLE, bucket_lines(made), made[0]["metrics"]["sentences"])
+    FigureCanvasAgg(picture).draw()
+    first, second, *legends = picture.axes
+    titles = [panel.get_title() for panel in picture.axes]
+    assert titles == ["linear attention", "linear_both attention", "", ""]
+    ticks = [label.get_text() for label in first.get_xticklabels()]
+    assert ticks == ["1-10\n0 sentences", "11-20\n100 sentences", "21-30\n200 sentences"]
+    assert [len(panel.get_lines()) for panel in (first, second)] == [2, 1]
+    for place in legends:
+        for text in place.get_legend().get_texts():
+            box = text.get_window_extent()
+            assert box.x0 >= 0 and box.y0 >= 0 and box.x1 <= picture.bbox.x1
+        assert not place.get_legend().get_window_extent().overlaps(first.get_tightbbox())
+    draw_buckets(tmp_path, TABLE, TABLE.figures[0], "mini", made)
+    numbers = json.loads((tmp_path / "results/translation_lengths/mini.json").read_text())
+    assert list(numbers["rows"]["rope-linear"]) == [c.label for c in TABLE.columns[:4]]
+    cell = numbers["rows"]["rope-linear"]["BLEU (1-10)"]
+    assert cell == {"mean": 30.0, "deviation": pytest.approx(2**0.5, abs=1e-5), "seeds": 2}
+    assert numbers["sentences"]["11-20"] == 100
