@@ -142,4 +142,5 @@ TRANSLATION_LENGTHS = Table(
     rank="test_bleu",
     further=TABLE_4.further,
     figures=(Figure("buckets"),),
+    saw=(("LRPE (Qin et al. 2023)", "BLEU of all sentences together (Table 4), not by length."),),
 )

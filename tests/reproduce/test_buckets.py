@@ -1,4 +1,4 @@
-"""The figure of BLEU by the length of the source."""
+"""The figure of BLEU by the length of the source, and what its page says of it."""
 
 import json
 
@@ -7,6 +7,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from fairseq_plugins.papers.extrapolation import BUCKETS, bleu_metric
 from fairseq_plugins.papers.extrapolation import TRANSLATION_LENGTHS as TABLE
+from fairseq_plugins.reproduce.report.beyond_training import what_is_seen
 from fairseq_plugins.reproduce.report.buckets import buckets_picture, draw_buckets
 from fairseq_plugins.reproduce.report.series import bucket_lines
 from fairseq_plugins.translation.bleu_by_length import bucket_names
@@ -66,3 +67,41 @@ def test_the_picture_and_its_numbers_have_every_bucket_there_is(make, tmp_path):
     cell = numbers["rows"]["rope-linear"]["BLEU (1-10)"]
     assert cell == {"mean": 30.0, "deviation": pytest.approx(2**0.5, abs=1e-5), "seeds": 2}
     assert numbers["sentences"]["11-20"] == 100
+
+
+def test_the_page_says_what_longer_sources_do_to_each_row(make):
+    made = [
+        make("base", 28.0, 24.0, 11.0),
+        make("rope", 27.0, 25.0, 13.0),
+        make("lrpe_type2", 30.0, None, 31.0),
+    ]
+    title, said, _, saw = what_is_seen(TABLE, made)
+    assert title == "## What is seen" and "LRPE" in saw
+    falls, gains = said.splitlines()
+    assert falls == (
+        "- Linear attention, from sources of 1-10 words to those of 21-30: BLEU falls in 2 of 3 "
+        "rows, least in `lrpe_type2` (30.00 to 31.00) and most in `base` (28.00 to 11.00)."
+    )
+    assert gains == (
+        "- Linear attention, BLEU less that of `base` at 1-10, 11-20, 21-30 words: `lrpe_type2` "
+        "+2.00, -, +20.00; `rope` -1.00, +1.00, +2.00 (with one seed of each row, no difference "
+        "has an interval)."
+    )
+
+
+def test_a_difference_beyond_chance_is_marked(make):
+    made = [
+        make(
+            row, 28.0 + gain * (20 + seed / 10) + seed, 24.0 + seed + gain * (-1) ** seed, seed=seed
+        )
+        for row, gain in (("base", 0), ("rope", 1))
+        for seed in (1, 2, 3)
+    ]
+    _, said, *_ = what_is_seen(TABLE, made)
+    assert "`rope` +20.20†, -0.33 († differs beyond chance, as in the table)." in said
+
+
+def test_nothing_is_said_of_one_bucket_or_of_none(make):
+    assert what_is_seen(TABLE, [make("base", 28.0), make("alibi", 20.0, attention="vanilla")]) == []
+    assert what_is_seen(TABLE, [make("base")]) == []
+    assert buckets_picture(TABLE, {}, {}).axes

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from fairseq_plugins.papers.extrapolation import GOES_ON, SLIDING
 from fairseq_plugins.papers.tables import Table
 from fairseq_plugins.reproduce.record.results import Result
+from fairseq_plugins.reproduce.report.by_source_length import told_by_source_length
 from fairseq_plugins.reproduce.report.series import Line, length_lines
 
 _PROTOCOLS = {"": "whole windows", SLIDING: "in a sliding window"}
@@ -52,17 +53,10 @@ def told(found: Mapping[str, float], factor: int) -> str:
 
 def what_is_seen(table: Table, results: Sequence[Result]) -> list[str]:
     """The section; empty for a table that is not of lengths, or where nothing is to be said."""
-    if not table.lengths:
-        return []
-    sentences = [
-        f"- {attention.capitalize()} attention, {words}: {told(found, factor)}"
-        for suffix, words in _PROTOCOLS.items()
-        for attention in table.attentions
-        for factor, found in rises_at_longest(table, length_lines(results, suffix), attention)
-    ]
+    sentences = [*_told_by_length(table, results), *told_by_source_length(table, results)]
     if not sentences:
         return []
-    parts = ["## What is seen", "\n".join(sentences)]
+    parts = ["## What is seen", "\n".join(f"- {sentence}" for sentence in sentences)]
     if table.saw:
         saw = "\n".join(f"- {paper}: {text}" for paper, text in table.saw)
         parts += [
@@ -70,3 +64,14 @@ def what_is_seen(table: Table, results: Sequence[Result]) -> list[str]:
             saw,
         ]
     return parts
+
+
+def _told_by_length(table: Table, results: Sequence[Result]) -> list[str]:
+    if not table.lengths:
+        return []
+    return [
+        f"{attention.capitalize()} attention, {words}: {told(found, factor)}"
+        for suffix, words in _PROTOCOLS.items()
+        for attention in table.attentions
+        for factor, found in rises_at_longest(table, length_lines(results, suffix), attention)
+    ]
