@@ -61,12 +61,13 @@ class Figure:
     Attributes:
         kind: ``ranking`` has a dot for each row and attention, ``curves`` the perplexity at every
             evaluation of a training, ``attention`` the weights of each row's model, ``lengths``
-            the perplexity at each length, ``parts`` the answers after each part of a pre-training.
+            the perplexity at each length, ``parts`` the answers after each part of a pre-training,
+            ``buckets`` BLEU by the length of the source.
         source: the paper's name for it, empty where it is none of the paper's.
         name: of its own script and page, empty where it stands beside the table's page.
     """
 
-    kind: Literal["ranking", "curves", "attention", "lengths", "parts"]
+    kind: Literal["ranking", "curves", "attention", "lengths", "parts", "buckets"]
     source: str = ""
     name: str = ""
 

@@ -3,10 +3,12 @@
 import json
 import math
 from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from fairseq_plugins.papers import TABLES
 from fairseq_plugins.papers.claims import Claim, Comparison
@@ -24,9 +26,12 @@ from fairseq_plugins.reproduce.experiments.rows import check_rows, default_rows
 from fairseq_plugins.reproduce.options import get_parser
 from fairseq_plugins.reproduce.record import results
 from fairseq_plugins.reproduce.record.runs import Run
-from fairseq_plugins.reproduce.report.lengths import draw_lengths, length_lines, place_lines
+from fairseq_plugins.reproduce.report.beyond_training import what_is_seen
+from fairseq_plugins.reproduce.report.lengths import draw_lengths, highest_shown, lengths_picture
 from fairseq_plugins.reproduce.report.orderings import gather
+from fairseq_plugins.reproduce.report.panels import styles
 from fairseq_plugins.reproduce.report.render import render
+from fairseq_plugins.reproduce.report.series import length_lines, longest_places, place_lines
 from fairseq_plugins.reproduce.report.verdicts import CONFIRMED, CONTRADICTED, Numbers, judge
 from fairseq_plugins.reproduce.run import runner, session
 from fairseq_plugins.reproduce.run.chain import jobs_of_run
@@ -252,7 +257,10 @@ def test_the_page_says_which_rows_go_on_by_its_numbers_and_what_papers_saw(make)
         "above their own at 1x: `alibi` (-6.7 %), `fire` (+4.0 %); of the others the least "
         "rises `t5` (+6.0 %), the most `rope` (+100.0 %)."
     ) in page
-    assert "- Linear attention, whole windows: at 8x, none of 1 rows has" in page
+    assert (
+        "- Linear attention, whole windows: at 8x, none of 1 rows has a perplexity at most 5 % "
+        "above its own at 1x; the least rises `rope` (+100.0 %)."
+    ) in page
     for name in ("KERPLE", "FIRE", "CoPE", "Sandwich", "YaRN", "Ruoss", "ALiBi", "survey"):
         assert name in page.split("**The papers saw**")[1]
     assert "What is seen" not in render(TABLE, "mini", [made[4]], [])
@@ -279,6 +287,102 @@ def test_lines_are_means_over_seeds(make, tmp_path):
     svg = (folder / "mini.svg").read_text()
     assert "RoPE" in svg and "Type2" in svg
     assert (folder / "mini.png").stat().st_size > 10_000
+
+
+def all_legends(picture) -> list:
+    return [panel.get_legend() for panel in picture.axes if panel.get_legend()]
+
+
+@pytest.mark.parametrize(("rows", "length"), [(3, 5), (12, 12), (42, 26), (7, 60)])
+def test_legends_are_whole_and_hide_nothing(rows, length):
+    """Labels of every length, for as many rows as there may be, are inside and side by side."""
+    lines = {
+        (f"{i:02}{'w' * (length - 2)}", attention): [(1.0, 50.0 + i), (8.0, 60.0 + i)]
+        for i in range(rows)
+        for attention in ATTENTIONS
+        if attention == "vanilla" or i % 3 == 0
+    }
+    by_place = {
+        a: (8, {key: line for key, line in lines.items() if key[1] == a}) for a in ATTENTIONS
+    }
+    picture = lengths_picture(TABLE, lines, by_place)
+    FigureCanvasAgg(picture).draw()
+    legends = all_legends(picture)
+    assert [len(legend.get_texts()) for legend in legends] == [-(-rows // 3), rows]
+    for text in (text for legend in legends for text in legend.get_texts()):
+        box = text.get_window_extent()
+        assert box.x0 >= 0 and box.y0 >= 0
+        assert box.x1 <= picture.bbox.x1 and box.y1 <= picture.bbox.y1
+    boxes = [legend.get_window_extent() for legend in legends]
+    boxes += [panel.get_tightbbox() for panel in picture.axes if not panel.get_legend()]
+    assert len(boxes) == 6
+    assert not any(one.overlaps(other) for one, other in combinations(boxes, 2))
+
+
+def test_lines_of_a_picture_can_be_told_apart():
+    drawn = styles(f"row{i:03}" for i in range(160))
+    assert len({tuple(style.values()) for style in drawn.values()}) == 160
+    for one, other in combinations((drawn[f"row{i:03}"] for i in (5, 15, 25, 35)), 2):
+        assert one["color"] == other["color"]
+        assert one["linestyle"] != other["linestyle"] and one["marker"] != other["marker"]
+
+
+@pytest.mark.parametrize("rows", [1, 4, 9, 16, 40])
+@pytest.mark.parametrize("times", [1.0, 1.5, 10.0])
+def test_few_lines_ever_leave_the_picture(rows, times):
+    rising = [[(1.0, 50.0), (4.0, 300.0 * times**i)] for i in range(rows)]
+    top = highest_shown(rising)
+    left = [line for line in rising if top is not None and line[-1][1] > top]
+    assert len(left) == (min(3, rows // 5) if times > 4 else 0)
+
+
+def test_lines_far_above_the_others_leave_the_picture():
+    lines = [[(1.0, 50.0), (8.0, 60.0 + i)] for i in range(9)]
+    for far in ([9e6], [400.0, 9e6]):
+        found = highest_shown([*lines, *([(1.0, 50.0), (8.0, value)] for value in far)])
+        assert found == pytest.approx(1.1 * 68)
+
+
+def test_lengths_that_no_row_has_a_number_at_are_neither_drawn_nor_told_of(make, tmp_path):
+    nowhere = {1: 3.0, 2: 3.5, 4: 4.0, 8: None}
+    made = [
+        make("rope", nowhere),
+        make("base", {**nowhere, 4: None}),
+        make("rope", {**nowhere, 4: None}, attention="linear"),
+    ]
+    places = longest_places(made)
+    assert [(a, factor) for a, (factor, _) in places.items()] == [("linear", 2), ("vanilla", 4)]
+    picture = lengths_picture(MASKED_TABLE, length_lines(made), places)
+    drawn = [panel for panel in picture.axes if not panel.get_legend()]
+    assert [len(panel.get_lines()) - (i > 1) for i, panel in enumerate(drawn)] == [1, 2, 1, 1]
+    assert "window of 2x" in drawn[2].get_xlabel() and "window of 4x" in drawn[3].get_xlabel()
+    draw_lengths(tmp_path, MASKED_TABLE, MASKED_TABLE.figures[0], "mini", made)
+    numbers = json.loads((tmp_path / "results/extrapolation_masked/mini.json").read_text())
+    assert numbers["by_position_2x"].keys() == {"rope-linear"}
+    assert numbers["by_position_4x"].keys() == {"rope-vanilla"}
+    assert "by_position_8x" not in numbers
+    page = render(TABLE, "mini", made, [])
+    assert "Linear attention, whole windows: at 2x, none of 1 rows has" in page
+    assert "Vanilla attention, whole windows: at 4x, none of 1 rows has" in page
+    at = "every row at 8x; `base` (vanilla) at 4x; `rope` (linear) at 4x"
+    assert f"A dash, {at}: it has no meaning beyond position 128." in page
+
+
+def test_masked_models_have_what_papers_saw_of_them(make):
+    (told,) = [text for paper, text in MASKED_TABLE.saw if "implemented here" in paper]
+    assert told.startswith("none measured the loss of masked models beyond")
+    seen = what_is_seen(MASKED_TABLE, [make("rope", {1: 3.0, 2: 4.0, 8: None})])
+    assert "at 2x, none of 1 rows" in seen[1] and told in seen[-1] and "ALiBi" not in seen[-1]
+
+
+def test_attentions_without_numbers_have_no_panel(make):
+    made = [make("rope", {1: 3.0, 2: 4.0}), make("learned", {2: None}, attention="linear")]
+    picture = lengths_picture(TABLE, length_lines(made), longest_places(made))
+    titles = [panel.get_title() for panel in picture.axes]
+    assert titles == ["vanilla attention", "vanilla attention", ""]
+    alone = [make("learned", {2: None})]
+    assert lengths_picture(TABLE, length_lines(alone), longest_places(alone)).axes
+    assert "What is seen" not in render(TABLE, "mini", alone, [])
 
 
 @pytest.mark.parametrize(("rise", "word"), [(0.01, CONFIRMED), (0.5, CONTRADICTED)])

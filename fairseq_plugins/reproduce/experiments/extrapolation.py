@@ -161,8 +161,9 @@ class Extrapolation(Experiment):
     def comparability(self, scale: str) -> str:
         return (
             "In the figure, above: perplexity against length, a line for each row, the mean over "
-            "seeds. Below: at the longest length, against the place in the window, each point the "
-            "mean over a quarter of the training length."
+            "seeds. Below: at the longest length that has numbers, against the place in the "
+            "window, each point the mean over a quarter of the training length. A few lines that "
+            "are far above all others may leave it."
         )
 
 
@@ -204,22 +205,29 @@ _NAMED = re.compile(r"^`[^`]+` under \w+ attention ")  # how a reason begins
 
 
 def _dashes(results: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Why cells are dashes, each reason once with its rows."""
+    """Why cells are dashes, each reason once with its rows, or with every row where it is all."""
     found: dict[str, dict[str, set[int]]] = {}
     for result in results:
         for name, reason in result["metrics"]["reasons"].items():
-            row = f"`{result['row']}` ({result['attention']})"
             reason = _NAMED.sub("it ", reason)  # the same of all rows
-            found.setdefault(reason, {}).setdefault(row, set()).add(int(name.removesuffix("x")))
-    return [
-        "A dash, "
-        + "; ".join(
-            f"{row} at {', '.join(f'{factor}x' for factor in sorted(factors))}"
-            for row, factors in sorted(rows.items())
-        )
-        + f": {reason}."
-        for reason, rows in sorted(found.items())
-    ]
+            rows = found.setdefault(reason, {})
+            rows.setdefault(_cell(result), set()).add(int(name.removesuffix("x")))
+    everyone = {_cell(result) for result in results}
+    told = []
+    for reason, rows in sorted(found.items()):
+        shared = set.intersection(*(rows.get(cell, set()) for cell in everyone))
+        own = {cell: factors - shared for cell, factors in sorted(rows.items())}
+        places = [
+            f"{who} at {', '.join(f'{factor}x' for factor in sorted(factors))}"
+            for who, factors in {"every row": shared, **own}.items()
+            if factors
+        ]
+        told.append(f"A dash, {'; '.join(places)}: {reason}.")
+    return told
+
+
+def _cell(result: Mapping[str, Any]) -> str:
+    return f"`{result['row']}` ({result['attention']})"
 
 
 EXTRAPOLATION = Extrapolation(

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from fairseq_plugins.papers.extrapolation import GOES_ON, SLIDING
 from fairseq_plugins.papers.tables import Table
 from fairseq_plugins.reproduce.record.results import Result
+from fairseq_plugins.reproduce.report.by_source_length import told_by_source_length
 from fairseq_plugins.reproduce.report.series import Line, length_lines
 
 _PROTOCOLS = {"": "whole windows", SLIDING: "in a sliding window"}
@@ -20,6 +21,21 @@ def rises(lines: Mapping[tuple[str, str], Line], attention: str, factor: float) 
     return dict(sorted(found.items(), key=lambda item: item[1]))
 
 
+def rises_at_longest(
+    table: Table, lines: Mapping[tuple[str, str], Line], attention: str
+) -> list[tuple[int, dict[str, float]]]:
+    """The longest of a table's lengths with numbers, and the rises there; alone, or none.
+
+    Lengths that every row only has a reason for say nothing, nor does 1x of itself.
+    """
+    found = [
+        (factor, rise)
+        for factor in sorted(table.lengths)
+        if factor > 1 and (rise := rises(lines, attention, float(factor)))
+    ]
+    return found[-1:]
+
+
 def told(found: Mapping[str, float], factor: int) -> str:
     """A sentence on which rows go on working, of rises with the least first, at least one."""
     words = [f"`{row}` ({rise:+.1f} %)" for row, rise in found.items()]
@@ -30,25 +46,17 @@ def told(found: Mapping[str, float], factor: int) -> str:
     if going_on:
         said += f": {', '.join(words[:going_on])}"
     if rest := words[going_on:]:
-        said += f"; of the others the least rises {rest[0]}"
+        said += f"; {'of the others ' if going_on else ''}the least rises {rest[0]}"
         said += f", the most {rest[-1]}" if len(rest) > 1 else ""
     return f"{said}."
 
 
 def what_is_seen(table: Table, results: Sequence[Result]) -> list[str]:
     """The section; empty for a table that is not of lengths, or where nothing is to be said."""
-    if not table.lengths:
-        return []
-    factor = max(table.lengths)
-    sentences = [
-        f"- {attention.capitalize()} attention, {words}: {told(found, factor)}"
-        for suffix, words in _PROTOCOLS.items()
-        for attention in table.attentions
-        if (found := rises(length_lines(results, suffix), attention, float(factor)))
-    ]
+    sentences = [*_told_by_length(table, results), *told_by_source_length(table, results)]
     if not sentences:
         return []
-    parts = ["## What is seen", "\n".join(sentences)]
+    parts = ["## What is seen", "\n".join(f"- {sentence}" for sentence in sentences)]
     if table.saw:
         saw = "\n".join(f"- {paper}: {text}" for paper, text in table.saw)
         parts += [
@@ -56,3 +64,14 @@ def what_is_seen(table: Table, results: Sequence[Result]) -> list[str]:
             saw,
         ]
     return parts
+
+
+def _told_by_length(table: Table, results: Sequence[Result]) -> list[str]:
+    if not table.lengths:
+        return []
+    return [
+        f"{attention.capitalize()} attention, {words}: {told(found, factor)}"
+        for suffix, words in _PROTOCOLS.items()
+        for attention in table.attentions
+        for factor, found in rises_at_longest(table, length_lines(results, suffix), attention)
+    ]

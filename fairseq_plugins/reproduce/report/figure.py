@@ -11,6 +11,7 @@ from fairseq_plugins.common.root import place
 from fairseq_plugins.papers.tables import Figure, Table
 from fairseq_plugins.reproduce.record.results import Result
 from fairseq_plugins.reproduce.report.orderings import deviation, gather, mean
+from fairseq_plugins.reproduce.report.statistics import Seeds
 
 DIGITS = 6  # of a recorded number
 
@@ -41,18 +42,22 @@ def draw_ranking(
     picture.suptitle(f"{table.source}, scale {scale}")
     base = stem(root, table, figure, scale)
     numbers = {
-        f"{row}-{attention}": {
-            "mean": round(mean(cell[metric].values()), DIGITS),
-            "deviation": None
-            if (spread := deviation(cell[metric])) is None
-            else round(spread, DIGITS),
-            "seeds": len(cell[metric]),
-        }
+        f"{row}-{attention}": summary(cell[metric])
         for (row, attention), cell in sorted(cells.items())
     }
     what = f"{ranked.label} by row and attention: mean, standard deviation and number of seeds"
     write_json(base.with_suffix(".json"), {"what": what, "rows": numbers})
     save_picture(picture, base)
+
+
+def summary(seeds: Seeds) -> dict[str, float | int | None]:
+    """What a figure's JSON has of a cell."""
+    spread = deviation(seeds)
+    return {
+        "mean": round(mean(seeds.values()), DIGITS),
+        "deviation": None if spread is None else round(spread, DIGITS),
+        "seeds": len(seeds),
+    }
 
 
 def stem(root: Path, table: Table, figure: Figure, scale: str) -> Path:

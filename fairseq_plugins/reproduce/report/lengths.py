@@ -11,12 +11,19 @@ from fairseq_plugins.common.files import write_json
 from fairseq_plugins.common.pictures import save_picture
 from fairseq_plugins.papers.extrapolation import SLIDING
 from fairseq_plugins.papers.tables import Figure, Table
-from fairseq_plugins.reproduce.experiments.extrapolation import factors_of
 from fairseq_plugins.reproduce.record.results import Result
 from fairseq_plugins.reproduce.report.figure import stem
-from fairseq_plugins.reproduce.report.series import Lines, Points, length_lines, place_lines
+from fairseq_plugins.reproduce.report.panels import (
+    add_legend,
+    draw_rows,
+    labels_of,
+    make_panels,
+    styles,
+)
+from fairseq_plugins.reproduce.report.series import Lines, Points, length_lines, longest_places
 
-MOST = 4.0  # times the best row's perplexity: worse ones leave the picture at the top
+MOST = 4.0  # times the highest perplexity of the others: above it a line leaves the picture
+FEW = 3  # lines that may leave it
 
 
 def draw_lengths(
@@ -24,35 +31,55 @@ def draw_lengths(
 ) -> None:
     """A PNG and an SVG with two panels for each attention, and a JSON of their numbers."""
     base = stem(root, table, figure, scale)
-    longest = max(factor for result in results for factor in factors_of(result["metrics"]))
-    by_length, by_place = length_lines(results), place_lines(results, longest)
+    by_length, by_place = length_lines(results), longest_places(results)
     numbers: dict[str, Any] = {
         "what": "by row and attention, means over seeds: pairs of a length, or of the middle of a "
         "part of the window, in training lengths, and of the perplexity there",
         "windows": _as_data(by_length),
         "sliding": _as_data(length_lines(results, SLIDING)),
-        f"by_position_{longest}x": _as_data(by_place),
     }
+    windows: dict[int, dict[tuple[str, str], Points]] = {}
+    for factor, lines in by_place.values():
+        windows.setdefault(factor, {}).update(lines)
+    numbers |= {f"by_position_{factor}x": _as_data(lines) for factor, lines in windows.items()}
     write_json(base.with_suffix(".json"), numbers)
-    size = (8 * len(table.attentions), 10)
-    picture = Picture(figsize=size, layout="constrained")
-    grid = picture.subplots(2, len(table.attentions), squeeze=False, sharey="row")
-    rows = sorted({row for row, _ in by_length})
-    for panels, lines in zip(grid, (by_length, by_place), strict=True):
-        for panel, attention in zip(panels, table.attentions, strict=True):
-            own = {row: one for (row, a), one in lines.items() if a == attention}
-            _draw(panel, table, own, {row: i for i, row in enumerate(rows)})
+    picture = lengths_picture(table, by_length, by_place)
+    picture.suptitle(f"{table.source}, scale {scale}")
+    save_picture(picture, base)
+
+
+def lengths_picture(
+    table: Table, by_length: Lines, by_place: Mapping[str, tuple[int, Lines]]
+) -> Picture:
+    """Above perplexity by length, below by place in the longest window that has numbers.
+
+    by_place: by attention, see `longest_places`. Attentions without numbers have no panels.
+    """
+    labels = labels_of(table, by_length, table.attentions)
+    picture, (tops, bottoms, places) = make_panels(labels, 2, sharey="row")
+    drawn = styles({row for row, _ in by_length})
+    in_windows = {key: line for _, lines in by_place.values() for key, line in lines.items()}
+    for panels, lines in ((tops, by_length), (bottoms, in_windows)):
+        for panel, attention in zip(panels, labels, strict=True):
+            draw_rows(panel, table, lines, attention, drawn)
             panel.set_title(f"{attention} attention")
+            panel.set_yscale("log")
+            panel.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+            panel.yaxis.set_minor_formatter(StrMethodFormatter("{x:g}"))
+            panel.grid(alpha=0.3, which="both")
         panels[0].set_ylabel("perplexity")
-        _cut(panels[0], [value for line in lines.values() for _, value in line])
-    for top, bottom in zip(*grid, strict=True):
+        panels[0].set_ylim(top=highest_shown([*lines.values()]))
+    for top, place in zip(tops, places, strict=True):
         top.set_xscale("log", base=2)
         top.xaxis.set_major_formatter(StrMethodFormatter("{x:g}x"))
         top.set_xlabel("length of the window, in training lengths")
-        bottom.set_xlabel(f"place in a window of {longest}x, in training lengths")
-        bottom.axvline(1.0, color="grey", linewidth=0.8)
-    picture.suptitle(f"{table.source}, scale {scale}")
-    save_picture(picture, base)
+        add_legend(place, top)
+    for bottom, attention in zip(bottoms, labels, strict=True):
+        if attention in by_place:
+            longest, _ = by_place[attention]
+            bottom.set_xlabel(f"place in a window of {longest}x, in training lengths")
+            bottom.axvline(1.0, color="grey", linewidth=0.8)
+    return picture
 
 
 def _as_data(lines: Lines) -> dict[str, list[list[float]]]:
@@ -62,25 +89,14 @@ def _as_data(lines: Lines) -> dict[str, list[list[float]]]:
     }
 
 
-def _draw(
-    panel: Any, table: Table, lines: Mapping[str, Points], numbers: Mapping[str, int]
-) -> None:
-    """A line for each row, drawn alike in every panel by its number."""
-    # The worst at the end first, so that the legend has the order of the lines.
-    for row in sorted(lines, key=lambda name: -lines[name][-1][1]):
-        x, values = zip(*lines[row], strict=True)
-        again, colour = divmod(numbers[row], 10)  # matplotlib has ten colours
-        style = {"linestyle": ("-", "--", ":", "-.")[again % 4], "marker": ".xs^"[again // 4 % 4]}
-        panel.plot(x, values, color=f"C{colour}", label=table.row(row).label, **style)
-    panel.set_yscale("log")
-    panel.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
-    panel.yaxis.set_minor_formatter(StrMethodFormatter("{x:g}"))
-    panel.grid(alpha=0.3, which="both")
-    if lines:
-        panel.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0))  # hiding no line
+def highest_shown(lines: Sequence[Points]) -> float | None:
+    """Where a panel ends at the top; None where it has all of all lines.
 
-
-def _cut(panel: Any, values: Sequence[float]) -> None:
-    """Leave out what is far worse than the best, among which nothing could be told apart."""
-    if values and max(values) > MOST * min(values):
-        panel.set_ylim(top=MOST * min(values), bottom=0.95 * min(values))
+    Lines far above all others would press these together, and leave it: `FEW` at most, and never
+    more than one in five.
+    """
+    peaks = sorted(max(value for _, value in line) for line in lines)
+    for few in range(min(FEW, len(peaks) // 5), 0, -1):
+        if peaks[-few] > MOST * peaks[-few - 1]:
+            return 1.1 * peaks[-few - 1]
+    return None

@@ -82,6 +82,7 @@ class Report:
         if not shown:
             return
         try:
+            from fairseq_plugins.reproduce.report.buckets import draw_buckets
             from fairseq_plugins.reproduce.report.curves import draw_curves
             from fairseq_plugins.reproduce.report.figure import draw_ranking
             from fairseq_plugins.reproduce.report.lengths import draw_lengths
@@ -95,6 +96,7 @@ class Report:
             "attention": draw_attention,
             "lengths": draw_lengths,
             "parts": draw_parts,
+            "buckets": draw_buckets,
         }
         for figure in self.table.figures:
             draw[figure.kind](self.root, self.shown_table, figure, self.name, shown)

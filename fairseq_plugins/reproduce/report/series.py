@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fairseq_plugins.papers.extrapolation import length_metric
+from fairseq_plugins.papers.extrapolation import BUCKETS, bleu_metric, length_metric
 from fairseq_plugins.reproduce.experiments.extrapolation import factors_of
 from fairseq_plugins.reproduce.record.results import Result
 from fairseq_plugins.reproduce.report.orderings import mean
@@ -51,6 +51,32 @@ def place_lines(results: Sequence[Result], factor: int) -> dict[tuple[str, str],
             if loss is not None:
                 cell.setdefault((i + 0.5) * factor / len(losses), []).append(2**loss)
     return _means(found)
+
+
+def bucket_lines(results: Sequence[Result]) -> dict[tuple[str, str], Line]:
+    """BLEU by the place of a length of the source in `BUCKETS`, the mean over the seeds."""
+    found: dict[tuple[str, str], dict[float, list[float]]] = {}
+    for result in results:
+        cell = found.setdefault((result["row"], result["attention"]), {})
+        for i, name in enumerate(BUCKETS):
+            value = result["metrics"].get(bleu_metric(name))
+            if value is not None:
+                cell.setdefault(float(i), []).append(value)
+    return _means(found)
+
+
+def longest_places(results: Sequence[Result]) -> dict[str, tuple[int, dict[tuple[str, str], Line]]]:
+    """By attention the longest window, in training lengths, that has numbers, and the lines in it.
+
+    An attention that has no numbers at all is not there.
+    """
+    found = {}
+    for attention in sorted({result["attention"] for result in results}):
+        own = [result for result in results if result["attention"] == attention]
+        lengths = {int(name[:-1]) for result in own for name in result["metrics"]["by_position"]}
+        if lengths:
+            found[attention] = max(lengths), place_lines(own, max(lengths))
+    return found
 
 
 def _means(found: Mapping[tuple[str, str], Mapping[float, list[float]]]) -> dict[Any, Line]:

@@ -8,7 +8,7 @@ from typing import Any
 from fairseq_plugins.common.root import place
 from fairseq_plugins.papers.tables import Figure, Table
 from fairseq_plugins.reproduce.report.orderings import deviation, mean, rows_of
-from fairseq_plugins.reproduce.report.series import Lines, length_lines, mean_curves, place_lines
+from fairseq_plugins.reproduce.report.series import Lines, length_lines, longest_places, mean_curves
 from fairseq_plugins.reproduce.report.site import charts
 from fairseq_plugins.reproduce.report.site.evidence import Evidence, TableEvidence
 from fairseq_plugins.reproduce.report.site.maps import maps
@@ -69,7 +69,7 @@ def figure_views(evidence: Evidence) -> list[FigureView]:
         if folder.name not in drawn:
             views += _of_folder(evidence.root, folder)
     for one in evidence.tables:
-        if any(figure.kind == "attention" for figure in one.table.figures):
+        if any(figure.kind in ("attention", "buckets") for figure in one.table.figures):
             views += _drawn(evidence.root, one)
     return views
 
@@ -82,12 +82,10 @@ def _of_table(found: TableEvidence, figure: Figure) -> FigureView:
         panels = _by_attention(table, curves, log_y=True, **words)
         title = figure.source or f"{table.source}: perplexity while training"
         return FigureView(f"{name}-curves", f"{title}, {found.scale}", panels, source=found.page)
-    factors = [int(key[:-1]) for run in found.shown for key in run["metrics"]["by_position"]]
     words = {"x": "length of the window, in training lengths", "y": "perplexity"}
     panels = _by_attention(table, length_lines(found.shown), log_x=True, log_y=True, **words)
-    if factors:
-        place = f"place in a window of {max(factors)}x, in training lengths"
-        by_place = place_lines(found.shown, max(factors))
+    for factor, by_place in longest_places(found.shown).values():
+        place = f"place in a window of {factor}x, in training lengths"
         panels += _by_attention(table, by_place, log_y=True, x=place, y="perplexity")
     return FigureView(name, f"{table.source}, {found.scale}", panels, source=found.page)
 
