@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from fairseq_plugins.analysis import LENGTH
-from fairseq_plugins.analysis.figure_files import Made, Panel, draw_lines, draw_panels
+from fairseq_plugins.analysis.figure_files import SCALES, Made, Panel, draw_lines, draw_panels
 from fairseq_plugins.analysis.position_vectors import (
     ALIKE,
     alike_from,
@@ -40,7 +40,7 @@ def dots(subjects: Sequence[Subject], sizes: Sizes) -> Made:
             lines.append([title, str(len(rows)), _rise(means)])
     require(panels, 1, "position vectors")
     header = ["", "vectors", "mean over pairs m apart first rises at m"]
-    return Made(draw_panels(panels), numbers, [markdown_table(header, lines, left=1)])
+    return Made(draw_panels(panels), numbers, [SCALES, markdown_table(header, lines, left=1)])
 
 
 def relative_cosines(subjects: Sequence[Subject], sizes: Sizes) -> Made:
