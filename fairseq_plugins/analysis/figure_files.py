@@ -172,7 +172,7 @@ def draw_lines(
     *,
     rule: float | None = None,
 ) -> Any:
-    """Panels of lines.
+    """Panels of lines, each with its names beside it; one with those of the next leaves them to it.
 
     Args:
         panels: title, label of x, label of y, and by name the points of a line.
@@ -180,9 +180,10 @@ def draw_lines(
     """
     from matplotlib.figure import Figure
 
-    picture = Figure(figsize=(6.4 * len(panels), 4.4), layout="constrained")
+    picture = Figure(figsize=(6.4 * len(panels) + 2, 4.4), layout="constrained")
     places = picture.subplots(1, len(panels), squeeze=False)[0]
-    for place, (title, x, y, found) in zip(places, panels, strict=True):
+    names = [list(found) for *_, found in panels]
+    for place, (title, x, y, found), after in zip(places, panels, [*names[1:], []], strict=True):
         for number, (name, (xs, ys)) in enumerate(found.items()):
             style = ("-", "--", ":", "-.")[number // 10 % 4]  # matplotlib has ten colours
             place.plot(xs, ys, style, label=name, linewidth=1.4)
@@ -192,6 +193,6 @@ def draw_lines(
         place.set_xlabel(x)
         place.set_ylabel(y)
         place.grid(alpha=0.3)
-        if found:
-            place.legend(fontsize=8)
+        if found and list(found) != after:
+            place.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0))  # hiding no line
     return picture

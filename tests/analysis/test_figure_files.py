@@ -1,9 +1,9 @@
-"""Pictures of matrices: what is drawn can be told apart."""
+"""Pictures of matrices and lines: what is drawn can be told apart."""
 
 import pytest
 import torch
 
-from fairseq_plugins.analysis.figure_files import Panel, draw_panels, grey_limits
+from fairseq_plugins.analysis.figure_files import Panel, draw_lines, draw_panels, grey_limits
 
 
 def test_a_few_numbers_do_not_set_the_greys() -> None:
@@ -27,3 +27,17 @@ def test_a_scale_has_an_arrow_where_numbers_are_beyond_it() -> None:
     images = [place.images[0] for place in picture.axes if place.images]
     assert images[0].get_clim()[1] < 1 and images[0].colorbar.extend == "max"
     assert images[1].get_clim() == (-3.0, 3.0) and images[1].colorbar.extend == "neither"
+
+
+def test_names_of_lines_hide_no_line_and_are_there_once() -> None:
+    line = ([0.0, 1.0], [0.0, 1.0])
+    same = {"a": line, "b": line}
+    picture = draw_lines(
+        [("1", "x", "y", same), ("2", "x", "y", same), ("3", "x", "y", {"c": line})]
+    )
+    picture.draw_without_rendering()
+    first, second, third = picture.axes
+    assert first.get_legend() is None  # the second's are its own
+    for place in (second, third):
+        assert place.get_legend().get_window_extent().x0 >= place.get_window_extent().x1
+    assert not second.get_legend().get_window_extent().overlaps(third.get_window_extent())
