@@ -35,7 +35,11 @@ def dots(subjects: Sequence[Subject], sizes: Sizes) -> Made:
             kind = "relative" if is_relative else "absolute"
             title = f"{subject.label}, {kind}"
             panels.append(Panel(title, matrix, -(len(rows) // 2) if is_relative else 0))
-            numbers[title] = {"dot_products": matrix, "by_offset": by_offset(matrix)}
+            numbers[title] = {
+                "dot_products": matrix,
+                "by_offset": by_offset(matrix),
+                "vectors": subject.relative_kind() if is_relative else subject.absolute_kind(),
+            }
             means = by_offset(matrix)[len(rows) - 1 :]
             lines.append([title, str(len(rows)), _rise(means)])
     require(panels, 1, "position vectors")

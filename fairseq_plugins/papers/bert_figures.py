@@ -28,6 +28,7 @@ def _continued(*rows: str) -> tuple[Model, ...]:
     return tuple(Model(BERT_CONTINUED_TABLE.name, row, row) for row in rows)
 
 
+SPANS, CLASSES = "SQuAD", "GLUE"  # what the models of Figure 4 that are fine-tuned begin with
 _ABSOLUTE = ("learned", "sinusoidal", "learnable_sinusoidal")
 _RELATIVE = ("shaw_only", "sinusoidal_rpe_only", "learnable_sinusoidal_rpe_only")
 _LEARNABLE = "learnable_sinusoidal"
@@ -39,8 +40,8 @@ FIGURE_MODELS: dict[int, tuple[Model, ...]] = {
     2: _continued(*_ABSOLUTE, *_RELATIVE),
     4: (
         *_continued(_LEARNABLE),
-        Model("bert_table4", _LEARNABLE, "SQuAD", "*"),
-        Model("bert_table3", _LEARNABLE, "GLUE", "*"),
+        Model("bert_table4", _LEARNABLE, SPANS, "*"),
+        Model("bert_table3", _LEARNABLE, CLASSES, "*"),
     ),
     6: _continued(*_RELATIVE, *_WITH_LEARNED_RELATIVE),
     9: _continued(*_ABSOLUTE),
