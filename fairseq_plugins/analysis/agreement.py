@@ -33,6 +33,9 @@ ALIKE_BY = 25  # the paper: 20 to 25
 # out of order, which are 0.5 at random, and of what differs between the directions of a pair.
 INVARIANT, ORDERED, SYMMETRIC = 0.5, 0.25, 0.25
 UNEQUAL = 1.1  # a factor between two directions
+# Figure 5: in which offsets monotonicity goes with spans and how closely, and direction balance.
+SPAN_OFFSETS, CLOSELY, BALANCED = (20, 55), 0.9, 0.5
+_SPAN_TASKS, _OPPOSITE = ("v1_exact", "v2_exact"), "SST-2"
 _GAP = f"mean over pairs 1 to {NEAR} apart less that over pairs half the length apart and more"
 
 
@@ -296,6 +299,52 @@ def _of_tasks(psi: Mapping[str, Tensor]) -> tuple[str, ...]:
             },
         ),
     )
+
+
+def of_ranges(numbers: Numbers) -> str:
+    """Figure 5: in which ranges of offsets properties correlate with what tasks."""
+    first, last = SPAN_OFFSETS
+    middle = {
+        task: found
+        for task in (*_SPAN_TASKS, _OPPOSITE)
+        if (found := _within(numbers, f"monotonicity, {task}", first, last))
+    }
+    means = {task: sum(found) / len(found) for task, found in middle.items()}
+    opposite = means.pop(_OPPOSITE, None)
+    balance = {}
+    for key in numbers:
+        name, _, task = key.partition(", ")
+        if name == "direction balance" and (near := _within(numbers, key, 1, NEAR)):
+            most, far = max(near), _within(numbers, key, 1, max(numbers["reaches"]))[-1]
+            balance[task] = (most > max(BALANCED, far), f"{most:+.2f}, {far:+.2f}")
+    return sentences(
+        said(
+            f"Monotonicity within {first} to {last} offsets correlates with span prediction by "
+            f"less than {-CLOSELY} (the least in that range)",
+            {task: (min(middle[task]) < -CLOSELY, f"{min(middle[task]):+.2f}") for task in means},
+        ),
+        ""
+        if opposite is None
+        else said(
+            f"There `{_OPPOSITE}` correlates the other way round (mean {opposite:+.2f}) from span "
+            "prediction (mean)",
+            {task: (own < 0 < opposite, f"{own:+.2f}") for task, own in means.items()},
+        ),
+        said(
+            f"Direction balance correlates by more than {BALANCED} within few offsets, and less "
+            f"within all (the most within 1 to {NEAR} offsets, and within all)",
+            balance,
+        ),
+    )
+
+
+def _within(numbers: Numbers, key: str, first: int, last: int) -> list[float]:
+    """The correlations of a property with a task that there are at some of the reaches."""
+    return [
+        value
+        for reach, value in zip(numbers["reaches"], numbers.get(key, ()), strict=False)
+        if first <= reach <= last and value is not None
+    ]
 
 
 def of_relative(numbers: Numbers) -> str:

@@ -235,13 +235,18 @@ def _trained(state: dict[str, Any]) -> str:
 
 
 def _of_results(scale: str) -> tuple[str, str, Any]:
-    from fairseq_plugins.papers.bert import BERT_GLUE_TABLE, BERT_SQUAD_TABLE
+    from fairseq_plugins.papers.bert import (
+        BERT_GLUE_TABLE,
+        BERT_PROPERTIES_TABLE,
+        BERT_SQUAD_TABLE,
+    )
     from fairseq_plugins.reproduce.report.claims_page import read_numbers
-    from fairseq_plugins.reproduce.report.ranges import draw_ranges, read_weights
+    from fairseq_plugins.reproduce.report.ranges import draw_ranges, measure_ranges, read_weights
 
-    weights = read_weights(ROOT, scale)
-    found = read_numbers(ROOT, [BERT_GLUE_TABLE, BERT_SQUAD_TABLE], scale).get(scale)
-    made = draw_ranges(weights, {} if found is None else found.cells)
+    tables = (BERT_PROPERTIES_TABLE, BERT_GLUE_TABLE, BERT_SQUAD_TABLE)
+    found = read_numbers(ROOT, tables, scale).get(scale)
+    cells = {} if found is None else found.cells
+    made = draw_ranges(measure_ranges(read_weights(ROOT, scale), cells), cells)
     paper = (
         "monotonicity within 20 to 55 offsets correlates most with span prediction, by more than "
         "0.9, and with some tasks of classification the other way round; direction balance "

@@ -11,6 +11,7 @@ from fairseq_plugins.analysis.agreement import (
     of_families,
     of_frequencies,
     of_identical_words,
+    of_ranges,
     of_relative,
     of_training,
     of_vectors,
@@ -167,6 +168,27 @@ def test_spans_are_compared_with_classes() -> None:
     assert "so for `x` (0.01 against " in said
     never = {"frequencies": same, "psi": {**psi, "GLUE, CoLA": FIXED}}
     assert "at 12 at latest): not for `SQuAD, v1` (9), `SQuAD, v2` (3)." in of_frequencies(never)
+
+
+def test_ranges_of_offsets_are_the_papers() -> None:
+    numbers = {
+        "reaches": [1, 5, 20, 55, 100],
+        "monotonicity, v1_exact": [0.0, -0.99, -0.95, -0.25, -0.99],
+        "monotonicity, v2_exact": [-0.99, -0.99, -0.5, -0.8, -0.99],
+        "monotonicity, SST-2": [None, -1.0, 0.2, 0.4, -1.0],
+        "direction balance, v1_exact": [0.6, 0.5, 0.3, 0.2, 0.4],
+        "direction balance, SST-2": [0.6, 0.5, 0.3, 0.2, 0.7],
+        "direction balance, QQP": [-0.9, -0.8, 0.3, 0.2, 0.1],
+        "direction balance, CoLA": [None] * 5,
+    }
+    spans, opposite, balance = of_ranges(numbers).rstrip(".").split(". ")
+    assert spans.endswith("so for `v1_exact` (-0.95); not for `v2_exact` (-0.80)")
+    assert "(mean +0.30)" in opposite
+    assert opposite.endswith("so for `v1_exact` (-0.60), `v2_exact` (-0.65)")
+    assert "so for `v1_exact` (+0.60, +0.40); not for `SST-2` (+0.60, +0.70)" in balance
+    assert balance.endswith("`QQP` (-0.80, +0.10)")
+    few = {"reaches": [1, 3], "direction balance, QQP": [0.1, 0.2]}
+    assert "not for `QQP`" in of_ranges(few)
 
 
 def test_only_learned_relative_vectors_decide_figure_6() -> None:
