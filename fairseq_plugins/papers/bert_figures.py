@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from fairseq_plugins.papers.bert import BERT_CONTINUED_TABLE, VANILLA
+from fairseq_plugins.papers.bert import BERT_CONTINUED_TABLE, BERT_START_TABLE, LEARNED, VANILLA
 
 
 @dataclass(frozen=True)
@@ -12,12 +12,17 @@ class Model:
     Attributes:
         label: for a panel.
         parts: a pattern for the folders of several trainings of one run, each a panel.
+        study: what a study's name has behind that of the scale; its settings keep the checkpoints
+            of a training while it goes on, some of which are a panel each.
+        settings: of that study.
     """
 
     table: str
     row: str
     label: str
     parts: str = ""
+    study: str = ""
+    settings: tuple[str, ...] = ()
 
     @property
     def attention(self) -> str:
@@ -44,6 +49,15 @@ FIGURE_MODELS: dict[int, tuple[Model, ...]] = {
         Model("bert_table3", _LEARNABLE, CLASSES, "*"),
     ),
     6: _continued(*_RELATIVE, *_WITH_LEARNED_RELATIVE),
+    8: (
+        Model(
+            BERT_START_TABLE.name,
+            LEARNED,
+            "",
+            study="steps",
+            settings=("checkpoint.keep_interval_updates=-1",),
+        ),
+    ),
     9: _continued(*_ABSOLUTE),
     10: (
         *_continued("learned"),
