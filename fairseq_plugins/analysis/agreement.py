@@ -4,20 +4,38 @@ Each function named `of_...` takes the numbers of a figure, as they are in its J
 sentences; "" where nothing that is shown decides anything.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from fairseq_plugins.analysis.indicators import NEAR as MIDDLE
+from fairseq_plugins.analysis.indicators import (
+    direction_balance,
+    monotonicity,
+    translation_invariance,
+)
+from fairseq_plugins.analysis.position_vectors import ALIKE, first_rise
 from fairseq_plugins.analysis.readers import KINDS, LM, ROBERTA, TRANSLATION
-from fairseq_plugins.analysis.subjects import LEARNED, LEARNED_SINUSOIDS
+from fairseq_plugins.analysis.sentences import said, said_where, sentences, signs
+from fairseq_plugins.analysis.subjects import FIXED_SINUSOIDS, LEARNED, LEARNED_SINUSOIDS
+from fairseq_plugins.papers.bert_figures import CLASSES, SPANS
 
 Numbers = Mapping[str, Any]
 Agrees = Callable[[Numbers], str]
 
 NEAR = 5  # offsets that count as neighbours, those of the paper's Figure 1
+FAR = 20  # offsets of relative vectors beyond it are far, as in the paper's Figure 1
 ALIKE_BY = 25  # the paper: 20 to 25
+# What counts as met, of numbers from 0, met, to 1: of the variance that offsets leave, and of pairs
+# out of order, which are 0.5 at random, and of what differs between the directions of a pair.
+INVARIANT, ORDERED, SYMMETRIC = 0.5, 0.25, 0.25
+UNEQUAL = 1.1  # a factor between two directions
+# Figure 5: in which offsets monotonicity goes with spans and how closely, and direction balance.
+SPAN_OFFSETS, CLOSELY, BALANCED = (20, 55), 0.9, 0.5
+_SPAN_TASKS, _OPPOSITE = ("v1_exact", "v2_exact"), "SST-2"
 _GAP = f"mean over pairs 1 to {NEAR} apart less that over pairs half the length apart and more"
 
 
@@ -51,14 +69,81 @@ def side_gap(cosines: Tensor) -> float:
     return float(own.mean() - cosines[before, after].mean())
 
 
-def of_absolute(numbers: Numbers) -> str:
-    """Figure 1: whether neighbouring absolute vectors are closer than far ones."""
-    gaps = {
-        name: near_less_far(_tensor(one["dot_products"]))
-        for name, one in numbers.items()
-        if name.endswith("absolute")
+def asymmetry(weights: Tensor) -> float:
+    """What differs between the two directions of pairs, as a share of their weight: (T, T).
+
+    0 where each pair has one weight, 1 where only one direction of each has any.
+    """
+    between = float(weights.sum() - weights.trace())
+    return float((weights - weights.mT).abs().triu(1).sum()) / between if between else 0.0
+
+
+def clearness(matrix: Tensor) -> float:
+    """`near_less_far` in standard deviations over all pairs of two positions: (T, T)."""
+    pairs = matrix[~torch.eye(len(matrix), dtype=torch.bool)]
+    return near_less_far(matrix) / float(pairs.std(correction=0))
+
+
+def of_vectors(numbers: Numbers) -> str:
+    """Figure 1: whether neighbours are closer, and which relative vectors are alike."""
+    matrices = {name: _tensor(one["dot_products"]) for name, one in numbers.items()}
+    own = {
+        is_relative: {
+            name: matrix
+            for name, matrix in matrices.items()
+            if name.endswith("relative") == is_relative
+        }
+        for is_relative in (False, True)
     }
-    return _said(f"Neighbouring absolute vectors are closer than far ones ({_GAP})", _signs(gaps))
+    kinds = {name: one["vectors"] for name, one in numbers.items()}
+    learned = {name: matrix for name, matrix in own[True].items() if kinds[name] == LEARNED}
+    return sentences(
+        said(
+            f"Neighbouring absolute vectors are closer than far ones ({_GAP})",
+            signs({name: near_less_far(matrix) for name, matrix in own[False].items()}),
+        ),
+        _clearest({n: clearness(matrix) for n, matrix in own[False].items()}, kinds),
+        *_relative_sides(learned),
+    )
+
+
+def _clearest(found: Mapping[str, float], kinds: Mapping[str, str]) -> str:
+    """Whether it is clearer with learnable sinusoids than learned; fixed ones the paper lacks."""
+    own, learned, fixed = (
+        {name: value for name, value in found.items() if kinds[name] == kind}
+        for kind in (LEARNED_SINUSOIDS, LEARNED, FIXED_SINUSOIDS)
+    )
+    if not learned:
+        return ""
+    most = max(learned.values())
+    beside = f", of fixed sinusoids {max(fixed.values()):.3g}" if fixed else ""
+    return said(
+        "More clearly under learnable sinusoids than learned vectors (the same in standard "
+        f"deviations over all pairs; of learned vectors at most {most:.3g}{beside})",
+        {name: (value > most, f"{value:.3g}") for name, value in own.items()},
+    )
+
+
+def _relative_sides(matrices: Mapping[str, Tensor]) -> tuple[str, str]:
+    """Of small offsets and of far ones, in cosines: matrices (2k + 1, 2k + 1) of dot products."""
+    apart, alike = {}, {}
+    for name, matrix in matrices.items():
+        sizes = matrix.diagonal().sqrt()
+        offset = (torch.arange(len(matrix)) - len(matrix) // 2).abs()
+        found, small, far = matrix / sizes / sizes[:, None], offset <= NEAR, offset > FAR
+        among = found[far][:, far]
+        own = float(among[~torch.eye(len(among), dtype=torch.bool)].mean())
+        other = float(found[small][:, far].mean())
+        apart[name] = (other < own, f"{other:.3g} against {own:.3g}")
+        alike[name] = (own > ALIKE, f"{own:.3g}")
+    return (
+        said(
+            f"Learned relative vectors of offsets up to {NEAR} are less like those beyond {FAR} "
+            "than these are like each other (mean cosines)",
+            apart,
+        ),
+        said(f"Learned relative vectors beyond {FAR} are alike (mean cosine above {ALIKE})", alike),
+    )
 
 
 def of_training(numbers: Numbers) -> str:
@@ -86,27 +171,180 @@ def of_bands(numbers: Numbers) -> str:
         for name, band in bands.items()
         if numbers[name]["relative"] in (LEARNED, LEARNED_SINUSOIDS)
     }
-    said = _said(
+    own = said(
         "A white band under the learned RPE, the learnable sinusoidal RPE and combinations with "
         "them (below 0 in the table)",
-        _signs(named, below=True),
+        signs(named, below=True),
     )
     others = [f"`{name}`" for name in bands if name not in named and bands[name] < 0]
-    if said and others:
-        said += f" Without these RPEs there is one, too, under {', '.join(others)}."
-    return said
+    if own and others:
+        own += f" Without these RPEs there is one, too, under {', '.join(others)}."
+    return own
+
+
+def of_identical_words(numbers: Numbers) -> str:
+    """Figures 2 and 11: the three properties of weights, their balance, and the white band."""
+    weights = {name: _tensor(one["weights"]) for name, one in numbers.items()}
+    return sentences(
+        said_where(
+            "Translation invariance (share of the variance of weights that is within offsets, "
+            f"below {INVARIANT})",
+            {name: translation_invariance(own) for name, own in weights.items()},
+            lambda value: value < INVARIANT,
+        ),
+        said_where(
+            f"Local monotonicity (share of pairs within {MIDDLE} offsets whose further word weighs "
+            f"more, below {ORDERED}; 0.5 in random order)",
+            {name: monotonicity(own, MIDDLE) for name, own in weights.items()},
+            lambda value: value < ORDERED,
+        ),
+        said_where(
+            "Symmetry (what differs between the two directions of pairs, as a share of their "
+            f"weight, below {SYMMETRIC})",
+            {name: asymmetry(own) for name, own in weights.items()},
+            lambda value: value < SYMMETRIC,
+        ),
+        _unequal(
+            {name: direction_balance(own) for name, own in weights.items()},
+            {name: one["relative"] for name, one in numbers.items()},
+        ),
+        of_bands(numbers),
+    )
+
+
+def _unequal(balances: Mapping[str, float], relative: Mapping[str, str]) -> str:
+    """Whether weights are unequal with learnable sinusoids, and less so with other RPEs."""
+    others = [balances[n] for n, kind in relative.items() if kind not in ("", LEARNED_SINUSOIDS)]
+    if not others:
+        return ""
+    most = max(others, key=_imbalance)
+    least = max(_imbalance(most), math.log(UNEQUAL))
+    return said(
+        "Under the learnable sinusoidal RPE and combinations with it, weights back and ahead are "
+        f"unequal, by more than a factor of {UNEQUAL} and more than under all other RPEs (those "
+        f"back by those ahead, within {MIDDLE} offsets; of the others {most:.3f} is furthest "
+        "from 1)",
+        {
+            name: (_imbalance(balances[name]) > least, f"{balances[name]:.3f}")
+            for name, kind in relative.items()
+            if kind == LEARNED_SINUSOIDS
+        },
+    )
+
+
+def _imbalance(balance: float) -> float:
+    """The same for a ratio and its inverse."""
+    return abs(math.log(balance))
 
 
 def of_frequencies(numbers: Numbers) -> str:
-    """Figure 4: whether most learned frequencies are below the fixed ones."""
+    """Figure 4: whether most learned frequencies are below the fixed ones, and what psi says."""
     every = {name: _tensor(values) for name, values in numbers["frequencies"].items()}
+    psi = {name: _tensor(values) for name, values in numbers["psi"].items()}
+    fixed = psi.pop("default")
     shares = {
         name: float((values < every["default"]).double().mean())
         for name, values in every.items()
         if name != "default"
     }
-    found = {name: (share > 0.5, f"{share:.0%}") for name, share in shares.items()}
-    return _said("Learned frequencies are mostly below the fixed ones", found)
+    far = slice(len(fixed) // 2, None)
+    return sentences(
+        said_where(
+            "Learned frequencies are mostly below the fixed ones",
+            shares,
+            lambda share: share > 0.5,
+            ".0%",
+        ),
+        said_where(
+            "Far positions are closer than with fixed ones (mean of psi(m) / psi(0) over the "
+            "further half of the offsets less that with fixed ones)",
+            {name: float((own[far] - fixed[far]).mean()) for name, own in psi.items()},
+            lambda more: more > 0,
+            "+.3g",
+        ),
+        *_of_tasks(psi),
+    )
+
+
+def _of_tasks(psi: Mapping[str, Tensor]) -> tuple[str, ...]:
+    """What psi says of spans and of classes; () without models of both."""
+    spans, classes = (
+        {name: own for name, own in psi.items() if name.startswith(label)}
+        for label in (SPANS, CLASSES)
+    )
+    if not (spans and classes):
+        return ()
+    rises = {name: first_rise(own) or len(own) for name, own in {**spans, **classes}.items()}
+    most = max(rises[name] for name in classes)
+    distances = {
+        name: [
+            sum(float((own - tuned).abs().mean()) for tuned in side.values()) / len(side)
+            for side in (classes, spans)
+        ]
+        for name, own in psi.items()
+        if name not in {**spans, **classes}
+    }
+    return (
+        said(
+            "Models tuned for spans are monotone over more offsets than all that are tuned for "
+            f"classes (where psi first rises; for classes at {most} at latest)",
+            {name: (rises[name] > most, str(rises[name])) for name in spans},
+        ),
+        said(
+            "Before tuning psi is more like that of classes than that of spans (mean distance from "
+            "each)",
+            {
+                name: (near < far, f"{near:.3g} against {far:.3g}")
+                for name, (near, far) in distances.items()
+            },
+        ),
+    )
+
+
+def of_ranges(numbers: Numbers) -> str:
+    """Figure 5: in which ranges of offsets properties correlate with what tasks."""
+    first, last = SPAN_OFFSETS
+    middle = {
+        task: found
+        for task in (*_SPAN_TASKS, _OPPOSITE)
+        if (found := _within(numbers, f"monotonicity, {task}", first, last))
+    }
+    means = {task: sum(found) / len(found) for task, found in middle.items()}
+    opposite = means.pop(_OPPOSITE, None)
+    balance = {}
+    for key in numbers:
+        name, _, task = key.partition(", ")
+        if name == "direction balance" and (near := _within(numbers, key, 1, NEAR)):
+            most, far = max(near), _within(numbers, key, 1, max(numbers["reaches"]))[-1]
+            balance[task] = (most > max(BALANCED, far), f"{most:+.2f}, {far:+.2f}")
+    return sentences(
+        said(
+            f"Monotonicity within {first} to {last} offsets correlates with span prediction by "
+            f"less than {-CLOSELY} (the least in that range)",
+            {task: (min(middle[task]) < -CLOSELY, f"{min(middle[task]):+.2f}") for task in means},
+        ),
+        ""
+        if opposite is None
+        else said(
+            f"There `{_OPPOSITE}` correlates the other way round (mean {opposite:+.2f}) from span "
+            "prediction (mean)",
+            {task: (own < 0 < opposite, f"{own:+.2f}") for task, own in means.items()},
+        ),
+        said(
+            f"Direction balance correlates by more than {BALANCED} within few offsets, and less "
+            f"within all (the most within 1 to {NEAR} offsets, and within all)",
+            balance,
+        ),
+    )
+
+
+def _within(numbers: Numbers, key: str, first: int, last: int) -> list[float]:
+    """The correlations of a property with a task that there are at some of the reaches."""
+    return [
+        value
+        for reach, value in zip(numbers["reaches"], numbers.get(key, ()), strict=False)
+        if first <= reach <= last and value is not None
+    ]
 
 
 def of_relative(numbers: Numbers) -> str:
@@ -118,17 +356,16 @@ def of_relative(numbers: Numbers) -> str:
     }
     gaps = {name: side_gap(_tensor(one["cosines"])) for name, one in learned.items()}
     sides = "Learned vectors of one side are more alike than those of two (mean cosines)"
-    said = (
-        _said(f"Learned vectors are alike from an offset of {ALIKE_BY} on at latest", far),
-        _said(sides, _signs(gaps)),
+    return sentences(
+        said(f"Learned vectors are alike from an offset of {ALIKE_BY} on at latest", far),
+        said(sides, signs(gaps)),
     )
-    return " ".join(filter(None, said))
 
 
 def of_correspondence(numbers: Numbers) -> str:
     """Figure 9: whether near positions correspond more than far ones."""
     gaps = {name: near_less_far(_tensor(one["position_position"])) for name, one in numbers.items()}
-    return _said(f"Awareness of distance ({_GAP})", _signs(gaps))
+    return said(f"Awareness of distance ({_GAP})", signs(gaps))
 
 
 def of_families(numbers: Numbers) -> str:
@@ -164,23 +401,3 @@ def of_families(numbers: Numbers) -> str:
 
 def _tensor(values: Any) -> Tensor:
     return torch.as_tensor(values, dtype=torch.float64)
-
-
-def _signs(found: Mapping[str, float], *, below: bool = False) -> dict[str, tuple[bool, str]]:
-    """Whether each number is above 0, or below, with the number."""
-    return {
-        name: (value < 0 if below else value > 0, f"{value:+.3g}") for name, value in found.items()
-    }
-
-
-def _said(what: str, found: Mapping[str, tuple[bool, str]]) -> str:
-    """Of what something is so and of what it is not, with a number each."""
-    if not found:
-        return ""
-    parts = []
-    for wanted, word in ((True, "so"), (False, "not")):
-        names = [
-            f"`{name}` ({number})" for name, (is_so, number) in found.items() if is_so == wanted
-        ]
-        parts += [f"{word} for {', '.join(names)}"] if names else []
-    return f"{what}: {'; '.join(parts)}."

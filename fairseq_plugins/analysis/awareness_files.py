@@ -174,6 +174,7 @@ def _short(row: list[float]) -> list[float]:
 def draw(seen: Sequence[Observation], length: int) -> Any:
     """Heat maps of the vectors at one length, a panel for each encoding."""
     from matplotlib.figure import Figure  # an extra, which the numbers do without
+    from matplotlib.ticker import MaxNLocator
 
     across = min(COLUMNS, len(seen))
     down = math.ceil(len(seen) / across)
@@ -196,6 +197,8 @@ def draw(seen: Sequence[Observation], length: int) -> Any:
         panel.set_xlabel("feature", fontsize=9)
         panel.set_ylabel("position", fontsize=9)
         panel.tick_params(labelsize=8)
+        for axis in (panel.xaxis, panel.yaxis):
+            axis.set_major_locator(MaxNLocator(integer=True))
         picture.colorbar(image, ax=panel).ax.tick_params(labelsize=7)
     picture.suptitle(f"Vectors of a sequence of {length}")
     return picture

@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 
 from fairseq_plugins.analysis.agreement import (
     Agrees,
-    of_absolute,
-    of_bands,
     of_correspondence,
     of_families,
     of_frequencies,
+    of_identical_words,
     of_relative,
     of_training,
+    of_vectors,
 )
 from fairseq_plugins.analysis.figure_files import Made
 from fairseq_plugins.analysis.probe_figures import families, identical_words, position_positions
@@ -71,9 +71,11 @@ FIGURES: dict[int, Figure] = {
         "of learned relative vectors those of small offsets are unlike all others, and those "
         "beyond 20 are alike.",
         ("sinusoidal", "sinusoidal_rpe"),
-        agrees=of_absolute,
+        agrees=of_vectors,
     ),
-    2: Figure(identical_words, "Identical words: scores and weights", _PROBED, agrees=of_bands),
+    2: Figure(
+        identical_words, "Identical words: scores and weights", _PROBED, agrees=of_identical_words
+    ),
     3: Figure(
         fixed_waves,
         "Fixed sinusoids by offset",
@@ -87,7 +89,7 @@ FIGURES: dict[int, Figure] = {
         "Learned frequencies of the sinusoidal APE",
         "learned frequencies are mostly below the fixed ones; far positions are closer than with "
         "fixed ones, and models fine-tuned for spans are monotone over more offsets than those for "
-        "classes.",
+        "classes, which the pre-trained model is more like.",
         agrees=of_frequencies,
     ),
     6: Figure(
@@ -123,7 +125,7 @@ FIGURES: dict[int, Figure] = {
         identical_words,
         "Identical words: scores and weights of more embeddings",
         _PROBED,
-        agrees=of_bands,
+        agrees=of_identical_words,
     ),
 }
 

@@ -18,6 +18,21 @@ DIGITS = 4  # that count
 # which a number is 0.
 MATRIX_DIGITS, LEAST = 3, 1e-6
 COLUMNS = 4
+# Percentiles of a map's numbers at which its greys end.
+PERCENTILES = (1.0, 99.0)
+SCALES = (
+    "Each panel has its own greys, from the 1st to the 99th percentile of its numbers: a few that "
+    "are far from all others, like those of the token at the start, would leave the rest white. "
+    "What is beyond is drawn as the ends are, where the scale has an arrow."
+)
+
+# By whether numbers are below a scale and above it.
+_ARROWS = {
+    (False, False): "neither",
+    (True, False): "min",
+    (False, True): "max",
+    (True, True): "both",
+}
 
 
 @dataclass(frozen=True)
@@ -105,8 +120,17 @@ def _rounded(value: Any, digits: int) -> Any:
     return value
 
 
+def grey_limits(numbers: Any) -> tuple[float, float]:
+    """Where the greys of a map end: `PERCENTILES`, or all its numbers where these are one number.
+
+    numbers: finite ones, at least one.
+    """
+    low, high = (float(value) for value in np.percentile(numbers, PERCENTILES))
+    return (low, high) if low < high else (float(numbers.min()), float(numbers.max()))
+
+
 def draw_panels(panels: Sequence[Panel], across: int = COLUMNS) -> Any:
-    """Heat maps, each with a scale of its own."""
+    """Heat maps, each with a scale of its own, which `SCALES` says of dark ones."""
     from matplotlib.colors import ListedColormap  # an extra, which the numbers do without
     from matplotlib.figure import Figure
 
@@ -120,14 +144,14 @@ def draw_panels(panels: Sequence[Panel], across: int = COLUMNS) -> Any:
         matrix = panel.matrix.numpy()
         finite = matrix[np.isfinite(matrix)]
         reach = float(np.abs(finite).max()) or 1.0
-        limits = (None, None) if panel.dark else (-reach, reach)
+        least, most = grey_limits(finite) if panel.dark else (-reach, reach)
         down_to, right_to = (panel.first + size - 0.5 for size in matrix.shape)
         extent = (panel.first - 0.5, right_to, down_to, panel.first - 0.5)
         image = place.imshow(
             np.where(np.isfinite(matrix), matrix, np.nan),
             cmap="Greys" if panel.dark else "RdBu_r",
-            vmin=limits[0],
-            vmax=limits[1],
+            vmin=least,
+            vmax=most,
             extent=extent,
             interpolation="none",
         )
@@ -137,7 +161,9 @@ def draw_panels(panels: Sequence[Panel], across: int = COLUMNS) -> Any:
             place.imshow(shown, cmap=blue, extent=extent, interpolation="none")
         place.set_title(panel.title, fontsize=10)
         place.tick_params(labelsize=9)
-        picture.colorbar(image, ax=place, shrink=0.8).ax.tick_params(labelsize=8)
+        beyond = bool(finite.min() < least), bool(finite.max() > most)
+        bar = picture.colorbar(image, ax=place, shrink=0.8, extend=_ARROWS[beyond])
+        bar.ax.tick_params(labelsize=8)
     return picture
 
 
@@ -146,7 +172,7 @@ def draw_lines(
     *,
     rule: float | None = None,
 ) -> Any:
-    """Panels of lines.
+    """Panels of lines, each with its names beside it; one with those of the next leaves them to it.
 
     Args:
         panels: title, label of x, label of y, and by name the points of a line.
@@ -154,9 +180,10 @@ def draw_lines(
     """
     from matplotlib.figure import Figure
 
-    picture = Figure(figsize=(6.4 * len(panels), 4.4), layout="constrained")
+    picture = Figure(figsize=(6.4 * len(panels) + 2, 4.4), layout="constrained")
     places = picture.subplots(1, len(panels), squeeze=False)[0]
-    for place, (title, x, y, found) in zip(places, panels, strict=True):
+    names = [list(found) for *_, found in panels]
+    for place, (title, x, y, found), after in zip(places, panels, [*names[1:], []], strict=True):
         for number, (name, (xs, ys)) in enumerate(found.items()):
             style = ("-", "--", ":", "-.")[number // 10 % 4]  # matplotlib has ten colours
             place.plot(xs, ys, style, label=name, linewidth=1.4)
@@ -166,6 +193,6 @@ def draw_lines(
         place.set_xlabel(x)
         place.set_ylabel(y)
         place.grid(alpha=0.3)
-        if found:
-            place.legend(fontsize=8)
+        if found and list(found) != after:
+            place.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0))  # hiding no line
     return picture

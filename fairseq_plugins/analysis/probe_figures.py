@@ -10,7 +10,7 @@ from fairseq_plugins.analysis.correspondence import (
     position_correlation,
     split_first_layer,
 )
-from fairseq_plugins.analysis.figure_files import Made, Panel, draw_panels
+from fairseq_plugins.analysis.figure_files import SCALES, Made, Panel, draw_panels
 from fairseq_plugins.analysis.identical_words import Probe, draw_words, probe_reader
 from fairseq_plugins.analysis.indicators import infinite, measure
 from fairseq_plugins.analysis.position_vectors import by_offset
@@ -50,6 +50,7 @@ def position_positions(subjects: Sequence[Subject], sizes: Sizes) -> Made:
             "words of the dictionary: covariance of each term with the score, as a share of its "
             "variance, mean over heads. Normalisations between embedding and projection are "
             "counted in, which Eq. 7 leaves out. *Rest* is what acts inside the attention.",
+            SCALES,
             markdown_table(header, lines, left=1),
         ],
     )
@@ -82,6 +83,7 @@ def identical_words(subjects: Sequence[Subject], sizes: Sizes) -> Made:
         [
             "Left: scaled scores before the softmax, as Appendix J has them; right: the weights "
             "after it, darker by their square root. Mean over heads of the first layer and words.",
+            SCALES,
             markdown_table(header, lines, left=1),
             "Below 0 the diagonal is a white band: a word looks at itself less than beside it.",
         ],
@@ -118,6 +120,7 @@ def families(subjects: Sequence[Subject], sizes: Sizes) -> Made:
             "direction balance is infinite (`inf`, as in the paper), and of the two sequences that "
             "monotonicity has for each query, the one that looks ahead is 0 throughout, which "
             "counts as in order.",
+            SCALES,
             markdown_table(header, lines, left=2),
         ],
     )

@@ -10,13 +10,13 @@ from fairseq_plugins.analysis.position_rows import build_plain, input_rows
 from fairseq_plugins.analysis.readers import Reader, load_reader
 from fairseq_plugins.common.errors import OptionError
 from fairseq_plugins.encodings import PositionEncoding
-from fairseq_plugins.encodings.absolute import LearnableSinusoidal, Sinusoidal
+from fairseq_plugins.encodings.absolute import LearnableSinusoidal, Learned, Sinusoidal
 from fairseq_plugins.encodings.frequencies import geometric
 from fairseq_plugins.encodings.shaw import LearnableSinusoidalKeys, RelativeKeys, ShawKeys
 from fairseq_plugins.modules.loading import choose_device
 
 BERT_WIDTH, BERT_HEADS = 768, 12
-# Kinds of relative vectors.
+# Kinds of vectors.
 LEARNED, LEARNED_SINUSOIDS, FIXED_SINUSOIDS = "learned", "learnable sinusoids", "fixed sinusoids"
 
 
@@ -45,6 +45,15 @@ class Subject:
             return None
         longest = length if self.reader is None else min(length, self.reader.reach)
         return input_rows(self.inputs, longest, seed=None)
+
+    def absolute_kind(self) -> str:
+        """Of its absolute vectors: `LEARNED` and so on, "" of others or without any."""
+        for part in self.inputs.parts if self.inputs is not None else ():
+            if isinstance(part, LearnableSinusoidal):
+                return LEARNED_SINUSOIDS
+            if isinstance(part, Learned | Sinusoidal):
+                return LEARNED if isinstance(part, Learned) else FIXED_SINUSOIDS
+        return ""
 
     def relative(self) -> Tensor | None:
         """The vectors of the offsets -k..k (2k + 1, D), or None without relative vectors."""

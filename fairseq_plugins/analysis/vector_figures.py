@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from fairseq_plugins.analysis import LENGTH
-from fairseq_plugins.analysis.figure_files import Made, Panel, draw_lines, draw_panels
+from fairseq_plugins.analysis.figure_files import SCALES, Made, Panel, draw_lines, draw_panels
 from fairseq_plugins.analysis.position_vectors import (
     ALIKE,
     alike_from,
@@ -35,12 +35,16 @@ def dots(subjects: Sequence[Subject], sizes: Sizes) -> Made:
             kind = "relative" if is_relative else "absolute"
             title = f"{subject.label}, {kind}"
             panels.append(Panel(title, matrix, -(len(rows) // 2) if is_relative else 0))
-            numbers[title] = {"dot_products": matrix, "by_offset": by_offset(matrix)}
+            numbers[title] = {
+                "dot_products": matrix,
+                "by_offset": by_offset(matrix),
+                "vectors": subject.relative_kind() if is_relative else subject.absolute_kind(),
+            }
             means = by_offset(matrix)[len(rows) - 1 :]
             lines.append([title, str(len(rows)), _rise(means)])
     require(panels, 1, "position vectors")
     header = ["", "vectors", "mean over pairs m apart first rises at m"]
-    return Made(draw_panels(panels), numbers, [markdown_table(header, lines, left=1)])
+    return Made(draw_panels(panels), numbers, [SCALES, markdown_table(header, lines, left=1)])
 
 
 def relative_cosines(subjects: Sequence[Subject], sizes: Sizes) -> Made:

@@ -13,7 +13,7 @@ from fairseq_plugins.common.root import ROOT
 from fairseq_plugins.common.seeds import parse_seed
 from fairseq_plugins.papers import SCALE_NAMES, TABLES
 from fairseq_plugins.papers.bert import SEEDS
-from fairseq_plugins.reproduce.record.runs import Run
+from fairseq_plugins.reproduce.record.runs import Run, Study
 
 if TYPE_CHECKING:
     from fairseq_plugins.papers.bert_figures import Model
@@ -38,7 +38,7 @@ def register(commands: Any) -> None:
         help="a figure of the BERT paper: PNG, SVG, its numbers as JSON, and a page",
         description="A figure of 'On Position Embeddings in BERT'. 1, 3 and 6 need no training; 5 "
         "is of results; the others are of checkpoints, one's own or those of the tables. 2 and 11 "
-        "are the same for few or many of these, 8 is for those of one training, and 10 has Table 7 "
+        "are the same for few or many of these, 8 is of one training on its way, 10 has Table 7 "
         "with it. Figure 7 is trained: `fairseq-pe table bert_figure7` makes it.",
     )
     add = command.add_argument
@@ -139,8 +139,9 @@ def _of_tables(number: int, scale: str) -> list[tuple[str, Path, Path]]:
     for model in FIGURE_MODELS[number]:
         files = _left_by(model, scale)
         for file in files:
-            label = f"{model.label}, {file.parent.name}" if model.parts else model.label
-            found.append((label, file, ROOT / read_checkpoint(file)["cfg"]["task"]["data"]))
+            found.append(
+                (_label(model, file), file, ROOT / read_checkpoint(file)["cfg"]["task"]["data"])
+            )
         if not files:
             missing.append(_command(model, scale))
     if missing:
@@ -154,6 +155,18 @@ def _of_tables(number: int, scale: str) -> list[tuple[str, Path, Path]]:
     return found
 
 
+def _label(model: "Model", file: Path) -> str:
+    """What a panel of a checkpoint is called."""
+    if model.study:
+        return f"{_updates(file):,} updates"
+    return f"{model.label}, {file.parent.name}" if model.parts else model.label
+
+
+def _updates(file: Path) -> int:
+    """At how many a checkpoint was kept, by its name."""
+    return int(file.stem.rpartition("_")[2])
+
+
 def _command(model: "Model", scale: str) -> str:
     """What trains a figure's model, also where the repository has its result."""
     attention = "" if TABLES[model.table].attentions == (model.attention,) else model.attention
@@ -161,6 +174,8 @@ def _command(model: "Model", scale: str) -> str:
         *(f"scripts/{model.table}.sh", "--scale", scale, "--rows", model.row),
         *(("--attention", attention) if attention else ()),
         *(("--keep", "tuned") if model.parts else ()),
+        *(("--name", f"{scale}-{model.study}") if model.study else ()),
+        *(word for setting in model.settings for word in ("--set", setting)),
         "--missing-checkpoints",
     ]
     return as_typed(shlex.join(words))
@@ -169,12 +184,18 @@ def _command(model: "Model", scale: str) -> str:
 def _left_by(model: "Model", scale: str) -> list[Path]:
     """The checkpoints of a figure's model, of the first seed that has any.
 
-    Tables measure the best where there is one, else the last.
+    Tables measure the best where there is one, else the last. Of a study's training some of those
+    that it kept are taken.
     """
     from fairseq_plugins.common.checkpoints import BEST, LAST
 
+    study = Study(f"{scale}-{model.study}") if model.study else None
     for seed in SEEDS:
-        folder = ROOT / Run(model.table, scale, model.row, model.attention, seed).folder
+        folder = ROOT / Run(model.table, scale, model.row, model.attention, seed, study).folder
+        if study is not None:
+            if kept := sorted(folder.glob("checkpoint_*_[0-9]*.pt"), key=_updates):
+                return _on_the_way(kept)
+            continue
         trained = sorted(folder.glob(model.parts)) if model.parts else [folder]
         files = [
             next((one / name for name in (BEST, LAST) if (one / name).is_file()), None)
@@ -183,6 +204,12 @@ def _left_by(model: "Model", scale: str) -> list[Path]:
         if any(files):
             return [file for file in files if file]
     return []
+
+
+def _on_the_way(kept: list[Path]) -> list[Path]:
+    """The first of a training's checkpoints, the last, and those a quarter and half of the way."""
+    places = (round(share * (len(kept) - 1)) for share in (0, 0.25, 0.5, 1))
+    return [kept[place] for place in dict.fromkeys(places)]
 
 
 def _of_checkpoints(
@@ -235,13 +262,18 @@ def _trained(state: dict[str, Any]) -> str:
 
 
 def _of_results(scale: str) -> tuple[str, str, Any]:
-    from fairseq_plugins.papers.bert import BERT_GLUE_TABLE, BERT_SQUAD_TABLE
+    from fairseq_plugins.papers.bert import (
+        BERT_GLUE_TABLE,
+        BERT_PROPERTIES_TABLE,
+        BERT_SQUAD_TABLE,
+    )
     from fairseq_plugins.reproduce.report.claims_page import read_numbers
-    from fairseq_plugins.reproduce.report.ranges import draw_ranges, read_weights
+    from fairseq_plugins.reproduce.report.ranges import draw_ranges, measure_ranges, read_weights
 
-    weights = read_weights(ROOT, scale)
-    found = read_numbers(ROOT, [BERT_GLUE_TABLE, BERT_SQUAD_TABLE], scale).get(scale)
-    made = draw_ranges(weights, {} if found is None else found.cells)
+    tables = (BERT_PROPERTIES_TABLE, BERT_GLUE_TABLE, BERT_SQUAD_TABLE)
+    found = read_numbers(ROOT, tables, scale).get(scale)
+    cells = {} if found is None else found.cells
+    made = draw_ranges(measure_ranges(read_weights(ROOT, scale), cells), cells)
     paper = (
         "monotonicity within 20 to 55 offsets correlates most with span prediction, by more than "
         "0.9, and with some tasks of classification the other way round; direction balance "

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from fairseq_plugins.papers.bert import BERT_CONTINUED_TABLE, VANILLA
+from fairseq_plugins.papers.bert import BERT_CONTINUED_TABLE, BERT_START_TABLE, LEARNED, VANILLA
 
 
 @dataclass(frozen=True)
@@ -12,12 +12,17 @@ class Model:
     Attributes:
         label: for a panel.
         parts: a pattern for the folders of several trainings of one run, each a panel.
+        study: what a study's name has behind that of the scale; its settings keep the checkpoints
+            of a training while it goes on, some of which are a panel each.
+        settings: of that study.
     """
 
     table: str
     row: str
     label: str
     parts: str = ""
+    study: str = ""
+    settings: tuple[str, ...] = ()
 
     @property
     def attention(self) -> str:
@@ -28,6 +33,7 @@ def _continued(*rows: str) -> tuple[Model, ...]:
     return tuple(Model(BERT_CONTINUED_TABLE.name, row, row) for row in rows)
 
 
+SPANS, CLASSES = "SQuAD", "GLUE"  # what the models of Figure 4 that are fine-tuned begin with
 _ABSOLUTE = ("learned", "sinusoidal", "learnable_sinusoidal")
 _RELATIVE = ("shaw_only", "sinusoidal_rpe_only", "learnable_sinusoidal_rpe_only")
 _LEARNABLE = "learnable_sinusoidal"
@@ -39,10 +45,19 @@ FIGURE_MODELS: dict[int, tuple[Model, ...]] = {
     2: _continued(*_ABSOLUTE, *_RELATIVE),
     4: (
         *_continued(_LEARNABLE),
-        Model("bert_table4", _LEARNABLE, "SQuAD", "*"),
-        Model("bert_table3", _LEARNABLE, "GLUE", "*"),
+        Model("bert_table4", _LEARNABLE, SPANS, "*"),
+        Model("bert_table3", _LEARNABLE, CLASSES, "*"),
     ),
     6: _continued(*_RELATIVE, *_WITH_LEARNED_RELATIVE),
+    8: (
+        Model(
+            BERT_START_TABLE.name,
+            LEARNED,
+            "",
+            study="steps",
+            settings=("checkpoint.keep_interval_updates=-1",),
+        ),
+    ),
     9: _continued(*_ABSOLUTE),
     10: (
         *_continued("learned"),

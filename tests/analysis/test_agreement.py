@@ -3,14 +3,18 @@
 import torch
 
 from fairseq_plugins.analysis.agreement import (
+    asymmetry,
+    clearness,
     near_less_far,
-    of_absolute,
     of_bands,
     of_correspondence,
     of_families,
     of_frequencies,
+    of_identical_words,
+    of_ranges,
     of_relative,
     of_training,
+    of_vectors,
     offset_share,
     side_gap,
 )
@@ -41,16 +45,56 @@ def test_one_side_is_more_alike_where_cosines_say_so() -> None:
     assert side_gap(torch.ones(13, 13).double()) == 0
 
 
-def test_figure_1_is_of_absolute_vectors() -> None:
-    said = of_absolute(
+def test_asymmetry_is_from_none_to_one_side_only() -> None:
+    weights = torch.rand(6, 6, generator=torch.Generator().manual_seed(2)).double()
+    assert asymmetry(weights + weights.mT) == 0 and asymmetry(torch.eye(4)) == 0
+    assert abs(asymmetry(weights.tril()) - 1) < 1e-12
+    assert 0 < asymmetry(weights) < 1
+
+
+def test_clearness_has_no_scale() -> None:
+    assert clearness(CLOSE) > clearness(CLOSE + 20 * NOISE) > clearness(NOISE)
+    assert abs(clearness(5 * CLOSE + 3) - clearness(CLOSE)) < 1e-9
+
+
+def test_figure_1_has_near_absolute_vectors_and_whose_are_clearest() -> None:
+    numbers = {
+        "a, absolute": {"dot_products": (CLOSE + 9 * NOISE).tolist(), "vectors": "learned"},
+        "b, absolute": {"dot_products": CLOSE, "vectors": "learnable sinusoids"},
+        "c, absolute": {"dot_products": -CLOSE, "vectors": "learnable sinusoids"},
+    }
+    said = of_vectors(numbers)
+    assert "so for `a, absolute` (+" in said and "not for `c, absolute` (-" in said
+    clearest = said.split("More clearly")[1]
+    assert "so for `b, absolute` (" in clearest and "not for `c, absolute` (-" in clearest
+    alone = of_vectors({"b, absolute": numbers["b, absolute"]})
+    assert "More clearly" not in alone  # than what?
+    fixed = {"d, absolute": {"dot_products": CLOSE, "vectors": "fixed sinusoids"}}
+    assert ", of fixed sinusoids 2." in of_vectors({**numbers, **fixed})
+
+
+def test_figure_1_has_small_and_far_offsets_of_learned_relative_vectors() -> None:
+    offsets = torch.arange(-30, 31)
+    small = (offsets.abs() <= 5).double()
+    unlike = torch.stack([small, 2 * (1 - small)], 1)  # cosines are of no scale
+    alike = torch.ones(61, 2).double()
+    alternate = torch.stack([offsets % 2, 1 - offsets % 2], 1).double()
+
+    def one(rows: torch.Tensor, kind: str = "learned") -> dict[str, object]:
+        return {"dot_products": rows @ rows.mT, "vectors": kind}
+
+    said = of_vectors(
         {
-            "a, absolute": {"dot_products": CLOSE.tolist()},  # as it is in the JSON
-            "b, absolute": {"dot_products": -CLOSE},
-            "b, relative": {"dot_products": CLOSE},
+            "a, relative": one(unlike),
+            "b, relative": one(alike),
+            "c, relative": one(alternate),
+            "d, relative": one(unlike, "fixed sinusoids"),
         }
     )
-    assert "so for `a, absolute` (+" in said and "not for `b, absolute` (-" in said
-    assert of_absolute({"b, relative": {"dot_products": CLOSE}}) == ""
+    assert "(mean cosines): so for `a, relative` (0 against 1); not for `b, relative`" in said
+    assert "are alike (mean cosine above 0.95): so for `a, relative` (1), `b, relative`" in said
+    assert said.count("not for") == 2 and "`d" not in said
+    assert of_vectors({"d, relative": one(unlike, "fixed sinusoids")}) == ""
 
 
 def test_figure_8_compares_the_first_with_the_last() -> None:
@@ -75,10 +119,76 @@ def test_bands_are_expected_under_two_relative_encodings() -> None:
     assert of_bands({"c": {"band": -3.0, "relative": ""}}) == ""
 
 
+def test_identical_words_have_the_properties_that_their_weights_have() -> None:
+    ordered = CLOSE.softmax(-1)
+    tilted = (CLOSE + 0.5 * (PLACES[:, None] > PLACES)).softmax(-1)  # looks back
+    noise = (4 * NOISE).softmax(-1)
+    kinds = ("", "learned", "learnable sinusoids")
+    said = of_identical_words(
+        {
+            name: {"weights": weights, "relative": kind, "band": 1.0}
+            for name, weights, kind in zip("abc", (noise, ordered, tilted), kinds, strict=True)
+        }
+    )
+    invariance, monotone, symmetric, unequal, band = said.split(". ")
+    for one in (invariance, monotone):
+        assert ": so for `b` (" in one and "`c` (" in one and "; not for `a` (" in one
+    assert ": so for `b` (" in symmetric and "; not for `a` (" in symmetric
+    assert "of the others 1.000 is furthest from 1): so for `c` (1.6" in unequal
+    assert "not for `b` (+1), `c` (+1)" in band
+    nearly = {"weights": ordered + 1e-3 * tilted, "relative": kinds[2], "band": 1.0}
+    others = {"weights": ordered, "relative": kinds[1], "band": 1.0}
+    said = of_identical_words({"b": others, "c": nearly})
+    assert "from 1): not for `c` (1.00" in said  # that is as good as equal
+
+
+FIXED = torch.linspace(1, 0, 12).double()
+
+
 def test_frequencies_are_compared_with_the_fixed_ones() -> None:
     fixed = geometric(8, 16)
-    said = of_frequencies({"frequencies": {"default": fixed, "a": 0.9 * fixed, "b": 1.1 * fixed}})
+    said = of_frequencies(
+        {
+            "frequencies": {"default": fixed, "a": 0.9 * fixed, "b": 1.1 * fixed},
+            "psi": {"default": FIXED, "a": FIXED + 0.1, "b": FIXED - 0.1},
+        }
+    )
     assert "so for `a` (100%); not for `b` (0%)" in said
+    assert said.endswith("so for `a` (+0.1); not for `b` (-0.1).")  # and nothing of tasks
+
+
+def test_spans_are_compared_with_classes() -> None:
+    early, late = FIXED.clone(), FIXED.clone()
+    early[3], late[9] = 1.0, 1.0
+    psi = {"default": FIXED, "x": early + 0.01, "SQuAD, v1": late, "SQuAD, v2": early}
+    classes = {"GLUE, CoLA": early, "GLUE, RTE": early}
+    same = dict.fromkeys({**psi, **classes}, geometric(8, 16))
+    said = of_frequencies({"frequencies": same, "psi": {**psi, **classes}})
+    assert "at 3 at latest): so for `SQuAD, v1` (9); not for `SQuAD, v2` (3)." in said
+    assert "so for `x` (0.01 against " in said
+    never = {"frequencies": same, "psi": {**psi, "GLUE, CoLA": FIXED}}
+    assert "at 12 at latest): not for `SQuAD, v1` (9), `SQuAD, v2` (3)." in of_frequencies(never)
+
+
+def test_ranges_of_offsets_are_the_papers() -> None:
+    numbers = {
+        "reaches": [1, 5, 20, 55, 100],
+        "monotonicity, v1_exact": [0.0, -0.99, -0.95, -0.25, -0.99],
+        "monotonicity, v2_exact": [-0.99, -0.99, -0.5, -0.8, -0.99],
+        "monotonicity, SST-2": [None, -1.0, 0.2, 0.4, -1.0],
+        "direction balance, v1_exact": [0.6, 0.5, 0.3, 0.2, 0.4],
+        "direction balance, SST-2": [0.6, 0.5, 0.3, 0.2, 0.7],
+        "direction balance, QQP": [-0.9, -0.8, 0.3, 0.2, 0.1],
+        "direction balance, CoLA": [None] * 5,
+    }
+    spans, opposite, balance = of_ranges(numbers).rstrip(".").split(". ")
+    assert spans.endswith("so for `v1_exact` (-0.95); not for `v2_exact` (-0.80)")
+    assert "(mean +0.30)" in opposite
+    assert opposite.endswith("so for `v1_exact` (-0.60), `v2_exact` (-0.65)")
+    assert "so for `v1_exact` (+0.60, +0.40); not for `SST-2` (+0.60, +0.70)" in balance
+    assert balance.endswith("`QQP` (-0.80, +0.10)")
+    few = {"reaches": [1, 3], "direction balance, QQP": [0.1, 0.2]}
+    assert "not for `QQP`" in of_ranges(few)
 
 
 def test_only_learned_relative_vectors_decide_figure_6() -> None:

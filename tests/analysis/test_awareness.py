@@ -19,6 +19,7 @@ from fairseq_plugins.analysis.awareness import (
     sum_formula_error,
     tells_apart,
 )
+from fairseq_plugins.analysis.awareness_files import draw, observe
 from fairseq_plugins.analysis.position_rows import (
     WIDTH,
     added_scores,
@@ -139,6 +140,14 @@ def test_what_cannot_be_asked_is_refused() -> None:
         added_scores(build_plain("dpe"), 4)
     with pytest.raises(ValueError, match=r"two lengths of at least 2, but are of \[5\]"):
         measure_awareness({5: torch.ones(5, 2)})
+
+
+def test_heat_maps_have_ticks_at_whole_positions() -> None:
+    picture = draw([observe("sinusoidal", width=8, lengths=[10], seed=1)], 10)
+    picture.draw_without_rendering()
+    panel = picture.axes[0]
+    ticks = [*panel.get_xticks(), *panel.get_yticks()]
+    assert len(ticks) > 8 and all(tick == int(tick) for tick in ticks)
 
 
 def test_the_command_writes_figures_numbers_and_a_page(tmp_path, capsys) -> None:

@@ -52,6 +52,22 @@ def test_all_trainings_of_a_run_are_taken(root: Path) -> None:
     assert figure._left_by(model, "mini") == files
 
 
+def test_of_a_training_on_its_way_some_checkpoints_are_taken(root: Path) -> None:
+    (model,) = FIGURE_MODELS[8]
+    folder = "bert_start/mini-steps/learned-vanilla-s1"
+    assert figure._left_by(model, "mini") == []
+    put(root, f"{folder}/checkpoint_best.pt")
+    put(root, f"{folder}/checkpoint_last.pt")
+    assert figure._left_by(model, "mini") == []
+    kept = [put(root, f"{folder}/checkpoint_1_{150 * n}.pt") for n in range(1, 27)]
+    taken = figure._left_by(model, "mini")
+    assert taken == [kept[n] for n in (0, 6, 12, 25)]
+    assert figure._label(model, taken[1]) == "1,050 updates"
+    assert figure._on_the_way(kept[:2]) == kept[:2]
+    options = "--name mini-steps --set checkpoint.keep_interval_updates=-1"
+    assert options in figure._command(model, "mini")
+
+
 def test_what_is_printed_trains_what_is_missing_and_no_more() -> None:
     for models in FIGURE_MODELS.values():
         for model in models:
@@ -66,7 +82,8 @@ def test_what_is_printed_trains_what_is_missing_and_no_more() -> None:
     ("words", "said"),
     [
         (["1", "--scale", "mini"], "needs models of scale mini"),
-        (["8", "--scale", "mini"], "--scale must be left out with figure 8"),
+        (["3", "--scale", "mini"], "--scale must be left out with figure 3"),
+        (["8", "--scale", "mini"], "figure 8 needs models of scale mini"),
         (["2", "--scale", "mini", "--checkpoint", "x.pt"], "--scale must be left out where"),
     ],
 )

@@ -109,7 +109,7 @@ CASES = [
     ("analyse identical-words", "--path absent --data .", "absent is missing"),
     ("analyse figure", "7", "7 is trained: `fairseq-pe table bert_figure7` makes it"),
     ("analyse figure", "12", "invalid choice: 12"),
-    ("analyse figure", "8 --scale mini", "--scale must be left out with figure 8"),
+    ("analyse figure", "3 --scale mini", "--scale must be left out with figure 3"),
     ("translate", "absent --checkpoint x --data .", "INPUT must be an existing file"),
     ("translate", "short.txt --checkpoint absent --data .", "--checkpoint must be an existing"),
     ("translate", "short.txt --checkpoint short.txt --data x", "--data must be an existing folder"),

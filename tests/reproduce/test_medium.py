@@ -17,6 +17,7 @@ from fairseq_plugins.reproduce.record.recipe import total_batch
 from fairseq_plugins.reproduce.record.results import check_result
 from fairseq_plugins.reproduce.record.runs import Run
 from fairseq_plugins.reproduce.report.parts import part_lines
+from fairseq_plugins.reproduce.report.short_samples import what_short_samples_show
 from fairseq_plugins.reproduce.run import session
 from tests.reproduce.fake_commands import FakeCommands
 
@@ -133,6 +134,26 @@ def test_the_page_the_figure_and_the_json_have_every_part(place: Path) -> None:
         check_result(_with(result, 1, v1_f1=80.0), schema)
     with pytest.raises(ValueError, match="must have samples that are shorter"):
         check_result(_with(_with(result, 0, samples=64), 1, samples=64), schema)
+
+
+def test_the_page_says_what_short_samples_decide() -> None:
+    table = TABLES[TABLE]
+    floors = {"short_v2_f1": {"answers nothing": 50.0}}
+
+    def seen(v2: float, **v1: float) -> str:
+        cells = {
+            (row, "vanilla"): {"short_v1_f1": {1: own}, "short_v2_f1": {1: v2}}
+            for row, own in v1.items()
+        }
+        return "".join(what_short_samples_show(table, cells, floors))
+
+    said = seen(50.0, learned=5.0, shaw_only=9.0, learnable_sinusoidal=4.0)
+    v1 = "is above that of `learned` (5.00): so for `shaw_only` (9.00); not for `learnable_sin"
+    assert f"F1, v1.1, after short samples, {v1}" in said and "With one seed" in said
+    assert "No row's F1, v2.0, after short samples" in said and "decide nothing" in said
+    assert "v2.0, after short samples, is above that of" in seen(70.0, learned=5.0, shaw_only=9.0)
+    assert seen(50.0, shaw_only=9.0) == ""
+    assert what_short_samples_show(TABLES["bert_table4"], {}, {}) == []
 
 
 def test_rows_are_those_of_the_figure() -> None:

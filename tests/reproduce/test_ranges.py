@@ -11,6 +11,7 @@ from fairseq_plugins.reproduce.record.runs import Run
 from fairseq_plugins.reproduce.report.ranges import (
     correlate_ranges,
     draw_ranges,
+    measure_ranges,
     read_weights,
 )
 
@@ -39,13 +40,13 @@ def test_monotonicity_within_a_reach_has_one_element_more() -> None:
     """ "First 20 offsets" counts the query's own."""
     found = weights(4)
     cells = {"bert_table3": {(r, "vanilla"): {"CoLA": {1: len(r) * 1.0}} for r in found}}
-    made = draw_ranges(found, cells)
-    place = made.numbers["reaches"].index(19)
+    numbers = measure_ranges(found, cells)
+    place = numbers["reaches"].index(19)
     own = [monotonicity(one, 20) for one in found.values()]
     expected = np.corrcoef(own, [len(r) for r in found])[0, 1]
-    assert made.numbers["monotonicity, CoLA"][place] == pytest.approx(expected)
-    assert made.numbers["monotonicity, v1_exact"][place] is None
-    assert made.numbers["reaches"][-1] == 23
+    assert numbers["monotonicity, CoLA"][place] == pytest.approx(expected)
+    assert numbers["monotonicity, v1_exact"][place] is None
+    assert numbers["reaches"][-1] == 23
 
 
 def test_weights_are_those_of_the_runs(tmp_path) -> None:
@@ -56,4 +57,27 @@ def test_weights_are_those_of_the_runs(tmp_path) -> None:
     found = read_weights(tmp_path, "mini")
     assert list(found) == list(ROWS[:2])
     with pytest.raises(ValueError, match="the weights of at least 4 rows"):
-        draw_ranges(found, {})
+        measure_ranges(found, {})
+
+
+def test_table_5_is_beside_what_these_weights_give() -> None:
+    found = weights(5)
+    seconds = {row: float(len(row)) for row in found}
+    cells = {
+        "bert_table2": {
+            (row, "vanilla"): {
+                "monotonicity": {1: -seconds[row]},
+                "monotonicity_20": {1: monotonicity(one, 20)},
+                "direction_balance": {1: direction_balance(one)},
+            }
+            for row, one in found.items()
+        },
+        "bert_table3": {(row, "vanilla"): {"SST-2": {1: seconds[row]}} for row in found},
+    }
+    made = draw_ranges(measure_ranges(found, cells), cells)
+    lines = made.seen[-1].splitlines()
+    assert lines[0] == "| figure / Table 5 | SST-2 |"
+    whole, *same = (line.split("|")[2].strip().split(" / ") for line in lines[2:])
+    assert whole[1] == "-1.00" != whole[0]
+    assert all(figure == table for figure, table in same)  # of one seed and the same weights
+    assert "Direction balance" in made.agrees

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 from matplotlib.figure import Figure as Picture
@@ -13,6 +14,8 @@ from fairseq_plugins.reproduce.report.statistics import Estimate
 
 Estimates = Mapping[tuple[str, str], Estimate | None]  # by property and performance
 Number = tuple[float, str] | None  # and how it is written
+
+WIDTH = 13  # characters of a label that fit under a column, as "monotonicity,"
 
 
 def draw_correlations(stem: Path, scale: str, ours: Estimates) -> None:
@@ -49,6 +52,6 @@ def _map(panel: Any, number: Callable[[Column, Column], Number]) -> Any:
             if one is not None:
                 colour = "white" if abs(one[0]) > 0.6 else "black"
                 panel.text(j, i, one[1], ha="center", va="center", fontsize=8, color=colour)
-    labels = [column.label.replace(", ", ",\n") for column in PROPERTIES]
+    labels = [fill(column.label, WIDTH, break_long_words=False) for column in PROPERTIES]
     panel.set_xticks(range(len(labels)), labels, fontsize=8)
     return image

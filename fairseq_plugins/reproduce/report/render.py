@@ -15,6 +15,7 @@ from fairseq_plugins.reproduce.report.captions import caption
 from fairseq_plugins.reproduce.report.comparisons import DASH, differences, marks, orderings
 from fairseq_plugins.reproduce.report.floors import examples_of, floors_of, floors_section
 from fairseq_plugins.reproduce.report.orderings import Cells, against, deviation, gather, mean
+from fairseq_plugins.reproduce.report.short_samples import what_short_samples_show
 from fairseq_plugins.reproduce.report.statistics import Seeds
 
 MOST_COLUMNS = 3  # of an attention, for both attentions to stand in one table
@@ -76,6 +77,7 @@ def render(
         parts += [f"## {heading}", *_rows(table, wider, "### ")]
     parts += what_is_seen(table, results)
     floors = floors_of(table, results)
+    parts += what_short_samples_show(table, cells, floors)
     parts += floors_section(table, cells, floors, examples_of(table, results))
     parts += [*marks(table, cells), *differences(table, cells)]
     parts += orderings(table, cells, floors)

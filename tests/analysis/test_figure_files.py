@@ -1,0 +1,43 @@
+"""Pictures of matrices and lines: what is drawn can be told apart."""
+
+import pytest
+import torch
+
+from fairseq_plugins.analysis.figure_files import Panel, draw_lines, draw_panels, grey_limits
+
+
+def test_a_few_numbers_do_not_set_the_greys() -> None:
+    matrix = torch.rand(40, 40, generator=torch.Generator().manual_seed(1)).double()
+    low, high = grey_limits(matrix.numpy())
+    matrix[0, 0], matrix[3, 4] = 1000.0, -1000.0
+    assert grey_limits(matrix.numpy()) == pytest.approx((low, high), abs=0.01)
+    assert 0 < low < 0.05 and 0.95 < high < 1
+
+
+def test_greys_go_on_to_all_numbers_where_nearly_all_are_the_same() -> None:
+    assert grey_limits(torch.eye(200).numpy()) == (0.0, 1.0)
+    assert grey_limits(torch.ones(3, 3).numpy()) == (1.0, 1.0)
+
+
+def test_a_scale_has_an_arrow_where_numbers_are_beyond_it() -> None:
+    dark = torch.zeros(40, 40).double()
+    dark[:, :20] = torch.linspace(0, 1, 800).view(40, 20)
+    dark[0, 0] = 5.0
+    picture = draw_panels([Panel("dark", dark), Panel("signed", dark - 2, dark=False)])
+    images = [place.images[0] for place in picture.axes if place.images]
+    assert images[0].get_clim()[1] < 1 and images[0].colorbar.extend == "max"
+    assert images[1].get_clim() == (-3.0, 3.0) and images[1].colorbar.extend == "neither"
+
+
+def test_names_of_lines_hide_no_line_and_are_there_once() -> None:
+    line = ([0.0, 1.0], [0.0, 1.0])
+    same = {"a": line, "b": line}
+    picture = draw_lines(
+        [("1", "x", "y", same), ("2", "x", "y", same), ("3", "x", "y", {"c": line})]
+    )
+    picture.draw_without_rendering()
+    first, second, third = picture.axes
+    assert first.get_legend() is None  # the second's are its own
+    for place in (second, third):
+        assert place.get_legend().get_window_extent().x0 >= place.get_window_extent().x1
+    assert not second.get_legend().get_window_extent().overlaps(third.get_window_extent())
