@@ -73,7 +73,7 @@ def in_python(words: tuple[str, ...]) -> tuple[str, list[str]]:
 
 
 def build_documentation(folder: Path) -> str:
-    """Build the site, strictly; what was printed. Takes some ten seconds."""
+    """Build the site, strictly; what was printed. Takes half a minute."""
     done = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--quiet", "--site-dir", str(folder)],
         cwd=ROOT,

@@ -225,7 +225,7 @@ def test_the_example_runs_outside_fairseq(extended: Path) -> None:
 
 
 def test_the_examples_pass_the_tests_of_every_encoding_and_train(extended: Path) -> None:
-    folders = ["attention", "encodings", "models", "integration/test_configs_train.py"]
+    folders = ["analysis", "attention", "encodings", "models", "integration/test_configs_train.py"]
     places = [f"tests/{name}" for name in folders]
     options = ["-q", "-k", " or ".join(NAMES), "-p", "no:cacheprovider", "-m", "not slow"]
     summary = _run(extended, "-m", "pytest", *options, *places).splitlines()[-1]

@@ -11,6 +11,7 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
+from fairseq_plugins.encodings import ENCODINGS
 from tests.documentation import ROOT, build_documentation
 
 pytestmark = pytest.mark.skipif(
@@ -97,6 +98,15 @@ def test_what_a_page_loads_is_in_the_site(site: Path, pages: dict[Path, Page]) -
         path.relative_to(site).as_posix() for path in pages
     }
     assert (site / "search" / "search_index.js").is_file()
+
+
+def test_every_encoding_is_shown_where_it_is_defined(site: Path, pages: dict[Path, Page]) -> None:
+    text = (site / "docs" / "encodings.html").read_text(encoding="utf-8")
+    for name in ENCODINGS:
+        (section,) = re.findall(rf'<h3 id="{name}">(.*?)<h3 ', f"{text}<h3 ", re.DOTALL)
+        assert f'loading="lazy" src="pictures/{name}.png"' in section, name
+        picture = (site / "docs" / "pictures" / f"{name}.png").read_bytes()
+        assert picture.startswith(b"\x89PNG"), name
 
 
 def test_the_reference_has_objects_commands_and_notebooks(

@@ -13,6 +13,8 @@ from fairseq_plugins.encodings import get_entry
 from fairseq_plugins.encodings.canonical import Primitive
 
 COLUMNS = 3
+WIDTH, HEIGHT, TITLE = 4.2, 3.1, 0.3  # inches of a panel, and of the title above all
+MARGINS = (0.5, 0.2, 0.45, 0.3)  # inches left, right, below and above in each panel
 DPI = 80  # many pictures stand on one page
 DIGITS = 3  # that count
 _WORDS = {
@@ -99,8 +101,9 @@ def draw(seen: Observation) -> Any:
     count = len(seen.definition) + 3
     columns = 2 if count == 4 else COLUMNS
     rows = -(-count // columns)
-    picture = Figure(figsize=(4.2 * columns, 0.4 + 3.1 * rows), layout="constrained")
+    picture = Figure(figsize=(WIDTH * columns, TITLE + HEIGHT * rows))
     panels = list(picture.subplots(rows, columns, squeeze=False).ravel())
+    _lay_out(picture, rows, columns)
     for panel in panels[count:]:
         panel.set_axis_off()
     for panel, part in zip(panels, seen.definition, strict=False):
@@ -116,6 +119,8 @@ def draw(seen: Observation) -> Any:
     if float(seen.decay.min()) < 0.1:
         decay.set_yscale("log")
         decay.set_ylim(bottom=max(1e-6, float(seen.decay.min()) / 2))
+    else:
+        decay.set_ylim(0, 1.05)  # what hardly decays looks like it
     shown = weights.imshow(seen.weights.numpy(), cmap="Greys", vmin=0, interpolation="nearest")
     weights.set_title("attention to a word that is repeated", fontsize=9)
     weights.set_xlabel("key", fontsize=8)
@@ -124,8 +129,23 @@ def draw(seen: Observation) -> Any:
     for panel in panels[:count]:
         panel.tick_params(labelsize=7)
     kind = "causal" if seen.causal else "bidirectional"
-    picture.suptitle(f"{seen.name}, {kind}, untrained", fontsize=11)
+    below = 1 - 0.08 / picture.get_figheight()
+    picture.suptitle(f"{seen.name}, {kind}, untrained", y=below, va="top", fontsize=11)
     return picture
+
+
+def _lay_out(picture: Any, rows: int, columns: int) -> None:
+    """Leave room for titles and labels. Matplotlib's own layout takes longer than the drawing."""
+    width, height = WIDTH * columns, TITLE + HEIGHT * rows
+    left, right, bottom, top = MARGINS
+    picture.subplots_adjust(
+        left=left / width,
+        right=1 - right / width,
+        bottom=bottom / height,
+        top=1 - (TITLE + top) / height,
+        wspace=(left + right) / (WIDTH - left - right),
+        hspace=(bottom + top) / (HEIGHT - bottom - top),
+    )
 
 
 def _lines(panel: Any, x: Sequence[int], values: Tensor, title: str) -> None:

@@ -26,6 +26,9 @@ page is made from the code by
 
 and a test holds the two together, so edit the docstrings and run that.
 
+On the documentation's site, which `make docs` builds, each has a picture of what it does before any
+training; [pictures.md](pictures.md) says what these show.
+
 ## How to name one
 
 A name, and options as words `name=value`:

@@ -159,6 +159,12 @@ class DeBERTa(PositionEncoding):
         return sum(terms, q.new_zeros(()))
 
 
+_PASSES_REFUSAL = (
+    "with `decoder=queries` its last layer runs twice over the keys of a whole sequence, which "
+    "decoding token by token does not have"
+)
+
+
 @register_encoding(
     "deberta_emd",
     summary="deberta, and absolute positions in the input of the last two layers",
@@ -211,10 +217,7 @@ class DebertaWithMaskDecoder(DeBERTa):
         self.absolute = Learned(context)
         self.query_passes = self.LAYERS if decoder == "queries" else 0
         if self.query_passes:
-            self.causal_refusal = (
-                "with `decoder=queries` its last layer runs twice over the keys of a whole "
-                "sequence, which decoding token by token does not have"
-            )
+            self.causal_refusal = _PASSES_REFUSAL
 
     def share_with(self, first: PositionEncoding) -> None:
         """Use the first layer's tables."""
@@ -247,3 +250,44 @@ class DebertaWithMaskDecoder(DeBERTa):
             ValueError: for a position from ``max_positions`` on.
         """
         return self.absolute.embed(x, positions)
+
+
+@register_encoding(
+    "deberta_emd_queries",
+    summary="deberta, whose last layer runs twice with absolute positions in its queries alone",
+    source="DeBERTa (He et al. 2020), Section 3.2: enhanced mask decoder, as released",
+    formula="as deberta, and the first queries of the last layer are of x_s + p_s, p_s learned",
+)
+class DebertaWithQueryPasses(DebertaWithMaskDecoder):
+    """``deberta_emd`` with ``decoder=queries``, which is what DeBERTa's release does.
+
+    Args:
+        context: of the model.
+        max_distance: see ``DeBERTa``.
+        projections: see ``DeBERTa``.
+        terms: see ``DeBERTa``.
+        p2c_offset: see ``DeBERTa``.
+
+    Raises:
+        ValueError: in a stack of one layer; and see ``DeBERTa``.
+    """
+
+    causal_refusal = _PASSES_REFUSAL
+
+    def __init__(
+        self,
+        context: EncodingContext,
+        *,
+        max_distance: int = 512,
+        projections: Literal["content", "own"] = "content",
+        terms: Literal["both", "c2p", "p2c"] = "both",
+        p2c_offset: Literal["key_minus_query", "query_minus_key"] = "key_minus_query",
+    ) -> None:
+        super().__init__(
+            context,
+            max_distance=max_distance,
+            projections=projections,
+            terms=terms,
+            p2c_offset=p2c_offset,
+            decoder="queries",
+        )

@@ -31,7 +31,8 @@ from fairseq_plugins.analysis.position_rows import (
 from fairseq_plugins.encodings import ENCODINGS
 
 LENGTHS = (*range(2, 41),)
-ABSOLUTE = sorted(name for name in ENCODINGS if embeds(name))
+NOT_FIRST = "deberta_emd_queries"  # acts on the last of several layers alone
+ABSOLUTE = sorted(name for name in ENCODINGS if embeds(name) and name != NOT_FIRST)
 # The paper's five: forward-aware, backward-aware, one formula for sums of positions.
 PAPER = {
     "sinusoidal": (True, False, True),
@@ -117,6 +118,11 @@ def test_every_absolute_encoding_is_measured(name: str) -> None:
     assert math.isfinite(found.size) and math.isfinite(found.sum_error)
     needs_lengths = PAPER.get(name, (False, False, False))[1]
     assert found.is_backward_aware == needs_lengths or name == "cnn"
+
+
+def test_what_is_never_in_a_first_layer_is_refused() -> None:
+    with pytest.raises(ValueError, match="a layer before the last, but the stack has 1"):
+        build_plain(NOT_FIRST)
 
 
 @pytest.mark.parametrize("name", ["alibi", "t5", "shaw_keys", "rope", "lrpe_type2"])

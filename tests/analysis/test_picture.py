@@ -14,6 +14,7 @@ from fairseq_plugins.analysis.picture_files import as_data, form_lines, page, wr
 from fairseq_plugins.encodings import ENCODINGS, PositionFacts
 
 LENGTH = 10
+PNG = b"\x89PNG"  # what such a file begins with
 
 
 def look(name: str, **options):
@@ -41,6 +42,19 @@ def test_every_encoding_can_be_seen(name):
     json.dumps(as_data(seen), allow_nan=False)
     if PositionFacts.of(encoding).is_relative and "embed" not in encoding.hooks:
         assert seen.form
+
+
+@pytest.mark.parametrize("name", sorted(ENCODINGS))
+def test_every_encoding_is_drawn_by_the_command(name, tmp_path: Path, capsys):
+    assert main(["picture", name, "--length", str(LENGTH), "--output", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.startswith(f"{name}: ")
+    assert sorted(path.suffix for path in tmp_path.glob(f"{name}.*")) == [".json", ".png", ".svg"]
+    assert (tmp_path / f"{name}.png").read_bytes().startswith(PNG)
+    shown = " ".join(ElementTree.parse(tmp_path / f"{name}.svg").getroot().itertext())
+    assert f"{name}, " in shown and "attention to a word that is repeated" in shown
+    found = json.loads((tmp_path / f"{name}.json").read_text())
+    assert found["encoding"] == name and len(found["kernel"]) == HEADS
+    assert all(part["title"] in shown for part in found["definition"])
 
 
 def test_alibis_kernel_falls_with_the_distance_by_its_slopes():
@@ -78,12 +92,21 @@ def test_a_model_without_positions_attends_to_all_alike():
     assert all([one.query for one in form] == ["content"] for form in seen.form.values())
 
 
+@pytest.mark.filterwarnings("error")
+def test_the_picture_of_none_is_the_same_each_time(tmp_path: Path):
+    seen = look("none")
+    for folder in ("first", "second"):
+        write_picture(seen, tmp_path / folder)
+    first, second = ((tmp_path / f / "none.svg").read_bytes() for f in ("first", "second"))
+    assert first == second
+
+
 def test_files_of_one_and_the_page_of_several(tmp_path: Path, capsys):
     words = ["picture", "base+alibi", "--output", str(tmp_path), "--length", "12"]
     assert main(words) == 0
     assert "base+alibi: no canonical form" in capsys.readouterr().out
     stem = tmp_path / "base+alibi"
-    assert (tmp_path / "base+alibi.png").read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "base+alibi.png").read_bytes().startswith(PNG)
     text = " ".join(ElementTree.parse(f"{stem}.svg").getroot().itertext())
     assert "bias of each head" in text and "base+alibi, bidirectional" in text
     found = json.loads(Path(f"{stem}.json").read_text())

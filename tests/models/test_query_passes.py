@@ -121,6 +121,14 @@ def test_every_parameter_learns() -> None:
     assert table_of(model).grad[:9].any(1).all()
 
 
+def test_the_option_has_a_name_of_its_own() -> None:
+    words = {"encoder_layers": LAYERS, "position_encoding_options": "max_distance=8"}
+    named = build(encoding="deberta_emd_queries", no_token_positional_embeddings=False, **words)
+    model, tokens = model_with(), random_tokens(2, 9)
+    named.load_state_dict(model.state_dict())
+    assert torch.equal(features(named, tokens), features(model, tokens))
+
+
 def test_the_table_ends() -> None:
     with pytest.raises(ValueError, match=f"max_positions={LONGEST}"):
         features(model_with(), random_tokens(1, LONGEST + 1))

@@ -122,7 +122,7 @@ def _check_inputs(inputs: list[PositionEncoding | None]) -> None:
                 raise IncompatibleEncodingError(
                     f"a model of transformers cannot use the encoding {part.label!r} with "
                     "`decoder=queries`: its last layer runs twice over keys that stay. "
-                    "`decoder=inputs` or fairseq's pe_roberta would work."
+                    "deberta_emd with `decoder=inputs` or fairseq's pe_roberta would work."
                 )
 
 

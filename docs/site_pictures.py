@@ -1,0 +1,62 @@
+"""MkDocs: below its heading on docs/encodings.md, a picture of what each encoding does.
+
+The repository has some in docs/pictures; the others are drawn for the site, in some twenty seconds.
+`python docs/site_pictures.py FOLDER` draws them.
+"""
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from mkdocs.structure.files import File, Files
+
+ROOT = Path(__file__).resolve().parents[1]
+PICTURES = Path("docs", "pictures")
+
+
+def on_files(files: Files, config: Any) -> Files:
+    """Add what is drawn, by a process of its own, since imports of encodings silence logging."""
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run(
+            [sys.executable, __file__, folder],
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            check=True,
+        )
+        for path in sorted(Path(folder).iterdir()):
+            name = (PICTURES / path.name).as_posix()
+            files.append(File.generated(config, name, content=path.read_bytes()))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """Show each picture where its encoding is defined, once a reader comes there."""
+    if page.file.src_uri != "docs/encodings.md":
+        return markdown
+    shown = r"\g<0>\n\n![What \1 does](pictures/\1.png){loading=lazy}"
+    return re.sub(r"^### `(\w+)`$", shown, markdown, flags=re.MULTILINE)
+
+
+def draw_missing(folder: Path) -> None:
+    """Draw each encoding that has no picture in the repository: <name>.png in a folder.
+
+    No SVG, which would take as long again.
+    """
+    import torch
+
+    from fairseq_plugins.analysis import picture, picture_files
+    from fairseq_plugins.encodings import ENCODINGS
+
+    torch.set_num_threads(1)
+    for name in sorted(ENCODINGS):
+        if not (ROOT / PICTURES / f"{name}.png").is_file():
+            seen = picture.observe(name, picture.build(name), length=picture.LENGTH)
+            drawn = picture_files.draw(seen)
+            drawn.savefig(folder / f"{name}.png", dpi=picture_files.DPI)
+
+
+if __name__ == "__main__":
+    draw_missing(Path(sys.argv[1]))
