@@ -19,11 +19,14 @@ from fairseq_plugins.reproduce.report.statistics import Estimate, Spread
 CANNOT = "no row has several seeds, so no two rows can be told apart and no ordering is claimed"
 
 
-def interval(estimate: Estimate, digits: int) -> str:
-    """An estimate's 95 % interval; a dash where nothing says how sure it is."""
+def interval(estimate: Estimate, digits: int, *, sign: str = "+") -> str:
+    """An estimate's 95 % interval; a dash where nothing says how sure it is.
+
+    sign: as in Python's formats; empty for what is no difference.
+    """
     if estimate.low is None or estimate.high is None:
         return DASH
-    return f"{estimate.low:+.{digits}f} to {estimate.high:+.{digits}f}"
+    return f"{estimate.low:{sign}.{digits}f} to {estimate.high:{sign}.{digits}f}"
 
 
 def probability(p: float | None) -> str:
