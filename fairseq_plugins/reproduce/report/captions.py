@@ -9,6 +9,7 @@ from fairseq_plugins.reproduce.experiments.start import Start
 from fairseq_plugins.reproduce.record.data import DataDescription, Request, Sizes
 from fairseq_plugins.reproduce.record.recipe import total_batch, trainings_of
 from fairseq_plugins.reproduce.record.results import Result
+from fairseq_plugins.reproduce.report.comparisons import FAMILIES
 from fairseq_plugins.reproduce.report.denominators import denominators
 
 Config = Mapping[str, Any]
@@ -37,7 +38,7 @@ def caption(table: Table, scale: str, results: Sequence[Result], *, is_study: bo
         whose = f"Our {MARK}" if table.mark else MARK
         told.append(
             f"{whose} differs from `{table.reference}` (p < 0.05, two-sided, with Holm's "
-            "correction over the rows of a column; seed by seed where both have two seeds)."
+            f"correction {FAMILIES}; seed by seed where both have two seeds)."
         )
     if table.mark:
         told.append(f"The paper's own {MARK}: {table.mark}.")

@@ -123,7 +123,7 @@ def _apart(table: Table, cells: Cells, attentions: Sequence[str]) -> Apart:
         (row, attention, column.metric)
         for attention in attentions
         for column in table.columns
-        for row, gap in against(cells, attention, column.metric, table.reference).items()
+        for row, gap in against(table, cells, attention, column.metric).items()
         if gap.is_apart
     )
 

@@ -80,9 +80,7 @@ def lines_of(found: TableEvidence) -> list[Line]:
     encodings = {(r["row"], r["attention"]): encoding_of(r) for r in found.shown}
     lines = []
     for attention in [*table.attentions, *table.further]:
-        compared = {
-            c.metric: against(cells, attention, c.metric, table.reference) for c in table.columns
-        }
+        compared = {c.metric: against(table, cells, attention, c.metric) for c in table.columns}
         own = {row for row, a in cells if a == attention}
         printed = [row.name for row in table.rows if attention in row.paper]
         names = [*printed, *sorted(own - set(printed))]
