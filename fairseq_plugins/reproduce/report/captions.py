@@ -15,8 +15,18 @@ from fairseq_plugins.reproduce.report.denominators import denominators
 Config = Mapping[str, Any]
 
 
-def caption(table: Table, scale: str, results: Sequence[Result], *, is_study: bool = False) -> str:
-    """The lines between a page's heading and its numbers."""
+def caption(
+    table: Table,
+    scale: str,
+    results: Sequence[Result],
+    *,
+    is_study: bool = False,
+    absent: Sequence[str] = (),
+) -> str:
+    """The lines between a page's heading and its numbers.
+
+    absent: sentences on the paper's rows that have no number here.
+    """
     better = "higher" if table.ranked_by.higher_is_better else "lower"
     what = f"The paper's columns: {table.title}; {better} is better."
     if not table.is_printed:
@@ -33,7 +43,11 @@ def caption(table: Table, scale: str, results: Sequence[Result], *, is_study: bo
     signatures = _distinct(results, lambda r: r.get("signature"))
     if signatures != UNKNOWN:
         told.append(f"SacreBLEU: `{signatures}`.")
-    told.append("Cells: mean ± standard deviation over seeds (number of seeds); `-` is not run.")
+    told.append(
+        "Cells: mean ± standard deviation over seeds (number of seeds); `-`: no number in the "
+        "paper, or none here, as not run, not measured or not possible under that attention."
+    )
+    told += absent
     if len({(r["row"], r["attention"]) for r in results}) < len(results):
         whose = f"Our {MARK}" if table.mark else MARK
         told.append(

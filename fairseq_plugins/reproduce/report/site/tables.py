@@ -183,7 +183,9 @@ def explained(found: TableEvidence) -> str:
 
 def _caption(found: TableEvidence) -> str:
     is_study = found.study is not None
-    return caption(found.table, found.recipe_scale, found.shown, is_study=is_study)
+    return caption(
+        found.table, found.recipe_scale, found.shown, is_study=is_study, absent=found.absent
+    )
 
 
 def attentions_of(lines: list[Line]) -> list[str]:
