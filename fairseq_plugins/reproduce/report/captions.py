@@ -3,8 +3,10 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from fairseq_plugins.papers import TABLES
 from fairseq_plugins.papers.tables import MARK, Table
 from fairseq_plugins.reproduce.experiments import EXPERIMENTS
+from fairseq_plugins.reproduce.experiments.base import Experiment
 from fairseq_plugins.reproduce.experiments.start import Start
 from fairseq_plugins.reproduce.record.data import DataDescription, Request, Sizes
 from fairseq_plugins.reproduce.record.recipe import total_batch, trainings_of
@@ -38,7 +40,8 @@ def caption(
     experiment = EXPERIMENTS[table.experiment]
     told = [f"Data: {_distinct(results, _data)}."]
     told += _trainings(results)
-    told += [_runs(results), *experiment.facts(results), *table.notes]
+    told += [_runs(results), *_common_origin(experiment, results)]
+    told += [*experiment.facts(results), *table.notes]
     told += [*_starts(results), _machine(results)]
     signatures = _distinct(results, lambda r: r.get("signature"))
     if signatures != UNKNOWN:
@@ -131,6 +134,22 @@ def _runs(results: Sequence[Result]) -> str:
         f"{_range(results, 'parameters', 1e6)} million parameters with a dictionary of "
         f"{_distinct(results, _dictionary_size)} symbols{took}."
     )
+
+
+def _common_origin(experiment: Experiment, results: Sequence[Result]) -> list[str]:
+    """What seeds leave out, where all of them go on from a model of one seed."""
+    origin = experiment.origin
+    if origin is None or origin.same_seed:
+        return []
+    if origin.may_be_published and any(Start.of(result["config"]) for result in results):
+        return []
+    model = f"the model `{origin.row}`" if origin.row else "the row's model"
+    what = "in the training after it" if origin.row else "in fine-tuning"
+    return [
+        f"Whatever its seed, a run starts from {model} of *{TABLES[origin.table].source}* that was "
+        f"trained with seed 1. So seeds differ {what} alone, and deviations and intervals leave "
+        "out what pre-training varies."
+    ]
 
 
 def _starts(results: Sequence[Result]) -> list[str]:
