@@ -21,13 +21,17 @@ Floors = Mapping[str, Mapping[str, float]]  # by metric and by the name of what 
 
 
 def floors_of(table: Table, results: Sequence[Result]) -> Floors:
-    """The floors that the data of the results says; runs of a table have the same data."""
+    """The floors that the data of the results says.
+
+    Runs of a table have the same data; one that was described earlier may have fewer floors.
+    """
     experiment = EXPERIMENTS[table.experiment]
+    floors: dict[str, dict[str, float]] = {}
     for result in results:
         found = experiment.floors(DataDescription.model_validate(result["data"]))
-        if found:
-            return {c.metric: found[c.metric] for c in table.columns if found.get(c.metric)}
-    return {}
+        for metric, known in found.items():
+            floors[metric] = {**known, **floors.get(metric, {})}
+    return {c.metric: floors[c.metric] for c in table.columns if floors.get(c.metric)}
 
 
 def examples_of(table: Table, results: Sequence[Result]) -> Mapping[str, int]:
