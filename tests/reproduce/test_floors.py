@@ -121,6 +121,7 @@ def test_rows_are_judged_over_examples_where_a_column_is_a_share_of_them(make_re
     cells = gather(results, TABLE_3.columns)
     page = "\n".join(floors_section(TABLE_3, cells, floors, {"QNLI": 1000}))
     assert "| linear: rows better than | QNLI |" in page
+    assert "counts the floor's number as known" in page
     assert "| majority class | 1 of 2 |" in page and "| bag of words | 0 of 2 |" in page
     assert "rows better than" not in "\n".join(floors_section(TABLE_3, cells, floors, {}))
 

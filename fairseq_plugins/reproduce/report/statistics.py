@@ -138,7 +138,8 @@ def enough_seeds(estimate: Estimate, value: float = 0.0) -> int | None:
 def p_of_share(percent: float, examples: int, floor: float) -> float:
     """How often so many right answers, or more, come from a chance of `floor` per cent for each.
 
-    An exact binomial test, one-sided.
+    An exact binomial test, one-sided. It takes `floor` as known: of one that is itself measured on
+    these examples its chance is left out.
     """
     right = round(percent / 100 * examples)
     test = stats.binomtest(right, examples, floor / 100, alternative="greater")
