@@ -199,15 +199,12 @@ def _of_spread(effect: float, variance: float, spread: Spread | None) -> Estimat
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Holm's (1979) correction: p-values that hold for all together, in the same order.
+    """Holm's (1979) correction: p-values that hold for all together, in the same order."""
+    if not p_values:  # of which statsmodels makes an error
+        return []
+    from statsmodels.stats.multitest import multipletests  # and pandas with it: most of a second
 
-    The smallest of m is multiplied by m, the next by m - 1, and none is below one before it.
-    """
-    found = np.asarray(p_values, dtype=float)
-    order = np.argsort(found, kind="stable")
-    factors = np.arange(len(found), 0, -1)
-    adjusted = np.empty_like(found)
-    adjusted[order] = np.minimum(np.maximum.accumulate(found[order] * factors), 1.0)
+    _, adjusted, *_ = multipletests(p_values, method="holm")
     return [float(p) for p in adjusted]
 
 
