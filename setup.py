@@ -65,6 +65,7 @@ setup(
             "safetensors>=0.4",
             "scikit-learn>=1.3",
             "scipy>=1.11",
+            "statsmodels>=0.14.5",
             "subword-nmt>=0.3.8",
             "torchdiffeq>=0.2.5",
         ],

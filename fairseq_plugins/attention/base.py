@@ -87,19 +87,22 @@ class Attention(nn.Module):
     def _check(self, encoding: PositionEncoding) -> None:
         missing = sorted(self.hooks - self.supported_hooks)
         if missing:
+            reason = f"its hook `{'`, `'.join(missing)}` {self.refusal}"
             raise IncompatibleEncodingError(
-                f"{self.name} attention cannot use the encoding {encoding.label!r}: its hook "
-                f"`{'`, `'.join(missing)}` {self.refusal}."
+                f"{self.name} attention cannot use the encoding {encoding.label!r}: {reason}.",
+                reason,
             )
         if self.causal and encoding.causal_refusal:
             raise IncompatibleEncodingError(
                 f"a causal model cannot use the encoding {encoding.label!r}: "
-                f"{encoding.causal_refusal}."
+                f"{encoding.causal_refusal}.",
+                encoding.causal_refusal,
             )
         if not self.causal and encoding.bidirectional_refusal:
             raise IncompatibleEncodingError(
                 f"bidirectional and cross-attention cannot use the encoding {encoding.label!r}: "
-                f"{encoding.bidirectional_refusal}."
+                f"{encoding.bidirectional_refusal}.",
+                encoding.bidirectional_refusal,
             )
         shape = (encoding.context.num_heads, encoding.context.head_dim)
         if shape != (self.num_heads, self.head_dim):

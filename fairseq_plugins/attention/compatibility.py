@@ -56,7 +56,7 @@ def build_attention(
         return cls(encoding, num_heads=num_heads, head_dim=head_dim, causal=causal, **options)
     except IncompatibleEncodingError as error:
         instead = _instead(attention_type, encoding, causal)
-        raise IncompatibleEncodingError(f"{error} {instead}") from None
+        raise IncompatibleEncodingError(f"{error} {instead}", error.reason) from None
 
 
 def _check_options(attention_type: str, options: dict[str, Any]) -> None:

@@ -19,7 +19,8 @@ SPLITS = ("train", "valid", "test")
 DATA_FILES = ("dict.txt", *(f"{s}.{suffix}" for s in SPLITS for suffix in ("bin", "idx")))
 # What makes two data folders the same; the rest of data.json is where they were made from.
 DATA_IDENTITY = ("request", "splits", "dictionary_size")
-DATA_RECORDED = (*DATA_IDENTITY, "floors")
+# What is measured of data besides, which older descriptions of the same data may lack.
+DATA_MEASURED = ("floors", "seen_first_sentences")
 
 _PACKAGES = ("torch", "fairseq", "hydra-core", "numpy")
 
@@ -48,7 +49,11 @@ def describe_all(folders: Mapping[str, Path]) -> dict[str, Any]:
     about = {name: describe_data(folder) for name, folder in folders.items()}
     if len(about) == 1:
         return about.popitem()[1]
-    return {key: {name: one.get(key) for name, one in about.items()} for key in DATA_RECORDED}
+    measured = [key for key in DATA_MEASURED if any(one.get(key) for one in about.values())]
+    return {
+        key: {name: one.get(key) for name, one in about.items()}
+        for key in (*DATA_IDENTITY, *measured)
+    }
 
 
 def same_data(one: dict[str, Any], other: dict[str, Any]) -> bool:

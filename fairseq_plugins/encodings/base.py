@@ -20,7 +20,16 @@ ALL_HOOKS = TRANSFORM_HOOKS | LOGIT_HOOKS | {"embed"}
 
 
 class IncompatibleEncodingError(ValueError):
-    """An encoding and an attention (or direction) that cannot go together, with the reason."""
+    """An encoding and an attention (or direction) that cannot go together, with the reason.
+
+    Attributes:
+        reason: in short, without names and without what would work instead; the message where
+            nothing shorter is known.
+    """
+
+    def __init__(self, message: str, reason: str = "") -> None:
+        super().__init__(message)
+        self.reason = reason or message
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """What a task's development set gives without any pre-trained model."""
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from scipy.sparse import hstack
@@ -15,45 +15,103 @@ from fairseq_plugins.glue.read import Example, SplitText
 from fairseq_plugins.glue.tasks import GlueTask
 
 MAJORITY, BAG = "majority class", "bag of words"
+SECOND, SHARED = "bag of words, second sentence", "shared words"  # of tasks of two sentences
+
+Features = Callable[[Sequence[Example]], Any]  # a line for each example
 
 
 def floors(
     task: GlueTask, splits: Mapping[str, SplitText]
 ) -> dict[str, dict[str, dict[str, float]]]:
-    """Two predictors fitted to the training examples and scored on each labelled other split.
+    """Predictors fitted to the training examples and scored on each labelled other split.
 
     The majority class (of numbers: their mean) knows no sentence; the bag of words is a logistic
-    regression (of numbers: a ridge regression) of how often each word is in each sentence.
+    regression (of numbers: a ridge regression) of how often each word is in each sentence. Of two
+    sentences two more: the same of the second sentence alone, since a first one that stands in
+    several examples, with another label in each, teaches the opposite of what is asked; and one of
+    the words that the sentences share.
 
     Returns:
         By split and predictor the task's metrics in per cent; splits of one example are left out.
     """
     train = splits["train"].examples
-    others = {
+    others = _measured(task, splits)
+    found: dict[str, dict[str, dict[str, float]]] = {name: {} for name in others}
+    for predictor, features in _predictors(task, train):
+        model = _majority(task) if predictor == MAJORITY else _regression(task)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            model.fit(features(train), _targets(task, train))
+        for name, examples in others.items():
+            predictions = list(model.predict(features(examples)))
+            scores = score(task, _targets(task, examples), predictions)
+            found[name][predictor] = {metric: round(v, 4) for metric, v in scores.items()}
+    return found
+
+
+def seen_first_sentences(task: GlueTask, splits: Mapping[str, SplitText]) -> dict[str, float]:
+    """By labelled split the examples whose first sentence a training example has, in per cent.
+
+    Empty for tasks of one sentence, where such an example would be the same one.
+    """
+    if task.inputs < 2:
+        return {}
+    seen = {example.sentences[0] for example in splits["train"].examples}
+    return {
+        name: round(100 * sum(e.sentences[0] in seen for e in examples) / len(examples), 4)
+        for name, examples in _measured(task, splits).items()
+    }
+
+
+def _measured(task: GlueTask, splits: Mapping[str, SplitText]) -> dict[str, tuple[Example, ...]]:
+    return {
         name: split.examples
         for name, split in splits.items()
         if name != "train" and task.split(name).label and len(split.examples) > 1
     }
-    vectorizers = [CountVectorizer() for _ in range(task.inputs)]
+
+
+def _predictors(task: GlueTask, train: Sequence[Example]) -> Iterator[tuple[str, Features]]:
+    """By name what each predictor sees; without those that find no word to train on."""
+    yield MAJORITY, lambda examples: [[0.0]] * len(examples)
+    if bag := _bag(train, range(task.inputs)):
+        yield BAG, bag
+    if task.inputs < 2:
+        return
+    if bag := _bag(train, (1,)):
+        yield SECOND, bag
+    yield SHARED, _shared
+
+
+def _bag(train: Sequence[Example], sentences: Sequence[int]) -> Features | None:
+    """How often each word of the training examples is in each of these sentences."""
+    vectorizers = {i: CountVectorizer() for i in sentences}
     try:
-        for i, vectorizer in enumerate(vectorizers):
+        for i, vectorizer in vectorizers.items():
             vectorizer.fit(example.sentences[i] for example in train)
     except ValueError:  # not a word in the training sentences
-        vectorizers = []
-    predictors = {MAJORITY: _majority(task)}
-    if vectorizers:
-        predictors[BAG] = _regression(task)
-    found: dict[str, dict[str, dict[str, float]]] = {name: {} for name in others}
-    for predictor, model in predictors.items():
-        words = vectorizers if predictor == BAG else []
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            model.fit(_features(train, words), _targets(task, train))
-        for name, examples in others.items():
-            predictions = list(model.predict(_features(examples, words)))
-            scores = score(task, _targets(task, examples), predictions)
-            found[name][predictor] = {metric: round(v, 4) for metric, v in scores.items()}
+        return None
+
+    def features(examples: Sequence[Example]) -> Any:
+        counts = [v.transform(e.sentences[i] for e in examples) for i, v in vectorizers.items()]
+        return hstack(counts).tocsr()
+
+    return features
+
+
+def _shared(examples: Sequence[Example]) -> list[list[float]]:
+    """Of the words of each sentence those that the other one has, too, as a share of them."""
+    words = CountVectorizer().build_analyzer()
+    found = []
+    for example in examples:
+        first, second = (words(sentence) for sentence in example.sentences)
+        found.append([_share(first, second), _share(second, first)])
     return found
+
+
+def _share(words: Sequence[str], others: Sequence[str]) -> float:
+    known = set(others)
+    return sum(word in known for word in words) / len(words) if words else 0.0
 
 
 def _majority(task: GlueTask) -> Any:
@@ -67,14 +125,3 @@ def _regression(task: GlueTask) -> Any:
 def _targets(task: GlueTask, examples: Sequence[Example]) -> list[Any]:
     labels = [example.label or "" for example in examples]
     return [float(label) for label in labels] if task.labels.is_number else labels
-
-
-def _features(examples: Sequence[Example], vectorizers: Sequence[CountVectorizer]) -> Any:
-    if not vectorizers:
-        return [[0.0]] * len(examples)
-    return hstack(
-        [
-            vectorizer.transform(example.sentences[i] for example in examples)
-            for i, vectorizer in enumerate(vectorizers)
-        ]
-    ).tocsr()

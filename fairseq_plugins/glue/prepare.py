@@ -228,7 +228,8 @@ def _make(
     with making(folder) as (work, wanted):
         if not wanted:
             return
-        from fairseq_plugins.glue.floors import floors  # scikit-learn, which --help must not load
+        # scikit-learn, which --help must not load
+        from fairseq_plugins.glue.floors import floors, seen_first_sentences
 
         built = work / "built"
         tokens: dict[str, int] = dict.fromkeys(splits, 0)
@@ -254,6 +255,7 @@ def _make(
             },
             "missing": list(found.missing),
             "floors": floors(found.task, splits),
+            "seen_first_sentences": seen_first_sentences(found.task, splits),
         }
         counts = ", ".join(f"{name} {len(split.examples)}" for name, split in splits.items())
         folder.finish(built, _origin(found), about, counts)

@@ -1,10 +1,21 @@
 """What needs no model: fitted to the training examples alone."""
 
+import json
+
 import pytest
 
-from fairseq_plugins.glue.floors import BAG, MAJORITY, floors
+from fairseq_plugins.common.provenance import describe_all, same_data
+from fairseq_plugins.glue.floors import (
+    BAG,
+    MAJORITY,
+    SECOND,
+    SHARED,
+    floors,
+    seen_first_sentences,
+)
 from fairseq_plugins.glue.read import Example, SplitText
 from fairseq_plugins.glue.tasks import TASKS
+from fairseq_plugins.reproduce.record.data import DataDescription
 
 
 def split(*examples):
@@ -34,3 +45,71 @@ def test_numbers_and_sentences_without_a_word():
     empty = split(("?", "1"), ("!", "0"), ("?", "1"))
     assert list(floors(TASKS["SST-2"], {"train": empty, "valid": empty})["valid"]) == [MAJORITY]
     assert floors(TASKS["SST-2"], {"train": empty, "valid": split(("?", "1"))}) == {}
+
+
+def test_a_first_sentence_with_every_other_label_teaches_the_opposite():
+    """As in a set that was parted by pairs: the third pair of a premise has the third label."""
+    labels = TASKS["MNLI"].labels.classes
+    words = dict(zip(labels, ("never", "indeed", "perhaps"), strict=True))
+    pairs = [
+        (f"premise{n} premise{n} premise{n}", f"it {words[label]} holds", label)
+        for n in range(60)
+        for label in labels
+    ]
+    left_out = {n: labels[n % 3] for n in range(60)}
+    train = [pair for i, pair in enumerate(pairs) if pair[2] != left_out[i // 3]]
+    valid = [pair for i, pair in enumerate(pairs) if pair[2] == left_out[i // 3]]
+    splits = {
+        "train": split(*train),
+        "valid": split(*valid, ("another one", "it holds", labels[0])),
+    }
+    found = floors(TASKS["MNLI"], splits)["valid"]
+    assert [*found] == [MAJORITY, BAG, SECOND, SHARED]
+    assert found[SECOND]["accuracy"] > 95
+    assert seen_first_sentences(TASKS["MNLI"], splits) == {
+        "valid": pytest.approx(100 * 60 / 61, abs=1e-4)
+    }
+    without = {
+        name: split(*((a, "it", label) for a, _, label in part))
+        for name, part in (("train", train), ("valid", valid))
+    }
+    assert floors(TASKS["MNLI"], without)["valid"][BAG]["accuracy"] < 1
+
+
+def test_shared_words_are_a_share_of_either_sentence():
+    """Which words they are says nothing here."""
+    names = [f"{a}{b}" for a in "bcdfghklmn" for b in "aeiou"]
+    pairs = []
+    for one, other, third in zip(names, names[7:], names[13:], strict=False):
+        pairs.append((f"{one} {other}", f"{one} and more {other}", "1"))
+        pairs.append((f"{one} {other}", f"{third} and more {third}", "0"))
+    splits = {"train": split(*pairs[:50]), "valid": split(*pairs[50:])}
+    found = floors(TASKS["QQP"], splits)["valid"]
+    assert found[SHARED] == {"f1": 100.0, "accuracy": 100.0}
+    odd = split(("?", "word", "1"), ("word", "word", "1"), ("word", "?", "0"), ("?", "!", "0"))
+    assert SHARED in floors(TASKS["QQP"], {"train": odd, "valid": odd})["valid"]
+
+
+def test_tasks_of_one_sentence_have_none_of_it():
+    train = split(("good", "1"), ("bad", "0"))
+    assert [*floors(TASKS["SST-2"], {"train": train, "valid": train})["valid"]] == [MAJORITY, BAG]
+    assert seen_first_sentences(TASKS["SST-2"], {"train": train, "valid": train}) == {}
+
+
+def test_data_that_was_described_earlier_is_the_same_data(tmp_path):
+    """Without the floors and shares that preparation did not measure then."""
+    older = {"request": {"corpus": "glue/MNLI"}, "splits": {"train": {"examples": 9}}}
+    newer = {**older, "floors": {"valid": {}}, "seen_first_sentences": {"valid": 95.2}}
+    assert same_data(older, newer) and same_data(newer, older)
+    assert not same_data({**newer, "request": {"corpus": "glue/RTE"}}, newer)
+    folders = {}
+    for name, about in (("a", older), ("b", newer)):
+        folders[name] = tmp_path / name
+        folders[name].mkdir()
+        (folders[name] / "data.json").write_text(json.dumps(about))
+    found = describe_all(folders)
+    assert found["seen_first_sentences"] == {"a": None, "b": {"valid": 95.2}}
+    only = {"a": folders["a"], "c": folders["a"]}
+    assert "seen_first_sentences" not in describe_all(only)
+    assert DataDescription.model_validate(found).seen_first_sentences.number("b", "valid") == 95.2
+    assert DataDescription.model_validate(describe_all(only)).seen_first_sentences.parts() == {}

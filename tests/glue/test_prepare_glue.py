@@ -177,8 +177,11 @@ def test_a_second_call_does_nothing_and_another_request_does(
     assert main(words) == 0
     assert (out / "RTE" / "input1" / "test.bin").is_file()
     assert main([*words, "--max-train", "6"]) == 0
-    splits = json.loads((out / "RTE" / "data.json").read_text())["splits"]
+    about = json.loads((out / "RTE" / "data.json").read_text())
+    splits = about["splits"]
     assert splits["train"]["examples"] == 6
+    assert "shared words" in about["floors"]["valid"]
+    assert about["seen_first_sentences"] == {"valid": 100 * 6 / len(PAIRS)}
     assert splits["valid"]["examples"] == len(PAIRS)  # whole, where nothing is said of it
 
 

@@ -13,6 +13,7 @@ from omegaconf import OmegaConf
 import fairseq_plugins.registration  # noqa: F401
 from fairseq_plugins.encodings import ENCODINGS
 from fairseq_plugins.papers.lrpe import TABLE_2
+from fairseq_plugins.reproduce.experiments.compatibility import incompatibility
 from fairseq_plugins.reproduce.experiments.devices import Devices, spread
 from fairseq_plugins.reproduce.experiments.lm import LANGUAGE_MODEL
 from fairseq_plugins.reproduce.record.recipe import (
@@ -21,7 +22,7 @@ from fairseq_plugins.reproduce.record.recipe import (
     record,
     total_batch,
 )
-from fairseq_plugins.reproduce.run.plan import check_devices, incompatibility, plan
+from fairseq_plugins.reproduce.run.plan import check_devices, plan
 
 SCALES = LANGUAGE_MODEL.scales
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"

@@ -27,6 +27,7 @@ from fairseq_plugins.reproduce.experiments.squad import SQUAD
 from fairseq_plugins.reproduce.record import results
 from fairseq_plugins.reproduce.record.recipe import compose_recipe, record
 from fairseq_plugins.reproduce.record.runs import Run
+from fairseq_plugins.reproduce.report.captions import caption
 from fairseq_plugins.reproduce.report.render import render
 from fairseq_plugins.reproduce.run import checkpoints, session
 from fairseq_plugins.reproduce.run.journal import Journal
@@ -341,6 +342,35 @@ def test_a_dagger_stands_where_seeds_differ_from_the_learned_embedding(make_resu
     assert "/ 40.20 ± 0.10 (3)†" in page
     assert "/ 80.25 ± 0.10 (3) |" in page
     assert "/ 80.20 ± 0.10 (3) |" in page
+
+
+@pytest.mark.parametrize(
+    ("table", "start", "told"),
+    [
+        ("bert_table4", "bert_continued/mini/rope-vanilla-s1", "differ in fine-tuning alone"),
+        ("bert_table3", "bert_continued/mini/rope-vanilla-s1", "differ in fine-tuning alone"),
+        ("table3", "table8/mini/rope-vanilla-s1", "differ in fine-tuning alone"),
+        ("bert_continued", "bert_start/mini/learned-vanilla-s1", "in the training after it alone"),
+        ("bert_table2", "bert_continued/mini/rope-vanilla-s3", ""),
+        ("table8", "", ""),
+    ],
+)
+def test_the_caption_says_where_seeds_leave_out_the_pre_training(
+    configs, make_result, table, start, told
+):
+    """As a run of seed 3 is planned."""
+    planned = plan_run(configs, Run(table, "mini", "rope", "vanilla", 3), Devices(0))
+    before = planned.before[-1].final.folder if planned.before else None
+    assert before == (Path("checkpoints", start) if start else None)
+    page = caption(TABLES[table], "mini", [made_by(planned, make_result)])
+    assert (told in page) if told else ("Whatever its seed" not in page)
+
+
+def made_by(planned, make_result):
+    """A result of a planned run, as far as captions read it."""
+    made = make_result("rope", "vanilla", planned.run.seed, 1.0, table=planned.run.table)
+    made["metrics"] |= {"tried": {}, "replaced": [], "averaged": [], "words": 9, "length": 8}
+    return {**made, "config": planned.config}
 
 
 def test_the_caption_says_what_answering_nothing_scores(make_result):

@@ -48,6 +48,19 @@ def test_floors_of_a_language_model_are_word_frequencies(made):
     assert floors_of(TABLE_2, made(80.0, 70.0, None)) == {}
 
 
+def test_floors_that_only_later_results_have_are_there_too(make_result):
+    """As those that preparation has measured since; of what both have the first one counts."""
+
+    def result(row, predictors):
+        found = {name: {"accuracy": value} for name, value in predictors.items()}
+        floors = {"data/glue/QNLI": {"valid": found}, "data/novels": None}
+        return make_result(row, "linear", 1, 80.0, table="table3", data={"floors": floors})
+
+    older, newer = {"bag of words": 52.6}, {"bag of words": 52.5, "shared words": 71.6}
+    found = floors_of(TABLE_3, [result("base", older), result("rope", newer)])
+    assert found["QNLI"] == {"bag of words": 52.6, "shared words": 71.6}
+
+
 def test_rows_that_are_better_are_ordered(made):
     results = made(80.0, 70.0)
     page = render(TABLE_2, "mini", results, [])
@@ -108,6 +121,7 @@ def test_rows_are_judged_over_examples_where_a_column_is_a_share_of_them(make_re
     cells = gather(results, TABLE_3.columns)
     page = "\n".join(floors_section(TABLE_3, cells, floors, {"QNLI": 1000}))
     assert "| linear: rows better than | QNLI |" in page
+    assert "counts the floor's number as known" in page
     assert "| majority class | 1 of 2 |" in page and "| bag of words | 0 of 2 |" in page
     assert "rows better than" not in "\n".join(floors_section(TABLE_3, cells, floors, {}))
 

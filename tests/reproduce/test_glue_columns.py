@@ -46,10 +46,11 @@ def test_columns_without_data_are_left_out_of_the_row_and_its_average():
     assert "Not measured, for want of data at this scale: MNLI-mm, QQP, SST-2." in told(lrpe, qnli)
 
 
-def told(*metrics):
-    """The facts of a page of runs of Table 3."""
+def told(*metrics, data=None):
+    """The facts of a page of runs of Table 3; data: as it is recorded of each."""
+    data = data or {}
     results = [
-        {"scale": "mini", "metrics": {**one, "tried": {}}, "config": {"dataset": {}}}
+        {"scale": "mini", "metrics": {**one, "tried": {}}, "config": {"dataset": {}}, "data": data}
         for one in metrics
     ]
     return LRPE_GLUE.facts(results)
@@ -96,3 +97,14 @@ def test_generated_tasks_are_averaged_over_what_they_are_chosen_by():
     metrics = {name: {"valid": {"accuracy": n}} for name, n in (("Order", 90.0), ("Place", 70.0))}
     found = combined(LRPE_GLUE, metrics)
     assert (found["average"], found["averaged"]) == (80, ["Order", "Place"])
+
+
+def test_shared_first_sentences_are_told_where_they_are_many():
+    seen = {"MNLI": {"valid": 95.2066}, "QNLI": {"valid": 37.0}, "QQP": {"valid": 3.2667}}
+    data = {"seen_first_sentences": {f"data/glue-1000/{task}": one for task, one in seen.items()}}
+    metrics = {**dict.fromkeys(seen, 50.0), "replaced": [], "averaged": [*seen]}
+    (fact,) = [text for text in told(metrics, data=data) if "first sentence" in text]
+    assert fact.endswith("more than 10 %: MNLI-m 95 %, QNLI 37 %.")
+    older = {"seen_first_sentences": {"data/glue-1000/MNLI": None}}
+    for lacking in ({}, older):
+        assert "first sentence" not in " ".join(told(metrics, data=lacking))

@@ -177,8 +177,31 @@ def test_without_seeds_no_order_is_claimed(make_result):
         assert word not in page
 
 
+def test_rows_beyond_the_paper_change_nothing_of_how_sure_its_own_are(make_result):
+    """And theirs are judged among each other, as the paper's are."""
+    values = {"base": 90.0, "rope": 89.5, "per": 89.8, "none": 91.0, "shaw": 89.4, "t5_only": 89.0}
+    rows = [
+        make_result(row, "vanilla", s, value + s + place * s * s / 40)
+        for place, (row, value) in enumerate(values.items())
+        for s in (1, 2, 3)
+    ]
+
+    def adjusted(*names):
+        cells = gather([r for r in rows if r["row"] in ("base", *names)], PERPLEXITIES)
+        return {n: e.adjusted for n, e in against(TABLE_2, cells, "vanilla", "test_ppl").items()}
+
+    own, beyond = adjusted("rope", "per"), adjusted("none", "shaw", "t5_only")
+    assert adjusted(*values) == {**own, **beyond}
+    page = render(TABLE_2, "mini", rows, [])
+    differences = page.partition("## Differences to `base`")[2].partition("\n## ")[0]
+    for label, row in (("RoPE", "rope"), ("PER", "per")):
+        assert row_of(differences, label)[-1] == probability(own[row])
+    order = page.partition("## Orderings of the paper")[2]
+    assert row_of(order, "RoPE < Base")[-2] == probability(own["rope"])
+
+
 def test_against_none():
-    assert against_none({}, "linear", PERPLEXITIES[1]) is None
+    assert against_none(TABLE_2, {}, "linear") is None
 
 
 def test_table_5_orders_its_three_rows(make_result):
@@ -234,7 +257,7 @@ def test_the_papers_marks_stand_beside_our_probabilities():
         for row, found in values.items()
     }
     page = "\n\n".join(marks(BERT_SQUAD_TABLE, cells))
-    ours = against(cells, "vanilla", "v1_f1", "learned")["shaw_only"]
+    ours = against(BERT_SQUAD_TABLE, cells, "vanilla", "v1_f1")["shaw_only"]
     assert 0 < ours.p < ours.adjusted < 0.05
     expected = f"† / {probability(ours.p)} ({probability(ours.adjusted)})"
     assert row_of(page, "fully-learnable RPE |")[1:] == [expected] * 4

@@ -3,6 +3,7 @@
 import json
 import logging
 
+import numpy as np
 import pytest
 
 from fairseq_plugins.common.files import write_json
@@ -127,6 +128,21 @@ def test_speeds_are_judged_on_average():
     assert word(speed, timed(0.5, 0.51, 0.49)) == "contradicted"
     assert word(speed, timed(0.8, 0.95, 1.0)) == "undecided"
     assert word(speed, timed(0.97, 0.99)) == "not run"
+    page = render_claims(
+        (claim(speed),), {"a-cpu": {"one": judge(claim(speed), timed(0.97, 0.99, 0.96))}}
+    )
+    assert "**confirmed** 0.973 x (0.935 to 1.011)" in page, "a ratio has no sign"
+
+
+def test_a_claim_of_no_effect_is_confirmed_once_in_forty_times():
+    """Which is what the page says of claims that are judged each by itself."""
+    random = np.random.default_rng(4)
+    trials = 600
+    drawn = (random.normal(60, 1, (2, 4)) for _ in range(trials))
+    words = [word(below(), numbers(base=base, rope=rope)) for base, rope in drawn]
+    share = words.count("confirmed") / trials
+    assert share == pytest.approx(1 / 40, abs=3 * np.sqrt(1 / 40 * 39 / 40 / trials))
+    assert "of forty claims of no effect at all, one is" in render_claims((), {})
 
 
 def test_correlations_need_rows():

@@ -29,7 +29,7 @@ from fairseq_plugins.reproduce.experiments.base import (
 )
 from fairseq_plugins.reproduce.experiments.training import Origin, Training, Variant
 from fairseq_plugins.reproduce.record import logs
-from fairseq_plugins.reproduce.record.data import DataDescription, Floors
+from fairseq_plugins.reproduce.record.data import DataDescription, Numbers
 from fairseq_plugins.reproduce.record.metrics import Correlation, MetricsSchema, NotNegative
 from fairseq_plugins.reproduce.record.recipe import trainings_of
 from fairseq_plugins.reproduce.record.runs import Run
@@ -45,6 +45,9 @@ LRPE_RATES = {
 }
 # The BERT paper has one.
 BERT_RATES = {"paper": (2e-5,), "small": _SMALL_RATES, "mini": (6e-4,), "toy": (1e-3,)}
+
+
+MOST_SEEN = 10  # per cent of the development examples, up to which nothing is said of them
 
 
 @dataclass(frozen=True)
@@ -220,9 +223,8 @@ class Glue(Experiment):
 
     def floors(self, data: DataDescription) -> dict[str, dict[str, float]]:
         found: dict[str, dict[str, float]] = {}
-        tasks = {Path(folder).name: part for folder, part in data.floors.parts().items()}
         for label, source in self.sources.items():
-            splits = tasks.get(source.task, Floors.model_validate({}))
+            splits = _of_task(data.floors, source.task)
             for subset in source.subsets:
                 predictors = splits.part(subset).parts()
                 numbers = {name: one.number(source.metric) for name, one in predictors.items()}
@@ -280,9 +282,34 @@ class Glue(Experiment):
         measured = {label for r in results for label in self.sources if label in r["metrics"]}
         if measured and (lacking := [label for label in self.sources if label not in measured]):
             told.append(f"Not measured, for want of data at this scale: {', '.join(lacking)}.")
+        told += self._seen(results)
         if any(r["scale"] == "mini" for r in results):
             told.append("`docs/experiments.md` has what was tried to pass the bag of words below.")
         return told
+
+    def _seen(self, results: Sequence[Mapping[str, Any]]) -> list[str]:
+        """Where development examples share first sentences with training examples."""
+        shares: dict[str, float] = {}
+        for result in results:
+            data = DataDescription.model_validate(result["data"])
+            for label, source in self.sources.items():
+                splits = _of_task(data.seen_first_sentences, source.task)
+                share = splits.number(source.subset)
+                if share is not None and share > MOST_SEEN:
+                    shares.setdefault(label, share)
+        if not shares:
+            return []
+        told = ", ".join(f"{label} {share:.0f} %" for label, share in shares.items())
+        return [
+            "Development examples whose first sentence is that of a training example, too, "
+            f"where these are more than {MOST_SEEN} %: {told}."
+        ]
+
+
+def _of_task(found: Numbers, task: str) -> Numbers:
+    """What is measured of the data of a task, whose folder has its name."""
+    tasks = {Path(folder).name: part for folder, part in found.parts().items()}
+    return tasks.get(task) or Numbers.model_validate({})
 
 
 def _step(

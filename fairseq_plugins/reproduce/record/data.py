@@ -43,13 +43,13 @@ class Sizes(_Parts):
     questions: Count | None = None
 
 
-class Floors(_Parts):
-    """What needs no model, by split, predictor and metric, or that of several folders by name."""
+class Numbers(_Parts):
+    """What is measured of the data, by name, or that of several splits and folders by name."""
 
-    __pydantic_extra__: "dict[str, Floors | float | None]"
+    __pydantic_extra__: "dict[str, Numbers | float | None]"
 
     def number(self, *names: str) -> float | None:
-        """The number of a metric, each name one step further in; None where there is none."""
+        """A number, each name one step further in; None where there is none."""
         *path, last = names
         found = self
         for name in path:
@@ -59,9 +59,14 @@ class Floors(_Parts):
 
 
 class DataDescription(Open):
-    """The description of one folder, or of several by name."""
+    """The description of one folder, or of several by name.
+
+    floors: what needs no model, by split, predictor and metric. seen_first_sentences: by split the
+    examples whose first sentence a training example has, in per cent.
+    """
 
     request: Annotated[Request, _EMPTY] = Field(default=None, validate_default=True)
     splits: Annotated[Sizes, _EMPTY] = Field(default=None, validate_default=True)
-    floors: Annotated[Floors, _EMPTY] = Field(default=None, validate_default=True)
+    floors: Annotated[Numbers, _EMPTY] = Field(default=None, validate_default=True)
+    seen_first_sentences: Annotated[Numbers, _EMPTY] = Field(default=None, validate_default=True)
     dictionary_size: "Count | dict[str, Count | dict[str, Count] | None] | None" = None

@@ -3,19 +3,32 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from fairseq_plugins.papers import TABLES
 from fairseq_plugins.papers.tables import MARK, Table
 from fairseq_plugins.reproduce.experiments import EXPERIMENTS
+from fairseq_plugins.reproduce.experiments.base import Experiment
 from fairseq_plugins.reproduce.experiments.start import Start
 from fairseq_plugins.reproduce.record.data import DataDescription, Request, Sizes
 from fairseq_plugins.reproduce.record.recipe import total_batch, trainings_of
 from fairseq_plugins.reproduce.record.results import Result
+from fairseq_plugins.reproduce.report.comparisons import FAMILIES
 from fairseq_plugins.reproduce.report.denominators import denominators
 
 Config = Mapping[str, Any]
 
 
-def caption(table: Table, scale: str, results: Sequence[Result], *, is_study: bool = False) -> str:
-    """The lines between a page's heading and its numbers."""
+def caption(
+    table: Table,
+    scale: str,
+    results: Sequence[Result],
+    *,
+    is_study: bool = False,
+    absent: Sequence[str] = (),
+) -> str:
+    """The lines between a page's heading and its numbers.
+
+    absent: sentences on the paper's rows that have no number here.
+    """
     better = "higher" if table.ranked_by.higher_is_better else "lower"
     what = f"The paper's columns: {table.title}; {better} is better."
     if not table.is_printed:
@@ -27,17 +40,22 @@ def caption(table: Table, scale: str, results: Sequence[Result], *, is_study: bo
     experiment = EXPERIMENTS[table.experiment]
     told = [f"Data: {_distinct(results, _data)}."]
     told += _trainings(results)
-    told += [_runs(results), *experiment.facts(results), *table.notes]
+    told += [_runs(results), *_common_origin(experiment, results)]
+    told += [*experiment.facts(results), *table.notes]
     told += [*_starts(results), _machine(results)]
     signatures = _distinct(results, lambda r: r.get("signature"))
     if signatures != UNKNOWN:
         told.append(f"SacreBLEU: `{signatures}`.")
-    told.append("Cells: mean ± standard deviation over seeds (number of seeds); `-` is not run.")
+    told.append(
+        "Cells: mean ± standard deviation over seeds (number of seeds); `-`: no number in the "
+        "paper, or none here, as not run, not measured or not possible under that attention."
+    )
+    told += absent
     if len({(r["row"], r["attention"]) for r in results}) < len(results):
         whose = f"Our {MARK}" if table.mark else MARK
         told.append(
             f"{whose} differs from `{table.reference}` (p < 0.05, two-sided, with Holm's "
-            "correction over the rows of a column; seed by seed where both have two seeds)."
+            f"correction {FAMILIES}; seed by seed where both have two seeds)."
         )
     if table.mark:
         told.append(f"The paper's own {MARK}: {table.mark}.")
@@ -116,6 +134,22 @@ def _runs(results: Sequence[Result]) -> str:
         f"{_range(results, 'parameters', 1e6)} million parameters with a dictionary of "
         f"{_distinct(results, _dictionary_size)} symbols{took}."
     )
+
+
+def _common_origin(experiment: Experiment, results: Sequence[Result]) -> list[str]:
+    """What seeds leave out, where all of them go on from a model of one seed."""
+    origin = experiment.origin
+    if origin is None or origin.same_seed:
+        return []
+    if origin.may_be_published and any(Start.of(result["config"]) for result in results):
+        return []
+    model = f"the model `{origin.row}`" if origin.row else "the row's model"
+    what = "in the training after it" if origin.row else "in fine-tuning"
+    return [
+        f"Whatever its seed, a run starts from {model} of *{TABLES[origin.table].source}* that was "
+        f"trained with seed 1. So seeds differ {what} alone, and deviations and intervals leave "
+        "out what pre-training varies."
+    ]
 
 
 def _starts(results: Sequence[Result]) -> list[str]:

@@ -202,10 +202,10 @@ _EXPLAINED = (
     "what needs no model (*at the floor*), where no number means anything; a number of seeds is "
     "how many would decide if effect and spread are what they seem (no number: more than "
     f"{MOST_SEEDS}, or not over seeds); *not run*: rows are missing; a dash: speed is of a "
-    "machine, all else of models at a scale. Each claim is judged by itself: of twenty claims "
-    "that are all wrong, one is expected to be confirmed. Scales without a column have no "
-    "results. Made by `fairseq-pe table claims` from the results and "
-    "`fairseq_plugins/papers/*_claims.py`."
+    "machine, all else of models at a scale. Each claim is judged by itself, and an interval "
+    "leaves 2.5 % on either side: of forty claims of no effect at all, one is expected to be "
+    "confirmed. Scales without a column have no results. Made by `fairseq-pe table claims` from "
+    "the results and `fairseq_plugins/papers/*_claims.py`."
 )
 
 
@@ -248,12 +248,17 @@ def effect_text(estimate: Estimate, verdict: Verdict) -> str:
     return f"{estimate.effect:+.{verdict.digits}f}{unit}"
 
 
+def interval_text(estimate: Estimate, verdict: Verdict) -> str:
+    """Its interval likewise; a speed is a ratio, which has no sign."""
+    return interval(estimate, verdict.digits, sign="" if verdict.unit == "x" else "+")
+
+
 def _cell(verdict: Verdict | None) -> str:
     if verdict is None:
         return DASH
     if verdict.estimate is None:
         return verdict.word
-    sure = interval(verdict.estimate, verdict.digits)
+    sure = interval_text(verdict.estimate, verdict)
     brackets = f" ({sure})" if sure != DASH else ", without interval"
     if verdict.enough:
         brackets += f"; {verdict.enough} seeds"

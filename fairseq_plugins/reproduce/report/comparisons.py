@@ -16,14 +16,19 @@ from fairseq_plugins.reproduce.report.orderings import (
 )
 from fairseq_plugins.reproduce.report.statistics import Estimate, Spread
 
+# Over what Holm's correction is made where rows are compared with one row.
+FAMILIES = "over the paper's rows of a column and, apart from these, over the rows beyond the paper"
 CANNOT = "no row has several seeds, so no two rows can be told apart and no ordering is claimed"
 
 
-def interval(estimate: Estimate, digits: int) -> str:
-    """An estimate's 95 % interval; a dash where nothing says how sure it is."""
+def interval(estimate: Estimate, digits: int, *, sign: str = "+") -> str:
+    """An estimate's 95 % interval; a dash where nothing says how sure it is.
+
+    sign: as in Python's formats; empty for what is no difference.
+    """
     if estimate.low is None or estimate.high is None:
         return DASH
-    return f"{estimate.low:+.{digits}f} to {estimate.high:+.{digits}f}"
+    return f"{estimate.low:{sign}.{digits}f} to {estimate.high:{sign}.{digits}f}"
 
 
 def probability(p: float | None) -> str:
@@ -38,7 +43,7 @@ def differences(table: Table, cells: Cells) -> list[str]:
     ranked, reference = table.ranked_by, table.reference
     parts = []
     for attention in [*table.attentions, *table.further]:
-        found = against(cells, attention, ranked.metric, reference)
+        found = against(table, cells, attention, ranked.metric)
         spread = spread_of(cells, attention, ranked.metric)
         if not found or spread is None:
             continue
@@ -51,8 +56,7 @@ def differences(table: Table, cells: Cells) -> list[str]:
         f"{ranked.label} of a row less that of `{reference}`, the mean over the seeds that both "
         "have, with its 95 % interval (paired t-test: a seed is the same order of the data in both "
         "rows). Rows with fewer than two common seeds are judged by the resolution. p is after "
-        f"Holm's correction over all rows that are compared with `{reference}`; {MARK} marks "
-        "p < 0.05."
+        f"Holm's correction, {FAMILIES}; {MARK} marks p < 0.05."
     )
     return [f"## Differences to `{reference}`", summary, *parts]
 
@@ -88,14 +92,12 @@ def marks(table: Table, cells: Cells) -> list[str]:
     parts = [
         "## Marks of significance",
         f"The paper's {MARK} / p here of the difference to `{table.reference}`, two-sided, and in "
-        "brackets after Holm's correction over the rows of the column, which our own "
+        "brackets after Holm's correction over the paper's rows of the column, which our own "
         f"{MARK} goes by. `{DASH}`: in the paper no mark; here no run, or nothing that says what "
         "seeds do.",
     ]
     for attention in table.attentions:
-        found = {
-            c.metric: against(cells, attention, c.metric, table.reference) for c in table.columns
-        }
+        found = {c.metric: against(table, cells, attention, c.metric) for c in table.columns}
         lines = [
             [row.label, *(_mark(row, attention, c, found[c.metric]) for c in table.columns)]
             for row in table.rows
@@ -127,10 +129,10 @@ def orderings(table: Table, cells: Cells, floors: Floors) -> list[str]:
         return []
     summary = (
         f"By {table.ranked_by.label}. Two rows are in an order where p is below 0.05, with Holm's "
-        f"correction over all rows against `{table.reference}` and over all other pairs, and a tie "
-        "elsewhere. Below are the neighbours in the paper's ranking and each row against "
-        f"`{table.reference}`; a gap is by how much the paper's worse row is worse, above zero "
-        "where the order holds. Rows with two common seeds or more are compared seed by seed, "
+        f"correction over the paper's rows against `{table.reference}` and over all other pairs of "
+        "these, and a tie elsewhere. Below are the neighbours in the paper's ranking and each row "
+        f"against `{table.reference}`; a gap is by how much the paper's worse row is worse, above "
+        "zero where the order holds. Rows with two common seeds or more are compared seed by seed, "
         "others by the spread that seeds make in the rows under the same attention."
     )
     if all(agreement.spread is None for agreement in found):
@@ -168,7 +170,7 @@ def _agreement(table: Table, cells: Cells, agreement: Agreement, floors: Floors)
 
 
 def _without(table: Table, cells: Cells, attention: str) -> str:
-    found = against_none(cells, attention, table.ranked_by)
+    found = against_none(table, cells, attention)
     if found is None or len(rows_of(cells, attention, table.ranked_by.metric)) < 2:
         return ""
     better, ties, worse = found

@@ -56,17 +56,25 @@ def spread_of(cells: Cells, attention: str, metric: str) -> Spread | None:
     return pooled_spread(rows_of(cells, attention, metric).values())
 
 
-def against(cells: Cells, attention: str, metric: str, reference: str) -> dict[str, Estimate]:
-    """By row how much its metric is above the reference's; Holm's correction over all rows.
+def against(
+    table: Table, cells: Cells, attention: str, metric: str, reference: str = ""
+) -> dict[str, Estimate]:
+    """By row how much its metric is above that of the table's reference, or of another row.
+
+    Holm's correction is over the rows of the table, and apart from these over those beyond it: how
+    many encodings stand beside a paper's rows is no part of how sure these are.
 
     Empty where the reference has no result.
     """
     rows = rows_of(cells, attention, metric)
-    if reference not in rows:
+    own = rows.pop(reference or table.reference, None)
+    if own is None:
         return {}
-    spread = pooled_spread(rows.values())
-    own = rows.pop(reference)
-    return together({name: difference([row], [own], spread) for name, row in rows.items()})
+    spread = pooled_spread([own, *rows.values()])
+    found = {name: difference([row], [own], spread) for name, row in rows.items()}
+    judged = together({name: one for name, one in found.items() if name in table.row_names})
+    judged |= together({name: one for name, one in found.items() if name not in table.row_names})
+    return {name: judged[name] for name in found}
 
 
 @dataclass(frozen=True)
@@ -128,8 +136,8 @@ class Agreement:
 def compare_orders(table: Table, cells: Cells, attention: str) -> Agreement:
     """Compare the order of the rows that both the paper and the results have.
 
-    A row against the reference is judged as among all rows against it, whatever the paper has;
-    the other pairs among each other.
+    A row against the reference is judged as among all rows of the paper against it; the other
+    pairs among each other.
     """
     metric, reference = table.ranked_by.metric, table.reference
     sign = -1 if table.ranked_by.higher_is_better else 1
@@ -149,7 +157,7 @@ def compare_orders(table: Table, cells: Cells, attention: str) -> Agreement:
             if reference not in (better, worse)
         }
     )
-    for row, estimate in against(cells, attention, metric, reference).items():
+    for row, estimate in against(table, cells, attention, metric).items():
         gaps[reference, row] = estimate.times(sign)
         gaps[row, reference] = estimate.times(-sign)
     pairs = tuple(
@@ -160,16 +168,17 @@ def compare_orders(table: Table, cells: Cells, attention: str) -> Agreement:
 
 
 def against_none(
-    cells: Cells, attention: str, ranked_by: Column
+    table: Table, cells: Cells, attention: str
 ) -> tuple[list[str], list[str], list[str]] | None:
     """The rows better than row `none`, ties with it, and those worse; None without its result."""
+    ranked_by = table.ranked_by
     if ranked_by.metric not in cells.get(("none", attention), {}):
         return None
     sign = -1 if ranked_by.higher_is_better else 1
     better: list[str] = []
     ties: list[str] = []
     worse: list[str] = []
-    for row, estimate in against(cells, attention, ranked_by.metric, "none").items():
+    for row, estimate in against(table, cells, attention, ranked_by.metric, "none").items():
         if not estimate.is_apart:
             ties.append(row)
         else:

@@ -18,6 +18,7 @@ from fairseq_plugins.reproduce.record import results
 from fairseq_plugins.reproduce.record.recipe import differences
 from fairseq_plugins.reproduce.record.results import Result
 from fairseq_plugins.reproduce.record.runs import Run, Study
+from fairseq_plugins.reproduce.report.absent import absences
 from fairseq_plugins.reproduce.report.comparisons import DASH
 from fairseq_plugins.reproduce.report.orderings import Cells, gather, mean
 from fairseq_plugins.reproduce.report.render import AboutStudy, render
@@ -62,8 +63,13 @@ class Report:
     def write(self) -> None:
         """Render the page."""
         shown, left_out = self.read()
-        page = render(self.shown_table, self.scale.name, shown, left_out, self._about(shown))
+        about, absent = self._about(shown), self.absent(shown)
+        page = render(self.shown_table, self.scale.name, shown, left_out, about, absent)
         write_text(self.root / self.page, page)
+
+    def absent(self, shown: Sequence[Result]) -> list[str]:
+        """Why rows of the paper are not among the results to show."""
+        return absences(configs_folder(self.root), self.shown_table, self.scale.name, shown)
 
     def _about(self, shown: Sequence[Result]) -> AboutStudy | None:
         """What the page says of a study."""

@@ -55,14 +55,17 @@ def render(
     results: Sequence[Result],
     left_out: Sequence[str],
     study: AboutStudy | None = None,
+    absent: Sequence[str] = (),
 ) -> str:
     """The whole Markdown page.
 
-    results: the runs to show. left_out: sentences about results that were not shown.
+    results: the runs to show. left_out: sentences about results that were not shown. absent: on
+    the paper's rows that have no number here.
     """
     cells = gather(results, table.columns)
     title = f"study `{study.name}`, from scale `{scale}`" if study else f"scale `{scale}`"
-    parts = [f"# {table.source}, {title}", caption(table, scale, results, is_study=bool(study))]
+    about = caption(table, scale, results, is_study=bool(study), absent=absent)
+    parts = [f"# {table.source}, {title}", about]
     parts += [study.text] if study else []
     parts += [f"Left out: {sentence}" for sentence in left_out]
     parts += _views(table, study.name if study else scale, results)
@@ -125,7 +128,7 @@ def _apart(table: Table, cells: Cells, attentions: Sequence[str]) -> Apart:
         (row, attention, column.metric)
         for attention in attentions
         for column in table.columns
-        for row, gap in against(cells, attention, column.metric, table.reference).items()
+        for row, gap in against(table, cells, attention, column.metric).items()
         if gap.is_apart
     )
 

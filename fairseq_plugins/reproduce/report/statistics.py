@@ -138,7 +138,8 @@ def enough_seeds(estimate: Estimate, value: float = 0.0) -> int | None:
 def p_of_share(percent: float, examples: int, floor: float) -> float:
     """How often so many right answers, or more, come from a chance of `floor` per cent for each.
 
-    An exact binomial test, one-sided.
+    An exact binomial test, one-sided. It takes `floor` as known: of one that is itself measured on
+    these examples its chance is left out.
     """
     right = round(percent / 100 * examples)
     test = stats.binomtest(right, examples, floor / 100, alternative="greater")
@@ -198,15 +199,12 @@ def _of_spread(effect: float, variance: float, spread: Spread | None) -> Estimat
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Holm's (1979) correction: p-values that hold for all together, in the same order.
+    """Holm's (1979) correction: p-values that hold for all together, in the same order."""
+    if not p_values:  # of which statsmodels makes an error
+        return []
+    from statsmodels.stats.multitest import multipletests  # and pandas with it: most of a second
 
-    The smallest of m is multiplied by m, the next by m - 1, and none is below one before it.
-    """
-    found = np.asarray(p_values, dtype=float)
-    order = np.argsort(found, kind="stable")
-    factors = np.arange(len(found), 0, -1)
-    adjusted = np.empty_like(found)
-    adjusted[order] = np.minimum(np.maximum.accumulate(found[order] * factors), 1.0)
+    _, adjusted, *_ = multipletests(p_values, method="holm")
     return [float(p) for p in adjusted]
 
 

@@ -1,17 +1,16 @@
 """From what a user asks for to the runs of a table, everything refused that cannot work."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from fairseq_plugins.attention import check_compatible
 from fairseq_plugins.common.root import place
-from fairseq_plugins.encodings import IncompatibleEncodingError
 from fairseq_plugins.papers import TABLES
 from fairseq_plugins.papers.tables import Table
 from fairseq_plugins.reproduce.experiments import EXPERIMENTS
-from fairseq_plugins.reproduce.experiments.base import Experiment, Scale
+from fairseq_plugins.reproduce.experiments.base import Scale
+from fairseq_plugins.reproduce.experiments.compatibility import incompatibility
 from fairseq_plugins.reproduce.experiments.devices import GPUS_PER_NODE, Devices
 from fairseq_plugins.reproduce.experiments.planned import PlannedRun, plan_run
 from fairseq_plugins.reproduce.experiments.rows import check_rows, default_rows
@@ -30,23 +29,6 @@ class SkippedCell:
     row: str
     attention: str
     reason: str
-
-
-def incompatibility(experiment: Experiment, model: Mapping[str, Any]) -> str | None:
-    """Why an attention of a composed model cannot have its encoding; None where it can."""
-    for stack in experiment.stacks(model):
-        try:
-            check_compatible(
-                stack.attention_type,
-                stack.position_encoding,
-                stack.options,
-                causal=stack.causal,
-                num_heads=stack.num_heads,
-                head_dim=stack.head_dim,
-            )
-        except IncompatibleEncodingError as error:
-            return str(error)
-    return None
 
 
 def check_devices(scale: Scale, devices: Devices) -> None:
@@ -100,9 +82,9 @@ def plan(
             runs = [Run(table.name, scale.name, name, attention, seed, study) for seed in seeds]
             first = plan_run(configs, runs[0], devices, start)
             _check_settings(configs, first)
-            reason = incompatibility(first.experiment, first.measured[0].config["model"])
-            if reason:
-                skipped.append(SkippedCell(name, attention, reason))
+            error = incompatibility(first.experiment, first.measured[0].config["model"])
+            if error is not None:
+                skipped.append(SkippedCell(name, attention, str(error)))
                 continue
             planned += [first, *(plan_run(configs, run, devices, start) for run in runs[1:])]
         if rows is not None and len(planned) == before:

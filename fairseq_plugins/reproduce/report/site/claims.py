@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from fairseq_plugins.papers import CLAIMS, TABLES
 from fairseq_plugins.papers.claims import Claim, Comparison, Correlation, Floor, Speed
 from fairseq_plugins.papers.tables import Table
-from fairseq_plugins.reproduce.report.claims_page import effect_text, printed
-from fairseq_plugins.reproduce.report.comparisons import interval, probability
+from fairseq_plugins.reproduce.report.claims_page import effect_text, interval_text, printed
+from fairseq_plugins.reproduce.report.comparisons import probability
 from fairseq_plugins.reproduce.report.orderings import mean, rows_of
 from fairseq_plugins.reproduce.report.render import DASH
 from fairseq_plugins.reproduce.report.site.evidence import Evidence
@@ -146,7 +146,7 @@ def _judged(evidence: Evidence, claim: Claim, scale: str, verdict: Verdict) -> J
 def _sure(verdict: Verdict) -> str:
     if verdict.estimate is None or verdict.estimate.low is None:
         return ""
-    return interval(verdict.estimate, verdict.digits)
+    return interval_text(verdict.estimate, verdict)
 
 
 def _sentence(claim: Claim, verdict: Verdict) -> str:
@@ -175,7 +175,7 @@ def _sentence(claim: Claim, verdict: Verdict) -> str:
         where += f"; {verdict.enough} seeds would decide if effect and spread are what they seem"
     if verdict.missing:
         where = verdict.missing
-    sure = interval(estimate, verdict.digits)
+    sure = interval_text(estimate, verdict)
     return (
         f"The effect is {effect_text(estimate, verdict)}, with a 95 % interval from {sure} "
         f"{over}: {where}."

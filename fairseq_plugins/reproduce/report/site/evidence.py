@@ -34,6 +34,7 @@ class TableEvidence:
         left_out: a sentence on each other file: damaged, or of another experiment.
         study: what a user has otherwise than a scale.
         is_rerun: whether a user has trained again what came with the repository.
+        absent: a sentence on each reason why rows of the paper are not among those shown.
     """
 
     table: Table
@@ -42,6 +43,7 @@ class TableEvidence:
     left_out: Sequence[str]
     study: Study | None = None
     is_rerun: bool = False
+    absent: Sequence[str] = ()
 
     @property
     def scale(self) -> str:

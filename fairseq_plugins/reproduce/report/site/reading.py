@@ -74,13 +74,7 @@ def read_evidence(root: Path, processes: int | None = None) -> Evidence:
     reports = [one for one in found if isinstance(one, Report)]
     lost = [one for one in found if isinstance(one, TableEvidence)]
     # Composing the configurations that results are compared with is most of the work.
-    read = spread(Report.read, reports, processes)
-    tables = [
-        TableEvidence(
-            one.shown_table, one.name, shown, left_out, one.study, is_rerun=one.all_results == OWN
-        )
-        for one, (shown, left_out) in zip(reports, read, strict=True)
-    ]
+    tables = spread(_table, reports, processes)
     left_out: list[str] = []
     targets = read_json(root / "benchmarks" / "results" / TARGETS) or {}
     return Evidence(
@@ -90,6 +84,19 @@ def read_evidence(root: Path, processes: int | None = None) -> Evidence:
         _benchmarks(root, left_out),
         targets.get("targets", []),
         left_out,
+    )
+
+
+def _table(report: Report) -> TableEvidence:
+    shown, left_out = report.read()
+    return TableEvidence(
+        report.shown_table,
+        report.name,
+        shown,
+        left_out,
+        report.study,
+        is_rerun=report.all_results == OWN,
+        absent=report.absent(shown),
     )
 
 

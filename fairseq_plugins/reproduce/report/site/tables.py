@@ -80,9 +80,7 @@ def lines_of(found: TableEvidence) -> list[Line]:
     encodings = {(r["row"], r["attention"]): encoding_of(r) for r in found.shown}
     lines = []
     for attention in [*table.attentions, *table.further]:
-        compared = {
-            c.metric: against(cells, attention, c.metric, table.reference) for c in table.columns
-        }
+        compared = {c.metric: against(table, cells, attention, c.metric) for c in table.columns}
         own = {row for row, a in cells if a == attention}
         printed = [row.name for row in table.rows if attention in row.paper]
         names = [*printed, *sorted(own - set(printed))]
@@ -185,7 +183,9 @@ def explained(found: TableEvidence) -> str:
 
 def _caption(found: TableEvidence) -> str:
     is_study = found.study is not None
-    return caption(found.table, found.recipe_scale, found.shown, is_study=is_study)
+    return caption(
+        found.table, found.recipe_scale, found.shown, is_study=is_study, absent=found.absent
+    )
 
 
 def attentions_of(lines: list[Line]) -> list[str]:
