@@ -107,6 +107,15 @@ def test_caption_says_the_scale_of_everything(results):
         assert fact in page
 
 
+def test_caption_says_which_commits_made_the_runs(make_result):
+    made = [make_result("base", "linear", seed, 90.0) for seed in (1, 2, 3)]
+    made[0] |= {"commit": "b" * 40, "finished_at": "2026-02-01T00:00:00+00:00"}
+    made[1] |= {"commit": f"{'a' * 40}-dirty", "finished_at": "2026-01-01T00:00:00+00:00"}
+    made[2] |= {"commit": "release 0.1.0", "finished_at": "2026-03-01T00:00:00+00:00"}
+    told = "`aaaaaaaa-dirty` 1, `bbbbbbbb` 1, `release 0.1.0` 1."
+    assert f"Commits, and how many runs each made: {told}" in render(TABLE_2, "mini", made, [])
+
+
 def test_orders_are_compared_pair_by_pair(results):
     agreement = compare_orders(TABLE_2, gather(results, PERPLEXITIES), "linear")
     assert agreement.ranking == ("lrpe_type2", "rope", "base")  # by the paper's test perplexity

@@ -20,7 +20,7 @@ def told_by_source_length(table: Table, results: Sequence[Result]) -> list[str]:
     sentences = []
     for attention in (*table.attentions, *table.further):
         own = {row: line for (row, a), line in lines.items() if a == attention}
-        for told in (_falls(own), _gains(cells, own, attention, table.reference)):
+        for told in (_falls(own), _gains(table, cells, own, attention)):
             if told:
                 sentences.append(f"{attention.capitalize()} attention, {told}")
     return sentences
@@ -48,10 +48,10 @@ def _falls(lines: Mapping[str, Line]) -> str:
     return f"{said}, least in {words[0]} and most in {words[-1]}."
 
 
-def _gains(cells: Cells, lines: Mapping[str, Line], attention: str, reference: str) -> str:
-    """By how much each row is above the reference in each bucket; empty without any."""
+def _gains(table: Table, cells: Cells, lines: Mapping[str, Line], attention: str) -> str:
+    """By how much each row is above the table's reference in each bucket; empty without any."""
     places = sorted({int(x) for line in lines.values() for x, _ in line})
-    gaps = [against(cells, attention, bleu_metric(BUCKETS[i]), reference) for i in places]
+    gaps = [against(table, cells, attention, bleu_metric(BUCKETS[i])) for i in places]
     rows = [row for row in sorted(lines) if any(row in gap for gap in gaps)]
     if not rows:
         return ""
@@ -63,7 +63,9 @@ def _gains(cells: Cells, lines: Mapping[str, Line], attention: str, reference: s
         )
         for row in rows
     ]
-    said = f"BLEU less that of `{reference}` at {', '.join(BUCKETS[i] for i in places)} words: "
+    said = (
+        f"BLEU less that of `{table.reference}` at {', '.join(BUCKETS[i] for i in places)} words: "
+    )
     has_interval = any(estimate.p is not None for gap in gaps for estimate in gap.values())
     how_sure = (
         f"{MARK} differs beyond chance, as in the table"

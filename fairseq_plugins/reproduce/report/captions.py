@@ -1,5 +1,6 @@
 """What was trained on what: everything that a reader needs to judge the numbers of a table."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -42,7 +43,7 @@ def caption(
     told += _trainings(results)
     told += [_runs(results), *_common_origin(experiment, results)]
     told += [*experiment.facts(results), *table.notes]
-    told += [*_starts(results), _machine(results)]
+    told += [*_starts(results), _machine(results), _commits(results)]
     signatures = _distinct(results, lambda r: r.get("signature"))
     if signatures != UNKNOWN:
         told.append(f"SacreBLEU: `{signatures}`.")
@@ -242,3 +243,18 @@ def _hardware(result: Result) -> str:
     if machine["gpus"]:
         return f"{len(machine['gpus'])} x {machine['gpus'][0]}"
     return f"{machine['cores']} cores of {machine['cpu']}"
+
+
+def _commits(results: Sequence[Result]) -> str:
+    """The code that made the runs, oldest first: seeds of a row may be of different commits."""
+    ordered = sorted(results, key=lambda result: result["finished_at"])
+    runs = Counter(_short(result["commit"]) for result in ordered)
+    return (
+        f"Commits, and how many runs each made: {', '.join(f'`{c}` {n}' for c, n in runs.items())}."
+    )
+
+
+def _short(commit: str) -> str:
+    """A commit by its first eight digits, "-dirty" kept; releases as they are."""
+    digits, *rest = commit.split("-")
+    return commit if " " in commit else "-".join([digits[:8], *rest])
