@@ -215,5 +215,6 @@ def test_pages_say_the_stages(make_result) -> None:  # type: ignore[no-untyped-d
 def test_pages_say_what_is_chosen_on_what_is_held_out(name: str, told: str) -> None:
     one = run(name)
     metrics = {"tried": {"SST-2-lr0.0001": 50.0}, "replaced": [], "averaged": ["SST-2"]}
-    (fact,) = one.experiment.facts([{"metrics": metrics, "config": one.config, "scale": SMALL}])
+    made = {"metrics": metrics, "config": one.config, "scale": SMALL, "data": {}}
+    (fact,) = one.experiment.facts([made])
     assert told in fact and "held out, and the numbers are of the development set" in fact
