@@ -16,6 +16,7 @@ from fairseq_plugins.encodings import (
     expand_name,
     get_entry,
 )
+from fairseq_plugins.encodings.base import overridden_hooks
 
 HEADS, WIDTH = 2, 32
 WORD = 1  # the token that a sentence repeats
@@ -24,7 +25,11 @@ VOCABULARY = 2
 
 def embeds(name: str) -> bool:
     """Whether an encoding, or a part of it, acts on the token embeddings."""
-    return any("embed" in get_entry(part).hooks for part in expand_name(name))
+    parts = [get_entry(part) for part in expand_name(name)]
+    classes = [cls for part in parts for cls in part.classes]
+    return any(
+        "embed" in overridden_hooks(cls) and not getattr(cls, "query_passes", 0) for cls in classes
+    )
 
 
 def build_plain(

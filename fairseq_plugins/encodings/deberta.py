@@ -194,6 +194,7 @@ class DebertaWithMaskDecoder(DeBERTa):
 
     LAYERS = 2  # or passes of the last one
 
+    query_passes = 0  # of the last layer, whose queries alone it then acts on
     extrapolates = False
     is_relative = False
 
@@ -215,8 +216,8 @@ class DebertaWithMaskDecoder(DeBERTa):
             p2c_offset=p2c_offset,
         )
         self.absolute = Learned(context)
-        self.query_passes = self.LAYERS if decoder == "queries" else 0
-        if self.query_passes:
+        if decoder == "queries":
+            self.query_passes = self.LAYERS
             self.causal_refusal = _PASSES_REFUSAL
 
     def share_with(self, first: PositionEncoding) -> None:
@@ -272,6 +273,7 @@ class DebertaWithQueryPasses(DebertaWithMaskDecoder):
         ValueError: in a stack of one layer; and see ``DeBERTa``.
     """
 
+    query_passes = DebertaWithMaskDecoder.LAYERS
     causal_refusal = _PASSES_REFUSAL
 
     def __init__(

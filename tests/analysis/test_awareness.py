@@ -19,7 +19,8 @@ from fairseq_plugins.analysis.awareness import (
     sum_formula_error,
     tells_apart,
 )
-from fairseq_plugins.analysis.awareness_files import draw, observe
+from fairseq_plugins.analysis.awareness_command import RELATIVE
+from fairseq_plugins.analysis.awareness_files import absolute_names, draw, observe
 from fairseq_plugins.analysis.position_rows import (
     WIDTH,
     added_scores,
@@ -31,8 +32,7 @@ from fairseq_plugins.analysis.position_rows import (
 from fairseq_plugins.encodings import ENCODINGS
 
 LENGTHS = (*range(2, 41),)
-NOT_FIRST = "deberta_emd_queries"  # acts on the last of several layers alone
-ABSOLUTE = sorted(name for name in ENCODINGS if embeds(name) and name != NOT_FIRST)
+ABSOLUTE = sorted(name for name in ENCODINGS if embeds(name))
 # The paper's five: forward-aware, backward-aware, one formula for sums of positions.
 PAPER = {
     "sinusoidal": (True, False, True),
@@ -120,9 +120,16 @@ def test_every_absolute_encoding_is_measured(name: str) -> None:
     assert found.is_backward_aware == needs_lengths or name == "cnn"
 
 
-def test_what_is_never_in_a_first_layer_is_refused() -> None:
+def test_what_acts_on_queries_of_the_last_layer_alone_is_not_measured() -> None:
+    """It is no vector of a token's, and not in a stack of one layer."""
+    assert "deberta_emd_queries" not in {*ABSOLUTE, *absolute_names()}
     with pytest.raises(ValueError, match="a layer before the last, but the stack has 1"):
-        build_plain(NOT_FIRST)
+        build_plain("deberta_emd_queries")
+
+
+def test_all_that_the_command_measures_by_itself_can_be() -> None:
+    for name in (*absolute_names(), *RELATIVE):
+        observe(name, width=8, lengths=[4], seed=1)
 
 
 @pytest.mark.parametrize("name", ["alibi", "t5", "shaw_keys", "rope", "lrpe_type2"])
