@@ -139,7 +139,12 @@ class Table:
     @property
     def ranked_by(self) -> Column:
         """The column by which rows are compared."""
-        return next((c for c in self.columns if c.metric == self.rank), self.columns[-1])
+        return self.columns[-1] if self.rank is None else self.column(self.rank)
+
+    def column(self, metric: str) -> Column:
+        """The column of a metric, of which there is one."""
+        (found,) = (column for column in self.columns if column.metric == metric)
+        return found
 
     def row(self, name: str) -> Row:
         """The paper's row of that name, or one without published numbers."""

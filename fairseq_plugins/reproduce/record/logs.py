@@ -4,7 +4,7 @@ import json
 import math
 import re
 import statistics
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -99,12 +99,7 @@ def read_evaluation_loss(path: Path) -> float:
         ValueError: where it printed none or no finite one.
     """
     found = [match[1] for line in _lines(path) if (match := _EVALUATED.search(line))]
-    if not found:
-        raise ValueError("fairseq-eval-lm printed no loss")
-    loss = float(found[-1])
-    if not math.isfinite(loss):
-        raise ValueError(f"the evaluated loss is {loss}")
-    return loss
+    return _last_loss(found, "fairseq-eval-lm", "evaluated")
 
 
 def read_validation_loss(path: Path) -> float:
@@ -114,15 +109,21 @@ def read_validation_loss(path: Path) -> float:
         ValueError: where it printed none or no finite one.
     """
     found = [
-        float(measured["valid_nll_loss"])
+        measured["valid_nll_loss"]
         for line in _lines(path)
         if "valid_nll_loss" in (measured := read_statistics(line) or {})
     ]
+    return _last_loss(found, "fairseq-validate", "validation")
+
+
+def _last_loss(found: Sequence[str], command: str, what: str) -> float:
+    """The last loss that a command printed, which has to be a finite number."""
     if not found:
-        raise ValueError("fairseq-validate printed no loss")
-    if not math.isfinite(found[-1]):
-        raise ValueError(f"the validation loss is {found[-1]}")
-    return found[-1]
+        raise ValueError(f"{command} printed no loss")
+    loss = float(found[-1])
+    if not math.isfinite(loss):
+        raise ValueError(f"the {what} loss is {loss}")
+    return loss
 
 
 def read_validations(path: Path) -> list[tuple[int, float]]:

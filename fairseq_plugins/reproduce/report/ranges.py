@@ -168,4 +168,4 @@ def _beside_table_5(numbers: Mapping[str, Any], cells: Mapping[str, Cells]) -> s
 
 
 def _label(table: str, metric: str) -> str:
-    return next(column.label for column in TABLES[table].columns if column.metric == metric)
+    return TABLES[table].column(metric).label

@@ -219,9 +219,8 @@ def _floor(evidence: Floor, numbers: Numbers) -> Verdict:
 
 def _lost(table: str, metric: str, attention: str, numbers: Numbers) -> str:
     """Why a metric decides nothing: no row is better than what needs no model; else empty."""
-    (column,) = (c for c in TABLES[table].columns if c.metric == metric)
     cells, floors = numbers.cells.get(table, {}), numbers.floors.get(table, {})
-    said = none_rises(TABLES[table], cells, attention, column, floors)
+    said = none_rises(TABLES[table], cells, attention, TABLES[table].column(metric), floors)
     return f"{_source(table)}, {attention} attention: {said}" if said else ""
 
 
@@ -230,4 +229,4 @@ def _source(table: str) -> str:
 
 
 def _digits(table: str, metric: str) -> int:
-    return next(c.digits for c in TABLES[table].columns if c.metric == metric)
+    return TABLES[table].column(metric).digits

@@ -242,7 +242,7 @@ def _cell(
     known: Table | None = TABLES.get(table)
     if known is None:
         return Cell(row, row, f"Table 9, {attention}", "speed", values, "", 3)
-    column = next(c for c in known.columns if c.metric == metric)
+    column = known.column(metric)
     page = cell_page(known, scale, row, attention) if values else ""
     label = known.row(row).label
     where = f"{known.source}, {attention} attention"
