@@ -28,19 +28,9 @@ def _run(args: argparse.Namespace) -> None:
     scale = args.scale
     logging.disable(logging.INFO)  # of the libraries; this program prints
     # Only now, because this imports PyTorch, which takes seconds.
-    from fairseq_plugins.papers.bert import (
-        BERT_GLUE_TABLE,
-        BERT_PROPERTIES_TABLE,
-        BERT_SQUAD_TABLE,
-    )
-    from fairseq_plugins.reproduce.report.claims_page import read_numbers
-    from fairseq_plugins.reproduce.report.correlations import write_correlations
-    from fairseq_plugins.reproduce.report.verdicts import printed_cells
+    from fairseq_plugins.reproduce.report.pages import write_correlations_page
 
-    tables = [BERT_PROPERTIES_TABLE, BERT_GLUE_TABLE, BERT_SQUAD_TABLE]
-    found = read_numbers(ROOT, tables, scale).get(scale)
-    if found is None or BERT_PROPERTIES_TABLE.name not in found.cells:
+    page = write_correlations_page(ROOT, scale)
+    if page is None:
         raise OptionError(f"--scale must have results of {NEEDS}, but {scale} has none")
-    printed = {table.name: printed_cells(table) for table in tables}
-    page = write_correlations(ROOT, scale, found.cells, found.floors, printed)
     print(f"written: {page} and {page.with_suffix('.json').name}")

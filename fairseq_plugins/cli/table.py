@@ -21,6 +21,7 @@ ABOUT = {
     "bert_table5": "the same as `fairseq-pe analyse correlations`",
     "awareness": "the same as `fairseq-pe analyse awareness --output results/awareness`",
     "claims": "of all papers, judged by the results there are",
+    "pages": "all of them anew, of the results there are",
     "paper": "all tables and figures of one",
 }
 
@@ -28,7 +29,8 @@ ABOUT = {
 def main(argv: Sequence[str] | None = None) -> int:
     """Make a table; the exit status of its command."""
     given = list(sys.argv[1:] if argv is None else argv)
-    lines = [f"  {name:<22}{table.source}" for name, table in SCRIPTS.items()]
+    figures = {f.name: f.source for table in SCRIPTS.values() for f in table.figures}
+    lines = [f"  {name:<22}{figures.get(name, t.source)}" for name, t in SCRIPTS.items()]
     lines += [f"  {name:<22}{text}" for name, text in ABOUT.items()]
     chooser = get_chooser([*SCRIPTS, *EXTRA_WORDS, *ANALYSES, TIMED], lines)
     name, options = chooser.parse_args(given[:1]).table, given[1:]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from fairseq_plugins.common.extras import is_installed, remedy
 from fairseq_plugins.common.parser import Parser
 from fairseq_plugins.common.root import ROOT, add_places, configs_folder, place, put, put_places
+from fairseq_plugins.papers import SCALE_NAMES
 from fairseq_plugins.papers.tables import Table
 from fairseq_plugins.reproduce.options import (
     SCRIPTS,
@@ -28,27 +29,63 @@ if TYPE_CHECKING:  # imports PyTorch, for which --help does not wait
 
 PAPER = "paper"  # all tables and figures of one
 CLAIMS = "claims"  # of the papers, judged by the results of all tables
-EXTRA_WORDS = (CLAIMS, PAPER)  # beside the tables
+PAGES = "pages"  # of all tables, and the claims
+EXTRA_WORDS = (CLAIMS, PAGES, PAPER)  # beside the tables
 
 
 def claims(arguments: Sequence[str], root: Path) -> int:
     """Make results/claims.md and .json; returns the exit status."""
-    parser = Parser(
-        prog="fairseq-pe table claims",
-        description="What the papers claim against the results of all tables there are: makes "
-        "claims.md and claims.json beside these. Trains nothing.",
+    _folder_of_results(
+        arguments,
+        root,
+        CLAIMS,
+        "What the papers claim against the results of all tables there are: makes claims.md and "
+        "claims.json beside these. Trains nothing.",
     )
+    _write_claims(root)
+    return 0
+
+
+def pages(arguments: Sequence[str], root: Path) -> int:
+    """Make every page and figure of the results there are; returns the exit status."""
+    _folder_of_results(
+        arguments,
+        root,
+        PAGES,
+        "Makes anew the page and the figures of every table, scale and study that has results, "
+        "the BERT paper's Table 5, and the claims: after copying results from another machine, "
+        "or after an update. Trains nothing.",
+    )
+    from fairseq_plugins.reproduce.report.pages import write_correlations_page, write_table_pages
+
+    def warn(text: str) -> None:
+        print(text, file=sys.stderr)
+
+    for page in write_table_pages(root, warn):
+        print(page)
+    for scale in SCALE_NAMES:
+        if page := write_correlations_page(root, scale):
+            print(page)
+    _write_claims(root)
+    return 0
+
+
+def _folder_of_results(arguments: Sequence[str], root: Path, word: str, description: str) -> None:
+    """Parse the options of a command that reads all results."""
+    parser = Parser(prog=f"fairseq-pe table {word}", description=description)
     add_places(parser, ["results"])
     put_places(parser.parse_args(arguments))
     results = place("results")
     if not (root / results).is_dir():
         parser.error(f"`--results` must be a folder with results, but {results} is none.")
+
+
+def _write_claims(root: Path) -> None:
     from fairseq_plugins.reproduce.report.claims_page import PAGE, write_claims
 
     for scale, words in write_claims(root).items():
         print(f"{scale}: {', '.join(f'{count} {word}' for word, count in sorted(words.items()))}")
-    print(f"All of them: {results / PAGE}.md")
-    return 0
+    print(f"All of them: {place('results') / PAGE}.md")
 
 
 def get_chooser(names: Sequence[str], about: Sequence[str] = ()) -> Parser:
@@ -75,6 +112,8 @@ def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
     logging.disable(logging.INFO)  # of the libraries; this program prints
     if name == CLAIMS:
         return claims(given[1:], root)
+    if name == PAGES:
+        return pages(given[1:], root)
     if name == PAPER:
         of_paper = get_paper_parser()
         paper_args = of_paper.parse_args(given[1:])

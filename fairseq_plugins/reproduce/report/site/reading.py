@@ -11,7 +11,7 @@ from fairseq_plugins.common.root import place
 from fairseq_plugins.papers import TABLES
 from fairseq_plugins.papers.tables import Table, without_paper
 from fairseq_plugins.reproduce.experiments import EXPERIMENTS
-from fairseq_plugins.reproduce.record.results import read_results
+from fairseq_plugins.reproduce.record.results import Say, read_results
 from fairseq_plugins.reproduce.record.runs import LOCAL, Study
 from fairseq_plugins.reproduce.report.page import Report
 from fairseq_plugins.reproduce.report.site.evidence import Content, Evidence, TableEvidence
@@ -70,7 +70,7 @@ def read_evidence(root: Path, processes: int | None = None) -> Evidence:
         root: the repository.
         processes: that read side by side; None for one for each core.
     """
-    found = [*_reports(root)]
+    found = [*_folders(root)]
     reports = [one for one in found if isinstance(one, Report)]
     lost = [one for one in found if isinstance(one, TableEvidence)]
     # Composing the configurations that results are compared with is most of the work.
@@ -105,7 +105,22 @@ def _place(found: TableEvidence) -> tuple[int, bool]:
     return [*TABLES].index(found.table.name), found.is_own
 
 
-def _reports(root: Path) -> Iterator[Report | TableEvidence]:
+def find_reports(root: Path, say: Say) -> Iterator[Report]:
+    """Every table, scale and study that has results; of damaged files alone is said what is wrong.
+
+    Args:
+        root: the repository.
+        say: gets a sentence on each damaged file.
+    """
+    for found in _folders(root):
+        if isinstance(found, Report):
+            yield found
+        else:
+            for sentence in found.left_out:
+                say(sentence)
+
+
+def _folders(root: Path) -> Iterator[Report | TableEvidence]:
     """Every folder of a table's results; as evidence one that has nothing but damaged files."""
     for below in dict.fromkeys([place("results"), OWN]):
         for table in TABLES.values():
