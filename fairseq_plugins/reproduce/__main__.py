@@ -64,8 +64,8 @@ def pages(arguments: Sequence[str], root: Path) -> int:
     for page in write_table_pages(root, warn):
         print(page)
     for scale in SCALE_NAMES:
-        if page := write_correlations_page(root, scale):
-            print(page)
+        if correlations := write_correlations_page(root, scale):
+            print(correlations)
     _write_claims(root)
     return 0
 
