@@ -124,9 +124,9 @@ def test_orders_are_compared_pair_by_pair(results):
     assert found["rope", "base"].holds
     assert found["rope", "base"].paper_gap == pytest.approx(0.61)
     assert found["rope", "base"].gap.effect == pytest.approx(5.0)
-    # type 2 has one seed: the spread of the other rows judges it.
+    # type 2 has one seed: RoPE's one of it is compared, by the spread of the other rows.
     two = found["lrpe_type2", "rope"]
-    assert two.gap.effect == pytest.approx(0.5)
+    assert two.gap.effect == pytest.approx(-0.5)
     assert two.holds is None
     assert (agreement.count(True), agreement.count(False), agreement.count(None)) == (2, 0, 1)
     assert agreement.best == ("lrpe_type2", "rope")
@@ -171,7 +171,7 @@ def test_ties_are_told_as_ties(make_result):
 def test_the_orderings_section_tells_what_can_be_told_apart(results):
     page = render(TABLE_2, "mini", results, [])
     assert "of 3 pairs of rows 2 stand in the paper's order, 0 the other way round" in page
-    assert row_of(page, "Type2 < RoPE")[1:3] == ["0.33", "+0.50"]
+    assert row_of(page, "Type2 < RoPE")[1:3] == ["0.33", "-0.50"]
     assert row_of(page, "Type2 < RoPE")[-1] == "tie"
     assert "**Vanilla attention**: no row has several seeds" in page
     assert "3 of 4 rows are better; worse: `sinusoidal`" in page

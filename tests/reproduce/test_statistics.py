@@ -109,9 +109,9 @@ def test_the_spread_is_pooled_within_rows():
 
 
 def test_groups_of_rows_are_compared_by_their_means():
-    first = [{1: 1.0, 2: 2.5}, {1: 3.0, 2: 4.0}]
-    found = difference(first, [{1: 0.0, 2: 0.5}])
-    assert (found.effect, found.seeds) == (pytest.approx((2.0 + 2.75) / 2), 2)
+    first = [{1: 1.0, 2: 2.5, 4: 3.0}, {1: 3.0, 2: 4.0, 4: 5.0}]
+    found = difference(first, [{1: 0.0, 2: 0.5, 4: 0.0}])
+    assert (found.effect, found.seeds) == (pytest.approx((2.0 + 2.75 + 4.0) / 3), 3)
     spread = Spread(1.0, 10)
     two, one = difference(first, [{3: 0.0}], spread), difference(first[:1], [{3: 0.0}], spread)
     assert two.high - two.low < one.high - one.low
@@ -119,9 +119,25 @@ def test_groups_of_rows_are_compared_by_their_means():
         difference([], first)
 
 
+def test_fewer_than_three_common_seeds_are_compared_by_the_spread():
+    """Two differences that are alike by chance say nothing; other seeds are no match for one."""
+    spread = Spread(1.0, 10)
+    two = difference([{1: 5.0, 2: 6.0}], [{1: 4.9, 2: 5.9001}], spread)
+    assert (two.effect, two.seeds) == (pytest.approx(0.1, abs=1e-4), 0)
+    assert not two.is_apart
+    same = {1: 5.0}
+    copied = difference([same], [{**same, 2: 90.0, 3: 91.0}], Spread(1.0, 10))
+    assert copied.effect == 0.0 and not copied.is_apart
+    assert copied.high == pytest.approx(spread.resolution())
+    apart = difference([same], [{2: 90.0, 3: 91.0}], spread)
+    assert apart.effect == -85.5, "without a common seed all count"
+    assert difference([{1: 5.0, 2: 6.0}], [{1: 4.9, 2: 5.9}]).p is None
+
+
 def test_above_a_number_without_seeds():
     assert above({1: 10.0, 2: 10.2, 3: 9.9}, 5.0).is_apart
     assert not above({1: 4.0, 2: 9.0, 3: 3.0}, 5.0).is_apart
+    assert above({1: 7.0, 2: 7.0001}, 5.0).p is None, "two say nothing of their spread"
     single = above({1: 7.0}, 5.0)
     assert (single.effect, single.p) == (2.0, None)
     assert above({1: 7.0}, 5.0, Spread(0.1, 3)).is_apart

@@ -56,7 +56,7 @@ def caption(
         whose = f"Our {MARK}" if table.mark else MARK
         told.append(
             f"{whose} differs from `{table.reference}` (p < 0.05, two-sided, with Holm's "
-            f"correction {FAMILIES}; seed by seed where both have two seeds)."
+            f"correction {FAMILIES}; seed by seed where both have three seeds)."
         )
     if table.mark:
         told.append(f"The paper's own {MARK}: {table.mark}.")

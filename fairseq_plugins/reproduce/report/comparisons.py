@@ -55,7 +55,8 @@ def differences(table: Table, cells: Cells) -> list[str]:
     summary = (
         f"{ranked.label} of a row less that of `{reference}`, the mean over the seeds that both "
         "have, with its 95 % interval (paired t-test: a seed is the same order of the data in both "
-        "rows). Rows with fewer than two common seeds are judged by the resolution. p is after "
+        "rows). Rows with one or two common seeds are compared at these, and judged by the "
+        "resolution. p is after "
         f"Holm's correction, {FAMILIES}; {MARK} marks p < 0.05."
     )
     return [f"## Differences to `{reference}`", summary, *parts]
@@ -132,8 +133,9 @@ def orderings(table: Table, cells: Cells, floors: Floors) -> list[str]:
         f"correction over the paper's rows against `{table.reference}` and over all other pairs of "
         "these, and a tie elsewhere. Below are the neighbours in the paper's ranking and each row "
         f"against `{table.reference}`; a gap is by how much the paper's worse row is worse, above "
-        "zero where the order holds. Rows with two common seeds or more are compared seed by seed, "
-        "others by the spread that seeds make in the rows under the same attention."
+        "zero where the order holds. Rows are compared at the seeds that both have: of three or "
+        "more seed by seed, of fewer by the spread that seeds make in the rows under the same "
+        "attention."
     )
     if all(agreement.spread is None for agreement in found):
         return ["## Orderings of the paper", f"{CANNOT.capitalize()}."]

@@ -11,7 +11,12 @@ from fairseq_plugins.reproduce.record.results import Result
 from fairseq_plugins.reproduce.report.comparisons import interval, probability
 from fairseq_plugins.reproduce.report.orderings import gather, mean, rows_of
 from fairseq_plugins.reproduce.report.render import cell_text
-from fairseq_plugins.reproduce.report.statistics import Estimate, Seeds, difference
+from fairseq_plugins.reproduce.report.statistics import (
+    Estimate,
+    Seeds,
+    difference,
+    pooled_spread,
+)
 
 WIDTH = 41  # of the picture in the terminal, in characters
 Curves = Mapping[str, Sequence[tuple[int, float]]]  # by row: updates, training perplexity
@@ -114,7 +119,9 @@ def compare(
         row: {s: v for s, v in own.items() if s in values[first] and s in values[second]}
         for row, own in values.items()
     }
-    return Duel(first, second, column, values, difference([common[second]], [common[first]]))
+    own, other = common[first], common[second]
+    estimate = difference([other], [own], pooled_spread([own, other]))
+    return Duel(first, second, column, values, estimate)
 
 
 def draw(duel: Duel, curves: Curves, stem: Path) -> list[Path]:

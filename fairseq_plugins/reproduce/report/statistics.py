@@ -1,7 +1,9 @@
 """How sure a difference between rows is: the one definition for pages, daggers and claims.
 
-Runs of one seed see their data in the same order, so rows are compared seed by seed wherever they
-share two. Where they do not, the spread that seeds make in all rows of the table judges them.
+Runs of one seed see their data in the same order, so rows are compared at the seeds that they
+share: seed by seed where these are three or more, which then say themselves how sure it is. Of
+fewer, the spread that seeds make in all rows of the table says it: two differences are alike by
+chance too often.
 """
 
 import gc
@@ -13,6 +15,7 @@ import numpy as np
 from scipy import stats
 
 CONFIDENCE = 0.95
+LEAST_SEEDS = 3  # that speak for themselves
 MOST_SEEDS = 100  # that are ever said to be enough
 SIGNIFICANT = 1 - CONFIDENCE  # p below which two rows are told apart
 
@@ -92,8 +95,9 @@ def difference(
 ) -> Estimate:
     """The mean of one group of rows less that of another, mostly of one row each.
 
-    Over the seeds that all of them have, if these are two or more, with a paired t-test: each
-    seed gives one difference. Else over all their seeds, with `spread` for each of them.
+    Over the seeds that all of them have: each gives one difference, and three or more are judged
+    by a paired t-test, fewer by `spread`. Rows without a common seed are compared over all their
+    seeds, by `spread`.
 
     Raises:
         ValueError: a group without rows, or a row without seeds.
@@ -102,8 +106,12 @@ def difference(
         raise ValueError("each side must have rows, and each row seeds, but one has none.")
     common = sorted(set(first[0]).intersection(*first, *second))
     paired = [_mean_at(first, seed) - _mean_at(second, seed) for seed in common]
-    if _varies(paired):
+    if len(paired) >= LEAST_SEEDS and _varies(paired):
         return _of_sample(paired, 0.0)
+    if common:
+        first, second = (
+            [{seed: row[seed] for seed in common} for row in group] for group in (first, second)
+        )
     effect = float(_mean(first) - _mean(second))
     groups = (first, second)
     variance = sum(sum(1 / len(row) for row in group) / len(group) ** 2 for group in groups)
@@ -113,7 +121,7 @@ def difference(
 def above(row: Seeds, value: float, spread: Spread | None = None) -> Estimate:
     """By how much a row is above a number that has no seeds, as a model that needs no training."""
     values = list(row.values())
-    if _varies(values):
+    if len(values) >= LEAST_SEEDS and _varies(values):
         return _of_sample(values, value)
     return _of_spread(float(np.mean(values)) - value, 1 / len(values), spread)
 
