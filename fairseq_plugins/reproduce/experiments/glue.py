@@ -234,7 +234,10 @@ class Glue(Experiment):
         averaged = [found[label] for label in self.averaged if label in found]
         names = set.intersection(*map(set, averaged)) if averaged else set()
         means = {name: fmean(one[name] for one in averaged) for name in sorted(names)}
-        return {**found, AVERAGE: means} if means else found
+        if not means:
+            return found
+        best = fmean(max(one.values()) for one in averaged)
+        return {**found, AVERAGE: {**means, "the best for each task": best}}
 
     def examples(self, data: DataDescription) -> dict[str, int]:
         tasks = {Path(folder).name: part for folder, part in data.splits.parts().items()}
