@@ -78,17 +78,21 @@ def cells(count: int) -> dict[str, dict]:
     return found
 
 
-def test_ours_are_over_the_rows_that_are_there_and_their_means() -> None:
+def test_ours_are_of_the_models_that_were_fine_tuned() -> None:
+    """Of seed 1, and how well they do is a mean over the seeds of the fine-tuning."""
     ours = cells(5)
     found = correlate(ours)["symmetry", "v1_exact"]
     assert found.rows == ROWS[:5] and found.estimate is not None
+    table_2, table_4 = ours["bert_table2"], ours["bert_table4"]
     sides = [
-        [np.mean([*ours[name][row, "vanilla"][m].values()]) for row in ROWS[:5]]
-        for name, m in (("bert_table2", "symmetry"), ("bert_table4", "v1_exact"))
+        [table_2[row, "vanilla"]["symmetry"][1] for row in ROWS[:5]],
+        [np.mean([*table_4[row, "vanilla"]["v1_exact"].values()]) for row in ROWS[:5]],
     ]
     assert found.estimate.effect == pytest.approx(np.corrcoef(sides)[0, 1])
     assert correlate(cells(3))["symmetry", "v1_exact"].estimate is None
     assert correlate(ours)["symmetry", "MNLI"].estimate is None
+    del table_2[ROWS[0], "vanilla"]["symmetry"][1]
+    assert correlate(ours)["symmetry", "v1_exact"].rows == ROWS[1:5]
 
 
 def test_the_page_has_both_numbers_and_says_what_is_missing(tmp_path) -> None:

@@ -23,9 +23,10 @@ from fairseq_plugins.papers.tables import MARK, Column
 from fairseq_plugins.reproduce.report.comparisons import DASH, interval
 from fairseq_plugins.reproduce.report.floors import Floors, none_rises
 from fairseq_plugins.reproduce.report.orderings import Cells, mean, rows_of
-from fairseq_plugins.reproduce.report.statistics import Estimate, correlation, together
+from fairseq_plugins.reproduce.report.statistics import Estimate, Seeds, correlation, together
 
 LEAST_ROWS = 4  # with fewer, Fisher's transformation has no interval
+STARTED_FROM = 1  # Tables 3 and 4 fine-tune the models of this seed, whatever their own
 ATTENTION = "vanilla"
 PAGE = "bert_table5"
 DIGITS = 2
@@ -47,21 +48,31 @@ class Correlated:
 def over_rows(
     cells: Mapping[str, Cells], of: Place, with_: Place, attention: str, rows: Sequence[str]
 ) -> Correlated:
-    """Pearson's correlation of two columns over rows, each counted once by its mean over seeds.
+    """Pearson's correlation of a property with a performance over rows, each counted once.
+
+    The property is that of the model that was fine-tuned, the performance a mean over seeds.
 
     Args:
         cells: of tables, by name.
-        of: table and metric of one side.
-        with_: of the other.
+        of: table and metric of the property.
+        with_: of the performance.
         attention: of the rows.
         rows: those that may count; what lacks one of the numbers does not.
     """
     first, second = (rows_of(cells.get(table, {}), attention, m) for table, m in (of, with_))
-    found = tuple(row for row in rows if row in first and row in second)
+    own = {
+        row: value for row, seeds in first.items() if (value := _of_the_start(seeds)) is not None
+    }
+    found = tuple(row for row in rows if row in own and row in second)
     if len(found) < LEAST_ROWS:
         return Correlated(found, None)
-    sides = ([mean(side[row].values()) for row in found] for side in (first, second))
-    return Correlated(found, correlation(*sides))
+    performances = [mean(second[row].values()) for row in found]
+    return Correlated(found, correlation([own[row] for row in found], performances))
+
+
+def _of_the_start(seeds: Seeds) -> float | None:
+    """A paper's number is of a seed of its own, 0."""
+    return seeds.get(STARTED_FROM, seeds.get(0))
 
 
 def correlate(cells: Mapping[str, Cells]) -> dict[Place, Correlated]:

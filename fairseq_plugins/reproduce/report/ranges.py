@@ -40,9 +40,9 @@ TABLE_5 = {
 WHOSE = (
     "The weights are of seed 1 alone, as the models in the runs' folders have them, which are no "
     "part of the results: a model that was trained again, as on another machine, differs from the "
-    "one whose indicators Table 2 has. Table 5 takes these indicators, each the mean over a row's "
-    "seeds. The performances are the same, means over the seeds of Tables 3 and 4. Where the two "
-    "differ, it is weights and seeds that make the difference:"
+    "one whose indicators Table 2 has. Table 5 takes these indicators of seed 1. The performances "
+    "are the same, means over the seeds of Tables 3 and 4, which fine-tune the models of seed 1. "
+    "Where the two differ, it is the weights that make the difference:"
 )
 MEASURES: dict[str, Callable[[Tensor, int], float]] = {
     "monotonicity": lambda weights, reach: monotonicity(weights, reach + 1),
