@@ -61,18 +61,20 @@ def test_what_is_undecided_says_why():
     page = render_claims((claim(below()),), found)
     assert "**undecided** -9.90 (" in page
     assert "); at the floor |" in page
-    assert "| `mini` | 0 | 0 | 1 | 1 | 0 | 0 |" in page
+    assert "| `mini` | 0 | 0 | 1 | 0 | 1 | 0 | 0 |" in page
     (data,) = as_data((claim(below()),), found)
     assert data["verdicts"]["mini"]["at_floor"] is True
     found = {"mini": {"one": judge(claim(below()), numbers(base=(60.0,), rope=(50.0,)))}}
-    assert "| `mini` | 0 | 0 | 1 | 0 | 1 | 0 |" in render_claims((claim(below()),), found)
+    assert "| `mini` | 0 | 0 | 1 | 0 | 0 | 1 | 0 |" in render_claims((claim(below()),), found)
 
 
 def test_what_is_undecided_over_seeds_says_how_many_would_decide():
     verdict = judge(claim(below()), numbers(base=(60.0, 61.0, 62.0), rope=(58.5, 61.1, 60.1)))
     assert verdict.word == "undecided" and 3 < verdict.enough < 20
     found = {"mini": {"one": verdict}}
-    assert f"; {verdict.enough} seeds" in render_claims((claim(below()),), found)
+    page = render_claims((claim(below()),), found)
+    assert f"; {verdict.enough} seeds would decide" in page
+    assert "| `mini` | 0 | 0 | 1 | 1 | 0 | 0 | 0 |" in page
     sure = judge(claim(below()), numbers(base=(60.0, 61.0, 62.0), rope=(50.0, 51.2, 52.1)))
     assert sure.enough is None
 
@@ -180,7 +182,7 @@ def test_damaged_results_stop_nothing(root, make_result):
     assert logging.root.manager.disable == logging.INFO, "libraries have nothing to say to users"
     trained = [one for one in CLAIMS if not isinstance(one.evidence, Speed)]
     page = (root / "results" / "claims.md").read_text()
-    assert f"| `toy` | 0 | 0 | 0 | 0 | 0 | {len(trained)} |" in page
+    assert f"| `toy` | 0 | 0 | 0 | 0 | 0 | 0 | {len(trained)} |" in page
     for stem in ("claims", "claims-summary"):
         drawn = (root / "results" / f"{stem}.svg").read_text()
         assert f"{len(trained)} claims of the papers" in drawn and "0 confirmed" in drawn

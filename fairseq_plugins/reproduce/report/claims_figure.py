@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 from matplotlib.figure import Figure as Picture
@@ -15,6 +16,7 @@ from fairseq_plugins.reproduce.report.verdicts import (
     NOT_RUN,
     UNDECIDED,
     Verdict,
+    begins_at,
 )
 
 _COLOURS = {CONFIRMED: "#1a7f4b", CONTRADICTED: "#b3202c", UNDECIDED: "#d9a514", NOT_RUN: "#b8c0ca"}
@@ -93,13 +95,15 @@ def _head(panel: Any, bar: Sequence[Any], counts: Counter[str], scale: str, heig
 
 
 def _intervals(panel: Any, decided: Sequence[tuple[Claim, Verdict]]) -> None:
-    """Each on a scale of its own, so that the paper's side is the right one."""
+    """Each on a scale of its own, seen from where the claim begins; the paper's side is right."""
     for i, (claim, verdict) in enumerate(decided):
         estimate = verdict.estimate
         if estimate is None or estimate.low is None or estimate.high is None:
             continue
+        begins = begins_at(claim.evidence)
         side = getattr(claim.evidence, "claimed", "above")
-        one = estimate.times(1 if side == "above" else -1)
+        away = estimate.moved(lambda effect, begins=begins: effect - begins)
+        one = away.times(1 if side == "above" else -1)
         assert one.low is not None and one.high is not None
         reach = max(abs(one.low), abs(one.high)) or 1.0
         colour = _COLOURS[verdict.word]
@@ -108,12 +112,8 @@ def _intervals(panel: Any, decided: Sequence[tuple[Claim, Verdict]]) -> None:
     panel.axvline(0, color="grey", linewidth=0.8, linestyle="--")
     panel.set_xlim(-1.08, 1.08)
     panel.set_ylim(max(len(decided), 1) - 0.5, -0.5)
-    names = [_short(claim.text) for claim, _ in decided]
-    panel.set_yticks(range(len(decided)), names, fontsize=8)
-    sides = ["against the paper", "no effect", "as the paper says"]
+    names = [fill(claim.text, _WIDEST) for claim, _ in decided]
+    panel.set_yticks(range(len(decided)), names, fontsize=7)
+    sides = ["against the paper", "where the claim begins", "as the paper says"]
     panel.set_xticks([-1, 0, 1], sides, fontsize=8)
     panel.spines[["top", "right", "left"]].set_visible(False)
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= _WIDEST else f"{text[: _WIDEST - 1].rsplit(' ', 1)[0]} ..."

@@ -13,7 +13,8 @@ from fairseq_plugins.common.files import write_json, write_text
 from fairseq_plugins.common.root import place
 from fairseq_plugins.common.tables import markdown_table
 from fairseq_plugins.papers import CLAIMS, TABLES
-from fairseq_plugins.papers.claims import Claim, Speed
+from fairseq_plugins.papers.bert_correlations import PRINTED
+from fairseq_plugins.papers.claims import Claim, Correlation, Speed
 from fairseq_plugins.papers.tables import Table
 from fairseq_plugins.reproduce.experiments import EXPERIMENTS
 from fairseq_plugins.reproduce.report.comparisons import interval
@@ -99,6 +100,9 @@ def printed(claim: Claim) -> Verdict:
     """What the paper's own numbers say, without any interval; not run where it prints none."""
     if isinstance(claim.evidence, Speed):
         return Verdict(UNDECIDED, sample_mean([claim.evidence.printed]), "x")
+    if isinstance(claim.evidence, Correlation):
+        (_, own), (_, performance) = claim.evidence.of, claim.evidence.with_
+        return Verdict(UNDECIDED, sample_mean([PRINTED[own][performance].mean]), "r")
     return judge(claim, Numbers(_all_printed(), {}))
 
 
@@ -196,21 +200,24 @@ _EXPLAINED = (
     "An effect is what is said to be larger or smaller, less what it is compared with, in the "
     "units of the table; in per cent where ratios are claimed, as `r` for correlations, as `x` for "
     "speed. Brackets have its 95 % interval, over the seeds that all rows of a claim share, or, "
-    "where they do not share two, from the spread that seeds make in the rows of the table. "
+    "where they share fewer than three, from the spread that seeds make in the rows of the table. "
     "*Confirmed*: the whole interval is where the paper says; *contradicted*: none of it is; "
     "*undecided*: it is on both sides, or nothing says how wide it is, or no row is better than "
     "what needs no model (*at the floor*), where no number means anything; a number of seeds is "
     "how many would decide if effect and spread are what they seem (no number: more than "
     f"{MOST_SEEDS}, or not over seeds); *not run*: rows are missing; a dash: speed is of a "
-    "machine, all else of models at a scale. Each claim is judged by itself, and an interval "
+    "machine, all else of models at a scale. Where the place is a table alone, its numbers say it "
+    "and no sentence of the paper does. In the picture each interval has a scale of its own, and "
+    "the line is where the claim begins. Each claim is judged by itself, and an interval "
     "leaves 2.5 % on either side: of forty claims of no effect at all, one is expected to be "
     "confirmed. Scales without a column have no results. Made by `fairseq-pe table claims` from "
     "the results and `fairseq_plugins/papers/*_claims.py`."
 )
 
 
-_AT_FLOOR, _UNSURE = "undecided: at the floor", "undecided: without interval"
-_COUNTED = (CONFIRMED, CONTRADICTED, UNDECIDED, _AT_FLOOR, _UNSURE, NOT_RUN)
+_BOTH, _UNSURE = "undecided: interval on both sides", "undecided: without interval"
+_AT_FLOOR = "undecided: at the floor"
+_COUNTED = (CONFIRMED, CONTRADICTED, UNDECIDED, _BOTH, _AT_FLOOR, _UNSURE, NOT_RUN)
 
 
 def _kinds(verdicts: Iterable[Verdict]) -> Iterator[str]:
@@ -219,8 +226,8 @@ def _kinds(verdicts: Iterable[Verdict]) -> Iterator[str]:
         yield verdict.word
         if verdict.at_floor:
             yield _AT_FLOOR
-        elif verdict.word == UNDECIDED and not verdict.has_interval:
-            yield _UNSURE
+        elif verdict.word == UNDECIDED:
+            yield _BOTH if verdict.has_interval else _UNSURE
 
 
 def _table(claims: Sequence[Claim], verdicts: Verdicts) -> str:
@@ -261,7 +268,7 @@ def _cell(verdict: Verdict | None) -> str:
     sure = interval_text(verdict.estimate, verdict)
     brackets = f" ({sure})" if sure != DASH else ", without interval"
     if verdict.enough:
-        brackets += f"; {verdict.enough} seeds"
+        brackets += f"; {verdict.enough} seeds would decide"
     if verdict.at_floor:
         brackets += "; at the floor"
     return f"**{verdict.word}** {effect_text(verdict.estimate, verdict)}{brackets}"

@@ -9,6 +9,7 @@ from fairseq_plugins.papers.claims import (
     Claim,
     Comparison,
     Correlation,
+    Evidence,
     Floor,
     Speed,
 )
@@ -109,6 +110,17 @@ def word_of(estimate: Estimate, claimed: str, by: float = 0.0) -> str:
     return CONTRADICTED if mirrored.high < by else UNDECIDED
 
 
+def begins_at(evidence: Evidence) -> float:
+    """The effect from which on a claim holds, on the side that it is claimed on."""
+    match evidence:
+        case Speed():
+            return evidence.at_least
+        case Comparison():
+            return evidence.by if evidence.claimed == "above" else -evidence.by
+        case _:
+            return 0.0
+
+
 def points_as_claimed(estimate: Estimate, claimed: str, by: float = 0.0) -> bool:
     """Whether the effect itself, however unsure, is on the claimed side of `by`."""
     effect = estimate.effect if claimed == "above" else -estimate.effect
@@ -151,8 +163,7 @@ def _comparison(evidence: Comparison, numbers: Numbers) -> Verdict:
         found = found.moved(lambda x: 100 * expm1(x))
     word = UNDECIDED if lost else word_of(found, evidence.claimed, evidence.by)
     unit = "%" if evidence.relative else ""
-    by = evidence.by if evidence.claimed == "above" else -evidence.by
-    enough = enough_seeds(found, by) if word == UNDECIDED and not lost else None
+    enough = enough_seeds(found, begins_at(evidence)) if word == UNDECIDED and not lost else None
     digits = _digits(evidence.table, metric)
     return Verdict(word, found, unit, digits, lost, enough, at_floor=bool(lost))
 

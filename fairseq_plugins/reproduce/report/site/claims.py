@@ -22,6 +22,7 @@ from fairseq_plugins.reproduce.report.verdicts import (
     TIMINGS,
     UNDECIDED,
     Verdict,
+    begins_at,
 )
 
 SEVERAL = (1, 2, 3)  # the seeds that are asked for where nothing says how sure a number is
@@ -280,12 +281,6 @@ def _axis(claim: Claim, verdict: Verdict) -> Axis | None:
 
 
 def _claimed(claim: Claim, place: Callable[[float], float]) -> tuple[float, float]:
-    match claim.evidence:
-        case Speed() as evidence:
-            return place(evidence.at_least), 100.0
-        case Comparison() as evidence:
-            by = evidence.by if evidence.claimed == "above" else -evidence.by
-        case _:
-            by = 0.0
+    begins = place(begins_at(claim.evidence))
     above = getattr(claim.evidence, "claimed", "above") == "above"
-    return (place(by), 100.0) if above else (0.0, place(by))
+    return (begins, 100.0) if above else (0.0, begins)
