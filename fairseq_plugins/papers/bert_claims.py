@@ -11,8 +11,9 @@ _RELATIVE = ("shaw_only", "sinusoidal_rpe_only", "learnable_sinusoidal_rpe_only"
 _BOTH = tuple(
     name for name in BERT_SQUAD_TABLE.row_names if name not in (*_ABSOLUTE, *_RELATIVE, "none")
 )
-_VERSIONS = {"v1_f1": "SQuAD v1.1", "v2_f1": "SQuAD v2.0"}
-_EXACT = {"v1_exact": "SQuAD v1.1", "v2_exact": "SQuAD v2.0"}  # of Table 5
+# By exact matches, as the paper's Table 5. Its claims name no metric but once, and then this one;
+# in F1 a long answer without any understanding is not told from a good one.
+_EXACT = {"v1_exact": "SQuAD v1.1", "v2_exact": "SQuAD v2.0"}
 _DEVIATION = 0.71  # the largest one that the paper prints of GLUE's mean
 
 
@@ -29,10 +30,10 @@ def _squad(
             f"{metric[:2]}-{name}",
             PAPER,
             "Section 5.1, Table 4",
-            f"{label}, F1: {text}",
+            f"{label}, exact match: {text}",
             Comparison("bert_table4", metric, "vanilla", first, second, "above", of_every=of_every),
         )
-        for metric, label in _VERSIONS.items()
+        for metric, label in _EXACT.items()
     ]
 
 
@@ -138,10 +139,10 @@ BERT_CLAIMS = (
         "v1-both-relative",
         PAPER,
         "Section 5.1, Table 4",
-        "SQuAD v1.1, F1: an absolute and a relative embedding together are better than the "
-        "relative one alone",
-        Comparison("bert_table4", "v1_f1", "vanilla", _BOTH, _RELATIVE, "above"),
-        mismatch="Their means are 90.32 and 90.42; the paper says in some cases.",
+        "SQuAD v1.1, exact match: an absolute and a relative embedding together are better than "
+        "the relative one alone",
+        Comparison("bert_table4", "v1_exact", "vanilla", _BOTH, _RELATIVE, "above"),
+        mismatch="Their means are 83.22 and 83.37; the paper says in some cases.",
     ),
     *_squad(
         "best-both",
@@ -221,7 +222,8 @@ BERT_CLAIMS = (
         ("shaw_only", "sinusoidal_rpe_only"),
         "above",
     ),
-    *(_after_short_samples(metric, label) for metric, label in _VERSIONS.items()),
+    _after_short_samples("v1_f1", "SQuAD v1.1"),
+    _after_short_samples("v2_f1", "SQuAD v2.0"),
     *(
         _correlation(metric, label, performance, claimed)
         for metric, label, claimed in _SIGNS

@@ -25,6 +25,7 @@ from fairseq_plugins.squad.features import (
     WindowSizes,
     make_windows,
 )
+from fairseq_plugins.squad.floors import floors
 from fairseq_plugins.squad.folder import FILES, SPLITS, features_path, raw_path
 from fairseq_plugins.squad.offsets import encode_with_offsets
 from fairseq_plugins.squad.recovery import count_recovered
@@ -148,7 +149,12 @@ def _make_folder(
                 for split, squad in squads.items()
             }
             pieces.dictionary.save(str(built / "dict.txt"))
-            facts = {"splits": about, "dictionary_size": len(pieces.dictionary)}
+            report("answering without a model: the floors")
+            facts = {
+                "splits": about,
+                "floors": {"valid": floors(squads["valid"])},
+                "dictionary_size": len(pieces.dictionary),
+            }
             counts = ", ".join(f"{s} {about[s]['windows']} windows" for s in SPLITS)
             folder.finish(built, origin, facts, counts)
 

@@ -93,6 +93,13 @@ def test_every_answer_is_recovered(questions: Path) -> None:
         assert max(windows.sizes[0]) <= SIZES.max_length
 
 
+def test_a_folder_says_what_needs_no_model(questions: Path) -> None:
+    floors = json.loads((questions / "data.json").read_text())["floors"]["valid"]
+    assert len(floors) == 2
+    for scores in floors.values():
+        assert 0.0 <= scores["exact"] <= scores["f1"] <= 100.0
+
+
 def settings(data: Path, folder: Path, **more: Any) -> Settings:
     model = model_of("vanilla", "base", max_positions=SIZES.max_length)
     places = {"task.data": data, "checkpoint.save_dir": folder}

@@ -152,6 +152,24 @@ def test_answering_nothing_is_the_floor_of_squad_with_unanswerable_questions():
     assert floors == {m: {"answers nothing": 57.1429} for m in ("v2_f1", "v2_exact")}
 
 
+def test_floors_of_squad_are_of_both_versions():
+    answers = {"the whole text": {"exact": 0.0, "f1": 7.0}}
+    data = DataDescription.model_validate(
+        {
+            "request": {"a": {"version": "1.1"}, "b": {"version": "2.0"}, "text": {"merges": 9}},
+            "splits": {"b": {"valid": {"questions": 4, "answers": {"questions": 3}}}},
+            "floors": {
+                "a": {"valid": answers},
+                "b": {"valid": {"the whole text": {"exact": 0.0, "f1": 5.0}}},
+                "text": {"valid": {"unigram": {"ppl": 300.0}}},
+            },
+        }
+    )
+    floors = EXPERIMENTS[BERT_SQUAD_TABLE.experiment].floors(data)
+    assert floors["v1_f1"] == {"the whole text": 7.0} and floors["v1_exact"]["the whole text"] == 0
+    assert floors["v2_f1"] == {"answers nothing": 25.0, "the whole text": 5.0}
+
+
 @pytest.mark.parametrize("floors", [{"valid": {"unigram": "low"}}, {"valid": {"unigram": []}}, 3.0])
 def test_damaged_floors_are_refused_with_the_result(floors):
     with pytest.raises(ValueError, match="loors"):

@@ -24,6 +24,7 @@ from fairseq_plugins.reproduce.record.runs import Run
 from fairseq_plugins.squad.examples import VERSIONS
 
 RECIPES = {"v1": "squad_v1", "v2": "squad_v2"}  # by version
+NAMES = {"1.1": "v1", "2.0": "v2"}
 _SCALES = "scale/squad"  # Hydra's group of its sizes
 
 
@@ -92,11 +93,20 @@ class Squad(Experiment):
         return {key: value for metrics in parts.values() for key, value in metrics.items()}
 
     def floors(self, data: DataDescription) -> dict[str, dict[str, float]]:
+        found: dict[str, dict[str, float]] = {}
         share = _unanswerable(data)
-        if share is None:
-            return {}
-        known = round(share, 4)  # as what is measured
-        return {metric: {"answers nothing": known} for metric in ("v2_f1", "v2_exact")}
+        if share is not None:
+            known = round(share, 4)  # as what is measured
+            found = {metric: {"answers nothing": known} for metric in ("v2_f1", "v2_exact")}
+        for folder, request in data.request.parts().items():
+            predictors = data.floors.part(folder).part("valid").parts()
+            for name, one in predictors.items():
+                for key in ("exact", "f1"):
+                    value = one.number(key)
+                    if value is not None:
+                        metric = f"{NAMES[request.version or '']}_{key}"
+                        found.setdefault(metric, {})[name] = value
+        return found
 
     def facts(self, results: Sequence[Mapping[str, Any]]) -> list[str]:
         unanswerable = _unanswerable(DataDescription.model_validate(results[0]["data"]))

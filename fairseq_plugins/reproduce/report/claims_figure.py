@@ -101,14 +101,13 @@ def _intervals(panel: Any, decided: Sequence[tuple[Claim, Verdict]]) -> None:
         if estimate is None or estimate.low is None or estimate.high is None:
             continue
         begins = begins_at(claim.evidence)
-        side = getattr(claim.evidence, "claimed", "above")
-        away = estimate.moved(lambda effect, begins=begins: effect - begins)
-        one = away.times(1 if side == "above" else -1)
-        assert one.low is not None and one.high is not None
-        reach = max(abs(one.low), abs(one.high)) or 1.0
+        sign = -1 if getattr(claim.evidence, "claimed", "above") == "below" else 1
+        ends = [sign * (end - begins) for end in (estimate.low, estimate.high)]
+        reach = max(map(abs, ends)) or 1.0
         colour = _COLOURS[verdict.word]
-        panel.plot([one.low / reach, one.high / reach], [i, i], color=colour, linewidth=3)
-        panel.plot(one.effect / reach, i, "o", color=colour, markersize=7)
+        panel.plot([end / reach for end in ends], [i, i], color=colour, linewidth=3)
+        effect = sign * (estimate.effect - begins)
+        panel.plot(effect / reach, i, "o", color=colour, markersize=7)
     panel.axvline(0, color="grey", linewidth=0.8, linestyle="--")
     panel.set_xlim(-1.08, 1.08)
     panel.set_ylim(max(len(decided), 1) - 0.5, -0.5)
