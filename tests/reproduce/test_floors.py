@@ -49,7 +49,7 @@ def test_floors_of_a_language_model_are_word_frequencies(made):
 
 
 def test_floors_that_only_later_results_have_are_there_too(make_result):
-    """As those that preparation has measured since; of what both have the first one counts."""
+    """As those that preparation has measured since; of what both have the fuller one counts."""
 
     def result(row, predictors):
         found = {name: {"accuracy": value} for name, value in predictors.items()}
@@ -57,8 +57,10 @@ def test_floors_that_only_later_results_have_are_there_too(make_result):
         return make_result(row, "linear", 1, 80.0, table="table3", data={"floors": floors})
 
     older, newer = {"bag of words": 52.6}, {"bag of words": 52.5, "shared words": 71.6}
-    found = floors_of(TABLE_3, [result("base", older), result("rope", newer)])
-    assert found["QNLI"] == {"bag of words": 52.6, "shared words": 71.6}
+    for results in ([older, newer], [newer, older]):
+        found = floors_of(TABLE_3, [result("base", one) for one in results])
+        assert found["QNLI"] == {"bag of words": 52.5, "shared words": 71.6}
+        assert found["average"]["the best for each task"] == 71.6
 
 
 def test_rows_that_are_better_are_ordered(made):

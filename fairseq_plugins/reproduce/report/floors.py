@@ -23,14 +23,15 @@ Floors = Mapping[str, Mapping[str, float]]  # by metric and by the name of what 
 def floors_of(table: Table, results: Sequence[Result]) -> Floors:
     """The floors that the data of the results says.
 
-    Runs of a table have the same data; one that was described earlier may have fewer floors.
+    Runs of a table have the same data, but it may have been described earlier, with fewer floors:
+    the description with most of them counts.
     """
     experiment = EXPERIMENTS[table.experiment]
+    described = (experiment.floors(DataDescription.model_validate(r["data"])) for r in results)
     floors: dict[str, dict[str, float]] = {}
-    for result in results:
-        found = experiment.floors(DataDescription.model_validate(result["data"]))
+    for found in sorted(described, key=lambda one: sum(map(len, one.values()))):
         for metric, known in found.items():
-            floors[metric] = {**known, **floors.get(metric, {})}
+            floors.setdefault(metric, {}).update(known)
     return {c.metric: floors[c.metric] for c in table.columns if floors.get(c.metric)}
 
 
