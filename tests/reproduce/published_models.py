@@ -59,7 +59,7 @@ def numbers(training: Mapping[str, Any]) -> list[float]:
     gradients = [p.grad.double().norm() for p in model.parameters() if p.grad is not None]
     some = [log_probs[0, -1, 9], log_probs[1, LENGTH // 2, 19], log_probs[2, 1, 30]]
     found = [log_probs.mean(), log_probs.std(), *some, torch.stack(gradients).norm()]
-    return [float(f"{number.item():.7g}") for number in found]
+    return [float(f"{number.item():.5g}") for number in found]
 
 
 def build(training: Mapping[str, Any]) -> torch.nn.Module:
