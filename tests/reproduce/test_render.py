@@ -5,7 +5,7 @@ import pytest
 from fairseq_plugins.common.files import write_json
 from fairseq_plugins.papers.bert import BERT_SQUAD_TABLE
 from fairseq_plugins.papers.lrpe import PERPLEXITIES, TABLE_2, TABLE_4, TABLE_5
-from fairseq_plugins.reproduce.experiments import EXPERIMENTS
+from fairseq_plugins.reproduce.experiments import EXPERIMENTS, experiment_of
 from fairseq_plugins.reproduce.report.comparisons import marks, probability
 from fairseq_plugins.reproduce.report.orderings import against, against_none, compare_orders, gather
 from fairseq_plugins.reproduce.report.page import Report
@@ -105,6 +105,30 @@ def test_caption_says_the_scale_of_everything(results):
         "Left out: `x`, made by another experiment.",
     ):
         assert fact in page
+
+
+@pytest.mark.parametrize(
+    ("table", "settings"),
+    [
+        ("table2", "LRPE's Table 7"),
+        ("table3", "LRPE's Table 7"),
+        ("table8", "LRPE's Table 7"),
+        ("bert_start", "LRPE's Table 7"),
+        ("bert_continued", "the BERT paper's Table 6"),
+        ("bert_table2", "the BERT paper's Table 6"),
+        ("bert_table3", "the BERT paper's Table 6"),
+        ("bert_table4", "the BERT paper's Table 6"),
+        ("bert_figure7", "the BERT paper's Table 6"),
+    ],
+)
+def test_a_page_names_the_settings_of_its_own_paper(table, settings):
+    told = experiment_of(table).comparability("mini")
+    assert f"What differs from {settings} is the same for every row." in told
+
+
+def test_a_table_of_no_paper_differs_from_none():
+    told = experiment_of("floor_sweep").comparability("mini")
+    assert "No paper has these numbers" in told and "differs from" not in told
 
 
 def test_caption_says_which_commits_made_the_runs(make_result):

@@ -13,6 +13,9 @@ from fairseq_plugins.reproduce.record.runs import Run
 
 Metrics = dict[str, Any]
 
+# Where the papers say with what they train.
+LRPE_SETTINGS, BERT_SETTINGS = "LRPE's Table 7", "the BERT paper's Table 6"
+
 
 @dataclass(frozen=True)
 class Scale:
@@ -70,6 +73,7 @@ class Experiment:
         data_files: what each folder of data must hold.
         origin: what each run starts from, None for weights drawn from its seed.
         leaves: files in a run's folder, beside checkpoints, that figures are of.
+        settings: where the paper says with what it trains.
         only_trained: whether rows that nobody asked for by name are left out where what they start
             from is not trained yet.
     """
@@ -82,6 +86,7 @@ class Experiment:
     data_files: tuple[str, ...] = DATA_FILES
     origin: Origin | None = None
     leaves: tuple[str, ...] = ()
+    settings: str = LRPE_SETTINGS
     only_trained: bool = False
 
     def attention(self, word: str) -> dict[str, str | float]:
@@ -174,6 +179,6 @@ class Experiment:
         return (
             "The data, the model and the budget are far smaller than the paper's, so the numbers "
             "and the differences from the paper's are expected to be far off; what can be "
-            "compared is the order of the rows. What differs from Table 7 is the same for every "
-            "row."
+            f"compared is the order of the rows. What differs from {self.settings} is the same for "
+            "every row."
         )

@@ -152,6 +152,13 @@ class FloorSweep(LanguageModel):
             return {"attention_type": "linear", "min_cosine": FLOORS[word]}
         return super().attention(word)
 
+    def comparability(self, scale: str) -> str:
+        return (
+            "No paper has these numbers. Data, model and budget are Table 2's at this scale, the "
+            "same in every column and row but for the denominator and the encoding; what can be "
+            "compared is one denominator with another in a row, and the rows under one of them."
+        )
+
 
 def _model(kind: type[LanguageModel]) -> LanguageModel:
     return kind(

@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 
 from fairseq_plugins.common.data_commands import COMMANDS
 from fairseq_plugins.reproduce.experiments.base import (
+    BERT_SETTINGS,
     Experiment,
     Metrics,
     Scale,
@@ -137,8 +138,8 @@ MASKED_LANGUAGE_MODEL = _model(
     "novels-1000",
     stages={"mini": ("samples_8", "samples_16"), "small": ("samples_16", "samples_32")},
 )
-# A stand-in for the published BERT, and what the BERT paper makes of it: the position embedding
-# replaced and all weights trained on.
+# A stand-in for the published BERT, in LRPE's settings, and what the BERT paper makes of it: the
+# position embedding replaced and all weights trained on.
 BERT_START = _model("novels-mini", budget="bert_start", stages={"small": ("samples_16",)})
 BERT_CONTINUED = _model(
     "novels-mini",
@@ -146,4 +147,5 @@ BERT_CONTINUED = _model(
     kind="continued",
     stages={"paper": ("samples_128",)},  # Table 6's first phase
     origin=Origin("bert_start", row="learned", option="model.init_from", may_be_published=True),
+    settings=BERT_SETTINGS,
 )
