@@ -34,6 +34,17 @@ def scales(*found: Scale) -> dict[str, Scale]:
     return {scale.name: scale for scale in found}
 
 
+def another_run(table: str) -> str:
+    """Says of models that a table has, too, and that were trained anew, what this changes.
+
+    Other code or another processor rounds otherwise, and trainings drift apart from there.
+    """
+    return (
+        f"the same row and seed in {table} is another run, and their numbers may differ by as much "
+        "as those of two seeds"
+    )
+
+
 @dataclass(frozen=True)
 class Step:
     """A command that measures, the name of its log, and what reads metrics there.
