@@ -105,8 +105,7 @@ class MaskedLanguageModel(Experiment):
     def comparability(self, scale: str) -> str:
         masks = (
             "Losses are in bits per masked token of the validation set, whose masks follow from "
-            "the seed, so that they are the same for every row and at every evaluation; shown is "
-            "the best one of a run."
+            "the seed, so that they are the same for every row and at every evaluation."
         )
         return " ".join(filter(None, (masks, super().comparability(scale))))
 
@@ -130,6 +129,7 @@ def _model(mini: str, **more: Any) -> MaskedLanguageModel:
         metrics=Curve,
         sides=("encoder",),
         scale_group="scale/mlm",
+        shown="each run by its best evaluation",
         **more,
     )
 
