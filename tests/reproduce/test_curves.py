@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from fairseq_plugins.papers.lrpe import TABLE_8
 from fairseq_plugins.reproduce.experiments import EXPERIMENTS
 from fairseq_plugins.reproduce.experiments.lm import LANGUAGE_MODEL
 from fairseq_plugins.reproduce.record import logs, results
+from fairseq_plugins.reproduce.report.captions import caption
 from fairseq_plugins.reproduce.report.site import charts
 from fairseq_plugins.reproduce.report.site.compare import compare_data
 from fairseq_plugins.reproduce.report.site.evidence import Evidence
@@ -86,6 +88,18 @@ def test_older_results_have_the_curve_among_their_metrics() -> None:
     result.pop("curves", None)
     curve = [tuple(point) for point in result["metrics"]["curve"]]
     assert results.curves_of(result) == {("", "valid"): curve}
+
+
+def test_a_page_of_curves_says_nothing_of_the_cells_of_a_table() -> None:
+    folder = ROOT / "results" / "table8" / "mini"
+    schema = EXPERIMENTS["mlm"].metrics
+    shown = [results.load_result(folder / f"base-linear-s{s}.json", schema) for s in (1, 2)]
+    of_cells = ("Cells: ", "†", "by its best evaluation", "Our columns")
+    page = caption(TABLE_8, "mini", shown)
+    assert all(word in page for word in of_cells)
+    page = caption(TABLE_8, "mini", shown, has_cells=False)
+    assert not any(word in page for word in of_cells)
+    assert "the same for every row and at every evaluation" in page and "Runs: seeds 1 / 2" in page
 
 
 @pytest.fixture

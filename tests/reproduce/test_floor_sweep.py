@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 
 from fairseq_plugins.attention.linear import MIN_COSINE
+from fairseq_plugins.papers.extrapolation import TRANSLATION_LENGTHS
 from fairseq_plugins.papers.floor_sweep import FLOOR_SWEEP, FLOORS, PLAIN
+from fairseq_plugins.reproduce.experiments import experiment_of
 from fairseq_plugins.reproduce.experiments.devices import Devices
 from fairseq_plugins.reproduce.experiments.planned import plan_run
 from fairseq_plugins.reproduce.record.runs import Run
@@ -37,6 +39,15 @@ def test_the_command_says_the_floor():
         assert planned(word).config["model"]["min_cosine"] == floor
         assert planned(word).config["model"]["linear_normalizer"] == "encoded"
     assert planned(PLAIN).config["model"]["linear_normalizer"] == "plain"
+
+
+@pytest.mark.parametrize(("table", "theirs"), [(FLOOR_SWEEP, "2"), (TRANSLATION_LENGTHS, "4")])
+def test_a_page_of_models_trained_anew_says_that_they_are_other_runs(make_result, table, theirs):
+    result = make_result("rope", table.attentions[0], 1, 70.0, table=table.name)
+    result["metrics"] |= {"sentences": {}}
+    told = " ".join(experiment_of(table.name).facts([result]))
+    assert f"the same row and seed in Table {theirs} is another run" in told
+    assert "is another run" not in " ".join(experiment_of("table2").facts([result]))
 
 
 def test_the_recipes_own_floor_is_one_of_them():

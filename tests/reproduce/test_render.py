@@ -5,7 +5,7 @@ import pytest
 from fairseq_plugins.common.files import write_json
 from fairseq_plugins.papers.bert import BERT_SQUAD_TABLE
 from fairseq_plugins.papers.lrpe import PERPLEXITIES, TABLE_2, TABLE_4, TABLE_5
-from fairseq_plugins.reproduce.experiments import EXPERIMENTS
+from fairseq_plugins.reproduce.experiments import EXPERIMENTS, experiment_of
 from fairseq_plugins.reproduce.report.comparisons import marks, probability
 from fairseq_plugins.reproduce.report.orderings import against, against_none, compare_orders, gather
 from fairseq_plugins.reproduce.report.page import Report
@@ -107,6 +107,30 @@ def test_caption_says_the_scale_of_everything(results):
         assert fact in page
 
 
+@pytest.mark.parametrize(
+    ("table", "settings"),
+    [
+        ("table2", "LRPE's Table 7"),
+        ("table3", "LRPE's Table 7"),
+        ("table8", "LRPE's Table 7"),
+        ("bert_start", "LRPE's Table 7"),
+        ("bert_continued", "the BERT paper's Table 6"),
+        ("bert_table2", "the BERT paper's Table 6"),
+        ("bert_table3", "the BERT paper's Table 6"),
+        ("bert_table4", "the BERT paper's Table 6"),
+        ("bert_figure7", "the BERT paper's Table 6"),
+    ],
+)
+def test_a_page_names_the_settings_of_its_own_paper(table, settings):
+    told = experiment_of(table).comparability("mini")
+    assert f"What differs from {settings} is the same for every row." in told
+
+
+def test_a_table_of_no_paper_differs_from_none():
+    told = experiment_of("floor_sweep").comparability("mini")
+    assert "No paper has these numbers" in told and "differs from" not in told
+
+
 def test_caption_says_which_commits_made_the_runs(make_result):
     made = [make_result("base", "linear", seed, 90.0) for seed in (1, 2, 3)]
     made[0] |= {"commit": "b" * 40, "finished_at": "2026-02-01T00:00:00+00:00"}
@@ -165,12 +189,13 @@ def test_ties_are_told_as_ties(make_result):
     assert row_of(page, "RoPE < Base")[-1] == "tie"
     assert "0 stand in the paper's order, 0 the other way round, and 1 are ties" in page
     assert "0 of 2 rows are better; ties: `base`, `rope`." in page
-    assert "No row is better" not in page and "†" not in page.partition("Differences to")[0][-2000:]
+    assert "as better than" not in page and "†" not in page.partition("Differences to")[0][-2000:]
 
 
 def test_the_orderings_section_tells_what_can_be_told_apart(results):
     page = render(TABLE_2, "mini", results, [])
     assert "of 3 pairs of rows 2 stand in the paper's order, 0 the other way round" in page
+    assert "No row can be told apart as better than `lrpe_type2`, `rope`." in page
     assert row_of(page, "Type2 < RoPE")[1:3] == ["0.33", "-0.50"]
     assert row_of(page, "Type2 < RoPE")[-1] == "tie"
     assert "**Vanilla attention**: no row has several seeds" in page

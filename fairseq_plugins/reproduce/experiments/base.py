@@ -13,6 +13,9 @@ from fairseq_plugins.reproduce.record.runs import Run
 
 Metrics = dict[str, Any]
 
+# Where the papers say with what they train.
+LRPE_SETTINGS, BERT_SETTINGS = "LRPE's Table 7", "the BERT paper's Table 6"
+
 
 @dataclass(frozen=True)
 class Scale:
@@ -29,6 +32,17 @@ class Scale:
 def scales(*found: Scale) -> dict[str, Scale]:
     """By name, from the smallest on."""
     return {scale.name: scale for scale in found}
+
+
+def another_run(table: str) -> str:
+    """Says of models that a table has, too, and that were trained anew, what this changes.
+
+    Other code or another processor rounds otherwise, and trainings drift apart from there.
+    """
+    return (
+        f"the same row and seed in {table} is another run, and their numbers may differ by as much "
+        "as those of two seeds"
+    )
 
 
 @dataclass(frozen=True)
@@ -70,6 +84,8 @@ class Experiment:
         data_files: what each folder of data must hold.
         origin: what each run starts from, None for weights drawn from its seed.
         leaves: files in a run's folder, beside checkpoints, that figures are of.
+        settings: where the paper says with what it trains.
+        shown: which measurement of a run a table shows, empty where there is one.
         only_trained: whether rows that nobody asked for by name are left out where what they start
             from is not trained yet.
     """
@@ -82,6 +98,8 @@ class Experiment:
     data_files: tuple[str, ...] = DATA_FILES
     origin: Origin | None = None
     leaves: tuple[str, ...] = ()
+    settings: str = LRPE_SETTINGS
+    shown: str = ""
     only_trained: bool = False
 
     def attention(self, word: str) -> dict[str, str | float]:
@@ -174,6 +192,6 @@ class Experiment:
         return (
             "The data, the model and the budget are far smaller than the paper's, so the numbers "
             "and the differences from the paper's are expected to be far off; what can be "
-            "compared is the order of the rows. What differs from Table 7 is the same for every "
-            "row."
+            f"compared is the order of the rows. What differs from {self.settings} is the same for "
+            "every row."
         )

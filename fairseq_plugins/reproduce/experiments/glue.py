@@ -21,6 +21,7 @@ from fairseq_plugins.papers.bert import BERT_GLUE_TABLE
 from fairseq_plugins.papers.lrpe import TABLE_3
 from fairseq_plugins.papers.tables import AVERAGE, Table
 from fairseq_plugins.reproduce.experiments.base import (
+    BERT_SETTINGS,
     Experiment,
     Metrics,
     Scale,
@@ -343,7 +344,7 @@ def _glue(
     learning_rates: Mapping[str, tuple[float, ...]],
     origin: Origin,
     mini: str,
-    protocol: str = "",
+    **more: Any,
 ) -> Glue:
     return Glue(
         recipe="glue_cola",
@@ -361,11 +362,17 @@ def _glue(
         averaged=table.average_of,
         learning_rates=learning_rates,
         origin=origin,
-        protocol=protocol,
+        **more,
     )
 
 
 LRPE_GLUE = _glue(TABLE_3, LRPE_SOURCES, LRPE_RATES, Origin("table8"), "glue-1000")
 BERT_GLUE = _glue(
-    BERT_GLUE_TABLE, BERT_SOURCES, BERT_RATES, Origin("bert_continued"), "glue-mini", "bert"
+    BERT_GLUE_TABLE,
+    BERT_SOURCES,
+    BERT_RATES,
+    Origin("bert_continued"),
+    "glue-mini",
+    protocol="bert",
+    settings=BERT_SETTINGS,
 )

@@ -91,4 +91,5 @@ IDENTICAL_WORDS = IdenticalWords(
     scale_group=BERT_CONTINUED.scale_group,
     origin=Origin("bert_continued", same_seed=True),
     leaves=(PATTERN,),
+    settings=BERT_CONTINUED.settings,
 )

@@ -180,6 +180,7 @@ MEDIUM = Medium(
     sides=SQUAD.sides,
     scale_group=BERT_CONTINUED.scale_group,
     data_files=SQUAD.data_files,
+    settings=SQUAD.settings,
     parts={
         "toy": (16, 16, 64),
         "mini": (8, 16, 32, 128),

@@ -10,6 +10,7 @@ from pydantic import model_validator
 from fairseq_plugins.common.data_commands import COMMANDS
 from fairseq_plugins.common.dictionaries import check_same_dictionary
 from fairseq_plugins.reproduce.experiments.base import (
+    BERT_SETTINGS,
     Experiment,
     Metrics,
     Scale,
@@ -147,4 +148,5 @@ SQUAD = Squad(
     scale_group=_SCALES,
     data_files=("data.json", "dict.txt"),
     origin=Origin("bert_continued"),
+    settings=BERT_SETTINGS,
 )

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import ConfigDict
 
 from fairseq_plugins.papers.extrapolation import bleu_metric
-from fairseq_plugins.reproduce.experiments.base import Metrics, Step
+from fairseq_plugins.reproduce.experiments.base import Metrics, Step, another_run
 from fairseq_plugins.reproduce.experiments.mt import TRANSLATION, Translation, generate
 from fairseq_plugins.reproduce.experiments.training import Origin, Training, Variant
 from fairseq_plugins.reproduce.record import logs
@@ -63,6 +63,8 @@ class TranslationLengths(Translation):
         told = ", ".join(f"{count} of {name}" for name, count in counts[0].items())
         return [
             *super().facts(results),
+            "Models are Table 4's own, or trained anew by its recipe where no checkpoint of it was "
+            f"left; then {another_run('Table 4')}.",
             f"Sentences of the test set by the words of their source, as tokenised: {told}. Those "
             f"of fewer than {LEAST} sentences are a dash.",
         ]

@@ -25,13 +25,16 @@ def caption(
     *,
     is_study: bool = False,
     absent: Sequence[str] = (),
+    has_cells: bool = True,
 ) -> str:
     """The lines between a page's heading and its numbers.
 
-    absent: sentences on the paper's rows that have no number here.
+    absent: sentences on the paper's rows that have no number here. has_cells: whether the page has
+    the table, not a figure of its runs alone.
     """
+    paper, ours = ("The paper's columns", "Our columns") if has_cells else ("In the paper", "Here")
     better = "higher" if table.ranked_by.higher_is_better else "lower"
-    what = f"The paper's columns: {table.title}; {better} is better."
+    what = f"{paper}: {table.title}; {better} is better."
     if not table.is_printed:
         what = f"Without numbers in the paper: {table.title}; {better} is better."
     if is_study:
@@ -47,11 +50,26 @@ def caption(
     signatures = _distinct(results, lambda r: r.get("signature"))
     if signatures != UNKNOWN:
         told.append(f"SacreBLEU: `{signatures}`.")
-    told.append(
-        "Cells: mean ± standard deviation over seeds (number of seeds); `-`: no number in the "
-        "paper, or none here, as not run, not measured or not possible under that attention."
-    )
-    told += absent
+    if has_cells:
+        told += _cells(table, results, absent)
+    told += denominators(experiment, results)
+    facts = "\n".join(f"- {fact}" for fact in told)
+    comparable = "" if is_study else experiment.comparability(scale)
+    return "\n\n".join(filter(None, (what, f"{ours}:", facts, comparable)))
+
+
+UNKNOWN = "unknown"
+
+
+def _cells(table: Table, results: Sequence[Result], absent: Sequence[str]) -> list[str]:
+    """How to read a table's cells."""
+    of = EXPERIMENTS[table.experiment].shown
+    told = [
+        f"Cells: mean ± standard deviation over seeds (number of seeds){f', {of}' if of else ''}; "
+        "`-`: no number in the paper, or none here, as not run, not measured or not possible under "
+        "that attention.",
+        *absent,
+    ]
     if len({(r["row"], r["attention"]) for r in results}) < len(results):
         whose = f"Our {MARK}" if table.mark else MARK
         told.append(
@@ -60,13 +78,7 @@ def caption(
         )
     if table.mark:
         told.append(f"The paper's own {MARK}: {table.mark}.")
-    told += denominators(experiment, results)
-    facts = "\n".join(f"- {fact}" for fact in told)
-    comparable = "" if is_study else experiment.comparability(scale)
-    return "\n\n".join(filter(None, (what, "Our columns:", facts, comparable)))
-
-
-UNKNOWN = "unknown"
+    return told
 
 
 def _trainings(results: Sequence[Result]) -> list[str]:

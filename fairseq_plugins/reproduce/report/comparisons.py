@@ -158,7 +158,7 @@ def _agreement(table: Table, cells: Cells, agreement: Agreement, floors: Floors)
         f"{agreement.count(None)} are ties."
     )
     if len(agreement.best) < len(agreement.ranking):
-        line += f" No row is better than {_names(agreement.best)}."
+        line += f" No row can be told apart as better than {_names(agreement.best)}."
     header = ["In the paper", "gap in the paper", "gap here", "95 % interval", "p", "here"]
     lines, digits = [], table.ranked_by.digits
     words = {True: "holds", False: "reversed", None: "tie"}

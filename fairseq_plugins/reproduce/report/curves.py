@@ -42,7 +42,7 @@ def _page(table: Table, figure: Figure, scale: str, shown: Sequence[Result]) -> 
         f"As [SVG]({scale}.svg); the numbers are in [{scale}.json]({scale}.json); the runs are "
         f"those of [Table 8](../{table.name}/{scale}.md). "
         f"{view_of(f'figures.html#{table.name}-{scale}-curves', 'lines to hide and to show')}\n\n"
-        f"{caption(table, scale, shown)}\n"
+        f"{caption(table, scale, shown, has_cells=False)}\n"
     )
 
 
