@@ -124,7 +124,8 @@ def caption(cells: Sequence[Result]) -> str:
         "is Base against a second Base, so that its distance from 1 is noise. The absolute "
         "embedding stays on beside a relative encoding. The paper has one row LRPE and does not "
         f"say its type: its number stands beside each. `{DASH}`: not in the paper, not measured, "
-        "or the two do not go together."
+        "or the two do not go together. Targets are this project's, of what a row's arithmetic "
+        "allows, not the paper's; a verdict is whether the median meets one."
     )
     paragraphs.append(origin(cells))
     return "\n\n".join(paragraphs)
