@@ -116,7 +116,9 @@ def _clearest(found: Mapping[str, float], kinds: Mapping[str, str]) -> str:
     if not learned:
         return ""
     most = max(learned.values())
-    beside = f", of fixed sinusoids {max(fixed.values()):.3g}" if fixed else ""
+    beside = ""
+    if fixed:
+        beside = f"; of fixed sinusoids, which the paper's figure lacks, {max(fixed.values()):.3g}"
     return said(
         "More clearly under learnable sinusoids than learned vectors (the same in standard "
         f"deviations over all pairs; of learned vectors at most {most:.3g}{beside})",

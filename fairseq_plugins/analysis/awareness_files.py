@@ -211,8 +211,9 @@ def page(seen: Sequence[Observation], lengths: Sequence[int], folder: Path) -> s
         "What the vectors of an encoding know, without any training (dual positional encoding, "
         "Definitions 3.1 and 3.2). *Forward-aware*: at one distance to the start, a slice of the "
         "features is the same in sequences of every length, and tells positions apart; "
-        "*backward-aware*: the same from the end. A slice that is the same and tells none apart, as a feature that hardly "
-        "changes, is named and makes nothing aware. Learned vectors are as they are drawn.",
+        "*backward-aware*: the same from the end. A slice that is the same and tells none apart, "
+        "as a feature that hardly changes, is named and makes nothing aware. Learned vectors are "
+        "as they are drawn.",
         f"Compared are lengths {MEASURED[0]} to {MEASURED[-1]}. What is added to a sentence that "
         "repeats one word counts as its vectors, so that encodings which look at words or change "
         "them are measured, too.",

@@ -67,7 +67,7 @@ FIGURES: dict[int, Figure] = {
     1: Figure(
         dots,
         "Dot products between position vectors",
-        "neighbouring absolute vectors are closer than far ones, most clearly learnable sinusoids; "
+        "neighbouring absolute vectors are closer than far ones, learnable sinusoids more clearly; "
         "of learned relative vectors those of small offsets are unlike all others, and those "
         "beyond 20 are alike.",
         ("sinusoidal", "sinusoidal_rpe"),

@@ -70,7 +70,7 @@ def test_figure_1_has_near_absolute_vectors_and_whose_are_clearest() -> None:
     alone = of_vectors({"b, absolute": numbers["b, absolute"]})
     assert "More clearly" not in alone  # than what?
     fixed = {"d, absolute": {"dot_products": CLOSE, "vectors": "fixed sinusoids"}}
-    assert ", of fixed sinusoids 2." in of_vectors({**numbers, **fixed})
+    assert "paper's figure lacks, 2." in of_vectors({**numbers, **fixed})
 
 
 def test_figure_1_has_small_and_far_offsets_of_learned_relative_vectors() -> None:
