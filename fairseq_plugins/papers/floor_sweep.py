@@ -1,7 +1,7 @@
 """How much the floor under linear attention's denominators matters: no paper's table."""
 
 from fairseq_plugins.papers.lrpe import PERPLEXITIES, TABLE_2
-from fairseq_plugins.papers.tables import Row, Table
+from fairseq_plugins.papers.tables import Figure, Row, Table
 
 PLAIN = "plain"  # the denominator of un-encoded features, which needs no floor
 # By the word of a column: `min_cosine`, a share of the largest value that a denominator may have.
@@ -22,4 +22,5 @@ FLOOR_SWEEP = Table(
     attentions=(*FLOORS, PLAIN),
     seeds=(1, 2),
     reference="rope",
+    figures=(Figure("settings"),),
 )

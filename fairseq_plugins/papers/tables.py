@@ -62,12 +62,13 @@ class Figure:
         kind: ``ranking`` has a dot for each row and attention, ``curves`` the perplexity at every
             evaluation of a training, ``attention`` the weights of each row's model, ``lengths``
             the perplexity at each length, ``parts`` the answers after each part of a pre-training,
-            ``buckets`` BLEU by the length of the source.
+            ``buckets`` BLEU by the length of the source, ``settings`` a line for each row over
+            what stands in the place of attentions.
         source: the paper's name for it, empty where it is none of the paper's.
         name: of its own script and page, empty where it stands beside the table's page.
     """
 
-    kind: Literal["ranking", "curves", "attention", "lengths", "parts", "buckets"]
+    kind: Literal["ranking", "curves", "attention", "lengths", "parts", "buckets", "settings"]
     source: str = ""
     name: str = ""
 

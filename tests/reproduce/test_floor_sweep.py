@@ -1,5 +1,6 @@
 """The sweep of floors: a column is linear attention with its own denominator, and nothing else."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from fairseq_plugins.reproduce.experiments import experiment_of
 from fairseq_plugins.reproduce.experiments.devices import Devices
 from fairseq_plugins.reproduce.experiments.planned import plan_run
 from fairseq_plugins.reproduce.record.runs import Run
+from fairseq_plugins.reproduce.report.settings import draw_settings
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 DIFFER = {"min_cosine", "linear_normalizer"}
@@ -53,3 +55,19 @@ def test_a_page_of_models_trained_anew_says_that_they_are_other_runs(make_result
 def test_the_recipes_own_floor_is_one_of_them():
     assert MIN_COSINE in FLOORS.values()
     assert planned("linear", "table2").config["model"]["min_cosine"] == MIN_COSINE
+
+
+def test_its_figure_has_every_row_over_the_floors(tmp_path, make_result):
+    """As far as there are results; no floor is a column of all rows."""
+    results = [
+        make_result(row, floor, seed, 70.0 + seed, table="floor_sweep")
+        for row, floor, seed in (("rope", "floor_0", 1), ("rope", "plain", 1), ("rope", "plain", 2))
+    ]
+    draw_settings(tmp_path, FLOOR_SWEEP, FLOOR_SWEEP.figures[0], "mini", results)
+    folder = tmp_path / "results" / "floor_sweep"
+    assert (folder / "mini.png").is_file() and "floor_40" in (folder / "mini.svg").read_text()
+    rows = json.loads((folder / "mini.json").read_text())["rows"]
+    assert {name: row["seeds"] for name, row in rows.items()} == {
+        "rope-floor_0": 1,
+        "rope-plain": 2,
+    }

@@ -94,6 +94,7 @@ class Report:
             from fairseq_plugins.reproduce.report.lengths import draw_lengths
             from fairseq_plugins.reproduce.report.parts import draw_parts
             from fairseq_plugins.reproduce.report.patterns import draw_attention
+            from fairseq_plugins.reproduce.report.settings import draw_settings
         except ImportError:
             return
         draw = {
@@ -103,6 +104,7 @@ class Report:
             "lengths": draw_lengths,
             "parts": draw_parts,
             "buckets": draw_buckets,
+            "settings": draw_settings,
         }
         for figure in self.table.figures:
             draw[figure.kind](self.root, self.shown_table, figure, self.name, shown)

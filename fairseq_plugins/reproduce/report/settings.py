@@ -1,0 +1,45 @@
+"""A line for each row over the settings that stand where attentions do: the floor sweep's."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from matplotlib.figure import Figure as Picture
+
+from fairseq_plugins.common.files import write_json
+from fairseq_plugins.common.pictures import save_picture
+from fairseq_plugins.papers.tables import Figure, Table
+from fairseq_plugins.reproduce.record.results import Result
+from fairseq_plugins.reproduce.report.figure import stem, summary
+from fairseq_plugins.reproduce.report.orderings import gather, mean
+
+
+def draw_settings(
+    root: Path, table: Table, figure: Figure, scale: str, results: Sequence[Result]
+) -> None:
+    """A PNG and an SVG of what ranks the rows, every seed a dot, and a JSON of their numbers."""
+    ranked = table.ranked_by
+    cells = gather(results, [ranked])
+    picture = Picture(figsize=(9, 5), layout="constrained")
+    panel = picture.subplots()
+    for i, row in enumerate(table.rows):
+        own = {
+            a: cells[row.name, a][ranked.metric] for a in table.attentions if (row.name, a) in cells
+        }
+        places = [table.attentions.index(a) + 0.08 * (i - 1) for a in own]
+        means = [mean(seeds.values()) for seeds in own.values()]
+        (line,) = panel.plot(places, means, "-", label=row.label)
+        for place, seeds in zip(places, own.values(), strict=True):
+            panel.plot([place] * len(seeds), [*seeds.values()], "o", color=line.get_color())
+    panel.set_xticks(range(len(table.attentions)), table.attentions)
+    panel.set_ylabel(ranked.label)
+    panel.grid(axis="y", alpha=0.3)
+    panel.legend()
+    picture.suptitle(f"{table.source}, scale {scale}: every seed, and the mean")
+    base = stem(root, table, figure, scale)
+    numbers = {
+        f"{row}-{setting}": summary(cell[ranked.metric])
+        for (row, setting), cell in sorted(cells.items())
+    }
+    what = f"{ranked.label} by row and setting: mean, standard deviation and number of seeds"
+    write_json(base.with_suffix(".json"), {"what": what, "rows": numbers})
+    save_picture(picture, base)
