@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from fairseq_plugins.common.data_commands import as_typed
 from fairseq_plugins.common.errors import OptionError
-from fairseq_plugins.common.root import ROOT
+from fairseq_plugins.common.root import ROOT, data_folder
 from fairseq_plugins.common.seeds import parse_seed
 from fairseq_plugins.papers import SCALE_NAMES, TABLES
 from fairseq_plugins.papers.bert import SEEDS
@@ -130,7 +130,6 @@ def _of_tables(number: int, scale: str) -> list[tuple[str, Path, Path]]:
     Raises:
         OptionError: nothing is there, or the figure is not of the tables' models.
     """
-    from fairseq_plugins.common.checkpoints import read_checkpoint
     from fairseq_plugins.papers.bert_figures import FIGURE_MODELS
 
     if number not in FIGURE_MODELS:
@@ -138,10 +137,7 @@ def _of_tables(number: int, scale: str) -> list[tuple[str, Path, Path]]:
     found, missing = [], []
     for model in FIGURE_MODELS[number]:
         files = _left_by(model, scale)
-        for file in files:
-            found.append(
-                (_label(model, file), file, ROOT / read_checkpoint(file)["cfg"]["task"]["data"])
-            )
+        found += [(_label(model, file), file, _data_of(file)) for file in files]
         if not files:
             missing.append(_command(model, scale))
     if missing:
@@ -179,6 +175,15 @@ def _command(model: "Model", scale: str) -> str:
         "--missing-checkpoints",
     ]
     return as_typed(shlex.join(words))
+
+
+def _data_of(checkpoint: Path) -> Path:
+    """The data it was trained on: of that name where all data is, else where it was then."""
+    from fairseq_plugins.common.checkpoints import read_checkpoint
+
+    recorded = Path(read_checkpoint(checkpoint)["cfg"]["task"]["data"])
+    here = data_folder(recorded.name)
+    return here if here.is_dir() else ROOT / recorded
 
 
 def _left_by(model: "Model", scale: str) -> list[Path]:

@@ -118,3 +118,15 @@ def test_a_page_says_of_a_training_what_the_checkpoint_does() -> None:
     # A converted one, whose data is the folder that it is in.
     converted = {"cfg": {**cfg, "task": {"data": ".", "tokens_per_sample": 64}}}
     assert figure._trained(converted) == "how it was trained its checkpoint does not say"
+
+
+def test_data_is_looked_for_where_all_data_is(tmp_path, monkeypatch):
+    """As where checkpoints and data were copied from another machine."""
+    checkpoint = {"cfg": {"task": {"data": "elsewhere/novels"}}}
+    monkeypatch.setattr(
+        "fairseq_plugins.common.checkpoints.read_checkpoint", lambda path: checkpoint
+    )
+    monkeypatch.setenv("FAIRSEQ_PE_DATA", str(tmp_path))
+    assert figure._data_of(tmp_path / "any.pt") == figure.ROOT / "elsewhere" / "novels"
+    (tmp_path / "novels").mkdir()
+    assert figure._data_of(tmp_path / "any.pt") == tmp_path / "novels"
