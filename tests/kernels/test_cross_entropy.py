@@ -55,12 +55,12 @@ def with_gradients(function, tensors, target, slopes=None, **options):
     return [loss.detach(), nll, *gradients]
 
 
-def close(actual, expected, tolerance: float = 1e-10) -> None:
-    """Each within ``tolerance`` of its largest value."""
+def close(actual, expected, tolerance: float = 1e-10, rounding: float = 0.0) -> None:
+    """Each within ``tolerance`` of its largest value, and what rounding does before that."""
     for one, other in zip(actual, expected, strict=True):
         assert one.shape == other.shape
         scale = other.abs().max() if other.numel() else 0
-        assert (one.double() - other.double()).abs().le(tolerance * (1e-30 + scale)).all()
+        assert (one.double() - other.double()).abs().le(rounding + tolerance * (1e-30 + scale)).all()
 
 
 @pytest.mark.usefixtures("small_blocks")
@@ -106,7 +106,10 @@ def test_any_shape(n, c, v, size, smoothing, bias, seed):
     tensors, target = draw(n, c, v, bias=bias, size=size, seed=seed)
     options = {"label_smoothing": smoothing}
     found = with_gradients(linear_cross_entropy, tensors, target, **options)
-    close(found, with_gradients(naive_linear_cross_entropy, tensors, target, **options))
+    expected = with_gradients(naive_linear_cross_entropy, tensors, target, **options)
+    # Where a target is nearly sure, what is left of logits and of a probability of 1 has their
+    # last digits, not its own.
+    close(found, expected, rounding=1e-15 * max(1.0, size))
     # A common shift of all logits changes nothing: gradients of logits add up to zero over words.
     loss, nll, *gradients = found
     if bias and n:
