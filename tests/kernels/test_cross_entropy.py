@@ -60,7 +60,9 @@ def close(actual, expected, tolerance: float = 1e-10, rounding: float = 0.0) -> 
     for one, other in zip(actual, expected, strict=True):
         assert one.shape == other.shape
         scale = other.abs().max() if other.numel() else 0
-        assert (one.double() - other.double()).abs().le(rounding + tolerance * (1e-30 + scale)).all()
+        assert (
+            (one.double() - other.double()).abs().le(rounding + tolerance * (1e-30 + scale)).all()
+        )
 
 
 @pytest.mark.usefixtures("small_blocks")
