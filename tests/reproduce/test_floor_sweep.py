@@ -8,10 +8,12 @@ import pytest
 from fairseq_plugins.attention.linear import MIN_COSINE
 from fairseq_plugins.papers.extrapolation import TRANSLATION_LENGTHS
 from fairseq_plugins.papers.floor_sweep import FLOOR_SWEEP, FLOORS, PLAIN
+from fairseq_plugins.papers.lrpe import TABLE_2
 from fairseq_plugins.reproduce.experiments import experiment_of
 from fairseq_plugins.reproduce.experiments.devices import Devices
 from fairseq_plugins.reproduce.experiments.planned import plan_run
 from fairseq_plugins.reproduce.record.runs import Run
+from fairseq_plugins.reproduce.report.render import render
 from fairseq_plugins.reproduce.report.settings import draw_settings
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
@@ -52,6 +54,18 @@ def test_a_page_of_models_trained_anew_says_that_they_are_other_runs(make_result
     assert "is another run" not in " ".join(experiment_of("table2").facts([result]))
 
 
+def test_pages_call_a_floor_by_its_number(make_result):
+    words = ("floor_0", "floor_20", "plain")
+    results = [
+        make_result("rope", word, s, 70.0 + s, table="floor_sweep")
+        for word in words
+        for s in (1, 2)
+    ]
+    page = render(FLOOR_SWEEP, "mini", results, [])
+    assert "| Method | Floor 0: PPL (valid) |" in page and "Plain denominator: PPL (valid)" in page
+    assert TABLE_2.name_of("linear") == FLOOR_SWEEP.name_of("linear") == "linear attention"
+
+
 def test_the_recipes_own_floor_is_one_of_them():
     assert MIN_COSINE in FLOORS.values()
     assert planned("linear", "table2").config["model"]["min_cosine"] == MIN_COSINE
@@ -65,7 +79,7 @@ def test_its_figure_has_every_row_over_the_floors(tmp_path, make_result):
     ]
     draw_settings(tmp_path, FLOOR_SWEEP, FLOOR_SWEEP.figures[0], "mini", results)
     folder = tmp_path / "results" / "floor_sweep"
-    assert (folder / "mini.png").is_file() and "floor_40" in (folder / "mini.svg").read_text()
+    assert (folder / "mini.png").is_file() and "floor 0.4" in (folder / "mini.svg").read_text()
     rows = json.loads((folder / "mini.json").read_text())["rows"]
     assert {name: row["seeds"] for name, row in rows.items()} == {
         "rope-floor_0": 1,

@@ -153,7 +153,7 @@ def main_tables(table: Table, cells: Cells, apart: Apart) -> list[str]:
         ]
         labels = [column.label for column in table.columns]
         page = markdown_table(["", "Method", *labels], lines, left=2)
-        parts += [f"**{attention.capitalize()} attention**: the paper's number / ours", page]
+        parts += [f"**{table.name_of(attention).capitalize()}**: the paper's number / ours", page]
     return parts
 
 
@@ -172,7 +172,7 @@ def _one_table(table: Table, cells: Cells, apart: Apart) -> str:
     for attention in table.attentions:
         paper = [f"paper {column.label}" for column in table.printed_columns]
         ours = [f"ours {column.label}" for column in table.columns]
-        header += [f"{attention.capitalize()}: {paper[0]}", *paper[1:], *ours]
+        header += [f"{table.word_of(attention).capitalize()}: {paper[0]}", *paper[1:], *ours]
         header += [f"difference, {table.ranked_by.label}"]
     lines = [
         [
@@ -221,7 +221,7 @@ def ours_table(
     header = ["Method"]
     for attention in attentions:
         first, *rest = (column.label for column in table.columns)
-        header += [f"{attention.capitalize()}: {first}", *rest]
+        header += [f"{table.word_of(attention).capitalize()}: {first}", *rest]
     lines = [
         [
             f"`{name}`",
