@@ -24,6 +24,7 @@ FLOOR_SWEEP = Table(
         **{word: f"floor {floor:g}" for word, floor in FLOORS.items()},
         PLAIN: "plain denominator",
     },
+    against="floor_20",  # that of all other tables
     seeds=(1, 2),
     reference="rope",
     figures=(Figure("settings"),),

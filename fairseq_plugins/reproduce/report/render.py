@@ -17,6 +17,7 @@ from fairseq_plugins.reproduce.report.floors import examples_of, floors_of, floo
 from fairseq_plugins.reproduce.report.orderings import Cells, against, deviation, gather, mean
 from fairseq_plugins.reproduce.report.short_samples import what_short_samples_show
 from fairseq_plugins.reproduce.report.statistics import Seeds
+from fairseq_plugins.reproduce.report.within_rows import within_rows
 
 MOST_COLUMNS = 3  # of an attention, for both attentions to stand in one table
 
@@ -82,6 +83,7 @@ def render(
     floors = floors_of(table, results)
     parts += what_short_samples_show(table, cells, floors)
     parts += floors_section(table, cells, floors, examples_of(table, results))
+    parts += within_rows(table, cells)
     parts += [*marks(table, cells), *differences(table, cells)]
     parts += orderings(table, cells, floors)
     return "\n\n".join(parts) + "\n"
