@@ -100,6 +100,8 @@ class Table:
         takes_any_encoding: whether every other encoding is a row beyond the paper.
         attentions: what runs by default.
         seeds: likewise, at scale paper.
+        names: what pages call an attention, where that is not its word.
+        against: the attention that the others are compared with in each row, empty for none.
         further: attentions beyond the paper, with a heading for their rows.
         reference: the row that the others are compared with.
         figures: what is drawn of its runs.
@@ -122,6 +124,8 @@ class Table:
     takes_any_encoding: bool = False
     attentions: tuple[str, ...] = ATTENTIONS
     seeds: tuple[int, ...] = (1,)
+    names: Mapping[str, str] = field(default_factory=dict)
+    against: str = ""
     further: Mapping[str, str] = field(default_factory=dict)
     reference: str = "base"
     figures: tuple[Figure, ...] = (Figure("ranking"),)
@@ -150,6 +154,14 @@ class Table:
     def row(self, name: str) -> Row:
         """The paper's row of that name, or one without published numbers."""
         return next((row for row in self.rows if row.name == name), Row(name, name, "", {}))
+
+    def word_of(self, attention: str) -> str:
+        """What the head of a column calls an attention."""
+        return self.names.get(attention, attention)
+
+    def name_of(self, attention: str) -> str:
+        """What a sentence calls it."""
+        return self.names.get(attention, f"{attention} attention")
 
     def model_of(self, name: str) -> str:
         """The row whose model a row measures: its own, but for the adapted ones."""

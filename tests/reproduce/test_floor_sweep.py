@@ -8,11 +8,15 @@ import pytest
 from fairseq_plugins.attention.linear import MIN_COSINE
 from fairseq_plugins.papers.extrapolation import TRANSLATION_LENGTHS
 from fairseq_plugins.papers.floor_sweep import FLOOR_SWEEP, FLOORS, PLAIN
+from fairseq_plugins.papers.lrpe import TABLE_2
 from fairseq_plugins.reproduce.experiments import experiment_of
 from fairseq_plugins.reproduce.experiments.devices import Devices
 from fairseq_plugins.reproduce.experiments.planned import plan_run
 from fairseq_plugins.reproduce.record.runs import Run
+from fairseq_plugins.reproduce.report.orderings import gather
+from fairseq_plugins.reproduce.report.render import render
 from fairseq_plugins.reproduce.report.settings import draw_settings
+from fairseq_plugins.reproduce.report.within_rows import attention_differences
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 DIFFER = {"min_cosine", "linear_normalizer"}
@@ -52,8 +56,45 @@ def test_a_page_of_models_trained_anew_says_that_they_are_other_runs(make_result
     assert "is another run" not in " ".join(experiment_of("table2").facts([result]))
 
 
+VALUES = {"floor_0": 80.0, "floor_20": 70.0, "plain": 70.1}
+
+
+@pytest.fixture
+def results(make_result):
+    """Three rows, the first of which is worse without a floor; one has two seeds alone."""
+    return [
+        make_result(row, word, seed, value + seed + seed * seed / 50, table=FLOOR_SWEEP.name)
+        for row, seeds in (("rope", (1, 2, 3)), ("lrpe_type2", (1, 2, 3)), ("lrpe_type8", (1, 2)))
+        for word, value in VALUES.items()
+        for seed in seeds
+    ]
+
+
+def test_a_row_is_compared_with_itself_under_the_floor_of_other_tables(results):
+    results[0]["metrics"]["test_ppl"] += 0.5  # else all seeds differ alike, and nothing varies
+    cells = gather(results, FLOOR_SWEEP.columns)
+    found = attention_differences(FLOOR_SWEEP, cells)
+    assert set(found) == {(r, a) for r in FLOOR_SWEEP.row_names for a in ("floor_0", "plain")}
+    assert found["rope", "floor_0"].effect == pytest.approx(10 + 0.5 / 3)
+    assert found["rope", "floor_0"].seeds == 3 and found["rope", "floor_0"].is_apart
+    assert found["lrpe_type8", "plain"].effect == pytest.approx(0.1)
+    assert found["lrpe_type8", "plain"].seeds == 0 and not found["lrpe_type8", "plain"].is_apart
+    page = render(FLOOR_SWEEP, "mini", results, [])
+    section = page.partition("## Differences to floor 0.2\n")[2].partition("\n## ")[0]
+    assert "of the same row with floor 0.2" in section
+    assert "| Method | floor 0 | plain denominator |" in section
+    assert "| RoPE | +10.17† (+9.45 to +10.88) | +0.10 (" in section
+    assert "Differences to floor" not in render(TABLE_2, "mini", [], [])
+
+
+def test_pages_call_a_floor_by_its_number(results):
+    page = render(FLOOR_SWEEP, "mini", results, [])
+    assert "| Method | Floor 0: PPL (valid) |" in page and "Plain denominator: PPL (valid)" in page
+    assert TABLE_2.name_of("linear") == FLOOR_SWEEP.name_of("linear") == "linear attention"
+
+
 def test_the_recipes_own_floor_is_one_of_them():
-    assert MIN_COSINE in FLOORS.values()
+    assert FLOORS[FLOOR_SWEEP.against] == MIN_COSINE
     assert planned("linear", "table2").config["model"]["min_cosine"] == MIN_COSINE
 
 
@@ -65,7 +106,7 @@ def test_its_figure_has_every_row_over_the_floors(tmp_path, make_result):
     ]
     draw_settings(tmp_path, FLOOR_SWEEP, FLOOR_SWEEP.figures[0], "mini", results)
     folder = tmp_path / "results" / "floor_sweep"
-    assert (folder / "mini.png").is_file() and "floor_40" in (folder / "mini.svg").read_text()
+    assert (folder / "mini.png").is_file() and "floor 0.4" in (folder / "mini.svg").read_text()
     rows = json.loads((folder / "mini.json").read_text())["rows"]
     assert {name: row["seeds"] for name, row in rows.items()} == {
         "rope-floor_0": 1,

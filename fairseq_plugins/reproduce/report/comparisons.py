@@ -48,7 +48,7 @@ def differences(table: Table, cells: Cells) -> list[str]:
         if not found or spread is None:
             continue
         several = {row: one for row, one in found.items() if one.seeds}
-        told = f"**{attention.capitalize()} attention**: {_resolution(table, spread)}."
+        told = f"**{table.name_of(attention).capitalize()}**: {_resolution(table, spread)}."
         parts.append(told if not several else f"{told}\n\n{_against_table(table, several)}")
     if not parts:
         return []
@@ -146,7 +146,7 @@ def orderings(table: Table, cells: Cells, floors: Floors) -> list[str]:
 
 
 def _agreement(table: Table, cells: Cells, agreement: Agreement, floors: Floors) -> str:
-    name = f"**{agreement.attention.capitalize()} attention**"
+    name = f"**{table.name_of(agreement.attention).capitalize()}**"
     if agreement.spread is None:
         return f"{name}: {CANNOT}."
     lost = none_rises(table, cells, agreement.attention, table.ranked_by, floors)
@@ -181,7 +181,8 @@ def _without(table: Table, cells: Cells, attention: str) -> str:
     text = f"{len(better)} of {count} rows are better"
     text += f"; ties: {_names(ties)}" if ties else ""
     text += f"; worse: {_names(worse)}" if worse else ""
-    return f"**{attention.capitalize()} attention against no position encoding** ({whose}): {text}."
+    name = table.name_of(attention).capitalize()
+    return f"**{name} against no position encoding** ({whose}): {text}."
 
 
 def _names(rows: Sequence[str]) -> str:

@@ -36,7 +36,7 @@ def draw_ranking(
         spreads = [deviation(found[row][metric]) or 0.0 for row in rows]
         panel.errorbar(means, range(len(rows)), xerr=spreads, fmt="o", capsize=3)
         panel.set_yticks(range(len(rows)), [table.row(row).label for row in rows], fontsize=8)
-        panel.set_title(f"{attention} attention")
+        panel.set_title(table.name_of(attention))
         panel.set_xlabel(ranked.label)
         panel.grid(axis="x", alpha=0.3)
     picture.suptitle(f"{table.source}, scale {scale}")

@@ -17,6 +17,7 @@ from fairseq_plugins.reproduce.report.floors import examples_of, floors_of, floo
 from fairseq_plugins.reproduce.report.orderings import Cells, against, deviation, gather, mean
 from fairseq_plugins.reproduce.report.short_samples import what_short_samples_show
 from fairseq_plugins.reproduce.report.statistics import Seeds
+from fairseq_plugins.reproduce.report.within_rows import within_rows
 
 MOST_COLUMNS = 3  # of an attention, for both attentions to stand in one table
 
@@ -82,6 +83,7 @@ def render(
     floors = floors_of(table, results)
     parts += what_short_samples_show(table, cells, floors)
     parts += floors_section(table, cells, floors, examples_of(table, results))
+    parts += within_rows(table, cells)
     parts += [*marks(table, cells), *differences(table, cells)]
     parts += orderings(table, cells, floors)
     return "\n\n".join(parts) + "\n"
@@ -153,7 +155,7 @@ def main_tables(table: Table, cells: Cells, apart: Apart) -> list[str]:
         ]
         labels = [column.label for column in table.columns]
         page = markdown_table(["", "Method", *labels], lines, left=2)
-        parts += [f"**{attention.capitalize()} attention**: the paper's number / ours", page]
+        parts += [f"**{table.name_of(attention).capitalize()}**: the paper's number / ours", page]
     return parts
 
 
@@ -172,7 +174,7 @@ def _one_table(table: Table, cells: Cells, apart: Apart) -> str:
     for attention in table.attentions:
         paper = [f"paper {column.label}" for column in table.printed_columns]
         ours = [f"ours {column.label}" for column in table.columns]
-        header += [f"{attention.capitalize()}: {paper[0]}", *paper[1:], *ours]
+        header += [f"{table.word_of(attention).capitalize()}: {paper[0]}", *paper[1:], *ours]
         header += [f"difference, {table.ranked_by.label}"]
     lines = [
         [
@@ -221,7 +223,7 @@ def ours_table(
     header = ["Method"]
     for attention in attentions:
         first, *rest = (column.label for column in table.columns)
-        header += [f"{attention.capitalize()}: {first}", *rest]
+        header += [f"{table.word_of(attention).capitalize()}: {first}", *rest]
     lines = [
         [
             f"`{name}`",

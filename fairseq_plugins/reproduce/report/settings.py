@@ -30,7 +30,7 @@ def draw_settings(
         (line,) = panel.plot(places, means, "-", label=row.label)
         for place, seeds in zip(places, own.values(), strict=True):
             panel.plot([place] * len(seeds), [*seeds.values()], "o", color=line.get_color())
-    panel.set_xticks(range(len(table.attentions)), table.attentions)
+    panel.set_xticks(range(len(table.attentions)), [table.word_of(a) for a in table.attentions])
     panel.set_ylabel(ranked.label)
     panel.grid(axis="y", alpha=0.3)
     panel.legend()

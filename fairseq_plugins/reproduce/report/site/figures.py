@@ -51,8 +51,8 @@ def ranking(found: TableEvidence) -> list[tuple[str, charts.Chart]]:
         points = [
             (table.row(row).label, mean(rows[row].values()), deviation(rows[row])) for row in names
         ]
-        chart = charts.dots({f"{attention} attention": points}, x=column.label)
-        panels.append((f"{attention} attention", chart))
+        chart = charts.dots({table.name_of(attention): points}, x=column.label)
+        panels.append((table.name_of(attention), chart))
     return panels
 
 

@@ -18,6 +18,7 @@ from fairseq_plugins.reproduce.report.render import cell_text
 from fairseq_plugins.reproduce.report.site.evidence import TableEvidence
 from fairseq_plugins.reproduce.report.site.kinds import encoding_of, kind_of
 from fairseq_plugins.reproduce.report.statistics import Estimate
+from fairseq_plugins.reproduce.report.within_rows import within_rows
 
 REFERENCE, SINGLE, TIE, BETTER, WORSE = "reference", "one seed", "tie", "better", "worse"
 NOT_RUN = "not run"
@@ -175,6 +176,7 @@ def explained(found: TableEvidence) -> str:
     table = found.table
     examples = examples_of(table, found.shown)
     parts = floors_section(table, found.cells, found.floors, examples)
+    parts += within_rows(table, found.cells)
     parts += [*marks(table, found.cells), *differences(table, found.cells)]
     parts += orderings(table, found.cells, found.floors)
     parts += ["## What was trained on what", _caption(found)]
