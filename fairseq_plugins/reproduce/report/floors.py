@@ -142,14 +142,14 @@ def floors_section(
     ]
     lines += [
         [
-            f"best row under {attention} attention, better by",
+            f"best row under {table.name_of(attention)}, better by",
             *(_margin(cells, attention, column, floors) for column in columns),
         ]
         for attention in table.attentions
         if any(rows_of(cells, attention, column.metric) for column in columns)
     ]
     told = [
-        f"**{attention.capitalize()} attention**: {'; '.join(said)}."
+        f"**{table.name_of(attention).capitalize()}**: {'; '.join(said)}."
         for attention in table.attentions
         if (said := [t for c in columns if (t := none_rises(table, cells, attention, c, floors))])
     ]
