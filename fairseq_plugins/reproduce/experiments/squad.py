@@ -100,13 +100,12 @@ class Squad(Experiment):
             known = round(share, 4)  # as what is measured
             found = {metric: {"answers nothing": known} for metric in ("v2_f1", "v2_exact")}
         for folder, request in data.request.parts().items():
-            predictors = data.floors.part(folder).part("valid").parts()
+            version = NAMES.get(request.version or "")
+            predictors = data.floors.part(folder).part("valid").parts() if version else {}
             for name, one in predictors.items():
                 for key in ("exact", "f1"):
-                    value = one.number(key)
-                    if value is not None:
-                        metric = f"{NAMES[request.version or '']}_{key}"
-                        found.setdefault(metric, {})[name] = value
+                    if (value := one.number(key)) is not None:
+                        found.setdefault(f"{version}_{key}", {})[name] = value
         return found
 
     def facts(self, results: Sequence[Mapping[str, Any]]) -> list[str]:

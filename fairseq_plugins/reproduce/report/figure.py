@@ -8,9 +8,9 @@ from matplotlib.figure import Figure as Picture
 from fairseq_plugins.common.files import write_json
 from fairseq_plugins.common.pictures import save_picture
 from fairseq_plugins.common.root import place
-from fairseq_plugins.papers.tables import Figure, Table
+from fairseq_plugins.papers.tables import Column, Figure, Table
 from fairseq_plugins.reproduce.record.results import Result
-from fairseq_plugins.reproduce.report.orderings import deviation, gather, mean
+from fairseq_plugins.reproduce.report.orderings import Cells, deviation, gather, mean
 from fairseq_plugins.reproduce.report.statistics import Seeds
 
 DIGITS = 6  # of a recorded number
@@ -41,13 +41,17 @@ def draw_ranking(
         panel.grid(axis="x", alpha=0.3)
     picture.suptitle(f"{table.source}, scale {scale}")
     base = stem(root, table, figure, scale)
-    numbers = {
-        f"{row}-{attention}": summary(cell[metric])
-        for (row, attention), cell in sorted(cells.items())
-    }
-    what = f"{ranked.label} by row and attention: mean, standard deviation and number of seeds"
-    write_json(base.with_suffix(".json"), {"what": what, "rows": numbers})
+    write_summaries(base, ranked, cells, "row and attention")
     save_picture(picture, base)
+
+
+def write_summaries(base: Path, ranked: Column, cells: Cells, by: str) -> None:
+    """The JSON of a figure of what ranks the rows; `by`: what its cells are of."""
+    numbers = {
+        "-".join(cell): summary(found[ranked.metric]) for cell, found in sorted(cells.items())
+    }
+    what = f"{ranked.label} by {by}: mean, standard deviation and number of seeds"
+    write_json(base.with_suffix(".json"), {"what": what, "rows": numbers})
 
 
 def summary(seeds: Seeds) -> dict[str, float | int | None]:

@@ -5,11 +5,10 @@ from pathlib import Path
 
 from matplotlib.figure import Figure as Picture
 
-from fairseq_plugins.common.files import write_json
 from fairseq_plugins.common.pictures import save_picture
 from fairseq_plugins.papers.tables import Figure, Table
 from fairseq_plugins.reproduce.record.results import Result
-from fairseq_plugins.reproduce.report.figure import stem, summary
+from fairseq_plugins.reproduce.report.figure import stem, write_summaries
 from fairseq_plugins.reproduce.report.orderings import gather, mean
 
 
@@ -36,10 +35,5 @@ def draw_settings(
     panel.legend()
     picture.suptitle(f"{table.source}, scale {scale}: every seed, and the mean")
     base = stem(root, table, figure, scale)
-    numbers = {
-        f"{row}-{setting}": summary(cell[ranked.metric])
-        for (row, setting), cell in sorted(cells.items())
-    }
-    what = f"{ranked.label} by row and setting: mean, standard deviation and number of seeds"
-    write_json(base.with_suffix(".json"), {"what": what, "rows": numbers})
+    write_summaries(base, ranked, cells, "row and setting")
     save_picture(picture, base)
