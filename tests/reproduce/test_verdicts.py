@@ -12,6 +12,7 @@ from fairseq_plugins.papers.claims import Claim, Comparison, Correlation, Floor,
 from fairseq_plugins.reproduce.__main__ import main
 from fairseq_plugins.reproduce.report.claims_page import (
     as_data,
+    printed,
     read_numbers,
     read_timings,
     render_claims,
@@ -61,11 +62,11 @@ def test_what_is_undecided_says_why():
     page = render_claims((claim(below()),), found)
     assert "**undecided** -9.90 (" in page
     assert "); at the floor |" in page
-    assert "| `mini` | 0 | 0 | 1 | 0 | 1 | 0 | 0 |" in page
+    assert "| `mini` | 0 | 0 | 1 | 0 | 0 | 1 | 0 | 0 |" in page
     (data,) = as_data((claim(below()),), found)
     assert data["verdicts"]["mini"]["at_floor"] is True
     found = {"mini": {"one": judge(claim(below()), numbers(base=(60.0,), rope=(50.0,)))}}
-    assert "| `mini` | 0 | 0 | 1 | 0 | 0 | 1 | 0 |" in render_claims((claim(below()),), found)
+    assert "| `mini` | 0 | 0 | 1 | 0 | 0 | 0 | 1 | 0 |" in render_claims((claim(below()),), found)
 
 
 def test_what_is_undecided_over_seeds_says_how_many_would_decide():
@@ -74,9 +75,25 @@ def test_what_is_undecided_over_seeds_says_how_many_would_decide():
     found = {"mini": {"one": verdict}}
     page = render_claims((claim(below()),), found)
     assert f"; {verdict.enough} seeds would decide" in page
-    assert "| `mini` | 0 | 0 | 1 | 1 | 0 | 0 | 0 |" in page
+    assert "| `mini` | 0 | 0 | 1 | 1 | 0 | 0 | 0 | 0 |" in page
     sure = judge(claim(below()), numbers(base=(60.0, 61.0, 62.0), rope=(50.0, 51.2, 52.1)))
     assert sure.enough is None
+
+
+@pytest.mark.parametrize(("apart", "smaller"), [(0.9, False), (0.2, True)])
+def test_what_is_undecided_may_be_surely_smaller_than_the_papers(apart, smaller):
+    """The paper's RoPE is 0.61 below Base, ours as good as Base, and not equally sure of it."""
+    paper = printed(claim(below())).estimate.effect
+    assert paper < 0
+    rope = tuple(60.0 + seed + apart * sign for seed, sign in enumerate((-1, 1, 0)))
+    verdict = judge(claim(below()), numbers(base=(60.0, 61.0, 62.0), rope=rope))
+    assert verdict.word == "undecided"
+    assert (verdict.estimate.low > paper) is smaller
+    page = render_claims((claim(below()),), {"mini": {"one": verdict}})
+    assert ("); smaller than the paper's |" in page) is smaller
+    assert f"| `mini` | 0 | 0 | 1 | 1 | {int(smaller)} | 0 | 0 | 0 |" in page
+    (data,) = as_data((claim(below()),), {"mini": {"one": verdict}})
+    assert data["verdicts"]["mini"]["smaller_than_printed"] is smaller
 
 
 def test_single_seeds_decide_nothing_without_a_spread():
@@ -182,7 +199,7 @@ def test_damaged_results_stop_nothing(root, make_result):
     assert logging.root.manager.disable == logging.INFO, "libraries have nothing to say to users"
     trained = [one for one in CLAIMS if not isinstance(one.evidence, Speed)]
     page = (root / "results" / "claims.md").read_text()
-    assert f"| `toy` | 0 | 0 | 0 | 0 | 0 | 0 | {len(trained)} |" in page
+    assert f"| `toy` | 0 | 0 | 0 | 0 | 0 | 0 | 0 | {len(trained)} |" in page
     for stem in ("claims", "claims-summary"):
         drawn = (root / "results" / f"{stem}.svg").read_text()
         assert f"{len(trained)} claims of the papers" in drawn and "0 confirmed" in drawn

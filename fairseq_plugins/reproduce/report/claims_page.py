@@ -34,6 +34,7 @@ from fairseq_plugins.reproduce.report.verdicts import (
     can_say,
     judge,
     printed_cells,
+    rules_out,
 )
 
 WORDS = (CONFIRMED, CONTRADICTED, UNDECIDED, NOT_RUN)
@@ -111,6 +112,11 @@ def _all_printed() -> dict[str, Cells]:
     return {name: printed_cells(table) for name, table in TABLES.items()}
 
 
+def smaller_than_printed(claim: Claim, verdict: Verdict) -> bool:
+    """Whether an undecided effect is surely smaller than the one that the paper prints."""
+    return rules_out(verdict, printed(claim), getattr(claim.evidence, "claimed", "above"))
+
+
 def write_claims(root: Path) -> dict[str, Counter[str]]:
     """Make the page, its data and its pictures; returns how often each word was said, by scale."""
     numbers = read_numbers(root)
@@ -163,6 +169,7 @@ def as_data(claims: Sequence[Claim], verdicts: Verdicts) -> list[dict[str, Any]]
                     "missing": verdict.missing,
                     "enough_seeds": verdict.enough,
                     "at_floor": verdict.at_floor,
+                    "smaller_than_printed": smaller_than_printed(claim, verdict),
                 }
                 for scale, found in verdicts.items()
                 if claim.name in found
@@ -175,7 +182,7 @@ def as_data(claims: Sequence[Claim], verdicts: Verdicts) -> list[dict[str, Any]]
 def render_claims(claims: Sequence[Claim], verdicts: Verdicts) -> str:
     """The whole page."""
     parts = ["# What the papers claim, and what the results say", _PICTURE, _EXPLAINED]
-    counts = {scale: Counter(_kinds(found.values())) for scale, found in verdicts.items()}
+    counts = {scale: Counter(_kinds(claims, found)) for scale, found in verdicts.items()}
     lines = [[f"`{s}`", *(str(count[word]) for word in _COUNTED)] for s, count in counts.items()]
     parts.append(markdown_table(["scale", *_COUNTED], lines, left=1))
     for paper in dict.fromkeys(claim.paper for claim in claims):
@@ -198,36 +205,43 @@ _PICTURE = (
 )
 _EXPLAINED = (
     "An effect is what is said to be larger or smaller, less what it is compared with, in the "
-    "units of the table; in per cent where ratios are claimed, as `r` for correlations, as `x` for "
-    "speed. Brackets have its 95 % interval, over the seeds that all rows of a claim share, or, "
-    "where they share fewer than three, from the spread that seeds make in the rows of the table. "
-    "*Confirmed*: the whole interval is where the paper says; *contradicted*: none of it is; "
-    "*undecided*: it is on both sides, or nothing says how wide it is, or no row is better than "
-    "what needs no model (*at the floor*), where no number means anything; a number of seeds is "
-    "how many would decide if effect and spread are what they seem (no number: more than "
-    f"{MOST_SEEDS}, or not over seeds); *not run*: rows are missing; a dash: speed is of a "
-    "machine, all else of models at a scale. Where the place is a table alone, its numbers say it "
-    "and no sentence of the paper does. In the picture each interval has a scale of its own, and "
-    "the line is where the claim begins. Each claim is judged by itself, and an interval "
-    "leaves 2.5 % on either side: of forty claims of no effect at all, one is expected to be "
-    "confirmed. Scales without a column have no results. Made by `fairseq-pe table claims` from "
-    "the results and `fairseq_plugins/papers/*_claims.py`."
+    "units of the table; in per cent where ratios are claimed, as `r` for correlations, as `x` "
+    "for speed. Brackets have its 95 % interval, over the seeds that all rows of a claim share, "
+    "or, where they share fewer than three, from the spread that seeds make in the rows of the "
+    "table. *Confirmed*: the whole interval is where the paper says; *contradicted*: none of it "
+    "is; *undecided*: it is on both sides, or nothing says how wide it is, or no row is better "
+    "than what needs no model (*at the floor*), where no number means anything; a number of seeds "
+    "is how many would decide if effect and spread are what they seem (no number: more than "
+    f"{MOST_SEEDS}, or not over seeds), and it is *smaller than the paper's* where its interval "
+    "ends before the effect that the paper prints: whichever sign it has, one so large is ruled "
+    "out at this scale; *not run*: rows are missing; a dash: speed is of a machine, all else of "
+    "models at a scale. Where the place is a table alone, its numbers say it and no sentence of "
+    "the paper does. In the picture each interval has a scale of its own, and the line is where "
+    "the claim begins. Each claim is judged by itself, and an interval leaves 2.5 % on either "
+    "side: of forty claims of no effect at all, one is expected to be confirmed. Scales without a "
+    "column have no results. Made by `fairseq-pe table claims` from the results and "
+    "`fairseq_plugins/papers/*_claims.py`."
 )
 
 
 _BOTH, _UNSURE = "undecided: interval on both sides", "undecided: without interval"
 _AT_FLOOR = "undecided: at the floor"
-_COUNTED = (CONFIRMED, CONTRADICTED, UNDECIDED, _BOTH, _AT_FLOOR, _UNSURE, NOT_RUN)
+_SMALLER = "of these smaller than the paper's"
+_COUNTED = (CONFIRMED, CONTRADICTED, UNDECIDED, _BOTH, _SMALLER, _AT_FLOOR, _UNSURE, NOT_RUN)
 
 
-def _kinds(verdicts: Iterable[Verdict]) -> Iterator[str]:
+def _kinds(claims: Iterable[Claim], found: Mapping[str, Verdict]) -> Iterator[str]:
     """The word of each verdict, and after that of an undecided one why no interval decides it."""
-    for verdict in verdicts:
+    for claim in claims:
+        if (verdict := found.get(claim.name)) is None:
+            continue
         yield verdict.word
         if verdict.at_floor:
             yield _AT_FLOOR
         elif verdict.word == UNDECIDED:
             yield _BOTH if verdict.has_interval else _UNSURE
+            if smaller_than_printed(claim, verdict):
+                yield _SMALLER
 
 
 def _table(claims: Sequence[Claim], verdicts: Verdicts) -> str:
@@ -242,7 +256,7 @@ def _table(claims: Sequence[Claim], verdicts: Verdicts) -> str:
         effect = DASH if own.estimate is None else effect_text(own.estimate, own)
         if claim.mismatch:
             effect += " (otherwise)"
-        words = [_cell(verdicts[scale].get(claim.name)) for scale in scales]
+        words = [_cell(claim, verdicts[scale].get(claim.name)) for scale in scales]
         lines.append([claim.text, claim.place, effect, *words])
     return markdown_table(["claim", "place", "in the paper", *scales], lines)
 
@@ -260,7 +274,7 @@ def interval_text(estimate: Estimate, verdict: Verdict) -> str:
     return interval(estimate, verdict.digits, sign="" if verdict.unit == "x" else "+")
 
 
-def _cell(verdict: Verdict | None) -> str:
+def _cell(claim: Claim, verdict: Verdict | None) -> str:
     if verdict is None:
         return DASH
     if verdict.estimate is None:
@@ -271,6 +285,8 @@ def _cell(verdict: Verdict | None) -> str:
         brackets += f"; {verdict.enough} seeds would decide"
     if verdict.at_floor:
         brackets += "; at the floor"
+    if smaller_than_printed(claim, verdict):
+        brackets += "; smaller than the paper's"
     return f"**{verdict.word}** {effect_text(verdict.estimate, verdict)}{brackets}"
 
 

@@ -127,6 +127,19 @@ def points_as_claimed(estimate: Estimate, claimed: str, by: float = 0.0) -> bool
     return effect > by - 1e-9  # of numbers that are printed with two digits
 
 
+def rules_out(verdict: Verdict, printed: Verdict, claimed: str) -> bool:
+    """Whether an undecided effect is surely smaller than the paper's, which is `printed`.
+
+    Its interval then ends, on the side that is claimed, before the effect that the paper prints.
+    """
+    own, paper = verdict.estimate, printed.estimate
+    if verdict.word != UNDECIDED or verdict.at_floor or own is None or paper is None:
+        return False
+    if own.low is None or own.high is None:
+        return False
+    return own.high < paper.effect if claimed == "above" else own.low > paper.effect
+
+
 def _missing(rows: Sequence[str], found: Mapping[str, object], where: str) -> str:
     absent = [row for row in rows if row not in found]
     return f"{', '.join(f'`{row}`' for row in absent)} of {where}" if absent else ""

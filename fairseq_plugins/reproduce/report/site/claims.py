@@ -6,7 +6,12 @@ from dataclasses import dataclass, field
 from fairseq_plugins.papers import CLAIMS, TABLES
 from fairseq_plugins.papers.claims import Claim, Comparison, Correlation, Floor, Speed
 from fairseq_plugins.papers.tables import Table
-from fairseq_plugins.reproduce.report.claims_page import effect_text, interval_text, printed
+from fairseq_plugins.reproduce.report.claims_page import (
+    effect_text,
+    interval_text,
+    printed,
+    smaller_than_printed,
+)
 from fairseq_plugins.reproduce.report.comparisons import probability
 from fairseq_plugins.reproduce.report.orderings import mean, rows_of
 from fairseq_plugins.reproduce.report.render import DASH
@@ -174,6 +179,8 @@ def _sentence(claim: Claim, verdict: Verdict) -> str:
     }[verdict.word]
     if verdict.enough:
         where += f"; {verdict.enough} seeds would decide if effect and spread are what they seem"
+    if smaller_than_printed(claim, verdict):
+        where += "; one as large as the paper's is ruled out at this scale"
     if verdict.missing:
         where = verdict.missing
     sure = interval_text(estimate, verdict)
