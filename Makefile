@@ -63,7 +63,7 @@ test-browser: $(DEV) $(BROWSER) $(DOCS) ## make the site and click through it in
 # Selenium, and the checks of accessibility that it runs.
 $(BROWSER): $(DEV)
 	@for program in chromium chromedriver npm; do command -v $$program >/dev/null || { \
-	    echo "no $$program; as root: apt install chromium chromium-driver npm" >&2; exit 1; }; done
+	    echo "no $$program; as root: apt install chromium chromium-driver (and npm, without one)" >&2; exit 1; }; done
 	@$(PIP_INSTALL) -q --no-deps -r requirements-browser.txt
 	@npm install --silent --no-save --prefix $(VENV)/npm $(AXE)
 	@rm -f $(VENV)/.browser-*

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from benchmarks.record import Result
 from fairseq_plugins.common.files import writing
+from fairseq_plugins.common.pictures import save_png
 
 
 def has_matplotlib() -> bool:
@@ -52,4 +53,4 @@ def draw(result: Result, path: Path) -> None:
         f"{sizes['head_dim']} features, {sizes['dtype']}"
     )
     with writing(path) as (file,):
-        figure.savefig(file, format="png", dpi=110, metadata={"Software": None})
+        save_png(figure, file)

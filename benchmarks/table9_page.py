@@ -9,6 +9,7 @@ from benchmarks.record import Result, read_json
 from benchmarks.targets import ROWS, SPEEDS
 from fairseq_plugins.common.extras import is_installed
 from fairseq_plugins.common.files import write_text, writing
+from fairseq_plugins.common.pictures import save_png
 from fairseq_plugins.common.report_view import view_of
 from fairseq_plugins.common.tables import markdown_table
 from fairseq_plugins.papers import lrpe_speed
@@ -93,7 +94,7 @@ def draw(cells: Sequence[Result], path: Path) -> None:
         panel.grid(axis="x", alpha=0.3)
     picture.suptitle("dot: ours with its quartiles; diamond: the paper's; red: aimed at")
     with writing(path) as (file,):
-        picture.savefig(file, format="png", dpi=110, metadata={"Software": None})
+        save_png(picture, file)
 
 
 def _columns(row: str, attention: str, cell: Result | None) -> list[str]:

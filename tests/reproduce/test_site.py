@@ -10,12 +10,14 @@ import pytest
 from fairseq_plugins.encodings import ENCODINGS
 from fairseq_plugins.papers import CLAIMS
 from fairseq_plugins.reproduce.report.site import charts
-from fairseq_plugins.reproduce.report.site.build import MARKER, build
+from fairseq_plugins.reproduce.report.site.build import MARKER, build, same_charts
 from fairseq_plugins.reproduce.report.site.evidence import Evidence
+from fairseq_plugins.reproduce.report.site.figures import FigureView
 from fairseq_plugins.reproduce.report.site.formula import mathml
 from fairseq_plugins.reproduce.report.site.kinds import kind_of
 from fairseq_plugins.reproduce.report.site.markdown import to_html
 from fairseq_plugins.reproduce.report.site.reading import read_evidence
+from fairseq_plugins.reproduce.report.site.runs import cell_view, shared_of
 from fairseq_plugins.reproduce.report.site.tables import lines_of
 from tests.site_links import dead_links, pages
 
@@ -37,7 +39,6 @@ def evidence(tmp_path_factory: pytest.TempPathFactory) -> Evidence:
     content = json.loads(hostile.read_text())
     content["hardware"]["cpu"] = HOSTILE
     content["command"].append(HOSTILE)
-    content["config"]["criterion"]["_name"] = "cross_entropy"
     hostile.write_text(json.dumps(content))
     (folder / "rope-linear-s9.json").write_text("{")
     timings = root / "results" / "table9" / "cpu"
@@ -116,6 +117,32 @@ def test_a_cells_page_has_its_runs(site: Path) -> None:
     for word in ("Seed 1", "Seed 3", "model=rope", "model.position_encoding", "torch"):
         assert word in text
     assert "results/table2/mini/rope-linear-s1.json" in text
+
+
+def test_a_cells_page_has_commands_of_two_seeds_once(evidence: Evidence, site: Path) -> None:
+    """RoPE's first has one of its own here, so that its second is told whole, and its third not."""
+    (found,) = evidence.tables
+    by_seed = {run["seed"]: run for run in found.runs["rope", "linear"]}
+    views = cell_view(found, "rope", "linear", shared_of(found)).runs
+    assert [(view.as_of, bool(view.commands)) for view in views] == [
+        (1, True),
+        (2, True),
+        (2, False),
+    ]
+    assert views[1].commands == "\n".join(by_seed[2]["command"])
+    told = re.sub(r"(seed=|-s)2\b", r"\g<1>3", views[1].commands)
+    assert told == "\n".join(by_seed[3]["command"]), "what the page says of the third is so"
+    assert not any(view.differs for view in views), "the seed and its folders are no difference"
+    assert "machine" in dict(views[1].circumstances), "the first's machine is another one"
+    text = (site / "run-table2-mini-rope-linear.html").read_text()
+    assert "those of seed 2 with <code>3</code> for the seed" in text
+
+
+def test_charts_with_the_same_numbers_are_kept_once() -> None:
+    def figure(name: str, *tops: float) -> FigureView:
+        return FigureView(name, name, [("", charts.heat([[0.0, top]], x="", y="")) for top in tops])
+
+    assert same_charts([figure("one", 1.0, 2.0), figure("other", 2.0, 3.0)]) == {"other-1": "one-2"}
 
 
 def test_a_folder_of_something_else_is_left_alone(evidence: Evidence, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Makes the site: pages from templates, and beside them all that they need to be opened."""
 
+import json
 import shutil
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -245,9 +246,22 @@ def _encodings(site: Site, names: Sequence[str]) -> None:
 
 
 def _figures(site: Site) -> None:
-    site.write("figures.html", "figures.html", views=site.figures)
+    site.write("figures.html", "figures.html", views=site.figures, same=same_charts(site.figures))
     for path in dict.fromkeys(path for view in site.figures for path in view.pictures):
         shutil.copyfile(results_of(site.evidence.root) / path, _made(site.folder / "drawn" / path))
+
+
+def same_charts(views: Sequence[FigureView]) -> dict[str, str]:
+    """The names of charts that have the numbers of one before them, and its name."""
+    first: dict[str, str] = {}
+    same: dict[str, str] = {}
+    for view in views:
+        for place, (_, content) in enumerate(view.panels, start=1):
+            name = f"{view.name}-{place}"
+            known = first.setdefault(json.dumps(content), name)
+            if known != name:
+                same[name] = known
+    return same
 
 
 def _speed(site: Site) -> None:

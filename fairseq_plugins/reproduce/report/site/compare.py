@@ -45,19 +45,21 @@ def _table(found: TableEvidence) -> Data:
     }
 
 
-def _pairs(found: TableEvidence) -> Mapping[str, list[list[Any]]]:
-    """By attention of each two rows: their names, effect, interval, p and common seeds."""
+def _pairs(found: TableEvidence) -> Mapping[str, Data]:
+    """By attention the rows, and of each two their places, effect, interval, p, common seeds."""
     metric = found.table.ranked_by.metric
     result = {}
     for attention in [*found.table.attentions, *found.table.further]:
         rows = rows_of(found.cells, attention, metric)
         spread = spread_of(found.cells, attention, metric)
         pairs = []
-        for first, second in itertools.combinations(sorted(rows), 2):
-            one = difference([rows[first]], [rows[second]], spread)
-            numbers = [one.effect, one.low, one.high, one.p]
+        names = sorted(rows)
+        for first, second in itertools.combinations(range(len(names)), 2):
+            one = difference([rows[names[first]]], [rows[names[second]]], spread)
+            numbers = [one.effect, one.low, one.high]
             short = [None if n is None else float(f"{n:.4g}") for n in numbers]
-            pairs.append([first, second, *short, one.seeds])
+            p = None if one.p is None else round(one.p, 5)  # shown with three
+            pairs.append([first, second, *short, p, one.seeds])
         if pairs:
-            result[attention] = pairs
+            result[attention] = {"rows": names, "pairs": pairs}
     return result

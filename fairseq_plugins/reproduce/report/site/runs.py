@@ -1,5 +1,6 @@
 """The runs of a cell: metrics by seed, commands, configuration, and where they were made."""
 
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,9 +24,11 @@ class RunView:
     """A run.
 
     Attributes:
-        circumstances: label and text of where and when it was made.
-        commands: those that it gave, one after the other.
-        differs: what of its configuration the cell's first run has otherwise.
+        circumstances: label and text of where and when it was made; of a later run those that
+            the cell's first has otherwise.
+        commands: those that it gave, one after the other; empty where they are, but for the
+            seed, those of the run with seed `as_of`.
+        differs: what of its configuration the first run has otherwise, but for the seed.
         curves: updates and loss by what they are of, that of validation first.
     """
 
@@ -33,6 +36,7 @@ class RunView:
     result: str
     circumstances: Sequence[tuple[str, str]]
     commands: str
+    as_of: int
     differs: Flat
     curves: Mapping[str, Sequence[tuple[float, float]]]
 
@@ -81,7 +85,6 @@ def cell_view(found: TableEvidence, row: str, attention: str, shared: Shared) ->
     """All about the runs of one cell."""
     runs = found.runs[row, attention]
     configurations = [_by_training(run) for run in runs]
-    first = joined(configurations[0])
     everywhere = set(_items(shared.configuration))
     own = set(_items(configurations[0])) - everywhere
     seeds = [run["seed"] for run in runs]
@@ -93,10 +96,7 @@ def cell_view(found: TableEvidence, row: str, attention: str, shared: Shared) ->
         script=script(found, [row], [attention], seeds),
         seeds=seeds,
         metrics=_metrics(found, runs),
-        runs=[
-            _run_view(run, found.files, _differences(first, joined(own)))
-            for run, own in zip(runs, configurations, strict=True)
-        ],
+        runs=_run_views(runs, found.files),
         configuration=_only(configurations[0], own),
         data={k: v for k, v in flat(runs[0]["data"]).items() if shared.data.get(k) != v},
     )
@@ -177,9 +177,25 @@ def joined(configuration: Mapping[str, Flat]) -> Flat:
     return {f"{name}: {key}" if name else key: v for name, key, v in _items(configuration)}
 
 
-def _differences(first: Flat, own: Flat) -> Flat:
-    keys = sorted(first.keys() | own.keys())
-    return {key: own.get(key, "not set") for key in keys if first.get(key) != own.get(key)}
+def _differences(first: Result, run: Result) -> Flat:
+    """Settings of a run that the first has otherwise, but for the seed and names with it."""
+    one, own = (
+        {
+            key: _of_any_seed(value, of["seed"], key)
+            for key, value in joined(_by_training(of)).items()
+        }
+        for of in (first, run)
+    )
+    keys = sorted(key for key in one.keys() | own.keys() if one.get(key) != own.get(key))
+    said = joined(_by_training(run))
+    return {key: said.get(key, "not set") for key in keys}
+
+
+def _of_any_seed(text: str, seed: int, key: str = "") -> str:
+    """A setting or commands with a mark in place of the seed, in names of folders too."""
+    if key.endswith("seed") and text == str(seed):
+        return "SEED"
+    return re.sub(rf"(seed[= ]|-s){seed}(?!\d)", r"\1SEED", text)
 
 
 def _metrics(found: TableEvidence, runs: Sequence[Result]) -> list[tuple[str, Sequence[str], str]]:
@@ -208,18 +224,30 @@ def _number(value: Any, digits: int | None) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:,.6g}"
 
 
-def _run_view(run: Result, files: Path, differs: Flat) -> RunView:
-    return RunView(
-        seed=run["seed"],
-        result=(Path("results") / files / f"{run_of(run).name}.json").as_posix(),
-        circumstances=circumstances(run),
-        commands="\n".join(run["command"]),
-        differs=differs,
-        curves={
-            ", ".join(filter(None, (name, KINDS[kind]))): points
-            for (name, kind), points in curves_of(run).items()
-        },
-    )
+def _run_views(runs: Sequence[Result], files: Path) -> list[RunView]:
+    """Each with what those before it have not said."""
+    known: dict[str, int] = {}
+    around = circumstances(runs[0])
+    views = []
+    for run in runs:
+        told = circumstances(run)
+        commands = "\n".join(run["command"])
+        as_of = known.setdefault(_of_any_seed(commands, run["seed"]), run["seed"])
+        views.append(
+            RunView(
+                seed=run["seed"],
+                result=(Path("results") / files / f"{run_of(run).name}.json").as_posix(),
+                circumstances=[one for one in told if run is runs[0] or one not in around],
+                commands=commands if as_of == run["seed"] else "",
+                as_of=as_of,
+                differs=_differences(runs[0], run),
+                curves={
+                    ", ".join(filter(None, (name, KINDS[kind]))): points
+                    for (name, kind), points in curves_of(run).items()
+                },
+            )
+        )
+    return views
 
 
 def circumstances(run: Mapping[str, Any]) -> list[tuple[str, str]]:

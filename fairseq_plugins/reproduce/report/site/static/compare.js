@@ -31,8 +31,9 @@
     const rows = [];
     for (const one of data.tables) {
       for (const [attention, found] of Object.entries(one.pairs)) {
-        for (const [a, b, effect, low, high, p, seeds] of found) {
-          const sign = a === first.value && b === second.value ? 1 : a === second.value && b === first.value ? -1 : 0;
+        const own = found.rows.indexOf(first.value), other = found.rows.indexOf(second.value);
+        for (const [a, b, effect, low, high, p, seeds] of found.pairs) {
+          const sign = a === own && b === other ? 1 : a === other && b === own ? -1 : 0;
           if (!sign) continue;
           const signed = (value) => (value > 0 ? "+" : "") + value.toFixed(one.digits);
           const ends = low === null ? null : [sign * low, sign * high].sort((x, y) => x - y);
