@@ -215,11 +215,11 @@ _EXPLAINED = (
     f"{MOST_SEEDS}, or not over seeds), and it is *smaller than the paper's* where its interval "
     "ends before the effect that the paper prints: whichever sign it has, one so large in "
     "these units is ruled out at this scale; *not run*: rows are missing; a dash: speed is of a "
-    "machine, all else of models at a scale. Where the place is a table alone, its numbers say it and no sentence of "
-    "the paper does. In the picture each interval has a scale of its own, and the line is where "
-    "the claim begins. Each claim is judged by itself, and an interval leaves 2.5 % on either "
-    "side: of forty claims of no effect at all, one is expected to be confirmed. Scales without a "
-    "column have no results. Made by `fairseq-pe table claims` from the results and "
+    "machine, all else of models at a scale. Where the place is a table alone, its numbers say it "
+    "and no sentence of the paper does. In the picture each interval has a scale of its own, and "
+    "the line is where the claim begins. Each claim is judged by itself, and an interval leaves "
+    "2.5 % on either side: of forty claims of no effect at all, one is expected to be confirmed. "
+    "Scales without a column have no results. Made by `fairseq-pe table claims` from the results and "
     "`fairseq_plugins/papers/*_claims.py`."
 )
 
