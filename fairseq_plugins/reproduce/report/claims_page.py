@@ -219,8 +219,8 @@ _EXPLAINED = (
     "and no sentence of the paper does. In the picture each interval has a scale of its own, and "
     "the line is where the claim begins. Each claim is judged by itself, and an interval leaves "
     "2.5 % on either side: of forty claims of no effect at all, one is expected to be confirmed. "
-    "Scales without a column have no results. Made by `fairseq-pe table claims` from the results and "
-    "`fairseq_plugins/papers/*_claims.py`."
+    "Scales without a column have no results. Made by `fairseq-pe table claims` from the results "
+    "and `fairseq_plugins/papers/*_claims.py`."
 )
 
 
