@@ -60,9 +60,18 @@ class Report:
         """The table; of a study without the paper's numbers, which are of other data."""
         return without_paper(self.table) if self.study else self.table
 
-    def write(self) -> None:
-        """Render the page."""
+    def make(self) -> list[str]:
+        """Render the page and draw its figures; a sentence on each result that is left out."""
         shown, left_out = self.read()
+        self._write(shown, left_out)
+        self._draw(shown)
+        return left_out
+
+    def write(self) -> None:
+        """Render the page alone."""
+        self._write(*self.read())
+
+    def _write(self, shown: Sequence[Result], left_out: Sequence[str]) -> None:
         about, absent = self._about(shown), self.absent(shown)
         page = render(self.shown_table, self.scale.name, shown, left_out, about, absent)
         write_text(self.root / self.page, page)
@@ -82,9 +91,8 @@ class Report:
             told |= dict.fromkeys(differences(recipe.config, result["config"]))
         return AboutStudy(self.study.name, self.scale.name, self.study.data, [*told])
 
-    def draw(self) -> None:
+    def _draw(self, shown: Sequence[Result]) -> None:
         """Draw the figures, where matplotlib is installed and anything is done."""
-        shown, _ = self.read()
         if not shown:
             return
         try:

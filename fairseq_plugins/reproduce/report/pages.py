@@ -37,9 +37,7 @@ def write_table_pages(root: Path, say: Callable[[str], None]) -> list[Path]:
 
 
 def _write(report: Report) -> tuple[Path, list[str]]:
-    report.write()
-    report.draw()
-    return report.page, report.read()[1]
+    return report.page, report.make()
 
 
 def write_correlations_page(root: Path, scale: str) -> Path | None:

@@ -198,9 +198,7 @@ def render(root: Path, table: Table, scale: Scale, planned: Sequence[PlannedRun]
     """Make the pages and figures of the results there are, and show the table."""
     report = Report(root, table, scale, _study_of(planned))
     for each in (report, *_reports_before(root, planned)):
-        each.write()
-        each.draw()
-        for sentence in each.read()[1]:
+        for sentence in each.make():
             print(f"Left out of {each.page}: {sentence}", file=sys.stderr)
     ranked = table.ranked_by.label
     is_printed = report.shown_table.is_printed
