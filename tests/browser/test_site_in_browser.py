@@ -97,8 +97,12 @@ def test_headers_are_sorted_by_keyboard(opened) -> None:
     order = browser.find_elements(By.CSS_SELECTOR, "#all thead .dt-column-order")[2]
     browser.execute_script("arguments[0].focus()", order)
     order.send_keys(Keys.ENTER)
-    names = [row[2].casefold() for row in shown_rows(browser, "all")]
-    assert names == sorted(names)
+
+    def are_sorted(browser) -> bool:
+        names = [row[2].casefold() for row in shown_rows(browser, "all")]
+        return names == sorted(names)
+
+    assert wait(browser, are_sorted)
 
 
 def test_a_cell_opens_its_runs(opened) -> None:
