@@ -1,4 +1,4 @@
-"""The claims at a glance: how many hold, of each paper too, and each decided one's interval."""
+"""The claims at a glance: how many hold, of each paper too, and the interval of each."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -10,6 +10,7 @@ from matplotlib.figure import Figure as Picture
 
 from fairseq_plugins.common.pictures import save_picture
 from fairseq_plugins.papers.claims import Claim
+from fairseq_plugins.reproduce.report.claims_page import FARTHEST, printed
 from fairseq_plugins.reproduce.report.verdicts import (
     CONFIRMED,
     CONTRADICTED,
@@ -21,12 +22,13 @@ from fairseq_plugins.reproduce.report.verdicts import (
 
 _COLOURS = {CONFIRMED: "#1a7f4b", CONTRADICTED: "#b3202c", UNDECIDED: "#d9a514", NOT_RUN: "#b8c0ca"}
 _WIDEST = 92  # letters of a claim on one line
+_PAPERS: Any = {"color": "white", "markeredgecolor": "#3b4252", "zorder": 3}
 
 
 def draw_claims(
     claims: Sequence[Claim], verdicts: Mapping[str, Verdict], scale: str, stem: Path
 ) -> None:
-    """A PNG and an SVG: a bar of all claims, and below it those that are decided.
+    """A PNG and an SVG: a bar of all claims, and below it the intervals of those above their floor.
 
     Args:
         claims: of all papers.
@@ -35,17 +37,19 @@ def draw_claims(
         stem: the files without their suffix.
     """
     counts = Counter(verdicts[claim.name].word for claim in claims)
-    decided = [
-        (claim, verdicts[claim.name])
-        for word in (CONFIRMED, CONTRADICTED)
+    shown = [
+        (claim, verdict)
+        for word in (CONFIRMED, CONTRADICTED, UNDECIDED)
         for claim in claims
-        if verdicts[claim.name].word == word
+        if (verdict := verdicts[claim.name]).word == word
+        and (verdict.has_interval or word != UNDECIDED)
+        and not verdict.at_floor
     ]
-    picture = Picture(figsize=(11, 1.9 + 0.34 * len(decided)), layout="constrained")
-    heights = [1.1, max(1.0, 0.45 * len(decided))]
+    picture = Picture(figsize=(11, 1.9 + 0.34 * len(shown)), layout="constrained")
+    heights = [1.1, max(1.0, 0.45 * len(shown))]
     bar, lines = picture.subplots(2, 1, height_ratios=heights)
     _bar(bar, counts, scale)
-    _intervals(lines, decided)
+    _intervals(lines, shown)
     save_picture(picture, stem)
 
 
@@ -94,25 +98,33 @@ def _head(panel: Any, bar: Sequence[Any], counts: Counter[str], scale: str, heig
     panel.legend(bar, words, **legend, **place)
 
 
-def _intervals(panel: Any, decided: Sequence[tuple[Claim, Verdict]]) -> None:
+def _intervals(panel: Any, shown: Sequence[tuple[Claim, Verdict]]) -> None:
     """Each on a scale of its own, seen from where the claim begins; the paper's side is right."""
-    for i, (claim, verdict) in enumerate(decided):
+    for i, (claim, verdict) in enumerate(shown):
         estimate = verdict.estimate
         if estimate is None or estimate.low is None or estimate.high is None:
             continue
         begins = begins_at(claim.evidence)
         sign = -1 if getattr(claim.evidence, "claimed", "above") == "below" else 1
-        ends = [sign * (end - begins) for end in (estimate.low, estimate.high)]
+        effect, *ends = (
+            sign * (number - begins) for number in (estimate.effect, estimate.low, estimate.high)
+        )
         reach = max(map(abs, ends)) or 1.0
+        paper = printed(claim).estimate
+        papers = sign * (paper.effect - begins) if paper else None
+        if papers is not None and abs(papers) <= FARTHEST * reach:
+            reach = max(reach, abs(papers))
+            panel.plot(papers / reach, i, "D", markersize=5, **_PAPERS)
         colour = _COLOURS[verdict.word]
         panel.plot([end / reach for end in ends], [i, i], color=colour, linewidth=3)
-        effect = sign * (estimate.effect - begins)
         panel.plot(effect / reach, i, "o", color=colour, markersize=7)
     panel.axvline(0, color="grey", linewidth=0.8, linestyle="--")
     panel.set_xlim(-1.08, 1.08)
-    panel.set_ylim(max(len(decided), 1) - 0.5, -0.5)
-    names = [fill(claim.text, _WIDEST) for claim, _ in decided]
-    panel.set_yticks(range(len(decided)), names, fontsize=7)
+    panel.set_ylim(max(len(shown), 1) - 0.5, -0.5)
+    names = [fill(claim.text, _WIDEST) for claim, _ in shown]
+    panel.set_yticks(range(len(shown)), names, fontsize=7)
     sides = ["against the paper", "where the claim begins", "as the paper says"]
     panel.set_xticks([-1, 0, 1], sides, fontsize=8)
     panel.spines[["top", "right", "left"]].set_visible(False)
+    panel.plot([], [], "D", markersize=5, label="the paper's number", **_PAPERS)
+    panel.legend(loc="lower right", bbox_to_anchor=(1, 1), frameon=False, fontsize=8)

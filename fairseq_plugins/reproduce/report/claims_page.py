@@ -40,6 +40,9 @@ from fairseq_plugins.reproduce.report.verdicts import (
 WORDS = (CONFIRMED, CONTRADICTED, UNDECIDED, NOT_RUN)
 PAGE = "claims"
 SUMMARY = "claims-summary"  # a small picture
+# Papers' effects are of other models: one that is farther out than this many times an interval is
+# in no picture of it, where it would leave the interval no room.
+FARTHEST = 3.0
 # By scale, then by the name of each claim that it can say something of.
 Verdicts = Mapping[str, Mapping[str, Verdict]]
 
@@ -199,7 +202,7 @@ def render_claims(claims: Sequence[Claim], verdicts: Verdicts) -> str:
 
 
 _PICTURE = (
-    "![How many claims hold, and each decided one with its interval](claims.png)\n\n"
+    "![How many claims hold, and each that is above its floor with its interval](claims.png)\n\n"
     "With the numbers, seeds and commands behind each claim: `fairseq-pe report`, which makes "
     "`site/report/index.html`."
 )
@@ -210,17 +213,18 @@ _EXPLAINED = (
     "or, where they share fewer than three, from the spread that seeds make in the rows of the "
     "table. *Confirmed*: the whole interval is where the paper says; *contradicted*: none of it "
     "is; *undecided*: it is on both sides, or nothing says how wide it is, or no row is better "
-    "than what needs no model (*at the floor*), where no number means anything; a number of seeds "
-    "is how many would decide if effect and spread are what they seem (no number: more than "
-    f"{MOST_SEEDS}, or not over seeds), and it is *smaller than the paper's* where its interval "
-    "ends before the effect that the paper prints: whichever sign it has, one so large in "
-    "these units is ruled out at this scale; *not run*: rows are missing; a dash: speed is of a "
-    "machine, all else of models at a scale. Where the place is a table alone, its numbers say it "
-    "and no sentence of the paper does. In the picture each interval has a scale of its own, and "
-    "the line is where the claim begins. Each claim is judged by itself, and an interval leaves "
-    "2.5 % on either side: of forty claims of no effect at all, one is expected to be confirmed. "
-    "Scales without a column have no results. Made by `fairseq-pe table claims` from the results "
-    "and `fairseq_plugins/papers/*_claims.py`."
+    "than what needs no model (*at the floor*), where no number means anything; a number of "
+    "seeds is how many would decide if effect and spread are what they seem (no number: more "
+    f"than {MOST_SEEDS}, or not over seeds), and it is *smaller than the paper's* where its "
+    "interval ends before the effect that the paper prints: whichever sign it has, one so large "
+    "in these units is ruled out at this scale; *not run*: rows are missing; a dash: speed is of "
+    "a machine, all else of models at a scale. Where the place is a table alone, its numbers say "
+    "it and no sentence of the paper does. In the picture each interval has a scale of its own, "
+    "the line is where the claim begins, and a diamond the paper's number, unless that is far "
+    "outside. Each claim is judged by itself, and an interval leaves 2.5 % on either side: of "
+    "forty claims of no effect at all, one is expected to be confirmed. Scales without a column "
+    "have no results. Made by `fairseq-pe table claims` from the results and "
+    "`fairseq_plugins/papers/*_claims.py`."
 )
 
 

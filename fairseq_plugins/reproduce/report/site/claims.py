@@ -7,6 +7,7 @@ from fairseq_plugins.papers import CLAIMS, TABLES
 from fairseq_plugins.papers.claims import Claim, Comparison, Correlation, Floor, Speed
 from fairseq_plugins.papers.tables import Table
 from fairseq_plugins.reproduce.report.claims_page import (
+    FARTHEST,
     effect_text,
     interval_text,
     printed,
@@ -264,13 +265,12 @@ def _axis(claim: Claim, verdict: Verdict) -> Axis | None:
         return None
     own = printed(claim).estimate
     paper = own.effect if own and own.effect is not None else None
-    # Papers' effects are of other models: one far outside would leave the interval no room.
     middle = 1.0 if verdict.unit == "x" else 0.0
     known = [v for v in (estimate.effect, estimate.low, estimate.high) if v is not None]
     reach = max([abs(value - middle) for value in known] or [1.0]) or 1.0
     if verdict.unit == "r":
         reach = 1.0
-    elif paper is not None and abs(paper - middle) <= 3 * reach:
+    elif paper is not None and abs(paper - middle) <= FARTHEST * reach:
         reach = max(reach, abs(paper - middle))
     reach *= 1.15
 
