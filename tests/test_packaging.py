@@ -22,6 +22,7 @@ DISTRIBUTIONS = {
     "hydra": "hydra-core",
     "hydra-plugins": "hydra-submitit-launcher",
     "markdown-it": "markdown-it-py",
+    "pil": "pillow",
     "sklearn": "scikit-learn",
 }
 LEFT_OUT = {"torchaudio", "mock"}  # requirements.txt says why

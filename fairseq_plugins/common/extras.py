@@ -19,7 +19,7 @@ EXTRAS = {
         ),
     ),
     "report": ("the site of all results, beside train", ("jinja2", "markdown_it", "markupsafe")),
-    "figures": ("pictures of results", ("matplotlib",)),
+    "figures": ("pictures of results", ("matplotlib", "PIL")),
     "cluster": ("sweeps as Slurm jobs", ("hydra_plugins",)),
     "hub": ("models of Hugging Face", ("transformers", "accelerate")),
     "logging": ("TensorBoard or Weights & Biases", ("tensorboardX", "wandb")),

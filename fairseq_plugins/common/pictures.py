@@ -26,7 +26,7 @@ def save_picture(picture: Any, stem: Path, dpi: int = DPI) -> None:
 
 def save_png(picture: Any, file: IO[bytes], dpi: int = DPI) -> None:
     """Write a matplotlib figure as PNG in 256 colours at most, less than half of the bytes."""
-    from PIL import Image  # which matplotlib needs
+    from PIL import Image
 
     drawn = BytesIO()
     picture.savefig(drawn, format="png", dpi=dpi, metadata={"Software": None})
