@@ -103,7 +103,7 @@ lint: $(DEV) ## set up and run ruff, import-linter, mypy and shellcheck
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/lint-imports --no-logo
-	$(VENV)/bin/mypy fairseq_plugins
+	$(VENV)/bin/mypy fairseq_plugins benchmarks
 	$(VENV)/bin/shellcheck -x scripts/*.sh containers/*.sh .ci/run
 
 setup: $(DEV) ## create .venv with all that is pinned; quick when done before

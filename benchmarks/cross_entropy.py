@@ -76,21 +76,23 @@ def check_loss(name: str, context: Context) -> None:
     """
     for sizes in _CHECKED:
         features, weight, target = _draw(*sizes, context)
-        leaves = [tensor.detach().double().requires_grad_() for tensor in (features, weight)]
-        right, _ = naive_linear_cross_entropy(*leaves, target)
+        exact, table = (tensor.detach().double().requires_grad_() for tensor in (features, weight))
+        right, _ = naive_linear_cross_entropy(exact, table, target)
         loss = LOSSES[name](features, weight, target)
         compare(
             f"{name}, {sizes[0]} tokens",
             ("the loss", "the gradient of the features", "the gradient of the weight"),
             [loss.detach(), *torch.autograd.grad(loss, (features, weight))],
-            [right.detach(), *torch.autograd.grad(right, leaves)],
+            [right.detach(), *torch.autograd.grad(right, (exact, table))],
         )
 
 
 def _draw(tokens: int, width: int, size: int, context: Context) -> tuple[Tensor, Tensor, Tensor]:
     """Features, a weight whose logits spread as a trained model's at the start, targets."""
-    like = {"device": context.device, "dtype": context.dtype}
-    features, weight = torch.randn(tokens, width, **like), torch.randn(size, width, **like)
+    features, weight = (
+        torch.randn(rows, width, device=context.device, dtype=context.dtype)
+        for rows in (tokens, size)
+    )
     weight *= width**-0.5
     target = torch.randint(size, (tokens,), device=context.device)
     return features.requires_grad_(), weight.requires_grad_(), target
