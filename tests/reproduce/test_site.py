@@ -200,6 +200,18 @@ def test_a_heat_map_keeps_its_numbers_to_a_ninetieth_of_the_largest() -> None:
         assert kept == pytest.approx(row, abs=2.0 / 90 + 1e-3)
 
 
+def test_a_few_numbers_do_not_leave_a_heat_map_pale() -> None:
+    values = [[0.01 * (row - column) for column in range(20)] for row in range(20)]
+    values[0][0], values[3][2] = 50.0, -40.0
+    (trace,) = charts.heat(values, x="", y="")["data"]
+    ends = [45 * trace["unit"] * sign for sign in (1, -1)]
+    assert ends == pytest.approx([0.19, -0.19], abs=0.02)
+    assert [trace["shades"][0][0], trace["shades"][3][2]] == [chr(80 + 45), chr(80 - 45)]
+    assert trace["beyond"] == 2
+    (trace,) = charts.heat([[0.0] * 100] * 2 + [[0.0, 7.0]], x="", y="")["data"]
+    assert trace["unit"] == pytest.approx(7 / 45, rel=1e-3) and not trace["beyond"]
+
+
 def test_even_places_of_a_line_are_its_start_and_step() -> None:
     even, uneven = [(-2.0, 1.0), (-1.0, 4.0), (0.0, 9.0)], [(1.0, 1.0), (2.0, 4.0), (4.0, 9.0)]
     traces = charts.lines({"even": even, "uneven": uneven}, x="", y="")["data"]

@@ -1,13 +1,16 @@
 """Charts as Plotly takes them: data and axes; colours are the page's."""
 
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any
+
+import numpy as np
 
 Points = Sequence[tuple[float, float]]
 Chart = dict[str, Any]
 _DASHES = ("solid", "dash", "dot", "dashdot")
 _SHADES = 45  # steps of a map of colours on either side of zero, as many as eyes tell apart
+_NEARLY_ALL, _FAR = 99, 1.5  # per cent of a map's numbers, and how much larger is far from them
 _ZERO = ord("P")  # a map's row is text, a character for each shade: "#" is -45, "}" is 45
 
 
@@ -43,21 +46,30 @@ def lines(
 def heat(
     values: Sequence[Sequence[float]], *, x: str, y: str, signed: bool = True, first: int = 0
 ) -> Chart:
-    """A map of numbers, kept as characters for their shares of the largest.
+    """A map of numbers, kept as characters for their shares of the one where the colours end.
+
+    That is the largest, or, where it is far from the size which 99 of a hundred are within, that
+    size: a few such, as those of a token at the start, would leave the rest in one colour. What is
+    beyond is at the end.
 
     first: what the first row and column are called.
     """
-    most = max((abs(v) for row in values for v in row), default=0.0) or 1.0
+    sizes = np.abs(list(chain.from_iterable(values)))
+    largest = float(sizes.max(initial=0.0))
+    usual = float(np.percentile(sizes, _NEARLY_ALL, method="higher")) if largest else 0.0
+    most = usual if 0 < _FAR * usual < largest else largest or 1.0
     return {
         "data": [
             {
                 "type": "heatmap",
                 "shades": [
-                    "".join(chr(_ZERO + round(_SHADES * v / most)) for v in row) for row in values
+                    "".join(chr(_ZERO + round(_SHADES * _within(v / most))) for v in row)
+                    for row in values
                 ],
                 "zero": _ZERO,
                 "unit": _short(most / _SHADES),
                 "signed": signed,
+                "beyond": int((sizes > most).sum()),
                 "first": first,
             }
         ],
@@ -96,6 +108,10 @@ def _places(found: Sequence[float]) -> Chart:
     """Where the points of a line are; start and step where all steps are the same."""
     steps = {b - a for a, b in pairwise(found)}
     return {"x0": found[0], "dx": steps.pop()} if len(steps) == 1 else {"x": found}
+
+
+def _within(share: float) -> float:
+    return min(max(share, -1.0), 1.0)
 
 
 def _short(value: float) -> float:

@@ -28,13 +28,17 @@
       const signed = isDark
         ? [[0, "#8ab4ff"], [0.5, "#11161d"], [1, "#fca5a5"]]
         : [[0, "#14357e"], [0.5, "#ffffff"], [1, "#a31621"]];
+      const words = (value) => {
+        const isEnd = trace.beyond && Math.abs(value) >= most;
+        return (isEnd ? (value < 0 ? "≤ " : "≥ ") : "") + Number(value.toPrecision(2));
+      };
       return {
         type: "heatmap",
-        z, x0: trace.first, y0: trace.first,
+        z, text: z.map((row) => row.map(words)), x0: trace.first, y0: trace.first,
         zmin: trace.signed ? -most : 0, zmax: most,
         colorscale: trace.signed ? signed : [[0, ends[0]], [1, ends[1]]],
         colorbar: { thickness: 12 },
-        hovertemplate: `${name("xaxis", "x")} %{x}, ${name("yaxis", "y")} %{y}: %{z:.2g}<extra></extra>`,
+        hovertemplate: `${name("xaxis", "x")} %{x}, ${name("yaxis", "y")} %{y}: %{text}<extra></extra>`,
       };
     });
     return [data, layout];
