@@ -1,6 +1,6 @@
 """Time and memory of causal attentions: against each other, and against the length."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -11,7 +11,7 @@ from benchmarks.limits import Work, count_work, peak_settings
 from benchmarks.memory import peak_bytes
 from benchmarks.record import Found
 from benchmarks.reference import check_contender
-from benchmarks.timing import Pace, interleave
+from benchmarks.timing import Pace, Samples, interleave
 
 OURS = ("linear", "linear_encoded")
 
@@ -67,6 +67,22 @@ def _passes(
     }
 
 
+def _each_length(
+    settings: Settings, context: Context, found: Found
+) -> Iterator[tuple[int, dict[str, Any], Samples]]:
+    """At each length the contenders that are wanted there and their times, which `found` gets."""
+    wanted: dict[str, list[int]] = settings["contenders"]
+    functions = available(list(wanted), settings, context, found)
+    for length in sorted({n for lengths in wanted.values() for n in lengths}):
+        names = [name for name in wanted if length in wanted[name]]
+        passes = _passes(functions, names, length, settings, context)
+        samples = interleave(passes, Pace(**settings["pace"]), context.device)
+        found.add(samples, f"@{length}")
+        for name, run in passes.items():
+            found.work[f"{name}@{length}"] = _work(name, run, length, settings)
+        yield length, passes, samples
+
+
 def _shape(length: int, settings: Settings) -> Shape:
     return settings["batch"], settings["heads"], length, settings["head_dim"]
 
@@ -110,15 +126,7 @@ def _sizes(device: str, quick: bool, **more: Any) -> Settings:
 def run_causal(settings: Settings, context: Context) -> Found:
     """Forward and backward of every contender at every length; ours over each of the others."""
     found = Found()
-    wanted: dict[str, list[int]] = settings["contenders"]
-    functions = available(list(wanted), settings, context, found)
-    for length in sorted({n for lengths in wanted.values() for n in lengths}):
-        names = [name for name in wanted if length in wanted[name]]
-        passes = _passes(functions, names, length, settings, context)
-        samples = interleave(passes, Pace(**settings["pace"]), context.device)
-        found.add(samples, f"@{length}")
-        for name, run in passes.items():
-            found.work[f"{name}@{length}"] = _work(name, run, length, settings)
+    for length, passes, samples in _each_length(settings, context, found):
         for ours in OURS:
             for other in passes:
                 if other not in OURS:
@@ -206,15 +214,8 @@ def figure_settings(device: str, quick: bool) -> Settings:
 def run_figure(settings: Settings, context: Context) -> Found:
     """Time and peak memory of forward and backward at each length."""
     found = Found()
-    wanted: dict[str, list[int]] = settings["contenders"]
-    functions = available(list(wanted), settings, context, found)
-    for length in sorted({n for lengths in wanted.values() for n in lengths}):
-        names = [name for name in wanted if length in wanted[name]]
-        passes = _passes(functions, names, length, settings, context)
-        samples = interleave(passes, Pace(**settings["pace"]), context.device)
-        found.add(samples, f"@{length}")
+    for length, passes, _ in _each_length(settings, context, found):
         for name, run in passes.items():
-            found.work[f"{name}@{length}"] = _work(name, run, length, settings)
             found.values[f"bytes {name}@{length}"] = peak_bytes(run, context.device)
         context.say(f"  length {length}: done")
         if context.device.type == "cuda":
