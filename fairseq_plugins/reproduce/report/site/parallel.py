@@ -22,5 +22,12 @@ def spread(work: Callable[[T], R], over: Sequence[T], processes: int | None = No
     count = min(len(over), usable_cores() if processes is None else processes)
     if count < 2:
         return [work(one) for one in over]
-    with multiprocessing.get_context("fork").Pool(count) as pool:
+    with multiprocessing.get_context("fork").Pool(count, _on_one_thread) as pool:
         return pool.map(work, over, chunksize=1)
+
+
+def _on_one_thread() -> None:
+    """Of PyTorch, whose threads no fork has: with more it would wait for them for ever."""
+    import torch
+
+    torch.set_num_threads(1)
