@@ -111,6 +111,8 @@ class Table:
         saw: what papers say of what the figure shows, each with the paper's name before.
         may_start_published: whether a user may choose a published model for its rows to start from.
         adapted: further rows by name, of models that others are.
+        only_trained: whether rows that nobody asked for by name are left out where what they start
+            from is not trained yet.
     """
 
     name: str
@@ -135,6 +137,7 @@ class Table:
     saw: tuple[tuple[str, str], ...] = ()
     may_start_published: bool = False
     adapted: Mapping[str, Adapted] = field(default_factory=dict)
+    only_trained: bool = False
 
     @property
     def is_printed(self) -> bool:

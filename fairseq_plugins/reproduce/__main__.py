@@ -192,7 +192,7 @@ def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
     from fairseq_plugins.reproduce.run import session, slurm
     from fairseq_plugins.reproduce.run.runner import with_what_is_trained
 
-    if args.rows is None:
+    if args.rows is None and table.only_trained:
         every, planned = len(planned), with_what_is_trained(root, planned)
         if left := every - len(planned):
             print(f"Not trained yet, and left out unless named in --rows: {left} of {every} runs")

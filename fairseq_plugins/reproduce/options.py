@@ -12,6 +12,7 @@ from fairseq_plugins.common.provenance import missing_data
 from fairseq_plugins.common.root import add_places
 from fairseq_plugins.common.seeds import parse_seed
 from fairseq_plugins.papers import PAPERS, SCALE_NAMES, TABLES
+from fairseq_plugins.papers.tables import Table
 
 if TYPE_CHECKING:  # imports PyTorch, for which --help does not wait
     from fairseq_plugins.reproduce.record.runs import Study
@@ -104,13 +105,24 @@ def setting(text: str) -> str:
     return text
 
 
+def _done(table: Table) -> str:
+    return "Measures" if table.only_trained else "Trains and evaluates"
+
+
+def _default_rows(table: Table) -> str:
+    if table.only_trained:
+        return "those whose model is in checkpoints/; one that is named is trained first"
+    beyond = "every other encoding" if table.takes_any_encoding else "none"
+    return f"those, and beyond them {beyond}"
+
+
 def get_parser(name: str) -> Parser:
     """The options of the command of a table or figure."""
     table = SCRIPTS[name]
     drawn = "".join(f", and draws results/{f.name}/<scale>.png" for f in table.figures if f.name)
     parser = Parser(
         prog=f"fairseq-pe table {name}",
-        description=f"{table.source}: {table.title}. Trains and evaluates every row that is not "
+        description=f"{table.source}: {table.title}. {_done(table)} every row that is not "
         f"done, and renders results/{table.name}/<scale>.md{drawn}.",
         epilog="A row that is done is skipped, one that was cut off goes on from its last intact "
         "checkpoint. Exit status: 0 all done, 1 a row failed, 2 nothing was started, 130 Ctrl-C.",
@@ -122,8 +134,7 @@ def get_parser(name: str) -> Parser:
         type=words("--rows"),
         metavar="A,B",
         help="names of encodings or of files in configs/model, or `paper` for the paper's own "
-        "(default: those, and beyond them "
-        f"{'every other encoding' if table.takes_any_encoding else 'none'})",
+        f"(default: {_default_rows(table)})",
     )
     add(
         "--attention",

@@ -86,8 +86,6 @@ class Experiment:
         leaves: files in a run's folder, beside checkpoints, that figures are of.
         settings: where the paper says with what it trains.
         shown: which measurement of a run a table shows, empty where there is one.
-        only_trained: whether rows that nobody asked for by name are left out where what they start
-            from is not trained yet.
     """
 
     recipe: str
@@ -100,7 +98,6 @@ class Experiment:
     leaves: tuple[str, ...] = ()
     settings: str = LRPE_SETTINGS
     shown: str = ""
-    only_trained: bool = False
 
     def attention(self, word: str) -> dict[str, str | float]:
         """The model's options that a run's attention sets."""

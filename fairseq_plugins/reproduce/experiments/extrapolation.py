@@ -78,7 +78,6 @@ class Extrapolation(Experiment):
     factors: tuple[int, ...] = FACTORS
     protocols: tuple[str, ...] = ("bits",)
     split: str = "test"
-    only_trained: bool = True
 
     def variants(self, scale: str) -> Sequence[Variant]:
         return []

@@ -84,5 +84,4 @@ TRANSLATION_LENGTHS = TranslationLengths(
     scale_group=TRANSLATION.scale_group,
     data_files=TRANSLATION.data_files,
     origin=Origin("table4", same_seed=True),
-    only_trained=True,
 )

@@ -271,7 +271,7 @@ def with_what_is_trained(root: Path, planned: Sequence[PlannedRun]) -> list[Plan
     def is_trained(one: PlannedRun) -> bool:
         return one.pretraining is None or is_pretrained(root, one.pretraining)
 
-    return [one for one in planned if not one.experiment.only_trained or is_trained(one)]
+    return [one for one in planned if is_trained(one)]
 
 
 def is_pretrained(root: Path, planned: PlannedRun) -> bool:
