@@ -61,7 +61,7 @@ def test_the_picture_and_its_numbers_have_every_bucket_there_is(make, tmp_path):
             box = text.get_window_extent()
             assert box.x0 >= 0 and box.y0 >= 0 and box.x1 <= picture.bbox.x1
         assert not place.get_legend().get_window_extent().overlaps(first.get_tightbbox())
-    draw_buckets(tmp_path, TABLE, TABLE.figures[0], "mini", made)
+    draw_buckets(tmp_path / "results", TABLE, TABLE.figures[0], "mini", made)
     numbers = json.loads((tmp_path / "results/translation_lengths/mini.json").read_text())
     assert list(numbers["rows"]["rope-linear"]) == [c.label for c in TABLE.columns[:4]]
     cell = numbers["rows"]["rope-linear"]["BLEU (1-10)"]

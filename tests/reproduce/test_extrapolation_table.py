@@ -279,7 +279,7 @@ def test_lines_are_means_over_seeds(make, tmp_path):
     places = place_lines(made, 2)
     assert ("learned", "vanilla") not in places
     assert places["rope", "vanilla"][0] == (0.125, 12.0) and len(places["rope", "vanilla"]) == 8
-    draw_lengths(tmp_path, TABLE, TABLE.figures[0], "mini", made)
+    draw_lengths(tmp_path / "results", TABLE, TABLE.figures[0], "mini", made)
     folder = tmp_path / "results" / "extrapolation"
     numbers = json.loads((folder / "mini.json").read_text())
     assert numbers["windows"]["rope-vanilla"] == [[1.0, 6.0], [2.0, 12.0]]
@@ -356,7 +356,7 @@ def test_lengths_that_no_row_has_a_number_at_are_neither_drawn_nor_told_of(make,
     drawn = [panel for panel in picture.axes if not panel.get_legend()]
     assert [len(panel.get_lines()) - (i > 1) for i, panel in enumerate(drawn)] == [1, 2, 1, 1]
     assert "window of 2x" in drawn[2].get_xlabel() and "window of 4x" in drawn[3].get_xlabel()
-    draw_lengths(tmp_path, MASKED_TABLE, MASKED_TABLE.figures[0], "mini", made)
+    draw_lengths(tmp_path / "results", MASKED_TABLE, MASKED_TABLE.figures[0], "mini", made)
     numbers = json.loads((tmp_path / "results/extrapolation_masked/mini.json").read_text())
     assert numbers["by_position_2x"].keys() == {"rope-linear"}
     assert numbers["by_position_4x"].keys() == {"rope-vanilla"}

@@ -104,7 +104,7 @@ def test_its_figure_has_every_row_over_the_floors(tmp_path, make_result):
         make_result(row, floor, seed, 70.0 + seed, table="floor_sweep")
         for row, floor, seed in (("rope", "floor_0", 1), ("rope", "plain", 1), ("rope", "plain", 2))
     ]
-    draw_settings(tmp_path, FLOOR_SWEEP, FLOOR_SWEEP.figures[0], "mini", results)
+    draw_settings(tmp_path / "results", FLOOR_SWEEP, FLOOR_SWEEP.figures[0], "mini", results)
     folder = tmp_path / "results" / "floor_sweep"
     assert (folder / "mini.png").is_file() and "floor 0.4" in (folder / "mini.svg").read_text()
     rows = json.loads((folder / "mini.json").read_text())["rows"]

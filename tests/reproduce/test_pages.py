@@ -46,6 +46,21 @@ def test_a_page_is_the_same_as_of_its_tables_own_command(copied):
     assert page.read_text() == at_once
 
 
+def test_what_was_trained_again_has_figures_of_its_own(copied):
+    published = copied / "results" / "table5" / "mini"
+    own = copied / "results" / "local" / "table5" / "mini"
+    own.mkdir(parents=True)
+    result = json.loads((published / ROW).read_bytes())
+    metrics = {**result["metrics"], "test_ppl": 8.0, "test_loss": 3.0}
+    (own / ROW).write_text(json.dumps({**result, "metrics": metrics}))
+    assert main(["pages"], copied) == 0
+    theirs, mine = (
+        json.loads(folder.with_suffix(".json").read_bytes())["rows"][ROW.removesuffix("-s1.json")]
+        for folder in (published, own)
+    )
+    assert mine["mean"] == 8.0 != theirs["mean"] and own.with_suffix(".png").is_file()
+
+
 def test_what_is_left_out_is_said(copied, capsys):
     damaged = copied / "results" / "table5" / "mini" / "lrpe_type2-linear-s1.json"
     damaged.write_text(damaged.read_text()[:100])

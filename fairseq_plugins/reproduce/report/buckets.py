@@ -23,10 +23,10 @@ from fairseq_plugins.reproduce.report.series import Lines, bucket_lines
 
 
 def draw_buckets(
-    root: Path, table: Table, figure: Figure, scale: str, results: Sequence[Result]
+    folder: Path, table: Table, figure: Figure, scale: str, results: Sequence[Result]
 ) -> None:
     """A PNG and an SVG with a panel for each attention, and a JSON of their numbers."""
-    base = stem(root, table, figure, scale)
+    base = stem(folder, table, figure, scale)
     sentences = results[0]["metrics"]["sentences"]
     numbers = {
         "what": "BLEU of all sentences and by the words of the source, by row and attention: "

@@ -17,10 +17,10 @@ from fairseq_plugins.reproduce.report.series import Curve, mean_curves
 
 
 def draw_curves(
-    root: Path, table: Table, figure: Figure, scale: str, shown: Sequence[Result]
+    folder: Path, table: Table, figure: Figure, scale: str, shown: Sequence[Result]
 ) -> None:
     """A JSON with every evaluation step of every run, a PNG and an SVG, and the page with them."""
-    base = stem(root, table, figure, scale)
+    base = stem(folder, table, figure, scale)
     runs = {f"{r['row']}-{r['attention']}-s{r['seed']}": r["metrics"]["curve"] for r in shown}
     numbers: dict[str, Any] = {
         "what": "pairs of updates and validation loss in bits per masked token",

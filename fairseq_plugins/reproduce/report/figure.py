@@ -7,7 +7,6 @@ from matplotlib.figure import Figure as Picture
 
 from fairseq_plugins.common.files import write_json
 from fairseq_plugins.common.pictures import save_picture
-from fairseq_plugins.common.root import place
 from fairseq_plugins.papers.tables import Column, Figure, Table
 from fairseq_plugins.reproduce.record.results import Result
 from fairseq_plugins.reproduce.report.orderings import Cells, deviation, gather, mean
@@ -17,7 +16,7 @@ DIGITS = 6  # of a recorded number
 
 
 def draw_ranking(
-    root: Path, table: Table, figure: Figure, scale: str, results: Sequence[Result]
+    folder: Path, table: Table, figure: Figure, scale: str, results: Sequence[Result]
 ) -> None:
     """A PNG and an SVG of what ranks the rows, a panel per attention, the best row on top.
 
@@ -40,7 +39,7 @@ def draw_ranking(
         panel.set_xlabel(ranked.label)
         panel.grid(axis="x", alpha=0.3)
     picture.suptitle(f"{table.source}, scale {scale}")
-    base = stem(root, table, figure, scale)
+    base = stem(folder, table, figure, scale)
     write_summaries(base, ranked, cells, "row and attention")
     save_picture(picture, base)
 
@@ -64,6 +63,6 @@ def summary(seeds: Seeds) -> dict[str, float | int | None]:
     }
 
 
-def stem(root: Path, table: Table, figure: Figure, scale: str) -> Path:
-    """The path of a figure's files without their suffix."""
-    return root / place("results") / (figure.name or table.name) / scale
+def stem(folder: Path, table: Table, figure: Figure, scale: str) -> Path:
+    """The path of a figure's files without their suffix, in the folder of all results."""
+    return folder / (figure.name or table.name) / scale

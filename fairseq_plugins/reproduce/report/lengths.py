@@ -27,10 +27,10 @@ FEW = 3  # lines that may leave it
 
 
 def draw_lengths(
-    root: Path, table: Table, figure: Figure, scale: str, results: Sequence[Result]
+    folder: Path, table: Table, figure: Figure, scale: str, results: Sequence[Result]
 ) -> None:
     """A PNG and an SVG with two panels for each attention, and a JSON of their numbers."""
-    base = stem(root, table, figure, scale)
+    base = stem(folder, table, figure, scale)
     by_length, by_place = length_lines(results), longest_places(results)
     numbers: dict[str, Any] = {
         "what": "by row and attention, means over seeds: pairs of a length, or of the middle of a "

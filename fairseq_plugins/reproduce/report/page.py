@@ -1,7 +1,8 @@
 """Brings a table's page up to date with the results that are there."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from fairseq_plugins.common.files import write_text
@@ -53,7 +54,11 @@ class Report:
     @property
     def folder(self) -> Path:
         """That of its results, to be joined to the root."""
-        return (self.all_results or place("results")) / self.table.name / self.name
+        return self._all_results / self.table.name / self.name
+
+    @property
+    def _all_results(self) -> Path:
+        return self.all_results or place("results")
 
     @property
     def shown_table(self) -> Table:
@@ -105,17 +110,20 @@ class Report:
             from fairseq_plugins.reproduce.report.settings import draw_settings
         except ImportError:
             return
-        draw = {
+        draw: dict[str, Callable[..., None]] = {
             "ranking": draw_ranking,
             "curves": draw_curves,
-            "attention": draw_attention,
+            "attention": partial(draw_attention, self.root),
             "lengths": draw_lengths,
             "parts": draw_parts,
             "buckets": draw_buckets,
             "settings": draw_settings,
         }
+        folder = self.root / self._all_results
         for figure in self.table.figures:
-            draw[figure.kind](self.root, self.shown_table, figure, self.name, shown)
+            if figure.kind == "attention" and self._all_results != place("results"):
+                continue  # it is of the weights beside these results, in another folder
+            draw[figure.kind](folder, self.shown_table, figure, self.name, shown)
 
     def read(self) -> tuple[list[Result], list[str]]:
         """The results to show, and a sentence on each of the others."""

@@ -20,10 +20,10 @@ Lines = Mapping[tuple[str, str], Sequence[float]]  # by (row, attention), a numb
 
 
 def draw_parts(
-    root: Path, table: Table, figure: Figure, scale: str, results: Sequence[Result]
+    folder: Path, table: Table, figure: Figure, scale: str, results: Sequence[Result]
 ) -> None:
     """A PNG and an SVG with a panel for each version and attention, and a JSON of their numbers."""
-    base = stem(root, table, figure, scale)
+    base = stem(folder, table, figure, scale)
     samples = [part["samples"] for part in results[0]["metrics"]["parts"]]
     numbers: dict[str, Any] = {
         "what": "by row and attention, means over seeds: what was measured after each part of the "

@@ -24,7 +24,12 @@ BLACKEST = 99  # percentile of a panel's weights from which on it is black
 
 
 def draw_attention(
-    root: Path, table: Table, figure: Figure, scale: str, results: Sequence[Result]
+    root: Path,
+    folder: Path,
+    table: Table,
+    figure: Figure,
+    scale: str,
+    results: Sequence[Result],
 ) -> None:
     """A PNG and an SVG with a panel for each row, the paper's first; the lowest seed of each.
 
@@ -61,7 +66,7 @@ def draw_attention(
         panel.set_title(table.row(row).label, fontsize=8)
         panel.tick_params(labelsize=6)
     picture.suptitle(f"{figure.source}, scale {scale}")
-    base = stem(root, table, figure, scale)
+    base = stem(folder, table, figure, scale)
     what = "weights of attention by run: a line for each query, a number for each key"
     write_json(base.with_suffix(".json"), {"what": what, "weights": numbers}, indent=None)
     save_picture(picture, base)

@@ -13,7 +13,7 @@ from fairseq_plugins.reproduce.report.orderings import gather, mean
 
 
 def draw_settings(
-    root: Path, table: Table, figure: Figure, scale: str, results: Sequence[Result]
+    folder: Path, table: Table, figure: Figure, scale: str, results: Sequence[Result]
 ) -> None:
     """A PNG and an SVG of what ranks the rows, every seed a dot, and a JSON of their numbers."""
     ranked = table.ranked_by
@@ -34,6 +34,6 @@ def draw_settings(
     panel.grid(axis="y", alpha=0.3)
     panel.legend()
     picture.suptitle(f"{table.source}, scale {scale}: every seed, and the mean")
-    base = stem(root, table, figure, scale)
+    base = stem(folder, table, figure, scale)
     write_summaries(base, ranked, cells, "row and setting")
     save_picture(picture, base)
