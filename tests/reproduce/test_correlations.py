@@ -9,9 +9,9 @@ from fairseq_plugins.papers import TABLES
 from fairseq_plugins.papers.bert_correlations import PERFORMANCES, PRINTED, PROPERTIES, ROWS
 from fairseq_plugins.reproduce.report.correlations import (
     correlate,
+    facts,
     lost_columns,
     over_rows,
-    render,
     write_correlations,
 )
 from fairseq_plugins.reproduce.report.verdicts import printed_cells
@@ -119,5 +119,20 @@ def test_tasks_that_no_row_learns_are_named() -> None:
     floors = {"bert_table4": {"v2_f1": {"answers nothing": 99.0}}}
     lost = lost_columns(cells(5), floors)
     assert list(lost) == ["v2_f1"]
-    page = render("mini", correlate(cells(5)), correlate(PAPER), lost)
-    assert "can be told apart as better than *answers nothing*" in page
+    told = facts(correlate(cells(5)), correlate(PAPER), lost, cells(5))
+    assert any("can be told apart as better than *answers nothing*" in fact for fact in told)
+
+
+def test_direction_balance_is_correlated_by_its_distance_from_1_too() -> None:
+    ours = cells(6)
+    for row, ratio in zip(ROWS, (0.9, 0.95, 0.99, 1.02, 1.04, 1.11), strict=False):
+        ours["bert_table2"][row, "vanilla"]["direction_balance"] = {1: ratio}
+        ours["bert_table4"][row, "vanilla"]["v1_exact"] = {1: 100 * abs(ratio - 1) + ratio}
+    by_ratio = correlate(ours)["direction_balance", "v1_exact"].estimate
+    assert by_ratio is not None and by_ratio.effect < 0.5
+    own, papers = correlate(ours), correlate(PAPER)
+    (said,) = [fact for fact in facts(own, papers, {}, ours) if "is met at 1" in fact]
+    assert "Here 3 of 6 rows are below 1" in said and "EM, v1.1 +1.00 (" in said
+    for row in ROWS:
+        ours["bert_table2"].pop((row, "vanilla"), None)
+    assert not any("is met at 1" in fact for fact in facts(own, papers, {}, ours))

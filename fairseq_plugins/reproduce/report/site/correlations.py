@@ -78,7 +78,9 @@ def correlations_views(evidence: Evidence) -> list[CorrelationsView]:
                     )
                     for table, column in PERFORMANCES
                 ],
-                facts=facts(ours, theirs, lost_columns(numbers.cells, numbers.floors)),
+                facts=facts(
+                    ours, theirs, lost_columns(numbers.cells, numbers.floors), numbers.cells
+                ),
                 tables=[(one.table.source, one.page) for one in found if one],
                 command=f"fairseq-pe analyse correlations --scale {scale}",
             )
