@@ -81,14 +81,14 @@ def _masked_language_model(attention: str) -> list[Claim]:
         Claim(
             f"mlm-{attention}-type2-base",
             PAPER,
-            "Section 4.2, Table 8",
+            f"{_RESTS[attention]}, Table 8",
             f"{where}: type 2 has a lower perplexity than Base",
             _perplexity(attention, ("lrpe_type2",), ("base",), table="table8"),
         ),
         Claim(
             f"mlm-{attention}-type2-rope",
             PAPER,
-            "Section 4.2, Table 8",
+            f"{_RESTS[attention]}, Table 8",
             f"{where}: type 2 has a lower perplexity than RoPE",
             _perplexity(attention, ("lrpe_type2",), ("rope",), table="table8"),
         ),

@@ -12,6 +12,7 @@ from fairseq_plugins.reproduce.record.data import DataDescription
 from fairseq_plugins.reproduce.report.floors import floors_of, floors_section, highest, risen
 from fairseq_plugins.reproduce.report.orderings import gather
 from fairseq_plugins.reproduce.report.render import render
+from fairseq_plugins.reproduce.report.statistics import above
 from fairseq_plugins.reproduce.report.verdicts import Numbers, judge
 
 TEST = PERPLEXITIES[1]
@@ -73,7 +74,16 @@ def test_rows_that_are_better_are_ordered(made):
     assert "best row under vanilla" not in page, "nothing was run there"
     assert "1 stand in the paper's order" in page
     assert "can be told apart as better than *" not in page
-    assert risen(gather(results, PERPLEXITIES), "linear", TEST, 256.0) == ["base", "rope"]
+    assert risen(TABLE_2, gather(results, PERPLEXITIES), "linear", TEST, 256.0) == ["base", "rope"]
+
+
+def test_rows_beyond_the_paper_are_no_part_of_how_sure_its_rows_are():
+    """The difference of Base alone has p = 0.02, which a correction over ten rows would lose."""
+    values = {"base": (99.0, 98.5, 98.8), **{f"x{i}": (100.0, 101.0, 99.0) for i in range(9)}}
+    cells = {(row, "linear"): {"test_ppl": dict(enumerate(v))} for row, v in values.items()}
+    alone = above(dict(enumerate(values["base"])), 100.0)
+    assert 0.005 < alone.p < 0.05
+    assert risen(TABLE_2, cells, "linear", TEST, 100.0) == ["base"]
 
 
 def test_rows_that_are_not_better_are_in_no_order(made):

@@ -123,6 +123,19 @@ def test_a_claim_on_every_row_needs_them_all():
     assert word(last, numbers(spe=(55.0, 56.1, 57.0), base=base, rope=rope)) == "contradicted"
 
 
+def test_of_a_claim_on_every_row_the_effect_is_shown_that_decides():
+    """The least effect may be of a row whose seeds differ much, and decide nothing."""
+    last = Comparison(**LM, first=("spe",), second=("base", "rope"), claimed="above", of_every=True)
+    spe, noisy, sure = (60.0, 61.0, 62.0), (50.0, 90.0, 55.0), (61.0, 62.1, 63.0)
+    verdict = judge(claim(last), numbers(spe=spe, base=noisy, rope=sure))
+    assert verdict.word == "contradicted"
+    assert verdict.estimate.high < 0
+    unsure = (59.5, 60.9, 61.0)
+    verdict = judge(claim(last), numbers(spe=spe, base=(50.0, 51.1, 52.0), rope=unsure))
+    assert verdict.word == "undecided" and 3 < verdict.enough < 30
+    assert verdict.estimate.low < 0 < verdict.estimate.high
+
+
 def test_what_is_missing_is_named():
     verdict = judge(claim(below()), numbers(base=(60.0,)))
     assert (verdict.word, verdict.estimate) == ("not run", None)
@@ -134,6 +147,8 @@ def test_a_floor_is_a_number_without_seeds():
     value = {"table2": {"test_ppl": {"unigram": 300.0}}}
     assert word(floor, numbers(value, none=(70.0, 71.0))) == "confirmed"
     assert word(floor, numbers(value, none=(400.0, 401.0))) == "contradicted"
+    near = judge(claim(floor), numbers(value, none=(298.0, 301.0, 297.5)))
+    assert near.word == "undecided" and near.enough > 3
     assert "floor `unigram`" in judge(claim(floor), numbers(none=(70.0,))).missing
 
 
@@ -147,6 +162,8 @@ def test_speeds_are_judged_on_average():
     assert word(speed, timed(0.5, 0.51, 0.49)) == "contradicted"
     assert word(speed, timed(0.8, 0.95, 1.0)) == "undecided"
     assert word(speed, timed(0.97, 0.99)) == "not run"
+    estimate = judge(claim(speed), timed(0.97, 0.99, 0.96)).estimate
+    assert (estimate.p, estimate.seeds) == (None, 0), "no p of being 0, and types are no seeds"
     page = render_claims(
         (claim(speed),), {"a-cpu": {"one": judge(claim(speed), timed(0.97, 0.99, 0.96))}}
     )

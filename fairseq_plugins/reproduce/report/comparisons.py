@@ -47,17 +47,18 @@ def differences(table: Table, cells: Cells) -> list[str]:
         spread = spread_of(cells, attention, ranked.metric)
         if not found or spread is None:
             continue
-        several = {row: one for row, one in found.items() if one.seeds}
+        listed = {row: one for row, one in found.items() if one.seeds or row in table.row_names}
         told = f"**{table.name_of(attention).capitalize()}**: {_resolution(table, spread)}."
-        parts.append(told if not several else f"{told}\n\n{_against_table(table, several)}")
+        parts.append(told if not listed else f"{told}\n\n{_against_table(table, listed)}")
     if not parts:
         return []
     summary = (
         f"{ranked.label} of a row less that of `{reference}`, the mean over the seeds that both "
         "have, with its 95 % interval (paired t-test: a seed is the same order of the data in both "
-        "rows). Rows with one or two common seeds are compared at these, and judged by the "
-        "resolution. p is after "
-        f"Holm's correction, {FAMILIES}; {MARK} marks p < 0.05."
+        "rows). Rows with one or two common seeds, or none, have a dash for their number: they are "
+        "compared at these, or over all seeds, and judged by the spread that seeds make in all "
+        "rows; of the rows beyond the paper those with three are listed. p is after Holm's "
+        f"correction, {FAMILIES}; {MARK} marks p < 0.05."
     )
     return [f"## Differences to `{reference}`", summary, *parts]
 
@@ -67,7 +68,7 @@ def _against_table(table: Table, found: dict[str, Estimate]) -> str:
     lines = [
         [
             table.row(row).label,
-            str(one.seeds),
+            str(one.seeds or DASH),
             f"{one.effect:+.{digits}f}{MARK if one.is_apart else ''}",
             interval(one, digits),
             probability(one.adjusted),

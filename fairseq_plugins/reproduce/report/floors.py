@@ -7,13 +7,18 @@ from fairseq_plugins.papers.tables import Column, Table
 from fairseq_plugins.reproduce.experiments import EXPERIMENTS
 from fairseq_plugins.reproduce.record.data import DataDescription
 from fairseq_plugins.reproduce.record.results import Result
-from fairseq_plugins.reproduce.report.orderings import Cells, mean, rows_of, spread_of
+from fairseq_plugins.reproduce.report.orderings import (
+    Cells,
+    by_family,
+    mean,
+    rows_of,
+    spread_of,
+)
 from fairseq_plugins.reproduce.report.statistics import (
     SIGNIFICANT,
     above,
     holm,
     p_of_share,
-    together,
 )
 
 DASH = "-"
@@ -54,15 +59,15 @@ def highest(column: Column, floors: Floors) -> tuple[str, float] | None:
     return max(known.items(), key=lambda item: sign * item[1])
 
 
-def risen(cells: Cells, attention: str, column: Column, value: float) -> list[str]:
-    """The rows that are better than a number beyond chance, with Holm's correction.
+def risen(table: Table, cells: Cells, attention: str, column: Column, value: float) -> list[str]:
+    """The rows that are better than a number beyond chance, with Holm's correction `by_family`.
 
     By their numbers alone where no row has several seeds; orderings are then claimed nowhere.
     """
     spread = spread_of(cells, attention, column.metric)
     sign = 1 if column.higher_is_better else -1
     rows = rows_of(cells, attention, column.metric)
-    found = together({name: above(row, value, spread) for name, row in rows.items()})
+    found = by_family(table, {name: above(row, value, spread) for name, row in rows.items()})
     sure = {name: one for name, one in found.items() if one.is_apart or spread is None}
     return [name for name, one in sure.items() if sign * one.effect > 0]
 
@@ -73,7 +78,7 @@ def none_rises(table: Table, cells: Cells, attention: str, column: Column, floor
     if floor is None or not rows_of(cells, attention, column.metric):
         return ""
     name, value = floor
-    if risen(cells, attention, column, value):
+    if risen(table, cells, attention, column, value):
         return ""
     return (
         f"no row's {column.label} can be told apart as better than *{name}*, "

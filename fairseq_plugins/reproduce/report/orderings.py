@@ -72,6 +72,11 @@ def against(
         return {}
     spread = pooled_spread([own, *rows.values()])
     found = {name: difference([row], [own], spread) for name, row in rows.items()}
+    return by_family(table, found)
+
+
+def by_family(table: Table, found: Mapping[str, Estimate]) -> dict[str, Estimate]:
+    """With Holm's correction over the rows of a table, and apart from these over all others."""
     judged = together({name: one for name, one in found.items() if name in table.row_names})
     judged |= together({name: one for name, one in found.items() if name not in table.row_names})
     return {name: judged[name] for name in found}

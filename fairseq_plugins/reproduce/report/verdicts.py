@@ -1,7 +1,7 @@
 """Whether numbers confirm a paper's claim: results of ours, or those that the paper prints."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import expm1, log
 
 from fairseq_plugins.papers import TABLES
@@ -50,7 +50,8 @@ class Verdict:
 
     Attributes:
         word: confirmed, contradicted, undecided, not run.
-        estimate: the effect, for several comparisons the least favourable; None if not run.
+        estimate: the effect; of several comparisons the least favourable, or the one that
+            contradicts. None if not run.
         unit: what the effect is in, "%" for ratios.
         digits: after the point.
         missing: for what is not run, and for what was left out.
@@ -187,19 +188,22 @@ def _logarithms(rows: Mapping[str, Seeds]) -> dict[str, Seeds]:
 
 def _of_every(evidence: Comparison, each: Sequence[Estimate], lost: str) -> Verdict:
     """All must hold; one that is told apart, among all, the other way round contradicts."""
-    words = [word_of(one, evidence.claimed) for one in each]
     sign = 1 if evidence.claimed == "above" else -1
-    least = min(each, key=lambda one: sign * one.effect)
-    if lost:
-        word = UNDECIDED
-    elif all(word == CONFIRMED for word in words):
-        word = CONFIRMED
-    elif any(one.is_apart and sign * one.effect < 0 for one in each):
-        word = CONTRADICTED
-    else:
-        word = UNDECIDED
     digits = _digits(evidence.table, evidence.metric)
-    return Verdict(word, least, "", digits, lost, at_floor=bool(lost))
+
+    def least(some: Sequence[Estimate]) -> Estimate:
+        return min(some, key=lambda one: sign * one.effect)
+
+    if lost:
+        return Verdict(UNDECIDED, least(each), "", digits, lost, at_floor=True)
+    if wrong := [one for one in each if one.is_apart and sign * one.effect < 0]:
+        return Verdict(CONTRADICTED, least(wrong), "", digits)
+    if unsure := [one for one in each if word_of(one, evidence.claimed) != CONFIRMED]:
+        counts = [enough_seeds(one) for one in unsure]
+        known = [count for count in counts if count is not None]
+        enough = max(known) if len(known) == len(counts) else None
+        return Verdict(UNDECIDED, least(unsure), "", digits, enough=enough)
+    return Verdict(CONFIRMED, least(each), "", digits)
 
 
 def _correlation(evidence: Correlation, numbers: Numbers) -> Verdict:
@@ -224,8 +228,9 @@ def _speed(evidence: Speed, numbers: Numbers) -> Verdict:
     missing = _missing(evidence.rows, found, f"LRPE, Table 9, {evidence.attention} attention")
     if missing:
         return Verdict(NOT_RUN, missing=missing)
-    mean_speed = sample_mean([mean(found[row].values()) for row in evidence.rows])
-    return Verdict(word_of(mean_speed, "above", evidence.at_least), mean_speed, "x", 3)
+    of_types = sample_mean([mean(found[row].values()) for row in evidence.rows])
+    speed = replace(of_types, p=None, seeds=0)  # it is over types, and p of a speed of 0
+    return Verdict(word_of(speed, "above", evidence.at_least), speed, "x", 3)
 
 
 def _floor(evidence: Floor, numbers: Numbers) -> Verdict:
@@ -237,8 +242,9 @@ def _floor(evidence: Floor, numbers: Numbers) -> Verdict:
     if any(missing) or value is None:
         return Verdict(NOT_RUN, missing="; ".join(filter(None, missing)))
     found = above(rows[evidence.row], value, pooled_spread(rows.values()))
-    digits = _digits(evidence.table, evidence.metric)
-    return Verdict(word_of(found, evidence.claimed), found, "", digits)
+    word = word_of(found, evidence.claimed)
+    enough = enough_seeds(found) if word == UNDECIDED else None
+    return Verdict(word, found, "", _digits(evidence.table, evidence.metric), enough=enough)
 
 
 def _lost(table: str, metric: str, attention: str, numbers: Numbers) -> str:

@@ -44,6 +44,7 @@ class Cell:
         page: of its runs, empty where it was not run.
     """
 
+    table: str
     row: str
     label: str
     where: str
@@ -183,7 +184,7 @@ def _sentence(claim: Claim, verdict: Verdict) -> str:
     if smaller_than_printed(claim, verdict):
         where += "; one as large as the paper's is ruled out at this scale"
     if verdict.missing:
-        where = verdict.missing
+        where = verdict.missing if verdict.at_floor else f"{where}; without {verdict.missing}"
     sure = interval_text(estimate, verdict)
     return (
         f"The effect is {effect_text(estimate, verdict)}, with a 95 % interval from {sure} "
@@ -215,14 +216,21 @@ def _command(evidence: Evidence, claim: Claim, scale: str, verdict: Verdict) -> 
     """What makes the numbers; with several seeds where these would be needed."""
     if isinstance(claim.evidence, Speed):
         return timing_command(claim.evidence.rows, claim.evidence.attention)
-    seeds = sorted({seed for cell in _numbers(evidence, claim, scale) for seed in cell.values})
-    if len(seeds) < 2 and not isinstance(claim.evidence, Correlation):
-        seeds = list(SEVERAL)
+    by_table: dict[str, set[int]] = {name: set() for name in _tables(claim)}
+    for cell in _numbers(evidence, claim, scale):
+        by_table[cell.table].update(cell.values)
     attentions = [claim.evidence.attention]
     if isinstance(claim.evidence, Comparison) and claim.evidence.second_attention:
         attentions.append(claim.evidence.second_attention)
     return "\n".join(
-        typed(table_command(t, scale, _rows(claim), attentions, seeds)) for t in _tables(claim)
+        typed(table_command(name, scale, _rows(claim), attentions, _asked(claim, seeds)))
+        for name, seeds in by_table.items()
+    )
+
+
+def _asked(claim: Claim, seeds: set[int]) -> list[int]:
+    return (
+        sorted(seeds) if len(seeds) > 1 or isinstance(claim.evidence, Correlation) else [*SEVERAL]
     )
 
 
@@ -250,12 +258,12 @@ def _cell(
     )
     known: Table | None = TABLES.get(table)
     if known is None:
-        return Cell(row, row, f"Table 9, {attention}", "speed", values, "", 3)
+        return Cell(table, row, row, f"Table 9, {attention}", "speed", values, "", 3)
     column = known.column(metric)
     page = cell_page(known, scale, row, attention) if values else ""
     label = known.row(row).label
     where = f"{known.source}, {attention} attention"
-    return Cell(row, label, where, column.label, values, page, column.digits)
+    return Cell(table, row, label, where, column.label, values, page, column.digits)
 
 
 def _axis(claim: Claim, verdict: Verdict) -> Axis | None:

@@ -20,7 +20,8 @@ from fairseq_plugins.reproduce.report.site.kinds import encoding_of, kind_of
 from fairseq_plugins.reproduce.report.statistics import Estimate
 from fairseq_plugins.reproduce.report.within_rows import within_rows
 
-REFERENCE, SINGLE, TIE, BETTER, WORSE = "reference", "one seed", "tie", "better", "worse"
+REFERENCE, TIE, BETTER, WORSE = "reference", "tie", "better", "worse"
+ALONE, SINGLE = "no reference", "one seed"
 NOT_RUN = "not run"
 
 
@@ -142,7 +143,9 @@ def _verdict(table: Table, name: str, estimate: Estimate | None, *, is_run: bool
         return NOT_RUN
     if name == table.reference:
         return REFERENCE
-    if estimate is None or estimate.p is None:
+    if estimate is None:
+        return ALONE
+    if estimate.p is None:
         return SINGLE
     if not estimate.is_apart:
         return TIE
@@ -155,7 +158,7 @@ def _floors(found: TableEvidence, attention: str) -> dict[str, set[str]]:
     for column in found.table.columns:
         floor = highest(column, found.floors)
         if floor is not None:
-            better = set(risen(found.cells, attention, column, floor[1]))
+            better = set(risen(found.table, found.cells, attention, column, floor[1]))
             rows = {row for row, a in found.cells if a == attention}
             result[column.metric] = rows - better
     return result
