@@ -43,9 +43,9 @@ def test_floors_of_a_language_model_are_word_frequencies(made):
     floors = floors_of(TABLE_2, made(80.0, 70.0))
     assert floors == {"valid_ppl": {"unigram": 250.0}, "test_ppl": {"unigram": 256.0}}
     data = DataDescription.model_validate({"floors": UNIGRAM})
-    assert EXPERIMENTS[TABLE_8.experiment].floors(data)["valid_loss"]["unigram"] == pytest.approx(
-        7.966, abs=1e-3
-    )
+    assert EXPERIMENTS[TABLE_8.experiment].floors(data, "mini")["valid_loss"][
+        "unigram"
+    ] == pytest.approx(7.966, abs=1e-3)
     assert floors_of(TABLE_2, made(80.0, 70.0, None)) == {}
 
 
@@ -116,14 +116,16 @@ def test_floors_of_glue_are_by_column_and_on_average():
         "data/glue/SST-2": task(52.0, 80.0),
     }
     data = DataDescription.model_validate({"floors": floors})
-    found = EXPERIMENTS["lrpe_glue"].floors(data)
+    found = EXPERIMENTS["lrpe_glue"].floors(data, "mini")
     assert found["SST-2"] == {"majority class": 52.0, "bag of words": 80.0}
     best = "the best for each task"
     assert found["average"] == {"majority class": 50.5, "bag of words": 65.0, best: 65.0}
     assert "MNLI-mm" not in found
     floors["data/glue/QNLI"]["valid"]["shared words"] = {"accuracy": 72.0}
     floors["data/glue/QQP"]["valid"]["bag of words"] = {"accuracy": 40.0}
-    found = EXPERIMENTS["lrpe_glue"].floors(DataDescription.model_validate({"floors": floors}))
+    found = EXPERIMENTS["lrpe_glue"].floors(
+        DataDescription.model_validate({"floors": floors}), "mini"
+    )
     assert found["average"]["bag of words"] == 60.0
     assert highest(TABLE_3.columns[-1], found) == (best, (72.0 + 50.0 + 60.0 + 80.0) / 4)
 
@@ -149,8 +151,26 @@ def test_only_accuracies_are_shares_of_examples():
         for name, count in (("QNLI", 1000), ("CoLA", 500), ("MNLI", 700))
     }
     data = DataDescription.model_validate({"splits": sizes})
-    assert EXPERIMENTS["bert_glue"].examples(data) == {"QNLI": 1000, "MNLI": 700}
-    assert EXPERIMENTS["lrpe_glue"].examples(data) == {"QNLI": 1000, "MNLI-m": 700}
+    assert EXPERIMENTS["bert_glue"].examples(data, "mini") == {"QNLI": 1000, "MNLI": 700}
+    assert EXPERIMENTS["lrpe_glue"].examples(data, "mini") == {"QNLI": 1000, "MNLI-m": 700}
+
+
+def test_floors_and_examples_are_of_the_part_that_a_scale_measures():
+    """MNLI's mismatched development set is measured at scale paper alone, wherever it is."""
+    floors = {
+        subset: {"majority class": {"accuracy": value}}
+        for subset, value in (("valid", 36.0), ("valid1", 33.0))
+    }
+    sizes = {"valid": {"examples": 500}, "valid1": {"examples": 900}}
+    data = DataDescription.model_validate(
+        {"floors": {"data/glue/MNLI": floors}, "splits": {"data/glue/MNLI": sizes}}
+    )
+    bert, lrpe = EXPERIMENTS["bert_glue"], EXPERIMENTS["lrpe_glue"]
+    assert bert.floors(data, "small")["MNLI"] == {"majority class": 36.0}
+    assert bert.floors(data, "paper")["MNLI"] == {"majority class": 33.0}
+    assert [bert.examples(data, scale)["MNLI"] for scale in ("small", "paper")] == [500, 900]
+    assert "MNLI-mm" not in lrpe.floors(data, "small") | lrpe.examples(data, "small")
+    assert lrpe.floors(data, "paper")["MNLI-mm"] == {"majority class": 33.0}
 
 
 def test_answering_nothing_is_the_floor_of_squad_with_unanswerable_questions():
@@ -160,7 +180,7 @@ def test_answering_nothing_is_the_floor_of_squad_with_unanswerable_questions():
             "splits": {"v2": {"valid": {"questions": 7, "answers": {"questions": 3}}}},
         }
     )
-    floors = EXPERIMENTS[BERT_SQUAD_TABLE.experiment].floors(data)
+    floors = EXPERIMENTS[BERT_SQUAD_TABLE.experiment].floors(data, "mini")
     assert floors == {m: {"answers nothing": 57.1429} for m in ("v2_f1", "v2_exact")}
 
 
@@ -177,7 +197,7 @@ def test_floors_of_squad_are_of_both_versions():
             },
         }
     )
-    floors = EXPERIMENTS[BERT_SQUAD_TABLE.experiment].floors(data)
+    floors = EXPERIMENTS[BERT_SQUAD_TABLE.experiment].floors(data, "mini")
     assert floors["v1_f1"] == {"the whole text": 7.0} and floors["v1_exact"]["the whole text"] == 0
     assert floors["v2_f1"] == {"answers nothing": 25.0, "the whole text": 5.0}
 

@@ -166,11 +166,11 @@ class Experiment:
         """Sentences of a table's caption beside those that all tables have."""
         return []
 
-    def floors(self, data: DataDescription) -> dict[str, dict[str, float]]:
+    def floors(self, data: DataDescription, scale: str) -> dict[str, dict[str, float]]:
         """By metric what needs no model of ours, by the name of what gives it."""
         return {}
 
-    def examples(self, data: DataDescription) -> dict[str, int]:
+    def examples(self, data: DataDescription, scale: str) -> dict[str, int]:
         """By metric, where it is a share of examples in per cent, how many there are."""
         return {}
 

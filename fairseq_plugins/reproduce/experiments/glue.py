@@ -175,6 +175,10 @@ class Glue(Experiment):
             (source.task, source.subset) == (task, subset) for source in self.sources.values()
         )
 
+    def _measured(self, source: Source, scale: str) -> list[str]:
+        """The parts that may fill a column at a scale, the wanted one first."""
+        return [one for one in source.subsets if self._is_wanted(source.task, one, scale)]
+
     def check_data(self, data: Path, pretraining: Path) -> None:
         check_same_dictionary(data / "input0" / "dict.txt", pretraining / "dict.txt")
 
@@ -222,11 +226,11 @@ class Glue(Experiment):
         names = [s.metric for s in self.sources.values() if s.task == metrics["task"]]
         return float(chosen_on[names[0] if names else metrics["first"]])
 
-    def floors(self, data: DataDescription) -> dict[str, dict[str, float]]:
+    def floors(self, data: DataDescription, scale: str) -> dict[str, dict[str, float]]:
         found: dict[str, dict[str, float]] = {}
         for label, source in self.sources.items():
             splits = _of_task(data.floors, source.task)
-            for subset in source.subsets:
+            for subset in self._measured(source, scale):
                 predictors = splits.part(subset).parts()
                 numbers = {name: one.number(source.metric) for name, one in predictors.items()}
                 if numbers:
@@ -240,13 +244,13 @@ class Glue(Experiment):
         best = fmean(max(one.values()) for one in averaged)
         return {**found, AVERAGE: {**means, "the best for each task": best}}
 
-    def examples(self, data: DataDescription) -> dict[str, int]:
+    def examples(self, data: DataDescription, scale: str) -> dict[str, int]:
         tasks = {Path(folder).name: part for folder, part in data.splits.parts().items()}
         found: dict[str, int] = {}
         for label, source in self.sources.items():
             if source.metric != "accuracy" or source.task not in tasks:
                 continue
-            for subset in source.subsets:
+            for subset in self._measured(source, scale):
                 count = tasks[source.task].part(subset).examples
                 if count:
                     found.setdefault(label, count)
@@ -298,9 +302,10 @@ class Glue(Experiment):
             data = DataDescription.model_validate(result["data"])
             for label, source in self.sources.items():
                 splits = _of_task(data.seen_first_sentences, source.task)
-                share = splits.number(source.subset)
-                if share is not None and share > MOST_SEEN:
-                    shares.setdefault(label, share)
+                for subset in self._measured(source, result["scale"]):
+                    share = splits.number(subset)
+                    if share is not None and share > MOST_SEEN:
+                        shares.setdefault(label, share)
         if not shares:
             return []
         told = ", ".join(f"{label} {share:.0f} %" for label, share in shares.items())

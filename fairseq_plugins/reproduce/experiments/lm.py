@@ -80,7 +80,7 @@ class LanguageModel(Experiment):
             for subset in ("valid", "test")
         ]
 
-    def floors(self, data: DataDescription) -> dict[str, dict[str, float]]:
+    def floors(self, data: DataDescription, scale: str) -> dict[str, dict[str, float]]:
         return unigram_floors(data, ("valid", "test"))
 
     def facts(self, results: Sequence[Mapping[str, Any]]) -> list[str]:

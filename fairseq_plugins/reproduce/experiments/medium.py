@@ -114,8 +114,8 @@ class Medium(Squad):
             "parts": found,
         }
 
-    def floors(self, data: DataDescription) -> dict[str, dict[str, float]]:
-        found = super().floors(data)
+    def floors(self, data: DataDescription, scale: str) -> dict[str, dict[str, float]]:
+        found = super().floors(data, scale)
         return {**found, **{f"short_{metric}": floor for metric, floor in found.items()}}
 
     def facts(self, results: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -94,7 +94,7 @@ class MaskedLanguageModel(Experiment):
         *_, last = parts.values()
         return dict(last)
 
-    def floors(self, data: DataDescription) -> dict[str, dict[str, float]]:
+    def floors(self, data: DataDescription, scale: str) -> dict[str, dict[str, float]]:
         return unigram_floors(data, ("valid",))
 
     def facts(self, results: Sequence[Mapping[str, Any]]) -> list[str]:

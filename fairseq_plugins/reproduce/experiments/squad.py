@@ -93,7 +93,7 @@ class Squad(Experiment):
     def combine(self, parts: Mapping[str, Metrics]) -> Metrics:
         return {key: value for metrics in parts.values() for key, value in metrics.items()}
 
-    def floors(self, data: DataDescription) -> dict[str, dict[str, float]]:
+    def floors(self, data: DataDescription, scale: str) -> dict[str, dict[str, float]]:
         found: dict[str, dict[str, float]] = {}
         share = _unanswerable(data)
         if share is not None:

@@ -32,7 +32,9 @@ def floors_of(table: Table, results: Sequence[Result]) -> Floors:
     the description with most of them counts.
     """
     experiment = EXPERIMENTS[table.experiment]
-    described = (experiment.floors(DataDescription.model_validate(r["data"])) for r in results)
+    described = (
+        experiment.floors(DataDescription.model_validate(r["data"]), r["scale"]) for r in results
+    )
     floors: dict[str, dict[str, float]] = {}
     for found in sorted(described, key=lambda one: sum(map(len, one.values()))):
         for metric, known in found.items():
@@ -44,7 +46,7 @@ def examples_of(table: Table, results: Sequence[Result]) -> Mapping[str, int]:
     """By metric, where it is a share of examples, how many of them the results were measured on."""
     experiment = EXPERIMENTS[table.experiment]
     for result in results:
-        found = experiment.examples(DataDescription.model_validate(result["data"]))
+        found = experiment.examples(DataDescription.model_validate(result["data"]), result["scale"])
         if found:
             return found
     return {}
