@@ -4,7 +4,7 @@ import argparse
 import logging
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -42,7 +42,7 @@ def claims(arguments: Sequence[str], root: Path) -> int:
         "What the papers claim against the results of all tables there are: makes claims.md and "
         "claims.json beside these. Trains nothing.",
     )
-    _write_claims(root)
+    _write_claims(root, lambda text: print(f"Left out: {text}", file=sys.stderr))
     return 0
 
 
@@ -66,7 +66,7 @@ def pages(arguments: Sequence[str], root: Path) -> int:
     for scale in SCALE_NAMES:
         if correlations := write_correlations_page(root, scale):
             print(correlations)
-    _write_claims(root)
+    _write_claims(root, lambda _: None)  # the tables have said what is left out
     return 0
 
 
@@ -80,10 +80,10 @@ def _folder_of_results(arguments: Sequence[str], root: Path, word: str, descript
         parser.error(f"`--results` must be a folder with results, but {results} is none.")
 
 
-def _write_claims(root: Path) -> None:
+def _write_claims(root: Path, say: Callable[[str], None]) -> None:
     from fairseq_plugins.reproduce.report.claims_page import PAGE, write_claims
 
-    for scale, words in write_claims(root).items():
+    for scale, words in write_claims(root, say).items():
         print(f"{scale}: {', '.join(f'{count} {word}' for word, count in sorted(words.items()))}")
     print(f"All of them: {place('results') / PAGE}.md")
 

@@ -14,7 +14,6 @@ from fairseq_plugins.reproduce.report.claims_page import (
     as_data,
     printed,
     read_numbers,
-    read_timings,
     render_claims,
 )
 from fairseq_plugins.reproduce.report.verdicts import Numbers, judge
@@ -199,20 +198,24 @@ def test_correlations_need_rows():
     assert word(falls, both([5.0, 4.0, 3.0])) == "not run"
 
 
-def test_damaged_results_stop_nothing(root, make_result):
+def test_damaged_results_stop_nothing(root, make_result, capsys):
     folder = root / "results" / "table2" / "toy"
     write_json(folder / "base-linear-s1.json", make_result("base", "linear", 1, 80.0))
     (folder / "rope-linear-s1.json").write_text("{")
     timings = root / "results" / "table9" / "cpu"
     write_json(timings / "rope-linear.json", {"row": "rope", "attention": "linear"})
-    good = {"row": "base", "attention": "linear", "metrics": {"relative_speed": 1.0}}
+    measured = {"relative_speed": 1.0, "quartiles": [0.9, 1.1]}
+    good = {"row": "base", "attention": "linear", "metrics": measured}
     write_json(timings / "base-linear.json", good)
-    assert read_timings(timings) == {("base", "linear"): {"relative_speed": {0: 1.0}}}
     write_json(timings.parent / "toy" / "cpu" / "base-linear.json", good)  # of a toy paper
-    found = read_numbers(root)
+    said: list[str] = []
+    found = read_numbers(root, say=said.append)
     assert set(found) == {"toy", "cpu"}
     assert found["toy"].cells == {"table2": {}}
+    assert found["cpu"].cells == {"table9": {("base", "linear"): {"relative_speed": {0: 1.0}}}}
+    assert len(said) == 3 and "rope-linear-s1.json" in said[1] and "rope-linear.json" in said[2]
     assert main(["claims"], root) == 0
+    assert all(f"Left out: {one}\n" in capsys.readouterr().err for one in said[:1])
     assert logging.root.manager.disable == logging.INFO, "libraries have nothing to say to users"
     trained = [one for one in CLAIMS if not isinstance(one.evidence, Speed)]
     page = (root / "results" / "claims.md").read_text()

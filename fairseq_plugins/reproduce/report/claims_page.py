@@ -7,8 +7,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError
-
 from fairseq_plugins.common.files import write_json, write_text
 from fairseq_plugins.common.root import place
 from fairseq_plugins.common.tables import markdown_table
@@ -17,17 +15,17 @@ from fairseq_plugins.papers.bert_correlations import PRINTED
 from fairseq_plugins.papers.claims import Claim, Correlation, Speed
 from fairseq_plugins.papers.tables import Table
 from fairseq_plugins.reproduce.experiments import EXPERIMENTS
+from fairseq_plugins.reproduce.record.results import Say
 from fairseq_plugins.reproduce.report.comparisons import interval
 from fairseq_plugins.reproduce.report.floors import DASH, Floors, floors_of
 from fairseq_plugins.reproduce.report.orderings import Cells, gather
 from fairseq_plugins.reproduce.report.page import Report
 from fairseq_plugins.reproduce.report.statistics import MOST_SEEDS, Estimate, sample_mean
+from fairseq_plugins.reproduce.report.timings import RELATIVE_SPEED, TIMINGS, read_timings
 from fairseq_plugins.reproduce.report.verdicts import (
     CONFIRMED,
     CONTRADICTED,
     NOT_RUN,
-    RELATIVE_SPEED,
-    TIMINGS,
     UNDECIDED,
     Numbers,
     Verdict,
@@ -47,21 +45,11 @@ FARTHEST = 3.0
 Verdicts = Mapping[str, Mapping[str, Verdict]]
 
 
-class _Speeds(BaseModel):
-    model_config = ConfigDict(strict=True, allow_inf_nan=False)
-    relative_speed: float
-
-
-class _Timing(BaseModel):
-    """A cell of Table 9, as far as claims ask."""
-
-    row: str
-    attention: str
-    metrics: _Speeds
-
-
 def read_numbers(
-    root: Path, tables: Iterable[Table] | None = None, scale: str | None = None
+    root: Path,
+    tables: Iterable[Table] | None = None,
+    scale: str | None = None,
+    say: Say = lambda _: None,
 ) -> dict[str, Numbers]:
     """By scale all that claims can be judged by; scales without any result are not there.
 
@@ -69,6 +57,7 @@ def read_numbers(
         root: the repository.
         tables: those to read; None for all.
         scale: the one to read; None for all.
+        say: gets a sentence on each result that is left out.
     """
     cells: dict[str, dict[str, Cells]] = {}
     floors: dict[str, dict[str, Floors]] = {}
@@ -79,25 +68,20 @@ def read_numbers(
             if not any((root / place("results") / table.name / known.name).glob("*.json")):
                 continue
             report = Report(root, table, known)
-            shown, _ = report.read()
+            shown, left_out = report.read()
+            for sentence in left_out:
+                say(f"{table.name}, {known.name}: {sentence}")
             cells.setdefault(known.name, {})[table.name] = gather(shown, table.columns)
             floors.setdefault(known.name, {})[table.name] = floors_of(table, shown)
-    for folder in sorted((root / place("results") / TIMINGS).glob("*/")):
-        if timings := read_timings(folder):  # none of a folder of others, as of a toy paper
-            cells.setdefault(folder.name, {})[TIMINGS] = timings
+    for device, timings in read_timings(root, say).items():
+        if timings:
+            cells.setdefault(device, {})[TIMINGS] = {
+                (one["row"], one["attention"]): {
+                    RELATIVE_SPEED: {0: one["metrics"][RELATIVE_SPEED]}
+                }
+                for one in timings
+            }
     return {scale: Numbers(found, floors.get(scale, {})) for scale, found in cells.items()}
-
-
-def read_timings(folder: Path) -> Cells:
-    """The cells of one machine; a damaged file is left out."""
-    found = {}
-    for path in sorted(folder.glob("*.json")):
-        try:
-            cell = _Timing.model_validate_json(path.read_bytes())
-        except (OSError, ValidationError):
-            continue
-        found[cell.row, cell.attention] = {RELATIVE_SPEED: {0: cell.metrics.relative_speed}}
-    return found
 
 
 def printed(claim: Claim) -> Verdict:
@@ -120,9 +104,12 @@ def smaller_than_printed(claim: Claim, verdict: Verdict) -> bool:
     return rules_out(verdict, printed(claim), getattr(claim.evidence, "claimed", "above"))
 
 
-def write_claims(root: Path) -> dict[str, Counter[str]]:
-    """Make the page, its data and its pictures; returns how often each word was said, by scale."""
-    numbers = read_numbers(root)
+def write_claims(root: Path, say: Say) -> dict[str, Counter[str]]:
+    """Make the page, its data and its pictures; returns how often each word was said, by scale.
+
+    say: gets a sentence on each result that is left out.
+    """
+    numbers = read_numbers(root, say=say)
     verdicts = {
         scale: {claim.name: judge(claim, found) for claim in CLAIMS if can_say(found, claim)}
         for scale, found in numbers.items()
@@ -197,7 +184,8 @@ def render_claims(claims: Sequence[Claim], verdicts: Verdicts) -> str:
             if (text := " ".join(filter(None, (claim.mismatch, claim.note))))
         ]
         parts += ["Notes:", "\n".join(notes)] if notes else []
-    parts += ["## What is missing", *_missing(claims, verdicts)]
+    if missing := _missing(claims, verdicts):
+        parts += ["## What is missing", *missing]
     return "\n\n".join(parts) + "\n"
 
 

@@ -27,10 +27,9 @@ from fairseq_plugins.reproduce.report.statistics import (
     sample_mean,
     together,
 )
+from fairseq_plugins.reproduce.report.timings import RELATIVE_SPEED, TIMINGS
 
 CONFIRMED, CONTRADICTED, UNDECIDED, NOT_RUN = "confirmed", "contradicted", "undecided", "not run"
-TIMINGS = "table9"  # measured by benchmarks/, no table of trained rows
-RELATIVE_SPEED = "relative_speed"
 
 
 @dataclass(frozen=True)
@@ -120,12 +119,6 @@ def begins_at(evidence: Evidence) -> float:
             return evidence.by if evidence.claimed == "above" else -evidence.by
         case _:
             return 0.0
-
-
-def points_as_claimed(estimate: Estimate, claimed: str, by: float = 0.0) -> bool:
-    """Whether the effect itself, however unsure, is on the claimed side of `by`."""
-    effect = estimate.effect if claimed == "above" else -estimate.effect
-    return effect > by - 1e-9  # of numbers that are printed with two digits
 
 
 def rules_out(verdict: Verdict, printed: Verdict, claimed: str) -> bool:

@@ -20,12 +20,11 @@ from fairseq_plugins.reproduce.report.site.evidence import Evidence
 from fairseq_plugins.reproduce.report.site.runs import table_command, typed
 from fairseq_plugins.reproduce.report.site.speed import timing_command
 from fairseq_plugins.reproduce.report.site.tables import cell_page
+from fairseq_plugins.reproduce.report.timings import RELATIVE_SPEED, TIMINGS
 from fairseq_plugins.reproduce.report.verdicts import (
     CONFIRMED,
     CONTRADICTED,
     NOT_RUN,
-    RELATIVE_SPEED,
-    TIMINGS,
     UNDECIDED,
     Verdict,
     begins_at,

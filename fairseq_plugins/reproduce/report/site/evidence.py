@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from fairseq_plugins.papers import CLAIMS
 from fairseq_plugins.papers.tables import Table
@@ -12,15 +11,9 @@ from fairseq_plugins.reproduce.record.results import Result
 from fairseq_plugins.reproduce.record.runs import LOCAL, Study
 from fairseq_plugins.reproduce.report.floors import Floors, floors_of
 from fairseq_plugins.reproduce.report.orderings import Cells, gather
-from fairseq_plugins.reproduce.report.verdicts import (
-    RELATIVE_SPEED,
-    TIMINGS,
-    Numbers,
-    Verdict,
-    judge,
-)
+from fairseq_plugins.reproduce.report.timings import RELATIVE_SPEED, TIMINGS, Content
+from fairseq_plugins.reproduce.report.verdicts import Numbers, Verdict, judge
 
-Content = Mapping[str, Any]  # of a JSON file
 RERUN = "local-"  # before the name of a scale whose runs a user has trained again
 
 

@@ -12,7 +12,7 @@ from fairseq_plugins.reproduce.report.series import Lines, length_lines, longest
 from fairseq_plugins.reproduce.report.site import charts
 from fairseq_plugins.reproduce.report.site.evidence import Evidence, TableEvidence
 from fairseq_plugins.reproduce.report.site.maps import maps
-from fairseq_plugins.reproduce.report.site.reading import read_json
+from fairseq_plugins.reproduce.report.timings import read_json
 
 
 @dataclass(frozen=True)

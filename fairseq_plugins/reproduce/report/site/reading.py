@@ -1,11 +1,9 @@
 """Reads a repository's results for the site; what is damaged is named."""
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
 from fairseq_plugins.common.root import place
 from fairseq_plugins.papers import TABLES
@@ -14,9 +12,14 @@ from fairseq_plugins.reproduce.experiments import EXPERIMENTS
 from fairseq_plugins.reproduce.record.results import Say, read_results
 from fairseq_plugins.reproduce.record.runs import LOCAL, Study
 from fairseq_plugins.reproduce.report.page import Report
-from fairseq_plugins.reproduce.report.site.evidence import Content, Evidence, TableEvidence
+from fairseq_plugins.reproduce.report.site.evidence import Evidence, TableEvidence
 from fairseq_plugins.reproduce.report.site.parallel import spread
-from fairseq_plugins.reproduce.report.verdicts import TIMINGS
+from fairseq_plugins.reproduce.report.timings import (
+    Content,
+    read_json,
+    read_measurement,
+    read_timings,
+)
 
 TARGETS = "targets.json"  # beside the machines' folders
 _OF_ANOTHER_KIND = ("preparation_curve",)  # times by size, without ratios
@@ -49,20 +52,6 @@ class _Benchmark(BaseModel):
     wall_seconds: float
 
 
-class _Ratio(BaseModel):
-    relative_speed: float
-    quartiles: tuple[float, float]
-
-
-class _Timing(BaseModel):
-    """A cell of Table 9, as far as the site asks."""
-
-    model_config = ConfigDict(allow_inf_nan=False)
-    row: str
-    attention: str
-    metrics: _Ratio
-
-
 def read_evidence(root: Path, processes: int | None = None) -> Evidence:
     """Read a repository.
 
@@ -80,7 +69,7 @@ def read_evidence(root: Path, processes: int | None = None) -> Evidence:
     return Evidence(
         root,
         sorted([*tables, *lost], key=_place),
-        _timings(root, left_out),
+        read_timings(root, left_out.append),
         _benchmarks(root, left_out),
         targets.get("targets", []),
         left_out,
@@ -144,51 +133,13 @@ def _report(root: Path, table: Table, below: Path, folder: Path) -> Report | Tab
     return TableEvidence(without_paper(table), folder.name, [], left_out, study, below == OWN)
 
 
-def _timings(root: Path, left_out: list[str]) -> dict[str, list[Content]]:
-    """Table 9 by device."""
-    return {
-        folder.name: [
-            content
-            for path in sorted(folder.glob("*.json"))
-            if (content := _read(root, path, _Timing, left_out)) is not None
-        ]
-        for folder in sorted((root / place("results") / TIMINGS).glob("*/"))
-        if any(folder.glob("*.json"))  # else one of others, as of a toy paper
-    }
-
-
 def _benchmarks(root: Path, left_out: list[str]) -> dict[tuple[str, str], list[Content]]:
     """By machine and device the results of benchmarks."""
     found: dict[tuple[str, str], list[Content]] = {}
     for path in sorted((root / "benchmarks" / "results").glob("*/*/*.json")):
         if path.stem in _OF_ANOTHER_KIND:
             continue
-        content = _read(root, path, _Benchmark, left_out)
+        content = read_measurement(root, path, _Benchmark, left_out.append)
         if content is not None:
             found.setdefault((path.parents[1].name, path.parent.name), []).append(content)
     return found
-
-
-def _read(root: Path, path: Path, schema: type[BaseModel], left_out: list[str]) -> Content | None:
-    """A measurement; None for a damaged one, which is named."""
-    content = read_json(path)
-    try:
-        if content is not None:
-            schema.model_validate(content)
-            return content
-        why = "no JSON object"
-    except ValidationError as error:
-        first, *_ = error.errors(include_url=False)
-        why = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
-    shown = path.relative_to(root) if path.is_relative_to(root) else path
-    left_out.append(f"{shown} is not a complete result ({why}).")
-    return None
-
-
-def read_json(path: Path) -> dict[str, Any] | None:
-    """A JSON object; None where a file is missing, damaged or something else."""
-    try:
-        content = json.loads(path.read_bytes())
-    except (OSError, ValueError):
-        return None
-    return content if isinstance(content, dict) else None

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from fairseq_plugins.common.root import IS_CHECKOUT
 from fairseq_plugins.papers import lrpe_speed
-from fairseq_plugins.reproduce.report.site.evidence import Content, Evidence
+from fairseq_plugins.reproduce.report.site.evidence import Evidence
 from fairseq_plugins.reproduce.report.site.runs import circumstances
-from fairseq_plugins.reproduce.report.verdicts import RELATIVE_SPEED
+from fairseq_plugins.reproduce.report.timings import RELATIVE_SPEED, Content
 
 MET, MISSED = "met", "missed"
 
