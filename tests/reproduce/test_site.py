@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from fairseq_plugins.encodings import ENCODINGS
-from fairseq_plugins.papers import CLAIMS
+from fairseq_plugins.papers import CLAIMS, TABLES
 from fairseq_plugins.reproduce.report.site import charts
 from fairseq_plugins.reproduce.report.site.build import MARKER, build, same_charts
-from fairseq_plugins.reproduce.report.site.evidence import Evidence
+from fairseq_plugins.reproduce.report.site.evidence import Evidence, TableEvidence
 from fairseq_plugins.reproduce.report.site.figures import FigureView
 from fairseq_plugins.reproduce.report.site.formula import mathml
 from fairseq_plugins.reproduce.report.site.kinds import kind_of
@@ -136,6 +136,21 @@ def test_a_cells_page_has_commands_of_two_seeds_once(evidence: Evidence, site: P
     assert "machine" in dict(views[1].circumstances), "the first's machine is another one"
     text = (site / "run-table2-mini-rope-linear.html").read_text()
     assert "those of seed 2 with <code>3</code> for the seed" in text
+
+
+def test_commands_that_start_from_one_model_are_told_once_too() -> None:
+    """Those of Table 4 of the BERT paper, whose seeds fine-tune the model of seed 1."""
+    folder = ROOT / "results" / "bert_table4" / "mini"
+    runs = [json.loads((folder / f"learned-vanilla-s{s}.json").read_bytes()) for s in (1, 2, 3)]
+    found = TableEvidence(TABLES["bert_table4"], "mini", runs, [])
+    views = cell_view(found, "learned", "vanilla", shared_of(found)).runs
+    assert [(view.as_of, view.from_one) for view in views] == [(1, False), (1, True), (1, True)]
+    assert views[0].commands and not views[1].commands
+    own = re.compile(r"(/bert_table4/mini/learned-vanilla-s|seed[= ])1\b")
+    for view, run in zip(views[1:], runs[1:], strict=True):
+        lines = views[0].commands.splitlines()
+        said = [own.sub(rf"\g<1>{view.seed}", x) if "bert_table4" in x else x for x in lines]
+        assert said == run["command"], "what the page says of them is so"
 
 
 def test_charts_with_the_same_numbers_are_kept_once() -> None:

@@ -28,6 +28,7 @@ class RunView:
             the cell's first has otherwise.
         commands: those that it gave, one after the other; empty where they are, but for the
             seed, those of the run with seed `as_of`.
+        from_one: whether the two start from one model, the names of whose folders are the same.
         differs: what of its configuration the first run has otherwise, but for the seed.
         curves: updates and loss by what they are of, that of validation first.
     """
@@ -37,6 +38,7 @@ class RunView:
     circumstances: Sequence[tuple[str, str]]
     commands: str
     as_of: int
+    from_one: bool
     differs: Flat
     curves: Mapping[str, Sequence[tuple[float, float]]]
 
@@ -198,6 +200,21 @@ def _of_any_seed(text: str, seed: int, key: str = "") -> str:
     return re.sub(rf"(seed[= ]|-s){seed}(?!\d)", r"\1SEED", text)
 
 
+def _of_any_own_seed(run: Result) -> str:
+    """Commands with a mark for the seed where they are of the run's own folder, and in its name.
+
+    Other folders are those of what it starts from, which may be of one seed for all runs.
+    """
+    seed, name = run["seed"], re.escape(run_of(run).name.removesuffix(str(run["seed"])))
+    own = re.compile(rf"(/{re.escape(run['table'])}/[^/\s]+/{name}){seed}(?!\d)")
+
+    def marked(line: str) -> str:
+        found, count = own.subn(r"\1SEED", line)
+        return re.sub(rf"(seed[= ]){seed}(?!\d)", r"\1SEED", found) if count else line
+
+    return "\n".join(map(marked, run["command"]))
+
+
 def _metrics(found: TableEvidence, runs: Sequence[Result]) -> list[tuple[str, Sequence[str], str]]:
     """The table's columns under their labels, then every other number of the runs."""
     labels = {column.metric: column.label for column in found.table.columns}
@@ -226,13 +243,20 @@ def _number(value: Any, digits: int | None) -> str:
 
 def _run_views(runs: Sequence[Result], files: Path) -> list[RunView]:
     """Each with what those before it have not said."""
-    known: dict[str, int] = {}
+    known: dict[str, int] = {}  # by commands of any seed, the runs whose own are told
+    of_one_model: dict[str, int] = {}
     around = circumstances(runs[0])
     views = []
     for run in runs:
         told = circumstances(run)
         commands = "\n".join(run["command"])
-        as_of = known.setdefault(_of_any_seed(commands, run["seed"]), run["seed"])
+        of_any, of_own = _of_any_seed(commands, run["seed"]), _of_any_own_seed(run)
+        from_one = of_any not in known and of_own in of_one_model
+        if from_one:
+            as_of = of_one_model[of_own]
+        else:
+            as_of = known.setdefault(of_any, run["seed"])
+            of_one_model.setdefault(of_own, run["seed"])
         views.append(
             RunView(
                 seed=run["seed"],
@@ -240,6 +264,7 @@ def _run_views(runs: Sequence[Result], files: Path) -> list[RunView]:
                 circumstances=[one for one in told if run is runs[0] or one not in around],
                 commands=commands if as_of == run["seed"] else "",
                 as_of=as_of,
+                from_one=from_one,
                 differs=_differences(runs[0], run),
                 curves={
                     ", ".join(filter(None, (name, KINDS[kind]))): points
