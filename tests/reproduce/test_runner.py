@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from fairseq_plugins.common.root import PLACES
 from fairseq_plugins.papers.lrpe import TABLE_2, TABLE_5
 from fairseq_plugins.reproduce.__main__ import main
 from fairseq_plugins.reproduce.experiments.devices import Devices
@@ -259,6 +260,20 @@ def test_a_failing_row_is_named_and_does_not_stop_the_others(root, planned, caps
     assert "FAILED rope-linear-s1: training ended with status 1" in end
     assert "log: checkpoints/table2/toy/rope-linear-s1/train.log" in end
     assert "| RuntimeError: out of memory" in end
+
+
+def test_a_failing_row_is_named_with_a_log_outside_the_repository(
+    root, configs, monkeypatch, tmp_path_factory, capsys
+):
+    elsewhere = tmp_path_factory.mktemp("checkpoints")
+    monkeypatch.setenv(PLACES["checkpoints"], str(elsewhere))
+    runs, _ = plan(
+        configs, TABLE_2, TOY, Devices(0), rows=["rope"], attentions=["linear"], seeds=[1]
+    )
+    assert work(root, runs, FakeFairseq(root, failing=["rope"])) == 1
+    said = capsys.readouterr().out
+    assert "FAILED rope-linear-s1: training ended with status 1" in said
+    assert f"log: {elsewhere}/table2/toy/rope-linear-s1/train.log" in said
 
 
 def status_of(root, one):

@@ -12,6 +12,7 @@ from pathlib import Path
 import torch
 
 from fairseq_plugins.common import provenance
+from fairseq_plugins.common.root import shown
 from fairseq_plugins.papers import TABLES
 from fairseq_plugins.papers.tables import Table
 from fairseq_plugins.reproduce.experiments.base import Scale
@@ -323,6 +324,6 @@ def work(
     for failure in failures:
         print(f"\nFAILED {failure.name}: {failure.reason}")
         if failure.log:
-            print(f"  log: {failure.log.relative_to(root)}")
+            print(f"  log: {shown(failure.log, root)}")
             print("\n".join(f"  | {line}" for line in last_lines(failure.log)))
     return 1 if failures else 0

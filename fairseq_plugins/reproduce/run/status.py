@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from fairseq_plugins.common.root import place
+from fairseq_plugins.common.root import place, shown
 from fairseq_plugins.reproduce.record import logs
 from fairseq_plugins.reproduce.run.journal import Journal
 from fairseq_plugins.reproduce.run.queue import Queued
@@ -39,7 +39,7 @@ class Status:
         seconds_left: of all its trainings, at the speed of the last lines.
         reason: why it waits, in Slurm's words, why it was not started, or why it failed.
         lines: the last ones of the log of one that failed.
-        log: their file, relative to the repository.
+        log: their file, relative to the repository where it is below it.
     """
 
     table: str
@@ -188,8 +188,7 @@ def _failed(root: Path, found: Status, log: Path) -> Status:
     found = replace(found, state=FAILED, seconds_left=None)
     if not log.is_file():  # it failed before anything was logged
         return found
-    path = str(log.relative_to(root) if log.is_relative_to(root) else log)
-    return replace(found, lines=logs.last_lines(log), log=path)
+    return replace(found, lines=logs.last_lines(log), log=str(shown(log, root)))
 
 
 def _is_newer(path: Path, jobs: Iterable[Mapping[str, Any]]) -> bool:
