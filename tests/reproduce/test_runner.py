@@ -417,7 +417,7 @@ def test_a_scale_for_gpus_is_refused_where_there_are_none(root, planned, monkeyp
     [
         (
             {"position_encoding": "alibi"},
-            "it has `alibi` under linear attention, this run asks for `rope`; --force trains it",
+            "it has `alibi` under linear attention, this run asks for `rope`; scripts/table2.sh",
         ),
         ({"_name": "fconv_lm"}, "must be a pe_transformer_lm, but is a fconv_lm"),
     ],

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from fairseq_plugins.common import provenance
+from fairseq_plugins.common.errors import CheckpointError
 from fairseq_plugins.common.files import write_json
 from fairseq_plugins.papers import TABLES
 from fairseq_plugins.reproduce.experiments.base import Metrics
@@ -19,6 +20,7 @@ from fairseq_plugins.reproduce.record import logs, results
 from fairseq_plugins.reproduce.record.recipe import differences
 from fairseq_plugins.reproduce.record.results import Result
 from fairseq_plugins.reproduce.run import checkpoints
+from fairseq_plugins.reproduce.run.chain import script
 from fairseq_plugins.reproduce.run.commands import executable
 from fairseq_plugins.reproduce.run.interruption import Interruption, OutOfTime
 from fairseq_plugins.reproduce.run.journal import Journal
@@ -263,6 +265,9 @@ class Attempt:
             chosen = checkpoints.checkpoint_to_evaluate(folder, training.evaluated, self.say)
             checkpoints.require_model(chosen, training.config)
             metrics = experiment.measure(training, folder)
+        except CheckpointError as error:
+            again = shlex.join(self._training_again(training))
+            raise RunFailed(f"{error}; {again} trains it again", log) from None
         except (FileNotFoundError, ValueError) as error:
             raise RunFailed(str(error), log) from None
         checkpoint, gpus = training.folder / chosen.name, self.planned.devices.gpus
@@ -277,6 +282,12 @@ class Attempt:
                 raise RunFailed(f"{step.log}: {error}", log) from None
             self.context.interruption.has_gained = True
         return metrics
+
+    def _training_again(self, training: Training) -> list[str]:
+        """The command that makes anew what is measured, which another run may have made."""
+        before = self.planned.pretraining
+        made = self.planned if training in self.planned.trainings or before is None else before
+        return [*script(made.run), *made.options, "--force"]
 
     def _result(self, parts: Mapping[str, Metrics]) -> Result:
         root, times = self.context.root, self.journal.content

@@ -104,7 +104,7 @@ def require_model(path: Path, config: Mapping[str, Any]) -> None:
     if found := differences(describe_checkpoint(path, checkpoint), ours):
         raise CheckpointError(
             f"{path.name} is of another model: it has {found[0].has}, this run asks for "
-            f"{found[0].asks}; --force trains it again"
+            f"{found[0].asks}"
         )
 
 

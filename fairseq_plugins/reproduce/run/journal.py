@@ -1,6 +1,7 @@
 """What a run's folder remembers: what it trains, and for how long it has."""
 
 import json
+import os
 import time
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,8 @@ class Journal:
     """A run's run.json: what it trains, and the seconds it took over all its stretches.
 
     `updates` in it are those of each training by its name, in their order; 0 where epochs end it.
-    `failed` says why the run could not be finished, empty while it may be; `log` is the file in its
-    folder that says more.
+    `failed` says why the run could not be finished, empty while it may be; `log` is the file that
+    says more, seen from its folder.
     """
 
     def __init__(self, path: Path, config: dict[str, Any], data: dict[str, Any]) -> None:
@@ -58,8 +59,9 @@ class Journal:
 
     def fail(self, reason: str, log: Path | None) -> None:
         """Note why the run could not be finished, until it is tried again."""
-        within = log.relative_to(self.path.parent) if log else ""
-        self.content |= {"failed": reason, "log": str(within)}
+        # Of a run that measures another one's model it is in the folder of that.
+        seen = os.path.relpath(log, self.path.parent) if log else ""
+        self.content |= {"failed": reason, "log": seen}
         self.write()
 
     def write(self) -> None:

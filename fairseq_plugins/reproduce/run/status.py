@@ -5,6 +5,7 @@ Nothing is started, locked or changed, and neither PyTorch nor fairseq is import
 
 import itertools
 import json
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -128,7 +129,8 @@ def _of_run(
         return replace(found, state=DONE)
     found = replace(found, **_progress(folder))
     if journal and last.get("failed") and _is_newer(journal.path, waiting):
-        return _failed(root, replace(found, reason=last["failed"]), folder / last["log"])
+        log = Path(os.path.normpath(folder / last["log"]))
+        return _failed(root, replace(found, reason=last["failed"]), log)
     return _by_jobs(root, found, jobs, queue)
 
 
