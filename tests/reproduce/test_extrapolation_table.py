@@ -196,7 +196,6 @@ def test_more_lengths_are_measured_beside_those_there_are(root, monkeypatch, cap
     )
     monkeypatch.setattr(runner, "is_pretrained", lambda root, one: True)
     attempt = "fairseq_plugins.reproduce.run.attempt"
-    monkeypatch.setattr(f"{attempt}.checkpoints.checkpoint_to_evaluate", lambda *a: Path("x.pt"))
     monkeypatch.setattr(f"{attempt}.checkpoints.require_model", lambda *a: None)
     folder = root / planned.measured[0].folder
     folder.mkdir(parents=True)

@@ -207,34 +207,45 @@ def test_without_an_intact_checkpoint_training_starts_anew(root, planned, capsys
     assert "no intact checkpoint is left: training starts anew" in capsys.readouterr().out
 
 
-def test_a_finished_training_without_its_best_checkpoint_is_evaluated_at_its_last(
-    root, planned, capsys
+@pytest.mark.parametrize("damage", [truncate, Path.unlink])
+def test_an_ended_training_without_its_best_checkpoint_is_not_measured_at_its_last(
+    root, planned, capsys, damage
 ):
-    one = planned[0]
+    one = planned[1]
     work(root, [one], FakeFairseq(root, stop_at=TOTAL))
+    damage(folder_of(root, one) / "checkpoint_best.pt")
+    fake = FakeFairseq(root)
+    again = "scripts/table2.sh --scale toy --rows rope --attention linear --seeds 1 --force"
+    for _ in range(2):
+        capsys.readouterr()
+        assert work(root, [one], fake) == 1
+        output = capsys.readouterr().out
+        assert f"checkpoint_best.pt is missing; {again} trains it again" in output
+    assert fake.trained == fake.evaluated == []
+    assert not (root / one.run.result).exists()
+    assert work(root, [one], fake, force=True) == 0
+    assert fake.trained == [(one.run.name, 0)]
+
+
+def test_a_training_without_its_best_checkpoint_goes_on_and_writes_it(root, planned):
+    one = planned[0]
+    work(root, [one], FakeFairseq(root, stop_at=200))
     truncate(folder_of(root, one) / "checkpoint_best.pt")
     fake = FakeFairseq(root)
     assert work(root, [one], fake) == 0
-    assert fake.trained == []
-    assert fake.evaluated == [f"{one.run.folder}/checkpoint_last.pt"] * 2
-    output = capsys.readouterr().out
-    assert "checkpoint_best.pt is damaged" in output
-    assert "evaluating checkpoint_last.pt" in output
+    assert fake.trained == [(one.run.name, 200)]
+    assert fake.evaluated == [f"{one.run.folder}/checkpoint_best.pt"] * 2
 
 
-@pytest.mark.parametrize("has_best", [True, False])
-def test_the_intact_checkpoint_of_the_final_update_is_used(root, planned, capsys, has_best):
+def test_the_intact_checkpoint_of_the_final_update_is_used(root, planned, capsys):
     one = planned[0]
     folder = folder_of(root, one)
     work(root, [one], FakeFairseq(root, stop_at=TOTAL))
     truncate(folder / "checkpoint_last.pt")
-    if not has_best:
-        (folder / "checkpoint_best.pt").unlink()
     fake = FakeFairseq(root)
     assert work(root, [one], fake) == 0
     assert fake.trained == []
-    name = "checkpoint_best.pt" if has_best else "checkpoint_last.pt"
-    assert fake.evaluated == [f"{one.run.folder}/{name}"] * 2
+    assert fake.evaluated == [f"{one.run.folder}/checkpoint_best.pt"] * 2
     assert checkpoints.has_reached(folder, TOTAL)
     assert "going on from checkpoint_1_250.pt (250 updates)" in capsys.readouterr().out
 

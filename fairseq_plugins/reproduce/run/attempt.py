@@ -47,6 +47,10 @@ class RunFailed(Exception):
         self.log = log
 
 
+class NoModel(RunFailed):
+    """What was trained cannot be measured, and trying again changes nothing."""
+
+
 @dataclass(frozen=True)
 class Context:
     """What the runs of a table share, but for the launcher of each that runs beside others.
@@ -113,8 +117,9 @@ class Attempt:
         try:
             yield
         except (RunFailed, OSError) as failed:
+            log, is_useless = getattr(failed, "log", None), isinstance(failed, NoModel)
             with suppress(OSError):  # which may be why it failed
-                self.journal.fail(str(failed), getattr(failed, "log", None))
+                self.journal.fail(str(failed), log, is_useless=is_useless)
             raise
 
     def train_all(self) -> None:
@@ -162,6 +167,8 @@ class Attempt:
             reasons.append("the data differs")
         if journal.content["finished"] and self.context.force:
             reasons.append("it is finished and --force was given")
+        if journal.content["useless"] and self.context.force:
+            reasons.append("what it trained cannot be measured and --force was given")
         return reasons
 
     def _launch(self, command: Sequence[str], log: Path, *, training: bool) -> None:
@@ -262,15 +269,14 @@ class Attempt:
             self.progress.change(self.run.name, EVALUATING)
         log = folder / "train.log"
         try:
-            chosen = checkpoints.checkpoint_to_evaluate(folder, training.evaluated, self.say)
-            checkpoints.require_model(chosen, training.config)
+            checkpoints.require_model(folder / training.evaluated, training.config)
             metrics = experiment.measure(training, folder)
         except CheckpointError as error:
             again = shlex.join(self._training_again(training))
-            raise RunFailed(f"{error}; {again} trains it again", log) from None
+            raise NoModel(f"{error}; {again} trains it again", log) from None
         except (FileNotFoundError, ValueError) as error:
             raise RunFailed(str(error), log) from None
-        checkpoint, gpus = training.folder / chosen.name, self.planned.devices.gpus
+        checkpoint, gpus = training.folder / training.evaluated, self.planned.devices.gpus
         own = folder if training in self.planned.trainings else self.folder
         for step in experiment.steps(training, checkpoint, self.run, gpus):
             log = own / step.log

@@ -16,7 +16,7 @@ class Journal:
 
     `updates` in it are those of each training by its name, in their order; 0 where epochs end it.
     `failed` says why the run could not be finished, empty while it may be; `log` is the file that
-    says more, seen from its folder.
+    says more, seen from its folder. `useless`: what was trained cannot be measured.
     """
 
     def __init__(self, path: Path, config: dict[str, Any], data: dict[str, Any]) -> None:
@@ -30,6 +30,7 @@ class Journal:
             "finished": False,
             "failed": "",
             "log": "",
+            "useless": False,
         }
         self._written = time.monotonic()
 
@@ -54,14 +55,14 @@ class Journal:
 
     def begin(self, updates: dict[str, int]) -> None:
         """Note what is trained, and that nothing has failed yet."""
-        self.content |= {"updates": updates, "failed": "", "log": ""}
+        self.content |= {"updates": updates, "failed": "", "log": "", "useless": False}
         self.write()
 
-    def fail(self, reason: str, log: Path | None) -> None:
+    def fail(self, reason: str, log: Path | None, *, is_useless: bool = False) -> None:
         """Note why the run could not be finished, until it is tried again."""
         # Of a run that measures another one's model it is in the folder of that.
         seen = os.path.relpath(log, self.path.parent) if log else ""
-        self.content |= {"failed": reason, "log": seen}
+        self.content |= {"failed": reason, "log": seen, "useless": is_useless}
         self.write()
 
     def write(self) -> None:
