@@ -20,7 +20,7 @@ from fairseq_plugins.reproduce.experiments.lm import LANGUAGE_MODEL
 from fairseq_plugins.reproduce.record import results
 from fairseq_plugins.reproduce.record.results import Result
 from fairseq_plugins.reproduce.record.schema import ResultSchema
-from fairseq_plugins.reproduce.run import checkpoints, session
+from fairseq_plugins.reproduce.run import checkpoints, runner, session
 from fairseq_plugins.reproduce.run import status as run_status
 from fairseq_plugins.reproduce.run.plan import plan
 from tests.reproduce.fake_fairseq import TOTAL, FakeFairseq
@@ -316,6 +316,76 @@ def test_an_old_result_is_not_the_end_of_a_forced_run_that_failed(root, planned)
     assert status_of(root, one).state == "stopped"
     work(root, [one], FakeFairseq(root), force=True)
     assert status_of(root, one).state == "done"
+
+
+class StopsIn(FakeFairseq):
+    """Is stopped in the training of one row, after 100 updates."""
+
+    def __init__(self, root, row):
+        super().__init__(root)
+        self.row = row
+
+    def _train(self, overrides, log, on_lines):
+        self.stop_at = 100 if overrides["model"] == self.row else None
+        return super()._train(overrides, log, on_lines)
+
+
+def test_an_interrupted_forced_call_goes_on_without_force(root, planned, capsys):
+    base, rope, lrpe = planned
+    work(root, planned, FakeFairseq(root))
+    before = {one.run: (root / one.run.result).read_text() for one in planned}
+    assert work(root, planned, StopsIn(root, "rope"), force=True) == 130
+    assert (
+        "Stopped. The same command without --force goes on from the last checkpoint. Not begun, "
+        f"and to be named with --force again: {lrpe.run.name}.\n"
+    ) in capsys.readouterr().out
+    assert (root / rope.run.result).read_text() == before[rope.run], "it stays until the new one"
+    assert status_of(root, rope).state == "stopped"
+    assert [runner.is_recorded(root, one) for one in planned] == [True, False, True]
+    fake = FakeFairseq(root)
+    assert work(root, planned, fake) == 0
+    assert fake.trained == [(rope.run.name, 100)]
+    assert (root / rope.run.result).read_text() != before[rope.run]
+    assert work(root, planned, fake) == 0
+    assert len(fake.trained) == 1
+    assert (root / base.run.result).read_text() != before[base.run]
+
+
+def test_a_forced_run_that_failed_is_tried_again_without_force(root, planned):
+    one = planned[0]
+    work(root, [one], FakeFairseq(root))
+    before = (root / one.run.result).read_text()
+    work(root, [one], FakeFairseq(root, failing=["base"]), force=True)
+    failing_again = FakeFairseq(root, failing=["base"])
+    assert work(root, [one], failing_again) == 1
+    assert failing_again.trained == [(one.run.name, 0)]
+    assert work(root, [one], FakeFairseq(root)) == 0
+    assert (root / one.run.result).read_text() != before
+    assert status_of(root, one).state == "done"
+
+
+def test_a_forced_run_that_was_cut_off_takes_no_other_tables_result(root, configs, planned):
+    words = {"rows": ["lrpe_type2"], "attentions": ["linear"], "seeds": [1]}
+    (five,), _ = plan(configs, TABLE_5, TOY, Devices(0), **words)
+    work(root, planned[2:], FakeFairseq(root))
+    work(root, [five], FakeFairseq(root, stop_at=100), table=TABLE_5, force=True)
+    fake = FakeFairseq(root)
+    assert work(root, [five], fake, table=TABLE_5) == 0
+    assert fake.trained == [(five.run.name, 100)]
+
+
+def test_a_forced_run_of_another_experiment_goes_on_without_force(root, planned):
+    one = planned[1]
+    work(root, [one], FakeFairseq(root))
+    path = root / one.run.result
+    result = json.loads(path.read_text())
+    result["config"]["optimization"]["max_update"] = 100
+    path.write_text(json.dumps(result))
+    assert work(root, [one], FakeFairseq(root, stop_at=100), force=True) == 130
+    fake = FakeFairseq(root)
+    assert work(root, [one], fake) == 0
+    assert fake.trained == [(one.run.name, 100)]
+    assert read(path)["config"] == one.config
 
 
 class FullDisk(FakeFairseq):

@@ -62,7 +62,7 @@ class Context:
         checkpoints: whether a run is not done while its checkpoint is not here.
         commit: of the code that runs, with the digest of its `sources`.
         threads: of its commands, where they have others than this process.
-        in_job: whether this process is a Slurm job.
+        job: the number of the Slurm job that this process is, None outside.
         stage: what of a run is done here.
         keep: which checkpoints stay when a run is measured.
     """
@@ -75,10 +75,14 @@ class Context:
     commit: str
     sources: str
     threads: int | None = None
-    in_job: bool = False
+    job: int | None = None
     stage: Stage = "all"
     keep: Keep = "all"
     checkpoints: bool = False
+
+    @property
+    def in_job(self) -> bool:
+        return self.job is not None
 
 
 def summary(result: Result) -> str:
@@ -91,11 +95,18 @@ def summary(result: Result) -> str:
 class Attempt:
     """One run in this process, while its lock is held.
 
-    shown_as: what is said of it, where it is another run that is shown.
+    forced: whether it is to replace an older result. shown_as: what is said of it, where it is
+    another run that is shown.
     """
 
     def __init__(
-        self, context: Context, planned: PlannedRun, lock: int, shown_as: str | None = None
+        self,
+        context: Context,
+        planned: PlannedRun,
+        lock: int,
+        *,
+        forced: bool,
+        shown_as: str | None = None,
     ) -> None:
         self.context, self.planned, self.lock = context, planned, lock
         self.run, self.progress = planned.run, context.progress
@@ -104,7 +115,8 @@ class Attempt:
         self.folder = context.root / planned.run.folder
         self.data = planned.describe_data(context.root) or {}
         self.journal = self._open_folder()
-        self.journal.begin({t.variant.name: t.max_update for t in planned.trainings})
+        updates = {t.variant.name: t.max_update for t in planned.trainings}
+        self.journal.begin(updates, forced=forced, job=context.job)
         if shown_as:
             self.progress.say(shown_as)
 
@@ -165,9 +177,11 @@ class Attempt:
         reasons = differences(journal.content["config"], self.planned.config)
         if not provenance.same_data(journal.content["data"], self.data):
             reasons.append("the data differs")
-        if journal.content["finished"] and self.context.force:
+        # A job that was put back into the queue still has --force, for what it has not made.
+        is_forced = self.context.force and not journal.is_of_job(self.context.job)
+        if journal.content["finished"] and is_forced:
             reasons.append("it is finished and --force was given")
-        if journal.content["useless"] and self.context.force:
+        if journal.content["useless"] and is_forced:
             reasons.append("what it trained cannot be measured and --force was given")
         return reasons
 
