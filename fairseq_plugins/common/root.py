@@ -39,6 +39,11 @@ def place(kind: str) -> Path:
     return path.relative_to(ROOT) if path.is_relative_to(ROOT) else path
 
 
+def shown(path: Path, root: Path = ROOT) -> Path:
+    """A path as it is printed: relative to the root where it is below it."""
+    return path.relative_to(root) if path.is_relative_to(root) else path
+
+
 def put(kind: str, folder: Path) -> None:
     """Have a place elsewhere, in this process and all that it starts."""
     os.environ[PLACES[kind]] = str(folder)

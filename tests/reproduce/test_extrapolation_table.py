@@ -36,6 +36,8 @@ from fairseq_plugins.reproduce.report.verdicts import CONFIRMED, CONTRADICTED, N
 from fairseq_plugins.reproduce.run import runner, session
 from fairseq_plugins.reproduce.run.chain import jobs_of_run
 from fairseq_plugins.reproduce.run.plan import plan
+from fairseq_plugins.reproduce.run.status import gather as status_of_all
+from tests.reproduce.fake_fairseq import FakeFairseq
 
 SCALE = EXTRAPOLATION.scales["toy"]
 REASON = "`learned` under vanilla attention has no meaning beyond position 128"
@@ -194,7 +196,6 @@ def test_more_lengths_are_measured_beside_those_there_are(root, monkeypatch, cap
     )
     monkeypatch.setattr(runner, "is_pretrained", lambda root, one: True)
     attempt = "fairseq_plugins.reproduce.run.attempt"
-    monkeypatch.setattr(f"{attempt}.checkpoints.checkpoint_to_evaluate", lambda *a: Path("x.pt"))
     monkeypatch.setattr(f"{attempt}.checkpoints.require_model", lambda *a: None)
     folder = root / planned.measured[0].folder
     folder.mkdir(parents=True)
@@ -215,6 +216,26 @@ def test_more_lengths_are_measured_beside_those_there_are(root, monkeypatch, cap
     found = results.load_result(root / planned.run.result, EXTRAPOLATION.metrics)
     assert factors_of(found["metrics"]) == (1, 2, 16)
     assert (root / "results/extrapolation/toy.svg").is_file()
+
+
+def test_a_damaged_model_fails_its_row_alone_and_says_what_trains_it_again(root, capsys):
+    words = {"rows": ["rope", "alibi"], "attentions": ["vanilla"], "seeds": [1]}
+    planned, _ = plan(root / "configs", TABLE, SCALE, Devices(0), **words)
+    models = [one.pretraining for one in planned]
+    fake = FakeFairseq(root)
+    assert session.work(root, TABLES["table2"], SCALE, models, force=False, launcher=fake) == 0
+    rope, alibi = planned
+    best = root / rope.pretraining.run.folder / "checkpoint_best.pt"
+    best.write_bytes(best.read_bytes()[:-300])
+    capsys.readouterr()
+    status = session.work(root, TABLE, SCALE, planned, force=False, launcher=Evaluator())
+    assert status == 1 and (root / alibi.run.result).is_file()
+    again = "scripts/table2.sh --scale toy --rows rope --attention vanilla --seeds 1 --force"
+    said = capsys.readouterr().out
+    assert "checkpoint_best.pt: it is cut off" in said and f"; {again} trains it again" in said
+    (failed,) = (one for one in status_of_all(root, [], {}) if one.state == "failed")
+    assert (failed.table, failed.name) == (TABLE.name, rope.run.name)
+    assert failed.log == f"{rope.pretraining.run.folder}/train.log" and failed.lines
 
 
 def test_the_page_has_both_protocols_and_says_what_a_dash_is(make):

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from fairseq_plugins.papers.bert import BERT_PROPERTIES_TABLE
-from fairseq_plugins.papers.lrpe import TABLE_3
+from fairseq_plugins.papers.lrpe import TABLE_3, TABLE_8
 from fairseq_plugins.papers.tables import Table
 from fairseq_plugins.reproduce.__main__ import main
 from fairseq_plugins.reproduce.experiments.devices import Devices
@@ -24,10 +24,13 @@ def plan_one(place, table: Table, row: str) -> PlannedRun:
     return plan_run(place / "configs", Run(table.name, "toy", row, "vanilla", 1), Devices(0))
 
 
-def work(place, table: Table, row: str, fake: FakeCommands, **options) -> PlannedRun:
+def work(
+    place, table: Table, row: str, fake: FakeCommands, *, force=False, status=0, **options
+) -> PlannedRun:
     planned = plan_one(place, table, row)
     scale = planned.experiment.scales["toy"]
-    assert session.work(place, table, scale, [planned], force=False, launcher=fake, **options) == 0
+    found = session.work(place, table, scale, [planned], force=force, launcher=fake, **options)
+    assert found == status
     return planned
 
 
@@ -53,6 +56,41 @@ def test_models_are_trained_again_and_their_results_stay(place, capsys):
     again = FakeCommands(place)
     work(place, TABLE_3, "rope", again, keep="tuned", checkpoints=True)
     assert again.trained == again.measured == []
+
+
+def test_a_result_stays_where_making_its_model_again_failed(place):
+    one = work(place, TABLE_8, "rope", FakeCommands(place))
+    before = (place / one.run.result).read_text()
+    remove(place, "*.pt")
+    failing = FakeCommands(place, failing="rope")
+    work(place, TABLE_8, "rope", failing, checkpoints=True, status=1)
+    fake = FakeCommands(place)
+    work(place, TABLE_8, "rope", fake)
+    assert fake.trained == []
+    work(place, TABLE_8, "rope", fake, checkpoints=True)
+    assert fake.trained == [PRETRAINED] and (place / one.run.result).read_text() == before
+
+
+@pytest.mark.parametrize("goes_on", [{}, {"checkpoints": True}])
+def test_a_result_that_is_being_replaced_does_not_stay(place, goes_on):
+    one = work(place, TABLE_8, "rope", FakeCommands(place))
+    before = (place / one.run.result).read_text()
+    work(place, TABLE_8, "rope", FakeCommands(place, failing="rope"), force=True, status=1)
+    assert (place / one.run.result).read_text() == before
+    work(place, TABLE_8, "rope", FakeCommands(place), **goes_on)
+    assert (place / one.run.result).read_text() != before
+
+
+def test_a_forced_row_leaves_the_result_of_what_it_starts_from(place):
+    one = work(place, TABLE_3, "rope", FakeCommands(place))
+    before = (place / one.pretraining.run.result).read_text()
+    remove(place, "*.pt")
+    failing = FakeCommands(place, failing="rope")
+    work(place, TABLE_3, "rope", failing, force=True, status=1)
+    fake = FakeCommands(place)
+    work(place, TABLE_3, "rope", fake, force=True)
+    assert fake.trained == [PRETRAINED, *TUNED]
+    assert (place / one.pretraining.run.result).read_text() == before
 
 
 def test_fine_tuned_models_are_missed_where_they_are_to_stay_alone(place):

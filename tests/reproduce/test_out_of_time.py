@@ -42,12 +42,16 @@ class Warned(FakeFairseq):
         return 0
 
 
+def plan_rows(configs, *rows):
+    planned, _ = plan(
+        configs, TABLE_2, TOY, Devices(0), rows=rows, attentions=["linear"], seeds=[1]
+    )
+    return planned
+
+
 @pytest.fixture
 def one(configs):
-    (found,), _ = plan(
-        configs, TABLE_2, TOY, Devices(0), rows=["rope"], attentions=["linear"], seeds=[1]
-    )
-    return found
+    return plan_rows(configs, "rope")[0]
 
 
 @pytest.fixture
@@ -78,6 +82,47 @@ def test_it_saves_goes_back_and_on(root, one, requeued):
     assert work(root, one, again, job=12) == 0
     assert again.trained == [("rope-linear-s1", 70)] and len(requeued) == 1
     assert results.read_result(root / one.run.result, LANGUAGE_MODEL.metrics) is not None
+
+
+class WarnedInRope(Warned):
+    """Slurm warns the training of one row of a job."""
+
+    def __call__(self, command, log, on_lines, keep_open=()):
+        row = Warned if "model=rope" in command else FakeFairseq
+        return row.__call__(self, command, log, on_lines, keep_open)
+
+
+def test_what_it_has_made_it_does_not_make_again(root, configs, requeued):
+    """`--force` is among the words of a job also after it went back into the queue."""
+    planned = plan_rows(configs, "base", "rope")
+
+    def forced(fake, job):
+        work = session.work(root, TABLE_2, TOY, planned, force=True, launcher=fake, job=job)
+        assert work == 0
+        return fake.trained
+
+    names = [one.run.name for one in planned]
+    assert forced(FakeFairseq(root), 11) == [(name, 0) for name in names]
+    assert forced(WarnedInRope(root, 70), 12) == [(names[0], 0)]
+    assert requeued == [["scontrol", "requeue", "12"]]
+    assert forced(FakeFairseq(root), 12) == [(names[1], 70)]
+    assert forced(FakeFairseq(root), 12) == []
+    assert forced(FakeFairseq(root), 13) == [(name, 0) for name in names]
+
+
+def test_a_forced_one_that_cannot_go_back_says_how_to_go_on(
+    root, configs, one, monkeypatch, capsys
+):
+    work(root, one, FakeFairseq(root))
+
+    def refuse(words):
+        raise queue.NoSlurm("scontrol does not answer")
+
+    monkeypatch.setattr(queue, "_ask", refuse)
+    words = {"force": True, "launcher": Warned(root, 70), "job": 12}
+    assert session.work(root, TABLE_2, TOY, [one], **words) == 1
+    said = capsys.readouterr().out
+    assert "Submitting again without --force goes on from the last checkpoint.\n" in said
 
 
 def test_one_that_came_no_further_does_not_come_back(root, one, requeued, capsys):

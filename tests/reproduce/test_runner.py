@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from fairseq_plugins.common.root import PLACES
 from fairseq_plugins.papers.lrpe import TABLE_2, TABLE_5
 from fairseq_plugins.reproduce.__main__ import main
 from fairseq_plugins.reproduce.experiments.devices import Devices
@@ -19,7 +20,7 @@ from fairseq_plugins.reproduce.experiments.lm import LANGUAGE_MODEL
 from fairseq_plugins.reproduce.record import results
 from fairseq_plugins.reproduce.record.results import Result
 from fairseq_plugins.reproduce.record.schema import ResultSchema
-from fairseq_plugins.reproduce.run import checkpoints, session
+from fairseq_plugins.reproduce.run import checkpoints, runner, session
 from fairseq_plugins.reproduce.run import status as run_status
 from fairseq_plugins.reproduce.run.plan import plan
 from tests.reproduce.fake_fairseq import TOTAL, FakeFairseq
@@ -206,34 +207,45 @@ def test_without_an_intact_checkpoint_training_starts_anew(root, planned, capsys
     assert "no intact checkpoint is left: training starts anew" in capsys.readouterr().out
 
 
-def test_a_finished_training_without_its_best_checkpoint_is_evaluated_at_its_last(
-    root, planned, capsys
+@pytest.mark.parametrize("damage", [truncate, Path.unlink])
+def test_an_ended_training_without_its_best_checkpoint_is_not_measured_at_its_last(
+    root, planned, capsys, damage
 ):
-    one = planned[0]
+    one = planned[1]
     work(root, [one], FakeFairseq(root, stop_at=TOTAL))
+    damage(folder_of(root, one) / "checkpoint_best.pt")
+    fake = FakeFairseq(root)
+    again = "scripts/table2.sh --scale toy --rows rope --attention linear --seeds 1 --force"
+    for _ in range(2):
+        capsys.readouterr()
+        assert work(root, [one], fake) == 1
+        output = capsys.readouterr().out
+        assert f"checkpoint_best.pt is missing; {again} trains it again" in output
+    assert fake.trained == fake.evaluated == []
+    assert not (root / one.run.result).exists()
+    assert work(root, [one], fake, force=True) == 0
+    assert fake.trained == [(one.run.name, 0)]
+
+
+def test_a_training_without_its_best_checkpoint_goes_on_and_writes_it(root, planned):
+    one = planned[0]
+    work(root, [one], FakeFairseq(root, stop_at=200))
     truncate(folder_of(root, one) / "checkpoint_best.pt")
     fake = FakeFairseq(root)
     assert work(root, [one], fake) == 0
-    assert fake.trained == []
-    assert fake.evaluated == [f"{one.run.folder}/checkpoint_last.pt"] * 2
-    output = capsys.readouterr().out
-    assert "checkpoint_best.pt is damaged" in output
-    assert "evaluating checkpoint_last.pt" in output
+    assert fake.trained == [(one.run.name, 200)]
+    assert fake.evaluated == [f"{one.run.folder}/checkpoint_best.pt"] * 2
 
 
-@pytest.mark.parametrize("has_best", [True, False])
-def test_the_intact_checkpoint_of_the_final_update_is_used(root, planned, capsys, has_best):
+def test_the_intact_checkpoint_of_the_final_update_is_used(root, planned, capsys):
     one = planned[0]
     folder = folder_of(root, one)
     work(root, [one], FakeFairseq(root, stop_at=TOTAL))
     truncate(folder / "checkpoint_last.pt")
-    if not has_best:
-        (folder / "checkpoint_best.pt").unlink()
     fake = FakeFairseq(root)
     assert work(root, [one], fake) == 0
     assert fake.trained == []
-    name = "checkpoint_best.pt" if has_best else "checkpoint_last.pt"
-    assert fake.evaluated == [f"{one.run.folder}/{name}"] * 2
+    assert fake.evaluated == [f"{one.run.folder}/checkpoint_best.pt"] * 2
     assert checkpoints.has_reached(folder, TOTAL)
     assert "going on from checkpoint_1_250.pt (250 updates)" in capsys.readouterr().out
 
@@ -259,6 +271,20 @@ def test_a_failing_row_is_named_and_does_not_stop_the_others(root, planned, caps
     assert "FAILED rope-linear-s1: training ended with status 1" in end
     assert "log: checkpoints/table2/toy/rope-linear-s1/train.log" in end
     assert "| RuntimeError: out of memory" in end
+
+
+def test_a_failing_row_is_named_with_a_log_outside_the_repository(
+    root, configs, monkeypatch, tmp_path_factory, capsys
+):
+    elsewhere = tmp_path_factory.mktemp("checkpoints")
+    monkeypatch.setenv(PLACES["checkpoints"], str(elsewhere))
+    runs, _ = plan(
+        configs, TABLE_2, TOY, Devices(0), rows=["rope"], attentions=["linear"], seeds=[1]
+    )
+    assert work(root, runs, FakeFairseq(root, failing=["rope"])) == 1
+    said = capsys.readouterr().out
+    assert "FAILED rope-linear-s1: training ended with status 1" in said
+    assert f"log: {elsewhere}/table2/toy/rope-linear-s1/train.log" in said
 
 
 def status_of(root, one):
@@ -290,6 +316,76 @@ def test_an_old_result_is_not_the_end_of_a_forced_run_that_failed(root, planned)
     assert status_of(root, one).state == "stopped"
     work(root, [one], FakeFairseq(root), force=True)
     assert status_of(root, one).state == "done"
+
+
+class StopsIn(FakeFairseq):
+    """Is stopped in the training of one row, after 100 updates."""
+
+    def __init__(self, root, row):
+        super().__init__(root)
+        self.row = row
+
+    def _train(self, overrides, log, on_lines):
+        self.stop_at = 100 if overrides["model"] == self.row else None
+        return super()._train(overrides, log, on_lines)
+
+
+def test_an_interrupted_forced_call_goes_on_without_force(root, planned, capsys):
+    base, rope, lrpe = planned
+    work(root, planned, FakeFairseq(root))
+    before = {one.run: (root / one.run.result).read_text() for one in planned}
+    assert work(root, planned, StopsIn(root, "rope"), force=True) == 130
+    assert (
+        "Stopped. The same command without --force goes on from the last checkpoint. Not begun, "
+        f"and to be named with --force again: {lrpe.run.name}.\n"
+    ) in capsys.readouterr().out
+    assert (root / rope.run.result).read_text() == before[rope.run], "it stays until the new one"
+    assert status_of(root, rope).state == "stopped"
+    assert [runner.is_recorded(root, one) for one in planned] == [True, False, True]
+    fake = FakeFairseq(root)
+    assert work(root, planned, fake) == 0
+    assert fake.trained == [(rope.run.name, 100)]
+    assert (root / rope.run.result).read_text() != before[rope.run]
+    assert work(root, planned, fake) == 0
+    assert len(fake.trained) == 1
+    assert (root / base.run.result).read_text() != before[base.run]
+
+
+def test_a_forced_run_that_failed_is_tried_again_without_force(root, planned):
+    one = planned[0]
+    work(root, [one], FakeFairseq(root))
+    before = (root / one.run.result).read_text()
+    work(root, [one], FakeFairseq(root, failing=["base"]), force=True)
+    failing_again = FakeFairseq(root, failing=["base"])
+    assert work(root, [one], failing_again) == 1
+    assert failing_again.trained == [(one.run.name, 0)]
+    assert work(root, [one], FakeFairseq(root)) == 0
+    assert (root / one.run.result).read_text() != before
+    assert status_of(root, one).state == "done"
+
+
+def test_a_forced_run_that_was_cut_off_takes_no_other_tables_result(root, configs, planned):
+    words = {"rows": ["lrpe_type2"], "attentions": ["linear"], "seeds": [1]}
+    (five,), _ = plan(configs, TABLE_5, TOY, Devices(0), **words)
+    work(root, planned[2:], FakeFairseq(root))
+    work(root, [five], FakeFairseq(root, stop_at=100), table=TABLE_5, force=True)
+    fake = FakeFairseq(root)
+    assert work(root, [five], fake, table=TABLE_5) == 0
+    assert fake.trained == [(five.run.name, 100)]
+
+
+def test_a_forced_run_of_another_experiment_goes_on_without_force(root, planned):
+    one = planned[1]
+    work(root, [one], FakeFairseq(root))
+    path = root / one.run.result
+    result = json.loads(path.read_text())
+    result["config"]["optimization"]["max_update"] = 100
+    path.write_text(json.dumps(result))
+    assert work(root, [one], FakeFairseq(root, stop_at=100), force=True) == 130
+    fake = FakeFairseq(root)
+    assert work(root, [one], fake) == 0
+    assert fake.trained == [(one.run.name, 100)]
+    assert read(path)["config"] == one.config
 
 
 class FullDisk(FakeFairseq):
@@ -402,7 +498,7 @@ def test_a_scale_for_gpus_is_refused_where_there_are_none(root, planned, monkeyp
     [
         (
             {"position_encoding": "alibi"},
-            "it has `alibi` under linear attention, this run asks for `rope`; --force trains it",
+            "it has `alibi` under linear attention, this run asks for `rope`; scripts/table2.sh",
         ),
         ({"_name": "fconv_lm"}, "must be a pe_transformer_lm, but is a fconv_lm"),
     ],

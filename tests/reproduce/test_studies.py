@@ -178,6 +178,14 @@ def test_what_was_made_here_or_changed_is_not_published(published, configs):
     assert left == [base]
 
 
+def test_what_force_has_begun_to_replace_is_not_published(published, configs):
+    base, rope = planned(configs, None)
+    fake = FakeFairseq(published, stop_at=100)
+    session.work(published, TABLE_2, TOY, [rope], force=True, launcher=fake)
+    left, found = split_published(published, [base, rope])
+    assert left == [rope] and [result["row"] for result in found] == ["base"]
+
+
 def test_rerun_goes_to_a_folder_of_its_own(published, monkeypatch, capsys):
     for variable in PLACES.values():
         monkeypatch.setenv(variable, "")  # so that what the command sets is undone

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from fairseq_plugins.common import provenance
+from fairseq_plugins.common.errors import CheckpointError
 from fairseq_plugins.common.files import write_json
 from fairseq_plugins.papers import TABLES
 from fairseq_plugins.reproduce.experiments.base import Metrics
@@ -19,6 +20,7 @@ from fairseq_plugins.reproduce.record import logs, results
 from fairseq_plugins.reproduce.record.recipe import differences
 from fairseq_plugins.reproduce.record.results import Result
 from fairseq_plugins.reproduce.run import checkpoints
+from fairseq_plugins.reproduce.run.chain import script
 from fairseq_plugins.reproduce.run.commands import executable
 from fairseq_plugins.reproduce.run.interruption import Interruption, OutOfTime
 from fairseq_plugins.reproduce.run.journal import Journal
@@ -45,6 +47,10 @@ class RunFailed(Exception):
         self.log = log
 
 
+class NoModel(RunFailed):
+    """What was trained cannot be measured, and trying again changes nothing."""
+
+
 @dataclass(frozen=True)
 class Context:
     """What the runs of a table share, but for the launcher of each that runs beside others.
@@ -56,7 +62,7 @@ class Context:
         checkpoints: whether a run is not done while its checkpoint is not here.
         commit: of the code that runs, with the digest of its `sources`.
         threads: of its commands, where they have others than this process.
-        in_job: whether this process is a Slurm job.
+        job: the number of the Slurm job that this process is, None outside.
         stage: what of a run is done here.
         keep: which checkpoints stay when a run is measured.
     """
@@ -69,10 +75,14 @@ class Context:
     commit: str
     sources: str
     threads: int | None = None
-    in_job: bool = False
+    job: int | None = None
     stage: Stage = "all"
     keep: Keep = "all"
     checkpoints: bool = False
+
+    @property
+    def in_job(self) -> bool:
+        return self.job is not None
 
 
 def summary(result: Result) -> str:
@@ -85,11 +95,18 @@ def summary(result: Result) -> str:
 class Attempt:
     """One run in this process, while its lock is held.
 
-    shown_as: what is said of it, where it is another run that is shown.
+    forced: whether it is to replace an older result. shown_as: what is said of it, where it is
+    another run that is shown.
     """
 
     def __init__(
-        self, context: Context, planned: PlannedRun, lock: int, shown_as: str | None = None
+        self,
+        context: Context,
+        planned: PlannedRun,
+        lock: int,
+        *,
+        forced: bool,
+        shown_as: str | None = None,
     ) -> None:
         self.context, self.planned, self.lock = context, planned, lock
         self.run, self.progress = planned.run, context.progress
@@ -98,7 +115,8 @@ class Attempt:
         self.folder = context.root / planned.run.folder
         self.data = planned.describe_data(context.root) or {}
         self.journal = self._open_folder()
-        self.journal.begin({t.variant.name: t.max_update for t in planned.trainings})
+        updates = {t.variant.name: t.max_update for t in planned.trainings}
+        self.journal.begin(updates, forced=forced, job=context.job)
         if shown_as:
             self.progress.say(shown_as)
 
@@ -111,8 +129,9 @@ class Attempt:
         try:
             yield
         except (RunFailed, OSError) as failed:
+            log, is_useless = getattr(failed, "log", None), isinstance(failed, NoModel)
             with suppress(OSError):  # which may be why it failed
-                self.journal.fail(str(failed), getattr(failed, "log", None))
+                self.journal.fail(str(failed), log, is_useless=is_useless)
             raise
 
     def train_all(self) -> None:
@@ -158,8 +177,12 @@ class Attempt:
         reasons = differences(journal.content["config"], self.planned.config)
         if not provenance.same_data(journal.content["data"], self.data):
             reasons.append("the data differs")
-        if journal.content["finished"] and self.context.force:
+        # A job that was put back into the queue still has --force, for what it has not made.
+        is_forced = self.context.force and not journal.is_of_job(self.context.job)
+        if journal.content["finished"] and is_forced:
             reasons.append("it is finished and --force was given")
+        if journal.content["useless"] and is_forced:
+            reasons.append("what it trained cannot be measured and --force was given")
         return reasons
 
     def _launch(self, command: Sequence[str], log: Path, *, training: bool) -> None:
@@ -260,12 +283,14 @@ class Attempt:
             self.progress.change(self.run.name, EVALUATING)
         log = folder / "train.log"
         try:
-            chosen = checkpoints.checkpoint_to_evaluate(folder, training.evaluated, self.say)
-            checkpoints.require_model(chosen, training.config)
+            checkpoints.require_model(folder / training.evaluated, training.config)
             metrics = experiment.measure(training, folder)
+        except CheckpointError as error:
+            again = shlex.join(self._training_again(training))
+            raise NoModel(f"{error}; {again} trains it again", log) from None
         except (FileNotFoundError, ValueError) as error:
             raise RunFailed(str(error), log) from None
-        checkpoint, gpus = training.folder / chosen.name, self.planned.devices.gpus
+        checkpoint, gpus = training.folder / training.evaluated, self.planned.devices.gpus
         own = folder if training in self.planned.trainings else self.folder
         for step in experiment.steps(training, checkpoint, self.run, gpus):
             log = own / step.log
@@ -277,6 +302,12 @@ class Attempt:
                 raise RunFailed(f"{step.log}: {error}", log) from None
             self.context.interruption.has_gained = True
         return metrics
+
+    def _training_again(self, training: Training) -> list[str]:
+        """The command that makes anew what is measured, which another run may have made."""
+        before = self.planned.pretraining
+        made = self.planned if training in self.planned.trainings or before is None else before
+        return [*script(made.run), *made.options, "--force"]
 
     def _result(self, parts: Mapping[str, Metrics]) -> Result:
         root, times = self.context.root, self.journal.content

@@ -39,7 +39,8 @@ def find_restart(folder: Path, say: Say) -> int:
     Damaged checkpoints become *.corrupt. Where the last one is damaged or missing, the newest
     intact one before it takes its place: as a copy, since fairseq writes over its last one.
     checkpoint_best.pt is checked too, as it is copied in the moment before checkpoint_last.pt:
-    where it was cut off, the checkpoint gone on from is older and training writes it again.
+    where it was cut off, the checkpoint gone on from is older and training writes it again. Where
+    none is left of a training that has ended, `require_model` refuses to measure another one.
     """
     _intact_updates(folder / BEST, say)
     updates = _intact_updates(folder / LAST, say)
@@ -70,20 +71,6 @@ def was_tidied(folder: Path, evaluated: str) -> bool:
     return (folder / evaluated).is_file() and not (folder / LAST).exists()
 
 
-def checkpoint_to_evaluate(folder: Path, wanted: str, say: Say) -> Path:
-    """The checkpoint of the name ``wanted``, or where there is none the last one, said aloud.
-
-    Raises:
-        FileNotFoundError: where there is neither.
-    """
-    if (folder / wanted).exists():
-        return folder / wanted
-    if (folder / LAST).exists():
-        say(f"there is no {wanted}: evaluating {LAST}")
-        return folder / LAST
-    raise FileNotFoundError(f"{folder} holds neither {wanted} nor {LAST}")
-
-
 def require_model(path: Path, config: Mapping[str, Any]) -> None:
     """Refuse to evaluate a checkpoint of another model than the one that a training makes.
 
@@ -94,7 +81,7 @@ def require_model(path: Path, config: Mapping[str, Any]) -> None:
         config: the training's, as it is recorded.
 
     Raises:
-        CheckpointError: damaged, or of another model, with what each has.
+        CheckpointError: missing, damaged, or of another model, with what each has.
     """
     checkpoint = read_checkpoint(path)
     if checkpoint.get("cfg") is None and checkpoint.get("args") is None:
@@ -104,7 +91,7 @@ def require_model(path: Path, config: Mapping[str, Any]) -> None:
     if found := differences(describe_checkpoint(path, checkpoint), ours):
         raise CheckpointError(
             f"{path.name} is of another model: it has {found[0].has}, this run asks for "
-            f"{found[0].asks}; --force trains it again"
+            f"{found[0].asks}"
         )
 
 

@@ -1,6 +1,7 @@
 """What a run's folder remembers: what it trains, and for how long it has."""
 
 import json
+import os
 import time
 from pathlib import Path
 from typing import Any
@@ -10,12 +11,21 @@ from fairseq_plugins.common.files import write_json
 JOURNAL_SECONDS = 5.0  # at most this much time is not counted when a run is killed
 
 
+def written(path: Path) -> float:
+    """When a file was, in seconds since 1970; 0 where there is none."""
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return 0.0
+
+
 class Journal:
     """A run's run.json: what it trains, and the seconds it took over all its stretches.
 
     `updates` in it are those of each training by its name, in their order; 0 where epochs end it.
-    `failed` says why the run could not be finished, empty while it may be; `log` is the file in its
-    folder that says more.
+    `failed` says why the run could not be finished, empty while it may be; `log` is the file that
+    says more, seen from its folder. `useless`: what was trained cannot be measured.
+    `forced`: whether an older result is to be replaced; `job`: the Slurm job that began it last.
     """
 
     def __init__(self, path: Path, config: dict[str, Any], data: dict[str, Any]) -> None:
@@ -29,6 +39,9 @@ class Journal:
             "finished": False,
             "failed": "",
             "log": "",
+            "useless": False,
+            "forced": False,
+            "job": None,
         }
         self._written = time.monotonic()
 
@@ -51,15 +64,26 @@ class Journal:
         if time.monotonic() - self._written > JOURNAL_SECONDS:
             self.write()
 
-    def begin(self, updates: dict[str, int]) -> None:
-        """Note what is trained, and that nothing has failed yet."""
-        self.content |= {"updates": updates, "failed": "", "log": ""}
+    def begin(self, updates: dict[str, int], *, forced: bool, job: int | None) -> None:
+        """Note what is trained, for what and where, and that nothing has failed yet."""
+        self.content |= {"updates": updates, "failed": "", "log": "", "useless": False}
+        self.content |= {"forced": forced, "job": job}
         self.write()
 
-    def fail(self, reason: str, log: Path | None) -> None:
+    def is_of_job(self, job: int | None) -> bool:
+        """Whether that job began the run last, perhaps before it was put back into the queue."""
+        return bool(job) and self.content["job"] == job
+
+    def is_open_after(self, result: Path) -> bool:
+        """Whether the run was begun again after a result, and not brought to its end since."""
+        is_open = self.content["failed"] or not self.content["finished"]
+        return bool(is_open) and written(self.path) >= written(result)
+
+    def fail(self, reason: str, log: Path | None, *, is_useless: bool = False) -> None:
         """Note why the run could not be finished, until it is tried again."""
-        within = log.relative_to(self.path.parent) if log else ""
-        self.content |= {"failed": reason, "log": str(within)}
+        # Of a run that measures another one's model it is in the folder of that.
+        seen = os.path.relpath(log, self.path.parent) if log else ""
+        self.content |= {"failed": reason, "log": seen, "useless": is_useless}
         self.write()
 
     def write(self) -> None:

@@ -10,6 +10,7 @@ from fairseq_plugins.reproduce.experiments.planned import PlannedRun
 from fairseq_plugins.reproduce.record import results
 from fairseq_plugins.reproduce.record.results import Result
 from fairseq_plugins.reproduce.record.runs import LOCAL
+from fairseq_plugins.reproduce.run.runner import is_being_replaced
 
 MOST_NAMED = 3
 
@@ -19,14 +20,16 @@ def split_published(
 ) -> tuple[list[PlannedRun], list[Result]]:
     """The runs that are not published, and the results of those that are.
 
-    Published are the results in the repository's history as they stand there, of this experiment.
+    Published are the results in the repository's history as they stand there, of this experiment,
+    unless `--force` has begun to replace them.
     """
     folders = {one.run.result.parent for one in planned}
     committed = {p for f in folders for p in provenance.committed(root, f)} if IS_CHECKOUT else ()
     left: list[PlannedRun] = []
     found: list[Result] = []
     for one in planned:
-        result = _read(root, one) if one.run.result in committed else None
+        may_stay = one.run.result in committed and not is_being_replaced(root, one)
+        result = _read(root, one) if may_stay else None
         if result is None:
             left.append(one)
         else:

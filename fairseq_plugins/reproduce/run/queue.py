@@ -13,6 +13,7 @@ _SECONDS_OF_TIMES = {"SLURM_TIME_FORMAT": "%s"}  # since 1970, as `time.time` ha
 _WAITS = frozenset(
     {"PENDING", "COMPLETING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT"}
 )
+GOES_ON = "goes on from the last checkpoint."  # the same command, or submitting again
 _SECONDS = 30.0  # that a busy slurmctld may take for an answer
 
 
@@ -92,13 +93,16 @@ def _has_ended(state: str, end: str) -> bool:
     return state == "COMPLETING" and end.isdecimal() and int(end) <= time.time()
 
 
-def go_on_later(job: int | None, *, has_gained: bool, step: str = "update") -> int:
+def go_on_later(
+    job: int | None, *, has_gained: bool, step: str = "update", how: str = GOES_ON
+) -> int:
     """Put this process's job back into the queue, its time being over; returns the exit status.
 
-    A job that came no further would come back for ever. step: what it would have gained.
+    A job that came no further would come back for ever. step: what it would have gained. how: what
+    a user does where it cannot go back.
     """
     if job is None:
-        print("\nStopped by SIGUSR1. The same command goes on from the last checkpoint.")
+        print(f"\nStopped by SIGUSR1. The same command {how}")
         return 138
     if not has_gained:
         print(f"\nFAILED: the time limit of job {job} ends before its first {step}.")
@@ -107,6 +111,6 @@ def go_on_later(job: int | None, *, has_gained: bool, step: str = "update") -> i
     try:
         _ask(["scontrol", "requeue", str(job)])
     except NoSlurm as error:
-        print(f"It could not ({error}). Submitting again goes on from the last checkpoint.")
+        print(f"It could not ({error}). Submitting again {how}")
         return 1
     return 0

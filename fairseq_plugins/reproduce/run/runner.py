@@ -109,7 +109,8 @@ class TableRunner:
             if self._is_done(planned):  # by the process that held the lock until now
                 return
             kept = self._recorded(planned) if self._context.checkpoints else None
-            attempt = Attempt(self._context, self._with_what_is_there(planned), lock)
+            forced = self.force or is_being_replaced(self.root, planned)
+            attempt = Attempt(self._context, self._with_what_is_there(planned), lock, forced=forced)
             if self._context.stage == "train":
                 with attempt.noting_failure():
                     attempt.train_all()
@@ -152,7 +153,8 @@ class TableRunner:
         Raises:
             RunFailed: it did not.
         """
-        if self._context.in_job and not is_recorded(self.root, planned):
+        is_made = is_recorded(self.root, planned) or is_pretrained(self.root, planned)
+        if self._context.in_job and not is_made:
             run = planned.run
             raise RunFailed(f"it starts from {run.table} {run.name}, whose job has left no result")
 
@@ -185,16 +187,18 @@ class TableRunner:
             if is_pretrained(self.root, planned):  # by the process that held the lock until now
                 return
             kept = self._recorded(planned)
-            attempt = Attempt(self._context, planned, lock, shown_as=title)
+            forced = is_being_replaced(self.root, planned)
+            attempt = Attempt(self._context, planned, lock, forced=forced, shown_as=title)
             told = self._complete(attempt, kept)
             if kept is not None:
                 say(told)
 
     def _is_done(self, planned: PlannedRun) -> bool:
-        if self.force:
+        if self.force and not self._was_made_in_this_job(planned):
             return False
         result = self._recorded(planned)
-        if result is None and not self._take_from_other_table(planned):
+        may_take = self._context.stage == "take" or not is_being_replaced(self.root, planned)
+        if result is None and not (may_take and self._take_from_other_table(planned)):
             return False
         if self._context.checkpoints and lacks_checkpoint(self.root, planned, self._context.keep):
             return False
@@ -203,14 +207,30 @@ class TableRunner:
         self.progress.change(planned.run.name, SKIPPED, summary(result))
         return True
 
+    def _was_made_in_this_job(self, planned: PlannedRun) -> bool:
+        """Whether the job that this process is ended a run before it went back into the queue."""
+        journal = _journal(self.root, planned)
+        return (
+            journal is not None
+            and bool(journal.content["finished"])
+            and journal.is_of_job(self._context.job)
+        )
+
     def _recorded(self, planned: PlannedRun) -> Result | None:
-        """The run's complete result, if it is there; RunFailed where it is another experiment's."""
+        """The run's complete result that stays, if it is there.
+
+        Raises:
+            RunFailed: it is another experiment's.
+        """
         run = planned.run
 
         def say(text: str) -> None:
             self.progress.say(f"{text}; it is made again")
 
-        result = self._kept(planned) or results.read_result(
+        kept = self._kept(planned)
+        if is_being_replaced(self.root, planned):
+            return None
+        result = kept or results.read_result(
             self.root / run.result, planned.experiment.metrics, say
         )
         if result is None:
@@ -259,8 +279,27 @@ class TableRunner:
         return False
 
 
+def _journal(root: Path, planned: PlannedRun) -> Journal | None:
+    return Journal.read(root / planned.run.folder / "run.json")
+
+
+def is_being_replaced(root: Path, planned: PlannedRun) -> bool:
+    """Whether a call with `--force` began a run after its result, and none ended it since."""
+    journal = _journal(root, planned)
+    return (
+        journal is not None
+        and bool(journal.content["forced"])
+        and journal.is_open_after(root / planned.run.result)
+    )
+
+
 def is_recorded(root: Path, planned: PlannedRun) -> bool:
-    """Whether a run has a complete result with all that is asked for, of whichever experiment."""
+    """Whether a run has a complete result with all that is asked for, which stays.
+
+    It may be of another experiment.
+    """
+    if is_being_replaced(root, planned):
+        return False
     result = results.read_result(root / planned.run.result, planned.experiment.metrics)
     return result is not None and not planned.experiment.lacks(result["metrics"])
 
@@ -306,6 +345,6 @@ def _is_left(root: Path, planned: PlannedRun, training: Training) -> bool:
     if not (folder / training.evaluated).exists():
         return False
     if checkpoints.was_tidied(folder, training.evaluated):
-        journal = Journal.read(root / planned.run.folder / "run.json")
+        journal = _journal(root, planned)
         return journal is not None and bool(journal.content["finished"])
     return checkpoints.has_reached(folder, training.max_update)

@@ -4,7 +4,7 @@ import os
 import shlex
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,6 +12,7 @@ from pathlib import Path
 import torch
 
 from fairseq_plugins.common import provenance
+from fairseq_plugins.common.root import shown
 from fairseq_plugins.papers import TABLES
 from fairseq_plugins.papers.tables import Table
 from fairseq_plugins.reproduce.experiments.base import Scale
@@ -238,7 +239,7 @@ def crew(
         pretrainings = Pretrainings(interruption)
         context = Context(
             root, launchers[0], progress, interruption, way.force, commit, sources, threads,
-            in_job=way.job is not None, stage=way.stage, keep=way.keep,
+            job=way.job, stage=way.stage, keep=way.keep,
             checkpoints=way.checkpoints,
         )  # fmt: skip
         yield [TableRunner(replace(context, launcher=launch), pretrainings) for launch in launchers]
@@ -262,20 +263,33 @@ def _work(
     way: Way,
     interruption: Interruption,
     launcher: Launcher | None,
-) -> list[Failure]:
-    """Bring every run to its result; what failed, in the order of the runs."""
+    outcomes: dict[Run, Failure | None],
+) -> None:
+    """Bring every run to its result; `outcomes` has those that ended, and why they failed."""
     report = Report(root, table, scale, _study_of(planned))
-    failures: dict[Run, Failure] = {}
     title = f"{table.name}, {report.name}"
+
+    def bring(one: PlannedRun, runner: TableRunner) -> None:
+        outcomes[one.run] = runner.run(one)
+
     with crew(root, title, planned, way, interruption, launcher) as runners:
-        ended = side_by_side(lambda one, runner: runner.run(one), planned, runners, interruption)
-        for one, failure in ended:
-            if failure:
-                failures[one.run] = failure
+        for _ in side_by_side(bring, planned, runners, interruption):
             with suppress(OSError):  # said at the end
                 report.write()
         interruption.check()
-    return [failures[one.run] for one in planned if one.run in failures]
+
+
+def _how_to_go_on(
+    root: Path, planned: Sequence[PlannedRun], outcomes: Mapping[Run, Failure | None]
+) -> str:
+    """Which command goes on with runs of which `--force` has begun some.
+
+    outcomes: of those that ended.
+    """
+    done = {run for run, failure in outcomes.items() if failure is None}
+    left = [p.run.name for p in planned if p.run not in done and is_recorded(root, p)]
+    more = f" Not begun, and to be named with --force again: {', '.join(left)}." if left else ""
+    return f"without --force {queue.GOES_ON}{more}"
 
 
 def work(
@@ -308,21 +322,24 @@ def work(
         launcher: of all commands, in place of real ones.
     """
     way, interruption = Way(jobs, force, job, stage, keep, checkpoints), Interruption()
+    outcomes: dict[Run, Failure | None] = {}
     try:
-        failures = _work(root, table, scale, planned, way, interruption, launcher)
+        _work(root, table, scale, planned, way, interruption, launcher, outcomes)
+        failures = [failure for one in planned if (failure := outcomes.get(one.run))]
         try:
             render(root, table, scale, planned)
         except OSError as error:
             page = Report(root, table, scale, _study_of(planned)).page
             failures.append(Failure(page.as_posix(), str(error), None))
-    except OutOfTime:
-        return queue.go_on_later(job, has_gained=interruption.has_gained)
     except KeyboardInterrupt as stop:
-        print("\nStopped. The same command goes on from the last checkpoint.")
+        how = _how_to_go_on(root, planned, outcomes) if force else queue.GOES_ON
+        if isinstance(stop, OutOfTime):
+            return queue.go_on_later(job, has_gained=interruption.has_gained, how=how)
+        print(f"\nStopped. The same command {how}")
         return 143 if isinstance(stop, Terminated) else 130
     for failure in failures:
         print(f"\nFAILED {failure.name}: {failure.reason}")
         if failure.log:
-            print(f"  log: {failure.log.relative_to(root)}")
+            print(f"  log: {shown(failure.log, root)}")
             print("\n".join(f"  | {line}" for line in last_lines(failure.log)))
     return 1 if failures else 0

@@ -5,14 +5,15 @@ Nothing is started, locked or changed, and neither PyTorch nor fairseq is import
 
 import itertools
 import json
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from fairseq_plugins.common.root import place
+from fairseq_plugins.common.root import place, shown
 from fairseq_plugins.reproduce.record import logs
-from fairseq_plugins.reproduce.run.journal import Journal
+from fairseq_plugins.reproduce.run.journal import Journal, written
 from fairseq_plugins.reproduce.run.queue import Queued
 
 DONE, RUNNING, WAITING = "done", "running", "waiting"
@@ -39,7 +40,7 @@ class Status:
         seconds_left: of all its trainings, at the speed of the last lines.
         reason: why it waits, in Slurm's words, why it was not started, or why it failed.
         lines: the last ones of the log of one that failed.
-        log: their file, relative to the repository.
+        log: their file, relative to the repository where it is below it.
     """
 
     table: str
@@ -122,13 +123,14 @@ def _of_run(
     waiting = [job for job in jobs if job["name"] in names]
     result, journal = own.result(root), Journal.read(folder / "run.json")
     # An attempt that came after a result was to replace it, by --force or for its checkpoint.
-    last = journal.content if journal and _written(journal.path) >= _written(result) else {}
-    is_open = last and (last["failed"] or not last["finished"])
+    is_open = journal is not None and journal.is_open_after(result)
     if not is_open and _is_newer(result, waiting):
         return replace(found, state=DONE)
     found = replace(found, **_progress(folder))
-    if journal and last.get("failed") and _is_newer(journal.path, waiting):
-        return _failed(root, replace(found, reason=last["failed"]), folder / last["log"])
+    last = journal.content if journal and is_open else {}
+    if last.get("failed") and _is_newer(folder / "run.json", waiting):
+        log = Path(os.path.normpath(folder / last["log"]))
+        return _failed(root, replace(found, reason=last["failed"]), log)
     return _by_jobs(root, found, jobs, queue)
 
 
@@ -188,8 +190,7 @@ def _failed(root: Path, found: Status, log: Path) -> Status:
     found = replace(found, state=FAILED, seconds_left=None)
     if not log.is_file():  # it failed before anything was logged
         return found
-    path = str(log.relative_to(root) if log.is_relative_to(root) else log)
-    return replace(found, lines=logs.last_lines(log), log=path)
+    return replace(found, lines=logs.last_lines(log), log=str(shown(log, root)))
 
 
 def _is_newer(path: Path, jobs: Iterable[Mapping[str, Any]]) -> bool:
@@ -198,16 +199,8 @@ def _is_newer(path: Path, jobs: Iterable[Mapping[str, Any]]) -> bool:
     One of several runs in a job is done before the job is; with `--force` a job comes after a
     result that it replaces.
     """
-    written = _written(path)
-    return path.is_file() and all(written >= job.get("submitted", 0.0) for job in jobs)
-
-
-def _written(path: Path) -> float:
-    """When, in seconds since 1970; 0 where there is no such file."""
-    try:
-        return path.stat().st_mtime
-    except OSError:
-        return 0.0
+    since = written(path)
+    return path.is_file() and all(since >= job.get("submitted", 0.0) for job in jobs)
 
 
 def _last_log(jobs: Iterable[Mapping[str, Any]]) -> Path | None:
