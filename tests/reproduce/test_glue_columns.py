@@ -46,14 +46,14 @@ def test_columns_without_data_are_left_out_of_the_row_and_its_average():
     assert "Not measured, for want of data at this scale: MNLI-mm, QQP, SST-2." in told(lrpe, qnli)
 
 
-def told(*metrics, data=None):
-    """The facts of a page of runs of Table 3; data: as it is recorded of each."""
+def told(*metrics, data=None, scale="mini", experiment=LRPE_GLUE):
+    """The facts of a page of runs of Table 3, or of others; data: as it is recorded of each."""
     data = data or {}
     results = [
-        {"scale": "mini", "metrics": {**one, "tried": {}}, "config": {"dataset": {}}, "data": data}
+        {"scale": scale, "metrics": {**one, "tried": {}}, "config": {"dataset": {}}, "data": data}
         for one in metrics
     ]
-    return LRPE_GLUE.facts(results)
+    return experiment.facts(results)
 
 
 def test_a_complete_row_and_the_mismatched_column():
@@ -108,3 +108,12 @@ def test_shared_first_sentences_are_told_where_they_are_many():
     older = {"seen_first_sentences": {"data/glue-1000/MNLI": None}}
     for lacking in ({}, older):
         assert "first sentence" not in " ".join(told(metrics, data=lacking))
+
+
+@pytest.mark.parametrize(("scale", "is_told"), [("mini", True), ("paper", False)])
+def test_shared_first_sentences_are_those_of_the_part_that_is_measured(scale, is_told):
+    """Of BERT's MNLI the mismatched one at scale paper, where few are shared."""
+    seen = {"data/glue/MNLI": {"valid": 95.0, "valid1": 2.0}}
+    metrics = {"MNLI": 50.0, "replaced": [], "averaged": ["MNLI"]}
+    words = {"data": {"seen_first_sentences": seen}, "scale": scale, "experiment": BERT_GLUE}
+    assert ("first sentence" in " ".join(told(metrics, **words))) is is_told

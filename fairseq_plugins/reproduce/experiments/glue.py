@@ -302,10 +302,10 @@ class Glue(Experiment):
             data = DataDescription.model_validate(result["data"])
             for label, source in self.sources.items():
                 splits = _of_task(data.seen_first_sentences, source.task)
-                for subset in self._measured(source, result["scale"]):
-                    share = splits.number(subset)
-                    if share is not None and share > MOST_SEEN:
-                        shares.setdefault(label, share)
+                measured = map(splits.number, self._measured(source, result["scale"]))
+                share = next((one for one in measured if one is not None), None)
+                if share is not None and share > MOST_SEEN:
+                    shares.setdefault(label, share)
         if not shares:
             return []
         told = ", ".join(f"{label} {share:.0f} %" for label, share in shares.items())
