@@ -8,6 +8,7 @@ from pathlib import Path
 
 from benchmarks.record import ROOT
 from fairseq_plugins.common.parser import Parser
+from fairseq_plugins.common.root import from_root
 from fairseq_plugins.reproduce.options import words
 
 
@@ -49,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     name = "gpu_campaign_quick" if args.quick else "gpu_campaign"
     output = (args.output or ROOT / "outputs" / name).resolve()
     # Relative where it can be: the commands go into results, which say nothing of this machine.
-    shown = output.relative_to(ROOT) if output.is_relative_to(ROOT) else output
+    shown = from_root(output)
     parts = campaign_parts.parts(shown, quick=args.quick, force=args.force)
     try:
         parts = campaign.select(parts, args.only)

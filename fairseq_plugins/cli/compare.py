@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING
 from fairseq_plugins.common.errors import OptionError, WorkError
 from fairseq_plugins.common.exit_status import exit_status
 from fairseq_plugins.common.parser import Parser
-from fairseq_plugins.common.root import ROOT, add_places, configs_folder, data_folder, put_places
+from fairseq_plugins.common.root import (
+    ROOT,
+    add_places,
+    configs_folder,
+    data_folder,
+    from_root,
+    put_places,
+)
 from fairseq_plugins.data.options import check_at_least
 
 if TYPE_CHECKING:  # imports PyTorch, for which --help does not wait
@@ -100,7 +107,7 @@ def _checked(args: argparse.Namespace) -> "Study":
     except argparse.ArgumentTypeError as error:
         raise OptionError(str(error)) from None
     data = data_folder(f"compare-{stem}-{args.merges}")
-    study = Study(name, (), data.relative_to(ROOT) if data.is_relative_to(ROOT) else data)
+    study = Study(name, (), from_root(data))
     _plan(args, study, [1])
     return study
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from fairseq_plugins.common.data_commands import as_typed
 from fairseq_plugins.common.errors import OptionError
-from fairseq_plugins.common.root import ROOT, data_folder
+from fairseq_plugins.common.root import ROOT, data_folder, from_root
 from fairseq_plugins.common.seeds import parse_seed
 from fairseq_plugins.papers import SCALE_NAMES, TABLES
 from fairseq_plugins.papers.bert import SEEDS
@@ -96,8 +96,7 @@ def _run(args: argparse.Namespace) -> None:
         paper=paper,
         command=f"{PROGRAM} {_words(args)}",
     )
-    shown = stem.relative_to(ROOT) if stem.is_relative_to(ROOT) else stem
-    print(f"written: {shown}.png, .svg, .json and .md")
+    print(f"written: {from_root(stem)}.png, .svg, .json and .md")
 
 
 def _checkpoints(args: argparse.Namespace) -> list[tuple[str, Path, Path]]:

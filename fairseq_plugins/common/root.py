@@ -35,12 +35,11 @@ def place(kind: str) -> Path:
     told = os.environ.get(PLACES[kind])
     if not told:
         return Path(kind)
-    path = Path(told)
-    return path.relative_to(ROOT) if path.is_relative_to(ROOT) else path
+    return from_root(Path(told))
 
 
-def shown(path: Path, root: Path = ROOT) -> Path:
-    """A path as it is printed: relative to the root where it is below it."""
+def from_root(path: Path, root: Path = ROOT) -> Path:
+    """A path as it is printed and recorded: relative to the root where it is below it."""
     return path.relative_to(root) if path.is_relative_to(root) else path
 
 

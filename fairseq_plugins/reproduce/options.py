@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from fairseq_plugins.common.errors import OptionError
 from fairseq_plugins.common.parser import Parser
 from fairseq_plugins.common.provenance import missing_data
-from fairseq_plugins.common.root import add_places
+from fairseq_plugins.common.root import add_places, from_root
 from fairseq_plugins.common.seeds import parse_seed
 from fairseq_plugins.papers import PAPERS, SCALE_NAMES, TABLES
 from fairseq_plugins.papers.tables import Table
@@ -283,10 +283,7 @@ def study_from(args: argparse.Namespace, root: Path) -> "Study | None":
     overrides = list(args.set)
     if args.updates:
         overrides.append(f"optimization.max_update={args.updates}")
-    data = args.data
-    if data is not None:
-        data = data.absolute()
-        data = data.relative_to(root) if data.is_relative_to(root) else data
+    data = None if args.data is None else from_root(args.data.absolute(), root)
     return Study(args.name or "own", tuple(overrides), data)
 
 

@@ -124,13 +124,19 @@ def test_an_incomplete_result_is_made_again(root, planned, capsys):
     assert read(path)
 
 
-def test_a_result_of_another_experiment_is_named_and_kept(root, planned, capsys):
-    one = planned[1]
+def make_by_another_experiment(root, one):
+    """The result of a run, as if it had been of 100 updates."""
     work(root, [one], FakeFairseq(root))
     path = root / one.run.result
     result = json.loads(path.read_text())
     result["config"]["optimization"]["max_update"] = 100
     path.write_text(json.dumps(result))
+    return path
+
+
+def test_a_result_of_another_experiment_is_named_and_kept(root, planned, capsys):
+    one = planned[1]
+    make_by_another_experiment(root, one)
     fake = FakeFairseq(root)
     assert work(root, [one], fake) == 1
     assert fake.trained == []
@@ -376,11 +382,7 @@ def test_a_forced_run_that_was_cut_off_takes_no_other_tables_result(root, config
 
 def test_a_forced_run_of_another_experiment_goes_on_without_force(root, planned):
     one = planned[1]
-    work(root, [one], FakeFairseq(root))
-    path = root / one.run.result
-    result = json.loads(path.read_text())
-    result["config"]["optimization"]["max_update"] = 100
-    path.write_text(json.dumps(result))
+    path = make_by_another_experiment(root, one)
     assert work(root, [one], FakeFairseq(root, stop_at=100), force=True) == 130
     fake = FakeFairseq(root)
     assert work(root, [one], fake) == 0

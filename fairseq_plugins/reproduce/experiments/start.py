@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
+from fairseq_plugins.common.root import from_root
 from fairseq_plugins.data.measure import sha256
 from fairseq_plugins.reproduce.record.recipe import START, trainings_of
 
@@ -29,8 +30,7 @@ class Start:
         found = next((one for one in (root / path, path.absolute()) if one.is_file()), None)
         if found is None:
             raise ValueError(f"`--start` must be a checkpoint, but {path} is missing.")
-        own = found.relative_to(root) if found.is_relative_to(root) else found
-        return cls(own, sha256(found))
+        return cls(from_root(found, root), sha256(found))
 
     @classmethod
     def of(cls, recorded: Mapping[str, Any]) -> Self | None:

@@ -277,6 +277,8 @@ def _as_distance(cells: Mapping[str, Cells]) -> str:
     own = rows_of(cells.get("bert_table2", {}), ATTENTION, RATIO)
     ratios = [one for row in ROWS if (one := _of_the_start(own.get(row, {}))) is not None]
     below = sum(ratio < 1 for ratio in ratios)
+    if not below:
+        return ""
     found = {
         column.label: over_rows(
             cells, ("bert_table2", RATIO), (table, column.metric), ATTENTION, ROWS, _from_one
@@ -289,7 +291,7 @@ def _as_distance(cells: Mapping[str, Cells]) -> str:
         for label, one in found.items()
         if one is not None
     ]
-    if not below or not said:
+    if not said:
         return ""
     return (
         "Direction balance is met at 1, and the paper speaks of violating it, but its numbers are "

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from fairseq_plugins.common.root import place
+from fairseq_plugins.common.root import from_root, place
 from fairseq_plugins.reproduce.record.results import Say
 
 TIMINGS = "table9"  # measured by benchmarks/, no table of trained rows
@@ -54,8 +54,7 @@ def read_measurement(root: Path, path: Path, schema: type[BaseModel], say: Say) 
     except ValidationError as error:
         first, *_ = error.errors(include_url=False)
         why = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
-    shown = path.relative_to(root) if path.is_relative_to(root) else path
-    say(f"{shown} is not a complete result ({why}).")
+    say(f"{from_root(path, root)} is not a complete result ({why}).")
     return None
 
 

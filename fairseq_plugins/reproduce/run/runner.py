@@ -197,8 +197,7 @@ class TableRunner:
         if self.force and not self._was_made_in_this_job(planned):
             return False
         result = self._recorded(planned)
-        may_take = self._context.stage == "take" or not is_being_replaced(self.root, planned)
-        if result is None and not (may_take and self._take_from_other_table(planned)):
+        if result is None and not self._take_from_other_table(planned):
             return False
         if self._context.checkpoints and lacks_checkpoint(self.root, planned, self._context.keep):
             return False
@@ -262,7 +261,12 @@ class TableRunner:
         return result
 
     def _take_from_other_table(self, planned: PlannedRun) -> bool:
-        """Use the same run where another table has it; Tables 2 and 5 share rows."""
+        """Use the same run where another table has it; Tables 2 and 5 share rows.
+
+        Not for a run that `--force` makes anew, unless this is the stage that takes it.
+        """
+        if self._context.stage != "take" and is_being_replaced(self.root, planned):
+            return False
         run = planned.run
         data = planned.describe_data(self.root)
         own = TABLES[run.table]

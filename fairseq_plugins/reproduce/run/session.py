@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 
 from fairseq_plugins.common import provenance
-from fairseq_plugins.common.root import shown
+from fairseq_plugins.common.root import from_root
 from fairseq_plugins.papers import TABLES
 from fairseq_plugins.papers.tables import Table
 from fairseq_plugins.reproduce.experiments.base import Scale
@@ -340,6 +340,6 @@ def work(
     for failure in failures:
         print(f"\nFAILED {failure.name}: {failure.reason}")
         if failure.log:
-            print(f"  log: {shown(failure.log, root)}")
+            print(f"  log: {from_root(failure.log, root)}")
             print("\n".join(f"  | {line}" for line in last_lines(failure.log)))
     return 1 if failures else 0

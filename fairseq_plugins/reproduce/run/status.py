@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from fairseq_plugins.common.root import place, shown
+from fairseq_plugins.common.root import from_root, place
 from fairseq_plugins.reproduce.record import logs
 from fairseq_plugins.reproduce.run.journal import Journal, written
 from fairseq_plugins.reproduce.run.queue import Queued
@@ -190,7 +190,7 @@ def _failed(root: Path, found: Status, log: Path) -> Status:
     found = replace(found, state=FAILED, seconds_left=None)
     if not log.is_file():  # it failed before anything was logged
         return found
-    return replace(found, lines=logs.last_lines(log), log=str(shown(log, root)))
+    return replace(found, lines=logs.last_lines(log), log=str(from_root(log, root)))
 
 
 def _is_newer(path: Path, jobs: Iterable[Mapping[str, Any]]) -> bool:
