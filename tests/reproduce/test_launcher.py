@@ -5,6 +5,7 @@ import select
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -130,10 +131,35 @@ def test_preloaded_launcher_is_a_launcher(tmp_path, monkeypatch):
     assert seen[-2:] == [f"{tmp_path} c", "two"] or seen[-2:] == ["two", f"{tmp_path} c"]
     launcher._process.kill()
     launcher._process.wait()
-    with pytest.raises(BrokenPipeError):  # which fails one run; the next ones have a new process
+    with pytest.raises(OSError, match="ended by itself"):  # the next run has a new one
         launcher([*command, "told", "d"], log, seen.extend)
     assert launcher([*command, "told", "e"], log, seen.extend) == 3
     assert launcher([sys.executable, "-c", "raise SystemExit(4)"], log, seen.extend) == 4
+    launcher.close()
+
+
+def test_an_error_of_one_commands_files_leaves_the_others_alone(tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    (tmp_path / "waits.py").write_text(
+        "import pathlib, sys, time\n"
+        "print('begun', flush=True)\n"
+        "while not pathlib.Path('end').exists(): time.sleep(0.05)\n"
+        "sys.exit(3)\n"
+    )
+    launcher, command = PreloadedLauncher(tmp_path), [sys.executable, "-m", "waits"]
+    seen = []
+
+    def fail(lines):
+        raise BrokenPipeError("nobody reads this program's output")
+
+    with ThreadPoolExecutor(1) as pool:
+        other = pool.submit(launcher, command, tmp_path / "log", seen.extend)
+        wait_for(lambda: seen, 60)
+        for log, on_lines in ((tmp_path / "missing" / "log", print), (tmp_path / "own", fail)):
+            with pytest.raises(OSError, match=r"No such file|nobody reads"):
+                launcher(command, log, on_lines)
+        (tmp_path / "end").touch()
+        assert other.result() == 3
     launcher.close()
 
 

@@ -169,12 +169,12 @@ class PreloadedLauncher:
                     size = output.tell()
                     words = json.dumps(list(command[2:])).encode()
                     descriptors = [theirs.fileno(), output.fileno(), *keep_open]
-                    socket.send_fds(channel, [words], descriptors)
+                    _send(channel, words, descriptors)
                 # The first one is not started before the process has imported everything.
                 while not _is_readable(ours, POLL_SECONDS):
                     on_lines([])
                 return _follow(_Forked(ours), log, size, on_lines)
-        except OSError:  # the process has ended; the next command has a new one
+        except _HasEnded:  # the next command has a new one
             with self._lock:
                 if self._channel is channel:
                     self._end()
@@ -226,6 +226,20 @@ def get_launchers(
         launcher.close()
 
 
+class _HasEnded(OSError):
+    """The other process is gone, and with it all commands that it ran."""
+
+
+_ENDED = "the process that runs the commands has ended by itself"
+
+
+def _send(channel: socket.socket, message: bytes, descriptors: Sequence[int]) -> None:
+    try:
+        socket.send_fds(channel, [message], descriptors)
+    except (BrokenPipeError, ConnectionResetError) as error:
+        raise _HasEnded(_ENDED) from error
+
+
 class _Forked:
     """A command that the other process runs, of which it tells over a socket of its own."""
 
@@ -239,9 +253,12 @@ class _Forked:
         return self._receive()
 
     def _receive(self) -> int:
-        message = self._channel.recv(100)
+        try:
+            message = self._channel.recv(100)
+        except ConnectionResetError:
+            message = b""
         if not message:
-            raise OSError("the process that runs the commands has ended by itself")
+            raise _HasEnded(_ENDED)
         return int(json.loads(message))
 
 
