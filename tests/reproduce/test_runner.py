@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from fairseq_plugins.common import files
 from fairseq_plugins.common.root import PLACES
 from fairseq_plugins.papers.lrpe import TABLE_2, TABLE_5
 from fairseq_plugins.reproduce.__main__ import main
@@ -421,6 +422,21 @@ def test_results_that_cannot_be_written_are_kept_and_taken_by_the_next_call(root
         assert read(root / one.run.result)
         assert not (root / one.run.folder / "result.json").exists()
         assert status_of(root, one).state == "done"
+
+
+def test_a_kept_result_that_another_process_takes_first_is_taken(root, planned, monkeypatch):
+    one = planned[0]
+    work(root, [one], FakeFairseq(root))
+    kept = root / one.run.folder / "result.json"
+    (root / one.run.result).rename(kept)
+
+    def write_json(path, value):
+        files.write_json(path, value)
+        kept.unlink(missing_ok=True)
+
+    monkeypatch.setattr(runner, "write_json", write_json)
+    assert work(root, [one], FakeFairseq(root)) == 0
+    assert read(root / one.run.result)
 
 
 def test_a_kept_result_of_another_experiment_is_not_taken(root, planned):

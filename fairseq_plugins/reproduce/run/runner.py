@@ -256,7 +256,7 @@ class TableRunner:
         if results.mismatch(result, run, planned.config, planned.describe_data(self.root)):
             return None
         write_json(self.root / run.result, result)
-        kept.unlink()
+        kept.unlink(missing_ok=True)  # no lock is held yet: another call may have taken it too
         self.progress.say(f"{run.result} was kept in {run.folder / KEPT}, and is taken from there")
         return result
 
