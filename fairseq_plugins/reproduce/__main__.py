@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fairseq_plugins.common.errors import OptionError
 from fairseq_plugins.common.extras import is_installed, remedy
 from fairseq_plugins.common.parser import Parser
 from fairseq_plugins.common.root import ROOT, add_places, configs_folder, place, put, put_places
@@ -149,7 +150,11 @@ def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
         put("results", Path("results", LOCAL))
         put("checkpoints", Path("checkpoints", LOCAL))
 
-    study = _known_study(root, table, args) or study_from(args, root)
+    try:
+        study = _known_study(root, table, args) or study_from(args, root)
+    except OptionError as error:
+        parser.error(f"{error}.")
+    args.scale = args.scale or "mini"
     scale = EXPERIMENTS[table.experiment].scales[args.scale]
     seeds_asked = args.seeds or list(table.seeds if scale.name == "paper" else (1,))
     gpus = scale.gpus if args.gpus is None else args.gpus
@@ -274,7 +279,11 @@ def _check_tracker(tracker: str | None) -> None:
 
 
 def _known_study(root: Path, table: Table, args: argparse.Namespace) -> "Study | None":
-    """That of the results there are, where its name alone is given."""
+    """That of the results there are, where its name alone is given; puts its scale in `args`.
+
+    Raises:
+        OptionError: another scale is asked for.
+    """
     if not args.name or args.data or args.updates or args.set:
         return None
     from fairseq_plugins.reproduce.experiments import EXPERIMENTS
@@ -285,7 +294,12 @@ def _known_study(root: Path, table: Table, args: argparse.Namespace) -> "Study |
     found = results.read_results(folder, metrics, lambda text: None)
     if not found:
         return None
-    args.scale = found[0]["scale"]
+    scale = found[0]["scale"]
+    if args.scale not in (None, scale):
+        raise OptionError(
+            f"`--scale` must be {scale}, of which the study {args.name} is, but is {args.scale}"
+        )
+    args.scale = scale
     return results.run_of(found[0]).study
 
 

@@ -128,7 +128,8 @@ def get_parser(name: str) -> Parser:
         "checkpoint. Exit status: 0 all done, 1 a row failed, 2 nothing was started, 130 Ctrl-C.",
     )
     add = parser.add_argument
-    add("--scale", choices=SCALE_NAMES, default="mini", help="(default: mini, on a CPU)")
+    text = "(default: that of the study named, else mini, on a CPU)"
+    add("--scale", choices=SCALE_NAMES, help=text)
     add(
         "--rows",
         type=words("--rows"),

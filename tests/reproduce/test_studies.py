@@ -115,6 +115,17 @@ def test_the_name_alone_goes_on_with_the_study_there_is(root, configs, capsys):
     assert "scale/lm=toy" in said and "lr_scheduler.warmup_updates=20" in said
 
 
+def test_a_study_of_another_scale_is_refused(root, configs, capsys):
+    work(root, planned(configs)[:1])
+    words = ["table2", "--name", "mine", "--rows", "rope", "--dry-run"]
+    assert main([*words, "--scale", "toy"], root) == 0
+    with pytest.raises(SystemExit) as stopped:
+        main([*words, "--scale", "mini"], root)
+    assert stopped.value.code == 2
+    message = "`--scale` must be toy, of which the study mine is, but is mini"
+    assert message in " ".join(capsys.readouterr().err.split())
+
+
 @pytest.mark.parametrize("kind", PLACES)
 def test_the_environment_says_where_things_are(root, configs, monkeypatch, tmp_path_factory, kind):
     elsewhere = tmp_path_factory.mktemp("elsewhere")
