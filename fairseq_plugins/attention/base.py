@@ -164,6 +164,10 @@ class Attention(nn.Module):
     def unfold_basis_(self, *projections: nn.Module) -> None:
         """The projections as they were before ``fold_basis_``."""
 
+    def _placed(self, *positions: Tensor) -> tuple[Tensor, ...]:
+        """Positions for what is asked of a part by itself: in training drawn, where one draws."""
+        return positions if self.encoding is None else self.encoding.placed(positions, {})[0]
+
     def _redraw(self, k: Tensor, state: State | None = None) -> State:
         """Draw anew for a stochastic encoding, or again as in ``state``.
 

@@ -260,7 +260,7 @@ class SoftmaxAttention(Attention):
         for part in self._biases:
 
             def make(part: PositionEncoding = part) -> Tensor:
-                return part.attn_bias(q_positions, k_positions)
+                return part.attn_bias(*self._placed(q_positions, k_positions))
 
             is_shared = part.shared_across_layers
             bias = shared.once(("bias", id(part)), make) if is_shared else make()
@@ -273,7 +273,8 @@ class SoftmaxAttention(Attention):
         Later keys, which the causal mask hides, count as at the query's position.
         """
         assert self.encoding is not None
-        distance = -relative_positions(q_positions, k_positions).clamp(max=0).unsqueeze(1)
+        relative = relative_positions(*self._placed(q_positions, k_positions))
+        distance = -relative.clamp(max=0).unsqueeze(1)
         log_decay = self.encoding.log_decay().view(-1, 1, 1)
         factor = torch.exp(log_decay * distance) - 1
         logits = (self.scale * q) @ k.mT  # in this order float16 reaches further

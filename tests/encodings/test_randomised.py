@@ -132,6 +132,26 @@ def test_an_attention_draws_for_every_pass_of_training(monkeypatch):
     assert torch.equal(run(), run())
 
 
+def test_every_part_of_an_attention_sees_the_draw():
+    """What it asks of a part by itself, as a bias or a decay, no less than what is transformed."""
+    q, k, v = torch.randn(3, 2, HEADS, 9, DIM)
+    at = count(9)
+    with_options = {"per": {"per.decay": True}, "t5": {"t5.num_buckets": 8}}
+    for name in ("rope", "shaw", "alibi", "t5", "kerple_log", "fire", "per"):
+        encoding = build(f"randomised+{name}", **with_options.get(name, {}))
+        placing, other = encoding.parts
+        for kind in ("vanilla", "linear") if name in ("rope", "per") else ("vanilla",):
+            sizes = {"num_heads": HEADS, "head_dim": DIM, "causal": True}
+            output = build_attention(kind, encoding, **sizes)(
+                q, k, v, q_positions=at, k_positions=at
+            )[0]
+            drawn = placing.reposition(at)
+            expected = build_attention(kind, other, **sizes)(
+                q, k, v, q_positions=drawn, k_positions=drawn
+            )[0]
+            torch.testing.assert_close(output, expected, msg=f"{name}, {kind}")
+
+
 def test_a_stack_has_one_that_draws_and_no_layer_has_another():
     context = EncodingContext(HEADS, DIM, HEADS * DIM, LONGEST, causal=True)
     built = build_model_encodings("randomised+learned+shaw", 3, context, {"randomised.reach": 50})
