@@ -222,7 +222,8 @@ class LinearAttention(Attention):
     ) -> tuple[Tensor, Tensor]:
         """What the sums decay by at each token (B or 1, H, T), and the position then reached."""
         assert self.encoding is not None
-        steps, reached = _advances(*self._placed(positions), key_padding_mask, last)
+        (placed,) = self._placed(positions)
+        steps, reached = _advances(placed, key_padding_mask, last)
         return self.encoding.log_decay().view(-1, 1) * steps.unsqueeze(1), reached
 
     def _decode_output(self, output: Tensor, positions: Tensor) -> Tensor:

@@ -162,12 +162,17 @@ class SoftmaxAttention(Attention):
     ) -> tuple[Tensor, Tensor | None]:
         """The last T of the S keys are the queries' own where ``causal``."""
         shared = shared or SharedPass()
-        output, weights = self._weigh(
+        output, weights, dropped = self._weigh(
             q, state, q_positions, causal, attn_mask, need_weights, shared
         )
         if self.encoding is not None and "transform_output" in self.hooks:
             output = self.encoding.transform_output(output, q_positions)
-        return output, weights
+        if self.encoding is not None and "relative_values" in self.hooks:
+            # Behind it, since they are not encoded as the values are.
+            assert dropped is not None
+            k_positions = state["k_positions"]
+            output = output + self.encoding.relative_values(dropped, q_positions, k_positions)
+        return output, weights if need_weights else None
 
     def _weigh(
         self,
@@ -178,7 +183,8 @@ class SoftmaxAttention(Attention):
         attn_mask: Tensor | None,
         need_weights: bool,
         shared: SharedPass,
-    ) -> tuple[Tensor, Tensor | None]:
+    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        """The output, and the weights before and after dropout, or None where nobody needs them."""
         relative = self._relative_logits(q, state, q_positions)
         if self.encoding is not None and "transform_query" in self.hooks:
             q = self.encoding.transform_query(q, q_positions)
@@ -192,16 +198,13 @@ class SoftmaxAttention(Attention):
             added = _plus(decay, self._bias(q_positions, state["k_positions"], shared))
             hidden, added = _split_mask(attn_mask, added)
             hidden = _either(hidden, _padding_of_keys(state))
-            output, weights = self._explicit(
-                q, k, v, state, q_positions, causal, hidden, relative, added
-            )
-            return output, weights if need_weights else None
+            return self._explicit(q, k, v, causal, hidden, relative, added)
         dropout = self.dropout if self.training else 0.0
         by_head = not dropout and can_go_by_head(q, k)
         alone = decay is None and attn_mask is None and not causal and len(self._biases) == 0
         if by_head and alone and _has_gradient(relative) and "key_padding_mask" not in state:
             output = softmax_by_head(q, k, v, relative, scale=self.scale, share=self.scale)
-            return output, None
+            return output, None, None
         content = _plus(None if relative is None else self.scale * relative, decay)
 
         def make() -> tuple[Tensor | None, bool]:
@@ -219,11 +222,11 @@ class SoftmaxAttention(Attention):
                 mask = _sdpa_mask(future, q.new_zeros(()), q.dtype)
             elif mask is not None and mask.dtype == torch.bool:
                 mask = q.new_zeros(()).where(mask, float("-inf"))
-            return softmax_by_head(q, k, v, mask, scale=self.scale), None
+            return softmax_by_head(q, k, v, mask, scale=self.scale), None, None
         output = F.scaled_dot_product_attention(
             q, k, v, mask, dropout_p=dropout, is_causal=is_causal, scale=self.scale
         )
-        return output, None
+        return output, None, None
 
     def _mask(
         self,
@@ -285,13 +288,11 @@ class SoftmaxAttention(Attention):
         q: Tensor,
         k: Tensor,
         v: Tensor,
-        state: State,
-        q_positions: Tensor,
         causal: bool,
         hidden: Tensor | None,
         relative: Tensor | None,
         added: Tensor | None,
-    ) -> tuple[Tensor, Tensor]:
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """With the weights in hand; softmax in float32 or wider."""
         logits = (self.scale * q) @ k.mT  # in this order float16 reaches further
         logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
@@ -304,12 +305,7 @@ class SoftmaxAttention(Attention):
             logits = logits.masked_fill(hidden, float("-inf"))
         weights = logits.softmax(-1).to(v.dtype)
         dropped = nn.functional.dropout(weights, self.dropout, self.training)
-        output = dropped @ v
-        if self.encoding is not None and "relative_values" in self.hooks:
-            output = output + self.encoding.relative_values(
-                dropped, q_positions, state["k_positions"]
-            )
-        return output, weights
+        return dropped @ v, weights, dropped
 
 
 def _has_gradient(logits: Tensor | None) -> bool:

@@ -64,6 +64,15 @@ def test_turned_back_values_depend_on_differences_alone(kind, causal):
     assert (first - shifted).abs().max() > 0.1, "the values carry absolute positions"
 
 
+@pytest.mark.parametrize("beside", ["shaw", "sinusoidal_rpe", "learnable_sinusoidal_rpe"])
+def test_turned_back_values_stay_relative_beside_vectors_that_join_them(beside):
+    qkv, at = draw(3, 2, HEADS, 9, DIM), torch.tensor([[0, 1, 2, 5, 9, 10, 11, 30, 70]])
+    encoding = build(f"rope_values+{beside}")
+    assert PositionFacts.of(encoding).is_relative
+    first, shifted = (attend(encoding, "vanilla", qkv, p, True) for p in (at, at + 500))
+    torch.testing.assert_close(first, shifted, atol=5e-6, rtol=0)
+
+
 @pytest.mark.parametrize("layout", ["interleaved", "half_split"])
 def test_the_output_is_the_sum_of_values_turned_by_differences(layout):
     """sum_t w_st R(t - s) v_t with the weights of rope, pair by pair from the definition."""
