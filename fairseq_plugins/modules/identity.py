@@ -25,7 +25,7 @@ THEIR_ROBERTA = "roberta"  # fairseq's own, whose weights ours can take
 _PLACE_WORDS = {"encoder": "encoder", "decoder": "decoder", "cross": "cross-attention"}
 _ENCODES = frozenset({"transform_query", "transform_key"})
 # Options of encodings whose 0 stands for the longest sequence of the model.
-_ZERO_IS_LONGEST = ("length", "table_size")
+_ZERO_IS_LONGEST = ("length", "longest", "table_size", "trained_length")
 _COMMON = ("activation_fn", "layernorm_embedding", "no_scale_embedding")
 _SIDE = ("layers", "embed_dim", "ffn_embed_dim", "attention_heads", "normalize_before")
 _STRUCTURE = {
@@ -328,6 +328,9 @@ def _parts(named: StackName, longest: int | None) -> Iterator[Part]:
         entry = get_entry(name)
         options = {key: option.default for key, option in entry.options.items()} | given
         options |= {key: longest for key in _ZERO_IS_LONGEST if options.get(key) == 0}
-        if not entry.facts.extrapolates:
-            options["max_positions"] = longest  # the rows of its table
+        angles_are_of_longest = options.get("theta_type", "a") != "a"
+        if not entry.facts.extrapolates or (
+            angles_are_of_longest and not options.get("learned_theta")
+        ):
+            options["max_positions"] = longest  # the rows of its table, or what angles divide by
         yield Part(name, entry.make, options)

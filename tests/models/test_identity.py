@@ -114,6 +114,24 @@ def test_other_spellings_are_the_same(theirs: dict[str, Any], ours: dict[str, An
             ("encoding", "`cosformer length=32` under vanilla attention", "`cosformer length=64`"),
         ),
         (
+            encoding("yarn", "factor=4", max_target_positions=32),
+            encoding("yarn", "factor=4", max_target_positions=64),
+            (
+                "encoding",
+                "`yarn trained_length=32` under vanilla attention",
+                "`yarn trained_length=64`",
+            ),
+        ),
+        (
+            encoding("randomised_rope", max_target_positions=32),
+            encoding("randomised_rope", max_target_positions=64),
+            (
+                "encoding",
+                "`randomised longest=32` under vanilla attention",
+                "`randomised longest=64`",
+            ),
+        ),
+        (
             encoding("learned", max_target_positions=32),
             encoding("learned", max_target_positions=64),
             (
@@ -171,6 +189,26 @@ def test_robertas_longest_sequence_may_be_its_tasks() -> None:
     assert not differences(theirs, ours)
     (found,) = differences(theirs, describe({"_name": ROBERTA, "max_positions": 64}))
     assert found.theirs == "`learned max_positions=32` under vanilla attention"
+
+
+@pytest.mark.parametrize(
+    ("theta", "learned", "differ"), [("a", "", 0), ("b", "", 1), ("c", "", 1), ("b", "true", 0)]
+)
+def test_angles_that_divide_by_the_longest_sequence(theta: str, learned: str, differ: int) -> None:
+    words = f"theta_type={theta}" + (f" learned_theta={learned}" if learned else "")
+    theirs, ours = (
+        describe(
+            {
+                "_name": ROBERTA,
+                "position_encoding": "lrpe_type1",
+                "position_encoding_options": words,
+                "no_token_positional_embeddings": True,
+                "max_positions": longest,
+            }
+        )
+        for longest in (32, 64)
+    )
+    assert len(differences(theirs, ours)) == differ
 
 
 @pytest.mark.parametrize(
