@@ -20,7 +20,7 @@ from fairseq_plugins.encodings import (
     PositionFacts,
     RelativeOnAverage,
     Repositions,
-    SeesPadding,
+    SeesMask,
     Stochastic,
 )
 
@@ -163,7 +163,7 @@ def test_extending_names_everything_that_a_class_can_say() -> None:
     said = {field.name for value in (LinearFacts, PositionFacts) for field in fields(value)}
     able = {
         name
-        for protocol in (FoldsBasis, RelativeOnAverage, Repositions, SeesPadding, Stochastic)
+        for protocol in (FoldsBasis, RelativeOnAverage, Repositions, SeesMask, Stochastic)
         for name in vars(protocol)
         if not name.startswith("_")
     }

@@ -11,7 +11,12 @@ from torch import Tensor, nn
 
 from fairseq_plugins.attention.positions import check_padding_mask, check_positions
 from fairseq_plugins.attention.shared import SharedPass
-from fairseq_plugins.encodings import IncompatibleEncodingError, PositionEncoding, Stochastic
+from fairseq_plugins.encodings import (
+    Compose,
+    IncompatibleEncodingError,
+    PositionEncoding,
+    Stochastic,
+)
 
 State = dict[str, Tensor]
 
@@ -166,7 +171,9 @@ class Attention(nn.Module):
 
     def _placed(self, *positions: Tensor) -> tuple[Tensor, ...]:
         """Positions for what is asked of a part by itself: in training drawn, where one draws."""
-        return positions if self.encoding is None else self.encoding.placed(positions, {})[0]
+        if not isinstance(self.encoding, Compose):
+            return positions
+        return self.encoding.placed(positions, {})[0]
 
     def _redraw(self, k: Tensor, state: State | None = None) -> State:
         """Draw anew for a stochastic encoding, or again as in ``state``.

@@ -8,7 +8,7 @@ from fairseq_plugins.attention.base import Attention, State, check_dtypes
 from fairseq_plugins.attention.cache import append_rows
 from fairseq_plugins.attention.masks import attention_mask
 from fairseq_plugins.attention.shared import SharedPass
-from fairseq_plugins.encodings import ALL_HOOKS, PositionEncoding, SeesPadding
+from fairseq_plugins.encodings import ALL_HOOKS, PositionEncoding, SeesMask
 from fairseq_plugins.encodings.base import relative_positions
 from fairseq_plugins.encodings.ends import known_end, with_end
 from fairseq_plugins.encodings.protocols import parts_to_fold
@@ -51,7 +51,7 @@ class SoftmaxAttention(Attention):
         # Not registered: they are parts of the encoding, which is.
         self._biases = tuple(encoding.parts_with("attn_bias") if encoding is not None else ())
         parts = encoding.parts if encoding is not None else ()
-        self._seeing_padding = tuple(part for part in parts if isinstance(part, SeesPadding))
+        self._seeing_mask = tuple(part for part in parts if isinstance(part, SeesMask))
         self._folding = parts_to_fold(encoding) if encoding is not None else ()
         self._biases_are_shared = all(part.shared_across_layers for part in self._biases)
 
@@ -185,7 +185,7 @@ class SoftmaxAttention(Attention):
         shared: SharedPass,
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
         """The output, and the weights before and after dropout, or None where nobody needs them."""
-        relative = self._relative_logits(q, state, q_positions)
+        relative = self._relative_logits(q, state, q_positions, attn_mask)
         if self.encoding is not None and "transform_query" in self.hooks:
             q = self.encoding.transform_query(q, q_positions)
         k, v = _rows(state, "k"), _rows(state, "v")
@@ -248,13 +248,18 @@ class SoftmaxAttention(Attention):
         hidden = _hidden(hidden, causal, queries, keys, q.device)
         return _sdpa_mask(hidden, added, q.dtype), False
 
-    def _relative_logits(self, q: Tensor, state: State, q_positions: Tensor) -> Tensor | None:
+    def _relative_logits(
+        self, q: Tensor, state: State, q_positions: Tensor, attn_mask: Tensor | None
+    ) -> Tensor | None:
         """The ``relative_logits`` (B, H, T, S), not scaled yet, or None."""
         if self.encoding is None or "relative_logits" not in self.hooks:
             return None
         k = _rows(state, "content_k" if "content_k" in state else "k")
-        for part in self._seeing_padding:
-            part.see_padding(state.get("key_padding_mask"))
+        if self._seeing_mask:
+            hidden, _ = _split_mask(attn_mask, None)
+            hidden = _either(hidden, _padding_of_keys(state))
+            for part in self._seeing_mask:
+                part.see_mask(hidden)
         return self.encoding.relative_logits(q, k, q_positions, state["k_positions"])
 
     def _bias(self, q_positions: Tensor, k_positions: Tensor, shared: SharedPass) -> Tensor | None:

@@ -19,7 +19,7 @@ from fairseq_plugins.encodings.protocols import (
     FoldsBasis,
     RelativeOnAverage,
     Repositions,
-    SeesPadding,
+    SeesMask,
     Stochastic,
 )
 from fairseq_plugins.encodings.registry import (
@@ -53,7 +53,7 @@ __all__ = [
     "PositionFacts",
     "RelativeOnAverage",
     "Repositions",
-    "SeesPadding",
+    "SeesMask",
     "Stochastic",
     "build_encoding",
     "build_model_encodings",

@@ -171,12 +171,6 @@ class PositionEncoding(nn.Module):
         """A position-dependent addition (B, H, T, D) to the output, given weights (B, H, T, S)."""
         raise NotImplementedError
 
-    def placed(
-        self, args: tuple[Any, ...], options: dict[str, Any]
-    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """A hook's arguments as its parts take them: other positions, where a part draws them."""
-        return args, options
-
     @property
     def encoded_dim(self) -> int:
         """D', the features of transformed queries and keys."""

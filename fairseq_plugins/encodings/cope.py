@@ -32,9 +32,9 @@ class CoPE(PositionEncoding):
     beyond has the last vector.
 
     What positions a model passes plays no part: which keys come before a query is known from
-    their order, and padding is not counted. The table e (num_positions, D) is one per layer for
-    all heads, at 0 to begin with, so that a model starts as one without positions. Work and
-    memory of a pass are those of all pairs.
+    their order, and those that a mask hides from it, as padding, are not counted. The table e
+    (num_positions, D) is one per layer for all heads, at 0 to begin with, so that a model starts as
+    one without positions. Work and memory of a pass are those of all pairs.
 
     Args:
         context: of the model.
@@ -58,11 +58,11 @@ class CoPE(PositionEncoding):
             )
         self.num_positions = num_positions or context.max_positions + 1
         self.table = nn.Parameter(torch.zeros(self.num_positions, context.head_dim))
-        self._padding: Tensor | None = None
+        self._hidden: Tensor | None = None
 
-    def see_padding(self, key_padding_mask: Tensor | None) -> None:
-        """Which keys (B, S) the next ``relative_logits`` must not count."""
-        self._padding = key_padding_mask
+    def see_mask(self, hidden: Tensor | None) -> None:
+        """What the next ``relative_logits`` must not count, (B or 1, H or 1, T or 1, S)."""
+        self._hidden = hidden
 
     def relative_logits(
         self, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor
@@ -72,8 +72,8 @@ class CoPE(PositionEncoding):
         wide = torch.promote_types(q.dtype, torch.float32)
         gates = torch.sigmoid((self.context.head_dim**-0.5 * q) @ k.mT).to(wide)
         seen = torch.ones(queries, keys, dtype=torch.bool, device=q.device).tril(keys - queries)
-        if self._padding is not None:
-            seen = seen & ~self._padding[:, None, None, :]
+        if self._hidden is not None:
+            seen = seen & ~self._hidden
         # Half precision would stop counting at 256 or 2048: summed in float32.
         counted = contextual_positions(gates * seen).clamp(max=self.num_positions - 1)
         at_integers = (q @ self.table.to(q.dtype).mT).to(wide)

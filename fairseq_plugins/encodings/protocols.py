@@ -57,11 +57,16 @@ class Repositions(Protocol):
 
 
 @runtime_checkable
-class SeesPadding(Protocol):
+class SeesMask(Protocol):
     """An encoding whose ``relative_logits`` of a pair depend on the keys beside it, too."""
 
-    def see_padding(self, key_padding_mask: Tensor | None) -> None:
-        """Be told before ``relative_logits`` which keys (B, S) are padding; None where none is."""
+    def see_mask(self, hidden: Tensor | None) -> None:
+        """Be told before ``relative_logits`` what is hidden beside the future of a causal model.
+
+        Args:
+            hidden: (B or 1, H or 1, T or 1, S) bool, True where a query does not see a key, as
+                padding; None where nothing is.
+        """
 
 
 def parts_to_fold(encoding: PositionEncoding) -> tuple[FoldsBasis, ...]:

@@ -88,6 +88,32 @@ def test_a_key_that_does_not_count_may_come_or_go():
     torch.testing.assert_close(whole[:, :, kept][..., kept], without)
 
 
+@pytest.mark.parametrize("mask", ["bool", "float", "per row", "padding"])
+def test_a_key_that_is_hidden_is_not_counted(mask):
+    """However it is hidden, the others are as without it."""
+    attention = build_attention(
+        "vanilla", build(), num_heads=HEADS, head_dim=DIM, causal=True
+    ).double()
+    q, k, v = torch.randn(3, 2, HEADS, LENGTH, DIM, dtype=torch.float64)
+    hidden = torch.zeros(LENGTH, LENGTH, dtype=torch.bool)
+    hidden[:, 4] = True
+    masks = {
+        "bool": {"attn_mask": hidden},
+        "float": {"attn_mask": torch.zeros(hidden.shape).masked_fill(hidden, float("-inf"))},
+        "per row": {"attn_mask": hidden.expand(2, -1, -1)},
+        "padding": {"key_padding_mask": hidden[:1].expand(2, -1)},
+    }
+
+    def attend(at: list[int], **given: Tensor) -> Tensor:
+        rows = (x[:, :, at] for x in (q, k, v))
+        positions = count(len(at))
+        return attention(*rows, q_positions=positions, k_positions=positions, **given)[0]
+
+    kept = [i for i in range(LENGTH) if i != 4]
+    whole = attend([*range(LENGTH)], **masks[mask])
+    torch.testing.assert_close(whole[:, :, kept], attend(kept))
+
+
 def test_positions_rise_with_the_distance_and_are_at_most_the_tokens():
     gates = torch.rand(3, LENGTH, LENGTH).tril()
     counted = contextual_positions(gates)
