@@ -194,7 +194,8 @@ class PositionalMultiheadAttention(nn.Module):
 
         Args:
             query: (B, T, C), or (T, C) of one sequence.
-            key: (B, S, kdim); the same tensor as ``query`` in self-attention.
+            key: (B, S, kdim); the same tensor as ``query`` in self-attention, except in a causal
+                layer, which always attends to the queries' own tokens.
             value: (B, S, vdim).
             key_padding_mask: (B, S), bool with True where padded, or floating point, padded where
                 -inf and else added to the logits.
@@ -215,7 +216,9 @@ class PositionalMultiheadAttention(nn.Module):
         Raises:
             ValueError: what the layer or its attention cannot honour, by its name.
         """
-        is_self = key is query
+        # A causal layer compares places, so that its keys are those of the queries' tokens whatever
+        # tensor they come in: checkpoints and copies to devices make others of one.
+        is_self = self.causal or key is query
         if query.dim() == 2:
             query, key, value = (x.unsqueeze(0) for x in (query, key, value))
             if key_padding_mask is not None and key_padding_mask.dim() == 1:
@@ -223,7 +226,7 @@ class PositionalMultiheadAttention(nn.Module):
             is_single = True
         else:
             is_single = False
-        self._check_call(query, key, value, is_self, is_causal)
+        self._check_call(query, key, value, is_causal)
         if need_weights is None:
             need_weights = self.attention.gives_weights
         q, k, v = self._heads(query, key, value)
@@ -303,9 +306,7 @@ class PositionalMultiheadAttention(nn.Module):
             k, v = (x.repeat_interleave(self.groups, 1) for x in (k, v))
         return q, k, v
 
-    def _check_call(
-        self, query: Tensor, key: Tensor, value: Tensor, is_self: bool, is_causal: bool
-    ) -> None:
+    def _check_call(self, query: Tensor, key: Tensor, value: Tensor, is_causal: bool) -> None:
         for name, x in (("query", query), ("key", key), ("value", value)):
             if x.dim() != 3 or x.size(0) != query.size(0):
                 raise ValueError(
@@ -317,7 +318,7 @@ class PositionalMultiheadAttention(nn.Module):
                 "`is_causal` must be False for a layer built with causal=False; build it with "
                 "causal=True."
             )
-        if self.causal and not is_self and key.size(1) != query.size(1):
+        if self.causal and key.size(1) != query.size(1):
             raise ValueError(
                 f"`key` must have the {query.size(1)} tokens of `query` in a causal layer, but "
                 f"has {key.size(1)}; `step` goes on from tokens before."

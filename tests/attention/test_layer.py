@@ -1,10 +1,13 @@
 """The layer of plain PyTorch: what nn.MultiheadAttention does, and what it does not."""
 
+from functools import partial
+
 import pytest
 import torch
 from attention_cases import CAUSAL as CAUSAL_PAIRS
 from attention_cases import DIRECTED, hooks_of
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from fairseq_plugins.attention import Documents, PositionalMultiheadAttention
 from fairseq_plugins.attention.linear import LinearAttention
@@ -330,6 +333,26 @@ def test_a_causal_layer_takes_pytorchs_causal_mask_and_no_other_length() -> None
         module(x, x[:, :3], x[:, :3])
     with pytest.raises(ValueError, match="`causal` must be True"):
         layer("rope").step(x)
+
+
+@pytest.mark.parametrize("attention", ["vanilla", "linear"])
+def test_a_causal_layer_counts_its_keys_as_its_queries(attention: str) -> None:
+    """Also where they are copies, as of a checkpoint, a scatter or a norm for each."""
+    module, x = layer("rope", attention, causal=True), tokens()
+    whole = module(x, x, x, key_padding_mask=PADDING)[0]
+    copies = module(x, x.clone(), x.clone(), key_padding_mask=PADDING)[0]
+    torch.testing.assert_close(copies[~PADDING], whole[~PADDING])
+    row, bounds = x[:1], torch.tensor([0, 3, LENGTH])
+    torch.testing.assert_close(
+        module(row, row.clone(), row, cu_seqlens=bounds)[0],
+        module(row, row, row, cu_seqlens=bounds)[0],
+    )
+    gradients = []
+    for call in (module, partial(checkpoint, module, use_reentrant=True)):
+        given = x.clone().requires_grad_()
+        call(given, given, given, PADDING)[0][~PADDING].square().sum().backward()
+        gradients.append(given.grad)
+    torch.testing.assert_close(*gradients)
 
 
 def test_positions_that_are_given_count() -> None:
