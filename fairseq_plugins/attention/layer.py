@@ -204,8 +204,10 @@ class PositionalMultiheadAttention(nn.Module):
                 hidden, or floating point and added; vanilla attention alone.
             average_attn_weights: their mean over heads, or each head's.
             is_causal: ``attn_mask`` is the causal one, which a layer built ``causal`` has itself.
-            query_positions: (B or 1, T) int64; counted by default.
-            key_positions: (B or 1, S) int64; counted by default.
+            query_positions: (B or 1, T) int64; in self-attention those of the keys by default,
+                else counted from 0.
+            key_positions: (B or 1, S) int64; in self-attention those given for the queries by
+                default, else counted without what is padded.
             cu_seqlens: (N + 1,) int32 or int64, 0 and where each document of a packed row ends:
                 positions begin again in each, and attention stays inside. B is then 1.
             max_seqlen: the longest document, for which a device need not be asked then.
@@ -241,7 +243,8 @@ class PositionalMultiheadAttention(nn.Module):
             mask = None if self.causal and is_causal else attn_mask
             mask = attention_mask(mask, q, k)
             if key_positions is None:
-                key_positions = _counted(padding, key)
+                is_told = is_self and query_positions is not None
+                key_positions = query_positions if is_told else _counted(padding, key)
             if query_positions is None:
                 query_positions = key_positions if is_self else _counted(None, query)
             output, weights = self.attention(

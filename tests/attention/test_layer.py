@@ -362,4 +362,16 @@ def test_positions_that_are_given_count() -> None:
     torch.testing.assert_close(near, module(x, x, x)[0])
     far = module(x, x, x, query_positions=at + 3, key_positions=at)[0]
     assert not torch.allclose(far, near)
+    apart = module(x, x.clone(), x, query_positions=at + 3)[0]
+    torch.testing.assert_close(apart, far)
     assert "xl" in ENCODINGS and not isinstance(module.attention.encoding, Stochastic)
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_in_self_attention_positions_of_the_one_are_those_of_the_other(causal: bool) -> None:
+    module, x = layer("xl", causal=causal), tokens()
+    spread = 3 * torch.arange(LENGTH).unsqueeze(0)
+    both = module(x, x, x, query_positions=spread, key_positions=spread)[0]
+    assert not torch.allclose(both, module(x, x, x)[0])
+    torch.testing.assert_close(module(x, x, x, query_positions=spread)[0], both)
+    torch.testing.assert_close(module(x, x, x, key_positions=spread)[0], both)
