@@ -205,7 +205,7 @@ class PositionalMultiheadAttention(nn.Module):
             average_attn_weights: their mean over heads, or each head's.
             is_causal: ``attn_mask`` is the causal one, which a layer built ``causal`` has itself.
             query_positions: (B or 1, T) int64; in self-attention those of the keys by default,
-                else counted from 0.
+                else counted from 0, and to be given where keys are padded.
             key_positions: (B or 1, S) int64; in self-attention those given for the queries by
                 default, else counted without what is padded.
             cu_seqlens: (N + 1,) int32 or int64, 0 and where each document of a packed row ends:
@@ -229,6 +229,8 @@ class PositionalMultiheadAttention(nn.Module):
         else:
             is_single = False
         self._check_call(query, key, value, is_causal)
+        if not is_self and key_padding_mask is not None and query_positions is None:
+            self._refuse_to_count()
         if need_weights is None:
             need_weights = self.attention.gives_weights
         q, k, v = self._heads(query, key, value)
@@ -325,6 +327,16 @@ class PositionalMultiheadAttention(nn.Module):
             raise ValueError(
                 f"`key` must have the {query.size(1)} tokens of `query` in a causal layer, but "
                 f"has {key.size(1)}; `step` goes on from tokens before."
+            )
+
+    def _refuse_to_count(self) -> None:
+        # Refused at any length: of two sequences that are as long only now and then, a call would
+        # else fail once in a while.
+        if self.attention.hooks:
+            raise ValueError(
+                "`query_positions` must be given with `key_padding_mask` where `key` is another "
+                "tensor than `query`, whose padding it does not say, but is None instead; in "
+                "self-attention pass one tensor as both, or what `make_positions` counts."
             )
 
     def extra_repr(self) -> str:

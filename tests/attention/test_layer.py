@@ -9,7 +9,7 @@ from attention_cases import DIRECTED, hooks_of
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from fairseq_plugins.attention import Documents, PositionalMultiheadAttention
+from fairseq_plugins.attention import Documents, PositionalMultiheadAttention, make_positions
 from fairseq_plugins.attention.linear import LinearAttention
 from fairseq_plugins.encodings import ENCODINGS, IncompatibleEncodingError, Stochastic
 
@@ -375,3 +375,18 @@ def test_in_self_attention_positions_of_the_one_are_those_of_the_other(causal: b
     assert not torch.allclose(both, module(x, x, x)[0])
     torch.testing.assert_close(module(x, x, x, query_positions=spread)[0], both)
     torch.testing.assert_close(module(x, x, x, key_positions=spread)[0], both)
+
+
+def test_queries_beside_padded_keys_of_another_tensor_are_not_counted_in_silence() -> None:
+    """The mask may be the queries' own or not; they are told, at any length."""
+    module, x = layer("rope"), tokens()
+    for keys, padding in ((x.clone(), PADDING), (x[:, :3], PADDING[:, :3])):
+        for more in ({}, {"key_positions": make_positions(padding, keys.size(1))}):
+            with pytest.raises(ValueError, match=r"`query_positions` must be given.* is None"):
+                module(x, keys, keys, padding, **more)
+    whole = module(x, x, x, PADDING)[0]
+    told = module(x, x.clone(), x, PADDING, query_positions=make_positions(PADDING, LENGTH))[0]
+    torch.testing.assert_close(told[~PADDING], whole[~PADDING])
+    # Without an encoding nothing depends on them.
+    plain = layer()
+    torch.testing.assert_close(plain(x, x.clone(), x, PADDING)[0], plain(x, x, x, PADDING)[0])
