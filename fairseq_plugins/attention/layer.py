@@ -18,7 +18,11 @@ from fairseq_plugins.attention.masks import (
     refuse_packed,
     to_added,
 )
-from fairseq_plugins.attention.positions import make_positions
+from fairseq_plugins.attention.positions import (
+    check_padding_mask,
+    check_positions,
+    make_positions,
+)
 from fairseq_plugins.encodings import IncompatibleEncodingError, build_encoding
 from fairseq_plugins.encodings.ends import with_end
 
@@ -229,6 +233,8 @@ class PositionalMultiheadAttention(nn.Module):
         else:
             is_single = False
         self._check_call(query, key, value, is_causal)
+        _check_given("query_positions", query_positions, query)
+        _check_given("key_positions", key_positions, key)
         if not is_self and key_padding_mask is not None and query_positions is None:
             self._refuse_to_count()
         if need_weights is None:
@@ -286,6 +292,8 @@ class PositionalMultiheadAttention(nn.Module):
         if not self.causal:
             raise ValueError("`causal` must be True for a layer that decodes step by step.")
         given = dict(state or {})
+        if key_padding_mask is not None:
+            check_padding_mask("key_padding_mask", key_padding_mask, x.size(1))
         seen = given.pop(_NEXT, x.new_zeros(x.size(0), 1, dtype=torch.long))
         positions = make_positions(key_padding_mask, x.size(1), offset=seen, device=x.device)
         q, k, v = self._heads(x, x, x)
@@ -318,6 +326,11 @@ class PositionalMultiheadAttention(nn.Module):
                     f"`{name}` must be ({query.size(0)}, length, features), batch first as "
                     f"`query`, but is {tuple(x.shape)} instead."
                 )
+        if value.size(1) != key.size(1):
+            raise ValueError(
+                f"`value` must have the {key.size(1)} tokens of `key`, but has {value.size(1)} "
+                "instead."
+            )
         if is_causal and not self.causal:
             raise ValueError(
                 "`is_causal` must be False for a layer built with causal=False; build it with "
@@ -348,6 +361,12 @@ def _counted(padding: Tensor | None, x: Tensor) -> Tensor:
     """Positions (B or 1, T) of x (B, T, C)."""
     length = x.size(1)
     return with_end(make_positions(padding, length, device=x.device), length)
+
+
+def _check_given(name: str, positions: Tensor | None, x: Tensor) -> None:
+    """By the layer's own name; an attention has another."""
+    if positions is not None:
+        check_positions(name, positions, x.size(0), x.size(1))
 
 
 def _check_sizes(embed_dim: int, num_heads: int, num_kv_heads: int) -> None:

@@ -288,8 +288,9 @@ WHOLE = torch.ones(2, LENGTH, dtype=torch.long)
         ({"attn_mask": HIDDEN.expand(5, -1, -1)}, r"`attn_mask` must be \(7, 7\)"),
         ({"is_causal": True}, "`is_causal` must be False"),
         ({"cu_seqlens": torch.tensor([0, 7])}, "`cu_seqlens` needs one packed row"),
-        ({"query_positions": torch.zeros(1, LENGTH)}, "`q_positions` must be int64"),
-        ({"key_positions": torch.zeros(1, 3).long()}, r"_positions` must be \(B or 1, 7\)"),
+        ({"query_positions": torch.zeros(1, LENGTH)}, "`query_positions` must be int64"),
+        ({"query_positions": torch.arange(LENGTH)}, r"`query_positions` must be \(B or 1, 7\)"),
+        ({"key_positions": torch.zeros(1, 3).long()}, r"`key_positions` must be \(B or 1, 7\)"),
     ],
 )
 def test_calls_are_checked(call: dict[str, object], match: str) -> None:
@@ -353,6 +354,18 @@ def test_a_causal_layer_counts_its_keys_as_its_queries(attention: str) -> None:
         call(given, given, given, PADDING)[0][~PADDING].square().sum().backward()
         gradients.append(given.grad)
     torch.testing.assert_close(*gradients)
+
+
+def test_values_are_as_many_as_keys() -> None:
+    x = tokens()
+    with pytest.raises(ValueError, match="`value` must have the 7 tokens of `key`, but has 3"):
+        layer("rope")(x, x, x[:, :3])
+
+
+@pytest.mark.parametrize("padding", [PADDING.double(), PADDING[:, :3]])
+def test_a_mask_of_a_step_is_checked_by_its_name(padding: Tensor) -> None:
+    with pytest.raises(ValueError, match="`key_padding_mask` must be"):
+        layer("rope", causal=True).step(tokens(), None, padding)
 
 
 def test_positions_that_are_given_count() -> None:
