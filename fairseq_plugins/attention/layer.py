@@ -241,7 +241,14 @@ class PositionalMultiheadAttention(nn.Module):
             need_weights = self.attention.gives_weights
         q, k, v = self._heads(query, key, value)
         if cu_seqlens is not None:
-            refuse_packed(query, is_self, key_padding_mask, attn_mask, query_positions)
+            refuse_packed(
+                query,
+                is_self,
+                key_padding_mask=key_padding_mask,
+                attn_mask=attn_mask,
+                query_positions=query_positions,
+                key_positions=key_positions,
+            )
             documents = Documents.of(cu_seqlens, query.size(1), max_seqlen)
             output, weights = attend_documents(
                 self.attention, q, k, v, documents, need_weights=need_weights

@@ -151,6 +151,21 @@ def test_packed_documents_are_as_each_alone(name: str, attention: str, causal: b
     assert torch.equal(run(module, x, x, x, cu_seqlens=bounds, max_seqlen=5), packed)
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("key_padding_mask", torch.zeros(1, LENGTH, dtype=torch.bool)),
+        ("attn_mask", torch.zeros(LENGTH, LENGTH, dtype=torch.bool)),
+        ("query_positions", torch.arange(LENGTH).unsqueeze(0)),
+        ("key_positions", torch.arange(LENGTH).unsqueeze(0)),
+    ],
+)
+def test_packed_documents_say_positions_and_masks_themselves(name: str, value: Tensor) -> None:
+    x = tokens(1)
+    with pytest.raises(ValueError, match=f"`{name}` must be None with `cu_seqlens`"):
+        layer("shaw")(x, x, x, cu_seqlens=torch.tensor([0, 3, LENGTH]), **{name: value})
+
+
 def test_an_empty_document_and_the_weights_of_packed_ones() -> None:
     module, x = layer("alibi", causal=True), tokens(1, 6)
     output, weights = module(x, x, x, cu_seqlens=torch.tensor([0, 4, 4, 6]))
