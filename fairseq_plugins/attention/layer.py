@@ -59,7 +59,7 @@ class PositionalMultiheadAttention(nn.Module):
     Args:
         embed_dim: C.
         num_heads: H, of queries.
-        dropout: of the weights, under vanilla attention.
+        dropout: of the weights, under vanilla attention; here or in ``attention_options``.
         bias: of the four projections.
         add_bias_kv: must be False, as ``add_zero_attn``: no position fits such a key.
         add_zero_attn: must be False.
@@ -135,6 +135,11 @@ class PositionalMultiheadAttention(nn.Module):
             )
         own = dict(attention_options or {})
         if attention == "vanilla":
+            if dropout and "dropout" in own:
+                raise ValueError(
+                    "`dropout` must be 0 beside that of `attention_options`, which is "
+                    f"{own['dropout']}, but is {dropout} instead."
+                )
             own.setdefault("dropout", dropout)
         elif dropout:
             raise ValueError(

@@ -281,6 +281,10 @@ def test_what_acts_on_the_input_of_a_model_is_refused(name: str) -> None:
         ({"add_zero_attn": True}, "`add_zero_attn` must be False"),
         ({"batch_first": False}, "`batch_first` must be True"),
         ({"attention": "linear", "dropout": 0.1}, "`dropout` must be 0 under linear"),
+        (
+            {"dropout": 0.5, "attention_options": {"dropout": 0.1}},
+            r"`dropout` must be 0 beside that of `attention_options`, which is 0\.1, but is 0\.5",
+        ),
         ({"name": "rope", "bose": 3}, "rope has no option `bose`"),
         ({"attention": "cubic"}, "`attention_type` must be one of"),
     ],
@@ -288,6 +292,11 @@ def test_what_acts_on_the_input_of_a_model_is_refused(name: str) -> None:
 def test_options_are_checked(options: dict[str, object], match: str) -> None:
     with pytest.raises(ValueError, match=match):
         layer(**options)
+
+
+@pytest.mark.parametrize("said", [{"dropout": 0.1}, {"attention_options": {"dropout": 0.1}}])
+def test_dropout_may_be_said_in_either_place(said: dict[str, object]) -> None:
+    assert layer(**said).attention.dropout == 0.1
 
 
 WHOLE = torch.ones(2, LENGTH, dtype=torch.long)
