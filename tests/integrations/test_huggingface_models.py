@@ -3,6 +3,7 @@
 import pytest
 import torch
 from hub_models import CAUSAL, FAMILIES, PAD, fits, generate, logits, make, padded, swap, words
+from transformers import DataCollatorWithFlattening
 
 from fairseq_plugins.encodings import ENCODINGS, IncompatibleEncodingError, Stochastic
 from fairseq_plugins.integrations.huggingface import own_rotation, state_bytes
@@ -219,12 +220,70 @@ def test_gradient_checkpointing_gives_the_same_gradients(name, reentrant, attent
 def test_packed_documents_are_as_each_alone(name: str, attention: str) -> None:
     if not fits(name, attention, causal=True):
         pytest.skip("refused, as another test says")
-    model = swap(make("llama"), name, attention)
-    tokens = words(1, 11)
-    places = torch.cat([torch.arange(n) for n in (4, 1, 6)]).unsqueeze(0)
-    packed = logits(model, input_ids=tokens, position_ids=places, use_cache=False)
-    alone = [logits(model, input_ids=part) for part in tokens.split((4, 1, 6), dim=1)]
+    check_packed(swap(make("llama"), name, attention), 0)
+
+
+def check_packed(model, first: int) -> None:
+    """Each document of a row as it is alone."""
+    parts = words(1, 11).split((4, 1, 6), dim=1)
+    collate = DataCollatorWithFlattening(position_ids_start=first)
+    row = collate([{"input_ids": part[0].tolist()} for part in parts])
+    packed = logits(
+        model, input_ids=row["input_ids"], position_ids=row["position_ids"], use_cache=False
+    )
+    alone = [logits(model, input_ids=part) for part in parts]
     torch.testing.assert_close(packed, torch.cat(alone, 1), **TOLERANCE)
+
+
+@pytest.mark.parametrize("name", ["alibi", "base"])
+def test_documents_for_roberta_count_from_0_or_from_where_it_does(name: str) -> None:
+    model = swap(make("roberta"), name)
+    for first in (0, PAD + 1):
+        check_packed(model, first)
+        uneven = torch.tensor([[0, 1, 2, 0, 2]]) + first
+        with pytest.raises(ValueError, match=f"must count from {first} in each"):
+            logits(model, input_ids=words(1, 5), position_ids=uneven)
+    with pytest.raises(ValueError, match=r"`position_ids` must be at least 2.* have 1 instead"):
+        check_packed(model, PAD)
+
+
+@pytest.mark.parametrize("attention", ["vanilla", "linear"])
+def test_a_roberta_that_decodes(attention: str) -> None:
+    """transformers hands it positions from 0, with a cache those of the last token alone."""
+    model = swap(make("roberta", is_decoder=True), "base+rope", attention)
+    check_steps(model)
+    given = padded(words(1), 3, "left")
+    plain = generate(model, given, use_cache=False)
+    assert torch.equal(generate(model, given), plain)
+    row = generate(model, {"input_ids": words(1)[:, 3:]})
+    assert torch.equal(plain[1:, 3:], row)
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta"])
+def test_no_token_comes_before_the_first(family: str) -> None:
+    first = PAD + 1 if family == "roberta" else 0
+    model, tokens = swap(make(family), "base"), words()
+    counted, expected = torch.arange(9).unsqueeze(0), logits(model, input_ids=words())
+    for places in (counted, counted + first):
+        torch.testing.assert_close(logits(model, input_ids=tokens, position_ids=places), expected)
+    spread = 2 * counted + first
+    assert not torch.allclose(logits(model, input_ids=tokens, position_ids=spread), expected)
+    lower = f"`position_ids` must be at least {first}.* have {first - 1} instead"
+    for places in (counted, 2 * counted):
+        with pytest.raises(ValueError, match=lower):
+            logits(model, input_ids=tokens, position_ids=places + first - 1)
+
+
+@pytest.mark.parametrize("name", ["learned", "base", "alibi"])
+@pytest.mark.parametrize(("family", "hidden"), [("roberta", PAD), ("bert", -100)])
+def test_padding_may_come_before_the_first_token(family: str, hidden: int, name: str) -> None:
+    """As RoBERTa has it; the positions of tokens may be any from the first on."""
+    model, given = swap(make(family), name), padded(words(1), 3, "left")
+    row, mask = given["input_ids"][1:], given["attention_mask"][1:]
+    places = (mask.cumsum(1) + 5).where(mask == 1, hidden)
+    together = logits(model, input_ids=row, attention_mask=mask, position_ids=places)
+    alone = logits(model, input_ids=row[:, 3:], position_ids=places[:, 3:])
+    torch.testing.assert_close(together[:, 3:], alone, **TOLERANCE)
 
 
 def test_positions_that_are_given_count() -> None:
