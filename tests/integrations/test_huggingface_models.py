@@ -2,7 +2,19 @@
 
 import pytest
 import torch
-from hub_models import CAUSAL, FAMILIES, PAD, fits, generate, logits, make, padded, swap, words
+from hub_models import (
+    CAUSAL,
+    FAMILIES,
+    HEADS,
+    PAD,
+    fits,
+    generate,
+    logits,
+    make,
+    padded,
+    swap,
+    words,
+)
 from transformers import DataCollatorWithFlattening
 
 from fairseq_plugins.encodings import ENCODINGS, IncompatibleEncodingError, Stochastic
@@ -54,13 +66,31 @@ def test_its_own_rope_swapped_for_ours_gives_its_logits(family, options) -> None
     assert torch.equal(generate(model, inputs[1]), told)
 
 
-@pytest.mark.parametrize("share", [1.0, 0.5, 0.25])
-def test_neox_rotates_a_share_of_the_features(share: float) -> None:
+def sharing(share: float, head_dim: int):
+    """A GPT-NeoX that rotates a share of the features of a head."""
     rope = {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": share}
-    model = make("gpt_neox", hidden_size=32, rope_parameters=rope)
+    return make("gpt_neox", hidden_size=HEADS * head_dim, rope_parameters=rope)
+
+
+@pytest.mark.parametrize(
+    ("share", "head_dim"), [(1.0, 16), (0.5, 16), (0.25, 16), (0.25, 24), (0.5, 12), (0.4, 10)]
+)
+def test_neox_rotates_a_share_of_the_features(share: float, head_dim: int) -> None:
+    model = sharing(share, head_dim)
     before = logits(model, input_ids=words())
     swap(model, "rope", **own_rotation(model))
     torch.testing.assert_close(logits(model, input_ids=words()), before, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize(
+    ("share", "head_dim", "count"),
+    # Rounded up here and down there; odd there; no share of ours.
+    [(0.25, 10, 2), (0.5, 6, 3), (0.25, 20, 5), (0.25, 12, 3), (0.75, 16, 12)],
+)
+def test_neox_that_rotates_other_features_than_ours_is_refused(share, head_dim, count) -> None:
+    found = f"of the {head_dim} features of a head, but is {share}, which are {count}"
+    with pytest.raises(ValueError, match=f"`partial_rotary_factor` of the model must.*{found}"):
+        own_rotation(sharing(share, head_dim))
 
 
 @pytest.mark.parametrize("family", ["gpt2", "bert", "roberta"])
