@@ -34,6 +34,7 @@ DOWN, BOTH = (
     for causal in (True, False)
 )
 SOME = ("rope", "lrpe_type2", "t5", "deberta", "learned")
+PLAIN_ROPE = {"rope_type": "default", "rope_theta": 10000.0}
 TOLERANCE = {"atol": 2e-5, "rtol": 2e-5}
 
 
@@ -47,10 +48,12 @@ def is_stochastic(model) -> bool:
         ("llama", {}),
         ("llama", {"num_attention_heads": 4, "num_key_value_heads": 2}),
         ("llama", {"rope_parameters": {"rope_type": "default", "rope_theta": 500.0}}),
+        # Which transformers' Llama does not read.
+        ("llama", {"rope_parameters": {**PLAIN_ROPE, "partial_rotary_factor": 0.5}}),
         ("gpt_neox", {}),
         ("gpt_neox", {"use_parallel_residual": False}),
     ],
-    ids=["llama", "grouped", "theta", "gpt_neox", "serial"],
+    ids=["llama", "grouped", "theta", "share", "gpt_neox", "serial"],
 )
 def test_its_own_rope_swapped_for_ours_gives_its_logits(family, options) -> None:
     model = make(family, **options)
@@ -68,7 +71,7 @@ def test_its_own_rope_swapped_for_ours_gives_its_logits(family, options) -> None
 
 def sharing(share: float, head_dim: int):
     """A GPT-NeoX that rotates a share of the features of a head."""
-    rope = {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": share}
+    rope = {**PLAIN_ROPE, "partial_rotary_factor": share}
     return make("gpt_neox", hidden_size=HEADS * head_dim, rope_parameters=rope)
 
 

@@ -18,16 +18,16 @@ def own_rotation(model: PreTrainedModel) -> dict[str, Any]:
         ValueError: a model without RoPE, or with one that is stretched, which other names are
             (``rope_yarn``), or of another number of features.
     """
-    parameters = getattr(model.config, "rope_parameters", None)
-    if family_of(model).rotation is None or not parameters:
+    parameters, family = getattr(model.config, "rope_parameters", None), family_of(model)
+    if family.rotation is None or not parameters:
         raise ValueError(
             f"`model` must have RoPE, but a model of {model.config.model_type!r} has none."
         )
     kind = parameters.get("rope_type", "default")
     if kind != "default":
         raise ValueError(f"`rope_type` of the model must be 'default', but is {kind!r} instead.")
-    dim = family_of(model).head_dim(model.config)
-    share = parameters.get("partial_rotary_factor", 1.0)
+    dim = family.head_dim(model.config)
+    share = parameters.get("partial_rotary_factor", 1.0) if family.has_share else 1.0
     # Rounded down there, and where that is odd the angles are those of no even number: not ours.
     count = int(dim * share)
     words = {rotated_count(word, dim): word for word in reversed(get_args(Rotated))}
