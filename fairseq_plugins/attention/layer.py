@@ -18,7 +18,11 @@ from fairseq_plugins.attention.masks import (
     refuse_packed,
     to_added,
 )
-from fairseq_plugins.attention.positions import make_positions
+from fairseq_plugins.attention.positions import (
+    check_padding_mask,
+    check_positions,
+    make_positions,
+)
 from fairseq_plugins.encodings import IncompatibleEncodingError, build_encoding
 from fairseq_plugins.encodings.ends import with_end
 
@@ -55,7 +59,7 @@ class PositionalMultiheadAttention(nn.Module):
     Args:
         embed_dim: C.
         num_heads: H, of queries.
-        dropout: of the weights, under vanilla attention.
+        dropout: of the weights, under vanilla attention; here or in ``attention_options``.
         bias: of the four projections.
         add_bias_kv: must be False, as ``add_zero_attn``: no position fits such a key.
         add_zero_attn: must be False.
@@ -131,6 +135,11 @@ class PositionalMultiheadAttention(nn.Module):
             )
         own = dict(attention_options or {})
         if attention == "vanilla":
+            if dropout and "dropout" in own:
+                raise ValueError(
+                    "`dropout` must be 0 beside that of `attention_options`, which is "
+                    f"{own['dropout']}, but is {dropout} instead."
+                )
             own.setdefault("dropout", dropout)
         elif dropout:
             raise ValueError(
@@ -194,7 +203,8 @@ class PositionalMultiheadAttention(nn.Module):
 
         Args:
             query: (B, T, C), or (T, C) of one sequence.
-            key: (B, S, kdim); the same tensor as ``query`` in self-attention.
+            key: (B, S, kdim); the same tensor as ``query`` in self-attention, except in a causal
+                layer, which always attends to the queries' own tokens.
             value: (B, S, vdim).
             key_padding_mask: (B, S), bool with True where padded, or floating point, padded where
                 -inf and else added to the logits.
@@ -203,8 +213,10 @@ class PositionalMultiheadAttention(nn.Module):
                 hidden, or floating point and added; vanilla attention alone.
             average_attn_weights: their mean over heads, or each head's.
             is_causal: ``attn_mask`` is the causal one, which a layer built ``causal`` has itself.
-            query_positions: (B or 1, T) int64; counted by default.
-            key_positions: (B or 1, S) int64; counted by default.
+            query_positions: (B or 1, T) int64; in self-attention those of the keys by default,
+                else counted from 0, and to be given where keys are padded.
+            key_positions: (B or 1, S) int64; in self-attention those given for the queries by
+                default, else counted without what is padded.
             cu_seqlens: (N + 1,) int32 or int64, 0 and where each document of a packed row ends:
                 positions begin again in each, and attention stays inside. B is then 1.
             max_seqlen: the longest document, for which a device need not be asked then.
@@ -215,7 +227,9 @@ class PositionalMultiheadAttention(nn.Module):
         Raises:
             ValueError: what the layer or its attention cannot honour, by its name.
         """
-        is_self = key is query
+        # A causal layer compares places, so that its keys are those of the queries' tokens whatever
+        # tensor they come in: checkpoints and copies to devices make others of one.
+        is_self = self.causal or key is query
         if query.dim() == 2:
             query, key, value = (x.unsqueeze(0) for x in (query, key, value))
             if key_padding_mask is not None and key_padding_mask.dim() == 1:
@@ -223,12 +237,23 @@ class PositionalMultiheadAttention(nn.Module):
             is_single = True
         else:
             is_single = False
-        self._check_call(query, key, value, is_self, is_causal)
+        self._check_call(query, key, value, is_causal)
+        _check_given("query_positions", query_positions, query)
+        _check_given("key_positions", key_positions, key)
+        if not is_self and key_padding_mask is not None and query_positions is None:
+            self._refuse_to_count()
         if need_weights is None:
             need_weights = self.attention.gives_weights
         q, k, v = self._heads(query, key, value)
         if cu_seqlens is not None:
-            refuse_packed(query, is_self, key_padding_mask, attn_mask, query_positions)
+            refuse_packed(
+                query,
+                is_self,
+                key_padding_mask=key_padding_mask,
+                attn_mask=attn_mask,
+                query_positions=query_positions,
+                key_positions=key_positions,
+            )
             documents = Documents.of(cu_seqlens, query.size(1), max_seqlen)
             output, weights = attend_documents(
                 self.attention, q, k, v, documents, need_weights=need_weights
@@ -238,7 +263,8 @@ class PositionalMultiheadAttention(nn.Module):
             mask = None if self.causal and is_causal else attn_mask
             mask = attention_mask(mask, q, k)
             if key_positions is None:
-                key_positions = _counted(padding, key)
+                is_told = is_self and query_positions is not None
+                key_positions = query_positions if is_told else _counted(padding, key)
             if query_positions is None:
                 query_positions = key_positions if is_self else _counted(None, query)
             output, weights = self.attention(
@@ -278,6 +304,8 @@ class PositionalMultiheadAttention(nn.Module):
         if not self.causal:
             raise ValueError("`causal` must be True for a layer that decodes step by step.")
         given = dict(state or {})
+        if key_padding_mask is not None:
+            check_padding_mask("key_padding_mask", key_padding_mask, x.size(1))
         seen = given.pop(_NEXT, x.new_zeros(x.size(0), 1, dtype=torch.long))
         positions = make_positions(key_padding_mask, x.size(1), offset=seen, device=x.device)
         q, k, v = self._heads(x, x, x)
@@ -303,24 +331,37 @@ class PositionalMultiheadAttention(nn.Module):
             k, v = (x.repeat_interleave(self.groups, 1) for x in (k, v))
         return q, k, v
 
-    def _check_call(
-        self, query: Tensor, key: Tensor, value: Tensor, is_self: bool, is_causal: bool
-    ) -> None:
+    def _check_call(self, query: Tensor, key: Tensor, value: Tensor, is_causal: bool) -> None:
         for name, x in (("query", query), ("key", key), ("value", value)):
             if x.dim() != 3 or x.size(0) != query.size(0):
                 raise ValueError(
                     f"`{name}` must be ({query.size(0)}, length, features), batch first as "
                     f"`query`, but is {tuple(x.shape)} instead."
                 )
+        if value.size(1) != key.size(1):
+            raise ValueError(
+                f"`value` must have the {key.size(1)} tokens of `key`, but has {value.size(1)} "
+                "instead."
+            )
         if is_causal and not self.causal:
             raise ValueError(
                 "`is_causal` must be False for a layer built with causal=False; build it with "
                 "causal=True."
             )
-        if self.causal and not is_self and key.size(1) != query.size(1):
+        if self.causal and key.size(1) != query.size(1):
             raise ValueError(
                 f"`key` must have the {query.size(1)} tokens of `query` in a causal layer, but "
                 f"has {key.size(1)}; `step` goes on from tokens before."
+            )
+
+    def _refuse_to_count(self) -> None:
+        # Refused at any length: of two sequences that are as long only now and then, a call would
+        # else fail once in a while.
+        if self.attention.hooks:
+            raise ValueError(
+                "`query_positions` must be given with `key_padding_mask` where `key` is another "
+                "tensor than `query`, whose padding it does not say, but is None instead; in "
+                "self-attention pass one tensor as both, or what `make_positions` counts."
             )
 
     def extra_repr(self) -> str:
@@ -332,6 +373,12 @@ def _counted(padding: Tensor | None, x: Tensor) -> Tensor:
     """Positions (B or 1, T) of x (B, T, C)."""
     length = x.size(1)
     return with_end(make_positions(padding, length, device=x.device), length)
+
+
+def _check_given(name: str, positions: Tensor | None, x: Tensor) -> None:
+    """By the layer's own name; an attention has another."""
+    if positions is not None:
+        check_positions(name, positions, x.size(0), x.size(1))
 
 
 def _check_sizes(embed_dim: int, num_heads: int, num_kv_heads: int) -> None:

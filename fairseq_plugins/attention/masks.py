@@ -99,14 +99,13 @@ def to_added(mask: Tensor | None, added: Tensor | None, queries: int) -> Tensor 
     return rows + (mask.unsqueeze(1) if mask.dim() == 3 else mask)
 
 
-def refuse_packed(
-    query: Tensor,
-    is_self: bool,
-    key_padding_mask: Tensor | None,
-    attn_mask: Tensor | None,
-    query_positions: Tensor | None,
-) -> None:
+def refuse_packed(query: Tensor, is_self: bool, **others: Tensor | None) -> None:
     """What does not go with packed documents.
+
+    Args:
+        query: (B, T, C).
+        is_self: whether the keys are the queries' tokens.
+        others: masks and positions by their names.
 
     Raises:
         ValueError: several rows, other keys, masks or positions beside them.
@@ -118,11 +117,6 @@ def refuse_packed(
         )
     if not is_self:
         raise ValueError("`cu_seqlens` needs self-attention: `key` must be `query`.")
-    others = {
-        "key_padding_mask": key_padding_mask,
-        "attn_mask": attn_mask,
-        "query_positions": query_positions,
-    }
     for name, value in others.items():
         if value is not None:
             raise ValueError(f"`{name}` must be None with `cu_seqlens`, which says it all.")

@@ -233,9 +233,13 @@ def rotation_angles(
             f"`theta_type={theta_type}` depends on the sequence's length, which a causal model "
             "does not know while it generates; use `theta_type=a`."
         )
+    return theta(theta_type, rotated_count(rotated, dim), base, context.max_positions)
+
+
+def rotated_count(rotated: Rotated, dim: int) -> int:
+    """How many of a head's features are rotated: even, since they are in pairs."""
     share = {"all": dim, "half": dim - dim // 2, "quarter": dim - 3 * dim // 4}[rotated]
-    count = share + share % 2
-    return theta(theta_type, count, base, context.max_positions)
+    return share + share % 2
 
 
 def _check_base(base: float) -> None:

@@ -23,6 +23,7 @@ from fairseq_plugins.modules.stack import check_cross_encoding, widths_of
 from fairseq_plugins.modules.transformer_options import (
     PLACES,
     PETransformerConfig,
+    check_common_options,
     options_at,
     to_transformer_config,
 )
@@ -104,6 +105,7 @@ class PETransformer(OneOfSeveral, AnyLength, SeededDraws, TransformerModelBase):
         record_dictionary(args, vocabularies)
         config = to_transformer_config(args)
         config.places = {place: options_at(args, place) for place in PLACES}
+        check_common_options(args)
         check_linear_options(args, [options.attention_type for options in config.places.values()])
         _check_places(config, config.places)
         model: PETransformer = super().build_model(config, task)

@@ -132,18 +132,38 @@ def options_at(config: Any, place: str) -> PositionEncodingConfig:
     def own(name: str) -> Any:
         return getattr(config, f"{place}_{name}")
 
-    encoding, words = own("position_encoding"), own("position_encoding_options")
-    if words is None:
-        is_common = encoding in (None, config.position_encoding)
-        words = config.position_encoding_options if is_common else ""
+    words = own("position_encoding_options") or ""
+    if _takes_common_options(config, place):
+        words = config.position_encoding_options
     return PositionEncodingConfig(
         attention_type=own("attention_type") or config.attention_type,
-        position_encoding=encoding or config.position_encoding,
+        position_encoding=own("position_encoding") or config.position_encoding,
         position_encoding_options=words,
         feature_map=config.feature_map,
         linear_normalizer=config.linear_normalizer,
         min_cosine=config.min_cosine,
     )
+
+
+def _takes_common_options(config: Any, place: str) -> bool:
+    """Whether a place has the common encoding, and no options of its own, not even empty ones."""
+    is_common = getattr(config, f"{place}_position_encoding") in (None, config.position_encoding)
+    return is_common and getattr(config, f"{place}_position_encoding_options") is None
+
+
+def check_common_options(config: Any) -> None:
+    """Refuse options of the common encoding that act nowhere, and that nothing would read.
+
+    Raises:
+        ValueError: there are some, and neither self-attention takes them.
+    """
+    words = config.position_encoding_options
+    if words and not any(_takes_common_options(config, place) for place in PLACES):
+        raise ValueError(
+            "`position_encoding_options` must be left out where the encoder and the decoder both "
+            f"have another encoding or options of their own, but is {words!r} instead; use "
+            "`encoder_position_encoding_options` and `decoder_position_encoding_options`."
+        )
 
 
 def to_transformer_config(options: TransformerOptions) -> TransformerConfig:

@@ -1,12 +1,15 @@
 """The layer of plain PyTorch: what nn.MultiheadAttention does, and what it does not."""
 
+from functools import partial
+
 import pytest
 import torch
 from attention_cases import CAUSAL as CAUSAL_PAIRS
 from attention_cases import DIRECTED, hooks_of
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
-from fairseq_plugins.attention import Documents, PositionalMultiheadAttention
+from fairseq_plugins.attention import Documents, PositionalMultiheadAttention, make_positions
 from fairseq_plugins.attention.linear import LinearAttention
 from fairseq_plugins.encodings import ENCODINGS, IncompatibleEncodingError, Stochastic
 
@@ -148,6 +151,21 @@ def test_packed_documents_are_as_each_alone(name: str, attention: str, causal: b
     assert torch.equal(run(module, x, x, x, cu_seqlens=bounds, max_seqlen=5), packed)
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("key_padding_mask", torch.zeros(1, LENGTH, dtype=torch.bool)),
+        ("attn_mask", torch.zeros(LENGTH, LENGTH, dtype=torch.bool)),
+        ("query_positions", torch.arange(LENGTH).unsqueeze(0)),
+        ("key_positions", torch.arange(LENGTH).unsqueeze(0)),
+    ],
+)
+def test_packed_documents_say_positions_and_masks_themselves(name: str, value: Tensor) -> None:
+    x = tokens(1)
+    with pytest.raises(ValueError, match=f"`{name}` must be None with `cu_seqlens`"):
+        layer("shaw")(x, x, x, cu_seqlens=torch.tensor([0, 3, LENGTH]), **{name: value})
+
+
 def test_an_empty_document_and_the_weights_of_packed_ones() -> None:
     module, x = layer("alibi", causal=True), tokens(1, 6)
     output, weights = module(x, x, x, cu_seqlens=torch.tensor([0, 4, 4, 6]))
@@ -263,6 +281,10 @@ def test_what_acts_on_the_input_of_a_model_is_refused(name: str) -> None:
         ({"add_zero_attn": True}, "`add_zero_attn` must be False"),
         ({"batch_first": False}, "`batch_first` must be True"),
         ({"attention": "linear", "dropout": 0.1}, "`dropout` must be 0 under linear"),
+        (
+            {"dropout": 0.5, "attention_options": {"dropout": 0.1}},
+            r"`dropout` must be 0 beside that of `attention_options`, which is 0\.1, but is 0\.5",
+        ),
         ({"name": "rope", "bose": 3}, "rope has no option `bose`"),
         ({"attention": "cubic"}, "`attention_type` must be one of"),
     ],
@@ -270,6 +292,11 @@ def test_what_acts_on_the_input_of_a_model_is_refused(name: str) -> None:
 def test_options_are_checked(options: dict[str, object], match: str) -> None:
     with pytest.raises(ValueError, match=match):
         layer(**options)
+
+
+@pytest.mark.parametrize("said", [{"dropout": 0.1}, {"attention_options": {"dropout": 0.1}}])
+def test_dropout_may_be_said_in_either_place(said: dict[str, object]) -> None:
+    assert layer(**said).attention.dropout == 0.1
 
 
 WHOLE = torch.ones(2, LENGTH, dtype=torch.long)
@@ -285,8 +312,9 @@ WHOLE = torch.ones(2, LENGTH, dtype=torch.long)
         ({"attn_mask": HIDDEN.expand(5, -1, -1)}, r"`attn_mask` must be \(7, 7\)"),
         ({"is_causal": True}, "`is_causal` must be False"),
         ({"cu_seqlens": torch.tensor([0, 7])}, "`cu_seqlens` needs one packed row"),
-        ({"query_positions": torch.zeros(1, LENGTH)}, "`q_positions` must be int64"),
-        ({"key_positions": torch.zeros(1, 3).long()}, r"_positions` must be \(B or 1, 7\)"),
+        ({"query_positions": torch.zeros(1, LENGTH)}, "`query_positions` must be int64"),
+        ({"query_positions": torch.arange(LENGTH)}, r"`query_positions` must be \(B or 1, 7\)"),
+        ({"key_positions": torch.zeros(1, 3).long()}, r"`key_positions` must be \(B or 1, 7\)"),
     ],
 )
 def test_calls_are_checked(call: dict[str, object], match: str) -> None:
@@ -332,6 +360,38 @@ def test_a_causal_layer_takes_pytorchs_causal_mask_and_no_other_length() -> None
         layer("rope").step(x)
 
 
+@pytest.mark.parametrize("attention", ["vanilla", "linear"])
+def test_a_causal_layer_counts_its_keys_as_its_queries(attention: str) -> None:
+    """Also where they are copies, as of a checkpoint, a scatter or a norm for each."""
+    module, x = layer("rope", attention, causal=True), tokens()
+    whole = module(x, x, x, key_padding_mask=PADDING)[0]
+    copies = module(x, x.clone(), x.clone(), key_padding_mask=PADDING)[0]
+    torch.testing.assert_close(copies[~PADDING], whole[~PADDING])
+    row, bounds = x[:1], torch.tensor([0, 3, LENGTH])
+    torch.testing.assert_close(
+        module(row, row.clone(), row, cu_seqlens=bounds)[0],
+        module(row, row, row, cu_seqlens=bounds)[0],
+    )
+    gradients = []
+    for call in (module, partial(checkpoint, module, use_reentrant=True)):
+        given = x.clone().requires_grad_()
+        call(given, given, given, PADDING)[0][~PADDING].square().sum().backward()
+        gradients.append(given.grad)
+    torch.testing.assert_close(*gradients)
+
+
+def test_values_are_as_many_as_keys() -> None:
+    x = tokens()
+    with pytest.raises(ValueError, match="`value` must have the 7 tokens of `key`, but has 3"):
+        layer("rope")(x, x, x[:, :3])
+
+
+@pytest.mark.parametrize("padding", [PADDING.double(), PADDING[:, :3]])
+def test_a_mask_of_a_step_is_checked_by_its_name(padding: Tensor) -> None:
+    with pytest.raises(ValueError, match="`key_padding_mask` must be"):
+        layer("rope", causal=True).step(tokens(), None, padding)
+
+
 def test_positions_that_are_given_count() -> None:
     module, x = layer("xl"), tokens()
     at = torch.arange(LENGTH).unsqueeze(0)
@@ -339,4 +399,31 @@ def test_positions_that_are_given_count() -> None:
     torch.testing.assert_close(near, module(x, x, x)[0])
     far = module(x, x, x, query_positions=at + 3, key_positions=at)[0]
     assert not torch.allclose(far, near)
+    apart = module(x, x.clone(), x, query_positions=at + 3)[0]
+    torch.testing.assert_close(apart, far)
     assert "xl" in ENCODINGS and not isinstance(module.attention.encoding, Stochastic)
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_in_self_attention_positions_of_the_one_are_those_of_the_other(causal: bool) -> None:
+    module, x = layer("xl", causal=causal), tokens()
+    spread = 3 * torch.arange(LENGTH).unsqueeze(0)
+    both = module(x, x, x, query_positions=spread, key_positions=spread)[0]
+    assert not torch.allclose(both, module(x, x, x)[0])
+    torch.testing.assert_close(module(x, x, x, query_positions=spread)[0], both)
+    torch.testing.assert_close(module(x, x, x, key_positions=spread)[0], both)
+
+
+def test_queries_beside_padded_keys_of_another_tensor_are_not_counted_in_silence() -> None:
+    """The mask may be the queries' own or not; they are told, at any length."""
+    module, x = layer("rope"), tokens()
+    for keys, padding in ((x.clone(), PADDING), (x[:, :3], PADDING[:, :3])):
+        for more in ({}, {"key_positions": make_positions(padding, keys.size(1))}):
+            with pytest.raises(ValueError, match=r"`query_positions` must be given.* is None"):
+                module(x, keys, keys, padding, **more)
+    whole = module(x, x, x, PADDING)[0]
+    told = module(x, x.clone(), x, PADDING, query_positions=make_positions(PADDING, LENGTH))[0]
+    torch.testing.assert_close(told[~PADDING], whole[~PADDING])
+    # Without an encoding nothing depends on them.
+    plain = layer()
+    torch.testing.assert_close(plain(x, x.clone(), x, PADDING)[0], plain(x, x, x, PADDING)[0])

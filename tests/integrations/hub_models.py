@@ -20,6 +20,7 @@ from transformers import (
     LlamaForCausalLM,
     PreTrainedModel,
     RobertaConfig,
+    RobertaForCausalLM,
     RobertaForMaskedLM,
 )
 from transformers.utils import logging
@@ -61,7 +62,8 @@ def make(family: str, **options: object) -> PreTrainedModel:
         model = kind(BertConfig(**config))
     else:
         config = {**_ENCODER, "max_position_embeddings": LONGEST + PAD + 1}
-        model = RobertaForMaskedLM(RobertaConfig(**{**config, **options}))
+        kind = RobertaForCausalLM if options.get("is_decoder") else RobertaForMaskedLM
+        model = kind(RobertaConfig(**{**config, **options}))
     # Larger than they begin, or positions would hardly show in the logits.
     with torch.no_grad():
         for parameter in model.parameters():

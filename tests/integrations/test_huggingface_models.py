@@ -2,7 +2,20 @@
 
 import pytest
 import torch
-from hub_models import CAUSAL, FAMILIES, PAD, fits, generate, logits, make, padded, swap, words
+from hub_models import (
+    CAUSAL,
+    FAMILIES,
+    HEADS,
+    PAD,
+    fits,
+    generate,
+    logits,
+    make,
+    padded,
+    swap,
+    words,
+)
+from transformers import DataCollatorWithFlattening
 
 from fairseq_plugins.encodings import ENCODINGS, IncompatibleEncodingError, Stochastic
 from fairseq_plugins.integrations.huggingface import own_rotation, state_bytes
@@ -21,6 +34,7 @@ DOWN, BOTH = (
     for causal in (True, False)
 )
 SOME = ("rope", "lrpe_type2", "t5", "deberta", "learned")
+PLAIN_ROPE = {"rope_type": "default", "rope_theta": 10000.0}
 TOLERANCE = {"atol": 2e-5, "rtol": 2e-5}
 
 
@@ -34,10 +48,12 @@ def is_stochastic(model) -> bool:
         ("llama", {}),
         ("llama", {"num_attention_heads": 4, "num_key_value_heads": 2}),
         ("llama", {"rope_parameters": {"rope_type": "default", "rope_theta": 500.0}}),
+        # Which transformers' Llama does not read.
+        ("llama", {"rope_parameters": {**PLAIN_ROPE, "partial_rotary_factor": 0.5}}),
         ("gpt_neox", {}),
         ("gpt_neox", {"use_parallel_residual": False}),
     ],
-    ids=["llama", "grouped", "theta", "gpt_neox", "serial"],
+    ids=["llama", "grouped", "theta", "share", "gpt_neox", "serial"],
 )
 def test_its_own_rope_swapped_for_ours_gives_its_logits(family, options) -> None:
     model = make(family, **options)
@@ -53,13 +69,31 @@ def test_its_own_rope_swapped_for_ours_gives_its_logits(family, options) -> None
     assert torch.equal(generate(model, inputs[1]), told)
 
 
-@pytest.mark.parametrize("share", [1.0, 0.5, 0.25])
-def test_neox_rotates_a_share_of_the_features(share: float) -> None:
-    rope = {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": share}
-    model = make("gpt_neox", hidden_size=32, rope_parameters=rope)
+def sharing(share: float, head_dim: int):
+    """A GPT-NeoX that rotates a share of the features of a head."""
+    rope = {**PLAIN_ROPE, "partial_rotary_factor": share}
+    return make("gpt_neox", hidden_size=HEADS * head_dim, rope_parameters=rope)
+
+
+@pytest.mark.parametrize(
+    ("share", "head_dim"), [(1.0, 16), (0.5, 16), (0.25, 16), (0.25, 24), (0.5, 12), (0.4, 10)]
+)
+def test_neox_rotates_a_share_of_the_features(share: float, head_dim: int) -> None:
+    model = sharing(share, head_dim)
     before = logits(model, input_ids=words())
     swap(model, "rope", **own_rotation(model))
     torch.testing.assert_close(logits(model, input_ids=words()), before, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize(
+    ("share", "head_dim", "count"),
+    # Rounded up here and down there; odd there; no share of ours.
+    [(0.25, 10, 2), (0.5, 6, 3), (0.25, 20, 5), (0.25, 12, 3), (0.75, 16, 12)],
+)
+def test_neox_that_rotates_other_features_than_ours_is_refused(share, head_dim, count) -> None:
+    found = f"of the {head_dim} features of a head, but is {share}, which are {count}"
+    with pytest.raises(ValueError, match=f"`partial_rotary_factor` of the model must.*{found}"):
+        own_rotation(sharing(share, head_dim))
 
 
 @pytest.mark.parametrize("family", ["gpt2", "bert", "roberta"])
@@ -219,12 +253,70 @@ def test_gradient_checkpointing_gives_the_same_gradients(name, reentrant, attent
 def test_packed_documents_are_as_each_alone(name: str, attention: str) -> None:
     if not fits(name, attention, causal=True):
         pytest.skip("refused, as another test says")
-    model = swap(make("llama"), name, attention)
-    tokens = words(1, 11)
-    places = torch.cat([torch.arange(n) for n in (4, 1, 6)]).unsqueeze(0)
-    packed = logits(model, input_ids=tokens, position_ids=places, use_cache=False)
-    alone = [logits(model, input_ids=part) for part in tokens.split((4, 1, 6), dim=1)]
+    check_packed(swap(make("llama"), name, attention), 0)
+
+
+def check_packed(model, first: int) -> None:
+    """Each document of a row as it is alone."""
+    parts = words(1, 11).split((4, 1, 6), dim=1)
+    collate = DataCollatorWithFlattening(position_ids_start=first)
+    row = collate([{"input_ids": part[0].tolist()} for part in parts])
+    packed = logits(
+        model, input_ids=row["input_ids"], position_ids=row["position_ids"], use_cache=False
+    )
+    alone = [logits(model, input_ids=part) for part in parts]
     torch.testing.assert_close(packed, torch.cat(alone, 1), **TOLERANCE)
+
+
+@pytest.mark.parametrize("name", ["alibi", "base"])
+def test_documents_for_roberta_count_from_0_or_from_where_it_does(name: str) -> None:
+    model = swap(make("roberta"), name)
+    for first in (0, PAD + 1):
+        check_packed(model, first)
+        uneven = torch.tensor([[0, 1, 2, 0, 2]]) + first
+        with pytest.raises(ValueError, match=f"must count from {first} in each"):
+            logits(model, input_ids=words(1, 5), position_ids=uneven)
+    with pytest.raises(ValueError, match=r"`position_ids` must be at least 2.* have 1 instead"):
+        check_packed(model, PAD)
+
+
+@pytest.mark.parametrize("attention", ["vanilla", "linear"])
+def test_a_roberta_that_decodes(attention: str) -> None:
+    """transformers hands it positions from 0, with a cache those of the last token alone."""
+    model = swap(make("roberta", is_decoder=True), "base+rope", attention)
+    check_steps(model)
+    given = padded(words(1), 3, "left")
+    plain = generate(model, given, use_cache=False)
+    assert torch.equal(generate(model, given), plain)
+    row = generate(model, {"input_ids": words(1)[:, 3:]})
+    assert torch.equal(plain[1:, 3:], row)
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta"])
+def test_no_token_comes_before_the_first(family: str) -> None:
+    first = PAD + 1 if family == "roberta" else 0
+    model, tokens = swap(make(family), "base"), words()
+    counted, expected = torch.arange(9).unsqueeze(0), logits(model, input_ids=words())
+    for places in (counted, counted + first):
+        torch.testing.assert_close(logits(model, input_ids=tokens, position_ids=places), expected)
+    spread = 2 * counted + first
+    assert not torch.allclose(logits(model, input_ids=tokens, position_ids=spread), expected)
+    lower = f"`position_ids` must be at least {first}.* have {first - 1} instead"
+    for places in (counted, 2 * counted):
+        with pytest.raises(ValueError, match=lower):
+            logits(model, input_ids=tokens, position_ids=places + first - 1)
+
+
+@pytest.mark.parametrize("name", ["learned", "base", "alibi"])
+@pytest.mark.parametrize(("family", "hidden"), [("roberta", PAD), ("bert", -100)])
+def test_padding_may_come_before_the_first_token(family: str, hidden: int, name: str) -> None:
+    """As RoBERTa has it; the positions of tokens may be any from the first on."""
+    model, given = swap(make(family), name), padded(words(1), 3, "left")
+    row, mask = given["input_ids"][1:], given["attention_mask"][1:]
+    places = (mask.cumsum(1) + 5).where(mask == 1, hidden)
+    together = logits(model, input_ids=row, attention_mask=mask, position_ids=places)
+    alone = logits(model, input_ids=row[:, 3:], position_ids=places[:, 3:])
+    torch.testing.assert_close(together[:, 3:], alone, **TOLERANCE)
 
 
 def test_positions_that_are_given_count() -> None:

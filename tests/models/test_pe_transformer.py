@@ -200,6 +200,26 @@ def test_an_empty_word_is_a_value() -> None:
     assert model.encoder.layers[0].self_attn.attention.encoding.max_distance == 64
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {f"{side}_position_encoding": "lrpe_type2" for side in ("encoder", "decoder")},
+        {f"{side}_position_encoding_options": "" for side in ("encoder", "decoder")},
+        {"encoder_position_encoding": "rope", "decoder_position_encoding_options": "base=500"},
+        {
+            **{f"{side}_position_encoding": "rope" for side in ("encoder", "decoder")},
+            "cross_position_encoding": "shaw_keys",
+        },
+    ],
+)
+def test_common_options_that_no_side_takes_are_refused(options: dict[str, str]) -> None:
+    """They would act nowhere, and a misspelt one would never be found."""
+    words = "max_distance=5 bogus=1"
+    message = f"`position_encoding_options` must be left out where .* is '{words}' instead"
+    with pytest.raises(ValueError, match=message):
+        build(position_encoding="shaw_keys", position_encoding_options=words, **options)
+
+
 def test_a_composed_config_builds_the_same() -> None:
     """What Hydra hands over is no dataclass instance, and may not be added to."""
     options = {**TINY, "encoder_attention_type": "linear", "position_encoding": "lrpe_type3"}

@@ -40,6 +40,7 @@ class Family:
         project: the projections (C -> C) of queries and of keys of a layer.
         dropout: the option for that of the attention's weights.
         rotation: what makes the base model's own RoPE; None where it has none.
+        has_share: whether that rotates the ``partial_rotary_factor`` of the features, or all.
         table: its own table of absolute positions; None where it has none.
         first_row: of that table, the row of position 0.
         has_types: whether there are token types, looked up by position where they are left out.
@@ -52,6 +53,7 @@ class Family:
     project: Callable[[Any], Projections]
     dropout: str
     rotation: str | None = None
+    has_share: bool = False
     table: str | None = None
     first_row: Callable[[Any], int] = _zero
     has_types: bool = False
@@ -162,6 +164,7 @@ FAMILIES: dict[str, Family] = {
         project=_gpt_neox,
         dropout="attention_dropout",
         rotation="rotary_emb",
+        has_share=True,
     ),
     "gpt2": Family(
         GPT2Config,

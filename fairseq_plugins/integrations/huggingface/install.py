@@ -243,10 +243,10 @@ def _before_model(
     length, cache = source.size(1), _cache(base, modules, given)
     seen = 0 if cache is None else cache.get_seq_length()
     padding = padding_of(given.get("attention_mask"), seen + length)
-    own = given.get("position_ids")
-    if own is not None:
-        own = own - family.first_row(base.config)
-    positions, documents = place(own, padding, seen, length, source.device)
+    first = family.first_row(base.config)
+    positions, documents = place(
+        given.get("position_ids"), padding, seen, length, source.device, first=first
+    )
     recomputes = base.training and _checkpoints(base)
     at = Pass(
         attentions=modules.attentions,
@@ -262,9 +262,7 @@ def _before_model(
     _add_inputs(base, family, given, at, tokens, x)
     # Its own table and types count like the encodings.
     table_positions = positions if documents is None else documents.positions.unsqueeze(0)
-    given["position_ids"] = table_positions.expand(source.size(0), -1) + family.first_row(
-        base.config
-    )
+    given["position_ids"] = table_positions.expand(source.size(0), -1) + first
     if family.has_types and given.get("token_type_ids") is None:
         given["token_type_ids"] = torch.zeros(
             source.shape[:2], dtype=torch.long, device=source.device

@@ -201,60 +201,83 @@ def padding_of(mask: Tensor | None, length: int) -> Tensor | None:
 
 
 def place(
-    given: Tensor | None, padding: Tensor | None, seen: int, length: int, device: torch.device
+    given: Tensor | None,
+    padding: Tensor | None,
+    seen: int,
+    length: int,
+    device: torch.device,
+    *,
+    first: int,
 ) -> tuple[Tensor, Documents | None]:
     """Positions of the new tokens (B or 1, T), and the documents of a packed row.
 
     They are counted: padding has none, on whichever side it is. Those that are given may say
-    otherwise where nothing is cached: a row that begins again at 0 is packed.
+    otherwise where nothing is cached: a row that begins again at 0 or at ``first`` is packed.
 
     Args:
-        given: (B or 1, T), from 0, or None.
+        given: (B or 1, T), from ``first``, or None.
         padding: (B, S), True where padded.
         seen: S - T.
         length: T.
         device: of the tokens.
+        first: what the model calls the position of a first token.
 
     Raises:
-        ValueError: given ones that contradict a cache, or several packed rows.
+        ValueError: given ones before ``first`` or that contradict a cache, or several packed rows.
     """
     end = seen + length
     counted = make_positions(padding, end, device=device)[:, seen:]
     now = None if padding is None else padding[:, seen:]
     if given is None or torch.compiler.is_compiling():
         return with_end(counted, end), None
-    differs = given.expand_as(counted) if given.size(0) == 1 else given
-    differs = differs != counted
-    if now is not None:
-        differs = differs & ~now
-    if not bool(differs.any()):
+    # RoBERTa's begin at 2, but transformers counts from 0 there too, in generation and in its
+    # collator of packed rows. What merely counts, in a row or a document, says itself from where.
+    if any(_agree(given - origin, counted, now) for origin in (0, first)):
         return with_end(counted, end), None
     if seen:
         raise ValueError(
             "`position_ids` must count the tokens that `attention_mask` shows where tokens are "
             "cached, but do not; leave them out."
         )
-    begins = given == 0
-    if now is not None or not bool(begins[:, 1:].any()):
-        return with_end(given, int(given.max()) + 1), None
-    return _packed(given, begins)
+    origin = 0 if now is None and bool((given[:, 1:] == 0).any()) else first
+    _check_origin(given, now, origin)
+    if now is None and bool((given[:, 1:] == origin).any()):
+        return _packed(given, origin)
+    # What is padded may come before the first token, as in RoBERTa.
+    given = (given - origin).clamp(min=0)
+    return with_end(given, int(given.max()) + 1), None
 
 
-def _packed(given: Tensor, begins: Tensor) -> tuple[Tensor, Documents]:
+def _agree(given: Tensor, counted: Tensor, padding: Tensor | None) -> bool:
+    differs = given != counted
+    return not bool((differs if padding is None else differs & ~padding).any())
+
+
+def _check_origin(given: Tensor, padding: Tensor | None, origin: int) -> None:
+    """Refuse a token before the first: it would be elsewhere than the caller thinks."""
+    of_tokens = given if padding is None else given.masked_fill(padding, origin)
+    if bool((of_tokens < origin).any()):
+        raise ValueError(
+            f"`position_ids` must be at least {origin}, where this model counts from, but have "
+            f"{int(of_tokens.min())} instead."
+        )
+
+
+def _packed(given: Tensor, origin: int) -> tuple[Tensor, Documents]:
     if given.size(0) != 1:
         raise ValueError(
             "`position_ids` that begin again, of packed documents, must be one row, but are "
             f"{tuple(given.shape)} instead."
         )
-    bounds = begins[0].clone()
+    bounds = given[0] == origin
     bounds[0] = True
     starts = bounds.nonzero().flatten()
     cu_seqlens = torch.cat((starts, starts.new_tensor([given.size(1)])))
     documents = Documents.of(cu_seqlens, given.size(1))
-    if not torch.equal(documents.positions, given[0]):
+    if not torch.equal(documents.positions, given[0] - origin):
         raise ValueError(
-            "`position_ids` of packed documents must count from 0 in each, but do not; pad them "
-            "and give an `attention_mask` for other positions."
+            f"`position_ids` of packed documents must count from {origin} in each, but do not; pad "
+            "them and give an `attention_mask` for other positions."
         )
     longest = documents.tokens.size(1)
     return with_end(make_positions(None, longest, device=given.device), longest), documents

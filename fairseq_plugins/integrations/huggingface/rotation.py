@@ -1,12 +1,11 @@
 """A model's own RoPE in the words of ours."""
 
-from typing import Any
+from typing import Any, get_args
 
 from transformers import PreTrainedModel
 
+from fairseq_plugins.encodings.lrpe import Rotated, rotated_count
 from fairseq_plugins.integrations.huggingface.families import family_of
-
-_SHARES = {1.0: "all", 0.5: "half", 0.25: "quarter"}
 
 
 def own_rotation(model: PreTrainedModel) -> dict[str, Any]:
@@ -17,20 +16,25 @@ def own_rotation(model: PreTrainedModel) -> dict[str, Any]:
 
     Raises:
         ValueError: a model without RoPE, or with one that is stretched, which other names are
-            (``rope_yarn``), or of another share of the features.
+            (``rope_yarn``), or of another number of features.
     """
-    parameters = getattr(model.config, "rope_parameters", None)
-    if family_of(model).rotation is None or not parameters:
+    parameters, family = getattr(model.config, "rope_parameters", None), family_of(model)
+    if family.rotation is None or not parameters:
         raise ValueError(
             f"`model` must have RoPE, but a model of {model.config.model_type!r} has none."
         )
     kind = parameters.get("rope_type", "default")
     if kind != "default":
         raise ValueError(f"`rope_type` of the model must be 'default', but is {kind!r} instead.")
-    share = parameters.get("partial_rotary_factor", 1.0)
-    if share not in _SHARES:
+    dim = family.head_dim(model.config)
+    share = parameters.get("partial_rotary_factor", 1.0) if family.has_share else 1.0
+    # Rounded down there, and where that is odd the angles are those of no even number: not ours.
+    count = int(dim * share)
+    words = {rotated_count(word, dim): word for word in reversed(get_args(Rotated))}
+    if count not in words:
         raise ValueError(
-            f"`partial_rotary_factor` of the model must be one of {list(_SHARES)}, but is {share}."
+            f"`partial_rotary_factor` of the model must rotate one of {sorted(words)} of the "
+            f"{dim} features of a head, but is {share}, which are {count}."
         )
     base = float(parameters["rope_theta"])
-    return {"base": base, "layout": "half_split", "rotated": _SHARES[share]}
+    return {"base": base, "layout": "half_split", "rotated": words[count]}
