@@ -208,14 +208,16 @@ class LinearAttention(Attention):
         if self.span is None or torch.compiler.is_compiling():
             return
         end = known_end(*positions)
-        if end is None:
-            at = torch.cat([p.flatten() for p in positions])
-            end = int(at.max() - at.min()) + 1 if at.numel() else 0
-        if end > self.span:
+        if end is not None and end <= self.span:
+            return
+        # Positions may lie close together far out, and below their end where padding counts in it.
+        at = torch.cat([p.flatten() for p in positions])
+        apart = int(at.max() - at.min()) if at.numel() else 0
+        if apart >= self.span:
             assert self.encoding is not None
             raise ValueError(
                 f"linear attention with {self.encoding.label} takes distances below {self.span}, "
-                f"beyond which weights are negative, but `positions` are up to {end - 1} apart; "
+                f"beyond which weights are negative, but `positions` are up to {apart} apart; "
                 "build the model for more positions, or give the encoding a larger `length`."
             )
 

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from fairseq_plugins.attention import LinearAttention, SoftmaxAttention
 from fairseq_plugins.attention.linear import MIN_COSINE
+from fairseq_plugins.attention.positions import Positions
 from fairseq_plugins.encodings import LinearFacts, build_encoding
 from fairseq_plugins.encodings.ends import with_end
 from fairseq_plugins.kernels import naive_linear_attention
@@ -111,6 +112,22 @@ def test_distances_whose_weights_would_be_negative_are_refused(causal):
         attend(LONGEST + 1)
     attend(LONGEST + 1, length=2 * LONGEST)
     attend(LONGEST + 1, length=LONGEST // 2)
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_padding_is_no_distance(side):
+    """In a batch that is padded beyond the span, as to a multiple of 64."""
+    attention = LinearAttention(build(causal=True), num_heads=HEADS, head_dim=DIM, causal=True)
+    padding = torch.ones(1, 64, dtype=torch.bool)
+    kept = slice(64 - LONGEST, 64) if side == "left" else slice(LONGEST)
+    padding[:, kept] = False
+    (q, k, v), at = torch.randn(3, 1, HEADS, 64, DIM), Positions.of(padding, 64).index
+    output, _ = attention(q, k, v, q_positions=at, k_positions=at, key_padding_mask=padding)
+    step, _ = attention.step(q, k, v, positions=at, key_padding_mask=padding)
+    q, k, v, at = q[:, :, kept], k[:, :, kept], v[:, :, kept], at[:, kept]
+    alone, _ = attention(q, k, v, q_positions=at, k_positions=at)
+    torch.testing.assert_close(output[:, :, kept], alone)
+    torch.testing.assert_close(step[:, :, kept], alone)
 
 
 def refuses(call: Callable[[], Any]) -> Any:
