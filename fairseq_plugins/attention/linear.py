@@ -211,8 +211,9 @@ class LinearAttention(Attention):
         if end is not None and end <= self.span:
             return
         # Positions may lie close together far out, and below their end where padding counts in it.
-        at = torch.cat([p.flatten() for p in positions])
-        apart = int(at.max() - at.min()) if at.numel() else 0
+        rows = max(p.size(0) for p in positions)
+        at = torch.cat([p.expand(rows, -1) for p in positions], dim=1)
+        apart = int((at.amax(1) - at.amin(1)).max()) if at.numel() else 0
         if apart >= self.span:
             assert self.encoding is not None
             raise ValueError(

@@ -130,6 +130,17 @@ def test_padding_is_no_distance(side):
     torch.testing.assert_close(step[:, :, kept], alone)
 
 
+def test_distances_are_those_within_a_sequence():
+    """Where another one of the batch begins is no matter."""
+    attention = LinearAttention(build(causal=True), num_heads=HEADS, head_dim=DIM, causal=True)
+    (q, k, v), at = torch.randn(3, 2, HEADS, 9, DIM), torch.tensor([[0], [5000]]) + torch.arange(9)
+    output, _ = attention(q, k, v, q_positions=at, k_positions=at)
+    for b in range(2):
+        row = slice(b, b + 1)
+        alone, _ = attention(q[row], k[row], v[row], q_positions=at[row], k_positions=at[row])
+        torch.testing.assert_close(output[row], alone)
+
+
 def refuses(call: Callable[[], Any]) -> Any:
     """The message of a refusal, or what the call returned."""
     try:
