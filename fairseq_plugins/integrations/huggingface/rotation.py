@@ -17,7 +17,7 @@ def own_rotation(model: PreTrainedModel) -> dict[str, Any]:
 
     Raises:
         ValueError: a model without RoPE, or with one that is stretched, which other names are
-            (``rope_yarn``), or of another share of the features.
+            (``rope_interpolated``, ``rope_ntk``, ``yarn``), or of another share of the features.
     """
     parameters = getattr(model.config, "rope_parameters", None)
     if family_of(model).rotation is None or not parameters:
