@@ -172,6 +172,17 @@ def test_extending_names_everything_that_a_class_can_say() -> None:
         assert re.search(rf"`{name}[`(]", EXTENDING), name
 
 
+def test_extending_has_the_facts_in_the_order_and_with_the_defaults_of_the_code() -> None:
+    """Those of positions first, as many as the sentence below the table says."""
+    table = EXTENDING.partition("| fact | default |")[2].partition("\n\n")[0]
+    said = re.findall(r"^\| `(\w+)` \| (\w+) \|", table, re.M)
+    of_positions, others = fields(PositionFacts), fields(LinearFacts)
+    assert dict(said) == {f.name: str(f.default) for f in (*of_positions, *others)}
+    assert {name for name, _ in said[: len(of_positions)]} == {f.name for f in of_positions}
+    count = {3: "three", 4: "four", 5: "five"}[len(of_positions)]
+    assert f"`PositionFacts.of(encoding)` the first {count}, " in EXTENDING
+
+
 def _files() -> dict[str, str]:
     """The blocks of docs/extending.md that are files, by path."""
     return dict(re.findall(r"^`([\w/.]+)`:\n\n```\w+\n(.*?)^```$", EXTENDING, re.M | re.S))

@@ -12,7 +12,7 @@ from fairseq_plugins.attention.feature_maps import FEATURE_MAPS, VANISHING_MAPS
 from fairseq_plugins.attention.shared import SharedPass
 from fairseq_plugins.encodings import LinearFacts, PositionEncoding
 from fairseq_plugins.encodings.base import TRANSFORM_HOOKS
-from fairseq_plugins.encodings.ends import known_end
+from fairseq_plugins.encodings.ends import known_end, with_end
 from fairseq_plugins.encodings.facts import ENCODED
 from fairseq_plugins.kernels import LinearState, causal_linear_attention, linear_attention
 from fairseq_plugins.kernels.linear import attend_state, remember_keys
@@ -141,8 +141,8 @@ class LinearAttention(Attention):
     ) -> tuple[Tensor, State]:
         self._check_inputs(key_padding_mask, q=q, k=k, v=v)
         self._check_positions(q, positions=positions)
-        self._check_span(positions)
-        extra, log_decay = self._redraw(k, state), None
+        k_range = self._keep_range(k, positions, state)
+        extra, log_decay = {**k_range, **self._redraw(k, state)}, None
         if self._decays:
             last = state["last_position"] if state else None
             log_decay, reached = self._log_decay(positions, key_padding_mask, last)
@@ -174,9 +174,9 @@ class LinearAttention(Attention):
     ) -> State:
         self._check_inputs(key_padding_mask, k=k, v=v)
         self._check_positions(k, k_positions=k_positions)
-        seed = self._redraw(k)
+        extra = {**self._keep_range(k, k_positions), **self._redraw(k)}
         k, norm_k, v = self._encode_key(k, v, k_positions, key_padding_mask)
-        return {**remember_keys(k, v, normalizer_k=norm_k)._asdict(), **seed}
+        return {**remember_keys(k, v, normalizer_k=norm_k)._asdict(), **extra}
 
     def attend(
         self,
@@ -190,6 +190,8 @@ class LinearAttention(Attention):
         _refuse_weights(need_weights)
         self._check_inputs(q=q)
         self._check_positions(q, q_positions=q_positions)
+        if self.span is not None:
+            self._check_span(q_positions, state["k_range"])
         self._redraw(q, state)
         features, norm_q = self._encode_query(q, q_positions)
         output = attend_state(
@@ -206,16 +208,32 @@ class LinearAttention(Attention):
         if self.span is None or torch.compiler.is_compiling():
             return
         end = known_end(*positions)
-        if end is None:
-            ends = [end for p in positions if p.numel() for end in torch.aminmax(p)]
-            end = int(max(ends) - min(ends)) + 1 if ends else 0
-        if end > self.span:
+        if end is not None and end <= self.span:
+            return
+        # Positions may lie close together far out, and below their end where padding counts in it.
+        rows = max(p.size(0) for p in positions)
+        at = torch.cat([p.expand(rows, -1) for p in positions], dim=1)
+        apart = int((at.amax(1) - at.amin(1)).max()) if at.numel() else 0
+        if apart >= self.span:
             assert self.encoding is not None
             raise ValueError(
                 f"linear attention with {self.encoding.label} takes distances below {self.span}, "
-                f"beyond which weights are negative, but `positions` are up to {end - 1} apart; "
+                f"beyond which weights are negative, but `positions` are up to {apart} apart; "
                 "build the model for more positions, or give the encoding a larger `length`."
             )
+
+    def _keep_range(self, k: Tensor, positions: Tensor, state: State | None = None) -> State:
+        """Refuse keys that are too far apart, those in ``state`` included.
+
+        Returns:
+            ``{"k_range": (B, 2)}`` for the state, whose sums do not tell where keys are; empty
+            where any distance will do.
+        """
+        if self.span is None:
+            return {}
+        k_range = _range(positions, k.size(0), state["k_range"] if state else None)
+        self._check_span(k_range)
+        return {"k_range": k_range}
 
     def _log_decay(
         self, positions: Tensor, key_padding_mask: Tensor | None, last: Tensor | None = None
@@ -304,6 +322,25 @@ def _check_options(feature_map: str, normalizer: str, min_cosine: float) -> None
 def _sums(state: State) -> LinearState:
     """The kernel's part of a state."""
     return LinearState(*(state[name] for name in LinearState._fields))
+
+
+def _range(positions: Tensor, batch: int, before: Tensor | None = None) -> Tensor:
+    """The smallest and the largest position of each sequence, found without waiting for a GPU.
+
+    Args:
+        positions: (B or 1, T).
+        batch: B.
+        before: the range of the tokens before, for which the end of ``positions`` speaks too.
+
+    Returns:
+        (B, 2), or (B, 0) where there is no token yet; with the end that ``positions`` have.
+    """
+    seen = positions.expand(batch, -1)
+    if before is not None:
+        seen = torch.cat((before, seen), dim=1)
+    if seen.size(1):
+        seen = torch.stack(torch.aminmax(seen, dim=1), dim=1)
+    return with_end(seen, known_end(positions))
 
 
 def _advances(

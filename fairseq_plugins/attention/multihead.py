@@ -9,6 +9,7 @@ from fairseq.modules.quant_noise import quant_noise
 from torch import Tensor, nn
 
 from fairseq_plugins.attention.base import Attention, State
+from fairseq_plugins.attention.cache import reordered
 from fairseq_plugins.attention.positions import CrossPositions, Positions
 
 _KEEPS = "_keeps_order"  # attribute of an order of the beam: see _keeps_order
@@ -237,8 +238,7 @@ class FairseqMultiheadAttention(nn.Module):
         """Follow the beam: row i becomes row ``new_order[i]``, which may be fewer rows."""
         saved = self._get_input_buffer(incremental_state)
         if saved and not _keeps_order(new_order, next(iter(saved.values())).size(0)):
-            reordered = {name: tensor.index_select(0, new_order) for name, tensor in saved.items()}
-            self._set_input_buffer(incremental_state, reordered)
+            self._set_input_buffer(incremental_state, reordered(saved, new_order))
         return incremental_state
 
     def _get_input_buffer(self, incremental_state: IncrementalState | None) -> State:

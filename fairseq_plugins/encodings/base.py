@@ -18,6 +18,11 @@ TRANSFORM_HOOKS = frozenset(
 LOGIT_HOOKS = frozenset({"attn_bias", "relative_logits", "relative_values"})
 ALL_HOOKS = TRANSFORM_HOOKS | LOGIT_HOOKS | {"embed"}
 
+_DECAY_REFUSAL = (
+    "its hook `log_decay` weakens keys by their distance before the query, and has no meaning for "
+    "keys after it"
+)
+
 
 class IncompatibleEncodingError(ValueError):
     """An encoding and an attention (or direction) that cannot go together, with the reason.
@@ -84,6 +89,7 @@ class PositionEncoding(nn.Module):
             as in the LRPE paper, or is replaced by it.
         causal_refusal: why a causal model cannot have it; None where it can.
         bidirectional_refusal: why bidirectional and cross-attention cannot; None where they can.
+            A class with ``log_decay`` that says nothing has a sentence about that.
         embed_window: how many tokens, up to its own, ``embed`` looks at in a causal model.
 
     What linear attention or the catalogue asks beyond that is in ``facts.py``, with defaults for
@@ -98,6 +104,13 @@ class PositionEncoding(nn.Module):
     causal_refusal: str | None = None
     bidirectional_refusal: str | None = None
     embed_window: int = 1
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        # Here, so that it also holds for a class whose author does not think of it: the sums of
+        # linear attention decay from token to token, and would leave later keys out in silence.
+        super().__init_subclass__(**kwargs)
+        if "log_decay" in overridden_hooks(cls) and cls.bidirectional_refusal is None:
+            cls.bidirectional_refusal = _DECAY_REFUSAL
 
     def __init__(self, context: EncodingContext) -> None:
         super().__init__()

@@ -24,10 +24,9 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor, layout: Layout = "interleaved") 
     """
     rotated = 2 * cos.size(-1)
     if layout == "interleaved" and x.size(-1) % 2 == 0 and not torch.compiler.is_compiling():
-        # A pair is a complex number: one multiplication, without a copy.
+        # A pair is a complex number: one multiplication.
         wide = x.to(torch.promote_types(x.dtype, cos.dtype))
-        pairs = torch.view_as_complex(wide.unflatten(-1, (-1, 2)))
-        return _turn(pairs, cos, sin).to(x.dtype)
+        return _turn(as_complex(wide), cos, sin).to(x.dtype)
     head, rest = x[..., :rotated], x[..., rotated:]
     if layout == "interleaved":
         turned = _turn_real(head[..., ::2], head[..., 1::2], cos, sin)
@@ -49,6 +48,15 @@ def rotate_odd_even(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     if torch.compiler.is_compiling():
         return _turn_real(first, second, *_widen(cos, sin, first.size(-1))).to(x.dtype)
     return _turn(torch.complex(first, second), cos, sin).to(x.dtype)
+
+
+def as_complex(x: Tensor) -> Tensor:
+    """Pairs of neighbours (..., D) as numbers (..., D / 2), copied only where they must be."""
+    starts = (*x.stride()[:-1], x.storage_offset())
+    if x.stride(-1) != 1 or any(start % 2 for start in starts):
+        # Not by `contiguous`, which leaves alone what merely begins at an odd place.
+        x = x.clone(memory_format=torch.contiguous_format)
+    return torch.view_as_complex(x.unflatten(-1, (-1, 2)))
 
 
 def _widen(cos: Tensor, sin: Tensor, count: int) -> tuple[Tensor, Tensor]:

@@ -48,8 +48,8 @@ class TUPE(PositionEncoding):
         context: of the model.
         t5_bias: also add T5's bias with its default sizes.
         cls_token: ``untied`` as above, ``tied`` for a position 0 like all others, as in a model
-            without [CLS]; ``auto`` unties in RoBERTa and not where the first token is a word, as in
-            causal and translation models.
+            without [CLS]; ``auto`` unties in every bidirectional model but fairseq's translation
+            models, whose first token is a word: where it is one elsewhere, ``tied`` has to say so.
         cls_pair: whose the pair ([CLS], [CLS]) is, ``theta_2`` or, as in the paper, ``theta_1``.
 
     Raises:

@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from fairseq_plugins.attention import build_attention, make_positions
 from fairseq_plugins.attention.base import draw_seed
 from fairseq_plugins.attention.multihead import FairseqMultiheadAttention
-from fairseq_plugins.attention.positions import Positions
+from fairseq_plugins.attention.positions import CrossPositions, Positions
 from fairseq_plugins.encodings import ENCODINGS, PositionEncoding, Stochastic, build_encoding
 from fairseq_plugins.encodings.ends import with_end
 from tests.quick import first_of_each_kind
@@ -316,3 +316,24 @@ def test_a_pass_of_the_adapter_asks_for_no_value(name, attention, monkeypatch):
             for one, at in zip(x.unsqueeze(1), steps, strict=True):
                 adapter(one, one, one, at, incremental_state=state, need_weights=False)
     assert (questions.count > 0) == (name in ASKING)
+
+
+@pytest.mark.parametrize(
+    ("name", "attention"), [case[:2] for case in INSIDE if not case[2] and case[0] not in ASKING]
+)
+def test_cross_attention_asks_for_no_value(name, attention):
+    """Nor after a beam's reordering, which every step of a search may bring."""
+    inner = build_pair(name, attention, False)
+    adapter = FairseqMultiheadAttention(WIDTH, inner, encoder_decoder_attention=True)
+    x, memory = torch.randn(2, 2, WIDTH), torch.randn(LENGTH, 2, WIDTH)
+    keys = Positions.of(None, LENGTH)
+    options = {"incremental_state": {}, "static_kv": True, "need_weights": False}
+    is_drawn = any(isinstance(part, Stochastic) for part in inner.encoding.parts)
+    with torch.no_grad():
+        for one, at in zip(x.unsqueeze(1), steps_of(Positions.of(None, 2), [1, 1]), strict=True):
+            with _Questions() as questions:
+                across = CrossPositions.of(at, keys)
+                adapter(one, memory, memory, across, **options)
+            # A seed is a number.
+            assert questions.count == 0 or is_drawn
+            adapter.reorder_incremental_state(options["incremental_state"], torch.tensor([1, 0]))

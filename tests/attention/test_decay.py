@@ -1,5 +1,7 @@
 """Scores that decay with the distance, under both attentions: PermuteFormer with its decay."""
 
+import dataclasses
+
 import pytest
 import torch
 from attention_cases import ATTENTIONS, DIM, HEADS, Layer, count, error, tokens
@@ -197,3 +199,21 @@ def test_other_directions_are_refused(attention):
         check_compatible(attention, "per", "decay=true", causal=False)
     check_compatible(attention, "per", "decay=true", causal=True)
     check_compatible(attention, "per", "decay=false", causal=False)
+
+
+@every_attention
+@pytest.mark.parametrize("joined", [False, True])
+def test_a_class_that_says_nothing_of_directions_is_refused_too(attention, joined):
+    """Its sums would decay from token to token, and leave later keys out without a word."""
+    context = dataclasses.replace(CONTEXT, causal=False)
+    encoding: PositionEncoding = DecayOnly(context)
+    if joined:
+        rope = build_encoding("rope", num_heads=HEADS, head_dim=DIM)
+        encoding = Compose([rope, encoding])
+    with pytest.raises(IncompatibleEncodingError, match=r"DecayOnly'.*`log_decay`.*causal model"):
+        build_attention(attention, encoding, num_heads=HEADS, head_dim=DIM, causal=False)
+
+
+def test_a_composition_without_a_decay_has_every_direction():
+    parts = [build_encoding(name, num_heads=HEADS, head_dim=DIM) for name in ("rope", "alibi")]
+    assert Compose(parts).bidirectional_refusal is None

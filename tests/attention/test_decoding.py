@@ -2,12 +2,12 @@
 
 import pytest
 import torch
-from attention_cases import BIDIRECTIONAL, CAUSAL, DIM, HEADS, Layer, count, error, tokens
+from attention_cases import BIDIRECTIONAL, CAUSAL, DIM, HEADS, WIDTH, Layer, count, error, tokens
 from torch import Tensor
 
 from fairseq_plugins.attention import make_positions
 from fairseq_plugins.attention.base import State
-from fairseq_plugins.attention.cache import append_rows
+from fairseq_plugins.attention.cache import append_rows, reordered
 
 LENGTH, CUT = 14, 6
 every_pair = pytest.mark.parametrize(("name", "attention"), CAUSAL)
@@ -201,9 +201,55 @@ def test_a_cache_grows_by_doubling_and_keeps_every_row():
     second = append_rows(buffer, 300, rows[:, :, 1:2])
     assert torch.equal(first[:, :, 300], rows[:, :, 0])
     assert torch.equal(second[:, :, 300], rows[:, :, 1])
-    reordered = append_rows(first.index_select(0, torch.tensor([1, 1])), 301, rows[:, :, 2:3])
-    assert torch.equal(reordered[0, :, :300], rows[1])
-    assert torch.equal(reordered[:, :, 301], rows[:, :, 2])
+    moved = append_rows(first.index_select(0, torch.tensor([1, 1])), 301, rows[:, :, 2:3])
+    assert torch.equal(moved[0, :, :300], rows[1])
+    assert torch.equal(moved[:, :, 301], rows[:, :, 2])
+
+
+# Of a tensor of three sequences, others in the same memory.
+VIEWS = {
+    "first": lambda x: x[:1],
+    "whole": lambda x: x[:],
+    "detached": lambda x: x.detach(),
+    "repeated": lambda x: x[:1].expand(3, *x.shape[1:]),
+}
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize(
+    ("name", "attention"), [("rope", "vanilla"), ("rope+shaw", "vanilla"), ("rope", "linear")]
+)
+def test_views_of_a_state_go_on_apart(name, attention, view, mode):
+    """Two continuations of them, and one of the state itself, share its memory and no token."""
+    layer, make = Layer(name, attention, causal=True), VIEWS[view]
+    with mode():
+        x = layer.embed(tokens(3, CUT), count(CUT))
+        state = None
+        for s in range(CUT):
+            _, state = layer.step(x[:, s : s + 1], count(1, s), state)
+        own, one, other = ({key: make(t) for key, t in state.items()} for _ in range(3))
+        own = {key: t.clone() for key, t in own.items()}
+        y, z = torch.randn(2, 2, len(make(x)), 1, WIDTH, dtype=x.dtype)
+        at = count(1, CUT)
+        _, own = layer.step(y[0], at, own)
+        _, one = layer.step(y[0], at, one)
+        layer.step(z[0], at, other)
+        layer.step(tokens(3, 1), at, state)
+        expected, _ = layer.step(y[1], at + 1, own)
+        output, _ = layer.step(y[1], at + 1, one)
+        assert error(output, expected) <= 1e-12
+
+
+def test_a_step_copies_no_buffer_that_is_its_own():
+    """Neither one that a step made nor one that a beam's reordering did."""
+    rows = torch.randn(3, HEADS, 8, DIM)
+    buffer = append_rows(rows[:, :, :5], 5, rows[:, :, 5:6])
+    state = reordered({"k": buffer}, torch.tensor([2, 0]))
+    for owned, count_of_rows in ((buffer, 3), (state["k"], 2)):
+        longer = append_rows(owned, 6, rows[:count_of_rows, :, 6:7])
+        assert longer.data_ptr() == owned.data_ptr()
+    assert torch.equal(state["k"][:, :, :6], rows[[2, 0], :, :6])
 
 
 def test_a_cache_under_autograd_is_not_written_in_place():

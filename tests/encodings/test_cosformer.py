@@ -1,15 +1,20 @@
 """cosFormer: scores times a cosine of the distance, with a constant M."""
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch import Tensor
 
 from fairseq_plugins.attention import LinearAttention, SoftmaxAttention
 from fairseq_plugins.attention.linear import MIN_COSINE
+from fairseq_plugins.attention.positions import Positions
 from fairseq_plugins.encodings import LinearFacts, build_encoding
+from fairseq_plugins.encodings.ends import with_end
 from fairseq_plugins.kernels import naive_linear_attention
 
 HEADS, DIM, LONGEST = 2, 6, 50
@@ -107,6 +112,97 @@ def test_distances_whose_weights_would_be_negative_are_refused(causal):
         attend(LONGEST + 1)
     attend(LONGEST + 1, length=2 * LONGEST)
     attend(LONGEST + 1, length=LONGEST // 2)
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_padding_is_no_distance(side):
+    """In a batch that is padded beyond the span, as to a multiple of 64."""
+    attention = LinearAttention(build(causal=True), num_heads=HEADS, head_dim=DIM, causal=True)
+    padding = torch.ones(1, 64, dtype=torch.bool)
+    kept = slice(64 - LONGEST, 64) if side == "left" else slice(LONGEST)
+    padding[:, kept] = False
+    (q, k, v), at = torch.randn(3, 1, HEADS, 64, DIM), Positions.of(padding, 64).index
+    output, _ = attention(q, k, v, q_positions=at, k_positions=at, key_padding_mask=padding)
+    step, _ = attention.step(q, k, v, positions=at, key_padding_mask=padding)
+    q, k, v, at = q[:, :, kept], k[:, :, kept], v[:, :, kept], at[:, kept]
+    alone, _ = attention(q, k, v, q_positions=at, k_positions=at)
+    torch.testing.assert_close(output[:, :, kept], alone)
+    torch.testing.assert_close(step[:, :, kept], alone)
+
+
+def test_distances_are_those_within_a_sequence():
+    """Where another one of the batch begins is no matter."""
+    attention = LinearAttention(build(causal=True), num_heads=HEADS, head_dim=DIM, causal=True)
+    (q, k, v), at = torch.randn(3, 2, HEADS, 9, DIM), torch.tensor([[0], [5000]]) + torch.arange(9)
+    output, _ = attention(q, k, v, q_positions=at, k_positions=at)
+    for b in range(2):
+        row = slice(b, b + 1)
+        alone, _ = attention(q[row], k[row], v[row], q_positions=at[row], k_positions=at[row])
+        torch.testing.assert_close(output[row], alone)
+
+
+def refuses(call: Callable[[], Any]) -> Any:
+    """The message of a refusal, or what the call returned."""
+    try:
+        return call()
+    except ValueError as error:
+        return str(error)
+
+
+@pytest.mark.parametrize("starts", [(0, 0), (4970, 5000)])
+@pytest.mark.parametrize("says_end", [True, False])
+@given(st.lists(st.integers(1, 30), min_size=1, max_size=4), st.integers(0, 2**31))
+def test_steps_refuse_what_one_pass_does_and_nothing_else(starts, says_end, sizes, seed):
+    """Rows may start anywhere, and tokens leave gaps."""
+    torch.manual_seed(seed)
+    attention = LinearAttention(build(causal=True), num_heads=HEADS, head_dim=DIM, causal=True)
+    q, k, v = torch.randn(3, 2, HEADS, sum(sizes), DIM)
+    at = torch.randint(1, 3, (2, sum(sizes))).cumsum(1) + torch.tensor(starts).unsqueeze(1)
+
+    def place(now: slice) -> Tensor:
+        return with_end(at[:, now].clone(), int(at[:, : now.stop].max()) + 1 if says_end else None)
+
+    def steps() -> Tensor:
+        outputs, state, start = [], None, 0
+        for size in sizes:
+            now = slice(start, start + size)
+            rows = (x[:, :, now] for x in (q, k, v))
+            output, state = attention.step(*rows, positions=place(now), state=state)
+            outputs.append(output)
+            start += size
+        return torch.cat(outputs, 2)
+
+    whole = place(slice(0, sum(sizes)))
+    expected = refuses(lambda: attention(q, k, v, q_positions=whole, k_positions=whole)[0])
+    found = refuses(steps)
+    if isinstance(expected, str):
+        assert "takes distances below 50" in expected
+        assert "takes distances below 50" in found
+    else:
+        torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("says_end", [True, False])
+@pytest.mark.parametrize("start", [0, 5000])
+@given(st.integers(1, 60), st.integers(0, 100), st.integers(0, 100))
+def test_remembered_keys_are_refused_as_in_one_pass(start, says_end, keys, first, query):
+    attention = LinearAttention(build(), num_heads=HEADS, head_dim=DIM, causal=False)
+    q, (k, v) = torch.randn(2, HEADS, 1, DIM), torch.randn(2, 2, HEADS, keys, DIM)
+    k_at = start + first + torch.arange(keys).unsqueeze(0)
+    q_at = torch.tensor([[start + query]])
+    if says_end:
+        k_at, q_at = (with_end(at, int(at.max()) + 1) for at in (k_at, q_at))
+
+    def apart() -> Tensor:
+        state = attention.remember(k, v, k_positions=k_at)
+        return attention.attend(q, state, q_positions=q_at)[0]
+
+    expected = refuses(lambda: attention(q, k, v, q_positions=q_at, k_positions=k_at)[0])
+    found = refuses(apart)
+    if isinstance(expected, str):
+        assert "takes distances below 50" in found
+    else:
+        torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
 
 
 def test_a_negative_length_is_refused():

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from fairseq_plugins.attention import build_attention
 from fairseq_plugins.encodings import IncompatibleEncodingError, PositionFacts, build_encoding
+from fairseq_plugins.encodings.rotation import as_complex
 
 HEADS, DIM, MAX = 2, 8, 64
 ATTENTIONS = ("vanilla", "linear")
@@ -45,6 +46,39 @@ def rope_frequencies(dim: int = DIM, base: float = 10000.0) -> list[float]:
 
 def as_features(pairs: Tensor) -> Tensor:
     return torch.view_as_real(pairs).flatten(-2)
+
+
+# Layouts in memory.
+
+
+def unusual(layout: str) -> Tensor:
+    """(1, H, 5, D) that PyTorch cannot see as complex numbers without a copy."""
+    if layout == "odd_stride":
+        return draw(1, HEADS, 5, DIM + 1)[..., :DIM]
+    if layout == "odd_offset":
+        return draw(1 + HEADS * 5 * DIM)[1:].view(1, HEADS, 5, DIM)
+    return draw(1, HEADS, DIM, 5).mT
+
+
+@pytest.mark.parametrize("name", ["rope", "rope_values", "lrpe_type2"])
+@pytest.mark.parametrize("layout", ["odd_stride", "odd_offset", "features_first"])
+def test_how_heads_lie_in_memory_does_not_matter(name, layout):
+    """As slices of one projection for queries, keys and values, or of a flat buffer."""
+    encoding, x, at = build(name).double(), unusual(layout), torch.arange(5).unsqueeze(0)
+    dense = x.clone(memory_format=torch.contiguous_format)
+    for hook in (encoding.transform_query, encoding.transform_key, encoding.transform_value):
+        assert torch.equal(hook(x, at), hook(dense, at))
+    gradient, expected = (
+        torch.autograd.grad(encoding.transform_query(y, at).square().sum(), y)[0]
+        for y in (x.requires_grad_(), dense.requires_grad_())
+    )
+    assert torch.equal(gradient, expected)
+
+
+def test_heads_of_a_projection_are_turned_without_a_copy():
+    """(B, T, H D) as (B, H, T, D), whose pairs lie beside each other."""
+    x = draw(2, 5, HEADS * DIM).unflatten(-1, (HEADS, DIM)).transpose(1, 2)
+    assert as_complex(x).data_ptr() == x.data_ptr()
 
 
 # Values.

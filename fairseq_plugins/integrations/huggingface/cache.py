@@ -7,6 +7,7 @@ from torch import Tensor
 from transformers.cache_utils import Cache, CacheLayerMixin, DynamicCache
 
 from fairseq_plugins.attention.base import State
+from fairseq_plugins.attention.cache import reordered
 
 
 class StateLayer(CacheLayerMixin):
@@ -52,9 +53,7 @@ class StateLayer(CacheLayerMixin):
 
     def reorder_cache(self, beam_idx: Tensor) -> None:
         if self.state is not None:
-            self.state = {
-                name: x.index_select(0, beam_idx.to(x.device)) for name, x in self.state.items()
-            }
+            self.state = reordered(self.state, beam_idx)
 
     def batch_select_indices(self, indices: Tensor) -> None:
         """Keep these rows of the batch."""

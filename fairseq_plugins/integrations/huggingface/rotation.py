@@ -16,7 +16,7 @@ def own_rotation(model: PreTrainedModel) -> dict[str, Any]:
 
     Raises:
         ValueError: a model without RoPE, or with one that is stretched, which other names are
-            (``rope_yarn``), or of another number of features.
+            (``rope_interpolated``, ``rope_ntk``, ``yarn``), or of another number of features.
     """
     parameters, family = getattr(model.config, "rope_parameters", None), family_of(model)
     if family.rotation is None or not parameters:
