@@ -37,7 +37,8 @@ class Request:
         data: the folder of the data.
         factors: lengths, in those of the training.
         tokens: of the split that are scored, from its beginning: fewer where there are fewer or
-            where they do not fill the windows. The same at all lengths.
+            where they do not fill the windows. The same at all lengths, but of a masked model, in
+            which every sample begins with <s>.
         split: train, valid or test.
         seed: of the masks, and of encodings that draw.
         cpu: even where there is a GPU.

@@ -26,7 +26,9 @@ def masked_by_position(
 ) -> tuple[Tensor, Tensor]:
     """Summed losses (T,) in bits and how many there are (T,), by place; place 0 is <s>.
 
-    The text is cut into samples without regard to lines, and masked as in the training.
+    The text is cut into samples without regard to lines, and masked as in the training. That may
+    mask <s>, which is never scored: it costs nothing to know, and is one of T tokens, so that it
+    would make short samples look better than long ones.
 
     Args:
         model: a `pe_roberta`.
@@ -56,6 +58,7 @@ def masked_by_position(
         batch = dataset.collater([dataset[i] for i in chosen])
         target, tokens = batch["target"], batch["net_input"]["src_tokens"].to(device)
         masked = target.ne(padding)  # (B, T)
+        masked[:, 0] = False
         logits = model(src_tokens=tokens, masked_tokens=masked.to(device))[0]  # (N, V)
         log_probs = torch.log_softmax(logits.float(), -1).cpu()
         found = -log_probs.gather(1, target[masked].unsqueeze(1)).squeeze(1).double() / math.log(2)

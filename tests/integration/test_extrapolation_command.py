@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from omegaconf import OmegaConf
 
 from fairseq_plugins.__main__ import main
 from fairseq_plugins.analysis import evaluation
@@ -146,14 +147,20 @@ def test_masked_losses_are_those_of_the_criterion(data: Path, tmp_path: Path, ca
         samples = MaskedSamples(data, "valid", trained.task, **cut)
         samples.dataset.set_epoch(1)
         items = [samples.dataset[i] for i in range(128 // length)]
-        score = samples.score(trained.model, samples.dataset.collater(items))
+        batch = samples.dataset.collater(items)
+        batch["target"][:, 0] = samples.task.source_dictionary.pad()  # <s> is not scored
+        score = samples.score(trained.model, batch)
         assert line["tokens"] == score.predicted
         assert line["bits"] == pytest.approx(score.bits / score.predicted, abs=1e-5)
     bits, count = masked_by_position(
         trained.model, data, "valid", trained.task, length=16, samples=8, seed=1, batch_size=3
     )
     assert float(bits.sum() / count.sum()) == pytest.approx(found["1x"]["bits"], abs=1e-6)
-    assert count[0] == 0  # <s> is never masked
+    often = OmegaConf.merge(OmegaConf.create(trained.task), {"mask_prob": 0.8})
+    _, count = masked_by_position(
+        trained.model, data, "valid", often, length=16, samples=8, seed=1, batch_size=3
+    )
+    assert count[0] == 0 and (count[1:] > 0).all(), "<s> is masked then, and never scored"
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
@@ -57,6 +57,15 @@ class Lengths(MetricsSchema):
         if not found or self.by_position.keys() & self.reasons.keys():
             raise ValueError("by_position and reasons must have some lengths, none of them both")
         return self
+
+
+class MaskedLengths(Lengths):
+    """Of a masked model.
+
+    unscored: what is never scored; None of a result from before, in which <s> was.
+    """
+
+    unscored: Literal["<s>"] | None = None
 
 
 def factors_of(metrics: Mapping[str, Any]) -> tuple[int, ...]:
@@ -170,12 +179,30 @@ class Extrapolation(Experiment):
 class MaskedExtrapolation(Extrapolation):
     """The same of a masked model, which sees both sides: in whole windows alone."""
 
+    def lacks(self, metrics: Mapping[str, Any]) -> str:
+        scores_first = "" if metrics.get("unscored") else "its numbers count <s>"
+        return super().lacks(metrics) or scores_first
+
+    def _read(self, found: Mapping[str, Any]) -> Metrics:
+        return {**super()._read(found), "unscored": "<s>"}
+
+    def facts(self, results: Sequence[Mapping[str, Any]]) -> list[str]:
+        told = super().facts(results)
+        if old := [r for r in results if not r["metrics"].get("unscored")]:
+            told.append(
+                f"In {len(old)} of {len(results)} runs, from before, masked tokens that are scored "
+                "include <s>, which costs a model nothing and is one of each sample's tokens: they "
+                "flatter short samples, so that what a length adds is less than it seems."
+            )
+        return told
+
     def _protocol(self, length: str, tokens: str) -> str:
         return (
             f"Trained on samples of {length} tokens, and nothing is trained again. Scored: the "
             f"masked tokens of the beginning of the {self.split} split, cut into samples of each "
-            f"length, {tokens} where they are most. Masks are as in training and "
-            "follow from seed and sample, so that they are others at every length."
+            f"length, {tokens} where they are most, without the <s> that begins a sample. Masks "
+            "are as in training and follow from seed and sample, so that they are others at every "
+            "length."
         )
 
 
@@ -241,7 +268,7 @@ EXTRAPOLATION = Extrapolation(
 MASKED_EXTRAPOLATION = MaskedExtrapolation(
     recipe=MASKED_LANGUAGE_MODEL.recipe,
     scales=MASKED_LANGUAGE_MODEL.scales,
-    metrics=Lengths,
+    metrics=MaskedLengths,
     sides=MASKED_LANGUAGE_MODEL.sides,
     scale_group=MASKED_LANGUAGE_MODEL.scale_group,
     origin=Origin("table8", same_seed=True),
