@@ -16,6 +16,7 @@ from fairseq_plugins.analysis.indicators import infinite, measure
 from fairseq_plugins.analysis.position_vectors import by_offset
 from fairseq_plugins.analysis.readers import KINDS
 from fairseq_plugins.analysis.subjects import Sizes, Subject, require
+from fairseq_plugins.common.errors import OptionError
 from fairseq_plugins.common.tables import markdown_table
 from fairseq_plugins.papers.bert_families import COLUMNS, TABLE_7
 
@@ -25,6 +26,13 @@ APPENDIX_J = 100  # words of the paper's Figure 11
 def position_positions(subjects: Sequence[Subject], sizes: Sizes) -> Made:
     """Figure 9 and Eq. 7: P W_Q W_K^T P^T, mean over heads, and what makes a head's scores."""
     panels, numbers, lines = [], {}, []
+    for subject in subjects:
+        if subject.reader is not None and subject.reader.is_causal:
+            # Its hidden keys have scores of -inf, which have no variance to share out.
+            raise OptionError(
+                f"figure 9 needs models that hide no key, but {subject.label} is a causal "
+                f"{subject.reader.family}"
+            )
     for subject in subjects:
         reader, rows = subject.reader, subject.absolute(sizes.length or LENGTH)
         if reader is None or rows is None:
