@@ -73,8 +73,9 @@ def identical_words(subjects: Sequence[Subject], sizes: Sizes) -> Made:
         inner = slice(seen.reader.begins, len(seen.scores) - seen.reader.ends)
         offsets = by_offset(seen.scores[inner, inner])
         middle = len(offsets) // 2
-        around = float(offsets[middle - 1 : middle + 2 : 2].mean())
-        band = float(offsets[middle]) - around
+        beside = offsets[middle - 1 : middle + 2 : 2]
+        # A causal model hides the next word, so that its only neighbour is the one before.
+        band = float(offsets[middle] - beside[beside.isfinite()].mean())
         numbers[subject.label] = {
             "words": seen.words,
             "scores": seen.scores,

@@ -95,6 +95,13 @@ def test_figure_9_refuses_a_model_that_hides_keys() -> None:
         make_figure(9, [masked("learned"), causal("gpt", "learned")], SIZES)
 
 
+def test_the_band_of_a_causal_model_is_beside_the_word_before() -> None:
+    own = make_figure(11, [causal("gpt", "learned")], SIZES).numbers["gpt"]
+    scores = own["scores"]
+    expected = scores.diagonal().mean() - scores.diagonal(-1).mean()
+    assert math.isfinite(own["band"]) and own["band"] == pytest.approx(float(expected))
+
+
 def test_figures_2_and_11_have_scores_beside_weights() -> None:
     made = make_figure(11, [masked("learned+shaw")], SIZES)
     own = made.numbers["learned+shaw"]
