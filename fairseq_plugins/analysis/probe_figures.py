@@ -24,7 +24,7 @@ APPENDIX_J = 100  # words of the paper's Figure 11
 
 
 def position_positions(subjects: Sequence[Subject], sizes: Sizes) -> Made:
-    """Figure 9 and Eq. 7: P W_Q W_K^T P^T, mean over heads, and what makes a head's scores."""
+    """Figure 9 and Eq. 7: P W_Q W_K^T P^T, mean over heads, and what makes their scores."""
     panels, numbers, lines = [], {}, []
     for subject in subjects:
         if subject.reader is not None and subject.reader.is_causal:
@@ -56,8 +56,9 @@ def position_positions(subjects: Sequence[Subject], sizes: Sizes) -> Made:
         [
             "What makes scores differ between keys, by Eq. 7, in the first layer and at random "
             "words of the dictionary: covariance of each term with the score, as a share of its "
-            "variance, mean over heads. Normalisations between embedding and projection are "
-            "counted in, which Eq. 7 leaves out. *Rest* is what acts inside the attention.",
+            "variance, both pooled over heads, queries and samples. Normalisations between "
+            "embedding and projection are counted in, which Eq. 7 leaves out. *Rest* is what acts "
+            "inside the attention.",
             SCALES,
             markdown_table(header, lines, left=1),
         ],

@@ -12,6 +12,7 @@ from fairseq_plugins.analysis.position_vectors import closeness, dot_products
 from fairseq_plugins.analysis.readers import reader_of
 from fairseq_plugins.analysis.subjects import Sizes, Subject, trained, untrained
 from fairseq_plugins.common.errors import OptionError
+from fairseq_plugins.common.root import ROOT
 from fairseq_plugins.encodings.frequencies import geometric, sinusoids
 from fairseq_plugins.papers.bert_families import COLUMNS, TABLE_7
 from tests.models.helpers import DICTIONARY, build_lm
@@ -88,6 +89,9 @@ def test_figure_9_has_the_terms_of_equation_7() -> None:
     shares = made.numbers["learned"]["shares_of_scores"]
     assert sum(shares.values()) == pytest.approx(1) and abs(shares["rest"]) < 1e-9
     assert made.numbers["learned"]["position_position"].shape == (16, 16)
+    assert "its variance, both pooled over heads, queries and samples." in made.seen[0]
+    page = (ROOT / "results" / "bert_figure9" / "mini.md").read_text()
+    assert made.seen[0] in page
 
 
 def test_figure_9_refuses_a_model_that_hides_keys() -> None:
