@@ -15,7 +15,7 @@ from fairseq_plugins.analysis.extrapolation import Text, by_position, model_loss
 from fairseq_plugins.analysis.masked_positions import masked_by_position
 from fairseq_plugins.analysis.perplexity import require_finite
 from fairseq_plugins.analysis.samples import TextSamples
-from fairseq_plugins.common.errors import CheckpointError, DataError, OptionError
+from fairseq_plugins.common.errors import CheckpointError, DataError, NoNumberError, OptionError
 from fairseq_plugins.data.measure import sha256
 from fairseq_plugins.modules.adaptation import AS_TRAINED, Adaptation
 from fairseq_plugins.modules.loading import choose_device
@@ -100,12 +100,12 @@ def measure(request: Request) -> dict[str, Any]:
             if request.adaptation:
                 trained = evaluation.load(read, length)
             if length > (reach := trained.model.max_positions()):
-                raise ValueError(f"{trained.encoding} has no meaning beyond position {reach}")
+                raise NoNumberError(f"{trained.encoding} has no meaning beyond position {reach}")
             # Each length as if it were the only one, for encodings that draw.
             utils.set_torch_seed(request.seed)
             found = measured.at(trained.model, length, base // PLACES)
             lines[f"{factor}x"] = {"length": length, **found}
-        except ValueError as error:  # no meaning, or losses that are not finite
+        except NoNumberError as error:  # of all else that is wrong the command is to say so
             lines[f"{factor}x"] = {"length": length, "reason": str(error)}
     return {"trained_length": base, "checkpoint": sha256(request.path), "lengths": lines}
 
@@ -176,7 +176,10 @@ class _Masked:
         )
         bits, count = bits.view(-1, width).sum(1), count.view(-1, width).sum(1)
         if not count.any():
-            raise ValueError("no token is masked: more --tokens are needed")
+            raise OptionError(
+                f"--tokens must be so many that some are masked in samples of {length}, but is "
+                f"{self._request.tokens}"
+            )
         means = [float(b / n) if n else None for b, n in zip(bits, count, strict=True)]
         return {
             "tokens": int(count.sum()),
