@@ -74,8 +74,8 @@ def measure(request: Request) -> dict[str, Any]:
         ``reason`` why there is no number.
 
     Raises:
-        ValueError: a checkpoint or data that is missing, damaged or does not fit, or a text that
-            does not fill one window of the longest length.
+        ValueError: a checkpoint or data that is missing, damaged or does not fit, or a text, or
+            tokens of it, that do not fill one window of the longest length.
     """
     device = choose_device(cpu=request.cpu)
     read = evaluation.Request(
@@ -92,7 +92,7 @@ def measure(request: Request) -> dict[str, Any]:
         raise CheckpointError(
             f"{request.path} must be trained at a length that {PLACES} divides, but was at {base}"
         )
-    measured = _Masked(request, trained) if trained.is_masked else _Causal(request, trained, base)
+    measured = (_Masked if trained.is_masked else _Causal)(request, trained, base)
     lines: dict[str, Line] = {}
     for factor in request.factors:
         length = factor * base
@@ -160,7 +160,13 @@ class _Causal:
 class _Masked:
     """A masked model on the beginning of a split, with masks that follow from the seed."""
 
-    def __init__(self, request: Request, trained: evaluation.Trained) -> None:
+    def __init__(self, request: Request, trained: evaluation.Trained, base: int) -> None:
+        longest = max(request.factors) * base
+        if request.tokens < longest:
+            raise OptionError(
+                f"--tokens must be at least {longest}, one sample of the longest length, but is "
+                f"{request.tokens}"
+            )
         self._request, self._task = request, trained.task
 
     def at(self, model: Any, length: int, width: int) -> Line:

@@ -185,6 +185,10 @@ def masked(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     ("more", "message"),
     [
         (
+            ["--lengths", "1x,2x", "--tokens", "31"],
+            "--tokens must be at least 32, one sample of the longest length, but is 31",
+        ),
+        (
             ["--lengths", "1x,4096x", "--tokens", "65536"],
             "valid must fill a sample of 65536 tokens, but has ",
         ),
