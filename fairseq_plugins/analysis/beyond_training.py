@@ -15,7 +15,7 @@ from fairseq_plugins.analysis.extrapolation import Text, by_position, model_loss
 from fairseq_plugins.analysis.masked_positions import masked_by_position
 from fairseq_plugins.analysis.perplexity import require_finite
 from fairseq_plugins.analysis.samples import TextSamples
-from fairseq_plugins.common.errors import CheckpointError, DataError, OptionError
+from fairseq_plugins.common.errors import CheckpointError, DataError, NoNumberError, OptionError
 from fairseq_plugins.data.measure import sha256
 from fairseq_plugins.modules.adaptation import AS_TRAINED, Adaptation
 from fairseq_plugins.modules.loading import choose_device
@@ -75,8 +75,8 @@ def measure(request: Request) -> dict[str, Any]:
         ``reason`` why there is no number.
 
     Raises:
-        ValueError: a checkpoint or data that is missing, damaged or does not fit, or a text that
-            does not fill one window of the longest length.
+        ValueError: a checkpoint or data that is missing, damaged or does not fit, or a text, or
+            tokens of it, that do not fill one window of the longest length.
     """
     device = choose_device(cpu=request.cpu)
     read = evaluation.Request(
@@ -93,7 +93,7 @@ def measure(request: Request) -> dict[str, Any]:
         raise CheckpointError(
             f"{request.path} must be trained at a length that {PLACES} divides, but was at {base}"
         )
-    measured = _Masked(request, trained) if trained.is_masked else _Causal(request, trained, base)
+    measured = (_Masked if trained.is_masked else _Causal)(request, trained, base)
     lines: dict[str, Line] = {}
     for factor in request.factors:
         length = factor * base
@@ -101,12 +101,12 @@ def measure(request: Request) -> dict[str, Any]:
             if request.adaptation:
                 trained = evaluation.load(read, length)
             if length > (reach := trained.model.max_positions()):
-                raise ValueError(f"{trained.encoding} has no meaning beyond position {reach}")
+                raise NoNumberError(f"{trained.encoding} has no meaning beyond position {reach}")
             # Each length as if it were the only one, for encodings that draw.
             utils.set_torch_seed(request.seed)
             found = measured.at(trained.model, length, base // PLACES)
             lines[f"{factor}x"] = {"length": length, **found}
-        except ValueError as error:  # no meaning, or losses that are not finite
+        except NoNumberError as error:  # of all else that is wrong the command is to say so
             lines[f"{factor}x"] = {"length": length, "reason": str(error)}
     return {"trained_length": base, "checkpoint": sha256(request.path), "lengths": lines}
 
@@ -161,7 +161,13 @@ class _Causal:
 class _Masked:
     """A masked model on the beginning of a split, with masks that follow from the seed."""
 
-    def __init__(self, request: Request, trained: evaluation.Trained) -> None:
+    def __init__(self, request: Request, trained: evaluation.Trained, base: int) -> None:
+        longest = max(request.factors) * base
+        if request.tokens < longest:
+            raise OptionError(
+                f"--tokens must be at least {longest}, one sample of the longest length, but is "
+                f"{request.tokens}"
+            )
         self._request, self._task = request, trained.task
 
     def at(self, model: Any, length: int, width: int) -> Line:
@@ -177,7 +183,10 @@ class _Masked:
         )
         bits, count = bits.view(-1, width).sum(1), count.view(-1, width).sum(1)
         if not count.any():
-            raise ValueError("no token is masked: more --tokens are needed")
+            raise OptionError(
+                f"--tokens must be so many that some are masked in samples of {length}, but is "
+                f"{self._request.tokens}"
+            )
         means = [float(b / n) if n else None for b, n in zip(bits, count, strict=True)]
         return {
             "tokens": int(count.sum()),

@@ -37,7 +37,8 @@ class Terms:
     def shares(self) -> dict[str, float]:
         """How much of how scores differ between keys each term makes.
 
-        Its covariance over keys with the score, as a share of the score's variance: they sum to 1.
+        Its covariance over keys with the score, as a share of the score's variance, both pooled
+        over B, H and queries: they sum to 1.
         """
         total = _centred(self.total())
         variance = total.square().sum()

@@ -10,6 +10,7 @@ from typing import Any
 
 from torch import Tensor
 
+from fairseq_plugins.common.errors import NoNumberError
 from fairseq_plugins.data.raw_text import RawText
 
 
@@ -52,10 +53,10 @@ def token_bits(log_probs: Tensor, target: Tensor, counted: Tensor) -> tuple[floa
 
 
 def require_finite(losses: Tensor) -> None:
-    """Raise ValueError where a loss is not finite, which no perplexity can hold."""
+    """Raise NoNumberError where a loss is not finite, which no perplexity can hold."""
     wrong = int((~losses.isfinite()).sum())
     if wrong:
-        raise ValueError(f"{wrong} of {losses.numel()} losses of a batch are not finite")
+        raise NoNumberError(f"{wrong} of {losses.numel()} losses of a batch are not finite")
 
 
 def perplexity(bits: float) -> float | None:

@@ -16,6 +16,7 @@ from fairseq_plugins.analysis.indicators import infinite, measure
 from fairseq_plugins.analysis.position_vectors import by_offset
 from fairseq_plugins.analysis.readers import KINDS
 from fairseq_plugins.analysis.subjects import Sizes, Subject, require
+from fairseq_plugins.common.errors import OptionError
 from fairseq_plugins.common.tables import markdown_table
 from fairseq_plugins.papers.bert_families import COLUMNS, TABLE_7
 
@@ -23,8 +24,15 @@ APPENDIX_J = 100  # words of the paper's Figure 11
 
 
 def position_positions(subjects: Sequence[Subject], sizes: Sizes) -> Made:
-    """Figure 9 and Eq. 7: P W_Q W_K^T P^T, mean over heads, and what makes a head's scores."""
+    """Figure 9 and Eq. 7: P W_Q W_K^T P^T, mean over heads, and what makes their scores."""
     panels, numbers, lines = [], {}, []
+    for subject in subjects:
+        if subject.reader is not None and subject.reader.is_causal:
+            # Its hidden keys have scores of -inf, which have no variance to share out.
+            raise OptionError(
+                f"figure 9 needs models that hide no key, but {subject.label} is a causal "
+                f"{subject.reader.family}"
+            )
     for subject in subjects:
         reader, rows = subject.reader, subject.absolute(sizes.length or LENGTH)
         if reader is None or rows is None:
@@ -48,8 +56,9 @@ def position_positions(subjects: Sequence[Subject], sizes: Sizes) -> Made:
         [
             "What makes scores differ between keys, by Eq. 7, in the first layer and at random "
             "words of the dictionary: covariance of each term with the score, as a share of its "
-            "variance, mean over heads. Normalisations between embedding and projection are "
-            "counted in, which Eq. 7 leaves out. *Rest* is what acts inside the attention.",
+            "variance, both pooled over heads, queries and samples. Normalisations between "
+            "embedding and projection are counted in, which Eq. 7 leaves out. *Rest* is what acts "
+            "inside the attention.",
             SCALES,
             markdown_table(header, lines, left=1),
         ],
@@ -65,8 +74,9 @@ def identical_words(subjects: Sequence[Subject], sizes: Sizes) -> Made:
         inner = slice(seen.reader.begins, len(seen.scores) - seen.reader.ends)
         offsets = by_offset(seen.scores[inner, inner])
         middle = len(offsets) // 2
-        around = float(offsets[middle - 1 : middle + 2 : 2].mean())
-        band = float(offsets[middle]) - around
+        beside = offsets[middle - 1 : middle + 2 : 2]
+        # A causal model hides the next word, so that its only neighbour is the one before.
+        band = float(offsets[middle] - beside[beside.isfinite()].mean())
         numbers[subject.label] = {
             "words": seen.words,
             "scores": seen.scores,

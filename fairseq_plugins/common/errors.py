@@ -13,5 +13,9 @@ class OptionError(ValueError):
     """An option whose value it cannot have, alone or beside the others."""
 
 
+class NoNumberError(ValueError):
+    """What has no number here: a length without a meaning, or losses that are not finite."""
+
+
 class WorkError(ValueError):
     """Work that was begun and failed, for reasons other than its input."""

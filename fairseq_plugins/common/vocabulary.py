@@ -20,6 +20,7 @@ from fairseq_plugins.common.errors import CheckpointError
 logger = logging.getLogger(__name__)
 
 DIGEST = "dictionary_digest"  # the model's option
+LABEL_DIGEST = "label_digest"  # likewise, of a model that is fine-tuned for classes
 # Weights with a row for each token.
 ROBERTA_TABLE = "sentence_encoder.embed_tokens.weight"
 DECODER_TABLE = "decoder.embed_tokens.weight"

@@ -8,14 +8,24 @@ import torch
 from fairseq import utils
 
 import fairseq_plugins.registration  # noqa: F401  (what checkpoints name)
-from fairseq_plugins.common.dictionaries import check_same_dictionary
+from fairseq_plugins.common.dictionaries import check_same_dictionary, read_dictionary
 from fairseq_plugins.common.errors import CheckpointError, DataError, OptionError
-from fairseq_plugins.common.vocabulary import ROBERTA_TABLE, Vocabulary, check_vocabulary
+from fairseq_plugins.common.vocabulary import (
+    LABEL_DIGEST,
+    ROBERTA_TABLE,
+    Vocabulary,
+    check_vocabulary,
+    digest,
+    find_dictionary,
+    find_option,
+)
 from fairseq_plugins.glue import BATCH_SIZE
 from fairseq_plugins.glue.metrics import score
 from fairseq_plugins.glue.tasks import GlueTask, find_task
 from fairseq_plugins.modules.identity import ROBERTA
 from fairseq_plugins.modules.loading import build_trained, choose_device, read_trained
+
+LABELS = "label/dict.txt"
 
 
 def evaluate(
@@ -37,15 +47,17 @@ def evaluate(
     Raises:
         OptionError: unknown task or split, or one without labels.
         DataError: no such data.
-        CheckpointError: none that can be read, or one that is not of this task or whose
-            dictionary is not the data's.
+        CheckpointError: none that can be read, or one that is not of this task, whose dictionary
+            or classes are not the data's, or whose classes cannot be told.
     """
     facts = find_task(task)
     if facts.split(subset).label is None:
         raise OptionError(f"`subset` must be one with labels, but {task} has none for {subset!r}")
-    for path in (data / "input0" / "dict.txt", data / "input0" / f"{subset}.bin"):
-        if not path.is_file():
-            raise DataError(f"{path} does not exist")
+    needed = ["input0/dict.txt", f"input0/{subset}.bin"]
+    needed += [] if facts.labels.is_number else [LABELS]
+    for name in needed:
+        if not (data / name).is_file():
+            raise DataError(f"{data / name} does not exist")
     state = read_trained(checkpoint, models=[ROBERTA], tasks=["sentence_prediction"])
     _check_fits(state, checkpoint, data, facts)
     model, _, fairseq_task = build_trained(checkpoint, state, data)
@@ -72,14 +84,30 @@ def _check_fits(state: Any, checkpoint: Path, data: Path, facts: GlueTask) -> No
         raise CheckpointError(f"{checkpoint} was trained for {kind}, which is not {facts.name}")
     vocabulary = Vocabulary.read(data / "input0" / "dict.txt", ROBERTA_TABLE)
     check_vocabulary(checkpoint, state, vocabulary)
-    _check_same_labels(Path(task.data), data)
+    if not facts.labels.is_number:  # numbers have no dictionary
+        _check_same_labels(state, checkpoint, data / LABELS)
 
 
-def _check_same_labels(trained_on: Path, data: Path) -> None:
+def _check_same_labels(state: Any, checkpoint: Path, ours: Path) -> None:
     """Refuse other classes, or another order of them, which follows from the training examples."""
-    ours, theirs = (folder / "label" / "dict.txt" for folder in (data, trained_on))
-    if theirs.is_file() and ours.is_file():  # numbers have no dictionary
-        check_same_dictionary(ours, theirs)
+    known, classes = find_option(state, "model", LABEL_DIGEST), read_dictionary(ours)
+    if known:
+        if digest(classes) != known:
+            raise CheckpointError(
+                f"{ours} must have the classes that {checkpoint} was trained on, in their order, "
+                f"with the digest {known}, but the digest is {digest(classes)}: prepare the data "
+                "as for the training"
+            )
+        return
+    # From before training wrote it.
+    theirs = find_dictionary(checkpoint, state, LABELS)
+    if theirs is None:
+        raise CheckpointError(
+            f"{checkpoint} does not say on which classes it was trained, and its data is not in "
+            f"{state['cfg']['task'].data}: {LABELS} of that data must be at "
+            f"{checkpoint.parent / LABELS}"
+        )
+    check_same_dictionary(ours, theirs)
 
 
 def _batches(task: Any, subset: str, batch_size: int) -> Iterator[Any]:

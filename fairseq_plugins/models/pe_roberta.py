@@ -31,7 +31,7 @@ from fairseq_plugins.modules.restored import check_restored
 from fairseq_plugins.modules.roberta_options import PERobertaConfig
 from fairseq_plugins.modules.span_head import SpanHead, upgrade_span_heads
 from fairseq_plugins.modules.stack import build_stack_encodings
-from fairseq_plugins.modules.vocabulary import record_dictionary, vocabularies_of
+from fairseq_plugins.modules.vocabulary import record_dictionary, record_labels, vocabularies_of
 
 BERT_STD = 0.02  # of the weights at the start, as `init_bert_params` draws them
 
@@ -186,6 +186,7 @@ class PERoberta(OneOfSeveral, AnyLength, SeededDraws, RobertaModel):
         vocabularies = vocabularies_of(task, [ROBERTA_TABLE])
         check_restored(args, vocabularies)
         record_dictionary(args, vocabularies)
+        record_labels(args, task)
         start = take_init_from(args)
         model = cls(args, PERobertaEncoder(args, task.source_dictionary))
         if start is not None:

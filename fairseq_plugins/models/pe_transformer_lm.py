@@ -42,6 +42,33 @@ _NOT_OFFERED = {
 }
 
 
+# The softmax takes the input's tables, so that they must be alike: of each what it must be.
+_TIED = {
+    "adaptive_softmax_cutoff": "adaptive_input_cutoff",
+    "adaptive_softmax_factor": "adaptive_input_factor",
+    "decoder_output_dim": "decoder_input_dim",
+}
+
+
+def _check_tied(args: Any) -> None:
+    """Refuse `tie_adaptive_weights` beside options by which there is nothing to tie."""
+    if not args.tie_adaptive_weights:
+        return
+    if not args.adaptive_input:
+        raise ValueError(
+            "`adaptive_input` must be True with tie_adaptive_weights, but is False instead."
+        )
+    for name, like in _TIED.items():
+        has, wanted = getattr(args, name), getattr(args, like)
+        if name.endswith("cutoff"):
+            has, wanted = parse_cutoffs(name, has), parse_cutoffs(like, wanted)
+        if has != wanted:
+            raise ValueError(
+                f"`{name}` must be that of {like}={wanted} with tie_adaptive_weights, "
+                f"but is {has} instead."
+            )
+
+
 @register_model("pe_transformer_lm", dataclass=PETransformerLMConfig)
 class PETransformerLM(OneOfSeveral, AnyLength, SeededDraws, FairseqLanguageModel):
     """A causal decoder.
@@ -64,6 +91,7 @@ class PETransformerLM(OneOfSeveral, AnyLength, SeededDraws, FairseqLanguageModel
                     f"`{name}` must be {default} in pe_transformer_lm, "
                     f"but is {getattr(args, name)!r} instead."
                 )
+        _check_tied(args)
         check_linear_options(args, [args.attention_type])
         if getattr(args, "max_target_positions", None) is None:
             args.max_target_positions = args.tokens_per_sample

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from fairseq_plugins.common.errors import NoNumberError
 from fairseq_plugins.encodings.absolute import Learned
 from fairseq_plugins.encodings.hierarchical import Hierarchical, combined, decomposed
 from fairseq_plugins.encodings.tables import continued_rows, interpolated_rows
@@ -15,7 +16,7 @@ SU_ALPHA = 0.4  # the weight of the coarse index that Su proposes
 def _hierarchical(table: Tensor, fresh: Tensor) -> Tensor:
     size, end = len(fresh), len(table) ** 2
     if size > end:
-        raise ValueError(
+        raise NoNumberError(
             f"`grow_table=hierarchical` must make at most {end} positions, the square of the "
             f"checkpoint's {len(table)} rows, but is to make {size} instead."
         )

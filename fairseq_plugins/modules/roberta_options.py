@@ -76,3 +76,8 @@ class PERobertaConfig(RobertaConfig, PositionEncodingConfig, ContinuedConfig, Di
         "least number of positions that the encodings are made for: those of the pre-trained "
         "model, where fairseq sets max_positions to the length that a task cuts its texts to",
     )
+    label_digest: str = _option(
+        "",
+        "written by fine-tuning into its checkpoints: a digest of the classes in their order, by "
+        "which data with another one is refused",
+    )

@@ -10,7 +10,7 @@ from fairseq.dataclass import FairseqDataclass
 from omegaconf import OmegaConf
 
 from fairseq_plugins.common.errors import CheckpointError
-from fairseq_plugins.common.vocabulary import DIGEST, Vocabulary, digest
+from fairseq_plugins.common.vocabulary import DIGEST, LABEL_DIGEST, Vocabulary, digest
 
 logger = logging.getLogger(__name__)
 
@@ -63,7 +63,23 @@ def record_dictionary(config: Any, vocabularies: Sequence[Vocabulary]) -> None:
             f"{paths} must have the words that the model was trained on, in their order, with the "
             f"digest {known}, but the digest is {ours}"
         )
-    setattr(config, DIGEST, ours)
+    _record(config, DIGEST, ours)
+
+
+def record_labels(config: Any, task: Any) -> None:
+    """Write a digest of the classes of a task that has some, in their order, likewise.
+
+    Their order is by how often they are in the training examples, so that two preparations of one
+    task may differ.
+    """
+    labels = getattr(task, "label_dictionary", None)
+    if labels is not None and not task.cfg.regression_target:  # numbers have no dictionary
+        _record(config, LABEL_DIGEST, digest(labels.symbols[labels.nspecial :]))
+
+
+def _record(config: Any, name: str, value: str) -> None:
+    setattr(config, name, value)
     # fairseq builds from a copy of the options that it saves.
-    if root is not None and DIGEST in (root.get("model") or {}):
-        root.model[DIGEST] = ours
+    root = config._get_root() if OmegaConf.is_config(config) else None
+    if root is not None and name in (root.get("model") or {}):
+        root.model[name] = value

@@ -11,6 +11,8 @@ from fairseq_plugins.analysis.figure_files import rounded, write_figure
 from fairseq_plugins.analysis.position_vectors import closeness, dot_products
 from fairseq_plugins.analysis.readers import reader_of
 from fairseq_plugins.analysis.subjects import Sizes, Subject, trained, untrained
+from fairseq_plugins.common.errors import OptionError
+from fairseq_plugins.common.root import ROOT
 from fairseq_plugins.encodings.frequencies import geometric, sinusoids
 from fairseq_plugins.papers.bert_families import COLUMNS, TABLE_7
 from tests.models.helpers import DICTIONARY, build_lm
@@ -23,6 +25,11 @@ SIZES = Sizes(length=16, words=5)
 def masked(encoding: str) -> Subject:
     model = enlarge(build("vanilla", encoding)).double()
     return trained(encoding, reader_of("pe_roberta", model, DICTIONARY))
+
+
+def causal(label: str, encoding: str = "base") -> Subject:
+    model = build_lm(encoding=encoding).double()
+    return trained(label, reader_of("pe_transformer_lm", model, DICTIONARY))
 
 
 def test_untrained_vectors_are_those_of_bert_base() -> None:
@@ -82,6 +89,21 @@ def test_figure_9_has_the_terms_of_equation_7() -> None:
     shares = made.numbers["learned"]["shares_of_scores"]
     assert sum(shares.values()) == pytest.approx(1) and abs(shares["rest"]) < 1e-9
     assert made.numbers["learned"]["position_position"].shape == (16, 16)
+    assert "its variance, both pooled over heads, queries and samples." in made.seen[0]
+    page = (ROOT / "results" / "bert_figure9" / "mini.md").read_text()
+    assert made.seen[0] in page
+
+
+def test_figure_9_refuses_a_model_that_hides_keys() -> None:
+    with pytest.raises(OptionError, match="hide no key, but gpt is a causal pe_transformer_lm"):
+        make_figure(9, [masked("learned"), causal("gpt", "learned")], SIZES)
+
+
+def test_the_band_of_a_causal_model_is_beside_the_word_before() -> None:
+    own = make_figure(11, [causal("gpt", "learned")], SIZES).numbers["gpt"]
+    scores = own["scores"]
+    expected = scores.diagonal().mean() - scores.diagonal(-1).mean()
+    assert math.isfinite(own["band"]) and own["band"] == pytest.approx(float(expected))
 
 
 def test_figures_2_and_11_have_scores_beside_weights() -> None:
@@ -96,10 +118,9 @@ def test_figures_2_and_11_have_scores_beside_weights() -> None:
 
 
 def test_figure_10_has_all_three_families_and_the_papers_numbers() -> None:
-    causal = trained("gpt", reader_of("pe_transformer_lm", build_lm().double(), DICTIONARY))
     model = build_translation(position_encoding="sinusoidal").double()
     encoder = trained("mt", reader_of("pe_transformer", model, DICTIONARY))
-    made = make_figure(10, [masked("learned"), causal, encoder], SIZES)
+    made = make_figure(10, [masked("learned"), causal("gpt"), encoder], SIZES)
     kinds = [made.numbers[name]["kind"] for name in ("learned", "gpt", "mt")]
     assert kinds == ["encoder only", "decoder only", "encoder & decoder"]
     assert made.numbers["gpt"]["infinite"] == ["direction_balance"]

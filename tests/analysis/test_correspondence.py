@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from fairseq_plugins.analysis.correspondence import (
+    Terms,
     input_projections,
     position_correlation,
     split_first_layer,
@@ -76,6 +77,17 @@ def test_what_acts_inside_the_attention_is_the_rest() -> None:
     terms = split_first_layer(own, tokens)
     assert terms.rest.std() > 1e-3
     torch.testing.assert_close(terms.total(), look_at_first_layer(own, tokens).scores)
+
+
+def test_shares_are_pooled_over_heads() -> None:
+    """A head with scores ten times as large counts a hundred times as much."""
+    one, none = torch.tensor([[1.0, -1.0]]), torch.zeros(1, 2)
+    words = torch.stack([10 * one, none]).unsqueeze(0)  # the first head's, the second has none
+    positions = torch.stack([none, one]).unsqueeze(0)
+    zero = torch.zeros_like(words)
+    found = Terms(words, zero, zero, positions, rest=zero).shares()
+    assert found["word_word"] == pytest.approx(100 / 101)
+    assert found["position_position"] == pytest.approx(1 / 101)
 
 
 def test_products_of_vectors() -> None:

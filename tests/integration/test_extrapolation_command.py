@@ -10,9 +10,10 @@ import torch
 from omegaconf import OmegaConf
 
 from fairseq_plugins.__main__ import main
-from fairseq_plugins.analysis import evaluation
+from fairseq_plugins.analysis import beyond_training, evaluation
 from fairseq_plugins.analysis.masked_positions import masked_by_position
 from fairseq_plugins.analysis.samples import MaskedSamples
+from fairseq_plugins.common.errors import CheckpointError
 from fairseq_plugins.modules.adaptation import Adaptation
 from tests.hostile import with_options
 from tests.integration.helpers import (
@@ -135,9 +136,84 @@ def test_a_length_without_a_meaning_has_a_reason(data: Path, tmp_path: Path, cap
         assert math.isfinite(grown["4x"]["bits"])
 
 
-def test_masked_losses_are_those_of_the_criterion(data: Path, tmp_path: Path, capsys) -> None:
+def test_losses_that_are_not_finite_are_a_reason(
+    data: Path, rope: Path, tmp_path: Path, capsys
+) -> None:
+    state = load_checkpoint(rope)
+    state["model"]["decoder.layers.0.fc1.weight"].fill_(math.nan)
+    torch.save(state, tmp_path / "nan.pt")
+    words = ["--lengths", "1x", "--tokens", "64"]
+    found = measured(capsys, tmp_path / "nan.pt", data, *words)["lengths"]
+    assert "losses of a batch are not finite" in found["1x"]["reason"]
+
+
+def test_a_table_that_cannot_be_grown_so_far_has_a_reason(
+    data: Path, tmp_path: Path, capsys
+) -> None:
+    settings = saving_to(tmp_path, data, position_encoding="learned", attention_type="vanilla")
+    fairseq_train({**settings, "checkpoint.save_interval_updates": 0})
+    far = 2 * TOKENS_PER_SAMPLE
+    more = ["--lengths", f"1x,{far}x", "--grow-table", "hierarchical", "--split", "train"]
+    path = tmp_path / "checkpoint_last.pt"
+    found = measured(capsys, path, data, *more, "--tokens", str(2 * TOKENS_PER_SAMPLE**2))
+    assert f"at most {TOKENS_PER_SAMPLE**2} positions" in found["lengths"][f"{far}x"]["reason"]
+
+
+def test_what_is_wrong_with_the_checkpoint_is_no_reason(
+    data: Path, rope: Path, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    """It is read again for each length."""
+    load = evaluation.load
+
+    def damaged_by_now(request: evaluation.Request, length: int | None = None) -> Any:
+        if length is not None:
+            raise CheckpointError("x.pt is cut off")
+        return load(request)
+
+    monkeypatch.setattr(evaluation, "load", damaged_by_now)
+    more = ["--lengths", "1x,2x", "--tokens", "128", "--encoding", "yarn"]
+    assert main(words(rope, data, *more)) == 2
+    assert "x.pt is cut off" in capsys.readouterr().err.splitlines()[-1]
+
+
+@pytest.fixture(scope="module")
+def masked(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     model = {**model_of("vanilla", "rope"), "model.no_token_positional_embeddings": True}
-    path = pretrain(tmp_path / "model", data, model)
+    return pretrain(tmp_path_factory.mktemp("masked") / "model", data, model)
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (
+            ["--lengths", "1x,2x", "--tokens", "31"],
+            "--tokens must be at least 32, one sample of the longest length, but is 31",
+        ),
+        (
+            ["--lengths", "1x,4096x", "--tokens", "65536"],
+            "valid must fill a sample of 65536 tokens, but has ",
+        ),
+    ],
+)
+def test_too_little_for_a_masked_model_is_no_reason(
+    more: list[str], message: str, data: Path, masked: Path, capsys
+) -> None:
+    assert main(words(masked, data, *more)) == 2
+    assert message in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_that_no_token_is_masked_is_no_reason(
+    data: Path, masked: Path, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    none = torch.zeros(TOKENS_PER_SAMPLE), torch.zeros(TOKENS_PER_SAMPLE, dtype=torch.int64)
+    monkeypatch.setattr(beyond_training, "masked_by_position", lambda *_, **__: none)
+    assert main(words(masked, data, "--lengths", "1x", "--tokens", "16")) == 2
+    message = "--tokens must be so many that some are masked in samples of 16, but is 16"
+    assert message in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_masked_losses_are_those_of_the_criterion(data: Path, masked: Path, capsys) -> None:
+    path = masked
     found = measured(capsys, path, data, "--lengths", "1x,2x", "--tokens", "128")["lengths"]
     assert "sliding_bits" not in found["1x"] and len(found["2x"]["by_position"]) == 8
     trained = evaluation.load(evaluation.Request(path, data))

@@ -3,6 +3,7 @@
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ from fairseq_plugins.data.sentences import generate
 from fairseq_plugins.glue.__main__ import main
 from fairseq_plugins.glue.evaluate import evaluate
 from fairseq_plugins.glue.prepare_generated import prepare_toy_glue
-from tests.hostile import naming_another_model
+from tests.hostile import naming_another_model, rewritten
 from tests.integration.helpers import REPOSITORY, hydra_train_config, load_checkpoint
 
 SMALL = [
@@ -77,8 +78,41 @@ def test_the_folder_given_is_the_one_scored(trained: Path, tmp_path: Path) -> No
     assert evaluate(path, other, "Order")["examples"] > 100
     lines = (other / "label" / "dict.txt").read_text().splitlines()
     (other / "label" / "dict.txt").write_text("\n".join([lines[1], lines[0], *lines[2:]]) + "\n")
-    with pytest.raises(DataError, match=r"label/dict\.txt, line 1: must be"):
+    with pytest.raises(CheckpointError, match=r"label/dict\.txt must have the classes that"):
         evaluate(path, other, "Order")
+    # The folder of the training itself, if it is prepared anew with another order.
+    moved = rewritten(
+        path, tmp_path / "x.pt", lambda config: config["task"].update(data=str(other))
+    )
+    with pytest.raises(CheckpointError, match=r"label/dict\.txt must have the classes that"):
+        evaluate(moved, other, "Order")
+    (other / "label" / "dict.txt").unlink()
+    with pytest.raises(DataError, match=r"label/dict\.txt does not exist"):
+        evaluate(path, other, "Order")
+
+
+def test_classes_of_a_checkpoint_that_does_not_say_them(trained: Path, tmp_path: Path) -> None:
+    """As training wrote it before: its data, or the file beside it, must be there."""
+    path, data = trained / "Order" / "checkpoint_last.pt", trained / "data" / "Order"
+
+    def forget(config: dict[str, Any]) -> None:
+        del config["model"]["label_digest"]
+
+    (tmp_path / "old").mkdir()
+    old = rewritten(path, tmp_path / "old" / "old.pt", forget)
+    assert evaluate(old, data, "Order") == evaluate(path, data, "Order")
+    other = tmp_path / "Order"
+    shutil.copytree(data, other)
+    lines = (other / "label" / "dict.txt").read_text().splitlines()
+    (other / "label" / "dict.txt").write_text("\n".join([lines[1], lines[0], *lines[2:]]) + "\n")
+    with pytest.raises(DataError, match=r"label/dict\.txt, line 1: must be"):
+        evaluate(old, other, "Order")
+    gone = str(tmp_path / "gone")
+    rewritten(old, old, lambda config: config["task"].update(data=gone))
+    with pytest.raises(CheckpointError, match="does not say on which classes it was trained"):
+        evaluate(old, data, "Order")
+    shutil.copytree(data / "label", old.parent / "label")
+    assert evaluate(old, data, "Order") == evaluate(path, data, "Order")
 
 
 def test_correlations_do_not_depend_on_the_batch(

@@ -89,7 +89,9 @@ def test_figures_are_made_of_checkpoints(
 ) -> None:
     masked = pretrain(tmp_path / "model", data, model_of("vanilla", "learned+shaw"))
     stem = tmp_path / "figures" / "x"
-    words = ["--checkpoint", f"ours={masked}", "--checkpoint", f"lm={checkpoints['vanilla']}"]
+    words = ["--checkpoint", f"ours={masked}"]
+    if number != "9":  # which is of models that hide no key
+        words += ["--checkpoint", f"lm={checkpoints['vanilla']}"]
     words += ["--data", str(data), "--output", str(stem), "--words", "4", "--cpu"]
     assert analysis(["figure", number, *words, "--length", "12"]) == 0
     assert {path.name for path in stem.parent.iterdir()} == {
@@ -99,6 +101,14 @@ def test_figures_are_made_of_checkpoints(
     model = "- ours: `pe_roberta`, 2 layers of 32 features, 4 heads, learned+shaw; bin, 3 updates"
     assert model in page
     assert "**The paper saw**" in page and str(tmp_path) not in page
+
+
+def test_figure_9_names_the_model_that_hides_keys(
+    data: Path, checkpoints: dict[str, Path], capsys: pytest.CaptureFixture
+) -> None:
+    words = ["--checkpoint", f"lm={checkpoints['vanilla']}", "--data", str(data), "--cpu"]
+    assert analysis(["figure", "9", *words]) == 2
+    assert "but lm is a causal pe_transformer_lm" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

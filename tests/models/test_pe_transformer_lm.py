@@ -46,6 +46,39 @@ FAIRSEQ_OPTIONS: dict[str, dict[str, Any]] = {
     },
 }
 
+TIED = FAIRSEQ_OPTIONS["adaptive"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"adaptive_softmax_cutoff": None},
+            r"`adaptive_softmax_cutoff` must be that of adaptive_input_cutoff=\[10, 20\] with "
+            "tie_adaptive_weights, but is None instead",
+        ),
+        ({"adaptive_softmax_cutoff": "10,25"}, r"but is \[10, 25\] instead"),
+        ({"adaptive_input": False}, "`adaptive_input` must be True with tie_adaptive_weights"),
+        (
+            {"adaptive_softmax_factor": 2.0},
+            "`adaptive_softmax_factor` must be that of adaptive_input_factor=4 .* is 2.0 instead",
+        ),
+        (
+            {"decoder_output_dim": 16},
+            "`decoder_output_dim` must be that of decoder_input_dim=32 .* is 16 instead",
+        ),
+    ],
+)
+def test_what_cannot_be_tied_is_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        build_lm(**{**TIED, **options})
+
+
+def test_cutoffs_are_tied_as_numbers() -> None:
+    model = build_lm(**{**TIED, "adaptive_softmax_cutoff": "[10, 20]"})
+    embedding = model.decoder.embed_tokens.weights_for_band(0)[0]
+    assert model.decoder.adaptive_softmax.head.word_proj.weight is embedding
+
 
 def _loss(model: torch.nn.Module, tokens: torch.Tensor) -> torch.Tensor:
     features = model(tokens)[0]
