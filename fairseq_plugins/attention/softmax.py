@@ -196,8 +196,7 @@ class SoftmaxAttention(Attention):
             causal = False  # By a branch: a comparison would be a symbol in a compiled graph.
         if need_weights or "relative_values" in self.hooks:
             added = _plus(decay, self._bias(q_positions, state["k_positions"], shared))
-            hidden, added = _split_mask(attn_mask, added)
-            hidden = _either(hidden, _padding_of_keys(state))
+            hidden, added = _split_mask(state, attn_mask, added)
             return self._explicit(q, k, v, causal, hidden, relative, added)
         dropout = self.dropout if self.training else 0.0
         by_head = not dropout and can_go_by_head(q, k)
@@ -241,8 +240,7 @@ class SoftmaxAttention(Attention):
         """What scaled_dot_product_attention takes: a mask, and whether it is to be causal."""
         queries, keys = q.size(2), state["k_positions"].size(1)
         added = _plus(content, self._bias(q_positions, state["k_positions"], shared))
-        hidden, added = _split_mask(attn_mask, added)
-        hidden = _either(hidden, _padding_of_keys(state))
+        hidden, added = _split_mask(state, attn_mask, added)
         if hidden is None and added is None and (not causal or queries == keys):
             return None, causal
         hidden = _hidden(hidden, causal, queries, keys, q.device)
@@ -256,8 +254,7 @@ class SoftmaxAttention(Attention):
             return None
         k = _rows(state, "content_k" if "content_k" in state else "k")
         if self._seeing_mask:
-            hidden, _ = _split_mask(attn_mask, None)
-            hidden = _either(hidden, _padding_of_keys(state))
+            hidden, _ = _split_mask(state, attn_mask, None)
             for part in self._seeing_mask:
                 part.see_mask(hidden)
         return self.encoding.relative_logits(q, k, q_positions, state["k_positions"])
@@ -318,19 +315,20 @@ def _has_gradient(logits: Tensor | None) -> bool:
 
 
 def _split_mask(
-    attn_mask: Tensor | None, added: Tensor | None
+    state: State, attn_mask: Tensor | None, added: Tensor | None
 ) -> tuple[Tensor | None, Tensor | None]:
-    """A caller's mask as hidden logits (bool) or as an addition (float)."""
+    """Which logits padding and a caller's mask hide (bool), and what is added (float)."""
+    padded = _padding_of_keys(state)
     if attn_mask is None:
-        return None, added
+        return padded, added
     if attn_mask.dim() == 3:
         attn_mask = attn_mask.unsqueeze(1)
     if attn_mask.dtype == torch.bool:
-        return attn_mask, added
+        return _either(attn_mask, padded), added
     hidden = attn_mask.eq(float("-inf"))
     # Finite here, so that `_hidden` alone decides about a row in which everything is hidden.
     attn_mask = attn_mask.masked_fill(hidden, 0.0)
-    return hidden, attn_mask if added is None else added + attn_mask
+    return _either(hidden, padded), attn_mask if added is None else added + attn_mask
 
 
 def _plus(first: Tensor | None, second: Tensor | None) -> Tensor | None:
