@@ -229,15 +229,15 @@ def get_launchers(
 class _HasEnded(OSError):
     """The other process is gone, and with it all commands that it ran."""
 
-
-_ENDED = "the process that runs the commands has ended by itself"
+    def __init__(self) -> None:
+        super().__init__("the process that runs the commands has ended by itself")
 
 
 def _send(channel: socket.socket, message: bytes, descriptors: Sequence[int]) -> None:
     try:
         socket.send_fds(channel, [message], descriptors)
     except (BrokenPipeError, ConnectionResetError) as error:
-        raise _HasEnded(_ENDED) from error
+        raise _HasEnded from error
 
 
 class _Forked:
@@ -258,7 +258,7 @@ class _Forked:
         except ConnectionResetError:
             message = b""
         if not message:
-            raise _HasEnded(_ENDED)
+            raise _HasEnded
         return int(json.loads(message))
 
 
