@@ -242,6 +242,10 @@ class PositionalMultiheadAttention(nn.Module):
         _check_given("key_positions", key_positions, key)
         if not is_self and key_padding_mask is not None and query_positions is None:
             self._refuse_to_count()
+        if max_seqlen is not None and cu_seqlens is None:
+            raise ValueError(
+                f"`max_seqlen` must be None without cu_seqlens, but is {max_seqlen} instead."
+            )
         if need_weights is None:
             need_weights = self.attention.gives_weights
         q, k, v = self._heads(query, key, value)

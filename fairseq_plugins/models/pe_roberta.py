@@ -31,7 +31,12 @@ from fairseq_plugins.modules.restored import check_restored
 from fairseq_plugins.modules.roberta_options import PERobertaConfig
 from fairseq_plugins.modules.span_head import SpanHead, upgrade_span_heads
 from fairseq_plugins.modules.stack import build_stack_encodings
-from fairseq_plugins.modules.vocabulary import record_dictionary, record_labels, vocabularies_of
+from fairseq_plugins.modules.vocabulary import (
+    labels_of,
+    record_dictionary,
+    record_labels,
+    vocabularies_of,
+)
 
 BERT_STD = 0.02  # of the weights at the start, as `init_bert_params` draws them
 
@@ -184,9 +189,10 @@ class PERoberta(OneOfSeveral, AnyLength, SeededDraws, RobertaModel):
         if OmegaConf.is_config(args):
             OmegaConf.set_struct(args, False)  # fairseq's encoder adds to it
         vocabularies = vocabularies_of(task, [ROBERTA_TABLE])
-        check_restored(args, vocabularies)
+        labels = labels_of(task)
+        check_restored(args, vocabularies, labels)
         record_dictionary(args, vocabularies)
-        record_labels(args, task)
+        record_labels(args, labels)
         start = take_init_from(args)
         model = cls(args, PERobertaEncoder(args, task.source_dictionary))
         if start is not None:

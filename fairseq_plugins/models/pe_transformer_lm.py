@@ -117,6 +117,11 @@ class PETransformerLM(OneOfSeveral, AnyLength, SeededDraws, FairseqLanguageModel
     def _build_embedding(args: Any, dictionary: Any) -> Any:
         if not args.adaptive_input:
             return Embedding(len(dictionary), args.decoder_input_dim, dictionary.pad())
+        if args.adaptive_input_cutoff is None:
+            raise ValueError(
+                "`adaptive_input_cutoff` must be numbers joined by commas with adaptive_input, "
+                "as in 20000,60000, but is None instead."
+            )
         return AdaptiveInput(
             len(dictionary),
             dictionary.pad(),

@@ -7,7 +7,13 @@ from typing import Any
 from omegaconf import OmegaConf
 
 from fairseq_plugins.common.checkpoints import read_checkpoint
-from fairseq_plugins.common.vocabulary import Vocabulary, check_vocabulary
+from fairseq_plugins.common.errors import CheckpointError
+from fairseq_plugins.common.vocabulary import (
+    LABEL_DIGEST,
+    Vocabulary,
+    check_vocabulary,
+    find_option,
+)
 from fairseq_plugins.modules.identity import (
     TRANSLATION,
     Difference,
@@ -61,7 +67,7 @@ def restored_file(options: Any) -> Path | None:
     return file if file.exists() else None
 
 
-def check_restored(config: Any, vocabularies: Sequence[Vocabulary]) -> None:
+def check_restored(config: Any, vocabularies: Sequence[Vocabulary], labels: str = "") -> None:
     """Refuse to train a model on from a checkpoint of another one, or of another dictionary.
 
     fairseq loads whatever fits by names and shapes, and says little of what does not.
@@ -69,6 +75,7 @@ def check_restored(config: Any, vocabularies: Sequence[Vocabulary]) -> None:
     Args:
         config: the options of the model that is being built.
         vocabularies: of its tables of tokens.
+        labels: the digest of the classes that it is fine-tuned for; empty without.
 
     Raises:
         ValueError: the two differ in what their weights mean, with what each has; or a damaged
@@ -88,6 +95,15 @@ def check_restored(config: Any, vocabularies: Sequence[Vocabulary]) -> None:
         )
         raise ValueError(f"{file} is of another model: {said}; {_remedy(options, ours, found)}")
     check_vocabulary(file, checkpoint, *vocabularies)
+    known = find_option(checkpoint, "model", LABEL_DIGEST)
+    # Another task may begin with the weights of one, but a training that goes on has its own.
+    goes_on = options.restore_file == _LAST and file == own_file(options)
+    if goes_on and known and labels and known != labels:
+        raise CheckpointError(
+            f"{file} was trained for other classes, or for these in another order: their digest is "
+            f"{known}, that of this data is {labels}; prepare the data as for the training, or use "
+            "another --save-dir"
+        )
 
 
 def _remedy(options: Any, ours: Identity, found: list[Difference]) -> str:

@@ -66,15 +66,22 @@ def record_dictionary(config: Any, vocabularies: Sequence[Vocabulary]) -> None:
     _record(config, DIGEST, ours)
 
 
-def record_labels(config: Any, task: Any) -> None:
-    """Write a digest of the classes of a task that has some, in their order, likewise.
+def labels_of(task: Any) -> str:
+    """A digest of the classes of a task in their order; empty where it has none.
 
     Their order is by how often they are in the training examples, so that two preparations of one
     task may differ.
     """
     labels = getattr(task, "label_dictionary", None)
-    if labels is not None and not task.cfg.regression_target:  # numbers have no dictionary
-        _record(config, LABEL_DIGEST, digest(labels.symbols[labels.nspecial :]))
+    if labels is None or task.cfg.regression_target:  # numbers have no dictionary
+        return ""
+    return digest(labels.symbols[labels.nspecial :])
+
+
+def record_labels(config: Any, labels: str) -> None:
+    """Write the digest of a task's classes, where it has some, into a model's options likewise."""
+    if labels:
+        _record(config, LABEL_DIGEST, labels)
 
 
 def _record(config: Any, name: str, value: str) -> None:

@@ -312,6 +312,7 @@ WHOLE = torch.ones(2, LENGTH, dtype=torch.long)
         ({"attn_mask": HIDDEN.expand(5, -1, -1)}, r"`attn_mask` must be \(7, 7\)"),
         ({"is_causal": True}, "`is_causal` must be False"),
         ({"cu_seqlens": torch.tensor([0, 7])}, "`cu_seqlens` needs one packed row"),
+        ({"max_seqlen": 7}, "`max_seqlen` must be None without cu_seqlens, but is 7"),
         ({"query_positions": torch.zeros(1, LENGTH)}, "`query_positions` must be int64"),
         ({"query_positions": torch.arange(LENGTH)}, r"`query_positions` must be \(B or 1, 7\)"),
         ({"key_positions": torch.zeros(1, 3).long()}, r"`key_positions` must be \(B or 1, 7\)"),

@@ -115,6 +115,25 @@ def test_classes_of_a_checkpoint_that_does_not_say_them(trained: Path, tmp_path:
     assert evaluate(old, data, "Order") == evaluate(path, data, "Order")
 
 
+def test_a_training_does_not_go_on_with_other_classes(
+    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor with the same in another order; but another task may begin with its weights."""
+    path, other = trained / "Order" / "checkpoint_last.pt", tmp_path / "Order"
+    shutil.copytree(trained / "data" / "Order", other)
+    words = (other / "label" / "dict.txt").read_text().splitlines()
+    (other / "label" / "dict.txt").write_text("\n".join([words[1], words[0], *words[2:]]) + "\n")
+    (tmp_path / "same").mkdir()
+    shutil.copy(path, tmp_path / "same")
+    budget = "optimization.max_update=151"
+    monkeypatch.setenv("HYDRA_FULL_ERROR", "1")
+    with pytest.raises(CheckpointError, match=r"trained for other classes, .* another --save-dir"):
+        train("glue_order", tmp_path / "same", other, budget)
+    train("glue_order", tmp_path / "same", trained / "data" / "Order", budget)
+    start = f"checkpoint.finetune_from_model={path}"
+    train("glue_order", tmp_path / "new", other, start, "optimization.max_update=1")
+
+
 def test_correlations_do_not_depend_on_the_batch(
     trained: Path, capsys: pytest.CaptureFixture
 ) -> None:

@@ -74,6 +74,12 @@ def test_what_cannot_be_tied_is_refused(options: dict[str, Any], message: str) -
         build_lm(**{**TIED, **options})
 
 
+def test_an_adaptive_input_needs_its_cutoff() -> None:
+    untied = {**TIED, "tie_adaptive_weights": False, "tie_adaptive_proj": False}
+    with pytest.raises(ValueError, match=r"`adaptive_input_cutoff` must be numbers .* is None"):
+        build_lm(**{**untied, "adaptive_input_cutoff": None})
+
+
 def test_cutoffs_are_tied_as_numbers() -> None:
     model = build_lm(**{**TIED, "adaptive_softmax_cutoff": "[10, 20]"})
     embedding = model.decoder.embed_tokens.weights_for_band(0)[0]
