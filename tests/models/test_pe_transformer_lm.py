@@ -199,6 +199,13 @@ def test_checkpointed_activations(pair: tuple[str, str], offload: bool) -> None:
         torch.testing.assert_close(checkpointed.grad, plain.grad)
 
 
+def test_offloading_implies_checkpoints() -> None:
+    model, runs = build_lm(offload_activations=True).train(), []
+    model.decoder.layers[0].fc1.register_forward_hook(lambda *_: runs.append(True))
+    _loss(model, random_tokens(2, 12)).backward()
+    assert len(runs) == 2  # the second in backward
+
+
 @every_pair
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_half_precision(attention: str, encoding: str, dtype: torch.dtype) -> None:
