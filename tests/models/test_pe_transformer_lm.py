@@ -181,6 +181,14 @@ def test_the_measure_finds_a_mask() -> None:
     assert largest.numel >= length * length
 
 
+@pytest.mark.parametrize("words", ["base=500 rope.base=600", "rope.base=600 base=500"])
+@pytest.mark.parametrize("off", [False, True])
+def test_an_option_in_two_spellings_is_refused(words: str, off: bool) -> None:
+    options = {"position_encoding_options": words, "no_token_positional_embeddings": off}
+    with pytest.raises(ValueError, match=r"twice, with and without `rope\.` before it"):
+        build_lm("vanilla", "rope", **options)
+
+
 @pytest.mark.parametrize("pair", [("vanilla", "t5"), ("linear", "lrpe_type3")])
 @pytest.mark.parametrize("offload", [False, True])
 def test_checkpointed_activations(pair: tuple[str, str], offload: bool) -> None:
