@@ -117,8 +117,9 @@ wheelhouse: $(DEV) ## collect in wheels/ what machines without internet need: ma
 	    -r requirements.txt -r requirements-dev.txt -r requirements-wandb.txt
 	@echo "$$(ls $(WHEELHOUSE) | wc -l) wheels, $$(du -sh $(WHEELHOUSE) | cut -f 1), in $(WHEELHOUSE)"
 
-clean: ## remove caches and build products; keeps .venv, data, checkpoints and results
-	rm -rf build dist outputs multirun *.egg-info .pytest_cache .mypy_cache .import_linter_cache .ruff_cache .hypothesis
+clean: ## remove caches and build products; keeps .venv and what was prepared, trained or measured
+	@# outputs has a GPU campaign's measurements and curves, multirun the jobs of sweeps that wait.
+	rm -rf build dist *.egg-info .pytest_cache .mypy_cache .import_linter_cache .ruff_cache .hypothesis
 	find fairseq_plugins benchmarks tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 TOO_OLD = import sys; v = sys.version_info; v >= (3, 11) or sys.exit( \

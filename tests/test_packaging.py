@@ -238,6 +238,23 @@ def test_make_refuses_an_old_python(tmp_path):
     assert not (tmp_path / ".venv").exists()
 
 
+def test_make_clean_keeps_what_took_time(tmp_path):
+    (tmp_path / "Makefile").write_text((ROOT / "Makefile").read_text())
+    ignored = (ROOT / ".gitignore").read_text().partition("\n\n")[0]
+    kept = [
+        *re.findall(r"^/(\w+)/", ignored, re.MULTILINE),
+        *("outputs/gpu_campaign", "multirun/2026-01-01/.submitit", "results/local"),
+    ]
+    for name in (*kept, "build", "fairseq_plugins/__pycache__", "benchmarks", "tests"):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "file").touch()
+    subprocess.run(["make", "clean"], cwd=tmp_path, capture_output=True, check=True)
+    assert not (tmp_path / "build").exists()
+    assert not (tmp_path / "fairseq_plugins" / "__pycache__").exists()
+    for name in kept:
+        assert (tmp_path / name / "file").exists(), name
+
+
 def test_triton_is_imported_by_its_own_modules_only():
     """It is optional: nothing may import it before the backend is chosen."""
     ours = "fairseq_plugins.kernels.triton_kernels"

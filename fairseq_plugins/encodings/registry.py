@@ -266,7 +266,7 @@ def split_options(name: str, options: Mapping[str, Any]) -> dict[str, dict[str, 
     """The checked, converted options of every part of ``name``.
 
     Raises:
-        ValueError: unknown name or option, a name given twice, or a bad value.
+        ValueError: unknown name or option, a name or an option given twice, or a bad value.
     """
     names = expand_name(name)
     entries = {n: get_entry(n) for n in names}
@@ -287,6 +287,11 @@ def split_options(name: str, options: Mapping[str, Any]) -> dict[str, dict[str, 
             raise ValueError(
                 f"{part} has no option `{option_name}`; its options: {has}."
                 f"{did_you_mean(option_name, known)}"
+            )
+        if option_name in result[part]:
+            raise ValueError(
+                f"option `{option_name}` of {part} must not be given twice, with and without "
+                f"`{part}.` before it."
             )
         result[part][option_name] = _convert(part, known[option_name], value)
     return result

@@ -4,7 +4,6 @@ from typing import Any, NamedTuple
 
 from fairseq.models.transformer import TransformerConfig, TransformerDecoderBase
 from fairseq.modules import transformer_layer
-from fairseq.modules.checkpoint_activations import checkpoint_wrapper
 from torch import Tensor, nn
 
 from fairseq_plugins.attention.positions import CrossPositions, Positions
@@ -16,6 +15,7 @@ from fairseq_plugins.modules.stack import (
     build_cross_encodings,
     build_self_attention,
     build_stack_encodings,
+    checkpointed,
     embed_deeper,
     has_padding,
     placed,
@@ -111,10 +111,7 @@ class PositionalDecoder(TransformerDecoderBase):
         register_inputs(self, encodings)
 
     def build_decoder_layer(self, cfg: Any, no_encoder_attn: bool = False) -> nn.Module:
-        layer: nn.Module = PositionalDecoderLayer(cfg, *next(self._parts))
-        if cfg.checkpoint_activations:
-            layer = checkpoint_wrapper(layer, offload_to_cpu=cfg.offload_activations)
-        return layer
+        return checkpointed(PositionalDecoderLayer(cfg, *next(self._parts)), cfg)
 
     def extract_features_scriptable(
         self,

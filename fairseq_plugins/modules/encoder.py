@@ -5,7 +5,6 @@ from typing import Any
 
 from fairseq.models.transformer import TransformerConfig, TransformerEncoderBase
 from fairseq.modules import transformer_layer
-from fairseq.modules.checkpoint_activations import checkpoint_wrapper
 from torch import Tensor, nn
 
 from fairseq_plugins.attention.positions import Positions
@@ -14,6 +13,7 @@ from fairseq_plugins.modules.options import PositionEncodingConfig
 from fairseq_plugins.modules.stack import (
     build_self_attention,
     build_stack_encodings,
+    checkpointed,
     embed_deeper,
     has_padding,
     placed,
@@ -92,8 +92,8 @@ class PositionalEncoder(TransformerEncoderBase):
         encodings: of the stack, where they are built already; by default from the options.
 
     Raises:
-        ValueError: ``checkpoint_activations`` with a layer whose queries alone go on, or what the
-            encodings refuse.
+        ValueError: ``checkpoint_activations`` or ``offload_activations`` with a layer whose queries
+            alone go on, or what the encodings refuse.
     """
 
     def __init__(
@@ -118,19 +118,19 @@ class PositionalEncoder(TransformerEncoderBase):
         register_inputs(self, encodings)
         # By index: LayerDrop leaves out layers of an iteration.
         layers = (self.layers[i] for i in range(len(self.layers)))
-        if config.checkpoint_activations and any(query_passes(self, layer) for layer in layers):
+        recomputes = config.checkpoint_activations or config.offload_activations
+        if recomputes and any(query_passes(self, layer) for layer in layers):
+            name = ("offload" if config.offload_activations else "checkpoint") + "_activations"
             raise ValueError(
-                "`checkpoint_activations` must be False with `decoder=queries` of deberta_emd, "
+                f"`{name}` must be False with `decoder=queries` of deberta_emd, "
                 "whose keys would have no gradient when they are computed again, but is True."
             )
 
     def build_encoder_layer(self, cfg: Any) -> nn.Module:
-        layer: nn.Module = PositionalEncoderLayer(
+        layer = PositionalEncoderLayer(
             cfg, self._options, next(self._layer_encodings), self.return_fc
         )
-        if cfg.checkpoint_activations:
-            layer = checkpoint_wrapper(layer, offload_to_cpu=cfg.offload_activations)
-        return layer
+        return checkpointed(layer, cfg)
 
     def forward_scriptable(
         self,

@@ -35,7 +35,8 @@ _STRUCTURE = {
         *("adaptive_input", "tie_adaptive_weights", "tie_adaptive_proj"),
         *("scale_fc", "scale_attn", "scale_heads", "scale_resids"),
     ),
-    ROBERTA: tuple(f"encoder_{name}" for name in _SIDE),
+    # With a tied head that of an untied one would be loaded over the table of the tokens.
+    ROBERTA: (*(f"encoder_{name}" for name in _SIDE), "untie_weights_roberta"),
     TRANSLATION: (
         *(f"encoder_{name}" for name in _SIDE),
         *(f"decoder_{name}" for name in _SIDE),

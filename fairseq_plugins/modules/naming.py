@@ -42,7 +42,14 @@ def name_stack(given: str, options: str, *, absolute: str | None, base: str | No
     name = with_absolute_embedding(given, absolute)
     words = parse_options(options)
     if name != given and "+" not in given:
-        words = {key if "." in key else f"{given}.{key}": value for key, value in words.items()}
+        own = {f"{given}.{key}": value for key, value in words.items() if "." not in key}
+        named = {key: value for key, value in words.items() if "." in key}
+        if twice := own.keys() & named.keys():
+            raise ValueError(
+                f"`position_encoding_options` must not give `{min(twice)}` twice, with and without "
+                f"`{given}.` before it."
+            )
+        words = own | named
     return StackName(given, name, words)
 
 

@@ -4,6 +4,7 @@ from typing import Any
 
 import torch
 from fairseq.models.transformer import TransformerConfig
+from fairseq.modules.checkpoint_activations import checkpoint_wrapper
 from torch import Tensor, nn
 
 from fairseq_plugins.attention import Attention
@@ -216,6 +217,15 @@ def has_padding(padding_mask: Tensor) -> bool:
     compiled model, before the first layer.
     """
     return bool(padding_mask.any())
+
+
+def checkpointed(layer: nn.Module, config: TransformerConfig) -> nn.Module:
+    """A layer, computed again in backward where options say so; to offload implies that."""
+    # fairseq's constructor of translation models says so, those of its others do not.
+    if not (config.checkpoint_activations or config.offload_activations):
+        return layer
+    wrapped: nn.Module = checkpoint_wrapper(layer, offload_to_cpu=config.offload_activations)
+    return wrapped
 
 
 def build_self_attention(

@@ -143,6 +143,8 @@ def test_an_option_of_a_composition_says_whose_it_is():
     with pytest.raises(ValueError, match=r"shaw has no option `maxdistance`.*'max_distance'"):
         build("rope+shaw", **{"shaw.maxdistance": 5})
     assert build("shaw", **{"shaw.max_distance": 5}).max_distance == 5
+    with pytest.raises(ValueError, match=r"`max_distance` of shaw must not be given twice"):
+        build("shaw", **{"shaw.max_distance": 5, "max_distance": 6})
 
 
 @pytest.mark.parametrize("name", ["rope+rope", "base+t5+base"])

@@ -137,6 +137,7 @@ def a_head(state: dict[str, Any]) -> None:
         ("encoder_normalize_before", True),
         ("no_scale_embedding", False),
         ("encoder_layers", 3),
+        ("untie_weights_roberta", True),  # whose head would be loaded into the tokens' table
     ],
 )
 def test_an_option_that_changes_what_weights_mean_is_refused(

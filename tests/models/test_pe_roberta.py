@@ -290,6 +290,14 @@ def test_checkpointed_activations(attention: str, offload: bool) -> None:
         torch.testing.assert_close(checkpointed.grad, plain.grad)
 
 
+def test_offloading_implies_checkpoints() -> None:
+    model, runs = build(offload_activations=True).train(), []
+    layers = model.encoder.sentence_encoder.layers
+    layers[0].fc1.register_forward_hook(lambda *_: runs.append(True))
+    model(random_tokens(2, 12))[0].square().mean().backward()
+    assert len(runs) == 2  # the second in backward
+
+
 @pytest.mark.parametrize(
     "options",
     [

@@ -181,6 +181,14 @@ def test_the_measure_finds_a_mask() -> None:
     assert largest.numel >= length * length
 
 
+@pytest.mark.parametrize("words", ["base=500 rope.base=600", "rope.base=600 base=500"])
+@pytest.mark.parametrize("off", [False, True])
+def test_an_option_in_two_spellings_is_refused(words: str, off: bool) -> None:
+    options = {"position_encoding_options": words, "no_token_positional_embeddings": off}
+    with pytest.raises(ValueError, match=r"twice, with and without `rope\.` before it"):
+        build_lm("vanilla", "rope", **options)
+
+
 @pytest.mark.parametrize("pair", [("vanilla", "t5"), ("linear", "lrpe_type3")])
 @pytest.mark.parametrize("offload", [False, True])
 def test_checkpointed_activations(pair: tuple[str, str], offload: bool) -> None:
@@ -197,6 +205,13 @@ def test_checkpointed_activations(pair: tuple[str, str], offload: bool) -> None:
     torch.testing.assert_close(losses[1], losses[0])
     for plain, checkpointed in zip(models[0].parameters(), models[1].parameters(), strict=True):
         torch.testing.assert_close(checkpointed.grad, plain.grad)
+
+
+def test_offloading_implies_checkpoints() -> None:
+    model, runs = build_lm(offload_activations=True).train(), []
+    model.decoder.layers[0].fc1.register_forward_hook(lambda *_: runs.append(True))
+    _loss(model, random_tokens(2, 12)).backward()
+    assert len(runs) == 2  # the second in backward
 
 
 @every_pair

@@ -146,5 +146,7 @@ def test_what_cannot_have_it_is_refused_by_name() -> None:
         model_with(encoder_layers=1)
     with refused(ValueError, "`checkpoint_activations` must be False with `decoder=queries`"):
         model_with(checkpoint_activations=True)
+    with refused(ValueError, "`offload_activations` must be False with `decoder=queries`"):
+        model_with(offload_activations=True)
     with refused(ValueError, "option `decoder` must be one of inputs, queries"):
         build_encoding("deberta_emd", num_heads=2, head_dim=4, decoder="both")
