@@ -70,6 +70,9 @@ def test_the_same_name_with_other_settings_is_refused(root, configs, capsys):
     work(root, planned(configs)[:1])
     assert work(root, planned(configs, Study("mine", ("lr_scheduler.warmup_updates=30",)))[:1]) == 1
     assert "lr_scheduler.warmup_updates: 20 -> 30" in capsys.readouterr().out
+    more = (*STUDY.overrides, "dataset.max_tokens=500")  # of which the recipe has none
+    assert work(root, planned(configs, Study("mine", more))[:1]) == 1
+    assert "dataset.max_tokens: None -> 500" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
