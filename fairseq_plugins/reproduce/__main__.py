@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING
 from fairseq_plugins.common.errors import OptionError
 from fairseq_plugins.common.extras import is_installed, remedy
 from fairseq_plugins.common.parser import Parser
-from fairseq_plugins.common.root import ROOT, add_places, configs_folder, place, put, put_places
+from fairseq_plugins.common.root import (
+    PLACES,
+    ROOT,
+    add_places,
+    configs_folder,
+    place,
+    put,
+    put_places,
+)
 from fairseq_plugins.papers import SCALE_NAMES
 from fairseq_plugins.papers.tables import Table
 from fairseq_plugins.reproduce.options import (
@@ -23,6 +31,7 @@ from fairseq_plugins.reproduce.options import (
     study_from,
     study_options,
 )
+from fairseq_plugins.reproduce.record.runs import LOCAL
 
 if TYPE_CHECKING:  # imports PyTorch, for which --help does not wait
     from fairseq_plugins.reproduce.experiments.planned import PlannedRun
@@ -127,6 +136,12 @@ def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
         if args.missing_checkpoints and getattr(args, other):
             parser.error(f"`--missing-checkpoints` must be left out with `--{other}`.")
     put_places(args)
+    own = Path("results", LOCAL)
+    if args.rerun and place("results") not in (Path("results"), own):
+        parser.error(
+            f"`--results` and {PLACES['results']} must be left out with `--rerun`, which writes to "
+            f"{own}, but are {place('results')}."
+        )
     if args.srun:
         from fairseq_plugins.reproduce.run.interruption import hold_back_signals
 
@@ -142,13 +157,12 @@ def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
     from fairseq_plugins.reproduce.experiments.devices import Devices
     from fairseq_plugins.reproduce.experiments.start import Start
     from fairseq_plugins.reproduce.record.recipe import REFUSED, in_a_line
-    from fairseq_plugins.reproduce.record.runs import LOCAL
     from fairseq_plugins.reproduce.run.jobs import check_jobs, check_node
     from fairseq_plugins.reproduce.run.plan import check_devices, check_study, plan, tracked
 
     if args.rerun:
-        put("results", Path("results", LOCAL))
-        put("checkpoints", Path("checkpoints", LOCAL))
+        put("results", own)
+        put("checkpoints", place("checkpoints") / LOCAL)  # which may be on another disk
 
     try:
         study = _known_study(root, table, args) or study_from(args, root)

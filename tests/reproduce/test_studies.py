@@ -211,3 +211,16 @@ def test_rerun_goes_to_a_folder_of_its_own(published, monkeypatch, capsys):
     words = ["table2", "--scale", "toy", "--rows", "rope", "--attention", "linear", "--rerun"]
     assert main([*words, "--dry-run"], published) == 0
     assert "save_dir=checkpoints/local/table2/toy/rope-linear-s1" in capsys.readouterr().out
+
+
+def test_rerun_leaves_checkpoints_where_they_were_put(published, monkeypatch, capsys):
+    for variable in PLACES.values():
+        monkeypatch.setenv(variable, "")
+    words = ["table2", "--scale", "toy", "--rows", "rope", "--attention", "linear", "--rerun"]
+    assert main([*words, "--checkpoints", "/disk/c", "--dry-run"], published) == 0
+    assert "save_dir=/disk/c/local/table2/toy/rope-linear-s1" in capsys.readouterr().out
+    with pytest.raises(SystemExit) as stopped:
+        main([*words, "--results", "/disk/r", "--dry-run"], published)
+    assert stopped.value.code == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "must be left out with `--rerun`, which writes to results/local, but are /disk/r" in said
