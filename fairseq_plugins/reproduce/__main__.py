@@ -127,6 +127,8 @@ def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
     if name == PAPER:
         of_paper = get_paper_parser()
         paper_args = of_paper.parse_args(given[1:])
+        if not paper_args.dry_run:  # which says what jobs would take, too
+            _check_slurms(paper_args, of_paper, jobs=1)
         from fairseq_plugins.reproduce.run import paper
 
         return paper.make(root, paper_args, of_paper.error)
@@ -135,6 +137,7 @@ def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
     for other in ("force", "slurm"):
         if args.missing_checkpoints and getattr(args, other):
             parser.error(f"`--missing-checkpoints` must be left out with `--{other}`.")
+    _check_slurms(args, parser)
     put_places(args)
     own = Path("results", LOCAL)
     if args.rerun and place("results") not in (Path("results"), own):
@@ -260,6 +263,17 @@ def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
         keep=args.keep,
         checkpoints=args.missing_checkpoints,
     )
+
+
+def _check_slurms(args: argparse.Namespace, parser: Parser, jobs: int | None = None) -> None:
+    """Refuse options that say something of Slurm's jobs alone, where there are none.
+
+    jobs: the number where `--jobs` is such an option.
+    """
+    given = {"max-running": args.max_running != 0, "jobs": jobs is not None and args.jobs != jobs}
+    for option, is_given in given.items():
+        if is_given and not args.slurm:
+            parser.error(f"`--{option}` must be left out without `--slurm`.")
 
 
 def _not_there(

@@ -61,6 +61,21 @@ def test_a_table_refuses_such_a_limit_too(root, capsys):
     assert "`--max-running` must be at least 0" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("words", "option"),
+    [
+        (["paper", "--rows", "lrpe_identity", "--jobs", "2"], "jobs"),
+        (["paper", "--rows", "lrpe_identity", "--max-running", "2"], "max-running"),
+        (["table2", "--rows", "base", "--max-running", "2"], "max-running"),
+    ],
+)
+def test_what_is_of_jobs_alone_is_refused_without_slurm(root, capsys, words, option):
+    with pytest.raises(SystemExit) as stopped:
+        main([*words, "--scale", "toy"], root)
+    assert stopped.value.code == 2
+    assert f"`--{option}` must be left out without `--slurm`" in capsys.readouterr().err
+
+
 def test_table_9_is_submitted_until_it_is_done(scripts, cluster, capsys):
     assert main([*ALONE, "--slurm"], scripts) == 0
     assert cluster.names()[-1] == "table9-toy"
