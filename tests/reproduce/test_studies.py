@@ -86,8 +86,11 @@ def test_the_same_name_with_other_settings_is_refused(root, configs, capsys):
         (["--set", "dataset.batch_size=0"], "`dataset.batch_size` must be at least 1, but is 0"),
         (["--set", "optimization.update_freq=[]"], "must be one number of at least 1, the same"),
         (["--set", "optimization.update_freq=[1,4]"], "but is [1, 4] instead"),
-        (["--set", "optimization.max_update=0"], "above 0, and neither below, but they are 0 and 0"),
-        (["--set", "optimization.max_update=-5"], "neither below, but they are -5 and 0"),
+        (
+            ["--set", "optimization.max_update=0"],
+            "above 0 and neither below it, but they are 0 and 0",
+        ),
+        (["--set", "optimization.max_update=-5"], "neither below it, but they are -5 and 0"),
         (["--set", "common.seed=3"], "must leave common.seed to the table"),
         (["--set", "model.attention_type=linear"], "must leave model.attention_type"),
         (["--set", "+model=rope"], "must leave model to the table"),

@@ -59,7 +59,10 @@ def spread(recorded: Mapping[str, Any], devices: int) -> Layout:
     Raises:
         ValueError: where there is no batch, or the devices cannot share it equally.
     """
-    per_device, steps = recorded["dataset"].get("batch_size"), recorded["optimization"]["update_freq"]
+    per_device, steps = (
+        recorded["dataset"].get("batch_size"),
+        recorded["optimization"]["update_freq"],
+    )
     if per_device is not None and per_device < 1:
         raise ValueError(f"`dataset.batch_size` must be at least 1, but is {per_device} instead.")
     if len(steps) != 1 or steps[0] < 1:
