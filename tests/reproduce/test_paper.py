@@ -1,6 +1,10 @@
 """A whole paper in one command: what it refuses, and the job or command of the table that times."""
 
 import json
+import os
+import signal
+import threading
+import time
 
 import pytest
 
@@ -22,6 +26,24 @@ def scripts(place):
         script.write_text('#!/bin/sh\necho "$0 $*" >>called\n')
         script.chmod(0o755)
     return place
+
+
+@pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_lets_a_table_end_and_begins_no_other(scripts, kind):
+    (scripts / "scripts" / "table5.sh").write_text(
+        "#!/bin/sh\ntrap 'sleep 1; echo ended >>called; exit 130' INT TERM\n"
+        "echo began >>called\nwhile true; do sleep 0.05; done\n"
+    )
+
+    def send():
+        while not (scripts / "called").exists():
+            time.sleep(0.05)
+        time.sleep(0.2)
+        os.kill(os.getpid(), kind)
+
+    threading.Thread(target=send, daemon=True).start()
+    assert main([*ALONE], scripts) == 130
+    assert (scripts / "called").read_text().split() == ["began", "ended"]
 
 
 def write_done(root, command=COMMAND):
