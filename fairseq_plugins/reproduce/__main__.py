@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fairseq_plugins.common.errors import OptionError
+from fairseq_plugins.common.errors import DataError, OptionError
 from fairseq_plugins.common.extras import is_installed, remedy
 from fairseq_plugins.common.parser import Parser
 from fairseq_plugins.common.root import (
@@ -132,8 +132,20 @@ def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
         from fairseq_plugins.reproduce.run import paper
 
         return paper.make(root, paper_args, of_paper.error)
+    try:
+        return _make(name, given[1:], root)
+    except DataError as error:  # of a folder that is looked at before anything starts
+        get_parser(name).error(f"{error}.")
+
+
+def _make(name: str, arguments: Sequence[str], root: Path) -> int:
+    """Make a table; returns the exit status.
+
+    Raises:
+        DataError: a folder of data is damaged.
+    """
     table, parser = SCRIPTS[name], get_parser(name)
-    args = parser.parse_args(given[1:])
+    args = parser.parse_args(arguments)
     for other in ("force", "slurm"):
         if args.missing_checkpoints and getattr(args, other):
             parser.error(f"`--missing-checkpoints` must be left out with `--{other}`.")

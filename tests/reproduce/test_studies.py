@@ -118,6 +118,25 @@ def test_what_cannot_be_is_refused_before_anything_starts(root, capsys, words, m
     assert not (root / "checkpoints").exists()
 
 
+@pytest.mark.parametrize("content", ['{"request": {"cor', "[]", "null"])
+@pytest.mark.parametrize("more", [["--render"], []])
+def test_data_whose_description_is_damaged_is_refused_by_name(root, configs, capsys, content, more):
+    work(root, planned(configs, None)[:1])
+    (root / "data" / "toy" / "data.json").write_text(content)
+    with pytest.raises(SystemExit) as stopped:
+        main(["table2", "--scale", "toy", "--rows", "rope", *more], root)
+    assert stopped.value.code == 2
+    assert "data/toy/data.json is damaged: " in capsys.readouterr().err
+
+
+def test_data_that_is_damaged_meanwhile_fails_its_runs(root, configs, capsys):
+    runs = planned(configs, None)
+    (root / "data" / "toy" / "data.json").write_text("")
+    assert work(root, runs) == 1
+    said = capsys.readouterr().out
+    assert all(f"FAILED {one.run.name}: " in said for one in runs) and "json is damaged" in said
+
+
 def test_tables_that_start_from_others_take_no_settings():
     check_study(TABLE_2)
     with pytest.raises(ValueError, match="table3 starts from another table's models"):
