@@ -283,7 +283,11 @@ def _add_study(parser: argparse.ArgumentParser) -> None:
 
 
 def study_from(args: argparse.Namespace, root: Path) -> "Study | None":
-    """The study that the options ask for; None for the scale's own recipe."""
+    """The study that the options ask for; None for the scale's own recipe.
+
+    Raises:
+        OptionError: a setting is given twice, of which Hydra would take the last.
+    """
     if not (args.name or args.data or args.updates or args.set):
         return None
     from fairseq_plugins.reproduce.record.runs import Study
@@ -291,6 +295,12 @@ def study_from(args: argparse.Namespace, root: Path) -> "Study | None":
     overrides = list(args.set)
     if args.updates:
         overrides.append(f"optimization.max_update={args.updates}")
+    keys = [override.partition("=")[0].lstrip("+") for override in overrides]
+    if twice := [key for key in dict.fromkeys(keys) if keys.count(key) > 1]:
+        raise OptionError(
+            f"`--set` and `--updates` must set {twice[0]} once, but do so "
+            f"{keys.count(twice[0])} times"
+        )
     data = None if args.data is None else from_root(args.data.absolute(), root)
     return Study(args.name or "own", tuple(overrides), data)
 

@@ -101,6 +101,11 @@ def test_the_same_name_with_other_settings_is_refused(root, configs, capsys):
         (["--set", "checkpoint.restore_file=a.pt"], "must leave checkpoint.restore_file"),
         (["--set", "model.init_from='/a.pt'"], "must give model.init_from a path from the folder"),
         (["--updates", "0"], "`--updates` must be at least 1"),
+        (
+            ["--updates", "5", "--set", "++optimization.max_update=9"],
+            "must set optimization.max_update once, but do so 2 times",
+        ),
+        (["--set", "model.dropout=0", "--set", "model.dropout=1"], "must set model.dropout once"),
         (["--name", "mini"], "no scale"),
         (["--name", "../x"], "must be a word"),
         (
