@@ -202,6 +202,15 @@ def test_the_page_has_a_section_for_every_encoding(tmp_path: Path) -> None:
     assert sorted(headings) == sorted(f"### `{name}`" for name in ENCODINGS)
 
 
+def test_a_page_that_cannot_be_written_is_told_in_a_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("fairseq_plugins.catalog.page.page", lambda: "")
+    assert catalog.main(["--write", str(tmp_path)]) == 1  # a folder
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("fairseq-pe encodings: error: ") and str(tmp_path) in line
+
+
 def test_docstrings_become_markdown() -> None:
     text = "a ``b_`` _c_ of\nx_t < y *z\n\nArgs:\n    context: it.\n    n: one\n        more.\n"
     assert definition(text + "\n    code\n\n- a\n- b") == [

@@ -4,6 +4,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
+from fairseq_plugins.common.exit_status import exit_status
 from fairseq_plugins.common.files import write_text
 from fairseq_plugins.common.parser import Parser
 
@@ -13,7 +14,10 @@ DIRECTIONS = ("causal", "bidirectional", "cross")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Print the table or one encoding, or write the page; exit status 2 for an unknown name."""
+    """Print the table or one encoding, or write the page; the exit status.
+
+    It is 2 for an unknown name, 1 for a page that cannot be written.
+    """
     parser = get_parser()
     arguments = parser.parse_args(argv)
     filters = arguments.attention, arguments.direction
@@ -25,8 +29,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     from fairseq_plugins.catalog.text import details, select, table
 
     if arguments.write:
-        write_text(arguments.write, page())
-        return 0
+        return exit_status(arguments.program, lambda: write_text(arguments.write, page()))
     try:
         if arguments.name:
             print(details(arguments.name))

@@ -74,7 +74,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     logging.disable(logging.INFO)  # of the libraries; this program prints
     try:
         study = _checked(args)
-    except ValueError as error:
+    except (ValueError, OSError) as error:
         parser.error(str(error))
     try:
         return exit_status(args.program, lambda: _run(args, study, begin))
@@ -94,6 +94,7 @@ def _checked(args: argparse.Namespace) -> "Study":
     if not args.text.is_file():
         raise OptionError(f"--text must be a file, but is {args.text}")
     check_at_least(1, merges=args.merges)
+    from fairseq_plugins.data.measure import sha256
     from fairseq_plugins.reproduce.experiments.rows import check_row, runnable_rows
     from fairseq_plugins.reproduce.options import study_name
     from fairseq_plugins.reproduce.record.runs import Study
@@ -106,7 +107,8 @@ def _checked(args: argparse.Namespace) -> "Study":
         study_name(name)
     except argparse.ArgumentTypeError as error:
         raise OptionError(str(error)) from None
-    data = data_folder(f"compare-{stem}-{args.merges}")
+    # Two texts of one name have two folders, by which their results are told apart.
+    data = data_folder(f"compare-{stem}-{args.merges}-{sha256(args.text)[:8]}")
     study = Study(name, (), from_root(data))
     _plan(args, study, [1])
     return study
@@ -143,8 +145,8 @@ def _run(args: argparse.Namespace, study: "Study", begin: float) -> None:
         shutil.rmtree(results, ignore_errors=True)
         shutil.rmtree(ROOT / runs, ignore_errors=True)
     if any(results.glob("*.json")):
-        print(f"Compared before, in {report.page.with_suffix('')}; --force does it anew.\n")
         report = _as_recorded(report, results)
+        print(f"Compared before, in {report.page.with_suffix('')}; --force does it anew.\n")
     else:
         report = _train(args, report, begin)
     _show(args, report, ROOT / runs)
@@ -152,15 +154,25 @@ def _run(args: argparse.Namespace, study: "Study", begin: float) -> None:
 
 
 def _as_recorded(report: "Report", results: Path) -> "Report":
-    """With the study as its first result has it, and the folder of data that is known here."""
+    """With the study as its first result has it, and the folder of data that is known here.
+
+    Raises:
+        OptionError: it is of another text, or of other pieces.
+    """
     from fairseq_plugins.reproduce.experiments import EXPERIMENTS
     from fairseq_plugins.reproduce.record.results import load_result, run_of
 
     metrics = EXPERIMENTS[report.table.experiment].metrics
     found = run_of(load_result(next(results.glob("*.json")), metrics)).study
-    if found is None or report.study is None:
-        return report
-    return replace(report, study=replace(found, data=report.study.data))
+    own = report.study
+    assert own is not None and own.data is not None
+    before = found.data.name if found is not None and found.data is not None else "another"
+    if found is None or before != own.data.name:
+        raise OptionError(
+            f"--name must be a new one, or --force given: {report.page.with_suffix('')} is of data "
+            f"{before}, but --text and --merges make {own.data.name}"
+        )
+    return replace(report, study=replace(found, data=own.data))
 
 
 def _train(args: argparse.Namespace, report: "Report", begin: float) -> "Report":

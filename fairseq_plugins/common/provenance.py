@@ -11,6 +11,7 @@ from typing import Any
 
 from fairseq_plugins.common.cpu import cores
 from fairseq_plugins.common.dictionaries import SPECIAL_SYMBOLS
+from fairseq_plugins.common.errors import DataError
 from fairseq_plugins.common.extras import DISTRIBUTION
 from fairseq_plugins.common.root import PACKAGE, configs_folder
 
@@ -31,12 +32,26 @@ def missing_data(folder: Path, names: Sequence[str] = DATA_FILES) -> list[str]:
 
 
 def describe_data(folder: Path) -> dict[str, Any]:
-    """The folder's data.json, where there is one, and the size of its dictionary, or sizes."""
+    """The folder's data.json, where there is one, and the size of its dictionary, or sizes.
+
+    Raises:
+        DataError: it is damaged.
+    """
     path = folder / "data.json"
-    about = json.loads(path.read_text()) if path.is_file() else {}
+    about = _read_object(path) if path.is_file() else {}
     sizes = {found.name: _symbols(found) for found in sorted(folder.glob("dict*.txt"))}
     size = sizes.get("dict.txt", sizes) or about.get("dictionary_size")
     return {**without_absolute_paths(about), "dictionary_size": size}
+
+
+def _read_object(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text())
+    except ValueError as error:
+        raise DataError(f"{path} is damaged: {error}") from None
+    if not isinstance(found, dict):
+        raise DataError(f"{path} is damaged: it is no JSON object")
+    return found
 
 
 def _symbols(dictionary: Path) -> int:

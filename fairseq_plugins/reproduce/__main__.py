@@ -9,10 +9,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fairseq_plugins.common.errors import OptionError
+from fairseq_plugins.common.errors import DataError, OptionError
 from fairseq_plugins.common.extras import is_installed, remedy
 from fairseq_plugins.common.parser import Parser
-from fairseq_plugins.common.root import ROOT, add_places, configs_folder, place, put, put_places
+from fairseq_plugins.common.root import (
+    PLACES,
+    ROOT,
+    add_places,
+    configs_folder,
+    place,
+    put,
+    put_places,
+)
 from fairseq_plugins.papers import SCALE_NAMES
 from fairseq_plugins.papers.tables import Table
 from fairseq_plugins.reproduce.options import (
@@ -23,6 +31,7 @@ from fairseq_plugins.reproduce.options import (
     study_from,
     study_options,
 )
+from fairseq_plugins.reproduce.record.runs import LOCAL
 
 if TYPE_CHECKING:  # imports PyTorch, for which --help does not wait
     from fairseq_plugins.reproduce.experiments.planned import PlannedRun
@@ -118,15 +127,36 @@ def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
     if name == PAPER:
         of_paper = get_paper_parser()
         paper_args = of_paper.parse_args(given[1:])
+        if not paper_args.dry_run:  # which says what jobs would take, too
+            _check_slurms(paper_args, of_paper, jobs=1)
         from fairseq_plugins.reproduce.run import paper
 
         return paper.make(root, paper_args, of_paper.error)
+    try:
+        return _make(name, given[1:], root)
+    except DataError as error:  # of a folder that is looked at before anything starts
+        get_parser(name).error(f"{error}.")
+
+
+def _make(name: str, arguments: Sequence[str], root: Path) -> int:
+    """Make a table; returns the exit status.
+
+    Raises:
+        DataError: a folder of data is damaged.
+    """
     table, parser = SCRIPTS[name], get_parser(name)
-    args = parser.parse_args(given[1:])
+    args = parser.parse_args(arguments)
     for other in ("force", "slurm"):
         if args.missing_checkpoints and getattr(args, other):
             parser.error(f"`--missing-checkpoints` must be left out with `--{other}`.")
+    _check_slurms(args, parser)
     put_places(args)
+    own = Path("results", LOCAL)
+    if args.rerun and place("results") not in (Path("results"), own):
+        parser.error(
+            f"`--results` and {PLACES['results']} must be left out with `--rerun`, which writes to "
+            f"{own}, but are {place('results')}."
+        )
     if args.srun:
         from fairseq_plugins.reproduce.run.interruption import hold_back_signals
 
@@ -142,13 +172,12 @@ def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
     from fairseq_plugins.reproduce.experiments.devices import Devices
     from fairseq_plugins.reproduce.experiments.start import Start
     from fairseq_plugins.reproduce.record.recipe import REFUSED, in_a_line
-    from fairseq_plugins.reproduce.record.runs import LOCAL
     from fairseq_plugins.reproduce.run.jobs import check_jobs, check_node
     from fairseq_plugins.reproduce.run.plan import check_devices, check_study, plan, tracked
 
     if args.rerun:
-        put("results", Path("results", LOCAL))
-        put("checkpoints", Path("checkpoints", LOCAL))
+        put("results", own)
+        put("checkpoints", place("checkpoints") / LOCAL)  # which may be on another disk
 
     try:
         study = _known_study(root, table, args) or study_from(args, root)
@@ -246,6 +275,17 @@ def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
         keep=args.keep,
         checkpoints=args.missing_checkpoints,
     )
+
+
+def _check_slurms(args: argparse.Namespace, parser: Parser, jobs: int | None = None) -> None:
+    """Refuse options that say something of Slurm's jobs alone, where there are none.
+
+    jobs: the number where `--jobs` is such an option.
+    """
+    given = {"max-running": args.max_running != 0, "jobs": jobs is not None and args.jobs != jobs}
+    for option, is_given in given.items():
+        if is_given and not args.slurm:
+            parser.error(f"`--{option}` must be left out without `--slurm`.")
 
 
 def _not_there(

@@ -19,10 +19,12 @@ if TYPE_CHECKING:  # imports PyTorch, for which --help does not wait
 
 # A figure with a script of its own shares the runs of its table.
 SCRIPTS = TABLES | {f.name: table for table in TABLES.values() for f in table.figures if f.name}
-# What the table itself sets: a study that set it would not be what its rows are called.
+# What the table itself sets: a study that set it would not be what its rows are called. A whole
+# section has some of it, and results are not compared by the files that a training begins with.
 RESERVED = re.compile(
-    r"model|model\.(position_encoding|(\w+_)?attention_type)|scale(/\w+)?|run|common\.(seed|cpu)"
-    r"|checkpoint\.save_dir|task\.data|distributed_training\..*"
+    r"model|model\.(position_encoding|(\w+_)?attention_type)|scale(/\w+)?|run|common(\.(seed|cpu))?"
+    r"|checkpoint(\.(save_dir|restore_file|finetune_from_model))?|task(\.data)?"
+    r"|distributed_training(\..*)?"
 )
 KEEP = ("last", "best", "all", "tuned")  # as `keep.Keep` has it
 TRACKERS = ("tensorboard", "wandb")
@@ -94,13 +96,18 @@ def study_name(text: str) -> str:
 
 def setting(text: str) -> str:
     """A type for key=value in Hydra's syntax, of a key that the table leaves to its user."""
-    match = re.fullmatch(r"\+{0,2}([\w/.]+)=.*", text, re.DOTALL)
+    match = re.fullmatch(r"\+{0,2}([\w/.]+)=(.*)", text, re.DOTALL)
     if match is None:
         raise argparse.ArgumentTypeError(f"`--set` must be like key=value, but is {text!r}.")
     if RESERVED.fullmatch(match[1]):
         raise argparse.ArgumentTypeError(
             f"`--set` must leave {match[1]} to the table, which sets it by its rows and other "
             f"options (--rows, --attention, --seeds, --scale, --gpus, --data), but is {text!r}."
+        )
+    if match[1] == "model.init_from" and Path(match[2].strip("'\"")).is_absolute():
+        raise argparse.ArgumentTypeError(
+            "`--set` must give model.init_from a path from the folder that the table is made in, "
+            f"since results keep no absolute one to be compared by, but is {text!r}."
         )
     return text
 
@@ -276,7 +283,11 @@ def _add_study(parser: argparse.ArgumentParser) -> None:
 
 
 def study_from(args: argparse.Namespace, root: Path) -> "Study | None":
-    """The study that the options ask for; None for the scale's own recipe."""
+    """The study that the options ask for; None for the scale's own recipe.
+
+    Raises:
+        OptionError: a setting is given twice, of which Hydra would take the last.
+    """
     if not (args.name or args.data or args.updates or args.set):
         return None
     from fairseq_plugins.reproduce.record.runs import Study
@@ -284,6 +295,12 @@ def study_from(args: argparse.Namespace, root: Path) -> "Study | None":
     overrides = list(args.set)
     if args.updates:
         overrides.append(f"optimization.max_update={args.updates}")
+    keys = [override.partition("=")[0].lstrip("+") for override in overrides]
+    if twice := [key for key in dict.fromkeys(keys) if keys.count(key) > 1]:
+        raise OptionError(
+            f"`--set` and `--updates` must set {twice[0]} once, but do so "
+            f"{keys.count(twice[0])} times"
+        )
     data = None if args.data is None else from_root(args.data.absolute(), root)
     return Study(args.name or "own", tuple(overrides), data)
 

@@ -112,6 +112,22 @@ def test_it_is_shown_again_and_made_anew_by_force(root, monkeypatch, capsys):
     assert len(again.updates) == 2 + 2 * time_budget.MOST_SEEDS
 
 
+def test_what_was_compared_on_another_text_is_not_shown(root, monkeypatch, capsys):
+    monkeypatch.setattr(time_budget, "MOST_SEEDS", 2)
+    assert run(root, monkeypatch, Fake(root), "--seeds", "2") == 0
+    capsys.readouterr()
+    book = root / "book.txt"
+    book.write_text("x y z\n" * 5000)
+    assert run(root, monkeypatch, Fake(root)) == 2
+    said = capsys.readouterr()
+    assert "PPL" not in said.out and "--name must be a new one, or --force given" in said.err
+    book.write_text("a b c\n" * 5000)
+    assert run(root, monkeypatch, Fake(root), "--merges", "21") == 2
+    assert "but --text and --merges make compare-book-21-" in capsys.readouterr().err
+    assert run(root, monkeypatch, Fake(root)) == 0
+    assert "Compared before" in capsys.readouterr().out
+
+
 def test_a_run_that_fails_is_told_with_its_log(root, monkeypatch, capsys):
     assert run(root, monkeypatch, Fake(root, failing="xl")) == 1
     error = capsys.readouterr().err

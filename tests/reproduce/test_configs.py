@@ -279,6 +279,17 @@ def test_differences_name_the_key_and_ignore_where_a_run_goes():
     assert differences({"task": {}}, paper) == ["the recorded configuration is not complete"]
 
 
+def test_a_setting_counts_where_the_recipe_has_none():
+    plain = record(composed())
+    for key in ("dataset.max_tokens", "dataset.max_valid_steps", "dataset.fixed_validation_seed"):
+        assert f"{key}: None -> 3" in differences(plain, record(composed(f"{key}=3")))
+    elsewhere = ("common.tensorboard_logdir=a", "common.wandb_project=b", "common.log_file=c")
+    assert differences(plain, record(composed(*elsewhere))) == []
+    older = {**plain, "dataset": {**plain["dataset"]}}  # by a fairseq that does not know the key
+    del older["dataset"]["max_valid_steps"]
+    assert differences(older, record(composed("dataset.max_valid_steps=3"))) == []
+
+
 def test_record_has_no_absolute_paths():
     config = record(composed("task.data=/somewhere/data"))
     assert "data" not in config["task"]

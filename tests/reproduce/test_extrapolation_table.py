@@ -300,6 +300,15 @@ def test_the_page_says_which_rows_go_on_by_its_numbers_and_what_papers_saw(make)
     assert "What is seen" not in render(TABLE, "mini", [made[4]], [])
 
 
+def test_a_rise_is_over_the_seeds_that_have_both_lengths(make):
+    made = [make("rope", {1: 4.0, 8: 4.0}, seed=1), make("rope", {1: 2.0, 2: 9.0}, seed=2)]
+    _, said, *_ = what_is_seen(TABLE, made)
+    assert (
+        "at 8x, 1 of 1 rows has a perplexity at most 5 % above its own at 1x: `rope` (+0.0 %)"
+        in said
+    )
+
+
 def test_lines_are_means_over_seeds(make, tmp_path):
     made = [
         make("rope", {1: 3.0, 2: 4.0}, seed=1),

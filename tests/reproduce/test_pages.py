@@ -6,8 +6,11 @@ import shutil
 import pytest
 
 from fairseq_plugins.common.root import ROOT
+from fairseq_plugins.papers.lrpe import TABLE_5
 from fairseq_plugins.reproduce.__main__ import main
+from fairseq_plugins.reproduce.experiments import EXPERIMENTS
 from fairseq_plugins.reproduce.report.claims_page import PAGE
+from fairseq_plugins.reproduce.report.page import Report
 
 ROW, STUDY = "lrpe_type2-linear-s1.json", "mine"
 
@@ -44,6 +47,27 @@ def test_a_page_is_the_same_as_of_its_tables_own_command(copied):
     page.unlink()
     assert main(["table5", "--scale", "mini", "--render"], copied) == 0
     assert page.read_text() == at_once
+
+
+def test_a_page_has_the_results_that_came_while_it_was_made(copied, monkeypatch):
+    """As another call of the same table writes them, whose page this one takes the place of."""
+    report = Report(copied, TABLE_5, EXPERIMENTS["lm"].scales["mini"])
+    late = copied / report.folder / ROW
+    content, draw, drawn = late.read_bytes(), Report._draw, []
+    late.unlink()
+
+    def draw_as_another_ends(self, shown):
+        drawn.append(len(shown))
+        draw(self, shown)
+        if not late.exists():
+            late.write_bytes(content)
+
+    monkeypatch.setattr(Report, "_draw", draw_as_another_ends)
+    report.make()
+    assert drawn == [drawn[0], drawn[0] + 1]
+    at_once = (copied / report.page).read_bytes()
+    report.make()
+    assert (copied / report.page).read_bytes() == at_once
 
 
 def test_what_was_trained_again_has_figures_of_its_own(copied):

@@ -1,6 +1,10 @@
 """A whole paper in one command: what it refuses, and the job or command of the table that times."""
 
 import json
+import os
+import signal
+import threading
+import time
 
 import pytest
 
@@ -22,6 +26,24 @@ def scripts(place):
         script.write_text('#!/bin/sh\necho "$0 $*" >>called\n')
         script.chmod(0o755)
     return place
+
+
+@pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_lets_a_table_end_and_begins_no_other(scripts, kind):
+    (scripts / "scripts" / "table5.sh").write_text(
+        "#!/bin/sh\ntrap 'sleep 1; echo ended >>called; exit 130' INT TERM\n"
+        "echo began >>called\nwhile true; do sleep 0.05; done\n"
+    )
+
+    def send():
+        while not (scripts / "called").exists():
+            time.sleep(0.05)
+        time.sleep(0.2)
+        os.kill(os.getpid(), kind)
+
+    threading.Thread(target=send, daemon=True).start()
+    assert main([*ALONE], scripts) == 130
+    assert (scripts / "called").read_text().split() == ["began", "ended"]
 
 
 def write_done(root, command=COMMAND):
@@ -59,6 +81,21 @@ def test_a_table_refuses_such_a_limit_too(root, capsys):
     with pytest.raises(SystemExit):
         main(["table2", "--scale", "toy", "--rows", "base", "--slurm", "--max-running", "-1"], root)
     assert "`--max-running` must be at least 0" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "option"),
+    [
+        (["paper", "--rows", "lrpe_identity", "--jobs", "2"], "jobs"),
+        (["paper", "--rows", "lrpe_identity", "--max-running", "2"], "max-running"),
+        (["table2", "--rows", "base", "--max-running", "2"], "max-running"),
+    ],
+)
+def test_what_is_of_jobs_alone_is_refused_without_slurm(root, capsys, words, option):
+    with pytest.raises(SystemExit) as stopped:
+        main([*words, "--scale", "toy"], root)
+    assert stopped.value.code == 2
+    assert f"`--{option}` must be left out without `--slurm`" in capsys.readouterr().err
 
 
 def test_table_9_is_submitted_until_it_is_done(scripts, cluster, capsys):

@@ -13,6 +13,8 @@ from fairseq_plugins.reproduce.experiments.devices import Devices
 from fairseq_plugins.reproduce.experiments.planned import plan_run
 from fairseq_plugins.reproduce.experiments.start import Start
 from fairseq_plugins.reproduce.record.runs import Run
+from fairseq_plugins.reproduce.report.site.reading import read_evidence
+from fairseq_plugins.reproduce.report.site.runs import script
 from fairseq_plugins.reproduce.run import session
 from tests.reproduce.fake_commands import FakeCommands
 
@@ -55,6 +57,9 @@ def test_rows_start_from_it_and_their_results_say_so(place: Path) -> None:
     assert (
         f"All rows start from a published model, `{PUBLISHED}` (sha256 {start.sha256[:16]}" in page
     )
+    (own,) = (one for one in read_evidence(place, 1).tables if one.table.name == RUN.table)
+    again = script(own, ["shaw_only"], ["vanilla"], [1])  # what the report says makes them
+    assert again.endswith(f"--seeds 1 --start {PUBLISHED}")
     # The same file elsewhere is the same start.
     moved = publish(place, name="checkpoints/elsewhere.pt")
     assert work(place, moved)[1].trained == []

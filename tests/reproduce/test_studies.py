@@ -70,6 +70,9 @@ def test_the_same_name_with_other_settings_is_refused(root, configs, capsys):
     work(root, planned(configs)[:1])
     assert work(root, planned(configs, Study("mine", ("lr_scheduler.warmup_updates=30",)))[:1]) == 1
     assert "lr_scheduler.warmup_updates: 20 -> 30" in capsys.readouterr().out
+    more = (*STUDY.overrides, "dataset.max_tokens=500")  # of which the recipe has none
+    assert work(root, planned(configs, Study("mine", more))[:1]) == 1
+    assert "dataset.max_tokens: None -> 500" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -79,11 +82,30 @@ def test_the_same_name_with_other_settings_is_refused(root, configs, capsys):
         (["--set", "optimization.max_updat=3"], "max_updat"),
         (["--set", "model.decoder_layers=many"], "a number like the recipe's 2, but has 'many'"),
         (["--set", "model.decoder_attention_heads=3"], "3 attention heads share, but it is 64"),
+        (["--set", "model.decoder_attention_heads=0"], "must leave attention heads, but has 0"),
+        (["--set", "dataset.batch_size=0"], "`dataset.batch_size` must be at least 1, but is 0"),
+        (["--set", "optimization.update_freq=[]"], "must be one number of at least 1, the same"),
+        (["--set", "optimization.update_freq=[1,4]"], "but is [1, 4] instead"),
+        (
+            ["--set", "optimization.max_update=0"],
+            "above 0 and neither below it, but they are 0 and 0",
+        ),
+        (["--set", "optimization.max_update=-5"], "neither below it, but they are -5 and 0"),
         (["--set", "common.seed=3"], "must leave common.seed to the table"),
         (["--set", "model.attention_type=linear"], "must leave model.attention_type"),
         (["--set", "+model=rope"], "must leave model to the table"),
         (["--set", "decoder_layers"], "must be like key=value"),
+        (["--set", "common={seed:7}"], "must leave common to the table"),
+        (["--set", "+checkpoint={save_dir:x}"], "must leave checkpoint to the table"),
+        (["--set", "checkpoint.finetune_from_model=a.pt"], "must leave checkpoint.finetune_from"),
+        (["--set", "checkpoint.restore_file=a.pt"], "must leave checkpoint.restore_file"),
+        (["--set", "model.init_from='/a.pt'"], "must give model.init_from a path from the folder"),
         (["--updates", "0"], "`--updates` must be at least 1"),
+        (
+            ["--updates", "5", "--set", "++optimization.max_update=9"],
+            "must set optimization.max_update once, but do so 2 times",
+        ),
+        (["--set", "model.dropout=0", "--set", "model.dropout=1"], "must set model.dropout once"),
         (["--name", "mini"], "no scale"),
         (["--name", "../x"], "must be a word"),
         (
@@ -99,6 +121,25 @@ def test_what_cannot_be_is_refused_before_anything_starts(root, capsys, words, m
     error = capsys.readouterr().err.splitlines()[-1]
     assert message in error and error.startswith("fairseq-pe table table2: error: ")
     assert not (root / "checkpoints").exists()
+
+
+@pytest.mark.parametrize("content", ['{"request": {"cor', "[]", "null"])
+@pytest.mark.parametrize("more", [["--render"], []])
+def test_data_whose_description_is_damaged_is_refused_by_name(root, configs, capsys, content, more):
+    work(root, planned(configs, None)[:1])
+    (root / "data" / "toy" / "data.json").write_text(content)
+    with pytest.raises(SystemExit) as stopped:
+        main(["table2", "--scale", "toy", "--rows", "rope", *more], root)
+    assert stopped.value.code == 2
+    assert "data/toy/data.json is damaged: " in capsys.readouterr().err
+
+
+def test_data_that_is_damaged_meanwhile_fails_its_runs(root, configs, capsys):
+    runs = planned(configs, None)
+    (root / "data" / "toy" / "data.json").write_text("")
+    assert work(root, runs) == 1
+    said = capsys.readouterr().out
+    assert all(f"FAILED {one.run.name}: " in said for one in runs) and "json is damaged" in said
 
 
 def test_tables_that_start_from_others_take_no_settings():
@@ -203,3 +244,16 @@ def test_rerun_goes_to_a_folder_of_its_own(published, monkeypatch, capsys):
     words = ["table2", "--scale", "toy", "--rows", "rope", "--attention", "linear", "--rerun"]
     assert main([*words, "--dry-run"], published) == 0
     assert "save_dir=checkpoints/local/table2/toy/rope-linear-s1" in capsys.readouterr().out
+
+
+def test_rerun_leaves_checkpoints_where_they_were_put(published, monkeypatch, capsys):
+    for variable in PLACES.values():
+        monkeypatch.setenv(variable, "")
+    words = ["table2", "--scale", "toy", "--rows", "rope", "--attention", "linear", "--rerun"]
+    assert main([*words, "--checkpoints", "/disk/c", "--dry-run"], published) == 0
+    assert "save_dir=/disk/c/local/table2/toy/rope-linear-s1" in capsys.readouterr().out
+    with pytest.raises(SystemExit) as stopped:
+        main([*words, "--results", "/disk/r", "--dry-run"], published)
+    assert stopped.value.code == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "must be left out with `--rerun`, which writes to results/local, but are /disk/r" in said

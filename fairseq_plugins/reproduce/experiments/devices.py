@@ -57,18 +57,28 @@ def spread(recorded: Mapping[str, Any], devices: int) -> Layout:
     Each device has at most the configuration's own batch at once.
 
     Raises:
-        ValueError: where the devices cannot share the batch equally.
+        ValueError: where there is no batch, or the devices cannot share it equally.
     """
-    per_device = recorded["dataset"].get("batch_size")
-    if per_device is None:
-        steps, unit = int(recorded["optimization"]["update_freq"][0]), "batches per update"
-    else:
-        steps, unit = total_batch(recorded), "sequences"
-    if steps % devices:
+    per_device, steps = (
+        recorded["dataset"].get("batch_size"),
+        recorded["optimization"]["update_freq"],
+    )
+    if per_device is not None and per_device < 1:
+        raise ValueError(f"`dataset.batch_size` must be at least 1, but is {per_device} instead.")
+    if len(steps) != 1 or steps[0] < 1:
         raise ValueError(
-            f"`--gpus` must divide the total batch of {steps} {unit}, but is {devices} instead."
+            "`optimization.update_freq` must be one number of at least 1, the same in all epochs, "
+            f"but is {list(steps)} instead."
         )
-    share = steps // devices
+    if per_device is None:
+        total, unit = int(steps[0]), "batches per update"
+    else:
+        total, unit = total_batch(recorded), "sequences"
+    if total % devices:
+        raise ValueError(
+            f"`--gpus` must divide the total batch of {total} {unit}, but is {devices} instead."
+        )
+    share = total // devices
     if per_device is None:
         return Layout(None, share, devices)
     batch_size = max(size for size in range(1, int(per_device) + 1) if share % size == 0)

@@ -46,6 +46,9 @@ NOT_THE_EXPERIMENT = frozenset(
         "common.cpu",
         "common.log_interval",
         "common.log_format",
+        "common.log_file",
+        "common.tensorboard_logdir",
+        "common.wandb_project",
         "checkpoint.save_dir",
         "checkpoint.restore_file",
         "checkpoint.finetune_from_model",
@@ -238,17 +241,25 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     ]
 
 
+def _names(recorded: Mapping[str, Any], key: str) -> bool:
+    """Whether a recorded configuration has a key, be it without a value."""
+    section, _, name = key.partition(".")
+    return name in recorded.get(section, {})
+
+
 def _differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     try:
         before, after = _experiment(old), _experiment(new)
     except (KeyError, TypeError, AttributeError, IndexError):
         return ["the recorded configuration is not complete"]
     keys = before.keys() | after.keys()
-    # These sections hold all of fairseq's defaults, so a key may come and go with its version.
+    # These sections hold all of fairseq's defaults, so a key may come and go with its version; one
+    # that is there without a value and then with one is a setting.
     unknown = {
         key
         for key in before.keys() ^ after.keys()
         if key.partition(".")[0] in ("common", "dataset", "optimization", "checkpoint")
+        and not (_names(old, key) and _names(new, key))
     }
     return [
         f"{key}: {before.get(key)} -> {after.get(key)}"

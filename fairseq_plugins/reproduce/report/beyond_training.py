@@ -2,27 +2,36 @@
 
 from collections.abc import Mapping, Sequence
 
-from fairseq_plugins.papers.extrapolation import GOES_ON, SLIDING
+from fairseq_plugins.papers.extrapolation import GOES_ON, SLIDING, length_metric
 from fairseq_plugins.papers.tables import Table
 from fairseq_plugins.reproduce.record.results import Result
 from fairseq_plugins.reproduce.report.by_source_length import told_by_source_length
-from fairseq_plugins.reproduce.report.series import Line, length_lines
+from fairseq_plugins.reproduce.report.series import length_lines
 
 _PROTOCOLS = {"": "whole windows", SLIDING: "in a sliding window"}
 
 
-def rises(lines: Mapping[tuple[str, str], Line], attention: str, factor: float) -> dict[str, float]:
-    """By row how far the perplexity at a length is above that at 1x, in per cent, least first."""
+def rises(results: Sequence[Result], suffix: str, attention: str, factor: int) -> dict[str, float]:
+    """By row how far the perplexity at a length is above that at 1x, in per cent, least first.
+
+    Over the seeds that have both. suffix: of the metrics.
+    """
+    names = [f"{length_metric(each)}{suffix}" for each in (1, factor)]
+    both = [
+        result
+        for result in results
+        if result["attention"] == attention
+        and all(result["metrics"].get(name) is not None for name in names)
+    ]
     found = {}
-    for (row, own), line in lines.items():
+    for (row, _), line in length_lines(both, suffix).items():
         points = dict(line)
-        if own == attention and {1.0, factor} <= points.keys():
-            found[row] = 100 * (points[factor] / points[1.0] - 1)
+        found[row] = 100 * (points[float(factor)] / points[1.0] - 1)
     return dict(sorted(found.items(), key=lambda item: item[1]))
 
 
 def rises_at_longest(
-    table: Table, lines: Mapping[tuple[str, str], Line], attention: str
+    table: Table, results: Sequence[Result], suffix: str, attention: str
 ) -> list[tuple[int, dict[str, float]]]:
     """The longest of a table's lengths with numbers, and the rises there; alone, or none.
 
@@ -31,7 +40,7 @@ def rises_at_longest(
     found = [
         (factor, rise)
         for factor in sorted(table.lengths)
-        if factor > 1 and (rise := rises(lines, attention, float(factor)))
+        if factor > 1 and (rise := rises(results, suffix, attention, factor))
     ]
     return found[-1:]
 
@@ -73,5 +82,5 @@ def _told_by_length(table: Table, results: Sequence[Result]) -> list[str]:
         f"{attention.capitalize()} attention, {words}: {told(found, factor)}"
         for suffix, words in _PROTOCOLS.items()
         for attention in table.attentions
-        for factor, found in rises_at_longest(table, length_lines(results, suffix), attention)
+        for factor, found in rises_at_longest(table, results, suffix, attention)
     ]

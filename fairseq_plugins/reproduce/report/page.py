@@ -66,11 +66,23 @@ class Report:
         return without_paper(self.table) if self.study else self.table
 
     def make(self) -> list[str]:
-        """Render the page and draw its figures; a sentence on each result that is left out."""
-        shown, left_out = self.read()
-        self._write(shown, left_out)
-        self._draw(shown)
-        return left_out
+        """Render the page and draw its figures; a sentence on each result that is left out.
+
+        Once more where another process has written a result meanwhile: its page, with that result,
+        may be the one that this page has taken the place of.
+        """
+        while True:
+            there = self._files()
+            shown, left_out = self.read()
+            self._write(shown, left_out)
+            self._draw(shown)
+            if self._files() == there:
+                return left_out
+
+    def _files(self) -> dict[str, int]:
+        """When each result there is was written."""
+        found = (self.root / self.folder).glob("*.json")
+        return {path.name: path.stat().st_mtime_ns for path in found if path.is_file()}
 
     def write(self) -> None:
         """Render the page alone."""

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import signal
 import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -18,6 +19,7 @@ from fairseq_plugins.reproduce.run.chain import Job, command_of
 from fairseq_plugins.reproduce.run.jobs import check_jobs
 from fairseq_plugins.reproduce.run.plan import check_devices, plan
 
+_STOPPED = (130, 143)  # exit statuses of what Ctrl-C or SIGTERM ended
 _TIMED = {"lrpe": "table9"}  # a script of its own, which times and trains nothing
 
 
@@ -129,8 +131,12 @@ def _work(
     args: argparse.Namespace,
     timing: Sequence[str],
 ) -> int:
-    """Every table by its own script, one after the other; the first exit status that is not 0."""
-    statuses = []
+    """Every table by its own script, one after the other; the first exit status that is not 0.
+
+    A script that was stopped is the last one.
+    """
+    statuses: list[int] = []
+    commands = []
     for planned in tables:
         first: Run = planned[0].run
         rows = ",".join(dict.fromkeys(one.run.row for one in planned))
@@ -138,7 +144,25 @@ def _work(
         words += ["--seeds", ",".join(map(str, args.seeds))] if args.seeds else []
         words += ["--gpus", str(args.gpus)] if args.gpus is not None else []
         words += ["--keep", args.keep]
-        statuses.append(subprocess.run(words, cwd=root, check=False).returncode)
-    if timing:
-        statuses.append(subprocess.run(timing, cwd=root, check=False).returncode)
+        commands.append(words)
+    for words in [*commands, *([[*timing]] if timing else [])]:
+        statuses.append(_run(root, words))
+        if statuses[-1] in _STOPPED:
+            return statuses[-1]
     return next((status for status in statuses if status), 0)
+
+
+def _run(root: Path, words: Sequence[str]) -> int:
+    """The exit status of a command, which gets the signals that are to stop this process.
+
+    `subprocess.run` would kill it while it ends its trainings and says how to go on.
+    """
+    with subprocess.Popen(words, cwd=root) as process:
+        kinds = (signal.SIGINT, signal.SIGTERM)
+        before = [signal.signal(kind, lambda kind, _: process.send_signal(kind)) for kind in kinds]
+        try:
+            status = process.wait()
+            return 128 - status if status < 0 else status
+        finally:
+            for kind, handler in zip(kinds, before, strict=True):
+                signal.signal(kind, handler)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fairseq_plugins.common.data_commands import as_typed
+from fairseq_plugins.common.errors import DataError
 from fairseq_plugins.common.files import write_json
 from fairseq_plugins.common.locks import Busy
 from fairseq_plugins.papers import TABLES
@@ -90,7 +91,7 @@ class TableRunner:
             failure = Failure(name, f"{busy}; wait for it or end it", None)
         except RunFailed as failed:
             failure = Failure(name, str(failed), failed.log)
-        except OSError as error:
+        except (OSError, DataError) as error:
             failure = Failure(name, str(error), None)
         else:
             return None

@@ -12,6 +12,7 @@ from pathlib import Path
 import torch
 
 from fairseq_plugins.common import provenance
+from fairseq_plugins.common.errors import DataError
 from fairseq_plugins.common.root import from_root
 from fairseq_plugins.papers import TABLES
 from fairseq_plugins.papers.tables import Table
@@ -274,7 +275,7 @@ def _work(
 
     with crew(root, title, planned, way, interruption, launcher) as runners:
         for _ in side_by_side(bring, planned, runners, interruption):
-            with suppress(OSError):  # said at the end
+            with suppress(OSError, DataError):  # said at the end
                 report.write()
         interruption.check()
 
@@ -328,7 +329,7 @@ def work(
         failures = [failure for one in planned if (failure := outcomes.get(one.run))]
         try:
             render(root, table, scale, planned)
-        except OSError as error:
+        except (OSError, DataError) as error:
             page = Report(root, table, scale, _study_of(planned)).page
             failures.append(Failure(page.as_posix(), str(error), None))
     except KeyboardInterrupt as stop:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fairseq_plugins.common.data_commands import as_typed
+from fairseq_plugins.reproduce.experiments.start import Start
 from fairseq_plugins.reproduce.record.recipe import trainings_of
 from fairseq_plugins.reproduce.record.results import Result, curves_of, run_of
 from fairseq_plugins.reproduce.report.orderings import mean
@@ -115,6 +116,8 @@ def script(
         words += ["--name", study.name]
         words += ["--data", study.data.as_posix()] if study.data else []
         words += [word for text in study.overrides for word in ("--set", text)]
+    if found.shown and (start := Start.of(found.shown[0]["config"])):  # of all
+        words += ["--start", start.checkpoint.as_posix()]
     return typed(words)
 
 
