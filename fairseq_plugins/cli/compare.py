@@ -27,7 +27,7 @@ from fairseq_plugins.data.options import check_at_least
 
 if TYPE_CHECKING:  # imports PyTorch, for which --help does not wait
     from fairseq_plugins.reproduce.experiments.planned import PlannedRun
-    from fairseq_plugins.reproduce.record.runs import Study
+    from fairseq_plugins.reproduce.record.runs import Run, Study
     from fairseq_plugins.reproduce.report.page import Report
     from fairseq_plugins.reproduce.run.interruption import Interruption
     from fairseq_plugins.reproduce.run.runner import TableRunner
@@ -37,6 +37,7 @@ ATTENTIONS = ("vanilla", "linear")
 SCALE = "mini"  # whose model it is
 TRIAL_UPDATES = 20
 LOG_INTERVAL = 10
+_DATA = "compare-"  # begins the names of its folders of data
 
 
 def get_parser() -> argparse.ArgumentParser:
@@ -79,7 +80,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return exit_status(args.program, lambda: _run(args, study, begin))
     except KeyboardInterrupt:
-        print("\nStopped. The same command shows the pairs that were finished.")
+        print("\nStopped. The same command shows the pairs that were finished, or starts anew.")
         return 130
 
 
@@ -108,7 +109,7 @@ def _checked(args: argparse.Namespace) -> "Study":
     except argparse.ArgumentTypeError as error:
         raise OptionError(str(error)) from None
     # Two texts of one name have two folders, by which their results are told apart.
-    data = data_folder(f"compare-{stem}-{args.merges}-{sha256(args.text)[:8]}")
+    data = data_folder(f"{_DATA}{stem}-{args.merges}-{sha256(args.text)[:8]}")
     study = Study(name, (), from_root(data))
     _plan(args, study, [1])
     return study
@@ -126,7 +127,7 @@ def _plan(args: argparse.Namespace, study: "Study", seeds: Sequence[int]) -> "li
         TABLE_2,
         EXPERIMENTS[TABLE_2.experiment].scales[SCALE],
         Devices(gpus=0),
-        rows=[args.first, args.second],
+        rows=_rows(args),
         attentions=[args.attention],
         seeds=seeds,
         study=study,
@@ -141,11 +142,16 @@ def _run(args: argparse.Namespace, study: "Study", begin: float) -> None:
 
     report = Report(ROOT, TABLE_2, EXPERIMENTS[TABLE_2.experiment].scales[SCALE], study)
     results, runs = ROOT / report.page.with_suffix(""), _plan(args, study, [1])[0].run.folder.parent
-    if args.force:
+    recorded = _recorded(results, args)
+    shown = _as_recorded(report, recorded[0]) if recorded and not args.force else None
+    seeds = [{run.seed for run in recorded if run.row == row} for row in _rows(args)]
+    # Half a pair has the budget of a time that is over, which the other half would not have.
+    if args.force or not set.intersection(*seeds):
         shutil.rmtree(results, ignore_errors=True)
         shutil.rmtree(ROOT / runs, ignore_errors=True)
-    if any(results.glob("*.json")):
-        report = _as_recorded(report, results)
+        shown = None
+    if shown is not None:
+        report = replace(report, study=shown)
         print(f"Compared before, in {report.page.with_suffix('')}; --force does it anew.\n")
     else:
         report = _train(args, report, begin)
@@ -153,26 +159,48 @@ def _run(args: argparse.Namespace, study: "Study", begin: float) -> None:
     print(f"Minutes: {(time.monotonic() - begin) / 60:.1f} of {args.minutes:g}")
 
 
-def _as_recorded(report: "Report", results: Path) -> "Report":
-    """With the study as its first result has it, and the folder of data that is known here.
+def _rows(args: argparse.Namespace) -> tuple[str, str]:
+    return args.first, args.second
+
+
+def _recorded(results: Path, args: argparse.Namespace) -> "list[Run]":
+    """The runs that have results in a comparison's folder.
+
+    Raises:
+        OptionError: it has something else, which is not to be shown, or made anew, as this.
+    """
+    from fairseq_plugins.papers.lrpe import TABLE_2
+    from fairseq_plugins.reproduce.experiments import EXPERIMENTS
+    from fairseq_plugins.reproduce.record.results import load_result, run_of
+
+    metrics = EXPERIMENTS[TABLE_2.experiment].metrics
+    found = [run_of(load_result(path, metrics)) for path in sorted(results.glob("*.json"))]
+    for run in found:
+        data = run.study.data if run.study is not None else None
+        is_own = data is not None and data.name.startswith(_DATA)
+        if not is_own or run.row not in _rows(args) or run.attention != args.attention:
+            raise OptionError(
+                f"--name must be a new one: in {results.relative_to(ROOT)} is {run.name}, which is "
+                f"not of a comparison of {' and '.join(_rows(args))} under {args.attention} "
+                "attention"
+            )
+    return found
+
+
+def _as_recorded(report: "Report", run: "Run") -> "Study":
+    """The study as a result has it, and the folder of data that is known here.
 
     Raises:
         OptionError: it is of another text, or of other pieces.
     """
-    from fairseq_plugins.reproduce.experiments import EXPERIMENTS
-    from fairseq_plugins.reproduce.record.results import load_result, run_of
-
-    metrics = EXPERIMENTS[report.table.experiment].metrics
-    found = run_of(load_result(next(results.glob("*.json")), metrics)).study
-    own = report.study
-    assert own is not None and own.data is not None
-    before = found.data.name if found is not None and found.data is not None else "another"
-    if found is None or before != own.data.name:
+    found, own = run.study, report.study
+    assert own is not None and own.data is not None and found is not None and found.data is not None
+    if found.data.name != own.data.name:
         raise OptionError(
             f"--name must be a new one, or --force given: {report.page.with_suffix('')} is of data "
-            f"{before}, but --text and --merges make {own.data.name}"
+            f"{found.data.name}, but --text and --merges make {own.data.name}"
         )
-    return replace(report, study=replace(found, data=own.data))
+    return replace(found, data=own.data)
 
 
 def _train(args: argparse.Namespace, report: "Report", begin: float) -> "Report":

@@ -128,6 +128,32 @@ def test_what_was_compared_on_another_text_is_not_shown(root, monkeypatch, capsy
     assert "Compared before" in capsys.readouterr().out
 
 
+def test_half_a_pair_is_made_anew(root, monkeypatch, capsys):
+    monkeypatch.setattr(time_budget, "MOST_SEEDS", 2)
+    assert run(root, monkeypatch, Fake(root), "--seeds", "2") == 0
+    for path in (root / "results").rglob("xl-*.json"):  # as Ctrl-C leaves it in the first pair
+        path.unlink()
+    again = Fake(root)
+    assert run(root, monkeypatch, again, "--seeds", "2") == 0
+    assert len(again.updates) == 2 + 2 * 2
+    assert "2 paired seeds" in capsys.readouterr().out.split("Minutes")[1]
+
+
+@pytest.mark.parametrize("words", [["--force"], []])
+def test_what_is_no_comparison_of_these_rows_is_left_alone(root, monkeypatch, capsys, words):
+    monkeypatch.setattr(time_budget, "MOST_SEEDS", 2)
+    words = ["--name", "mine", "--seeds", "2", *words]
+    assert run(root, monkeypatch, Fake(root), *words) == 0
+    before = sorted((root / "results").rglob("*.json"))
+    assert compare.main(["rope", "t5", "--text", str(root / "book.txt"), *words]) == 2
+    said = capsys.readouterr().err
+    assert "--name must be a new one: in results/table2/mine is " in said
+    study = before[0].read_text().replace("compare-book", "another")  # as a table's own study
+    before[0].write_text(study)
+    assert run(root, monkeypatch, Fake(root), *words) == 2
+    assert sorted((root / "results").rglob("*.json")) == before
+
+
 def test_a_run_that_fails_is_told_with_its_log(root, monkeypatch, capsys):
     assert run(root, monkeypatch, Fake(root, failing="xl")) == 1
     error = capsys.readouterr().err
