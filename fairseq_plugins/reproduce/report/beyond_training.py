@@ -26,7 +26,8 @@ def rises(results: Sequence[Result], suffix: str, attention: str, factor: int) -
     found = {}
     for (row, _), line in length_lines(both, suffix).items():
         points = dict(line)
-        found[row] = 100 * (points[float(factor)] / points[1.0] - 1)
+        if {1.0, float(factor)} <= points.keys():
+            found[row] = 100 * (points[float(factor)] / points[1.0] - 1)
     return dict(sorted(found.items(), key=lambda item: item[1]))
 
 
