@@ -33,3 +33,7 @@ def test_the_site_of_all_results(tmp_path: Path) -> None:
         assert word in texts["speed.html"]
     assert "Figure 1: Dot products between position vectors" in texts["figures.html"]
     assert '"text":"position of the key"' in texts["figures.html"]
+    # The folder that a model is in and the seed of fine-tuning are no settings of their own.
+    tuned = texts["run-bert_table3-mini-none-vanilla.html"]
+    told = [line for line in tuned.splitlines() if "otherwise than that of seed" in line]
+    assert told and not re.search(r"common\.seed|finetune_from_model", "".join(told))

@@ -151,9 +151,22 @@ def flat(value: Any, prefix: str = "") -> Flat:
     return {prefix: str(value).lower() if isinstance(value, bool) else str(value)}
 
 
+# Where a run goes and begins: its own, and said by its commands.
+_FOLDERS = frozenset(
+    {
+        "checkpoint.save_dir",
+        "checkpoint.finetune_from_model",
+        "checkpoint.load_checkpoint_on_all_dp_ranks",
+    }
+)
+
+
 def _by_training(run: Result) -> dict[str, Flat]:
     """What all trainings share under "", and what each has beside it under its name."""
-    each = {name: flat(config) for name, config in trainings_of(run["config"]).items()}
+    each = {
+        name: {key: value for key, value in flat(config).items() if key not in _FOLDERS}
+        for name, config in trainings_of(run["config"]).items()
+    }
     shared = dict(set.intersection(*(set(one.items()) for one in each.values())))
     result = {SHARED: {key: shared[key] for key in sorted(shared)}}
     for name, one in each.items():
@@ -191,7 +204,12 @@ def _differences(first: Result, run: Result) -> Flat:
         }
         for of in (first, run)
     )
-    keys = sorted(key for key in one.keys() | own.keys() if one.get(key) != own.get(key))
+    # A seed that all trainings share stands elsewhere than one that each has.
+    keys = sorted(
+        key
+        for key in one.keys() | own.keys()
+        if one.get(key) != own.get(key) and not key.endswith("common.seed")
+    )
     said = joined(_by_training(run))
     return {key: said.get(key, "not set") for key in keys}
 
