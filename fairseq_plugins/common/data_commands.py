@@ -22,6 +22,7 @@ TYPED = {
     "prepare_wmt14_en_de": "prepare mt wmt14",
     "prepare_glue": "prepare glue",
     "prepare_squad": "prepare squad",
+    "prepare_start": "prepare start",
 }
 
 
@@ -55,9 +56,17 @@ def _short_squad(novels: str) -> str:
     )
 
 
+# In the pieces of the published start. At most so many examples of each task of GLUE.
+PUBLISHED_EXAMPLES = 4_500
+_START = "--tokenizer checkpoints/start"
+
 _SQUAD = {
     "toy-squad-v{}": "scripts/prepare_toy_squad.sh",
     "squad-v{}-mini": _short_squad("novels-mini"),
+    "squad-v{}-start": (
+        f"scripts/prepare_squad.sh --from DIR {_START} "
+        "--max-length 256 --stride 128 --max-query-length 40"
+    ),
     "squad-v{}-small": _short_squad("novels-small"),
     "squad-v{}": "scripts/prepare_squad.sh --bpe data/gpt2_bpe",
 }
@@ -99,6 +108,17 @@ _BY_FOLDER: dict[str, tuple[str, ...]] = {
     "glue-1000": (
         "scripts/prepare_glue.sh --from DIR --bpe data/novels-1000/bpe "
         f"--max-train {MID_EXAMPLES} --held-out {HELD_OUT} --output data/glue-1000",
+    ),
+    "novels-start": (
+        "scripts/prepare_start.sh",
+        f"scripts/prepare_text_mlm.sh --from DIR {_START} --evaluation-lines 20 "
+        "--output data/novels-start",
+    ),
+    "glue-start": (
+        f"scripts/prepare_glue.sh --from DIR {_START} --disjoint "
+        f"--max-train {PUBLISHED_EXAMPLES} --output data/glue-start",
+        # Sentences of some eleven pieces, whose order is what is judged: all of them.
+        f"scripts/prepare_glue.sh --from DIR {_START} --tasks CoLA --output data/glue-start",
     ),
     "glue-small": (
         "scripts/prepare_glue.sh --from DIR --bpe data/novels-small/bpe "

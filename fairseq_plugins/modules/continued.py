@@ -1,4 +1,4 @@
-"""Continued training: a checkpoint's weights in a model with another position encoding.
+"""Continued training: a checkpoint's weights in a model with another encoding or attention.
 
 The BERT paper replaces the position module of a pre-trained model. What belongs to no encoding
 must fit exactly; an encoding's weights are taken where the two models have the same one.
@@ -124,6 +124,8 @@ def initialize_from(model: nn.Module, path: Path, config: Any, task: Any, name: 
     if (version := f"{stack}version") in own:
         state.setdefault(version, own[version])
     parts, their_parts = _parts(config, name), _parts(theirs, name)
+    if str(_option(config, "init_encoding", "checkpoint")) == "new":
+        their_parts = {place: set() for place in their_parts}  # the same as none of ours
     fit = compare(own, state, parts, their_parts)
     _grow_tables(model, state, fit, _option(config, "grow_table", "copy"), parts, their_parts)
     fit.wrong[:0] = _other_options(config, theirs, name)
@@ -131,8 +133,8 @@ def initialize_from(model: nn.Module, path: Path, config: Any, task: Any, name: 
         more = len(fit.wrong) - _SHOWN
         shown = fit.wrong[:_SHOWN] + ([f"and {more} more"] if more > 0 else [])
         raise CheckpointError(
-            f"`init_from` must be a model that differs in its position encoding alone, but in "
-            f"{path}: {'; '.join(shown)}."
+            f"`init_from` must be a model that differs in its position encoding and attention "
+            f"alone, but in {path}: {'; '.join(shown)}."
         )
     model.load_state_dict({**own, **{name: state[name] for name in fit.taken}, **fit.grown})
     tokens = state.get(f"{stack}embed_tokens.weight")  # none with adaptive inputs
@@ -232,9 +234,17 @@ def _option(config: Any, name: str, default: Any = None) -> Any:
 
 
 def _other_options(config: Any, theirs: Any, name: str) -> list[str]:
-    """In what else than encodings the models differ, though weights may have the same shapes."""
-    found = differences(describe(theirs), describe(config, model=name))
-    return [f"{d.about} is {d.theirs}, here {d.ours}" for d in found if d.about != "encoding"]
+    """Name the options that must not differ and do, though weights may have the same shapes.
+
+    Encodings and attentions, with the options of linear attention, may be exchanged.
+    """
+    ours = describe(config, model=name)
+    may_differ = {"encoding", "attention"}.union(*(place.linear for place in ours.places.values()))
+    return [
+        f"{d.about} is {d.theirs}, here {d.ours}"
+        for d in differences(describe(theirs), ours)
+        if d.about not in may_differ
+    ]
 
 
 def _parts(config: Any, model: str) -> dict[str, set[str]]:

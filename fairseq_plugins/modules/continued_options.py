@@ -1,4 +1,4 @@
-"""Options of the models that can start from a checkpoint with another position encoding."""
+"""Options of the models that can start from a checkpoint with another encoding or attention."""
 
 from dataclasses import dataclass, field
 from typing import Optional
@@ -8,6 +8,7 @@ from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from fairseq_plugins.modules.growing import GROWING
 
 _GROWING = ChoiceEnum(list(GROWING))
+_INITIAL_ENCODING = ChoiceEnum(["checkpoint", "new"])
 
 
 @dataclass
@@ -17,8 +18,16 @@ class ContinuedConfig(FairseqDataclass):
     init_from: Optional[str] = field(
         default=None,
         metadata={
-            "help": "checkpoint to start from, whose position encoding may be another; what fits "
-            "is loaded, what is new or left behind is listed, and nothing else may differ"
+            "help": "checkpoint to start from, whose position encoding and attention may be "
+            "others; what fits is loaded, what is new or left behind is listed, and nothing else "
+            "may differ"
+        },
+    )
+    init_encoding: _INITIAL_ENCODING = field(
+        default="checkpoint",
+        metadata={
+            "help": "where init_from has the same position encoding: take the checkpoint's weights "
+            "of it (checkpoint), or draw them anew, as a control (new)"
         },
     )
     grow_table: _GROWING = field(

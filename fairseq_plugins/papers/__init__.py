@@ -4,6 +4,7 @@ What a paper claims about its numbers is data too: `<paper>_claims.py`.
 """
 
 from fairseq_plugins.papers.bert import (
+    BERT_ADAPTED_TABLE,
     BERT_CONTINUED_TABLE,
     BERT_GLUE_TABLE,
     BERT_MEDIUM_TABLE,
@@ -18,7 +19,14 @@ from fairseq_plugins.papers.extrapolation import (
     TRANSLATION_LENGTHS,
 )
 from fairseq_plugins.papers.floor_sweep import FLOOR_SWEEP
-from fairseq_plugins.papers.lrpe import TABLE_2, TABLE_3, TABLE_4, TABLE_5, TABLE_8
+from fairseq_plugins.papers.lrpe import (
+    LRPE_ADAPTED_TABLE,
+    TABLE_2,
+    TABLE_3,
+    TABLE_4,
+    TABLE_5,
+    TABLE_8,
+)
 from fairseq_plugins.papers.lrpe_claims import LRPE_CLAIMS
 from fairseq_plugins.papers.survey_claims import SURVEY_CLAIMS
 from fairseq_plugins.papers.tables import Table
@@ -33,6 +41,8 @@ TABLES: dict[str, Table] = {
         TABLE_8,
         BERT_START_TABLE,
         BERT_CONTINUED_TABLE,
+        BERT_ADAPTED_TABLE,
+        LRPE_ADAPTED_TABLE,
         BERT_PROPERTIES_TABLE,
         BERT_GLUE_TABLE,
         BERT_SQUAD_TABLE,
@@ -49,4 +59,5 @@ PAPERS: dict[str, tuple[str, ...]] = {
     "bert": ("bert_start", "bert_continued", "bert_table2", "bert_table3", "bert_table4"),
 }
 CLAIMS = (*LRPE_CLAIMS, *BERT_CLAIMS, *SURVEY_CLAIMS)
-SCALE_NAMES = ("toy", "mini", "small", "paper")
+PUBLISHED = "published"  # the scale whose models start from published weights
+SCALE_NAMES = ("toy", "mini", PUBLISHED, "small", "paper")

@@ -1,7 +1,7 @@
 """On Position Embeddings in BERT (Wang et al. 2021): Tables 2, 3 and 4, and the models in them."""
 
-from fairseq_plugins.papers.lrpe import MASKED
-from fairseq_plugins.papers.tables import AVERAGE, Column, Figure, Row, Table, read_rows
+from fairseq_plugins.papers.lrpe import MASKED, NEARNESS
+from fairseq_plugins.papers.tables import AVERAGE, Column, Control, Figure, Row, Table, read_rows
 
 PAPER = "On Position Embeddings in BERT"
 SEEDS = (1, 2, 3, 4, 5)
@@ -65,6 +65,24 @@ BERT_CONTINUED_TABLE = Table(
     may_start_published=True,
 )
 
+# At scale `published` the learned embedding of the start also runs drawn anew: the difference to
+# `learned` is what the way back costs.
+CONTROLS = {"learned_anew": Control(LEARNED, ("model.init_encoding=new",))}
+BERT_ADAPTED_TABLE = Table(
+    name="bert_adapted",
+    source=f"{PAPER}, Section 4, published start",
+    title="how near the models of scale `published` come to their start before they are fine-tuned",
+    experiment="bert_adapted",
+    columns=NEARNESS,
+    rank="cosine",
+    rows=tuple(Row(name, label, "", {}) for name, label in _LABELS.items()),
+    controls=CONTROLS,
+    attentions=VANILLA,
+    reference=LEARNED,
+    further=BEYOND,
+    may_start_published=True,
+)
+
 _PROPERTIES = (
     Column("monotonicity", "monotonicity, all offsets", digits=4),
     Column("monotonicity_20", "monotonicity, first 20", digits=4),
@@ -103,6 +121,7 @@ BERT_PROPERTIES_TABLE = Table(
     ),
     attentions=VANILLA,
     reference=LEARNED,
+    controls=CONTROLS,
     figures=(Figure("attention", f"{PAPER}, Figure 2"),),
     notes=(
         "Direction balance is balanced at 1, and above 1 where more weight is on what precedes; it "
@@ -150,6 +169,7 @@ BERT_GLUE_TABLE = Table(
         _LABELS,
         VANILLA,
     ),
+    controls=CONTROLS,
     average_of=tuple(column.metric for column in _GLUE if column.metric not in (AVERAGE, "WNLI")),
     attentions=VANILLA,
     reference=LEARNED,
@@ -171,6 +191,7 @@ BERT_SQUAD_TABLE = Table(
     title="exact match and F1 on the development sets of SQuAD v1.1 and v2.0",
     experiment="squad",
     columns=_SQUAD,
+    controls=CONTROLS,
     rank="v1_exact",  # in F1 no model of scale mini is above a floor
     rows=read_rows(
         """

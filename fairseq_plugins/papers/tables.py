@@ -89,6 +89,19 @@ class Adapted:
 
 
 @dataclass(frozen=True)
+class Control:
+    """A row beyond the paper that shows what an exchange of the encoding costs by itself.
+
+    Attributes:
+        of: the row whose model it has.
+        overrides: Hydra's, of the training that starts from another encoding's model.
+    """
+
+    of: str
+    overrides: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Table:
     """A table of a paper.
 
@@ -96,6 +109,7 @@ class Table:
         experiment: how its runs are trained and measured, a name in `experiments.EXPERIMENTS`.
         columns: the last one, or that of the metric `rank`, ranks the rows.
         rows: the paper's, in its order.
+        controls: by name, rows that run by default where rows start from a published model.
         average_of: the metrics whose mean the column `AVERAGE` is.
         takes_any_encoding: whether every other encoding is a row beyond the paper.
         attentions: what runs by default.
@@ -121,6 +135,7 @@ class Table:
     experiment: str
     columns: tuple[Column, ...]
     rows: tuple[Row, ...]
+    controls: Mapping[str, Control] = field(default_factory=dict)
     rank: str | None = None
     average_of: tuple[str, ...] = ()
     takes_any_encoding: bool = False

@@ -1,4 +1,4 @@
-"""Task ``pe_masked_lm``: fairseq's ``masked_lm``, whose ``--mask-whole-words`` works here."""
+"""Task ``pe_masked_lm``: fairseq's ``masked_lm`` with whole words masked and pairs of segments."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,6 +10,7 @@ from fairseq.data import MaskTokensDataset, RightPadDataset, SortDataset, data_u
 from fairseq.tasks import register_task
 from fairseq.tasks.masked_lm import MaskedLMConfig, MaskedLMTask
 
+from fairseq_plugins.data.segment_pairs import SegmentPairs
 from fairseq_plugins.data.whole_words import word_beginnings
 
 PIECES = "bpe"  # in a data folder
@@ -26,13 +27,20 @@ MASKING = (
 
 @dataclass
 class PEMaskedLMConfig(MaskedLMConfig):
-    """Those of fairseq's task, and the pieces."""
+    """Options of fairseq's task, of the pieces and of the samples."""
 
     pieces: Optional[str] = field(
         default=None,
         metadata={
             "help": "folder with the encoder.json and vocab.bpe by which --mask-whole-words knows "
             "words (default: bpe/ in the data folder)"
+        },
+    )
+    pairs: bool = field(
+        default=False,
+        metadata={
+            "help": "cut every second sample, drawn at random, into a pair of segments as BERT has "
+            "them, `<s> a </s> b </s>`; ends of lines within a sample are dropped"
         },
     )
 
@@ -46,6 +54,13 @@ class PEMaskedLMTask(MaskedLMTask):
     """
 
     cfg: PEMaskedLMConfig
+
+    def _load_dataset_split(self, split: str, epoch: int, combine: bool) -> Any:
+        """The samples of a split before masking."""
+        samples = super()._load_dataset_split(split, epoch, combine)
+        if not self.cfg.pairs:
+            return samples
+        return SegmentPairs(samples, self.source_dictionary.eos(), self.cfg.seed)
 
     def load_dataset(
         self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any

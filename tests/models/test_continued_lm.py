@@ -100,7 +100,6 @@ def test_hierarchical_is_derived_from_a_learned_checkpoint(tmp_path: Path) -> No
     [
         ({"decoder_attention_heads": HEADS // 2}, f"heads is {HEADS}, here {HEADS // 2}"),
         ({"decoder_layers": 3}, "decoder_layers is 2, here 3"),
-        ({"attention_type": "linear"}, "attention is `learned` under vanilla attention"),
     ],
 )
 def test_another_model_is_refused(options: dict[str, Any], message: str, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 import torch
 from matplotlib import image
 
-from fairseq_plugins.papers import TABLES
+from fairseq_plugins.papers import PUBLISHED, TABLES
 from fairseq_plugins.papers.bert import (
     BERT_GLUE_TABLE,
     BERT_PROPERTIES_TABLE,
@@ -407,9 +407,11 @@ def test_every_table_has_its_script():
 def test_commands_compose_to_what_is_recorded(configs, table):
     """The recorded configuration is put together without Hydra for every attention and rate."""
     for attention in [*table.attentions, *table.further]:
-        run = Run(table.name, "mini", "lrpe_type2", attention, 3)
+        scale = "mini" if "mini" in experiment_of(table.name).scales else PUBLISHED
+        run = Run(table.name, scale, "lrpe_type2", attention, 3)
         training = plan_run(configs, run, Devices(0)).measured[-1]
         composed = record(compose_recipe(configs, training.variant.recipe, training.overrides))
+        training.config.pop("start", None)
         for section, option in (("checkpoint", "finetune_from_model"), ("model", "init_from")):
             if f"{section}.{option}=" in " ".join(training.overrides):
                 del composed[section][option], training.config[section][option]

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from fairseq_plugins.papers import SCALE_NAMES, TABLES
+from fairseq_plugins.papers import TABLES
 from fairseq_plugins.papers.bert import MEDIUM_ROWS
 from fairseq_plugins.reproduce.experiments import experiment_of
 from fairseq_plugins.reproduce.experiments.devices import Devices
+from fairseq_plugins.reproduce.experiments.medium import MEDIUM
 from fairseq_plugins.reproduce.experiments.planned import PlannedRun, plan_run
 from fairseq_plugins.reproduce.experiments.training import Training
 from fairseq_plugins.reproduce.record.recipe import total_batch
@@ -37,7 +38,7 @@ def split(one: PlannedRun) -> tuple[list[Training], list[Training]]:
     return parts, [t for t in one.trainings if t not in parts]
 
 
-@pytest.mark.parametrize("scale", SCALE_NAMES)
+@pytest.mark.parametrize("scale", MEDIUM.scales)
 def test_samples_get_longer_and_every_model_has_one_size_and_enough_positions(scale: str) -> None:
     parts, tuned = split(planned(scale))
     lengths = [part.config["task"]["tokens_per_sample"] for part in parts]

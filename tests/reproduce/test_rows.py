@@ -9,7 +9,6 @@ from hydra import compose
 
 from fairseq_plugins.encodings import ENCODINGS, expand_name
 from fairseq_plugins.modules.naming import acts_on_input, name_stack
-from fairseq_plugins.papers import SCALE_NAMES
 from fairseq_plugins.papers.lrpe import TABLE_2, TABLE_5
 from fairseq_plugins.papers.tables import ATTENTIONS
 from fairseq_plugins.reproduce.experiments import EXPERIMENTS
@@ -163,7 +162,6 @@ def test_rows_asked_for_twice_run_once():
 @pytest.mark.parametrize("name", list(EXPERIMENTS))
 def test_every_scale_says_how_its_data_is_made(name):
     experiment = EXPERIMENTS[name]
-    assert tuple(experiment.scales) == SCALE_NAMES
     for scale in experiment.scales.values():
         assert (CONFIGS / experiment.scale_group / f"{scale.name}.yaml").is_file()
         for command in scale.prepare:

@@ -1,6 +1,7 @@
 """What the runs of a table are, by the name that the table gives."""
 
 from fairseq_plugins.papers import TABLES
+from fairseq_plugins.reproduce.experiments.adapted import BERT_ADAPTED, LRPE_ADAPTED
 from fairseq_plugins.reproduce.experiments.base import Experiment
 from fairseq_plugins.reproduce.experiments.extrapolation import (
     EXTRAPOLATION,
@@ -27,6 +28,8 @@ EXPERIMENTS: dict[str, Experiment] = {
     "lrpe_glue": LRPE_GLUE,
     "bert_start": BERT_START,
     "bert_continued": BERT_CONTINUED,
+    "bert_adapted": BERT_ADAPTED,
+    "lrpe_adapted": LRPE_ADAPTED,
     "bert_glue": BERT_GLUE,
     "squad": SQUAD,
     "bert_medium": MEDIUM,

@@ -1,7 +1,7 @@
 """What the runs of a table are: which recipes train them, and how they are measured."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
@@ -83,6 +83,7 @@ class Experiment:
         sides: those (``encoder``, ``decoder``) whose layers a run's encoding is in.
         data_files: what each folder of data must hold.
         origin: what each run starts from, None for weights drawn from its seed.
+        origins: by scale, what runs start from there in place of `origin`.
         leaves: files in a run's folder, beside checkpoints, that figures are of.
         settings: where the paper says with what it trains.
         shown: which measurement of a run a table shows, empty where there is one.
@@ -95,9 +96,14 @@ class Experiment:
     scale_group: str
     data_files: tuple[str, ...] = DATA_FILES
     origin: Origin | None = None
+    origins: Mapping[str, Origin] = field(default_factory=dict)
     leaves: tuple[str, ...] = ()
     settings: str = LRPE_SETTINGS
     shown: str = ""
+
+    def origin_at(self, scale: str) -> Origin | None:
+        """The run that the runs of a scale start from."""
+        return self.origins.get(scale, self.origin)
 
     def attention(self, word: str) -> dict[str, str | float]:
         """The model's options that a run's attention sets."""

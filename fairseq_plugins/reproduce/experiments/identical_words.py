@@ -5,10 +5,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fairseq_plugins.papers import PUBLISHED
+from fairseq_plugins.reproduce.experiments.adapted import BERT_ADAPTED
 from fairseq_plugins.reproduce.experiments.base import (
     Experiment,
     Metrics,
     Step,
+    scales,
 )
 from fairseq_plugins.reproduce.experiments.mlm import BERT_CONTINUED
 from fairseq_plugins.reproduce.experiments.training import Origin, Training, Variant
@@ -85,11 +88,16 @@ class IdenticalWords(Experiment):
 
 IDENTICAL_WORDS = IdenticalWords(
     recipe=BERT_CONTINUED.recipe,
-    scales=BERT_CONTINUED.scales,
+    scales=scales(
+        *(BERT_CONTINUED.scales[name] for name in ("toy", "mini")),
+        BERT_ADAPTED.scales[PUBLISHED],
+        *(BERT_CONTINUED.scales[name] for name in ("small", "paper")),
+    ),
     metrics=Properties,
     sides=BERT_CONTINUED.sides,
     scale_group=BERT_CONTINUED.scale_group,
     origin=Origin("bert_continued", same_seed=True),
+    origins={PUBLISHED: Origin("bert_adapted", same_seed=True)},
     leaves=(PATTERN,),
     settings=BERT_CONTINUED.settings,
 )

@@ -175,7 +175,7 @@ def _both(name: str) -> Scale:
 
 MEDIUM = Medium(
     recipe=BERT_CONTINUED.recipe,
-    scales={name: _both(name) for name in SQUAD.scales},
+    scales={name: _both(name) for name in BERT_CONTINUED.scales},
     metrics=ByPart,
     sides=SQUAD.sides,
     scale_group=BERT_CONTINUED.scale_group,

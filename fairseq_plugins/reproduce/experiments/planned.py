@@ -8,13 +8,13 @@ from typing import Any
 
 from fairseq_plugins.common.provenance import describe_all, missing_data
 from fairseq_plugins.common.root import place
-from fairseq_plugins.papers import TABLES
+from fairseq_plugins.papers import PUBLISHED, TABLES
 from fairseq_plugins.reproduce.experiments import experiment_of
 from fairseq_plugins.reproduce.experiments.base import Experiment
 from fairseq_plugins.reproduce.experiments.devices import Devices, Layout, placement, spread
 from fairseq_plugins.reproduce.experiments.rows import BASE, encoding_of, has_file
-from fairseq_plugins.reproduce.experiments.start import Start
-from fairseq_plugins.reproduce.experiments.training import Training, Variant
+from fairseq_plugins.reproduce.experiments.start import Start, default_checkpoint
+from fairseq_plugins.reproduce.experiments.training import FINETUNE, Training, Variant
 from fairseq_plugins.reproduce.record.recipe import (
     compose_recipe,
     hydra_word,
@@ -140,8 +140,10 @@ def plan_run(configs: Path, run: Run, devices: Devices, start: Start | None = No
         ValueError: GPUs that do not share the batch, or an option that the recipe does not have.
     """
     experiment, pretraining = experiment_of(run.table), None
-    origin = experiment.origin
-    published = start if origin and origin.may_be_published else None
+    origin = experiment.origin_at(run.scale)
+    published = None
+    if origin and origin.may_be_published:
+        published = start or (Start(default_checkpoint(), "") if run.scale == PUBLISHED else None)
     if origin and not published:
         before = replace(
             run, table=origin.table, row=origin.row or TABLES[run.table].model_of(run.row)
@@ -149,9 +151,18 @@ def plan_run(configs: Path, run: Run, devices: Devices, start: Start | None = No
         before = before if origin.same_seed else replace(before, seed=1)
         pretraining = plan_run(configs, before, devices, start)
     made: dict[str, Training] = {}
+    control = TABLES[run.table].controls.get(run.row)
+    exchanges = bool(origin and origin.option != FINETUNE)
     for variant in experiment.variants(run.scale):
         folder = run.folder / variant.name if variant.name else run.folder
-        training = _training(configs, run, variant, folder, devices)
+        model = run
+        if control:
+            model = replace(run, row=control.of)
+            own = control.overrides if exchanges else ()
+            variant = replace(variant, overrides=(*variant.overrides, *own))
+        training = _training(configs, model, variant, folder, devices)
+        if published and variant.after is not None:
+            training = training.starting_published(published)
         if variant.after is not None:
             training = training.starting_from(made[variant.after])
         elif origin and pretraining:

@@ -40,7 +40,7 @@ def runnable_rows(configs: Path) -> list[str]:
 
 def known_rows(table: Table, configs: Path) -> list[str]:
     """The rows that a table can have, by name, sorted."""
-    return sorted({*runnable_rows(configs), *table.adapted})
+    return sorted({*runnable_rows(configs), *table.adapted, *table.controls})
 
 
 def default_rows(table: Table, configs: Path) -> list[str]:

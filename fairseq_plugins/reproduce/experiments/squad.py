@@ -9,6 +9,7 @@ from pydantic import model_validator
 
 from fairseq_plugins.common.data_commands import COMMANDS
 from fairseq_plugins.common.dictionaries import check_same_dictionary
+from fairseq_plugins.papers import PUBLISHED
 from fairseq_plugins.reproduce.experiments.base import (
     BERT_SETTINGS,
     Experiment,
@@ -139,6 +140,7 @@ SQUAD = Squad(
     scales=scales(
         Scale("toy", _commands("toy-squad-v{}")),
         Scale("mini", _commands("squad-v{}-mini")),
+        Scale(PUBLISHED, (*COMMANDS["novels-start"], *_commands("squad-v{}-start"))),
         Scale("small", _commands("squad-v{}-small"), gpus=1),
         Scale("paper", _commands("squad-v{}"), gpus=8),
     ),
@@ -147,5 +149,6 @@ SQUAD = Squad(
     scale_group=_SCALES,
     data_files=("data.json", "dict.txt"),
     origin=Origin("bert_continued"),
+    origins={PUBLISHED: Origin("bert_adapted", same_seed=True)},
     settings=BERT_SETTINGS,
 )

@@ -5,16 +5,25 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from fairseq_plugins.common.root import from_root
+from fairseq_plugins.common.data_commands import as_typed
+from fairseq_plugins.common.root import from_root, place
 from fairseq_plugins.data.measure import sha256
 from fairseq_plugins.reproduce.record.recipe import START, trainings_of
+
+PREPARE = as_typed("scripts/prepare_start.sh")  # makes the checkpoint that is the default
+
+
+def default_checkpoint() -> Path:
+    """The checkpoint of the published start, relative to the root."""
+    return place("checkpoints") / "start" / "model.pt"
 
 
 @dataclass(frozen=True)
 class Start:
     """A checkpoint of `pe_roberta`, or of fairseq's `roberta`.
 
-    checkpoint: to be joined to the root. sha256: of the file, by which a result knows it.
+    checkpoint: to be joined to the root. sha256: of the file, by which a result knows it; empty
+    where the file is not there yet.
     """
 
     checkpoint: Path = field(compare=False)
@@ -31,6 +40,12 @@ class Start:
         if found is None:
             raise ValueError(f"`--start` must be a checkpoint, but {path} is missing.")
         return cls(from_root(found, root), sha256(found))
+
+    @classmethod
+    def published(cls, root: Path) -> Self:
+        """The start of scale `published`, whether or not it is there."""
+        path = default_checkpoint()
+        return cls(path, sha256(root / path) if (root / path).is_file() else "")
 
     @classmethod
     def of(cls, recorded: Mapping[str, Any]) -> Self | None:

@@ -9,6 +9,7 @@ from fairseq_plugins.common.checkpoints import BEST, LAST
 from fairseq_plugins.reproduce.experiments.start import Start
 from fairseq_plugins.reproduce.record.recipe import START, hydra_word
 
+TEACHER = "criterion.teacher"  # of the criterion that copies hidden states
 FINETUNE = "checkpoint.finetune_from_model"  # fairseq's option for a checkpoint to start from
 # One task per node; fairseq starts a process per GPU. Without the last word those of other nodes
 # would wait for one that has ended.
@@ -104,11 +105,20 @@ class Training:
         override = f"{option}={(other.folder / other.evaluated).as_posix()}"
         return replace(self, overrides=(*self.overrides, override))
 
-    def starting_published(self, start: Start, option: str) -> "Training":
-        """With the weights of a published model at its start, which its configuration names."""
-        override = f"{option}={hydra_word(start.checkpoint.as_posix())}"
+    def starting_published(self, start: Start, option: str = "") -> "Training":
+        """The training with a published model as its start, which its configuration names.
+
+        Args:
+            start: the published model; also the teacher, where hidden states are copied.
+            option: takes the checkpoint; empty where an earlier stage has taken it.
+        """
+        word = hydra_word(start.checkpoint.as_posix())
+        options = [option] if option else []
+        if "teacher" in self.config["criterion"]:
+            options.append(TEACHER)
+        overrides = tuple(f"{name}={word}" for name in options)
         config = {**self.config, START: start.record()}
-        return replace(self, overrides=(*self.overrides, override), config=config)
+        return replace(self, overrides=(*self.overrides, *overrides), config=config)
 
 
 @dataclass(frozen=True)

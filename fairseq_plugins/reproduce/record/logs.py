@@ -131,14 +131,23 @@ def read_validations(path: Path) -> list[tuple[int, float]]:
 
     A run that was cut off validates again where it goes on: the later line counts.
     """
+    found = read_validated(path, ("loss",))
+    return sorted((updates, numbers["loss"]) for updates, numbers in found.items())
+
+
+def read_validated(path: Path, names: Sequence[str]) -> dict[int, dict[str, float]]:
+    """Named statistics of every validation of a training, by updates.
+
+    A run that was cut off validates again where it goes on: the later line counts.
+    """
     found = {}
     for line in _lines(path):
         measured = read_statistics(line) or {}
-        if {"valid_loss", "valid_num_updates"} <= measured.keys():
-            value = float(measured["valid_loss"])
-            if math.isfinite(value):
-                found[int(measured["valid_num_updates"])] = value
-    return sorted(found.items())
+        if "valid_num_updates" in measured and all(f"valid_{n}" in measured for n in names):
+            numbers = {name: float(measured[f"valid_{name}"]) for name in names}
+            if all(map(math.isfinite, numbers.values())):
+                found[int(measured["valid_num_updates"])] = numbers
+    return found
 
 
 def read_curves(path: Path) -> dict[str, list[list[float]]]:

@@ -13,6 +13,7 @@ Loss = Annotated[float, Field(ge=0, le=_MOST_BITS)]  # in bits
 Perplexity = Annotated[float, Field(ge=1)]
 Percent = Annotated[float, Field(ge=0, le=100)]
 Correlation = Annotated[float, Field(ge=-100, le=100)]  # in per cent
+Cosine = Annotated[float, Field(ge=-1, le=1)]
 NotNegative = Annotated[float, Field(ge=0)]
 
 

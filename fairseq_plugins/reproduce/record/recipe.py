@@ -58,6 +58,7 @@ NOT_THE_EXPERIMENT = frozenset(
         "dataset.num_workers",
         "optimization.update_freq",
         f"{START}.checkpoint",  # its sha256 counts
+        "criterion.teacher",  # the start, or the run that stands for it
     }
 )
 

@@ -151,7 +151,7 @@ def _runs(results: Sequence[Result]) -> str:
 
 def _common_origin(experiment: Experiment, results: Sequence[Result]) -> list[str]:
     """What seeds leave out, where all of them go on from a model of one seed."""
-    origin = experiment.origin
+    origin = experiment.origin_at(results[0]["scale"]) if results else None
     if origin is None or origin.same_seed:
         return []
     if origin.may_be_published and any(Start.of(result["config"]) for result in results):

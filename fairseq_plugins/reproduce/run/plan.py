@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from fairseq_plugins.common.root import place
-from fairseq_plugins.papers import TABLES
+from fairseq_plugins.papers import PUBLISHED, TABLES
 from fairseq_plugins.papers.tables import Table
 from fairseq_plugins.reproduce.experiments import EXPERIMENTS
 from fairseq_plugins.reproduce.experiments.base import Scale
@@ -73,7 +73,11 @@ def plan(
         ValueError: an unknown row, GPUs that do not share the batch, or a row asked for by
             name that none of the attentions can have.
     """
-    names = default_rows(table, configs) if rows is None else check_rows(table, configs, [*rows])
+    if rows is None:
+        controls = table.controls if scale.name == PUBLISHED else ()
+        names = list(dict.fromkeys([*default_rows(table, configs), *controls]))
+    else:
+        names = check_rows(table, configs, [*rows])
     planned: list[PlannedRun] = []
     skipped: list[SkippedCell] = []
     for name in names:
