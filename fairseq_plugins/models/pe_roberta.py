@@ -29,6 +29,7 @@ from fairseq_plugins.modules.lengths import AnyLength
 from fairseq_plugins.modules.options import check_linear_options
 from fairseq_plugins.modules.restored import check_restored
 from fairseq_plugins.modules.roberta_options import PERobertaConfig
+from fairseq_plugins.modules.segments import SegmentEmbedding
 from fairseq_plugins.modules.span_head import SpanHead, upgrade_span_heads
 from fairseq_plugins.modules.stack import build_stack_encodings
 from fairseq_plugins.modules.vocabulary import (
@@ -81,8 +82,30 @@ def _draw_table(table: Learned, first: int) -> None:
         table.weight.copy_(torch.empty(first + rows, width).normal_(std=BERT_STD)[first:])
 
 
+def set_layer_norm_eps(encoder: RobertaEncoder, eps: float) -> None:
+    """Set the epsilon of the layer norms of embeddings, layers and LM head; encodings keep theirs.
+
+    Raises:
+        ValueError: not above 0 and below 1.
+    """
+    if not 0 < eps < 1:
+        raise ValueError(f"`layer_norm_eps` must be above 0 and below 1, but is {eps} instead.")
+    stack = encoder.sentence_encoder
+    norms = [stack.layernorm_embedding, stack.layer_norm, encoder.lm_head.layer_norm]
+    for index in range(len(stack.layers)):  # by index: LayerDrop leaves out layers of an iteration
+        layer = stack.layers[index]
+        norms += [layer.self_attn_layer_norm, layer.final_layer_norm]
+    for norm in norms:
+        if norm is not None:
+            norm.eps = eps
+
+
 class PERobertaEncoder(RobertaEncoder):
     """fairseq's, with the stack of layers replaced."""
+
+    def __init__(self, args: Any, dictionary: Any) -> None:
+        super().__init__(args, dictionary)
+        set_layer_norm_eps(self, args.layer_norm_eps)
 
     def build_encoder(self, args: Any, dictionary: Any, embed_tokens: Any) -> PositionalEncoder:
         """The stack, with BERT's initial values except in the encodings."""
@@ -99,7 +122,13 @@ class PERobertaEncoder(RobertaEncoder):
                 begins_with_cls=True,
                 token_std=BERT_STD,
             )
-        encoder = PositionalEncoder(config, args, dictionary, embed_tokens, encodings=encodings)
+        segments = None
+        if str(args.segments) == "pairs":
+            width = args.encoder_embed_dim
+            segments = SegmentEmbedding(width, dictionary.pad(), dictionary.eos())
+        encoder = PositionalEncoder(
+            config, args, dictionary, embed_tokens, encodings=encodings, segments=segments
+        )
         initialize_as_bert(encoder)
         return encoder
 

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from fairseq_plugins.attention.positions import Positions
 from fairseq_plugins.encodings import ModelEncodings, PositionEncoding
 from fairseq_plugins.modules.options import PositionEncodingConfig
+from fairseq_plugins.modules.segments import SegmentEmbedding
 from fairseq_plugins.modules.stack import (
     build_self_attention,
     build_stack_encodings,
@@ -90,6 +91,7 @@ class PositionalEncoder(TransformerEncoderBase):
         embed_tokens: token embeddings.
         return_fc: also return what the layers' feed-forward parts add.
         encodings: of the stack, where they are built already; by default from the options.
+        segments: what is added to embeddings of a pair's second sentence, or None.
 
     Raises:
         ValueError: ``checkpoint_activations`` or ``offload_activations`` with a layer whose queries
@@ -104,6 +106,7 @@ class PositionalEncoder(TransformerEncoderBase):
         embed_tokens: nn.Module,
         return_fc: bool = False,
         encodings: ModelEncodings | None = None,
+        segments: SegmentEmbedding | None = None,
     ) -> None:
         encodings = encodings or build_stack_encodings(
             options,
@@ -116,6 +119,7 @@ class PositionalEncoder(TransformerEncoderBase):
         super().__init__(config, dictionary, embed_tokens, return_fc=return_fc)
         del self._options, self._layer_encodings
         register_inputs(self, encodings)
+        self.segment_embedding = segments
         # By index: LayerDrop leaves out layers of an iteration.
         layers = (self.layers[i] for i in range(len(self.layers)))
         recomputes = config.checkpoint_activations or config.offload_activations
@@ -181,6 +185,8 @@ class PositionalEncoder(TransformerEncoderBase):
         if token_embeddings is None:
             token_embeddings = self.embed_tokens(tokens)
         x = embedding = self.embed_scale * token_embeddings
+        if self.segment_embedding is not None:
+            x = self.segment_embedding(x, tokens)
         if self.position_embedding is not None:
             x = self.position_embedding.embed(x, positions, lengths=lengths, tokens=tokens)
         if self.layernorm_embedding is not None:

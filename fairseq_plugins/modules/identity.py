@@ -36,7 +36,10 @@ _STRUCTURE = {
         *("scale_fc", "scale_attn", "scale_heads", "scale_resids"),
     ),
     # With a tied head that of an untied one would be loaded over the table of the tokens.
-    ROBERTA: (*(f"encoder_{name}" for name in _SIDE), "untie_weights_roberta"),
+    ROBERTA: (
+        *(f"encoder_{name}" for name in _SIDE),
+        *("untie_weights_roberta", "layer_norm_eps", "segments"),
+    ),
     TRANSLATION: (
         *(f"encoder_{name}" for name in _SIDE),
         *(f"decoder_{name}" for name in _SIDE),

@@ -12,6 +12,8 @@ from fairseq_plugins.modules.options import PositionEncodingConfig
 from fairseq_plugins.modules.vocabulary import DictionaryConfig
 
 _ACTIVATIONS = ChoiceEnum(utils.get_available_activation_fns())
+_SEGMENTS = ChoiceEnum(["none", "pairs"])
+LAYER_NORM_EPS = 1e-5  # torch's default, which fairseq's models have
 
 
 def _option(default: Any, text: str) -> Any:
@@ -75,6 +77,17 @@ class PERobertaConfig(RobertaConfig, PositionEncodingConfig, ContinuedConfig, Di
         0,
         "least number of positions that the encodings are made for: those of the pre-trained "
         "model, where fairseq sets max_positions to the length that a task cuts its texts to",
+    )
+    layer_norm_eps: float = _option(
+        LAYER_NORM_EPS,
+        "epsilon of the layer norms of embeddings, layers and LM head; BERT has 1e-12",
+    )
+    segments: _SEGMENTS = field(
+        default="none",
+        metadata={
+            "help": "pairs: a learned vector is added to tokens after the first </s> of a row, as "
+            "BERT tells a pair's second sentence from its first"
+        },
     )
     label_digest: str = _option(
         "",
