@@ -71,6 +71,7 @@ setup(
         ],
         "report": ["jinja2>=3.1", "markdown-it-py>=3", "markupsafe>=2"],  # beside train
         "figures": ["matplotlib>=3.8", "pillow>=9.1"],
+        "wordpiece": ["tokenizers>=0.21"],
         "hub": ["transformers>=5.23", "accelerate>=1.12"],  # the second for its Trainer
         "logging": ["tensorboardX>=2.6", "wandb>=0.17"],
         "completion": ["shtab>=1.7"],

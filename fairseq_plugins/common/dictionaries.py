@@ -9,6 +9,7 @@ from pathlib import Path
 from fairseq_plugins.common.errors import DataError
 
 SPECIAL_SYMBOLS = ("<s>", "<pad>", "</s>", "<unk>")  # before a dict.txt's words
+DICTIONARY_FILE = "dict.txt"
 MASK = "<mask>"  # behind them, added by the tasks of bidirectional models
 PADDING = "madeupword"  # entries that round a dictionary up to a multiple of 8
 

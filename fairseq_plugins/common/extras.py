@@ -21,6 +21,7 @@ EXTRAS = {
     "report": ("the site of all results, beside train", ("jinja2", "markdown_it", "markupsafe")),
     "figures": ("pictures of results", ("matplotlib", "PIL")),
     "cluster": ("sweeps as Slurm jobs", ("hydra_plugins",)),
+    "wordpiece": ("BERT's WordPiece", ("tokenizers",)),
     "hub": ("models of Hugging Face", ("transformers", "accelerate")),
     "logging": ("TensorBoard or Weights & Biases", ("tensorboardX", "wandb")),
     "completion": ("completion in the shell", ("shtab",)),

@@ -15,23 +15,24 @@ import json
 import shutil
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fairseq_plugins.common.data_commands import as_typed
-from fairseq_plugins.common.dictionaries import read_lines
+from fairseq_plugins.common.dictionaries import DICTIONARY_FILE, read_lines
 from fairseq_plugins.common.errors import DataError, OptionError
 from fairseq_plugins.data.codes import WORD_END
 from fairseq_plugins.data.measure import sha256
 from fairseq_plugins.data.merges import learn_merges
+from fairseq_plugins.data.offsets import EncodedText, encode_with_offsets
 
 if TYPE_CHECKING:  # fairseq takes seconds, which a command's --help must not
     from fairseq.data import Dictionary
     from fairseq.data.encoders.gpt2_bpe_utils import Encoder
 
-ENCODER_FILE, MERGES_FILE, DICTIONARY_FILE = "encoder.json", "vocab.bpe", "dict.txt"
+ENCODER_FILE, MERGES_FILE = "encoder.json", "vocab.bpe"
 FILES = (ENCODER_FILE, MERGES_FILE, DICTIONARY_FILE)
 # Published by fairseq for RoBERTa; with <mask>, which the task adds, its 50,265 symbols.
 PUBLISHED_URL = "https://dl.fbaipublicfiles.com/fairseq/gpt2_bpe"
@@ -48,11 +49,16 @@ _PADDING_FACTOR = 8  # fairseq's: the dictionary's size is a multiple of it
 
 @dataclass(frozen=True)
 class Pieces:
-    """A folder of pieces: fairseq's encoder, and the dictionary in which their ids are words."""
+    """GPT-2's pieces in a folder: fairseq's encoder, and the dictionary whose words are their ids.
+
+    See `data.tokenizers.Tokenizer` for the interface.
+    """
 
     folder: Path
     encoder: "Encoder"
     dictionary: "Dictionary"
+    files: tuple[str, ...] = field(default=FILES, init=False)
+    separators: int = field(default=2, init=False)
 
     @classmethod
     def load(cls, folder: Path) -> "Pieces":
@@ -65,9 +71,19 @@ class Pieces:
     def _indices(self) -> dict[int, int]:
         return {i: self.dictionary.index(str(i)) for i in self.encoder.encoder.values()}
 
-    def indices(self, ids: Iterable[int]) -> list[int]:
-        """The dictionary's numbers of the encoder's."""
-        return [self._indices[i] for i in ids]
+    def tokenize(self, line: str) -> list[str]:
+        """Split a line into the ids of its pieces as words; spaces around it do not count."""
+        return encode_line(self.encoder, line)
+
+    def encode_with_offsets(self, text: str) -> EncodedText:
+        """Encode a text as numbers of the dictionary, with the characters of each piece."""
+        found = encode_with_offsets(self.encoder, text)
+        return replace(found, ids=[self._indices[i] for i in found.ids])
+
+    def text_of(self, symbol: str) -> str | None:
+        """Text of the piece whose id a word of the dictionary is; None for other words."""
+        is_piece = symbol.isdecimal() and int(symbol) in self.encoder.decoder
+        return str(self.encoder.decode([int(symbol)])) if is_piece else None
 
     def sums(self) -> dict[str, str]:
         """The sha256 of each file."""

@@ -9,21 +9,19 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from fairseq_plugins.common.dictionaries import DICTIONARY_FILE
 from fairseq_plugins.common.errors import DataError
 from fairseq_plugins.common.progress import track
 from fairseq_plugins.common.provenance import DATA_FILES
 from fairseq_plugins.data.binarise import binarise
 from fairseq_plugins.data.folders import SPLITS, Folder, making, report
 from fairseq_plugins.data.gpt2_bpe import (
-    DICTIONARY_FILE,
     FILES,
-    Pieces,
-    encode_line,
     learn_gpt2_bpe,
-    load_encoder,
 )
 from fairseq_plugins.data.measure import Measured, copy_measured
 from fairseq_plugins.data.options import check_at_least
+from fairseq_plugins.data.tokenizers import load_tokenizer
 from fairseq_plugins.data.workers import LineFunction, mapping
 
 PREPARATION_VERSION = 1  # raise when the same request would give other files
@@ -53,7 +51,7 @@ def make_mlm_folder(
     Raises:
         DataError: anything missing or damaged; nothing is then written.
     """
-    given = pieces and Pieces.load(pieces)
+    given = load_tokenizer(pieces) if pieces else None
     check_at_least(1, workers=workers)
     if given is None:
         check_at_least(1, merges=0 if merges is None else merges)
@@ -64,7 +62,8 @@ def make_mlm_folder(
         "merges": merges,
         **({"pieces": given.sums()} if given else {}),
     }
-    files = (*DATA_FILES, *(f"{BPE_FOLDER}/{name}" for name in FILES))
+    names = given.files if given else FILES
+    files = (*DATA_FILES, *(f"{BPE_FOLDER}/{name}" for name in names))
     with making(Folder(output, request, files)) as (work, wanted):
         for folder in wanted:
             (work / "raw").mkdir()
@@ -102,9 +101,9 @@ def _learn(merges: int, text: Path, target: Path) -> None:
 
 
 def encoder_of(pieces: Path) -> LineFunction:
-    """A function from a line of text to the line of its pieces."""
-    encoder = load_encoder(pieces)
-    return lambda line: " ".join(encode_line(encoder, line))
+    """Make a function from a line of text to the line of its tokens."""
+    tokenizer = load_tokenizer(pieces)
+    return lambda line: " ".join(tokenizer.tokenize(line))
 
 
 def _encode(work: Path, found: Mapping[str, Measured], workers: int) -> dict[str, Measured]:
@@ -114,10 +113,10 @@ def _encode(work: Path, found: Mapping[str, Measured], workers: int) -> dict[str
     encoded = {}
     with mapping(functools.partial(encoder_of, work / BPE_FOLDER), workers) as encode:
         for split in SPLITS:
-            with found[split].path.open(encoding="utf-8") as lines:
+            with found[split].path.open(encoding="utf-8", newline="\n") as lines:
                 shown = track(
                     encode(lines), f"encoding {split}", unit="lines", total=found[split].lines
                 )
-                written = (line.encode("ascii") + b"\n" for line in shown)
+                written = (line.encode() + b"\n" for line in shown)
                 encoded[split] = copy_measured(written, work / "pieces" / f"{split}.bpe")
     return encoded

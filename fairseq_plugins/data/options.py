@@ -32,6 +32,23 @@ def add_folder(parser: Any, option: str, text: str, **more: Any) -> None:
     parser.add_argument(option, type=Path, metavar="DIR", help=text, **more)
 
 
+def add_tokenizer(parser: Any, text: str, **more: Any) -> None:
+    """Add --tokenizer, also called --bpe, as `bpe`: a folder that `load_tokenizer` reads.
+
+    Args:
+        parser: of the command.
+        text: whose tokenizer it is.
+        more: of the argument.
+    """
+    text = f"folder of {text}: GPT-2's pieces (encoder.json, vocab.bpe, dict.txt) or BERT's "
+    text += "WordPiece (tokenizer.json or vocab.txt)"
+    default = more.get("default")
+    text += f" (default: {default.parent.name}/{default.name})" if default else ""
+    parser.add_argument(
+        "--tokenizer", "--bpe", dest="bpe", type=Path, metavar="DIR", help=text, **more
+    )
+
+
 def add_source(parser: Any, text: str, **more: Any) -> None:
     """--from, as `source`."""
     add_folder(parser, "--from", text, dest="source", **more)

@@ -20,9 +20,9 @@ from fairseq_plugins.data.measure import Measured, copy_measured, sha256
 from fairseq_plugins.data.mlm_folders import make_mlm_folder
 from fairseq_plugins.data.options import (
     add_command,
-    add_folder,
     add_output,
     add_source,
+    add_tokenizer,
     add_workers,
     check_at_least,
 )
@@ -178,8 +178,7 @@ def _add_gpt2_bpe(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_pieces(parser: Any, default: Path | None) -> None:
-    text = "folder of pieces (default: data/gpt2_bpe, made by prepare_gpt2_bpe.sh)"
-    add_folder(parser, "--bpe", text, default=default)
+    add_tokenizer(parser, "the tokenizer, or data/gpt2_bpe by default", default=default)
 
 
 def _add_merges(parser: Any, default: int | None = None) -> None:

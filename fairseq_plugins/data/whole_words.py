@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fairseq_plugins.common.dictionaries import MASK
 from fairseq_plugins.common.errors import DataError
-from fairseq_plugins.data.gpt2_bpe import ENCODER_FILE, load_encoder
+from fairseq_plugins.data.tokenizers import load_tokenizer
 
 if TYPE_CHECKING:  # fairseq takes seconds, which a command's --help must not
     from fairseq.data import Dictionary
@@ -63,24 +63,24 @@ class WordBeginnings:
 
 
 def word_beginnings(dictionary: "Dictionary", pieces: Path) -> WordBeginnings:
-    """Those of a dictionary whose words are the ids of the pieces in a folder.
+    """Find where words begin in a dictionary of the tokenizer in a folder.
 
     Raises:
-        DataError: a file is missing or damaged, or words of the dictionary are no such ids.
+        DataError: a file is missing or damaged, or words of the dictionary are no tokens of it.
     """
-    encoder = load_encoder(pieces)
+    tokenizer = load_tokenizer(pieces)
     texts, foreign = [], []
     for i in range(len(dictionary)):
         symbol = dictionary[i]
-        is_piece = symbol.isdecimal() and int(symbol) in encoder.decoder
-        texts.append(encoder.decode([int(symbol)]) if is_piece else "")
+        text = tokenizer.text_of(symbol)
+        texts.append(text or "")
         is_special = i < dictionary.nspecial or symbol == MASK or symbol.startswith(_PADDING)
-        if not is_piece and not is_special:
+        if text is None and not is_special:
             foreign.append(symbol)
     if foreign:
         raise DataError(
-            f"the words of the dictionary must be ids of {pieces / ENCODER_FILE} to mask whole "
-            f"words, but {len(foreign)} are not, the first is {foreign[0]!r}"
+            f"the words of the dictionary must be tokens of {pieces} to mask whole words, but "
+            f"{len(foreign)} are not, the first is {foreign[0]!r}"
         )
     return WordBeginnings(texts)
 

@@ -10,7 +10,7 @@ import argparse
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -20,15 +20,15 @@ from fairseq_plugins.common.exit_status import exit_status
 from fairseq_plugins.common.files import find_packed
 from fairseq_plugins.common.parser import Parser
 from fairseq_plugins.data.folders import Folder, making, report
-from fairseq_plugins.data.gpt2_bpe import Pieces, encode_line
 from fairseq_plugins.data.options import (
-    add_folder,
     add_output,
+    add_tokenizer,
     add_workers,
     check_at_least,
     check_folder,
     program,
 )
+from fairseq_plugins.data.tokenizers import Tokenizer, load_tokenizer
 from fairseq_plugins.glue import official
 from fairseq_plugins.glue.read import Example, SplitText, read_split
 from fairseq_plugins.glue.tasks import GLUE, HELD_OUT, GlueTask, find_tasks
@@ -67,7 +67,8 @@ class Options:
     """How tasks are prepared.
 
     max_train, max_valid: of each set; None for the whole. held_out: so many of the training
-    examples taken become a split of their own; None for no such split.
+    examples taken become a split of their own; None for no such split. disjoint: whether training
+    examples are left out whose first sentence the development set has, too.
     """
 
     bpe: Path
@@ -76,6 +77,7 @@ class Options:
     held_out: int | None = None
     seed: int = 1
     workers: int = 1
+    disjoint: bool = False
 
 
 def find(task: GlueTask, sources: Sequence[Path]) -> Found:
@@ -120,7 +122,7 @@ def prepare(
     check_at_least(
         2, max_train=options.max_train, max_valid=options.max_valid, held_out=options.held_out
     )
-    pieces = Pieces.load(options.bpe)
+    pieces = load_tokenizer(options.bpe)
     located = []
     for task in tasks:
         try:
@@ -156,9 +158,11 @@ def prepare(
 def _read(found: Found, options: Options) -> dict[str, SplitText]:
     """The checked splits, those for training and development sampled."""
     task = found.task
+    read = {n: read_split(path, task, task.split(n)) for n, path in found.paths.items()}
+    if options.disjoint and task.inputs > 1:
+        read["train"] = without_seen(read["train"], [s for n, s in read.items() if n != "train"])
     splits = {}
-    for name, path in found.paths.items():
-        split = read_split(path, task, task.split(name))
+    for name, split in read.items():
         most = None
         if task.split(name).label:
             most = options.max_train if name == "train" else options.max_valid
@@ -174,6 +178,13 @@ def _read(found: Found, options: Options) -> dict[str, SplitText]:
             f"{' or '.join(sorted(absent))}; a larger --max-train has"
         )
     return splits
+
+
+def without_seen(train: SplitText, others: Sequence[SplitText]) -> SplitText:
+    """Leave out of the training set the examples whose first sentence another set has."""
+    seen = {example.sentences[0] for other in others for example in other.examples}
+    kept = [example for example in train.examples if example.sentences[0] not in seen]
+    return replace(train, examples=tuple(kept))
 
 
 def sample(examples: Sequence[Example], most: int | None, seed: str) -> tuple[Example, ...]:
@@ -207,9 +218,10 @@ def hold_out(train: SplitText, count: int, seed: str) -> dict[str, SplitText]:
 
 
 def _request(
-    task: GlueTask, splits: Mapping[str, SplitText], pieces: Pieces, options: Options
+    task: GlueTask, splits: Mapping[str, SplitText], pieces: Tokenizer, options: Options
 ) -> dict[str, Any]:
     held_out = {} if options.held_out is None else {"held_out": options.held_out}
+    disjoint = {"disjoint": True} if options.disjoint else {}
     return {
         "preparation": PREPARATION_VERSION,
         "corpus": f"glue/{task.name}",
@@ -218,12 +230,13 @@ def _request(
         "max_train": options.max_train,
         "max_valid": options.max_valid,
         **held_out,
+        **disjoint,
         "seed": options.seed,
     }
 
 
 def _make(
-    folder: Folder, found: Found, splits: Mapping[str, SplitText], pieces: Pieces, workers: int
+    folder: Folder, found: Found, splits: Mapping[str, SplitText], pieces: Tokenizer, workers: int
 ) -> None:
     with making(folder) as (work, wanted):
         if not wanted:
@@ -239,7 +252,7 @@ def _make(
             text.mkdir()
             pieces.dictionary.save(str(part / "dict.txt"))
             for name, split in splits.items():
-                _write_pieces(split, i, pieces.encoder, text / name, f"{found.task.name} {name}")
+                _write_pieces(split, i, pieces, text / name, f"{found.task.name} {name}")
                 tokens[name] += _binarise(text / name, part / name, pieces.dictionary, workers)
         _write_labels(found.task, splits, work, built / "label", workers)
         about = {
@@ -268,11 +281,13 @@ def _origin(found: Found) -> dict[str, Any]:
     return {"from": found.folder.parent.resolve().name}
 
 
-def _write_pieces(split: SplitText, column: int, encoder: Any, target: Path, name: str) -> None:
-    """A line of ids for each example, as fairseq's multiprocessing_bpe_encoder --keep-empty."""
-    with target.open("w", encoding="ascii") as out:
+def _write_pieces(
+    split: SplitText, column: int, pieces: Tokenizer, target: Path, name: str
+) -> None:
+    """Write a line of tokens for each example, an empty one for a sentence without any."""
+    with target.open("w", encoding="utf-8") as out:
         for number, example in enumerate(split.examples, start=1):
-            out.write(" ".join(encode_line(encoder, example.sentences[column])) + "\n")
+            out.write(" ".join(pieces.tokenize(example.sentences[column])) + "\n")
             if number % LINES_PER_REPORT == 0:
                 report(f"{name}, input{column}: {number} of {len(split.examples)} lines")
 
@@ -324,8 +339,7 @@ def get_parser() -> argparse.ArgumentParser:
         prog=program("prepare_glue"),
         description="Make GLUE's data folders for sentence_prediction.",
     )
-    text = "encoder.json, vocab.bpe and dict.txt: those of the pre-training"
-    add_folder(parser, "--bpe", text, required=True)
+    add_tokenizer(parser, "the pre-training's tokenizer", required=True)
     parser.add_argument(
         "--from",
         dest="sources",
@@ -347,6 +361,8 @@ def get_parser() -> argparse.ArgumentParser:
         ("--held-out", "set N of the training examples aside, as split held_out, to choose on"),
     ):
         parser.add_argument(option, type=int, metavar="N", help=text)
+    text = "leave out training examples whose first sentence an example to evaluate on has, too"
+    parser.add_argument("--disjoint", action="store_true", help=text)
     text = "of --max-train, --max-valid and --held-out (default: 1)"
     parser.add_argument("--seed", type=int, default=1, help=text)
     add_workers(parser, "processes that binarise", default=1)
@@ -357,7 +373,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit status."""
     args = get_parser().parse_args(arguments)
     options = Options(
-        args.bpe, args.max_train, args.max_valid, args.held_out, args.seed, args.workers
+        args.bpe,
+        args.max_train,
+        args.max_valid,
+        args.held_out,
+        args.seed,
+        args.workers,
+        args.disjoint,
     )
 
     def work() -> None:

@@ -13,9 +13,9 @@ from fairseq_plugins.common.parser import Parser
 from fairseq_plugins.common.root import data_folder
 from fairseq_plugins.data.options import (
     add_counts,
-    add_folder,
     add_output,
     add_seed,
+    add_tokenizer,
     counts_from,
     program,
 )
@@ -38,8 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = Parser(
         prog=program("prepare_toy_glue"), description="Make the generated tasks' data folders."
     )
-    text = "pieces of the pre-training (default: data/toy-mlm/bpe)"
-    add_folder(parser, "--bpe", text, default=data_folder("toy-mlm") / "bpe")
+    add_tokenizer(parser, "the pre-training's tokenizer", default=data_folder("toy-mlm") / "bpe")
     add_output(parser, "toy-glue", "where Order/ and Place/ are made")
     add_seed(parser, "examples")
     add_counts(parser, "examples", EXAMPLES, "examples of {split}.tsv")

@@ -2,10 +2,10 @@
 
     <s> question </s></s> pieces of the text </s>
 
-as RoBERTa separates two sentences. A text that is longer than the room for it is cut into windows
-that begin `stride` pieces after one another (BERT, run_squad). What has to be found are the first
-and the last token of the answer; where a window holds none, or a part of it, both are 0, the place
-of <s>.
+as RoBERTa separates two sentences; BERT has one `</s>` between them. A text that is longer than the
+room for it is cut into windows that begin `stride` pieces after one another (BERT, run_squad). What
+has to be found are the first and the last token of the answer; where a window holds none, or a part
+of it, both are 0, the place of <s>.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from fairseq_plugins.common.data_commands import as_typed
 from fairseq_plugins.common.errors import DataError, OptionError
+from fairseq_plugins.data.offsets import EncodedText
 from fairseq_plugins.data.options import check_at_least
 from fairseq_plugins.squad.examples import Question
-from fairseq_plugins.squad.offsets import EncodedText
 
 MADE_BY = as_typed("scripts/prepare_squad.sh")
 
@@ -54,10 +54,11 @@ TOY_SIZES = WindowSizes(max_length=64, stride=32, max_query_length=8)  # for gen
 
 @dataclass(frozen=True)
 class Specials:
-    """Ids of the symbols around question and text."""
+    """Numbers of the symbols around question and text, and how many </s> separate the two."""
 
     bos: int
     eos: int
+    separators: int = 2
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,6 @@ def spans_of_windows(pieces: int, room: int, stride: int) -> Iterator[tuple[int,
 def make_windows(
     question: Question,
     question_tokens: Sequence[int],
-    context_tokens: Sequence[int],
     text: EncodedText,
     specials: Specials,
     sizes: WindowSizes,
@@ -98,14 +98,13 @@ def make_windows(
 
     Args:
         question: with its answers.
-        question_tokens: its pieces as ids of the dictionary; cut at `max_query_length`.
-        context_tokens: likewise the pieces of the text.
-        text: these with their places.
-        specials: ids of <s> and </s>.
+        question_tokens: its pieces as numbers of the dictionary; cut at `max_query_length`.
+        text: the pieces of the text as such numbers, with their places.
+        specials: <s>, </s> and the form of a pair.
         sizes: of windows.
     """
     asked = list(question_tokens[: sizes.max_query_length])
-    head = [specials.bos, *asked, specials.eos, specials.eos]
+    head = [specials.bos, *asked, *[specials.eos] * specials.separators]
     room = sizes.max_length - len(head) - 1
     answer = question.answers[0] if question.answers else None
     span = text.cover(answer.start, answer.end) if answer else None
@@ -113,7 +112,7 @@ def make_windows(
         start = end = NO_ANSWER
         if span and first <= span[0] and span[1] < first + count:
             start, end = (len(head) + piece - first for piece in span)
-        tokens = [*head, *context_tokens[first : first + count], specials.eos]
+        tokens = [*head, *text.ids[first : first + count], specials.eos]
         yield Window(tokens, first, count, len(head), start, end)
 
 

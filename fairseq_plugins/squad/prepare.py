@@ -1,4 +1,4 @@
-"""Data folders of SQuAD, from the official files or generated generated."""
+"""Prepare SQuAD data folders, from the official files or from generated questions."""
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
@@ -13,8 +13,8 @@ from fairseq_plugins.common.errors import DataError
 from fairseq_plugins.common.files import PACKED, find_packed
 from fairseq_plugins.data.download import download
 from fairseq_plugins.data.folders import Folder, making, report
-from fairseq_plugins.data.gpt2_bpe import Pieces
 from fairseq_plugins.data.options import check_folder
+from fairseq_plugins.data.tokenizers import Tokenizer, load_tokenizer
 from fairseq_plugins.squad import generated
 from fairseq_plugins.squad.examples import SquadFile, read_squad
 from fairseq_plugins.squad.features import (
@@ -27,7 +27,6 @@ from fairseq_plugins.squad.features import (
 )
 from fairseq_plugins.squad.floors import floors
 from fairseq_plugins.squad.folder import FILES, SPLITS, features_path, raw_path
-from fairseq_plugins.squad.offsets import encode_with_offsets
 from fairseq_plugins.squad.recovery import count_recovered
 
 PREPARATION_VERSION = 1  # raise when the same request would give other files
@@ -135,7 +134,7 @@ def _make_folder(
     sizes: WindowSizes,
 ) -> None:
     """Make a folder from the files that `gather` finds, or writes into the folder it is given."""
-    pieces = Pieces.load(bpe)
+    pieces = load_tokenizer(bpe)
     how = {"pieces": pieces.fingerprint(), **asdict(sizes)}
     request = {"preparation": PREPARATION_VERSION, **corpus, **how}
     with making(Folder(output, request, FILES)) as (work, wanted):
@@ -165,7 +164,7 @@ def _read(path: Path, version: str) -> SquadFile:
 
 
 def _make_split(
-    folder: Path, split: str, name: str, squad: SquadFile, pieces: Pieces, sizes: WindowSizes
+    folder: Path, split: str, name: str, squad: SquadFile, pieces: Tokenizer, sizes: WindowSizes
 ) -> dict[str, Any]:
     """Write the files of a split; what data.json says of it."""
     size = len(pieces.dictionary) + 1  # of the model's, with <mask>
@@ -190,19 +189,18 @@ def _make_split(
 
 
 def _windows(
-    squad: SquadFile, split: str, pieces: Pieces, sizes: WindowSizes, table: FeatureTable
+    squad: SquadFile, split: str, pieces: Tokenizer, sizes: WindowSizes, table: FeatureTable
 ) -> Iterator[Window]:
     """Every window of a file, after it was added to the table, like the texts; with progress."""
-    specials = Specials(pieces.dictionary.bos(), pieces.dictionary.eos())
+    specials = Specials(pieces.dictionary.bos(), pieces.dictionary.eos(), pieces.separators)
     number = 0
     step = max(1, len(squad.paragraphs) // REPORTS)
     for done, paragraph in enumerate(squad.paragraphs, start=1):
-        text = encode_with_offsets(pieces.encoder, paragraph.context)
-        tokens = pieces.indices(text.ids)
+        text = pieces.encode_with_offsets(paragraph.context)
         table.add_text(text)
         for question in paragraph.questions:
-            asked = pieces.indices(pieces.encoder.encode(question.text.strip()))
-            for window in make_windows(question, asked, tokens, text, specials, sizes):
+            asked = pieces.encode_with_offsets(question.text.strip()).ids
+            for window in make_windows(question, asked, text, specials, sizes):
                 table.add_window(number, window)
                 yield window
             number += 1

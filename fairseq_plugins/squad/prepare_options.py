@@ -13,6 +13,7 @@ from fairseq_plugins.data.options import (
     add_number,
     add_seed,
     add_source,
+    add_tokenizer,
     check_counts,
     counts_from,
 )
@@ -24,8 +25,7 @@ from fairseq_plugins.squad.features import TOY_SIZES, WindowSizes
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
     parser.add_argument("--version", choices=VERSIONS, required=True, help="of SQuAD")
-    text = "pieces the model is pre-trained with: encoder.json, vocab.bpe and dict.txt"
-    add_folder(parser, "--bpe", text, required=True)
+    add_tokenizer(parser, "the pre-training's tokenizer", required=True)
     add_source(
         parser,
         "folder with {train,dev}-vVERSION.json or vVERSION/{train,dev}-part.json, plain, .xz or "
@@ -39,8 +39,7 @@ def add_toy_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command for the generated questions."""
     text = "of SQuAD's format (default: 1.1)"
     parser.add_argument("--version", choices=VERSIONS, default="1.1", help=text)
-    text = "pieces the model is pre-trained with (default: data/toy-mlm/bpe)"
-    add_folder(parser, "--bpe", text, default=data_folder("toy-mlm") / "bpe")
+    add_tokenizer(parser, "the pre-training's tokenizer", default=data_folder("toy-mlm") / "bpe")
     add_folder(parser, "--output", "folder to make (default: data/toy-squad-vVERSION)")
     add_seed(parser, "questions")
     text = f"texts with {generated.QUESTIONS_PER_TEXT} questions each"

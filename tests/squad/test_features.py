@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from fairseq_plugins.common.errors import DataError, OptionError
+from fairseq_plugins.data.offsets import EncodedText, encode_with_offsets
 from fairseq_plugins.squad.examples import Answer, Question
 from fairseq_plugins.squad.features import (
     NO_ANSWER,
@@ -19,7 +20,6 @@ from fairseq_plugins.squad.features import (
     make_windows,
     spans_of_windows,
 )
-from fairseq_plugins.squad.offsets import EncodedText, encode_with_offsets
 from tests.squad.conftest import random_text
 
 SPECIALS = Specials(bos=-1, eos=-2)  # no id of a piece
@@ -33,7 +33,7 @@ def windows_of(
     pieces = encode_with_offsets(encoder, context)
     asked = encoder.encode("Who is it then?")
     found = Question("q", "", (answer,) if answer else ())
-    return list(make_windows(found, asked, pieces.ids, pieces, SPECIALS, sizes)), pieces
+    return list(make_windows(found, asked, pieces, SPECIALS, sizes)), pieces
 
 
 def test_pieces_are_the_encoders_own(encoder: Any) -> None:

@@ -1,0 +1,66 @@
+"""Tokenizers of text for masked models: GPT-2's byte-level pieces, or BERT's WordPiece."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from fairseq_plugins.data.offsets import EncodedText
+
+if TYPE_CHECKING:  # fairseq takes seconds, which a command's --help must not
+    from fairseq.data import Dictionary
+
+
+class Tokenizer(Protocol):
+    """A folder with a tokenizer and the fairseq dictionary of its tokens.
+
+    Attributes:
+        folder: where it was read from.
+        files: names of the files that `copy` writes.
+        separators: ``</s>`` between the sentences of a pair: 2 in RoBERTa's format, 1 in BERT's.
+    """
+
+    @property
+    def folder(self) -> Path: ...
+
+    @property
+    def files(self) -> tuple[str, ...]: ...
+
+    @property
+    def separators(self) -> int: ...
+
+    @property
+    def dictionary(self) -> "Dictionary":
+        """The tokens, without ``<mask>``, which tasks add."""
+
+    def tokenize(self, line: str) -> list[str]:
+        """Split a line into words of the dictionary; white space around it does not count."""
+
+    def encode_with_offsets(self, text: str) -> EncodedText:
+        """Encode a text as numbers of the dictionary, with the characters of each token."""
+
+    def text_of(self, symbol: str) -> str | None:
+        """Text of a word of the dictionary, with a space in front where a word begins.
+
+        None for what is no token of text.
+        """
+
+    def sums(self) -> dict[str, str]:
+        """Return the sha256 of each file that `copy` writes, but for that of the dictionary."""
+
+    def fingerprint(self) -> str:
+        """Return one sha256 over all files."""
+
+    def copy(self, target: Path) -> None:
+        """Write the files into an existing folder."""
+
+
+def load_tokenizer(folder: Path) -> Tokenizer:
+    """Read the tokenizer in a folder, of whichever kind it is.
+
+    Raises:
+        DataError: neither kind is there, or a file is damaged.
+    """
+    from fairseq_plugins.data import gpt2_bpe, wordpiece
+
+    if wordpiece.is_there(folder):
+        return wordpiece.WordPieces.load(folder)
+    return gpt2_bpe.Pieces.load(folder)

@@ -1,0 +1,224 @@
+"""BERT's WordPiece, by the library `tokenizers`, with a fairseq dictionary of its tokens.
+
+A folder holds `tokenizer.json`, as Hugging Face's fast tokenizers write it, or `vocab.txt` with an
+optional `tokenizer_config.json`. The tokens of BERT that stand for no text are fairseq's special
+symbols: [CLS] is <s>, [PAD] is <pad>, [SEP] is </s>, [UNK] is <unk>, and [MASK] is <mask>, which
+tasks add at the end of a dictionary. All others keep their spelling and their order.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fairseq_plugins.common.dictionaries import DICTIONARY_FILE, MASK, SPECIAL_SYMBOLS
+from fairseq_plugins.common.errors import DataError, WorkError
+from fairseq_plugins.common.extras import is_installed, remedy
+from fairseq_plugins.data.offsets import EncodedText
+
+if TYPE_CHECKING:
+    from fairseq.data import Dictionary
+
+TOKENIZER_FILE, VOCABULARY_FILE, CONFIG_FILE = (
+    "tokenizer.json",
+    "vocab.txt",
+    "tokenizer_config.json",
+)
+# BERT's tokens without text -> fairseq's symbols.
+SYMBOLS = {"[CLS]": "<s>", "[PAD]": "<pad>", "[SEP]": "</s>", "[UNK]": "<unk>", "[MASK]": MASK}
+_CONTINUES = "##"  # before a token that goes on a word
+_LONGEST_WORD = 100  # characters; BERT reads longer words as [UNK]
+
+
+def is_there(folder: Path) -> bool:
+    """Tell whether a folder holds a tokenizer of Hugging Face's and no pieces of GPT-2's."""
+    names = (TOKENIZER_FILE, VOCABULARY_FILE)
+    return any((folder / name).is_file() for name in names)
+
+
+def dictionary_symbols(vocabulary: Mapping[str, int]) -> list[str]:
+    """List the words of the fairseq dictionary of a WordPiece vocabulary, in their order.
+
+    Args:
+        vocabulary: number of each token.
+
+    Returns:
+        All tokens but those that are special symbols in fairseq, in the order of their numbers.
+
+    Raises:
+        DataError: a special token is missing, numbers have gaps, or a token cannot be a word of
+            a dictionary.
+    """
+    if absent := [token for token in SYMBOLS if token not in vocabulary]:
+        raise DataError(f"the vocabulary lacks {', '.join(absent)}: it is not that of a BERT")
+    tokens = sorted(vocabulary, key=lambda token: vocabulary[token])
+    if [vocabulary[token] for token in tokens] != list(range(len(tokens))):
+        raise DataError(f"the vocabulary must have the numbers 0 to {len(tokens) - 1}, each once")
+    reserved = {*SPECIAL_SYMBOLS, MASK}
+    for token in tokens:
+        if token in reserved or token.split() != [token]:
+            raise DataError(f"the token {token!r} cannot be a word of a fairseq dictionary")
+    return [token for token in tokens if token not in SYMBOLS]
+
+
+@dataclass(frozen=True)
+class WordPieces:
+    """A WordPiece tokenizer; see `data.tokenizers.Tokenizer` for its interface.
+
+    content: of tokenizer.json, without truncation, padding and special tokens.
+    """
+
+    folder: Path
+    content: Mapping[str, Any]
+    files: tuple[str, ...] = field(default=(TOKENIZER_FILE, DICTIONARY_FILE), init=False)
+    separators: int = field(default=1, init=False)
+
+    @classmethod
+    def load(cls, folder: Path) -> "WordPieces":
+        """Read the tokenizer of a folder.
+
+        Raises:
+            DataError: a damaged file, or a tokenizer of another kind.
+            WorkError: the library is not installed.
+        """
+        if not is_installed("tokenizers"):
+            raise WorkError(f"WordPiece needs the library tokenizers; {remedy('wordpiece')}")
+        path = folder / TOKENIZER_FILE
+        if path.is_file():
+            content = _read_json(path)
+        else:
+            path = folder / VOCABULARY_FILE
+            content = _from_vocabulary(path, folder / CONFIG_FILE)
+        found = cls(folder, _without_specials(path, content))
+        try:
+            dictionary_symbols(found.vocabulary)
+        except DataError as error:
+            raise DataError(f"{path}: {error}") from error
+        _ = found._tokenizer  # which says what else is wrong
+        return found
+
+    @property
+    def vocabulary(self) -> dict[str, int]:
+        """Number of each token, as the published model has it."""
+        found: dict[str, int] = self.content["model"]["vocab"]
+        return found
+
+    @cached_property
+    def _tokenizer(self) -> Any:
+        from tokenizers import Tokenizer
+
+        try:
+            return Tokenizer.from_str(json.dumps(self.content))
+        except Exception as error:  # the library has one class for all errors
+            path = self.folder / TOKENIZER_FILE
+            raise DataError(f"{path} is no tokenizer of tokenizers: {error}") from error
+
+    @cached_property
+    def dictionary(self) -> "Dictionary":
+        """The fairseq dictionary, without <mask>."""
+        from fairseq.data import Dictionary
+
+        dictionary = Dictionary()
+        for symbol in dictionary_symbols(self.vocabulary):
+            dictionary.add_symbol(symbol)
+        return dictionary
+
+    @cached_property
+    def _numbers(self) -> list[int]:
+        """Number in the dictionary by number in the vocabulary."""
+        numbers = [0] * len(self.vocabulary)
+        for token, number in self.vocabulary.items():
+            numbers[number] = self.dictionary.index(SYMBOLS.get(token, token))
+        return numbers
+
+    def tokenize(self, line: str) -> list[str]:
+        """Split a line into words of the dictionary."""
+        tokens = self._tokenizer.encode(line, add_special_tokens=False).tokens
+        return [SYMBOLS.get(token, token) for token in tokens]
+
+    def encode_with_offsets(self, text: str) -> EncodedText:
+        """Encode a text; offsets are of characters of the text as it is given."""
+        found = self._tokenizer.encode(text, add_special_tokens=False)
+        starts, ends = zip(*found.offsets, strict=True) if found.offsets else ((), ())
+        return EncodedText([self._numbers[i] for i in found.ids], [*starts], [*ends])
+
+    def text_of(self, symbol: str) -> str | None:
+        """Text of a word of the dictionary; None for special symbols."""
+        if symbol not in self.vocabulary or symbol in SYMBOLS:
+            return None
+        is_inside = symbol.startswith(_CONTINUES) and symbol != _CONTINUES
+        return symbol.removeprefix(_CONTINUES) if is_inside else f" {symbol}"
+
+    def _text(self) -> str:
+        return json.dumps(self.content, ensure_ascii=False)
+
+    def sums(self) -> dict[str, str]:
+        """Return the sha256 of tokenizer.json as `copy` writes it."""
+        return {TOKENIZER_FILE: hashlib.sha256(self._text().encode()).hexdigest()}
+
+    def fingerprint(self) -> str:
+        """Return the sha256 of tokenizer.json, from which all else follows."""
+        return self.sums()[TOKENIZER_FILE]
+
+    def copy(self, target: Path) -> None:
+        """Write tokenizer.json and dict.txt into an existing folder."""
+        (target / TOKENIZER_FILE).write_text(self._text(), encoding="utf-8", newline="\n")
+        self.dictionary.save(str(target / DICTIONARY_FILE))
+
+
+def _without_specials(path: Path, content: Mapping[str, Any]) -> dict[str, Any]:
+    """A tokenizer of text alone.
+
+    It cuts and fills nothing, and reads what looks like a special token as the characters it is.
+    """
+    model = content.get("model")
+    kind = model.get("type") if isinstance(model, dict) else None
+    if kind != "WordPiece":
+        raise DataError(
+            f"{path} must be a tokenizer of type WordPiece, but is {kind or 'of no known type'}; "
+            "GPT-2's pieces are a folder with encoder.json, vocab.bpe and dict.txt"
+        )
+    off = {"truncation": None, "padding": None, "post_processor": None, "added_tokens": []}
+    return {**content, **off}
+
+
+def _from_vocabulary(path: Path, config: Path) -> dict[str, Any]:
+    """The content of the tokenizer.json of a vocab.txt."""
+    try:
+        text = path.read_bytes().decode()
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: not UTF-8: {error}") from error
+    tokens = [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")]
+    options = _read_json(config) if config.is_file() else {}
+    return {
+        "version": "1.0",
+        "normalizer": {
+            "type": "BertNormalizer",
+            "clean_text": True,
+            "handle_chinese_chars": options.get("tokenize_chinese_chars", True),
+            "strip_accents": options.get("strip_accents"),
+            "lowercase": options.get("do_lower_case", True),
+        },
+        "pre_tokenizer": {"type": "BertPreTokenizer"},
+        "decoder": {"type": "WordPiece", "prefix": _CONTINUES, "cleanup": True},
+        "model": {
+            "type": "WordPiece",
+            "unk_token": "[UNK]",
+            "continuing_subword_prefix": _CONTINUES,
+            "max_input_chars_per_word": _LONGEST_WORD,
+            "vocab": {token: number for number, token in enumerate(tokens)},
+        },
+    }
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:  # of JSON and of UTF-8
+        raise DataError(f"{path} is damaged: {error}") from error
+    if not isinstance(content, dict):
+        raise DataError(f"{path} is damaged: it must be an object")
+    return content
