@@ -17,7 +17,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from benchmarks.limits import Work
 from benchmarks.recurrent import CompilerMissing, compile_recurrent
 from fairseq_plugins.attention.feature_maps import elu_plus_one
-from fairseq_plugins.attention.linear import MIN_COSINE
+from fairseq_plugins.attention.normalizers import MIN_COSINE
 from fairseq_plugins.encodings import build_encoding
 from fairseq_plugins.kernels import causal_linear_attention, naive_linear_attention
 from fairseq_plugins.kernels.naive import outer_product_linear_attention

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from benchmarks.contenders import CONTENDERS, Attend, draw, explicit_softmax, forward_backward
 from fairseq_plugins.attention import build_attention
 from fairseq_plugins.attention.base import Attention
-from fairseq_plugins.attention.linear import MIN_COSINE
+from fairseq_plugins.attention.normalizers import MIN_COSINE
 from fairseq_plugins.encodings import build_encoding
 from fairseq_plugins.kernels import naive_linear_attention
 

@@ -1,4 +1,4 @@
-"""For which queries the floor under the denominators of linear attention decides."""
+"""How often the floor or the clamp of linear attention's denominators acts."""
 
 import torch
 
@@ -9,20 +9,20 @@ from fairseq_plugins.kernels.normalizer import norms
 
 @torch.no_grad()
 def floored_share(attention: LinearAttention, *, length: int = 512, seed: int = 1) -> float:
-    """The share of queries whose denominator is moved out to its floor, at random inputs.
+    """Compute the share of queries whose denominator is floored or clamped, at random inputs.
 
     Features of queries and keys before the feature map are independent draws from N(0, 1); in a
     trained model they are not, so this compares encodings and predicts no model.
 
     Args:
-        attention: with its encoding and its ``min_cosine``.
+        attention: with its encoding, and its ``min_cosine`` or ``epsilon``.
         length: tokens T of the one sequence, at positions 0..T-1, all of which are queries.
         seed: of the draws.
 
     Returns:
-        0..1; 0 where no denominator has a floor.
+        0..1; 0 where no denominator has a floor or is clamped.
     """
-    if not attention.min_cosine:
+    if not attention.min_cosine and attention.epsilon is None:
         return 0.0
     generator = torch.Generator().manual_seed(seed)
     shape = (2, 1, attention.num_heads, length, attention.head_dim)
@@ -34,5 +34,7 @@ def floored_share(attention: LinearAttention, *, length: int = 512, seed: int = 
     else:
         sums, sizes = norm_k.sum(2, keepdim=True), sizes.sum(2, keepdim=True)
     denominators = (norm_q * sums).sum(-1, keepdim=True)
+    if attention.epsilon is not None:
+        return float((denominators < attention.epsilon).double().mean())
     floors = attention.min_cosine * norms(norm_q, torch.float64) * sizes
     return float((denominators.abs() < floors).double().mean())

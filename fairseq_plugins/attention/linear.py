@@ -2,13 +2,14 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import Literal
 
 import torch
 from torch import Tensor
 
 from fairseq_plugins.attention.base import Attention, State
 from fairseq_plugins.attention.feature_maps import FEATURE_MAPS, VANISHING_MAPS
+from fairseq_plugins.attention.normalizers import UNDIVIDED, Normalizer, NormalizerOptions
+from fairseq_plugins.attention.output_norm import OutputNorm, OutputNormKind
 from fairseq_plugins.attention.shared import SharedPass
 from fairseq_plugins.encodings import LinearFacts, PositionEncoding
 from fairseq_plugins.encodings.base import TRANSFORM_HOOKS
@@ -16,12 +17,6 @@ from fairseq_plugins.encodings.ends import known_end, with_end
 from fairseq_plugins.encodings.facts import ENCODED
 from fairseq_plugins.kernels import LinearState, causal_linear_attention, linear_attention
 from fairseq_plugins.kernels.linear import attend_state, remember_keys
-
-Normalizer = Literal["encoded", "plain", "none"]
-NORMALIZERS: tuple[Normalizer, ...] = ("encoded", "plain", "none")
-
-# Left free, encoded denominators cross zero in training, and the gradients there drown the others.
-MIN_COSINE = 0.2
 
 
 class LinearAttention(Attention):
@@ -33,22 +28,27 @@ class LinearAttention(Attention):
         encoding, num_heads, head_dim, causal: see ``Attention``.
         feature_map: phi, a key of ``FEATURE_MAPS``; the papers' is 1 + elu. An encoding that
             has one of its own (``cosformer``) brings it along.
-        normalizer: the denominator's features: ``encoded`` as in LRPE, Eq. 39, kept away from
-            zero (``min_cosine``; the paper does not say how) where the encoding can make it
-            negative; ``plain`` phi(q) and phi(k) before the encoding, always positive; ``none``.
-            In place of ``encoded``, an encoding that changes norms (``xpos``) has ``plain``:
-            norms of its features depend on absolute positions, and so would a denominator kept
-            away from zero by them.
-        min_cosine: a denominator below this share of its bound |phi(q)~| sum |phi(k)~| is moved
-            out to it, with its sign, so that the absolute weights of a query sum to at most
-            1 / ``min_cosine``; 0 for the bare quotient of Eq. 39. How many queries that is at
-            random inputs tells ``floored_share``. It concerns encoded denominators that can be
-            negative, and plain ones with ``feature_map=relu``, which can be 0 under weights of
-            encoded features that are not.
+        normalizer: the denominator. ``encoded``: of the encoded features as in LRPE, Eq. 39, kept
+            away from zero (``min_cosine``; the paper does not say how) where the encoding can
+            make it negative; an encoding that changes norms (``xpos``) has ``plain`` instead,
+            since the floor would depend on absolute positions. ``plain``: of phi(q) and phi(k)
+            before the encoding, always positive. ``clamped``: max(sum of Eq. 39, ``epsilon``), as
+            in the LRPE authors' code of 2022; a negative sum becomes ``epsilon``, so that outputs
+            can be large. ``output_norm``: no denominator, but a norm over all heads' outputs, as
+            in their code since January 2023. ``none``: no denominator and no norm.
+        min_cosine: of ``encoded`` and ``plain``, ``MIN_COSINE`` by default: a denominator below
+            this share of its bound |phi(q)~| sum |phi(k)~| is moved out to it, with its sign, so
+            that the absolute weights of a query sum to at most 1 / ``min_cosine``; 0 for the bare
+            quotient of Eq. 39. How many queries that is at random inputs tells ``floored_share``.
+            It concerns encoded denominators that can be negative, and plain ones with
+            ``feature_map=relu``, which can be 0 under weights of encoded features that are not.
+        epsilon: of ``clamped``, ``EPSILON`` by default: the smallest denominator.
+        output_norm: of ``output_norm``: ``layer_norm`` (the default) or ``rms_norm``.
 
     Raises:
         IncompatibleEncodingError: the encoding needs the T x S logits.
-        ValueError: an unknown feature map or normaliser, or a ``min_cosine`` outside 0..1.
+        ValueError: an unknown feature map or normaliser, an option of another normaliser, or a
+            value out of range.
     """
 
     name = "linear"
@@ -65,24 +65,37 @@ class LinearAttention(Attention):
         causal: bool,
         feature_map: str = "elu",
         normalizer: Normalizer = "encoded",
-        min_cosine: float = MIN_COSINE,
+        min_cosine: float | None = None,
+        epsilon: float | None = None,
+        output_norm: OutputNormKind | None = None,
     ) -> None:
         super().__init__(encoding, num_heads=num_heads, head_dim=head_dim, causal=causal)
-        _check_options(feature_map, normalizer, min_cosine)
+        if feature_map not in FEATURE_MAPS:
+            raise ValueError(
+                f"`feature_map` must be one of {list(FEATURE_MAPS)}, but is {feature_map!r}."
+            )
+        options = NormalizerOptions.complete(normalizer, min_cosine, epsilon, output_norm)
         facts = LinearFacts.of(encoding) if encoding is not None else LinearFacts()
         if normalizer == "encoded" and not facts.keeps_norms:
             normalizer = "plain"
         self.feature_map = FEATURE_MAPS[facts.feature_map or feature_map]
         self.normalizer, self._transforms_features = normalizer, facts.transform_after_feature_map
-        self._normalize = normalizer != "none"
+        self._normalize, self.epsilon = normalizer not in UNDIVIDED, options.epsilon
+        self.output_norm: OutputNorm | None = None
+        if options.output_norm is not None:
+            self.output_norm = OutputNorm(
+                options.output_norm, num_heads=num_heads, head_dim=head_dim
+            )
+            self._sized = ("q", "k", "v")
         transforms = bool(self.hooks & ENCODED)
         is_encoded = normalizer == "encoded" and transforms
         # A sum of products that are 0, under weights of encoded features that are not.
         can_vanish = facts.feature_map is None and feature_map in VANISHING_MAPS
         is_vanishing = normalizer == "plain" and transforms and can_vanish
         has_floor = is_vanishing or (is_encoded and not facts.keeps_positive)
-        self.min_cosine = min_cosine if has_floor else 0.0
-        self.span = facts.positive_span if is_encoded and facts.keeps_positive else None
+        self.min_cosine = (options.min_cosine or 0.0) if has_floor else 0.0
+        sums_weights = is_encoded or (normalizer == "clamped" and transforms)
+        self.span = facts.positive_span if sums_weights and facts.keeps_positive else None
         self._decays = "log_decay" in self.hooks
 
     def forward(
@@ -124,9 +137,10 @@ class LinearAttention(Attention):
             normalizer_k=norm_k,
             normalize=self._normalize,
             min_cosine=self.min_cosine,
+            epsilon=self.epsilon,
         )
         assert isinstance(output, Tensor)
-        return self._decode_output(output, q_positions), None
+        return self._decode_output(output, q_positions, v.dtype), None
 
     def step(
         self,
@@ -157,12 +171,13 @@ class LinearAttention(Attention):
             normalizer_k=norm_k,
             normalize=self._normalize,
             min_cosine=self.min_cosine,
+            epsilon=self.epsilon,
             log_decay=log_decay,
             initial_state=_sums(state) if state else None,
             return_state=True,
         )
         assert isinstance(output, tuple)
-        return self._decode_output(output[0], positions), {**output[1]._asdict(), **extra}
+        return self._decode_output(output[0], positions, v.dtype), {**output[1]._asdict(), **extra}
 
     def remember(
         self,
@@ -200,8 +215,9 @@ class LinearAttention(Attention):
             normalizer_q=norm_q,
             normalize=self._normalize,
             min_cosine=self.min_cosine,
+            epsilon=self.epsilon,
         )
-        return self._decode_output(output.to(q.dtype), q_positions), None
+        return self._decode_output(output, q_positions, q.dtype), None
 
     def _check_span(self, *positions: Tensor) -> None:
         """Refuse distances at which weights are negative, for which their sum has no floor."""
@@ -244,10 +260,14 @@ class LinearAttention(Attention):
         steps, reached = _advances(placed, key_padding_mask, last)
         return self.encoding.log_decay().view(-1, 1) * steps.unsqueeze(1), reached
 
-    def _decode_output(self, output: Tensor, positions: Tensor) -> Tensor:
+    def _decode_output(self, output: Tensor, positions: Tensor, dtype: torch.dtype) -> Tensor:
         """The output as values are; under autocast in its dtype, which softmax has there too."""
+        if self.output_norm is None:
+            output = output.to(dtype)
         if self.encoding is not None and "transform_output" in self.hooks:
             output = self.encoding.transform_output(output, positions)
+        if self.output_norm is not None:
+            output = self.output_norm(output).to(dtype)
         device = output.device.type
         if output.dtype == torch.float64 or not torch.is_autocast_enabled(device):
             return output
@@ -306,17 +326,6 @@ class LinearAttention(Attention):
         if self.encoding is not None and "transform_value" in self.hooks:
             v = self.encoding.transform_value(v, positions)
         return encoded, norm_k, v
-
-
-def _check_options(feature_map: str, normalizer: str, min_cosine: float) -> None:
-    if feature_map not in FEATURE_MAPS:
-        raise ValueError(
-            f"`feature_map` must be one of {list(FEATURE_MAPS)}, but is {feature_map!r}."
-        )
-    if normalizer not in NORMALIZERS:
-        raise ValueError(f"`normalizer` must be one of {list(NORMALIZERS)}, but is {normalizer!r}.")
-    if not 0 <= min_cosine <= 1:
-        raise ValueError(f"`min_cosine` must be between 0 and 1, but is {min_cosine} instead.")
 
 
 def _sums(state: State) -> LinearState:

@@ -1,15 +1,19 @@
-"""RoBERTa from a Hugging Face folder into a checkpoint of pe_roberta, and back.
+"""BERT or RoBERTa from a Hugging Face folder into a checkpoint of pe_roberta, and back.
 
+    fairseq-pe convert to-fairseq bert-base-uncased checkpoints/bert-base
     fairseq-pe convert to-fairseq roberta-base checkpoints/roberta-base
+    fairseq-pe convert to-huggingface checkpoints/x/checkpoint_best.pt exported --tokenizer DIR
     fairseq-pe convert to-huggingface checkpoints/x/checkpoint_best.pt exported --bpe DIR
 
-The first makes a folder with model.pt, dict.txt, encoder.json and vocab.bpe, the second one with
-config.json, model.safetensors, vocab.json and merges.txt.
+The first two make a folder with model.pt, dict.txt and the tokenizer: tokenizer.json of a BERT,
+encoder.json and vocab.bpe of a RoBERTa. The others make one with config.json, model.safetensors
+and the tokenizer: of a BERT with --tokenizer, else of a RoBERTa.
 """
 
 import argparse
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from fairseq_plugins.common.data_commands import as_typed
@@ -42,8 +46,12 @@ def get_parser() -> argparse.ArgumentParser:
             type=Path,
             default=data_folder("gpt2_bpe"),
             metavar="DIR",
-            help=f"the model's pieces (default: data/gpt2_bpe, made by {made_by})",
+            help=f"pieces of a RoBERTa (default: data/gpt2_bpe, made by {made_by})",
         )
+    text = "folder with the WordPiece tokenizer of its data: write a BERT"
+    commands.choices["to-huggingface"].add_argument(
+        "--tokenizer", type=Path, metavar="DIR", help=text
+    )
     return parser
 
 
@@ -56,15 +64,36 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def run(args: argparse.Namespace) -> None:
     """Convert; the output folder appears complete or not at all."""
     logging.basicConfig(level=logging.INFO, format="convert: %(message)s", force=True)
-    from fairseq_plugins.integrations import roberta  # takes seconds, which --help must not
-
-    convert = {"to-fairseq": roberta.to_fairseq, "to-huggingface": roberta.to_huggingface}
-    (check_folder if args.command == "to-fairseq" else check_file)(args.source, "SOURCE")
-    check_folder(args.bpe, "--bpe")
     if args.output.exists():
         raise OptionError(f"OUTPUT must be a new folder, but {args.output} exists; move it away")
-    with building(args.output) as work:
+    convert = _to_fairseq if args.command == "to-fairseq" else _to_huggingface
+    convert(args)
+
+
+def _to_fairseq(args: argparse.Namespace) -> None:
+    from fairseq_plugins.integrations.published import to_fairseq
+
+    check_folder(args.source, "SOURCE")
+    with _new_folder(args.output) as built:
+        to_fairseq(args.source, built, args.bpe)
+
+
+def _to_huggingface(args: argparse.Namespace) -> None:
+    from fairseq_plugins.integrations import bert, roberta
+
+    check_file(args.source, "SOURCE")
+    pieces, option = (args.tokenizer, "--tokenizer") if args.tokenizer else (args.bpe, "--bpe")
+    check_folder(pieces, option)
+    convert = bert.to_huggingface if args.tokenizer else roberta.to_huggingface
+    with _new_folder(args.output) as built:
+        convert(args.source, built, pieces)
+
+
+@contextmanager
+def _new_folder(output: Path) -> Iterator[Path]:
+    """Yield a folder to write into, which takes its place when the block ends."""
+    with building(output) as work:
         built = work / "converted"
         built.mkdir()
-        convert[args.command](args.source, built, args.bpe)
-        replace_folder(built, args.output)
+        yield built
+        replace_folder(built, output)

@@ -1,6 +1,7 @@
 """Checkpoints are read here alone: as plain data, every byte checked, refused with their name."""
 
 import argparse
+import pickle
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -34,6 +35,24 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
         mmap = zipfile.is_zipfile(path)
         state = torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
         return _require_model(path, state)
+
+
+def read_tensors(path: Path) -> dict[str, torch.Tensor]:
+    """Tensors by name from a file that torch.save has written, on the CPU.
+
+    Raises:
+        DamagedCheckpoint: for a file that is cut off, has flipped bytes, or holds anything else.
+        CheckpointError: there is no such file.
+    """
+    with _reading(path):
+        found = torch.load(path, map_location="cpu", weights_only=True)
+        is_plain = isinstance(found, dict) and all(
+            isinstance(name, str) and isinstance(value, torch.Tensor)
+            for name, value in found.items()
+        )
+        if not is_plain:
+            raise DamagedCheckpoint(path, "it must hold tensors by name, and nothing else")
+        return dict(found)
 
 
 def read_upgraded(path: Path, **options: Any) -> dict[str, Any]:
@@ -71,6 +90,10 @@ def _reading(path: Path) -> Iterator[None]:
             yield
     except (DamagedCheckpoint, OSError):
         raise
+    except pickle.UnpicklingError as error:
+        # PyTorch's own text advises to load such a file in a way that runs what it holds.
+        reason = "it is cut off or no checkpoint, or holds code, and is not read"
+        raise DamagedCheckpoint(path, reason) from error
     except Exception as error:  # unpickling what is no pickle may raise nearly anything
         reason = (str(error) or type(error).__name__).splitlines()[0]
         raise DamagedCheckpoint(path, f"it is cut off or no checkpoint ({reason})") from error

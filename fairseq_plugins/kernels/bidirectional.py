@@ -16,7 +16,9 @@ from fairseq_plugins.kernels.operands import product
 from fairseq_plugins.kernels.precision import without_autocast
 
 
-def bidirectional_attention(q: Tensor, k: Tensor, v: Tensor, *, min_cosine: float) -> Tensor:
+def bidirectional_attention(
+    q: Tensor, k: Tensor, v: Tensor, *, min_cosine: float, epsilon: float | None = None
+) -> Tensor:
     """Attention with the denominator of the same features.
 
     Args:
@@ -24,12 +26,13 @@ def bidirectional_attention(q: Tensor, k: Tensor, v: Tensor, *, min_cosine: floa
         k: (B, H, S, D').
         v: (B, H, S, M).
         min_cosine: see ``causal_linear_attention``.
+        epsilon: see ``causal_linear_attention``.
 
     Returns:
         (B, H, T, M) in the dtype of ``v``.
     """
     output: Tensor = _BidirectionalAttention.apply(
-        q.flatten(0, 1), k.flatten(0, 1), v.flatten(0, 1), min_cosine
+        q.flatten(0, 1), k.flatten(0, 1), v.flatten(0, 1), min_cosine, epsilon
     )
     return output.unflatten(0, q.shape[:2])
 
@@ -39,7 +42,7 @@ class _BidirectionalAttention(torch.autograd.Function):
 
     @staticmethod
     def forward(  # type: ignore[no-untyped-def]
-        ctx, q: Tensor, k: Tensor, v: Tensor, min_cosine: float
+        ctx, q: Tensor, k: Tensor, v: Tensor, min_cosine: float, epsilon: float | None
     ) -> Tensor:
         wide = torch.promote_types(v.dtype, torch.float32)
         kv, k_sum = product(k.mT, v, wide), k.sum(1, keepdim=True, dtype=wide)
@@ -48,10 +51,10 @@ class _BidirectionalAttention(torch.autograd.Function):
         if min_cosine:
             q_norms, k_norms = norms(q, wide), norms(k, wide)
             floor = q_norms * k_norms.sum(1, keepdim=True).mul_(min_cosine)
-        divisor = clamp_denominator(denominator, floor)
+        divisor = clamp_denominator(denominator, floor, epsilon)
         output = torch.bmm(q_wide, kv).div_(divisor).to(v.dtype)
         ctx.save_for_backward(q, k, v, kv, k_sum, q_norms, k_norms, denominator, divisor, floor)
-        ctx.min_cosine = min_cosine
+        ctx.min_cosine, ctx.epsilon = min_cosine, epsilon
         return output
 
     @staticmethod
@@ -59,7 +62,7 @@ class _BidirectionalAttention(torch.autograd.Function):
     @without_autocast
     def backward(  # type: ignore[no-untyped-def]
         ctx, grad: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor, None]:
+    ) -> tuple[Tensor, Tensor, Tensor, None, None]:
         q, k, v, kv, k_sum, q_norms, k_norms, denominator, divisor, floor = ctx.saved_tensors
         q_wide, k_wide, v_wide = (x.to(kv.dtype) for x in (q, k, v))
         to_numerator = grad.to(kv.dtype) / divisor
@@ -68,7 +71,7 @@ class _BidirectionalAttention(torch.autograd.Function):
         # Not from the output, which half precision has rounded: the slope is often a small
         # difference of large numbers.
         along = (q_wide * to_q).sum(-1, keepdim=True)
-        slopes = undo_division(along, divisor, denominator, floor)
+        slopes = undo_division(along, divisor, denominator, floor, ctx.epsilon)
         assert slopes.denominator is not None
         to_k_sum = torch.bmm(slopes.denominator.mT, q_wide)
         to_q.addcmul_(slopes.denominator, k_sum)
@@ -80,4 +83,4 @@ class _BidirectionalAttention(torch.autograd.Function):
             to_norms = (to_floor * q_norms).sum(1, keepdim=True)
             to_k.addcmul_(slope_of_norms(to_norms, k_norms), k_wide)
         to_v = torch.bmm(k_wide, to_kv)
-        return to_q.to(q.dtype), to_k.to(k.dtype), to_v.to(v.dtype), None
+        return to_q.to(q.dtype), to_k.to(k.dtype), to_v.to(v.dtype), None, None

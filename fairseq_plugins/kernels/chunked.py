@@ -35,7 +35,14 @@ class LinearState(NamedTuple):
 
 
 def chunked_attention(
-    q: Tensor, k: Tensor, v: Tensor, start: LinearState, *, min_cosine: float | None, chunk: int
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    start: LinearState,
+    *,
+    min_cosine: float | None,
+    epsilon: float | None = None,
+    chunk: int,
 ) -> tuple[Tensor, LinearState]:
     """Attention with the denominator of the same features, or with none.
 
@@ -46,13 +53,14 @@ def chunked_attention(
         start: before the first key; its dtype is the one computed in.
         min_cosine: see ``causal_linear_attention``; None for no denominator at all, which leaves
             ``k_sum`` and ``k_norm`` as they are.
+        epsilon: see ``causal_linear_attention``.
         chunk: C.
 
     Returns:
         (B, H, T, M), in the dtype of ``v`` or without a denominator of the sums, and the sums
         after the last key.
     """
-    output, *sums = _ChunkedAttention.apply(q, k, v, *start, min_cosine, chunk)
+    output, *sums = _ChunkedAttention.apply(q, k, v, *start, min_cosine, epsilon, chunk)
     return output, LinearState(*sums)
 
 
@@ -83,6 +91,7 @@ class _ChunkedAttention(torch.autograd.Function):
         k_sum: Tensor,
         k_norm: Tensor,
         min_cosine: float | None,
+        epsilon: float | None,
         chunk: int,
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         wide, divides = kv.dtype, min_cosine is not None
@@ -107,7 +116,8 @@ class _ChunkedAttention(torch.autograd.Function):
             if divides:
                 raw = torch.bmm(qc, total.mT).add_(weights.sum(-1, keepdim=True))
                 denominator[:, rows] = raw
-                numerator /= clamp_denominator(raw, None if floor is None else floor[:, rows])
+                low = None if floor is None else floor[:, rows]
+                numerator /= clamp_denominator(raw, low, epsilon)
                 total += kc.sum(1, keepdim=True)
             output[:, rows] = numerator
             add_product(state, kn.mT, vn, out=state)
@@ -115,7 +125,7 @@ class _ChunkedAttention(torch.autograd.Function):
         # Not rounded, as the denominator's slope is often a small difference of large numbers.
         kept = output if divides else None
         ctx.save_for_backward(q, k, v, kv, k_sum, k_norm, kept, denominator, floor)
-        ctx.min_cosine, ctx.chunk = min_cosine, chunk
+        ctx.min_cosine, ctx.epsilon, ctx.chunk = min_cosine, epsilon, chunk
         ctx.set_materialize_grads(False)
         result = output.to(v.dtype) if divides else output
         return result, state.view(kv.shape), total.view(k_sum.shape), last_norm
@@ -137,9 +147,9 @@ class _ChunkedAttention(torch.autograd.Function):
         borders = chunks(q.size(2), ctx.chunk)
         slopes, divisor = Slopes(), None
         if ctx.min_cosine is not None:
-            divisor = clamp_denominator(denominator, floor)
+            divisor = clamp_denominator(denominator, floor, ctx.epsilon)
             along = _along(flat_grad, _flat(output), wide, borders)
-            slopes = undo_division(along, divisor, denominator, floor)
+            slopes = undo_division(along, divisor, denominator, floor, ctx.epsilon)
         else:
             grad_norm = None  # No key entered that sum; zeros in a compiled graph, None otherwise.
         to_norms = _norm_slopes(flat_q, flat_k, _flat(k_norm), ctx.min_cosine, slopes, grad_norm)
@@ -186,6 +196,7 @@ class _ChunkedAttention(torch.autograd.Function):
             later.view(kv.shape),
             later_sum.view(k_sum.shape),
             None if to_start is None else to_start.view(k_norm.shape),
+            None,
             None,
             None,
         )

@@ -24,7 +24,11 @@ class Slopes(NamedTuple):
 
 
 def undo_division(
-    along: Tensor, divisor: Tensor, denominator: Tensor, floor: Tensor | None
+    along: Tensor,
+    divisor: Tensor,
+    denominator: Tensor,
+    floor: Tensor | None,
+    epsilon: float | None = None,
 ) -> Slopes:
     """Gradients of what a division was made of; all are (N, T, 1).
 
@@ -33,8 +37,11 @@ def undo_division(
         divisor: the denominator as it was divided by, clamped to its floor.
         denominator: before that.
         floor: None where there was none.
+        epsilon: see ``clamp_denominator``.
     """
     slope = -along / divisor
+    if epsilon is not None:
+        return Slopes(slope.masked_fill(denominator < epsilon, 0.0))
     if floor is None:
         return Slopes(slope.masked_fill(denominator.abs() < MIN_DENOMINATOR, 0.0))
     is_low = denominator.abs() < floor.clamp(min=MIN_DENOMINATOR)

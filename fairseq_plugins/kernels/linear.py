@@ -24,6 +24,7 @@ def causal_linear_attention(
     normalizer_k: Tensor | None = None,
     normalize: bool = True,
     min_cosine: float = 0.0,
+    epsilon: float | None = None,
     log_decay: Tensor | None = None,
     chunk_size: int = 64,
     initial_state: LinearState | None = None,
@@ -44,6 +45,8 @@ def causal_linear_attention(
         min_cosine: keep the denominator's size at or above this share of its bound
             |normalizer_q_s| (sum of |normalizer_k_t|), with its sign. Encoded features are not
             positive, so that a denominator can come near zero; this bounds the weights.
+        epsilon: divide by max(denominator, epsilon), so that a negative denominator counts as
+            epsilon; in place of ``min_cosine``, which must then be 0.
         log_decay: (B or 1, H, T) float32, not positive and finite: what all weights of earlier
             keys are multiplied by before key t joins, as a logarithm. Query s then sees key t
             with q_s . k_t exp(sum of log_decay over t + 1..s). Without ``normalizer_q`` the
@@ -54,13 +57,15 @@ def causal_linear_attention(
         return_state: also return the state after the last key.
 
     Returns:
-        (B, H, T, M) in the dtype of ``v``, with the state where asked for.
+        (B, H, T, M) in the dtype of ``v``, or without a denominator in that of the sums, whose
+        range it needs; with the state where asked for.
 
     Raises:
-        ValueError: for shapes that do not go together, a chunk size below 1, or a ``log_decay``
-            that requires a gradient.
+        ValueError: for shapes that do not go together, a chunk size below 1, a ``log_decay``
+            that requires a gradient, or an ``epsilon`` beside ``min_cosine``.
     """
     _check(q, k, v, normalizer_q, normalizer_k)
+    _check_epsilon(epsilon, min_cosine)
     if q.size(2) != k.size(2):
         raise ValueError(
             f"`q` and `k` must have one length, but have {q.size(2)} and {k.size(2)} instead."
@@ -69,11 +74,12 @@ def causal_linear_attention(
         raise ValueError(f"`chunk_size` must be at least 1, but is {chunk_size} instead.")
     if not q.size(2):
         state = initial_state or _empty_state(k, v, k if normalizer_k is None else normalizer_k)
-        output = ((q @ k.mT).to(v.dtype) @ v).to(v.dtype)  # nothing, with a gradient to nothing
+        output = (q @ k.mT).to(v.dtype) @ v  # nothing, with a gradient to nothing
+        output = output.to(v.dtype if normalize else state.kv.dtype)
         return (output, state) if return_state else output
     backend = choose_backend(q.device, torch.promote_types(q.dtype, v.dtype))
     whole = initial_state is None and not return_state
-    if backend == "triton" and normalize and whole and log_decay is None:
+    if backend == "triton" and normalize and whole and log_decay is None and epsilon is None:
         from fairseq_plugins.kernels import triton_linear  # triton is optional
 
         divided = triton_linear.causal_attention(q, k, v, normalizer_q, normalizer_k, min_cosine)
@@ -81,11 +87,13 @@ def causal_linear_attention(
             return divided
     start = initial_state or _empty_state(k, v, k if normalizer_k is None else normalizer_k)
     if backend == "torch" and normalize and normalizer_k is None and log_decay is None:
-        output, state = chunked_attention(q, k, v, start, min_cosine=min_cosine, chunk=chunk_size)
+        output, state = chunked_attention(
+            q, k, v, start, min_cosine=min_cosine, epsilon=epsilon, chunk=chunk_size
+        )
         return (output, state) if return_state else output
     output, kv = causal_product(q, k, v, start.kv, log_decay, chunk_size)
     if not (normalize or return_state):
-        return output.to(v.dtype)
+        return output
     norm_q, norm_k = q if normalizer_q is None else normalizer_q, k
     if normalizer_k is not None:
         norm_k, log_decay = normalizer_k, None
@@ -94,8 +102,7 @@ def causal_linear_attention(
     if min_cosine or return_state:
         sizes, k_norm = _norms_sum(norm_k, start, log_decay, chunk_size)
     if normalize:
-        output = _divide(output, denominator, norm_q, sizes, min_cosine)
-    output = output.to(v.dtype)
+        output = _divide(output, denominator, norm_q, sizes, min_cosine, epsilon).to(v.dtype)
     return (output, LinearState(kv, k_sum, k_norm)) if return_state else output
 
 
@@ -136,6 +143,7 @@ def linear_attention(
     normalizer_k: Tensor | None = None,
     normalize: bool = True,
     min_cosine: float = 0.0,
+    epsilon: float | None = None,
 ) -> Tensor:
     """Every query attends to every key with weights q_s . k_t (LRPE, Eq. 31 and 39).
 
@@ -149,20 +157,28 @@ def linear_attention(
         normalizer_k: (B, H, S, D), the denominator's keys; ``k`` where None.
         normalize: divide by the denominator.
         min_cosine: see ``causal_linear_attention``.
+        epsilon: see ``causal_linear_attention``.
 
     Returns:
-        (B, H, T, M) in the dtype of ``v``.
+        (B, H, T, M) in the dtype of ``v``, or without a denominator in that of the sums.
 
     Raises:
-        ValueError: for shapes that do not go together.
+        ValueError: for shapes that do not go together, or an ``epsilon`` beside ``min_cosine``.
     """
     _check(q, k, v, normalizer_q, normalizer_k)
+    _check_epsilon(epsilon, min_cosine)
     if normalize and normalizer_k is None:
-        return bidirectional_attention(q, k, v, min_cosine=min_cosine)
+        return bidirectional_attention(q, k, v, min_cosine=min_cosine, epsilon=epsilon)
     state = remember_keys(k, v, normalizer_k=normalizer_k)
-    return attend_state(
-        q, state, normalizer_q=normalizer_q, normalize=normalize, min_cosine=min_cosine
-    ).to(v.dtype)
+    output = attend_state(
+        q,
+        state,
+        normalizer_q=normalizer_q,
+        normalize=normalize,
+        min_cosine=min_cosine,
+        epsilon=epsilon,
+    )
+    return output.to(v.dtype) if normalize else output
 
 
 @without_autocast
@@ -183,6 +199,7 @@ def attend_state(
     normalizer_q: Tensor | None = None,
     normalize: bool = True,
     min_cosine: float = 0.0,
+    epsilon: float | None = None,
 ) -> Tensor:
     """Queries against a state: (B, H, T, D') -> (B, H, T, M) in the state's dtype."""
     output = q.to(state.kv.dtype) @ state.kv
@@ -191,15 +208,20 @@ def attend_state(
     norm_q = q if normalizer_q is None else normalizer_q
     wide = state.k_sum.dtype
     denominator = norm_q.to(wide) @ state.k_sum.unsqueeze(-1)
-    return _divide(output, denominator, norm_q, state.k_norm.unsqueeze(2), min_cosine)
+    return _divide(output, denominator, norm_q, state.k_norm.unsqueeze(2), min_cosine, epsilon)
 
 
 def _divide(
-    output: Tensor, denominator: Tensor, norm_q: Tensor, sizes: Tensor, min_cosine: float
+    output: Tensor,
+    denominator: Tensor,
+    norm_q: Tensor,
+    sizes: Tensor,
+    min_cosine: float,
+    epsilon: float | None,
 ) -> Tensor:
     """``output`` over a denominator kept at ``min_cosine`` of its bound |norm_q| ``sizes``."""
     if not min_cosine:
-        return output / clamp_denominator(denominator)
+        return output / clamp_denominator(denominator, epsilon=epsilon)
     return output / clamp_denominator(denominator, min_cosine * norms(norm_q, sizes.dtype) * sizes)
 
 
@@ -218,3 +240,8 @@ def _check(
         )
     if (normalizer_q is None) != (normalizer_k is None):
         raise ValueError("`normalizer_q` and `normalizer_k` must be given together.")
+
+
+def _check_epsilon(epsilon: float | None, min_cosine: float) -> None:
+    if epsilon is not None and min_cosine:
+        raise ValueError(f"`min_cosine` must be 0 with epsilon={epsilon}, but is {min_cosine}.")

@@ -16,6 +16,7 @@ def naive_linear_attention(
     normalizer_k: Tensor | None = None,
     normalize: bool = True,
     min_cosine: float = 0.0,
+    epsilon: float | None = None,
     log_decay: Tensor | None = None,
     causal: bool = False,
 ) -> Tensor:
@@ -29,6 +30,7 @@ def naive_linear_attention(
         normalizer_k: (B, H, S, D), the denominator's keys; ``k`` where None.
         normalize: divide by the denominator.
         min_cosine: see ``causal_linear_attention``.
+        epsilon: see ``causal_linear_attention``.
         log_decay: (B or 1, H, T), see ``causal_linear_attention``; only where ``causal``.
         causal: query s sees keys t <= s; needs T = S.
 
@@ -50,6 +52,8 @@ def naive_linear_attention(
     output = weights @ v
     if not normalize:
         return output
+    if epsilon is not None:
+        return output / denominators.sum(-1, keepdim=True).clamp(min=epsilon)
     floor = min_cosine * bounds.sum(-1, keepdim=True)
     return output / clamp_denominator(denominators.sum(-1, keepdim=True), floor)
 

@@ -11,11 +11,12 @@ from typing import Any
 
 from fairseq.models import ARCH_MODEL_NAME_REGISTRY, MODEL_DATACLASS_REGISTRY
 
+from fairseq_plugins.attention.normalizers import defaults_of
 from fairseq_plugins.common.errors import CheckpointError
 from fairseq_plugins.encodings import PositionEncoding, get_entry
 from fairseq_plugins.encodings.registry import split_options
 from fairseq_plugins.modules.naming import StackName, name_stack
-from fairseq_plugins.modules.options import PositionEncodingConfig
+from fairseq_plugins.modules.options import NORMALIZER_OPTIONS, PositionEncodingConfig
 from fairseq_plugins.modules.transformer_options import PLACES, options_at
 
 LM, ROBERTA, TRANSLATION = "pe_transformer_lm", "pe_roberta", "pe_transformer"
@@ -72,7 +73,7 @@ class Place:
         attention: its type.
         inputs: encodings that act on the inputs of layers, in their order.
         layers: encodings that act inside the attention alone, in their order.
-        linear: feature map, normaliser and floor of linear attention; empty elsewhere.
+        linear: feature map, normalizer and its options of linear attention; empty elsewhere.
     """
 
     given: str
@@ -152,7 +153,7 @@ def _between(theirs: Place, ours: Place) -> Iterator[Difference]:
     if not same:
         yield Difference("encoding", has, _words(ours, theirs))
     for name, value in ours.linear.items():
-        if theirs.linear[name] != value:
+        if name in theirs.linear and theirs.linear[name] != value:
             yield Difference(name, theirs.linear[name], value)
 
 
@@ -320,11 +321,15 @@ def _linear_options(
     own = [found for entry in entries if (found := getattr(entry.cls, "feature_map", None))]
     encodes = any(entry.hooks & _ENCODES for entry in entries)
     normalizer = str(options.linear_normalizer)
-    return {
+    used = defaults_of(normalizer)
+    found = {
         "feature_map": own[0] if own else str(options.feature_map),
         "linear_normalizer": "plain" if normalizer == "encoded" and not encodes else normalizer,
-        "min_cosine": options.min_cosine if encodes and normalizer != "none" else 0.0,
+        **{n: getattr(options, n) for n, word in NORMALIZER_OPTIONS.items() if word in used},
     }
+    if not encodes and "min_cosine" in found:
+        found["min_cosine"] = 0.0
+    return found
 
 
 def _parts(named: StackName, longest: int | None) -> Iterator[Part]:

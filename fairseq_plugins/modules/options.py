@@ -7,7 +7,14 @@ from dataclasses import dataclass, field
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 
 from fairseq_plugins.attention import ATTENTIONS, FEATURE_MAPS, Attention, build_attention
-from fairseq_plugins.attention.linear import MIN_COSINE, NORMALIZERS
+from fairseq_plugins.attention.normalizers import (
+    EPSILON,
+    MIN_COSINE,
+    NORMALIZERS,
+    OUTPUT_NORM,
+    defaults_of,
+)
+from fairseq_plugins.attention.output_norm import OUTPUT_NORMS
 from fairseq_plugins.encodings import PositionEncoding
 
 logger = logging.getLogger(__name__)
@@ -40,21 +47,39 @@ class PositionEncodingConfig(FairseqDataclass):
     linear_normalizer: ChoiceEnum(list(NORMALIZERS)) = field(
         default="encoded",
         metadata={
-            "help": "denominator of linear attention: from the encoded features (LRPE, Eq. 39), "
-            "from the plain ones, or none"
+            "help": "denominator of linear attention: from the encoded features with a floor "
+            "(encoded; LRPE, Eq. 39), from the plain ones (plain), max(sum, linear_epsilon) as in "
+            "the LRPE authors' code of 2022 (clamped), a norm over the heads' output in its place "
+            "as in their code since 2023 (output_norm), or none"
         },
     )
     min_cosine: float = field(
         default=MIN_COSINE,
         metadata={
-            "help": "floor under a denominator of linear attention that can come near zero, as a "
-            "share of its bound; 0 for none, LRPE's Eq. 39 exactly"
+            "help": "of linear_normalizer=encoded or plain: floor under a denominator that can "
+            "come near zero, as a share of its bound; 0 for none, LRPE's Eq. 39 exactly"
         },
+    )
+    linear_epsilon: float = field(
+        default=EPSILON,
+        metadata={"help": "of linear_normalizer=clamped: the smallest denominator"},
+    )
+    linear_output_norm: ChoiceEnum(list(OUTPUT_NORMS)) = field(
+        default=OUTPUT_NORM,
+        metadata={"help": "of linear_normalizer=output_norm: the kind of norm"},
     )
 
 
+# Options of the models with the names that `LinearAttention` has for them.
+NORMALIZER_OPTIONS = {
+    "min_cosine": "min_cosine",
+    "linear_epsilon": "epsilon",
+    "linear_output_norm": "output_norm",
+}
+
+
 def check_linear_options(config: PositionEncodingConfig, attention_types: Collection[str]) -> None:
-    """Refuse options of linear attention where no attention of a model is linear.
+    """Refuse options that no linear attention of a model uses.
 
     Recipes name them with their defaults, which are no choice; other values would be ignored.
 
@@ -63,15 +88,17 @@ def check_linear_options(config: PositionEncodingConfig, attention_types: Collec
     """
     types = sorted({str(attention_type) for attention_type in attention_types})
     if "linear" in types:
-        return
+        used = defaults_of(str(config.linear_normalizer))
+        unused = [name for name, own in NORMALIZER_OPTIONS.items() if own not in used]
+        where = f"with linear_normalizer={config.linear_normalizer!s}"
+    else:
+        unused = ["feature_map", "linear_normalizer", *NORMALIZER_OPTIONS]
+        where = f"where no attention is linear (attention_type={' and '.join(types)})"
     defaults = PositionEncodingConfig()
-    for name in ("feature_map", "linear_normalizer", "min_cosine"):
+    for name in unused:
         value, default = getattr(config, name), getattr(defaults, name)
         if value != default:
-            raise ValueError(
-                f"`{name}` must be {default} where no attention is linear, but is {value!s} "
-                f"instead with attention_type={' and '.join(types)}."
-            )
+            raise ValueError(f"`{name}` must be {default} {where}, but is {value!s} instead.")
 
 
 def build_model_attention(
@@ -92,10 +119,15 @@ def build_model_attention(
     if attention_type == "linear":
         if dropout:
             logger.info("attention_dropout=%s applies to vanilla attention only", dropout)
+        used = defaults_of(str(config.linear_normalizer))
         options = {
             "feature_map": config.feature_map,
             "normalizer": config.linear_normalizer,
-            "min_cosine": config.min_cosine,
+            **{
+                own: getattr(config, name)
+                for name, own in NORMALIZER_OPTIONS.items()
+                if own in used
+            },
         }
     else:
         options = {"dropout": dropout}

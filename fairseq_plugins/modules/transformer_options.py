@@ -94,8 +94,8 @@ class PETransformerConfig(TransformerOptions, PositionEncodingConfig, Dictionary
     """fairseq's options of ``transformer`` with those of the position encodings.
 
     ``attention_type``, ``position_encoding`` and ``position_encoding_options`` are those of both
-    self-attentions, ``feature_map``, ``linear_normalizer`` and ``min_cosine`` of every
-    linear attention.
+    self-attentions, ``feature_map``, ``linear_normalizer`` and the normalizer's own options
+    those of every linear attention.
     """
 
     encoder_attention_type: Optional[_ATTENTIONS] = field(
@@ -142,6 +142,8 @@ def options_at(config: Any, place: str) -> PositionEncodingConfig:
         feature_map=config.feature_map,
         linear_normalizer=config.linear_normalizer,
         min_cosine=config.min_cosine,
+        linear_epsilon=config.linear_epsilon,
+        linear_output_norm=config.linear_output_norm,
     )
 
 

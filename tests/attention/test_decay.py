@@ -17,7 +17,7 @@ from test_invariances import check_causality, check_padding, check_shift
 from torch import Tensor
 
 from fairseq_plugins.attention import build_attention, check_compatible
-from fairseq_plugins.attention.linear import MIN_COSINE
+from fairseq_plugins.attention.normalizers import MIN_COSINE
 from fairseq_plugins.encodings import (
     Compose,
     EncodingContext,

@@ -22,7 +22,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from fairseq_plugins.attention import FEATURE_MAPS, base, build_attention
-from fairseq_plugins.attention.linear import MIN_COSINE
+from fairseq_plugins.attention.normalizers import MIN_COSINE
 from fairseq_plugins.encodings import (
     EncodingContext,
     LinearFacts,
@@ -53,7 +53,7 @@ def phi(x: Tensor) -> Tensor:
 @every_case
 @pytest.mark.parametrize(
     ("normalizer", "floor"),
-    [("encoded", MIN_COSINE), ("encoded", 0.0), ("plain", MIN_COSINE), ("none", MIN_COSINE)],
+    [("encoded", MIN_COSINE), ("encoded", 0.0), ("plain", MIN_COSINE), ("none", None)],
 )
 def test_it_is_the_formula(name, causal, normalizer, floor):
     """LRPE, Eq. 31 and 39: phi and the encoding in its order; the denominator as asked for.

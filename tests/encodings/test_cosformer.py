@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from fairseq_plugins.attention import LinearAttention, SoftmaxAttention
-from fairseq_plugins.attention.linear import MIN_COSINE
+from fairseq_plugins.attention.normalizers import MIN_COSINE
 from fairseq_plugins.attention.positions import Positions
 from fairseq_plugins.encodings import LinearFacts, build_encoding
 from fairseq_plugins.encodings.ends import with_end

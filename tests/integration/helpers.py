@@ -45,6 +45,8 @@ ENCODING_DEFAULTS: Options = {
     "model.feature_map": "elu",
     "model.linear_normalizer": "encoded",
     "model.min_cosine": 0.2,
+    "model.linear_epsilon": 1e-6,
+    "model.linear_output_norm": "layer_norm",
     "model.no_token_positional_embeddings": False,
 }
 

@@ -40,7 +40,18 @@ CASES: dict[str, Model] = {
         "position_encoding_options": "p=identity rotated=all layout=half_split theta_type=a "
         "base=500.0 learned_theta=true",
         "linear_normalizer": "none",
-        "min_cosine": 0.1,
+    },
+    "clamped": {
+        "attention_type": "linear",
+        "position_encoding": "rope",
+        "linear_normalizer": "clamped",
+        "linear_epsilon": 0.001,
+    },
+    "output_norm": {
+        "attention_type": "linear",
+        "position_encoding": "lrpe_type2",
+        "linear_normalizer": "output_norm",
+        "linear_output_norm": "rms_norm",
     },
     "permutation": {
         "position_encoding": "lrpe_type1",
@@ -97,7 +108,7 @@ def test_same_model(case: str, data: Path, tmp_path: Path) -> None:
         assert torch.equal(value, states[1][name]), name
 
 
-@pytest.mark.parametrize("case", ["defaults", "linear", "rotation", "composition"])
+@pytest.mark.parametrize("case", ["defaults", "linear", "rotation", "output_norm", "composition"])
 def test_same_training(case: str, data: Path, tmp_path: Path) -> None:
     """Here everything stands in the YAML, nothing on the command line."""
     flags, hydra = tmp_path / "flags", tmp_path / "hydra"

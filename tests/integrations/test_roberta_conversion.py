@@ -161,7 +161,7 @@ def test_missing_files_are_named(script, theirs, pieces, capsys, name, tmp_path)
 
 
 def other_architecture(folder: Path) -> None:
-    changed_json(folder / "config.json", model_type="bert")
+    changed_json(folder / "config.json", model_type="gpt2")
 
 
 def other_activation(folder: Path) -> None:
@@ -208,7 +208,7 @@ def a_row_less(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (other_architecture, "model_type must be 'roberta', but is 'bert'"),
+        (other_architecture, "model_type must be 'bert' or 'roberta', but is 'gpt2'"),
         (other_activation, "hidden_act must be 'gelu', but is 'relu'"),
         (more_layers, "model.safetensors lacks 16 weights"),
         (fewer_layers, "model.safetensors has no place for 16 weights"),
@@ -217,7 +217,7 @@ def a_row_less(folder: Path) -> None:
         (another_token, "vocab.json lacks 1 tokens, the first is '<mask>'"),
         (one_token_twice, "vocab.json: ids must be 0 to"),
         (another_merge, "is of other pieces than"),
-        (a_row_less, "rows for a vocabulary of"),
+        (a_row_less, "lm_head.bias must have the shape"),
     ],
 )
 def test_what_does_not_fit_is_refused(
@@ -273,7 +273,7 @@ def test_rows_of_a_real_vocabulary_are_found_at_once(tmp_path: Path) -> None:
     path = tmp_path / "vocab.json"
     path.write_text(json.dumps({token: number for number, token in enumerate(reversed(tokens))}))
     begun = time.process_time()
-    rows = roberta._rows(path, tokens)
+    rows = roberta._rows(path, json.loads(path.read_text()), tokens)
     assert time.process_time() - begun < 10
     assert rows.tolist() == list(reversed(range(50_265)))
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from fairseq_plugins.attention.linear import MIN_COSINE
+from fairseq_plugins.attention.normalizers import MIN_COSINE
 from fairseq_plugins.encodings import build_encoding
 from fairseq_plugins.kernels import causal_linear_attention, naive_linear_attention
 

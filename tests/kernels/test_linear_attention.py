@@ -17,8 +17,12 @@ from fairseq_plugins.kernels import (
 )
 from fairseq_plugins.kernels.naive import outer_product_linear_attention
 
-# Floored: features of both signs, whose denominator is kept away from zero.
-NORMALIZERS = ("encoded", "floored", "plain", "none")
+# Floored and clamped: features of both signs, whose denominator is kept away from zero.
+NORMALIZERS = ("encoded", "floored", "plain", "none", "clamped")
+OPTIONS: dict[str, dict[str, Any]] = {
+    "floored": {"min_cosine": 0.3},
+    "none": {"normalize": False},
+}
 
 
 @dataclass(frozen=True)
@@ -63,8 +67,10 @@ def problem(
         }
     for tensor in inputs.values():
         tensor.requires_grad_()
-    options: dict[str, Any] = {"normalize": normalizer != "none"}
-    return Problem(inputs, options | ({"min_cosine": 0.3} if normalizer == "floored" else {}))
+    if normalizer == "clamped":
+        # A share of how large sums of random products are, so that some are on either side.
+        return Problem(inputs, {"epsilon": 0.3 * (keys * features) ** 0.5})
+    return Problem(inputs, OPTIONS.get(normalizer, {}))
 
 
 def gradients(output: Tensor, leaves: list[Tensor], weights: Tensor) -> list[Tensor]:

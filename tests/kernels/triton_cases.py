@@ -8,7 +8,7 @@ from torch import Tensor
 from fairseq_plugins.kernels import causal_linear_attention, naive_linear_attention
 from fairseq_plugins.kernels.naive import naive_causal_product
 
-NORMALIZERS = ("encoded", "floored", "plain", "none")
+NORMALIZERS = ("encoded", "floored", "plain", "none", "clamped")
 TOLERANCES = {torch.float32: 1e-5, torch.bfloat16: 1e-2, torch.float16: 1e-2}
 
 
@@ -87,6 +87,8 @@ def check_attention(
         inputs |= {n: inputs[n].detach().abs().add(0.1).requires_grad_() for n in "qk"}
     if normalizer == "floored":
         options["min_cosine"] = 0.3
+    if normalizer == "clamped":
+        options["epsilon"] = 0.5
     if normalizer == "plain":
         rows = (shape.batch, shape.heads, shape.length)
         for name in ("normalizer_q", "normalizer_k"):
@@ -102,7 +104,7 @@ def check_attention(
     actual = causal_linear_attention(**given, **options)
     expected = naive_linear_attention(**exact, **options, causal=True)
     assert isinstance(actual, Tensor)
-    assert actual.dtype == dtype
+    assert actual.dtype == (torch.float32 if normalizer == "none" else dtype)
     assert_close(actual, expected, TOLERANCES[dtype], "output")
     weights = torch.randn_like(actual)
     got = torch.autograd.grad(actual, list(inputs.values()), weights)

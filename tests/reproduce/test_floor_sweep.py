@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fairseq_plugins.attention.linear import MIN_COSINE
+from fairseq_plugins.attention.normalizers import MIN_COSINE
 from fairseq_plugins.papers.extrapolation import TRANSLATION_LENGTHS
 from fairseq_plugins.papers.floor_sweep import FLOOR_SWEEP, FLOORS, PLAIN
 from fairseq_plugins.papers.lrpe import TABLE_2

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from fairseq_plugins.attention import LinearAttention, build_attention, floored_share
-from fairseq_plugins.attention.linear import MIN_COSINE
+from fairseq_plugins.attention.normalizers import MIN_COSINE
 from fairseq_plugins.encodings import build_encoding, parse_options
 from fairseq_plugins.encodings.facts import ENCODED
 from fairseq_plugins.reproduce.experiments.base import Experiment, Stack

@@ -1,0 +1,84 @@
+"""Which denominator linear attention divides by, with the options of each."""
+
+import math
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from fairseq_plugins.attention.output_norm import OUTPUT_NORMS, OutputNormKind
+
+Normalizer = Literal["encoded", "plain", "none", "clamped", "output_norm"]
+NORMALIZERS: tuple[Normalizer, ...] = ("encoded", "plain", "none", "clamped", "output_norm")
+FLOORED: tuple[Normalizer, ...] = ("encoded", "plain")  # those that `min_cosine` is for
+UNDIVIDED: tuple[Normalizer, ...] = ("none", "output_norm")
+
+# Left free, encoded denominators cross zero in training, and the gradients there drown the others.
+MIN_COSINE = 0.2
+EPSILON = 1e-6
+OUTPUT_NORM: OutputNormKind = "layer_norm"
+
+
+@dataclass(frozen=True)
+class NormalizerOptions:
+    """A denominator and its options; those of another denominator are None.
+
+    Attributes:
+        normalizer: see ``LinearAttention``.
+        min_cosine: see ``LinearAttention``.
+        epsilon: see ``LinearAttention``.
+        output_norm: see ``LinearAttention``.
+    """
+
+    normalizer: Normalizer
+    min_cosine: float | None = None
+    epsilon: float | None = None
+    output_norm: OutputNormKind | None = None
+
+    @classmethod
+    def complete(
+        cls,
+        normalizer: Normalizer,
+        min_cosine: float | None = None,
+        epsilon: float | None = None,
+        output_norm: OutputNormKind | None = None,
+    ) -> "NormalizerOptions":
+        """Fill in the defaults of what is None.
+
+        Raises:
+            ValueError: an unknown denominator, a value out of range, or an option of another
+                denominator, which would be ignored.
+        """
+        if normalizer not in NORMALIZERS:
+            raise ValueError(
+                f"`normalizer` must be one of {list(NORMALIZERS)}, but is {normalizer!r}."
+            )
+        given = {"min_cosine": min_cosine, "epsilon": epsilon, "output_norm": output_norm}
+        own = defaults_of(normalizer)
+        for name, value in given.items():
+            if value is not None and name not in own:
+                raise ValueError(
+                    f"`{name}` must be left out with normalizer={normalizer}, which does not use "
+                    f"it, but is {value} instead."
+                )
+        _check_values(**given)
+        chosen = {name: value for name, value in given.items() if value is not None}
+        return cls(normalizer, **{**own, **chosen})
+
+
+def defaults_of(normalizer: str) -> dict[str, Any]:
+    """The options that a denominator uses, with their defaults."""
+    if normalizer in FLOORED:
+        return {"min_cosine": MIN_COSINE}
+    if normalizer == "clamped":
+        return {"epsilon": EPSILON}
+    return {"output_norm": OUTPUT_NORM} if normalizer == "output_norm" else {}
+
+
+def _check_values(min_cosine: Any, epsilon: Any, output_norm: Any) -> None:
+    if min_cosine is not None and not 0 <= min_cosine <= 1:
+        raise ValueError(f"`min_cosine` must be between 0 and 1, but is {min_cosine} instead.")
+    if epsilon is not None and not (epsilon > 0 and math.isfinite(epsilon)):
+        raise ValueError(f"`epsilon` must be positive and finite, but is {epsilon} instead.")
+    if output_norm is not None and output_norm not in OUTPUT_NORMS:
+        raise ValueError(
+            f"`output_norm` must be one of {list(OUTPUT_NORMS)}, but is {output_norm!r}."
+        )

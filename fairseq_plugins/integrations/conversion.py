@@ -1,0 +1,250 @@
+"""Checkpoints of ``pe_roberta`` to and from the weights of Hugging Face's BERT and RoBERTa."""
+
+import json
+import logging
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from fairseq.dataclass.configs import FairseqConfig
+from fairseq.tasks.masked_lm import MaskedLMConfig
+from omegaconf import OmegaConf
+from safetensors.torch import save_file
+from torch import Tensor
+
+from fairseq_plugins.common.checkpoints import read_checkpoint
+from fairseq_plugins.common.vocabulary import Vocabulary, check_vocabulary, digest
+from fairseq_plugins.integrations.folders import (
+    CONFIG_FILE,
+    WEIGHTS_FILE,
+    find_weights,
+    read_weights,
+    refuse_names,
+    select_weights,
+)
+from fairseq_plugins.integrations.masked_models import (
+    FIXED,
+    OPTIONS,
+    OUR_FIXED,
+    OUR_HEAD,
+    OUR_POSITIONS,
+    OUR_SEGMENT,
+    OUR_WORDS,
+    POSITIONS,
+    ROWS_OF_VOCABULARY,
+    STACK,
+    TIED,
+    TYPES,
+    Family,
+    Weight,
+    body_weights,
+    check_options,
+    head_weights,
+    sizes,
+)
+from fairseq_plugins.modules.continued import rename_learned_table
+from fairseq_plugins.modules.identity import ROBERTA
+from fairseq_plugins.modules.loading import require_names
+from fairseq_plugins.modules.roberta_options import PERobertaConfig
+
+logger = logging.getLogger(__name__)
+
+CHECKPOINT_FILE = "model.pt"
+_PAD = 1  # of fairseq's dictionary
+_INITIAL_STD = 0.02  # BERT's, of weights at the start
+_HEAD_SEED = 1  # so that the same folder makes the same checkpoint
+_VERSION = f"{STACK}version"  # fairseq's number of its format
+_TASK_HEADS = re.compile(r"(classification_heads|span_heads)\..*")
+
+
+def read_their_state(
+    source: Path, config: Mapping[str, Any], family: Family, rows: Tensor
+) -> tuple[dict[str, Tensor], Tensor]:
+    """Read the weights of a Hugging Face folder under our names, in the order of our vocabulary.
+
+    A model without an output head gets one whose transform is drawn as BERT draws it (normal with
+    standard deviation 0.02, biases 0), with the word embedding as output: there is nothing in the
+    file that it could be taken from, so masked-LM training has to learn it.
+
+    Args:
+        source: the folder.
+        config: its config.json, checked.
+        family: of the model.
+        rows: (V,), their token of each of ours.
+
+    Returns:
+        The state, in which the position table has all rows of theirs; and vectors (T, H) of the
+        types of tokens, which are part of nothing yet.
+
+    Raises:
+        ValueError: a damaged file, or weights that are not those of such a model.
+    """
+    size, path = sizes(config), find_weights(source)
+    body, head = body_weights(config["num_hidden_layers"]), head_weights(family)
+    theirs = select_weights(
+        path,
+        read_weights(path, f"{family.model_type}."),
+        {**_shapes(body, size), TYPES: (size["T"], size["H"])},
+        _shapes(head, size),
+    )
+    names = {name: weight.ours for name, weight in (body | head).items()}
+    state = {names[name]: weight for name, weight in theirs.items() if name != TYPES}
+    if family.bias not in theirs:
+        logger.info("no output head: drawn as BERT does, with the word embedding as output")
+        state |= _new_head(size["H"], size["V"])
+    for name in ROWS_OF_VOCABULARY:
+        state[name] = state[name][rows]
+    return state, theirs[TYPES]
+
+
+def _shapes(weights: Mapping[str, Weight], size: Mapping[str, int]) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(size[c] for c in weight.shape) for name, weight in weights.items()}
+
+
+def _new_head(width: int, vocab_size: int) -> dict[str, Tensor]:
+    generator = torch.Generator().manual_seed(_HEAD_SEED)
+    dense = torch.empty(width, width).normal_(std=_INITIAL_STD, generator=generator)
+    return {
+        f"{OUR_HEAD}dense.weight": dense,
+        f"{OUR_HEAD}dense.bias": torch.zeros(width),
+        f"{OUR_HEAD}layer_norm.weight": torch.ones(width),
+        f"{OUR_HEAD}layer_norm.bias": torch.zeros(width),
+        f"{OUR_HEAD}bias": torch.zeros(vocab_size),
+    }
+
+
+def write_checkpoint(
+    folder: Path, state: dict[str, Tensor], config: Mapping[str, Any], symbols: Sequence[str]
+) -> None:
+    """Write model.pt as fairseq does, without an optimiser's state; plain data alone.
+
+    Args:
+        folder: an existing one.
+        state: all weights under our names, but the tied one.
+        config: their config.json.
+        symbols: of fairseq's dictionary, in the order of the rows.
+    """
+    state[TIED] = state[OUR_WORDS]
+    model = PERobertaConfig(position_encoding="learned", dictionary_digest=digest(symbols))
+    for name, option in OPTIONS.items():
+        setattr(model, option, config[name])
+    model.max_positions = len(state[OUR_POSITIONS])
+    options = OmegaConf.merge(OmegaConf.structured(model), {"_name": ROBERTA})
+    options.segments = "pairs" if OUR_SEGMENT in state else "none"
+    full = OmegaConf.structured(FairseqConfig)
+    full.model = options
+    task = MaskedLMConfig(data=".", tokens_per_sample=model.max_positions)
+    full.task = OmegaConf.merge(OmegaConf.structured(task), {"_name": "masked_lm"})
+    checkpoint = {
+        "args": None,
+        "cfg": OmegaConf.to_container(full, resolve=True, enum_to_str=True),
+        "model": state,
+        "optimizer_history": [
+            {
+                "criterion_name": "MaskedLmLoss",
+                "optimizer_name": "FairseqAdam",
+                "lr_scheduler_state": {},
+                "num_updates": 0,
+            }
+        ],
+        "extra_state": {"train_iterator": {"epoch": 1}},
+        "last_optimizer_state": None,
+        "task_state": {},
+    }
+    torch.save(checkpoint, folder / CHECKPOINT_FILE)
+
+
+def read_our_state(source: Path, family: Family, vocabulary: Vocabulary) -> tuple[Any, Any]:
+    """Read a checkpoint of ``pe_roberta`` that a family's model can be.
+
+    Heads of tasks are left behind.
+
+    Args:
+        source: the checkpoint.
+        family: to be written.
+        vocabulary: of its data.
+
+    Returns:
+        Its options, and its weights by our names.
+
+    Raises:
+        ValueError: a damaged file, options that the family does not have, or another vocabulary.
+    """
+    checkpoint = read_checkpoint(source)
+    require_names(source, checkpoint, [ROBERTA])
+    ours = checkpoint["cfg"]["model"]
+    segments = ours.get("segments", "none")
+    check_options(source, ours, {name: (value,) for name, value in OUR_FIXED.items()})
+    check_options(source, {"segments": segments}, {"segments": _segments(family)})
+    encoding = ours.get("position_encoding")
+    if encoding != "learned" and not (encoding == "base" and ours.get("encoder_learned_pos")):
+        raise ValueError(
+            f"{source}: position_encoding must be learned, the one that Hugging Face's model has, "
+            f"but is {encoding!r}"
+        )
+    state = dict(checkpoint["model"])
+    rename_learned_table(state, STACK, _PAD)
+    state.pop(_VERSION, None)
+    heads = sorted(name for name in state if _TASK_HEADS.fullmatch(name))
+    for name in heads:
+        del state[name]
+    if heads:
+        logger.info("left behind: %s", ", ".join(heads))
+    weights = body_weights(ours["encoder_layers"]) | head_weights(family)
+    needed = {*(weight.ours for weight in weights.values()), TIED}
+    needed |= {OUR_SEGMENT} if segments == "pairs" else set()
+    refuse_names(source, "lacks", needed - state.keys())
+    refuse_names(source, "has no place for", state.keys() - needed)
+    check_vocabulary(source, checkpoint, vocabulary)
+    return ours, state
+
+
+def _segments(family: Family) -> tuple[str, ...]:
+    return ("none", "pairs") if max(family.segments) > 1 else ("none",)
+
+
+def write_their_folder(
+    folder: Path,
+    family: Family,
+    ours: Mapping[str, Any],
+    state: Mapping[str, Tensor],
+    rows: Tensor,
+    extra: Mapping[str, Tensor],
+    options: Mapping[str, Any],
+) -> None:
+    """Write config.json and model.safetensors of a family's model with its output head.
+
+    Args:
+        folder: an existing one.
+        family: of the model.
+        ours: options of the checkpoint.
+        state: its weights.
+        rows: (V,), their token of each of ours.
+        extra: their position and type embeddings by name, which take the place of ours.
+        options: more of config.json.
+    """
+    back = torch.empty_like(rows)
+    back[rows] = torch.arange(len(rows))
+    prefix = f"{family.model_type}."
+    head = head_weights(family)
+    weights = {}
+    for name, weight in (body_weights(ours["encoder_layers"]) | head).items():
+        value = state[weight.ours]
+        value = value[back] if weight.ours in ROWS_OF_VOCABULARY else value
+        weights[name if name in head else prefix + name] = value.contiguous().clone()
+    weights |= {prefix + name: value.contiguous() for name, value in extra.items()}
+    config = {
+        **{name: ours.get(option) for name, option in OPTIONS.items()},
+        "layer_norm_eps": ours.get("layer_norm_eps", PERobertaConfig.layer_norm_eps),
+        "model_type": family.model_type,
+        "architectures": [family.architecture],
+        **{name: values[0] for name, values in FIXED.items()},
+        "vocab_size": len(rows),
+        "max_position_embeddings": len(weights[prefix + POSITIONS]),
+        "type_vocab_size": len(weights[prefix + TYPES]),
+        **options,
+    }
+    (folder / CONFIG_FILE).write_text(json.dumps(config, indent=1) + "\n")
+    save_file(weights, folder / WEIGHTS_FILE, metadata={"format": "pt"})

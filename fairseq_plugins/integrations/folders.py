@@ -1,0 +1,121 @@
+"""Folders of Hugging Face: config.json and weights, read as data alone."""
+
+import json
+import logging
+import re
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor
+
+from fairseq_plugins.common.checkpoints import read_tensors
+
+logger = logging.getLogger(__name__)
+
+CONFIG_FILE, WEIGHTS_FILE, OLD_WEIGHTS_FILE = (
+    "config.json",
+    "model.safetensors",
+    "pytorch_model.bin",
+)
+# Names that TensorFlow's BERT had for a layer norm's weight and bias.
+_OLD_NAMES = {".gamma": ".weight", ".beta": ".bias"}
+# What belongs to the layers and their input; all else is a head, a pooler or a copy.
+_BODY = re.compile(r"embeddings\.|encoder\.")
+_NUMBERS = re.compile(r"embeddings\.(position_ids|token_type_ids)")  # constants, no weights
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Read a JSON object; ValueError with the path for a missing or damaged file."""
+    if not path.is_file():
+        raise ValueError(f"{path.parent} does not hold {path.name}")
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path} is damaged: {error}") from error
+    if not isinstance(content, dict):
+        raise ValueError(f"{path} is damaged: it must be an object")
+    return content
+
+
+def find_weights(folder: Path) -> Path:
+    """Find model.safetensors, or else pytorch_model.bin; ValueError where there is neither."""
+    for name in (WEIGHTS_FILE, OLD_WEIGHTS_FILE):
+        if (folder / name).is_file():
+            return folder / name
+    raise ValueError(f"{folder} does not hold {WEIGHTS_FILE} or {OLD_WEIGHTS_FILE}")
+
+
+def read_weights(path: Path, prefix: str) -> dict[str, Tensor]:
+    """Read all weights of a model, in float32.
+
+    Args:
+        path: as `find_weights` finds it.
+        prefix: what stands before names of the body in a model with a head, as ``bert.``; it is
+            removed.
+
+    Raises:
+        ValueError: naming the file, for one that is damaged or holds anything but tensors.
+    """
+    if path.suffix == ".bin":
+        given = read_tensors(path)
+    else:
+        try:
+            given = load_file(path)
+        except (SafetensorError, OSError) as error:
+            raise ValueError(f"{path} is damaged: {error}") from error
+    found = {}
+    for name, weight in given.items():
+        short = name.removeprefix(prefix)
+        for old, new in _OLD_NAMES.items():
+            if short.endswith(f"LayerNorm{old}"):
+                short = short.removesuffix(old) + new
+        if short in found:
+            raise ValueError(f"{path} has {short} twice, with and without {prefix}")
+        found[short] = weight.float() if weight.is_floating_point() else weight
+    return found
+
+
+def select_weights(
+    path: Path,
+    weights: Mapping[str, Tensor],
+    body: Mapping[str, tuple[int, ...]],
+    head: Mapping[str, tuple[int, ...]],
+) -> dict[str, Tensor]:
+    """Keep the weights of the body and of the head, and log the others by name.
+
+    Args:
+        path: of the file, for errors.
+        weights: as `read_weights` gives them.
+        body: shapes of all weights that the body must have.
+        head: likewise of the output head, which may be absent as a whole.
+
+    Raises:
+        ValueError: weights of the body or of a part of the head that are missing, a weight of
+            layers or embeddings that has no place, another shape, or numbers that are not finite.
+    """
+    needed = {**body, **(head if head.keys() & weights.keys() else {})}
+    left = [name for name in weights if name not in needed]
+    foreign = [name for name in left if _BODY.match(name) and not _NUMBERS.fullmatch(name)]
+    refuse_names(path, "lacks", needed.keys() - weights.keys())
+    refuse_names(path, "has no place for", foreign)
+    if left:
+        logger.info("left behind: %s", ", ".join(sorted(left)))
+    for name, shape in needed.items():
+        if tuple(weights[name].shape) != shape:
+            raise ValueError(
+                f"{path}: {name} must have the shape {shape} by {CONFIG_FILE}, but has "
+                f"{tuple(weights[name].shape)}"
+            )
+        if not bool(torch.isfinite(weights[name]).all()):
+            raise ValueError(f"{path}: {name} must be finite, but has infinite numbers or NaN")
+    return {name: weights[name] for name in needed}
+
+
+def refuse_names(path: Path, what: str, names: Collection[str]) -> None:
+    """Raise ValueError that names some weights, if there are any."""
+    if names:
+        raise ValueError(f"{path} {what} {len(names)} weights: {', '.join(sorted(names)[:6])}")
