@@ -79,7 +79,7 @@ def test_another_dictionary_is_refused(pieces: Pieces, tmp_path: Path) -> None:
     dictionary = Dictionary()
     for word in ("cats", "dogs", "5"):
         dictionary.add_symbol(word)
-    with pytest.raises(DataError, match=r"encoder\.json .* but 2 are not, the first is 'cats'"):
+    with pytest.raises(DataError, match=r"must be tokens of .* but 2 are not, the first is 'cats'"):
         word_beginnings(dictionary, pieces.folder)
     with pytest.raises(DataError, match=r"does not hold encoder\.json"):
         word_beginnings(pieces.dictionary, tmp_path)
