@@ -22,11 +22,11 @@ from fairseq_plugins.common.vocabulary import (
     check_vocabulary,
 )
 from fairseq_plugins.modules.identity import LM, ROBERTA, TRANSLATION
-from fairseq_plugins.modules.loading import build_trained, read_trained
+from fairseq_plugins.modules.loading import SENTENCE_TASKS, build_trained, read_trained
 from fairseq_plugins.translation.translator import languages_of
 
 TASKS = {
-    ROBERTA: ("masked_lm", "pe_masked_lm", "sentence_prediction", "squad"),
+    ROBERTA: ("masked_lm", "pe_masked_lm", *SENTENCE_TASKS, "squad"),
     LM: ("language_modeling",),
     TRANSLATION: ("translation",),
 }

@@ -111,7 +111,7 @@ _BY_FOLDER: dict[str, tuple[str, ...]] = {
     ),
     "novels-start": (
         "scripts/prepare_start.sh",
-        f"scripts/prepare_text_mlm.sh --from DIR {_START} --evaluation-lines 20 "
+        f"scripts/prepare_text_mlm.sh --from DIR {_START} --evaluation-lines 300 "
         "--output data/novels-start",
     ),
     "glue-start": (

@@ -23,7 +23,12 @@ from fairseq_plugins.glue import BATCH_SIZE
 from fairseq_plugins.glue.metrics import score
 from fairseq_plugins.glue.tasks import GlueTask, find_task
 from fairseq_plugins.modules.identity import ROBERTA
-from fairseq_plugins.modules.loading import build_trained, choose_device, read_trained
+from fairseq_plugins.modules.loading import (
+    SENTENCE_TASKS,
+    build_trained,
+    choose_device,
+    read_trained,
+)
 
 LABELS = "label/dict.txt"
 
@@ -58,7 +63,7 @@ def evaluate(
     for name in needed:
         if not (data / name).is_file():
             raise DataError(f"{data / name} does not exist")
-    state = read_trained(checkpoint, models=[ROBERTA], tasks=["sentence_prediction"])
+    state = read_trained(checkpoint, models=[ROBERTA], tasks=SENTENCE_TASKS)
     _check_fits(state, checkpoint, data, facts)
     model, _, fairseq_task = build_trained(checkpoint, state, data)
     utils.set_torch_seed(seed)  # after loading, which seeds the draws of an encoding too

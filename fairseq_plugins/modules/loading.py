@@ -15,6 +15,9 @@ from fairseq import checkpoint_utils
 from fairseq_plugins.common.checkpoints import read_checkpoint, read_upgraded
 from fairseq_plugins.common.errors import CheckpointError
 
+# Tasks of models that are fine-tuned for classes or a number.
+SENTENCE_TASKS = ("sentence_prediction", "pe_sentence_prediction")
+
 
 def require_names(
     path: Path,

@@ -23,10 +23,22 @@ from fairseq_plugins.squad.folder import features_path
 
 
 class ShuffledDataset(BaseWrapperDataset):
-    """Another order in every epoch, from the numbers that fairseq seeds for it."""
+    """A dataset in another order in every epoch, from the numbers that fairseq seeds for it.
+
+    Args:
+        dataset: examples with sizes.
+        by_length: put examples of similar length beside one another, so that batches, which are
+            shuffled after that, have less padding.
+    """
+
+    def __init__(self, dataset: Any, *, by_length: bool = False) -> None:
+        super().__init__(dataset)
+        self._by_length = by_length
 
     def ordered_indices(self) -> NDArray[np.int64]:
-        return np.random.permutation(len(self))
+        """Numbers of the examples in the order in which they fill batches."""
+        order = np.random.permutation(len(self))
+        return np.lexsort((order, self.sizes)) if self._by_length else order
 
 
 def load_windows(

@@ -23,6 +23,10 @@ class SquadTaskConfig(FairseqDataclass):
     data: str = field(
         default=MISSING, metadata={"help": "folder that scripts/prepare_squad.sh made"}
     )
+    group_by_length: bool = field(
+        default=False,
+        metadata={"help": "batches of windows of similar length, in random order: less padding"},
+    )
     span_head_name: str = II("criterion.span_head_name")
     restore_file: str = II("checkpoint.restore_file")
     finetune_from_model: Optional[str] = II("checkpoint.finetune_from_model")
@@ -83,8 +87,10 @@ class SquadTask(FairseqTask):
     def load_dataset(self, split: str, combine: bool = False, **kwargs: Any) -> Any:
         """Load "train" (in another order in every epoch) or "valid"."""
         windows, _ = load_windows(Path(self.cfg.data), split, self.dictionary, combine=combine)
-        self.datasets[split] = ShuffledDataset(windows) if split == "train" else windows
-        return self.datasets[split]
+        if split == "train":
+            windows = ShuffledDataset(windows, by_length=self.cfg.group_by_length)
+        self.datasets[split] = windows
+        return windows
 
     def max_positions(self) -> int:
         """The longest window."""
