@@ -181,7 +181,12 @@ def _without_specials(path: Path, content: Mapping[str, Any]) -> dict[str, Any]:
             f"{path} must be a tokenizer of type WordPiece, but is {kind or 'of no known type'}; "
             "GPT-2's pieces are a folder with encoder.json, vocab.bpe and dict.txt"
         )
-    off: dict[str, Any] = {"truncation": None, "padding": None, "post_processor": None, "added_tokens": []}
+    off: dict[str, Any] = {
+        "truncation": None,
+        "padding": None,
+        "post_processor": None,
+        "added_tokens": [],
+    }
     return {**content, **off}
 
 
