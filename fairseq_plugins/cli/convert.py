@@ -44,7 +44,6 @@ def get_parser() -> argparse.ArgumentParser:
         command.add_argument(
             "--bpe",
             type=Path,
-            default=data_folder("gpt2_bpe"),
             metavar="DIR",
             help=f"pieces of a RoBERTa (default: data/gpt2_bpe, made by {made_by})",
         )
@@ -71,19 +70,25 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _to_fairseq(args: argparse.Namespace) -> None:
-    from fairseq_plugins.integrations.published import to_fairseq
-
     check_folder(args.source, "SOURCE")
+    if args.bpe is not None:
+        check_folder(args.bpe, "--bpe")
+    from fairseq_plugins.integrations.published import to_fairseq  # takes seconds
+
     with _new_folder(args.output) as built:
-        to_fairseq(args.source, built, args.bpe)
+        to_fairseq(args.source, built, args.bpe or data_folder("gpt2_bpe"))
 
 
 def _to_huggingface(args: argparse.Namespace) -> None:
-    from fairseq_plugins.integrations import bert, roberta
-
     check_file(args.source, "SOURCE")
-    pieces, option = (args.tokenizer, "--tokenizer") if args.tokenizer else (args.bpe, "--bpe")
-    check_folder(pieces, option)
+    if args.tokenizer and args.bpe:
+        raise OptionError(
+            "--tokenizer (of a BERT) and --bpe (of a RoBERTa) must not be given together"
+        )
+    pieces = args.tokenizer or args.bpe or data_folder("gpt2_bpe")
+    check_folder(pieces, "--tokenizer" if args.tokenizer else "--bpe")
+    from fairseq_plugins.integrations import bert, roberta  # takes seconds
+
     convert = bert.to_huggingface if args.tokenizer else roberta.to_huggingface
     with _new_folder(args.output) as built:
         convert(args.source, built, pieces)

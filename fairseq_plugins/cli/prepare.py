@@ -25,6 +25,7 @@ PREPARATIONS = {
     "prepare_wmt14_en_de": ("fairseq_plugins.translation.prepare", "wmt14"),
     "prepare_glue": ("fairseq_plugins.glue.prepare",),
     "prepare_squad": ("fairseq_plugins.squad.__main__", "prepare"),
+    "prepare_start": ("fairseq_plugins.cli.prepare_start",),
 }
 ABOUT = {
     "prepare_toy": "a generated language in which order matters; all is in here",
@@ -41,6 +42,7 @@ ABOUT = {
     "prepare_wmt14_en_de": "WMT14 English-German, downloaded or --from DIR",
     "prepare_glue": "GLUE, downloaded or --from DIR",
     "prepare_squad": "SQuAD, downloaded or --from DIR",
+    "prepare_start": "a published model to start from, installed or --from DIR",
 }
 # One folder serves language models and masked ones.
 SAME: dict[tuple[str, ...], tuple[str, ...]] = {
@@ -64,9 +66,10 @@ def get_parser() -> argparse.ArgumentParser:
     lines = [
         f"  {' '.join(typed.split()[1:]):<18} {ABOUT[script]}" for script, typed in TYPED.items()
     ]
+    about = "Make a data folder, by default below data/, or a start:"
     parser = Parser(
         prog=PROGRAM,
-        description="Make a data folder, by default below data/:\n\n" + "\n".join(lines),
+        description="\n".join([about, "", *lines]),
         epilog=f"`{PROGRAM} lm wikitext2 --help` shows the options of one.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

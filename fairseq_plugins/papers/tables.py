@@ -115,7 +115,7 @@ class Table:
         attentions: what runs by default.
         seeds: likewise, at scale paper.
         names: what pages call an attention, where that is not its word.
-        against: the attention that the others are compared with in each row, empty for none.
+        against: attentions that all others are compared with in each row, a section for each.
         further: attentions beyond the paper, with a heading for their rows.
         reference: the row that the others are compared with.
         figures: what is drawn of its runs.
@@ -142,7 +142,7 @@ class Table:
     attentions: tuple[str, ...] = ATTENTIONS
     seeds: tuple[int, ...] = (1,)
     names: Mapping[str, str] = field(default_factory=dict)
-    against: str = ""
+    against: tuple[str, ...] = ()
     further: Mapping[str, str] = field(default_factory=dict)
     reference: str = "base"
     figures: tuple[Figure, ...] = (Figure("ranking"),)

@@ -117,6 +117,7 @@ CASES = [
     ("average", "absent", "FOLDER must be an existing folder, but is absent"),
     ("average", ". --last 1", "`--last` must be at least 2, but is 1"),
     ("average", ".", "`--last` must be at most the 0 checkpoints"),
+    ("prepare start", "--from absent", "--from must be an existing folder, but is absent"),
     ("convert to-fairseq", "absent out --bpe .", "SOURCE must be an existing folder"),
     ("convert to-fairseq", ". out --bpe absent", "--bpe must be an existing folder, but is absent"),
     ("convert to-huggingface", "absent out --bpe .", "SOURCE must be an existing file"),

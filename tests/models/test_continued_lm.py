@@ -109,6 +109,23 @@ def test_another_model_is_refused(options: dict[str, Any], message: str, tmp_pat
     assert message in str(caught.value)
 
 
+@pytest.mark.parametrize("theirs", ["vanilla", "linear"])
+def test_an_output_norm_is_new_after_another_attention(theirs: str, tmp_path: Path) -> None:
+    """Its weights begin as a norm that changes nothing; all others are the checkpoint's."""
+    path, old = saved(tmp_path, encoding="learned", attention=theirs)
+    checkpoint = torch.load(path, weights_only=True)
+    checkpoint["cfg"]["model"]["attention_type"] = theirs
+    torch.save(checkpoint, path)
+    model = started(
+        path, "learned", attention_type="linear", linear_normalizer="output_norm"
+    ).state_dict()
+    new = {name for name in model if "output_norm" in name}
+    assert new and set(model) - new == set(old.state_dict())
+    for name, value in model.items():
+        begins = torch.full_like(value, float(name.endswith("weight")))
+        assert torch.equal(value, begins if name in new else old.state_dict()[name]), name
+
+
 def test_another_dictionary_is_refused(tmp_path: Path) -> None:
     path, _ = saved(tmp_path, encoding="learned")
     checkpoint = torch.load(path, weights_only=True)

@@ -109,6 +109,32 @@ def test_other_spellings_are_the_same(theirs: dict[str, Any], ours: dict[str, An
             ("min_cosine", "min_cosine=0.2", "min_cosine=0.0"),
         ),
         (
+            encoding("rope", attention_type="linear", linear_normalizer="clamped"),
+            encoding("rope", attention_type="linear"),
+            ("linear_normalizer", "linear_normalizer=clamped", "linear_normalizer=encoded"),
+        ),
+        (
+            encoding(
+                "rope", attention_type="linear", linear_normalizer="clamped", linear_epsilon=0.5
+            ),
+            encoding("rope", attention_type="linear", linear_normalizer="clamped"),
+            ("linear_epsilon", "linear_epsilon=0.5", "linear_epsilon=1e-06"),
+        ),
+        (
+            encoding("rope", attention_type="linear", linear_normalizer="output_norm"),
+            encoding(
+                "rope",
+                attention_type="linear",
+                linear_normalizer="output_norm",
+                linear_output_norm="rms_norm",
+            ),
+            (
+                "linear_output_norm",
+                "linear_output_norm=layer_norm",
+                "linear_output_norm=rms_norm",
+            ),
+        ),
+        (
             encoding("cosformer", max_target_positions=32),
             encoding("cosformer", max_target_positions=64),
             ("encoding", "`cosformer length=32` under vanilla attention", "`cosformer length=64`"),

@@ -318,6 +318,22 @@ def test_the_refusal_says_which_option_to_set() -> None:
             {"cross_attention_type": "linear", "cross_position_encoding": "rope", "min_cosine": 2},
             ["`min_cosine` must be between 0 and 1, but is 2"],
         ),
+        (
+            {"attention_type": "linear", "linear_normalizer": "clamped", "min_cosine": 0.1},
+            ["`min_cosine` must be 0.2 with linear_normalizer=clamped", "0.1"],
+        ),
+        (
+            {"attention_type": "linear", "linear_epsilon": 0.1},
+            ["`linear_epsilon` must be 1e-06 with linear_normalizer=encoded", "0.1"],
+        ),
+        (
+            {"attention_type": "linear", "linear_normalizer": "clamped", "linear_epsilon": 0},
+            ["`linear_epsilon` must be positive", "0"],
+        ),
+        (
+            {"attention_type": "linear", "linear_output_norm": "rms_norm"},
+            ["`linear_output_norm` must be layer_norm with linear_normalizer=encoded"],
+        ),
     ],
 )
 def test_wrong_options_are_refused(options: dict[str, Any], parts: list[str]) -> None:

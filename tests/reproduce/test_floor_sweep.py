@@ -1,4 +1,4 @@
-"""The sweep of floors: a column is linear attention with its own denominator, and nothing else."""
+"""The sweep of denominators: a column is linear attention with its own, and nothing else."""
 
 import json
 from pathlib import Path
@@ -7,7 +7,7 @@ import pytest
 
 from fairseq_plugins.attention.normalizers import MIN_COSINE
 from fairseq_plugins.papers.extrapolation import TRANSLATION_LENGTHS
-from fairseq_plugins.papers.floor_sweep import FLOOR_SWEEP, FLOORS, PLAIN
+from fairseq_plugins.papers.floor_sweep import CLAMPED, FLOOR_SWEEP, FLOORS, OUTPUT_NORMS, PLAIN
 from fairseq_plugins.papers.lrpe import TABLE_2
 from fairseq_plugins.reproduce.experiments import experiment_of
 from fairseq_plugins.reproduce.experiments.devices import Devices
@@ -19,7 +19,7 @@ from fairseq_plugins.reproduce.report.settings import draw_settings
 from fairseq_plugins.reproduce.report.within_rows import attention_differences
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
-DIFFER = {"min_cosine", "linear_normalizer"}
+DIFFER = {"min_cosine", "linear_normalizer", "linear_output_norm"}
 
 
 def planned(attention: str, table: str = FLOOR_SWEEP.name):
@@ -44,7 +44,11 @@ def test_the_command_says_the_floor():
         assert f"model.min_cosine={floor}" in planned(word).command
         assert planned(word).config["model"]["min_cosine"] == floor
         assert planned(word).config["model"]["linear_normalizer"] == "encoded"
-    assert planned(PLAIN).config["model"]["linear_normalizer"] == "plain"
+    for word in (PLAIN, CLAMPED):
+        assert planned(word).config["model"]["linear_normalizer"] == word
+    for word in OUTPUT_NORMS:
+        model = planned(word).config["model"]
+        assert (model["linear_normalizer"], model["linear_output_norm"]) == ("output_norm", word)
 
 
 @pytest.mark.parametrize(("table", "theirs"), [(FLOOR_SWEEP, "2"), (TRANSLATION_LENGTHS, "4")])
@@ -73,8 +77,9 @@ def results(make_result):
 def test_a_row_is_compared_with_itself_under_the_floor_of_other_tables(results):
     results[0]["metrics"]["test_ppl"] += 0.5  # else all seeds differ alike, and nothing varies
     cells = gather(results, FLOOR_SWEEP.columns)
-    found = attention_differences(FLOOR_SWEEP, cells)
-    assert set(found) == {(r, a) for r in FLOOR_SWEEP.row_names for a in ("floor_0", "plain")}
+    found = attention_differences(FLOOR_SWEEP, cells, "floor_20")
+    rows = ("rope", "lrpe_type2", "lrpe_type8")
+    assert set(found) == {(r, a) for r in rows for a in ("floor_0", "plain")}
     assert found["rope", "floor_0"].effect == pytest.approx(10 + 0.5 / 3)
     assert found["rope", "floor_0"].seeds == 3 and found["rope", "floor_0"].is_apart
     assert found["lrpe_type8", "plain"].effect == pytest.approx(0.1)
@@ -87,6 +92,20 @@ def test_a_row_is_compared_with_itself_under_the_floor_of_other_tables(results):
     assert "Differences to floor" not in render(TABLE_2, "mini", [], [])
 
 
+def test_every_denominator_is_compared_with_the_output_norm_too(make_result):
+    """Seed by seed, with an interval, on a section of its own."""
+    results = [
+        make_result("rope", word, seed, value + seed / 10, table=FLOOR_SWEEP.name)
+        for word, value in (("floor_20", 75.0), ("clamped", 73.0), ("layer_norm", 72.0))
+        for seed in (1, 2, 3)
+    ]
+    results[0]["metrics"]["test_ppl"] += 0.5
+    page = render(FLOOR_SWEEP, "mini", results, [])
+    section = page.partition("## Differences to layer norm of the output\n")[2]
+    assert "| Method | floor 0.2 | clamped denominator |" in section
+    assert "| RoPE | +3.17† (+2.45 to +3.88) | +1.00" in section
+
+
 def test_pages_call_a_floor_by_its_number(results):
     page = render(FLOOR_SWEEP, "mini", results, [])
     assert "| Method | Floor 0: PPL (valid) |" in page and "Plain denominator: PPL (valid)" in page
@@ -94,7 +113,7 @@ def test_pages_call_a_floor_by_its_number(results):
 
 
 def test_the_recipes_own_floor_is_one_of_them():
-    assert FLOORS[FLOOR_SWEEP.against] == MIN_COSINE
+    assert FLOORS[FLOOR_SWEEP.against[0]] == MIN_COSINE
     assert planned("linear", "table2").config["model"]["min_cosine"] == MIN_COSINE
 
 
@@ -106,7 +125,7 @@ def test_its_figure_has_every_row_over_the_floors(tmp_path, make_result):
     ]
     draw_settings(tmp_path / "results", FLOOR_SWEEP, FLOOR_SWEEP.figures[0], "mini", results)
     folder = tmp_path / "results" / "floor_sweep"
-    assert (folder / "mini.png").is_file() and "floor 0.4" in (folder / "mini.svg").read_text()
+    assert (folder / "mini.png").is_file() and "0.4" in (folder / "mini.svg").read_text()
     rows = json.loads((folder / "mini.json").read_text())["rows"]
     assert {name: row["seeds"] for name, row in rows.items()} == {
         "rope-floor_0": 1,

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import ConfigDict
 
 from fairseq_plugins.common.data_commands import COMMANDS
-from fairseq_plugins.papers.floor_sweep import FLOORS, PLAIN
+from fairseq_plugins.papers.floor_sweep import CLAMPED, FLOORS, OUTPUT_NORMS, PLAIN
 from fairseq_plugins.reproduce.experiments.base import (
     Experiment,
     Metrics,
@@ -144,13 +144,19 @@ def _step(
 
 @dataclass(frozen=True)
 class FloorSweep(LanguageModel):
-    """Under linear attention with other denominators: a run's attention is its floor's word."""
+    """Train under linear attention with a denominator of its own for each column."""
 
     def attention(self, word: str) -> dict[str, str | float]:
-        if word == PLAIN:
-            return {"attention_type": "linear", "linear_normalizer": "plain"}
         if word in FLOORS:
             return {"attention_type": "linear", "min_cosine": FLOORS[word]}
+        if word in (PLAIN, CLAMPED):
+            return {"attention_type": "linear", "linear_normalizer": word}
+        if word in OUTPUT_NORMS:
+            return {
+                "attention_type": "linear",
+                "linear_normalizer": "output_norm",
+                "linear_output_norm": word,
+            }
         return super().attention(word)
 
     def facts(self, results: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -1,4 +1,4 @@
-"""A line for each row over the settings that stand where attentions do: the floor sweep's."""
+"""The floor sweep's figure: a line for each row over the denominators, one per column."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,18 +18,19 @@ def draw_settings(
     """A PNG and an SVG of what ranks the rows, every seed a dot, and a JSON of their numbers."""
     ranked = table.ranked_by
     cells = gather(results, [ranked])
-    picture = Picture(figsize=(9, 5), layout="constrained")
+    picture = Picture(figsize=(11, 5), layout="constrained")
     panel = picture.subplots()
     for i, row in enumerate(table.rows):
         own = {
             a: cells[row.name, a][ranked.metric] for a in table.attentions if (row.name, a) in cells
         }
-        places = [table.attentions.index(a) + 0.08 * (i - 1) for a in own]
+        places = [table.attentions.index(a) + 0.08 * (i - (len(table.rows) - 1) / 2) for a in own]
         means = [mean(seeds.values()) for seeds in own.values()]
         (line,) = panel.plot(places, means, "-", label=row.label)
         for place, seeds in zip(places, own.values(), strict=True):
             panel.plot([place] * len(seeds), [*seeds.values()], "o", color=line.get_color())
-    panel.set_xticks(range(len(table.attentions)), [table.word_of(a) for a in table.attentions])
+    words = [table.word_of(a).replace(" ", "\n") for a in table.attentions]
+    panel.set_xticks(range(len(words)), words)
     panel.set_ylabel(ranked.label)
     panel.grid(axis="y", alpha=0.3)
     panel.legend()

@@ -15,17 +15,17 @@ from fairseq_plugins.reproduce.report.statistics import (
 Differences = dict[tuple[str, str], Estimate]  # by (row, attention)
 
 
-def attention_differences(table: Table, cells: Cells) -> Differences:
-    """How much what ranks a row is above that of the same row under `table.against`.
+def attention_differences(table: Table, cells: Cells, against: str) -> Differences:
+    """Compute how much each row's ranking metric is above that of the row under `against`.
 
     Without three common seeds a difference is judged by the spread that seeds make in the rows
     under these two attentions. Holm's correction is over all.
     """
     metric = table.ranked_by.metric
-    theirs = rows_of(cells, table.against, metric)
+    theirs = rows_of(cells, against, metric)
     found: Differences = {}
     for attention in table.attentions:
-        if attention == table.against:
+        if attention == against:
             continue
         ours = rows_of(cells, attention, metric)
         spread = pooled_spread([*ours.values(), *theirs.values()])
@@ -36,8 +36,12 @@ def attention_differences(table: Table, cells: Cells) -> Differences:
 
 
 def within_rows(table: Table, cells: Cells) -> list[str]:
-    """The section; empty for a table that compares no attentions, or without results."""
-    found = attention_differences(table, cells)
+    """Write a section for each of `table.against`; none where it has no results."""
+    return [part for against in table.against for part in _section(table, cells, against)]
+
+
+def _section(table: Table, cells: Cells, reference: str) -> list[str]:
+    found = attention_differences(table, cells, reference)
     if not found:
         return []
     attentions = list(dict.fromkeys(attention for _, attention in found))
@@ -45,7 +49,7 @@ def within_rows(table: Table, cells: Cells) -> list[str]:
         [table.row(row).label, *(_cell(table, found.get((row, a))) for a in attentions)]
         for row in dict.fromkeys(row for row, _ in found)
     ]
-    against = table.name_of(table.against)
+    against = table.name_of(reference)
     summary = (
         f"{table.ranked_by.label} of a row less that of the same row with {against}, at the seeds "
         "that both have, with its 95 % interval: by a paired t-test of three common seeds or more, "
