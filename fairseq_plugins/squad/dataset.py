@@ -38,7 +38,9 @@ class ShuffledDataset(BaseWrapperDataset):
     def ordered_indices(self) -> NDArray[np.int64]:
         """Numbers of the examples in the order in which they fill batches."""
         order = np.random.permutation(len(self))
-        return np.lexsort((order, self.sizes)) if self._by_length else order
+        if not self._by_length:
+            return order
+        return np.lexsort((order, np.array([self.num_tokens(i) for i in range(len(self))])))
 
 
 def load_windows(

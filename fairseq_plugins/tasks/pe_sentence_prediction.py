@@ -34,6 +34,7 @@ class PESentencePredictionTask(SentencePredictionTask):
         if self.cfg.group_by_length:
             with data_utils.numpy_seed(self.cfg.seed):
                 shuffle = np.random.permutation(len(dataset))
-            dataset = SortDataset(dataset, sort_order=[shuffle, dataset.sizes])
+            lengths = np.array([dataset.num_tokens(i) for i in range(len(dataset))])
+            dataset = SortDataset(dataset, sort_order=[shuffle, lengths])
             self.datasets[split] = dataset
         return dataset
