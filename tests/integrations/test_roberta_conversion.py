@@ -300,3 +300,20 @@ def test_a_converted_model_is_what_continued_training_starts_from(
     with torch.no_grad():
         same = torch.allclose(model(tokens)[0], our_logits(ours, tokens), atol=1e-5)
     assert same == (encoding == "learned")
+
+
+def test_one_file_of_tokens_and_weights_of_torch(script, theirs, ours, pieces, tmp_path) -> None:
+    """tokenizer.json stands for vocab.json and merges.txt, pytorch_model.bin for safetensors."""
+    other = copied(theirs, tmp_path / "other")
+    vocabulary = json.loads((other / "vocab.json").read_text())
+    lines = (other / "merges.txt").read_text().splitlines()[1:]
+    model = {"type": "BPE", "vocab": vocabulary, "merges": [line.split(" ") for line in lines]}
+    (other / "tokenizer.json").write_text(json.dumps({"model": model, "added_tokens": []}))
+    torch.save(load_file(other / "model.safetensors"), other / "pytorch_model.bin")
+    for name in ("vocab.json", "merges.txt", "model.safetensors"):
+        (other / name).unlink()
+    again = tmp_path / "again"
+    assert script.main(["to-fairseq", str(other), str(again), "--bpe", str(pieces)]) == 0
+    first, second = (read_checkpoint(one / "model.pt")["model"] for one in (ours, again))
+    assert first.keys() == second.keys()
+    assert all(torch.equal(weight, second[name]) for name, weight in first.items())
