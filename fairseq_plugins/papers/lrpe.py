@@ -81,6 +81,7 @@ TABLE_3 = Table(
         _LABELS,
     ),
     average_of=("MNLI-m", "QNLI", "QQP", "SST-2"),
+    may_start_published=True,
     notes=(
         "The paper's average is over MNLI matched, QNLI, QQP and SST-2, except for Base under "
         "linear attention: its printed 81.65 counts MNLI mismatched too; without it it is 83.23.",

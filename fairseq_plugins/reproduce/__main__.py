@@ -21,7 +21,7 @@ from fairseq_plugins.common.root import (
     put,
     put_places,
 )
-from fairseq_plugins.papers import SCALE_NAMES
+from fairseq_plugins.papers import PUBLISHED, SCALE_NAMES
 from fairseq_plugins.papers.tables import Table
 from fairseq_plugins.reproduce.options import (
     SCRIPTS,
@@ -35,6 +35,7 @@ from fairseq_plugins.reproduce.record.runs import LOCAL
 
 if TYPE_CHECKING:  # imports PyTorch, for which --help does not wait
     from fairseq_plugins.reproduce.experiments.planned import PlannedRun
+    from fairseq_plugins.reproduce.experiments.start import Start
     from fairseq_plugins.reproduce.record.runs import Study
 
 PAPER = "paper"  # all tables and figures of one
@@ -170,7 +171,6 @@ def _make(name: str, arguments: Sequence[str], root: Path) -> int:
 
     from fairseq_plugins.reproduce.experiments import EXPERIMENTS
     from fairseq_plugins.reproduce.experiments.devices import Devices
-    from fairseq_plugins.reproduce.experiments.start import Start
     from fairseq_plugins.reproduce.record.recipe import REFUSED, in_a_line
     from fairseq_plugins.reproduce.run.jobs import check_jobs, check_node
     from fairseq_plugins.reproduce.run.plan import check_devices, check_study, plan, tracked
@@ -184,7 +184,10 @@ def _make(name: str, arguments: Sequence[str], root: Path) -> int:
     except OptionError as error:
         parser.error(f"{error}.")
     args.scale = args.scale or "mini"
-    scale = EXPERIMENTS[table.experiment].scales[args.scale]
+    scales = EXPERIMENTS[table.experiment].scales
+    if args.scale not in scales:
+        parser.error(f"`--scale` must be among {', '.join(scales)}, but is {args.scale}.")
+    scale = scales[args.scale]
     seeds_asked = args.seeds or list(table.seeds if scale.name == "paper" else (1,))
     gpus = scale.gpus if args.gpus is None else args.gpus
     job = int(os.environ.get("SLURM_JOB_ID", 0)) if args.srun else 0
@@ -210,7 +213,7 @@ def _make(name: str, arguments: Sequence[str], root: Path) -> int:
             attentions=args.attention,
             seeds=seeds_asked,
             lengths=args.lengths if table.lengths else (),
-            start=Start.read(root, args.start) if args.start else None,
+            start=_start(root, args.start, table, scale.name),
             study=study,
         )
     except REFUSED as error:
@@ -275,6 +278,25 @@ def _make(name: str, arguments: Sequence[str], root: Path) -> int:
         keep=args.keep,
         checkpoints=args.missing_checkpoints,
     )
+
+
+def _start(root: Path, given: Path | None, table: Table, scale: str) -> "Start | None":
+    """The published model that rows start from, if any.
+
+    Raises:
+        ValueError: one is given, but rows start from models that are trained here.
+    """
+    from fairseq_plugins.reproduce.experiments import may_start_published
+    from fairseq_plugins.reproduce.experiments.start import Start
+
+    if given and not may_start_published(table.name, scale):
+        raise ValueError(
+            f"`--start` must be left out with {table.name} at scale {scale}, whose rows start from "
+            f"models that are trained here, but is {given}."
+        )
+    if scale == PUBLISHED:
+        return Start.read_sizes(root, given) if given else Start.published(root)
+    return Start.read(root, given) if given else None
 
 
 def _check_slurms(args: argparse.Namespace, parser: Parser, jobs: int | None = None) -> None:

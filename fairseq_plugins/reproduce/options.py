@@ -169,8 +169,9 @@ def get_parser(name: str) -> Parser:
             "--start",
             type=Path,
             metavar="FILE",
-            help="start from a published RoBERTa, a checkpoint that scripts/convert_roberta.py "
-            "makes, in place of what scripts/bert_start.sh trains",
+            help="start from a published model, a checkpoint that `fairseq-pe prepare start` or "
+            "`fairseq-pe convert` makes (default at scale published: checkpoints/start/model.pt; "
+            "elsewhere what scripts/bert_start.sh trains)",
         )
     else:
         parser.set_defaults(start=None)

@@ -40,6 +40,12 @@ EXPERIMENTS: dict[str, Experiment] = {
 }
 
 
+def may_start_published(table: str, scale: str) -> bool:
+    """Tell whether the rows of a table may start from a published model, directly or by others."""
+    origin = experiment_of(table).origin_at(scale)
+    return bool(origin and (origin.may_be_published or may_start_published(origin.table, scale)))
+
+
 def experiment_of(table: str) -> Experiment:
     """The experiment of a table by its name."""
     return EXPERIMENTS[TABLES[table].experiment]

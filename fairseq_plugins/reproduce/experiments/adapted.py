@@ -91,6 +91,11 @@ class Adapted(Experiment):
         *_, last = parts.values()
         return {**last, "cosines": cosines, "tokens": before}
 
+    def start_metrics(self, trainings: Sequence[Training], root: Path) -> Metrics:
+        parts = {t.variant.name: self.measure(t, root / t.folder) for t in trainings}
+        found = self.combine(parts)
+        return {"start_cosine": found["cosine"], "start_tokens": found["tokens"]}
+
     def facts(self, results: Sequence[Mapping[str, Any]]) -> list[str]:
         tokens = sorted({result["metrics"]["tokens"] for result in results})
         return [

@@ -126,6 +126,15 @@ class Experiment:
         (only,) = parts.values()
         return dict(only)
 
+    def start_metrics(self, trainings: Sequence[Training], root: Path) -> Metrics:
+        """What runs that start from these trainings record of them.
+
+        Args:
+            trainings: of a finished run of this experiment, in their order.
+            root: the folder that their folders are relative to.
+        """
+        return {}
+
     def at_lengths(self, factors: tuple[int, ...]) -> Self:
         """The same at these lengths, in those of the training; for tables with `lengths`."""
         raise NotImplementedError

@@ -13,7 +13,7 @@ from fairseq_plugins.reproduce.experiments import experiment_of
 from fairseq_plugins.reproduce.experiments.base import Experiment
 from fairseq_plugins.reproduce.experiments.devices import Devices, Layout, placement, spread
 from fairseq_plugins.reproduce.experiments.rows import BASE, encoding_of, has_file
-from fairseq_plugins.reproduce.experiments.start import Start, default_checkpoint
+from fairseq_plugins.reproduce.experiments.start import PREPARE, Start, default_checkpoint
 from fairseq_plugins.reproduce.experiments.training import FINETUNE, Training, Variant
 from fairseq_plugins.reproduce.record.recipe import (
     compose_recipe,
@@ -98,8 +98,11 @@ class PlannedRun:
         return tuple(dict.fromkeys((*before, *(t.data for t in self.trainings))))
 
     def missing_data(self, root: Path) -> list[MissingData]:
-        """What its folders of data lack, those of its pre-training first."""
+        """What its folders of data lack, those of its pre-training first; or the start."""
         found = self.pretraining.missing_data(root) if self.pretraining else []
+        start = Start.of(self.config) if self.pretraining is None else None
+        if start and not (root / start.checkpoint).is_file():
+            found.append(MissingData(start.checkpoint.parent, [start.checkpoint.name], (PREPARE,)))
         for folder in dict.fromkeys(training.data for training in self.trainings):
             if files := missing_data(root / folder, self.experiment.data_files):
                 found.append(MissingData(folder, files, self.prepare))
@@ -161,6 +164,8 @@ def plan_run(configs: Path, run: Run, devices: Devices, start: Start | None = No
             own = control.overrides if exchanges else ()
             variant = replace(variant, overrides=(*variant.overrides, *own))
         training = _training(configs, model, variant, folder, devices)
+        if run.scale == PUBLISHED and start:
+            training = training.with_sizes(start)
         if published and variant.after is not None:
             training = training.starting_published(published)
         if variant.after is not None:

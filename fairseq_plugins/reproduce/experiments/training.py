@@ -105,6 +105,17 @@ class Training:
         override = f"{option}={(other.folder / other.evaluated).as_posix()}"
         return replace(self, overrides=(*self.overrides, override))
 
+    def with_sizes(self, start: Start) -> "Training":
+        """The training of a model with the sizes of the published one that it starts from."""
+        model = self.config["model"]
+        sizes = dict(start.sizes)
+        if "max_positions" in sizes and "min_positions" in model:
+            sizes["min_positions"] = sizes.pop("max_positions")  # the task sets the other one
+        changed = {name: value for name, value in sizes.items() if model.get(name) != value}
+        overrides = tuple(f"model.{name}={hydra_word(str(v))}" for name, v in changed.items())
+        config = {**self.config, "model": {**model, **changed}}
+        return replace(self, overrides=(*self.overrides, *overrides), config=config)
+
     def starting_published(self, start: Start, option: str = "") -> "Training":
         """The training with a published model as its start, which its configuration names.
 

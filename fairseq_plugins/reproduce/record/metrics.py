@@ -41,12 +41,18 @@ class Open(Strict):
 
 
 class MetricsSchema(Strict):
-    """What is told of every run beside what its experiment measures."""
+    """Metrics recorded for every run, whatever its experiment.
+
+    start_cosine: of a run that starts from an adapted published model, the mean cosine of that
+    model's last layer to the published one's; start_tokens: tokens that it was adapted on.
+    """
 
     train_seconds: NotNegative
     updates: Count | None
     tokens_per_second: NotNegative | None
     parameters: Count | None
+    start_cosine: Cosine | None = None
+    start_tokens: Count | None = None
 
     @model_validator(mode="after")
     def _losses_agree(self) -> Self:

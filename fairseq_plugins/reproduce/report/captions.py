@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from statistics import fmean
 from typing import Any
 
 from fairseq_plugins.papers import TABLES
@@ -46,7 +47,7 @@ def caption(
     told += _trainings(results)
     told += [_runs(results), *_common_origin(experiment, results)]
     told += [*experiment.facts(results), *table.notes]
-    told += [*_starts(results), _machine(results), _commits(results)]
+    told += [*_starts(results), *_nearness(results), _machine(results), _commits(results)]
     signatures = _distinct(results, lambda r: r.get("signature"))
     if signatures != UNKNOWN:
         told.append(f"SacreBLEU: `{signatures}`.")
@@ -162,6 +163,27 @@ def _common_origin(experiment: Experiment, results: Sequence[Result]) -> list[st
         f"Whatever its seed, a run starts from {model} of *{TABLES[origin.table].source}* that was "
         f"trained with seed 1. So seeds differ {what} alone, and deviations and intervals leave "
         "out what pre-training varies."
+    ]
+
+
+def _nearness(results: Sequence[Result]) -> list[str]:
+    """How near the models that were fine-tuned had come to the published one, by row."""
+    found: dict[tuple[str, str], list[float]] = {}
+    for result in results:
+        cosine = result["metrics"].get("start_cosine")
+        if cosine is not None:
+            found.setdefault((result["row"], result["attention"]), []).append(cosine)
+    if not found:
+        return []
+    several = len({attention for _, attention in found}) > 1
+    words = ", ".join(
+        f"`{row}`{f' ({attention})' if several else ''} {fmean(cosines):.3f}"
+        for (row, attention), cosines in sorted(found.items(), key=lambda item: -fmean(item[1]))
+    )
+    return [
+        "Nearness to the published model before fine-tuning, as the mean cosine between the last "
+        f"layers on held-out text (1: the same; mean over seeds): {words}. A row that is farther "
+        "away also measures its way back."
     ]
 
 

@@ -311,12 +311,14 @@ class Attempt:
 
     def _result(self, parts: Mapping[str, Metrics]) -> Result:
         root, times = self.context.root, self.journal.content
+        before = self.planned.pretraining
         trained = [logs.read_training_log(root / _log(t)) for t in self.planned.measured]
         curves = {t.variant.name: logs.read_curves(root / _log(t)) for t in self.planned.trainings}
         return results.make_result(
             self.run,
             metrics={
                 **self.planned.experiment.combine(parts),
+                **(before.experiment.start_metrics(before.trainings, root) if before else {}),
                 **results.training_metrics(trained, times["train_seconds"]),
             },
             command=[shlex.join(provenance.portable(words)) for words in self.planned.commands()],
