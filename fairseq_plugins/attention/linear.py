@@ -107,7 +107,8 @@ class LinearAttention(Attention):
         self.min_cosine = (options.min_cosine or 0.0) if has_floor else 0.0
         self._floor = max(self.min_cosine, LEAST_COSINE) if has_floor else 0.0
         sums_weights = is_encoded or (normalizer == "clamped" and transforms)
-        self._is_exact = sums_weights and facts.sums_cancel
+        # Norms that grow with the position would leave float16's range, too.
+        self._is_exact = (sums_weights and facts.sums_cancel) or not facts.keeps_norms
         self.span = facts.positive_span if sums_weights and facts.keeps_positive else None
         self._decays = "log_decay" in self.hooks
 

@@ -42,7 +42,7 @@ def _check(name, attention, causal, dtype, start):
     x = tokens(2, 12, dtype)
     with torch.no_grad():
         expected = wide(x.float(), count(12, start))
-        if name == "xpos" and dtype == torch.float16 and start:
+        if name == "xpos" and attention == "vanilla" and dtype == torch.float16 and start:
             # float16 ends at 65,504, which its scale reaches at such a position.
             with pytest.raises(ValueError, match="float16"):
                 narrow(x, count(12, start))
