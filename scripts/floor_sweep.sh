@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Trains and evaluates language models under linear attention with other floors under its denominators;
+# Trains and evaluates language models under linear attention with other denominators;
 # renders results/floor_sweep/<scale>.md.
 # All options: scripts/floor_sweep.sh --help
 set -euo pipefail

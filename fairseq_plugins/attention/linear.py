@@ -7,16 +7,20 @@ import torch
 from torch import Tensor
 
 from fairseq_plugins.attention.base import Attention, State
+from fairseq_plugins.attention.distances import advances, check_span, key_range
 from fairseq_plugins.attention.feature_maps import FEATURE_MAPS, VANISHING_MAPS
 from fairseq_plugins.attention.normalizers import UNDIVIDED, Normalizer, NormalizerOptions
 from fairseq_plugins.attention.output_norm import OutputNorm, OutputNormKind
 from fairseq_plugins.attention.shared import SharedPass
 from fairseq_plugins.encodings import LinearFacts, PositionEncoding
 from fairseq_plugins.encodings.base import TRANSFORM_HOOKS
-from fairseq_plugins.encodings.ends import known_end, with_end
 from fairseq_plugins.encodings.facts import ENCODED
 from fairseq_plugins.kernels import LinearState, causal_linear_attention, linear_attention
 from fairseq_plugins.kernels.linear import attend_state, remember_keys
+from fairseq_plugins.kernels.normalizer import LEAST_COSINE
+from fairseq_plugins.kernels.precision import without_autocast
+
+_HALF = (torch.float16, torch.bfloat16)
 
 
 class LinearAttention(Attention):
@@ -39,7 +43,8 @@ class LinearAttention(Attention):
         min_cosine: of ``encoded`` and ``plain``, ``MIN_COSINE`` by default: a denominator below
             this share of its bound |phi(q)~| sum |phi(k)~| is moved out to it, with its sign, so
             that the absolute weights of a query sum to at most 1 / ``min_cosine``; 0 for the bare
-            quotient of Eq. 39. How many queries that is at random inputs tells ``floored_share``.
+            quotient of Eq. 39, down to ``LEAST_COSINE`` of the bound. ``floored_share`` tells how
+            many queries that is at random inputs.
             It concerns encoded denominators that can be negative, and plain ones with
             ``feature_map=relu``, which can be 0 under weights of encoded features that are not.
         epsilon: of ``clamped``, ``EPSILON`` by default: the smallest denominator.
@@ -92,9 +97,18 @@ class LinearAttention(Attention):
         # A sum of products that are 0, under weights of encoded features that are not.
         can_vanish = facts.feature_map is None and feature_map in VANISHING_MAPS
         is_vanishing = normalizer == "plain" and transforms and can_vanish
+        if encoding is not None and is_vanishing and not facts.transform_after_feature_map:
+            raise ValueError(
+                "`normalizer` must not be plain with feature_map=relu and an encoding that acts "
+                f"before the feature map, here {encoding.label}: plain features can all be 0 "
+                "where encoded ones are not."
+            )
         has_floor = is_vanishing or (is_encoded and not facts.keeps_positive)
         self.min_cosine = (options.min_cosine or 0.0) if has_floor else 0.0
+        self._floor = max(self.min_cosine, LEAST_COSINE) if has_floor else 0.0
         sums_weights = is_encoded or (normalizer == "clamped" and transforms)
+        # Norms that grow with the position would leave float16's range, too.
+        self._is_exact = (sums_weights and facts.sums_cancel) or not facts.keeps_norms
         self.span = facts.positive_span if sums_weights and facts.keeps_positive else None
         self._decays = "log_decay" in self.hooks
 
@@ -123,6 +137,7 @@ class LinearAttention(Attention):
         self._check_positions(k, k_positions=k_positions)
         self._check_span(q_positions, k_positions)
         self._redraw(k)
+        dtype = v.dtype
         q, norm_q = self._encode_query(q, q_positions)
         k, norm_k, v = self._encode_key(k, v, k_positions, key_padding_mask)
         attention = causal_linear_attention if self.causal else linear_attention
@@ -136,11 +151,11 @@ class LinearAttention(Attention):
             normalizer_q=norm_q,
             normalizer_k=norm_k,
             normalize=self._normalize,
-            min_cosine=self.min_cosine,
+            min_cosine=self._floor,
             epsilon=self.epsilon,
         )
         assert isinstance(output, Tensor)
-        return self._decode_output(output, q_positions, v.dtype), None
+        return self._decode_output(output, q_positions, dtype), None
 
     def step(
         self,
@@ -161,6 +176,7 @@ class LinearAttention(Attention):
             last = state["last_position"] if state else None
             log_decay, reached = self._log_decay(positions, key_padding_mask, last)
             extra["last_position"] = reached.expand(k.size(0), 1)
+        dtype = v.dtype
         q, norm_q = self._encode_query(q, positions)
         k, norm_k, v = self._encode_key(k, v, positions, key_padding_mask)
         output = causal_linear_attention(
@@ -170,14 +186,14 @@ class LinearAttention(Attention):
             normalizer_q=norm_q,
             normalizer_k=norm_k,
             normalize=self._normalize,
-            min_cosine=self.min_cosine,
+            min_cosine=self._floor,
             epsilon=self.epsilon,
             log_decay=log_decay,
             initial_state=_sums(state) if state else None,
             return_state=True,
         )
         assert isinstance(output, tuple)
-        return self._decode_output(output[0], positions, v.dtype), {**output[1]._asdict(), **extra}
+        return self._decode_output(output[0], positions, dtype), {**output[1]._asdict(), **extra}
 
     def remember(
         self,
@@ -214,29 +230,16 @@ class LinearAttention(Attention):
             _sums(state),
             normalizer_q=norm_q,
             normalize=self._normalize,
-            min_cosine=self.min_cosine,
+            min_cosine=self._floor,
             epsilon=self.epsilon,
         )
         return self._decode_output(output, q_positions, q.dtype), None
 
     def _check_span(self, *positions: Tensor) -> None:
         """Refuse distances at which weights are negative, for which their sum has no floor."""
-        if self.span is None or torch.compiler.is_compiling():
-            return
-        end = known_end(*positions)
-        if end is not None and end <= self.span:
-            return
-        # Positions may lie close together far out, and below their end where padding counts in it.
-        rows = max(p.size(0) for p in positions)
-        at = torch.cat([p.expand(rows, -1) for p in positions], dim=1)
-        apart = int((at.amax(1) - at.amin(1)).max()) if at.numel() else 0
-        if apart >= self.span:
+        if self.span is not None and not torch.compiler.is_compiling():
             assert self.encoding is not None
-            raise ValueError(
-                f"linear attention with {self.encoding.label} takes distances below {self.span}, "
-                f"beyond which weights are negative, but `positions` are up to {apart} apart; "
-                "build the model for more positions, or give the encoding a larger `length`."
-            )
+            check_span(self.encoding.label, self.span, *positions)
 
     def _keep_range(self, k: Tensor, positions: Tensor, state: State | None = None) -> State:
         """Refuse keys that are too far apart, those in ``state`` included.
@@ -247,7 +250,7 @@ class LinearAttention(Attention):
         """
         if self.span is None:
             return {}
-        k_range = _range(positions, k.size(0), state["k_range"] if state else None)
+        k_range = key_range(positions, k.size(0), state["k_range"] if state else None)
         self._check_span(k_range)
         return {"k_range": k_range}
 
@@ -257,7 +260,7 @@ class LinearAttention(Attention):
         """What the sums decay by at each token (B or 1, H, T), and the position then reached."""
         assert self.encoding is not None
         (placed,) = self._placed(positions)
-        steps, reached = _advances(placed, key_padding_mask, last)
+        steps, reached = advances(placed, key_padding_mask, last)
         return self.encoding.log_decay().view(-1, 1) * steps.unsqueeze(1), reached
 
     def _decode_output(self, output: Tensor, positions: Tensor, dtype: torch.dtype) -> Tensor:
@@ -276,7 +279,19 @@ class LinearAttention(Attention):
     def _features(
         self, x: Tensor, transform: Callable[[Tensor], Tensor] | None
     ) -> tuple[Tensor, Tensor | None]:
-        """phi and the encoding in the encoding's order, and phi alone for a plain denominator."""
+        """phi and the encoding in the encoding's order, and phi alone for a plain denominator.
+
+        In half precision they are float32 where that is needed: gradients of small features leave
+        the range of float16, and sums that cancel the precision of both.
+        """
+        if x.dtype == torch.float16 or (self._is_exact and x.dtype in _HALF):
+            return self._map(x.float(), transform)
+        return self._map(x, transform)
+
+    @without_autocast
+    def _map(
+        self, x: Tensor, transform: Callable[[Tensor], Tensor] | None
+    ) -> tuple[Tensor, Tensor | None]:
         if transform is None:
             plain = self.feature_map(x)
             return plain, plain if self._decays and self.normalizer == "plain" else None
@@ -316,66 +331,24 @@ class LinearAttention(Attention):
         transform = None
         if self.encoding is not None and "transform_key" in self.hooks:
             transform = partial(self.encoding.transform_key, positions=positions)
+        padded = None if key_padding_mask is None else key_padding_mask[:, None, :, None]
+        if padded is not None:
+            # 0 x NaN is NaN: what padding holds must reach neither sums nor gradients.
+            k, v = k.masked_fill(padded, 0.0), v.masked_fill(padded, 0.0)
         encoded, norm_k = self._features(k, transform)
-        if key_padding_mask is not None:
-            padded = key_padding_mask[:, None, :, None]
+        if padded is not None:
             encoded = encoded.masked_fill(padded, 0.0)
             norm_k = None if norm_k is None else norm_k.masked_fill(padded, 0.0)
-            # 0 x NaN is NaN: values of padding must not reach the sums either.
-            v = v.masked_fill(padded, 0.0)
         if self.encoding is not None and "transform_value" in self.hooks:
             v = self.encoding.transform_value(v, positions)
+        if self._is_exact and v.dtype in _HALF:
+            v = v.float()
         return encoded, norm_k, v
 
 
 def _sums(state: State) -> LinearState:
     """The kernel's part of a state."""
     return LinearState(*(state[name] for name in LinearState._fields))
-
-
-def _range(positions: Tensor, batch: int, before: Tensor | None = None) -> Tensor:
-    """The smallest and the largest position of each sequence, found without waiting for a GPU.
-
-    Args:
-        positions: (B or 1, T).
-        batch: B.
-        before: the range of the tokens before, for which the end of ``positions`` speaks too.
-
-    Returns:
-        (B, 2), or (B, 0) where there is no token yet; with the end that ``positions`` have.
-    """
-    seen = positions.expand(batch, -1)
-    if before is not None:
-        seen = torch.cat((before, seen), dim=1)
-    if seen.size(1):
-        seen = torch.stack(torch.aminmax(seen, dim=1), dim=1)
-    return with_end(seen, known_end(positions))
-
-
-def _advances(
-    positions: Tensor, padding: Tensor | None, last: Tensor | None
-) -> tuple[Tensor, Tensor]:
-    """How many positions each token is beyond those before it, never negative.
-
-    Args:
-        positions: (B or 1, T).
-        padding: (B, T), True where padded: such a token advances nothing.
-        last: (B, 1), the position reached by the tokens before; None before the first. What the
-            first of all advances does not count, since no sum is there to decay.
-
-    Returns:
-        (B or 1, T), and the position reached by the last token (B or 1, 1), both int64.
-    """
-    if padding is not None:
-        positions = torch.where(padding, 0, positions)
-    first = last
-    if first is None:
-        is_empty = not positions.size(1)
-        first = positions.new_zeros(len(positions), 1) if is_empty else positions[:, :1]
-    rows = max(first.size(0), positions.size(0))
-    reached = torch.cat((first.expand(rows, -1), positions.expand(rows, -1)), dim=1)
-    reached = reached.cummax(dim=1).values
-    return reached.diff(dim=1), reached[:, -1:]
 
 
 def _refuse_weights(need_weights: bool) -> None:

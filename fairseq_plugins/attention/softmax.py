@@ -122,6 +122,10 @@ class SoftmaxAttention(Attention):
     def _encode_keys(
         self, k: Tensor, v: Tensor, k_positions: Tensor, key_padding_mask: Tensor | None
     ) -> State:
+        if key_padding_mask is not None:
+            # A weight of 0 times NaN is NaN: what padding holds must not reach real tokens.
+            padded = key_padding_mask[:, None, :, None]
+            k, v = k.masked_fill(padded, 0.0), v.masked_fill(padded, 0.0)
         expanded = with_end(k_positions.expand(k.size(0), -1), known_end(k_positions))
         state = {"k": k, "v": v, "k_positions": expanded}
         if self.encoding is not None:

@@ -55,7 +55,7 @@ def _read_object(path: Path) -> dict[str, Any]:
 
 
 def _symbols(dictionary: Path) -> int:
-    with dictionary.open(encoding="utf-8") as words:
+    with dictionary.open(encoding="utf-8", newline="\n") as words:
         return sum(1 for _ in words) + len(SPECIAL_SYMBOLS)
 
 

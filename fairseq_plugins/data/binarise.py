@@ -32,6 +32,19 @@ def preprocess(work: Path, arguments: Sequence[str], workers: int) -> list[str]:
     return ["python", *words]
 
 
+def without_carriage_returns(text: Measured) -> Measured:
+    """Write a text with a space for each carriage return, at which fairseq-preprocess ends a line.
+
+    Returns the text itself where it has none.
+    """
+    with text.path.open("rb") as lines:
+        if not any(b"\r" in line for line in lines):
+            return text
+    with text.path.open("rb") as lines:
+        spaced = (line.replace(b"\r", b" ") for line in lines)
+        return copy_measured(spaced, text.path.with_name(f"{text.path.name}.spaced"))
+
+
 def binarise(
     work: Path,
     raw: Mapping[str, Measured],
@@ -44,7 +57,8 @@ def binarise(
 ) -> tuple[Path, dict[str, Any]]:
     """Binarise the text of every split, which lies in `work`.
 
-    raw: what the text was made from. max_words: of the dictionary, None for all that occur.
+    raw: what the text was made from. text: without carriage returns.
+    max_words: of the dictionary, None for all that occur.
     dictionary: a dict.txt in `work` to use, by default one of the training words is made.
     dictionary_size: the symbols that must come out, where that is known.
     Returns the folder and what data.json says of it.
@@ -109,19 +123,19 @@ def split_into_pieces(
     """Learn a byte-pair encoding on the training split and write every split in its pieces.
 
     <unk>, which published text may already have, stays one piece. The codes are left in
-    work/codes.
+    work/codes. The text has no carriage returns.
     """
     from subword_nmt.apply_bpe import BPE
 
     report(f"learning and applying {merges} merges")
-    with found["train"].path.open(encoding="utf-8") as text:
+    with found["train"].path.open(encoding="utf-8", newline="\n") as text:
         write_codes(work / "codes", count_words(text), merges)
-    with (work / "codes").open(encoding="utf-8") as codes:
+    with (work / "codes").open(encoding="utf-8", newline="\n") as codes:
         bpe = BPE(codes, glossaries=["<unk>"])
     (work / "pieces").mkdir()
     pieces = {}
     for split, words in found.items():
-        with words.path.open(encoding="utf-8") as text:
+        with words.path.open(encoding="utf-8", newline="\n") as text:
             lines = (bpe.process_line(line).encode() for line in text)
             pieces[split] = copy_measured(lines, work / "pieces" / f"{split}.txt")
     return pieces

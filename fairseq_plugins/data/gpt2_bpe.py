@@ -47,6 +47,11 @@ _VERSION = "#version: 0.2"
 _PADDING_FACTOR = 8  # fairseq's: the dictionary's size is a multiple of it
 
 
+def is_there(folder: Path) -> bool:
+    """Tell whether a folder holds GPT-2's pieces."""
+    return (folder / ENCODER_FILE).is_file()
+
+
 @dataclass(frozen=True)
 class Pieces:
     """GPT-2's pieces in a folder: fairseq's encoder, and the dictionary whose words are their ids.

@@ -94,7 +94,7 @@ def make_mlm_folder(
 
 def _learn(merges: int, text: Path, target: Path) -> None:
     report(f"learning {merges} merges of bytes")
-    with text.open(encoding="utf-8") as lines:
+    with text.open(encoding="utf-8", newline="\n") as lines:
         learned = learn_gpt2_bpe(lines, merges, target)
     if learned < merges:
         report(f"only {learned} merges: no further pair occurs twice")

@@ -12,7 +12,11 @@ from typing import Any
 from fairseq_plugins.common.exit_status import exit_status
 from fairseq_plugins.common.parser import Parser
 from fairseq_plugins.data import generated
-from fairseq_plugins.data.binarise import binarise, split_into_pieces
+from fairseq_plugins.data.binarise import (
+    binarise,
+    split_into_pieces,
+    without_carriage_returns,
+)
 from fairseq_plugins.data.folders import SPLITS, Folder, making, report
 from fairseq_plugins.data.measure import Measured
 from fairseq_plugins.data.options import (
@@ -95,9 +99,10 @@ def _finish(
 
     keep: what of `work` comes with it.
     """
-    text, max_words = found, None
+    text: Mapping[str, Measured] = {s: without_carriage_returns(t) for s, t in found.items()}
+    max_words = None
     if merges is not None:
-        text, max_words = split_into_pieces(work, found, merges), merges + ROOM_FOR_CHARACTERS
+        text, max_words = split_into_pieces(work, text, merges), merges + ROOM_FOR_CHARACTERS
         keep = "codes"
     built, about = binarise(
         work, found, text, workers, max_words=max_words, dictionary_size=dictionary_size

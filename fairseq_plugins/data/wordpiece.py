@@ -8,6 +8,7 @@ tasks add at the end of a dictionary. All others keep their spelling and their o
 
 import hashlib
 import json
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -30,11 +31,12 @@ TOKENIZER_FILE, VOCABULARY_FILE, CONFIG_FILE = (
 # BERT's tokens without text -> fairseq's symbols.
 SYMBOLS = {"[CLS]": "<s>", "[PAD]": "<pad>", "[SEP]": "</s>", "[UNK]": "<unk>", "[MASK]": MASK}
 _CONTINUES = "##"  # before a token that goes on a word
+_UNKNOWN = SYMBOLS["[UNK]"]
 _LONGEST_WORD = 100  # characters; BERT reads longer words as [UNK]
 
 
 def is_there(folder: Path) -> bool:
-    """Tell whether a folder holds a tokenizer of Hugging Face's and no pieces of GPT-2's."""
+    """Tell whether a folder holds a tokenizer of Hugging Face's."""
     names = (TOKENIZER_FILE, VOCABULARY_FILE)
     return any((folder / name).is_file() for name in names)
 
@@ -94,10 +96,13 @@ class WordPieces:
             content = _from_vocabulary(path, folder / CONFIG_FILE)
         found = cls(folder, _without_specials(path, content))
         try:
+            _ = found._tokenizer
+        except Exception as error:  # the library has one class for all errors
+            raise DataError(f"{path} is no tokenizer of tokenizers: {error}") from error
+        try:
             dictionary_symbols(found.vocabulary)
         except DataError as error:
             raise DataError(f"{path}: {error}") from error
-        _ = found._tokenizer  # which says what else is wrong
         return found
 
     @property
@@ -110,11 +115,7 @@ class WordPieces:
     def _tokenizer(self) -> Any:
         from tokenizers import Tokenizer
 
-        try:
-            return Tokenizer.from_str(json.dumps(self.content))
-        except Exception as error:  # the library has one class for all errors
-            path = self.folder / TOKENIZER_FILE
-            raise DataError(f"{path} is no tokenizer of tokenizers: {error}") from error
+        return Tokenizer.from_str(json.dumps(self.content))
 
     @cached_property
     def dictionary(self) -> "Dictionary":
@@ -128,22 +129,27 @@ class WordPieces:
 
     @cached_property
     def _numbers(self) -> list[int]:
-        """Number in the dictionary by number in the vocabulary."""
+        """Number in the dictionary by number in the vocabulary, of tokens of a text."""
         numbers = [0] * len(self.vocabulary)
         for token, number in self.vocabulary.items():
-            numbers[number] = self.dictionary.index(SYMBOLS.get(token, token))
+            numbers[number] = self.dictionary.index(_UNKNOWN if token in SYMBOLS else token)
         return numbers
 
     def tokenize(self, line: str) -> list[str]:
-        """Split a line into words of the dictionary."""
+        """Split a line into words of the dictionary; its text becomes none of the special ones."""
         tokens = self._tokenizer.encode(line, add_special_tokens=False).tokens
-        return [SYMBOLS.get(token, token) for token in tokens]
+        return [_UNKNOWN if token in SYMBOLS else token for token in tokens]
 
     def encode_with_offsets(self, text: str) -> EncodedText:
-        """Encode a text; offsets are of characters of the text as it is given."""
+        """Encode a text; offsets are of characters of the text as it is given.
+
+        A token ends behind the accents that the tokenizer takes off its last letter.
+        """
         found = self._tokenizer.encode(text, add_special_tokens=False)
         starts, ends = zip(*found.offsets, strict=True) if found.offsets else ((), ())
-        return EncodedText([self._numbers[i] for i in found.ids], [*starts], [*ends])
+        limits = (*starts[1:], len(text)) if starts else ()
+        behind = [_skip_marks(text, *pair) for pair in zip(ends, limits, strict=True)]
+        return EncodedText([self._numbers[i] for i in found.ids], [*starts], behind)
 
     def text_of(self, symbol: str) -> str | None:
         """Text of a word of the dictionary; None for special symbols."""
@@ -169,17 +175,29 @@ class WordPieces:
         self.dictionary.save(str(target / DICTIONARY_FILE))
 
 
+def _skip_marks(text: str, at: int, limit: int) -> int:
+    """Find the first place from `at` on that holds no combining mark."""
+    while at < limit and unicodedata.category(text[at]) == "Mn":
+        at += 1
+    return at
+
+
 def _without_specials(path: Path, content: Mapping[str, Any]) -> dict[str, Any]:
     """A tokenizer of text alone.
 
     It cuts and fills nothing, and reads what looks like a special token as the characters it is.
     """
     model = content.get("model")
-    kind = model.get("type") if isinstance(model, dict) else None
+    model = model if isinstance(model, dict) else {}
+    kind, prefix = model.get("type"), model.get("continuing_subword_prefix")
     if kind != "WordPiece":
         raise DataError(
             f"{path} must be a tokenizer of type WordPiece, but is {kind or 'of no known type'}; "
             "GPT-2's pieces are a folder with encoder.json, vocab.bpe and dict.txt"
+        )
+    if prefix != _CONTINUES:
+        raise DataError(
+            f"{path} must mark tokens that go on a word by {_CONTINUES!r}, but has {prefix!r}"
         )
     off: dict[str, Any] = {
         "truncation": None,

@@ -28,6 +28,8 @@ class LinearFacts:
         keeps_positive: whether products of encoded features are never negative where the features
             themselves are not; an encoded denominator then needs no floor.
         positive_span: below which distance between positions that is so; None for any.
+        sums_cancel: whether sums of products of encoded features are usually far smaller than
+            their bound, so that half precision would turn their signs.
     """
 
     transform_after_feature_map: bool = True
@@ -35,6 +37,7 @@ class LinearFacts:
     keeps_norms: bool = True
     keeps_positive: bool = False
     positive_span: int | None = None
+    sums_cancel: bool = False
 
     @classmethod
     def of(cls, encoding: PositionEncoding) -> "LinearFacts":
@@ -61,6 +64,7 @@ class LinearFacts:
             keeps_norms=all(f.keeps_norms for f in facts),
             keeps_positive=all(f.keeps_positive for f in encoded),
             positive_span=min((f.positive_span for f in encoded if f.positive_span), default=None),
+            sums_cancel=any(f.sums_cancel for f in encoded),
         )
 
 

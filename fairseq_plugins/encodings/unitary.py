@@ -41,6 +41,8 @@ class LRPE(PositionEncoding):
         self.register_load_state_dict_post_hook(_prepare_core)
         # Permuted features stay what they are, so that no denominator comes near zero.
         self.keeps_positive = basis.is_permutation and core.is_permutation
+        # What positive features have in common is gathered in one, which Lambda turns.
+        self.sums_cancel = isinstance(basis, Cosine | Fourier)
 
     def _keep(self, name: str, tensor: Tensor | None, *, is_learned: bool) -> None:
         """A part's tensor under its name in the state dict; None is no part of it."""

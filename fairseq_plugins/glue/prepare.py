@@ -267,6 +267,7 @@ def _make(
                 for name, split in splits.items()
             },
             "missing": list(found.missing),
+            "separators": pieces.separators,
             "floors": floors(found.task, splits),
             "seen_first_sentences": seen_first_sentences(found.task, splits),
         }

@@ -105,16 +105,19 @@ class _ChunkedAttention(torch.autograd.Function):
         output = torch.empty_like(flat_v, dtype=wide)
         denominator = output.new_empty((*flat_q.shape[:2], 1) if divides else 0, dtype=wide)
         scratch = output.new_empty(flat_q.size(0), chunk, chunk, dtype=wide)
-        narrow = stay_narrow(flat_q, flat_k, wide)
+        narrow, is_mixed = stay_narrow(flat_v, flat_v, wide), flat_q.dtype == wide
         for rows in chunks(q.size(2), chunk):
             given = [x[:, rows] for x in (flat_q, flat_k, flat_v)]
             qc, kc, vc = (x.to(wide) for x in given)
             # Weights, sums and what is made with them leave float16's range; q, k and v do not.
-            qn, kn, vn = given if narrow else (qc, kc, vc)
+            qn, kn, vn = (x.to(v.dtype) for x in given) if narrow else (qc, kc, vc)
             weights = product(qn, kn.mT, wide, out=_square(scratch, rows)).tril_()
             numerator = torch.bmm(weights, vc).baddbmm_(qc, state)
             if divides:
-                raw = torch.bmm(qc, total.mT).add_(weights.sum(-1, keepdim=True))
+                inside = weights
+                if narrow and is_mixed:  # Without the rounding of the operands.
+                    inside = qc * kc.cumsum(1)
+                raw = torch.bmm(qc, total.mT).add_(inside.sum(-1, keepdim=True))
                 denominator[:, rows] = raw
                 low = None if floor is None else floor[:, rows]
                 numerator /= clamp_denominator(raw, low, epsilon)
@@ -161,11 +164,11 @@ class _ChunkedAttention(torch.autograd.Function):
         later_sum = later_sum.unsqueeze(1)
         grad_q, grad_k, grad_v = (torch.empty_like(x) for x in (flat_q, flat_k, flat_v))
         scratch = states.new_empty(2, flat_q.size(0), ctx.chunk, ctx.chunk)
-        narrow = stay_narrow(flat_q, flat_k, wide)
+        narrow = stay_narrow(flat_v, flat_v, wide)
         for index, rows in reversed([*enumerate(borders)]):
             given = [x[:, rows] for x in (flat_q, flat_k, flat_v)]
             qc, kc, vc = (x.to(wide) for x in given)
-            qn, kn = given[:2] if narrow else (qc, kc)
+            qn, kn = (x.to(v.dtype) for x in given[:2]) if narrow else (qc, kc)
             gc = flat_grad[:, rows].to(wide)
             if divisor is not None:
                 gc = gc / divisor[:, rows]

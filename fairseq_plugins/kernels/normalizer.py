@@ -3,8 +3,12 @@
 import torch
 from torch import Tensor
 
-# Against division by zero where every feature vanishes; far below any other denominator.
-MIN_DENOMINATOR = 1e-6
+# Against division by zero where every feature vanishes. Below any other denominator: two features
+# of 1 + elu at -30 multiply to 9e-27, and a weighted mean with such weights is still a mean.
+MIN_DENOMINATOR = 1e-30
+# A floor in place of none under sums that can cancel, as a share of their bound: it is relative,
+# and what it lets through stays within float32, gradients included.
+LEAST_COSINE = 1e-6
 
 
 def clamp_denominator(

@@ -17,6 +17,9 @@ Sums are float32. Operands of tensor cores are bfloat16 for bfloat16 inputs; flo
 taken as TF32, which holds them exactly and has the range that sums need; float32 inputs as three
 TF32 products, for an error of 1e-6. Nothing is added atomically: results repeat bit for bit.
 
+Features may be float32 beside half-precision values: they are rounded to the values' type for the
+products, and have gradients in float32, since those of small features leave float16's range.
+
 A denominator of the same features (``encoded``) is made in the same pass, for one column of sums
 more; its gradients take one more small launch.
 
@@ -58,7 +61,7 @@ def causal_product(
     dtype = _common_dtype(q, k, v)
     start = None if start is None else start.float()
     if _is_narrow(q, v, dtype):
-        return _Causal.apply(q.to(dtype), k.to(dtype), v.to(dtype), start, None)
+        return _Causal.apply(q, k, v, start, None)
     # The gradients of parts add up, and in half precision each would be rounded before that.
     q, k, v = q.float(), k.float(), v.float()
     features, values = widest_part(_capability(q), torch.float32)
@@ -105,7 +108,7 @@ def causal_attention(
         return (causal_product(q, k, v)[0] / clamp_denominator(denominator)).to(v.dtype)
     if not _is_narrow(q, v, dtype):
         return None
-    output, _ = _Causal.apply(q.to(dtype), k.to(dtype), v.to(dtype), None, float(min_cosine))
+    output, _ = _Causal.apply(q, k, v, None, float(min_cosine))
     return output.to(v.dtype)
 
 
@@ -124,10 +127,14 @@ def _capability(tensor: Tensor) -> tuple[int, int]:
     return torch.cuda.get_device_capability(tensor.device) if tensor.is_cuda else (8, 0)
 
 
-def _common_dtype(*tensors: Tensor) -> torch.dtype:
-    dtype = tensors[0].dtype
-    for tensor in tensors[1:]:
-        dtype = torch.promote_types(dtype, tensor.dtype)
+def _common_dtype(q: Tensor, k: Tensor, v: Tensor) -> torch.dtype:
+    """What the operands are rounded to: the promoted type, or that of half-precision values.
+
+    Features of such values may come in float32, for gradients that leave float16's range.
+    """
+    dtype = torch.promote_types(torch.promote_types(q.dtype, k.dtype), v.dtype)
+    if dtype == torch.float32 and v.dtype in (torch.float16, torch.bfloat16):
+        dtype = v.dtype
     if dtype not in DTYPES:
         raise ValueError(
             f"the Triton kernel takes {', '.join(str(d) for d in DTYPES)}, but got {dtype}."
@@ -201,6 +208,8 @@ class _Causal(torch.autograd.Function):
     def forward(  # type: ignore[no-untyped-def]
         ctx, q: Tensor, k: Tensor, v: Tensor, start: Tensor | None, min_cosine: float | None
     ) -> tuple[Tensor, Tensor | None]:
+        ctx.dtypes, dtype = [x.dtype for x in (q, k, v)], _common_dtype(q, k, v)
+        q, k, v = (x.to(dtype) for x in (q, k, v))
         plan, normalize = _plan(q, v), min_cosine is not None
         output = torch.empty(
             v.shape, dtype=v.dtype if normalize else torch.float32, device=v.device
@@ -231,7 +240,10 @@ class _Causal(torch.autograd.Function):
         q, k, v, slots, output, raw, sizes = ctx.saved_tensors
         plan, normalize = ctx.plan, ctx.min_cosine is not None
         constants = plan.segmented() | _division(ctx.min_cosine)
-        grads = [torch.empty(x.shape, dtype=x.dtype, device=x.device) for x in (q, k, v)]
+        grads = [
+            torch.empty(x.shape, dtype=dtype, device=x.device)
+            for x, dtype in zip((q, k, v), ctx.dtypes, strict=True)
+        ]
         grad_start: Tensor | None = None
         rows: tuple[Tensor | None, ...] = (None, None, None)
         if not normalize:

@@ -153,6 +153,7 @@ def _make_folder(
                 "splits": about,
                 "floors": {"valid": floors(squads["valid"])},
                 "dictionary_size": len(pieces.dictionary),
+                "separators": pieces.separators,
             }
             counts = ", ".join(f"{s} {about[s]['windows']} windows" for s in SPLITS)
             folder.finish(built, origin, facts, counts)

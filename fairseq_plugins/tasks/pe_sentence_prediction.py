@@ -1,6 +1,7 @@
 """Task ``pe_sentence_prediction``: fairseq's ``sentence_prediction`` with batches by length."""
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,9 @@ from fairseq.tasks.sentence_prediction import (
     SentencePredictionConfig,
     SentencePredictionTask,
 )
+
+from fairseq_plugins.common.errors import OptionError
+from fairseq_plugins.common.provenance import describe_data
 
 
 @dataclass
@@ -29,7 +33,12 @@ class PESentencePredictionTask(SentencePredictionTask):
     cfg: PESentencePredictionConfig
 
     def load_dataset(self, split: str, combine: bool = False, **kwargs: Any) -> Any:
-        """Load a split; training shuffles its batches in every epoch."""
+        """Load a split; training shuffles its batches in every epoch.
+
+        Raises:
+            OptionError: pairs of sentences in another form than the data's tokenizer asks for.
+        """
+        check_separator(self.cfg)
         dataset = super().load_dataset(split, combine=combine, **kwargs)
         if self.cfg.group_by_length:
             with data_utils.numpy_seed(self.cfg.seed):
@@ -38,3 +47,20 @@ class PESentencePredictionTask(SentencePredictionTask):
             dataset = SortDataset(dataset, sort_order=[shuffle, lengths])
             self.datasets[split] = dataset
         return dataset
+
+
+def check_separator(cfg: PESentencePredictionConfig) -> None:
+    """Raise OptionError where `separator_token` does not fit the pairs of a prepared folder.
+
+    RoBERTa's pairs have two ``</s>`` in the middle, the second one as `separator_token`; BERT's
+    have one. A folder that does not say which it has is not checked.
+    """
+    folder = Path(cfg.data)
+    separators = describe_data(folder).get("separators")
+    given = 1 if cfg.separator_token is None else 2
+    if (folder / "input1").is_dir() and separators not in (None, given):
+        right = "null (<s> a </s> b </s>)" if separators == 1 else "2 (<s> a </s></s> b </s>)"
+        raise OptionError(
+            f"task.separator_token must be {right} with the tokenizer of {folder}, but is "
+            f"{'null' if cfg.separator_token is None else cfg.separator_token}"
+        )

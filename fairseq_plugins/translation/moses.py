@@ -94,8 +94,11 @@ class Moses:
         self._detokenizer = MosesDetokenizer(rules)
 
     def tokenise(self, text: str) -> str:
-        """One line of raw text -> its tokens with single spaces between them."""
-        text = printable(self._normaliser.normalise(text))
+        """Split one line of raw text into its tokens, with single spaces between them.
+
+        The end of the line does not count: rules for quotation marks would read it as a character.
+        """
+        text = printable(self._normaliser.normalise(text.rstrip("\r\n")))
         tokens: str = self._tokenizer.tokenize(text, aggressive_dash_splits=True, return_str=True)
         return " ".join(tokens.split())
 

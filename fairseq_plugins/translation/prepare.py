@@ -38,7 +38,7 @@ from fairseq_plugins.translation.moses import check_language
 from fairseq_plugins.translation.parallel import Cleaning, ParallelText, Paths, find_text
 from fairseq_plugins.translation.wmt14 import WMT14_EN_DE, ArchivedCorpus, ArchivedText, fetch
 
-PREPARATION_VERSION = 1  # raise when the same request would give other files
+PREPARATION_VERSION = 2  # raise when the same request would give other files
 # Names under which small corpora keep a split, the first that is there.
 TRAIN_NAMES, VALID_NAMES, TEST_NAMES = ("train",), ("valid", "val", "dev"), ("test",)
 WMT14_MERGES = 40_000  # LRPE, Table 7: dictionaries of 40,480 and 42,720 symbols

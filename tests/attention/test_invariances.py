@@ -154,3 +154,24 @@ def test_without_positions_order_does_not_count(attention, seed):
     first, _ = module(q, k, v, q_positions=at, k_positions=at)
     second, _ = module(q, k[:, :, shuffled], v[:, :, shuffled], q_positions=at, k_positions=at)
     assert error(first, second) <= 1e-12
+
+
+@pytest.mark.parametrize(
+    ("name", "attention"),
+    [("rope", "linear"), ("rope", "vanilla"), ("none", "vanilla"), ("cope", "vanilla")],
+)
+def test_nan_in_padding_stays_there(name, attention):
+    """A weight of 0 times NaN is NaN, so that keys and values of padding are left out."""
+    shape = {"num_heads": 2, "head_dim": 8, "causal": True}
+    module = build_attention(attention, build_encoding(name, **shape), **shape)
+    q, k, v = torch.randn(3, 2, 2, 12, 8)
+    padding = torch.arange(12) >= torch.tensor([[12], [7]])
+    at = {"q_positions": torch.arange(12)[None], "k_positions": torch.arange(12)[None]}
+    outputs = []
+    for filler in (0.0, float("nan"), float("inf")):
+        filled = [x.masked_fill(padding[:, None, :, None], filler).requires_grad_() for x in (k, v)]
+        output, _ = module(q, *filled, **at, key_padding_mask=padding)
+        real = output.transpose(1, 2)[~padding]
+        gradients = torch.autograd.grad(real.sum(), filled)
+        outputs.append(torch.cat([x.flatten() for x in (real, *gradients)]))
+    assert torch.equal(outputs[0], outputs[1]) and torch.equal(outputs[0], outputs[2])

@@ -30,6 +30,7 @@ from fairseq_plugins.encodings import (
     build_encoding,
 )
 from fairseq_plugins.kernels import naive_linear_attention
+from fairseq_plugins.kernels.normalizer import LEAST_COSINE
 
 CASES = [(name, causal) for name, attention, causal in DIRECTED if attention == "linear"]
 every_case = pytest.mark.parametrize(("name", "causal"), CASES)
@@ -59,7 +60,7 @@ def test_it_is_the_formula(name, causal, normalizer, floor):
     """LRPE, Eq. 31 and 39: phi and the encoding in its order; the denominator as asked for.
 
     An encoded denominator that may be negative is kept away from zero, which the paper does not
-    say how to do, unless its floor is 0, which is Eq. 39 to the letter; it is a plain one with an
+    say how to do; with a floor of 0 at one millionth of its bound. It is a plain one with an
     encoding that changes norms. An encoding may have a feature map of its own.
     """
     attention = build(name, causal=causal, normalizer=normalizer, min_cosine=floor)
@@ -89,7 +90,7 @@ def test_it_is_the_formula(name, causal, normalizer, floor):
         encoding.transform_value(v, at),
         causal=causal,
         normalize=normalizer != "none",
-        min_cosine=floor if is_floored else 0.0,
+        min_cosine=max(floor, LEAST_COSINE) if is_floored else 0.0,
         **(plain if normalizer == "plain" else {}),
     )
     expected = encoding.transform_output(expected, at)

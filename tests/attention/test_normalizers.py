@@ -199,6 +199,12 @@ def test_options_that_would_be_ignored_are_refused(options, message):
         build("rope", **options)
 
 
+def test_plain_denominators_that_vanish_under_weights_that_do_not_are_refused():
+    """SPE acts before the feature map: relu(q) can be 0 where that of the encoded q is not."""
+    with pytest.raises(ValueError, match="`normalizer` must not be plain with feature_map=relu"):
+        build("spe", normalizer="plain", feature_map="relu")
+
+
 def test_shares_of_clamped_denominators():
     """Positive sums are never below epsilon; those of complex features often are."""
     assert floored_share(build("none", normalizer="clamped"), length=32) == 0

@@ -21,6 +21,7 @@ from fairseq_plugins.data.folders import SPLITS
 from fairseq_plugins.data.published import (
     WIKITEXT_2,
     WIKITEXT_103,
+    FileFacts,
     RawSource,
 )
 from fairseq_plugins.glue import prepare as prepare_glue
@@ -138,6 +139,29 @@ def test_a_file_that_is_no_zip(corpus, tmp_path):
 
 
 # ---- folders
+
+
+@pytest.mark.parametrize("merges", [None, 16])
+def test_a_carriage_return_ends_no_line(merges, raw, corpus, tmp_path, binarised, monkeypatch):
+    """fairseq-preprocess reads as many lines as there are, whose words it separates."""
+    text = "the\rcat sat\non the mat\r\n\r\n\r\r\n" * 20
+    (raw / "wiki.train.tokens").write_bytes(text.encode())
+    train = FileFacts(text.count("\n"))
+    corpus = replace(corpus, files=corpus.files | {"train": train})
+    seen = []
+    fake = data_binarise.preprocess
+
+    def preprocess(work, arguments, workers):
+        path = work / arguments[arguments.index("--trainpref") + 1]
+        seen.append([line.replace("@@ ", "").split() for line in path.open()])
+        return fake(work, arguments, workers)
+
+    monkeypatch.setattr(data_binarise, "preprocess", preprocess)
+    prepare.prepare_published(corpus, tmp_path / "tiny", source=raw, mini_merges=merges)
+    words = [line.split() for line in text.split("\n")[:-1]]
+    assert seen == [words] * (1 if merges is None else 2)
+    about = json.loads((tmp_path / "tiny" / "data.json").read_text())
+    assert about["raw"]["train"]["sha256"] == hashlib.sha256(text.encode()).hexdigest()
 
 
 def test_a_second_call_does_nothing(raw, corpus, tmp_path, binarised, capsys):

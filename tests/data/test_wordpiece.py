@@ -1,113 +1,175 @@
-"""BERT's WordPiece: the same pieces as transformers', as words of a fairseq dictionary."""
+"""WordPiece in a fairseq dictionary, against transformers' BertTokenizerFast."""
 
 import json
+import unicodedata
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from fairseq.data import Dictionary
+from tokenizers import BertWordPieceTokenizer
 from transformers import BertTokenizerFast
 
-from fairseq_plugins.common.errors import DataError
-from fairseq_plugins.data.tokenizers import Tokenizer, load_tokenizer
-from fairseq_plugins.data.wordpiece import SYMBOLS, TOKENIZER_FILE, dictionary_symbols
-from tests.published import VOCABULARY, write_bert_folder
+from fairseq_plugins.common.errors import DataError, WorkError
+from fairseq_plugins.data.gpt2_bpe import learn_gpt2_bpe
+from fairseq_plugins.data.tokenizers import load_tokenizer
+from fairseq_plugins.data.wordpiece import SYMBOLS, WordPieces, dictionary_symbols
+from tests.published import SPECIALS, VOCABULARY
 
-TEXTS = (
-    "The cat sat on the mat.",
-    "  What's   sitting-there?\t",
-    "Caf\u00e9 na\u00efve Z\u00fcrich",  # accents are stripped, and lengths change
-    "\u4e2d\u6587 dog",  # each Chinese character is a word, and unknown
-    "zero\u200bwidth \u00a0space\u3000wide",
-    "tab\there\rreturn\x00null\x07bell",
-    "a" * 101,  # longer than WordPiece reads
-    "[MASK] [SEP] </s> <s> [unused0]",  # characters like others
-    "I\u0307stanbul \ufb01ne",  # lower case and NFD change the number of characters
+TOKENS = (*VOCABULARY, "The", "é", "É", "東", "京", "[", "]", "<", ">", "/", "##>", "“", "$", "caf")
+SENTENCES = (
+    "The café's cat sat; É and e\u0301clair ÀÉÎ naïve",
+    "東京 and 日本語 catsat東the",
+    "what?!-- (who) $5 “the” don't",
+    f"the {'a' * 100} cat {'a' * 101} dog",
+    "the\x00cat\x07sat\u200bon\ufffdthe\x7fmat",
+    "the\rcat\x85sat\u2028on\u3000the\tmat\x0b\x1c dog",
+    " the  cat ",
     "",
+    "\r \u00a0",
+    "İstanbul ß ǅ \U0001d4b3 \U0001f469\u200d\U0001f467 the",
 )
+# What could be taken for a token without text.
+LITERALS = "the [MASK] [CLS] [SEP] [PAD] [UNK] </s> <mask> <s> [unused0] cat"
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_bert_folder(tmp_path_factory.mktemp("bert"))
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "vocab.txt").write_text("".join(f"{token}\n" for token in TOKENS))
+    return tmp_path
 
 
-@pytest.fixture(scope="module")
-def pieces(folder: Path) -> Tokenizer:
-    return load_tokenizer(folder)
-
-
-@pytest.mark.parametrize("text", TEXTS)
-def test_pieces_and_offsets_are_those_of_transformers(
-    text: str, folder: Path, pieces: Tokenizer
-) -> None:
-    theirs = BertTokenizerFast.from_pretrained(folder, split_special_tokens=True)
-    found = theirs(text, add_special_tokens=False, return_offsets_mapping=True)
-    expected = [SYMBOLS.get(token, token) for token in found.tokens()]
-    if "[" not in text:  # which they read as special tokens
-        assert pieces.tokenize(text) == expected
-        encoded = pieces.encode_with_offsets(text)
-        assert [*zip(encoded.starts, encoded.ends, strict=True)] == found["offset_mapping"]
-        assert [pieces.dictionary[i] for i in encoded.ids] == expected
-    assert not {"<mask>", "</s>", "<s>"} & set(pieces.tokenize(text))
-
-
-def test_the_dictionary_has_the_order_of_the_vocabulary(pieces: Tokenizer, tmp_path: Path) -> None:
-    specials = ["<s>", "<pad>", "</s>", "<unk>"]
-    rest = [token for token in VOCABULARY if token not in SYMBOLS]
-    assert pieces.dictionary.symbols == [*specials, *rest]
-    pieces.copy(tmp_path)
-    assert Dictionary.load(str(tmp_path / "dict.txt")) == pieces.dictionary
-    copied = load_tokenizer(tmp_path)
-    assert copied.sums() == pieces.sums() and copied.dictionary == pieces.dictionary
-    assert copied.separators == 1
-
-
-def test_a_vocabulary_alone_is_enough(folder: Path, pieces: Tokenizer, tmp_path: Path) -> None:
-    (tmp_path / "vocab.txt").write_bytes((folder / "vocab.txt").read_bytes())
-    found = load_tokenizer(tmp_path)
-    assert [found.tokenize(text) for text in TEXTS] == [pieces.tokenize(text) for text in TEXTS]
-
-
-def test_truncation_and_padding_of_the_file_are_off(folder: Path, tmp_path: Path) -> None:
-    content = json.loads((folder / TOKENIZER_FILE).read_text())
-    content["truncation"] = {
-        "max_length": 4, "strategy": "LongestFirst", "stride": 0, "direction": "Right",
-    }  # fmt: skip
-    content["padding"] = {
-        "strategy": {"Fixed": 16}, "direction": "Right", "pad_to_multiple_of": None,
-        "pad_id": 0, "pad_type_id": 0, "pad_token": "[PAD]",
-    }  # fmt: skip
-    (tmp_path / TOKENIZER_FILE).write_text(json.dumps(content))
-    assert len(load_tokenizer(tmp_path).tokenize("the cat sat on the mat")) == 6
-
-
-def test_pieces_inside_a_word_have_no_space_in_front(pieces: Tokenizer) -> None:
-    texts = [pieces.text_of(symbol) for symbol in pieces.tokenize("sitting mats")]
-    assert texts[0] == " s" and texts[1] == "i" and " mat" in texts
-    assert pieces.text_of("<s>") is None and pieces.text_of("[CLS]") is None
+def write_json(folder: Path, change: Callable[[dict[str, Any]], None] = lambda _: None) -> None:
+    """Write tokenizer.json as published models have it: cutting and filling to 8 tokens."""
+    tokenizer = BertWordPieceTokenizer(str(folder / "vocab.txt"), lowercase=True)
+    tokenizer.enable_truncation(8)
+    tokenizer.enable_padding(length=8)
+    content = json.loads(tokenizer.to_str())
+    change(content)
+    (folder / "tokenizer.json").write_text(json.dumps(content))
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "message"),
+    "options",
     [
-        (TOKENIZER_FILE, "{", "is damaged"),
-        (TOKENIZER_FILE, "[]", "must be an object"),
-        (TOKENIZER_FILE, '{"model": {"type": "BPE"}}', "must be a tokenizer of type WordPiece"),
-        ("vocab.txt", "[PAD]\n[UNK]\nthe\n", r"lacks \[CLS\]"),
-        ("vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n<s>\n", "cannot be a word"),
+        {},
+        {"do_lower_case": False},
+        {"strip_accents": False},
+        {"do_lower_case": False, "strip_accents": True, "tokenize_chinese_chars": False},
+        None,  # tokenizer.json
     ],
 )
-def test_what_is_no_wordpiece_is_refused(
-    name: str, content: str, message: str, tmp_path: Path
-) -> None:
-    (tmp_path / name).write_text(content)
-    with pytest.raises(DataError, match=message) as error:
-        load_tokenizer(tmp_path)
-    assert str(error.value).startswith(str(tmp_path / name))
+def test_tokens_and_offsets_are_those_of_transformers(folder: Path, options) -> None:
+    if options is None:
+        write_json(folder)
+    else:
+        (folder / "tokenizer_config.json").write_text(json.dumps(options))
+    theirs = BertTokenizerFast(vocab=str(folder / "vocab.txt"), **options or {})
+    ours = load_tokenizer(folder)
+    for text in SENTENCES:
+        expected = theirs(text, add_special_tokens=False, return_offsets_mapping=True)
+        tokens = theirs.convert_ids_to_tokens(expected["input_ids"])
+        words = [SYMBOLS.get(token, token) for token in tokens]
+        assert ours.tokenize(text) == words, text
+        found = ours.encode_with_offsets(text)
+        assert [ours.dictionary[i] for i in found.ids] == words
+        for start, end, offsets in zip(
+            found.starts, found.ends, expected["offset_mapping"], strict=True
+        ):
+            marks = text[offsets[1] : end]  # which transformers leaves out
+            assert start == offsets[0] and end >= offsets[1], text
+            assert all(unicodedata.combining(mark) for mark in marks), text
 
 
-def test_numbers_of_a_vocabulary_have_no_gaps() -> None:
-    vocabulary: dict[str, Any] = {token: 2 * i for i, token in enumerate(VOCABULARY)}
-    with pytest.raises(DataError, match="each once"):
-        dictionary_symbols(vocabulary)
+def test_offsets_are_of_the_text_as_it_is_given(folder: Path) -> None:
+    text = "É e\u0301d\x00 ÉaÀ Cats"
+    found = load_tokenizer(folder).encode_with_offsets(text)
+    spans = [text[a:b] for a, b in zip(found.starts, found.ends, strict=True)]
+    assert spans == ["É", "e\u0301", "d", "É", "a", "À", "Cat", "s"]
+
+
+@pytest.mark.parametrize("form", ["vocab.txt", "tokenizer.json", "white space"])
+def test_text_becomes_no_special_symbol(form: str, folder: Path) -> None:
+    def split_at_spaces(content: dict[str, Any]) -> None:
+        content.update(pre_tokenizer={"type": "WhitespaceSplit"}, normalizer=None)
+
+    if form != "vocab.txt":
+        write_json(folder, split_at_spaces if form == "white space" else lambda _: None)
+    ours = load_tokenizer(folder)
+    allowed = {*TOKENS, "<unk>"} - {*SYMBOLS}
+    assert {*ours.tokenize(LITERALS)} <= allowed
+    ids = {*ours.encode_with_offsets(LITERALS).ids}
+    specials = {ours.dictionary.bos(), ours.dictionary.eos(), ours.dictionary.pad()}
+    assert ids.isdisjoint(specials) and max(ids) < len(ours.dictionary)
+
+
+def test_the_dictionary_has_the_vocabularys_size_and_order(folder: Path, tmp_path: Path) -> None:
+    ours = load_tokenizer(folder)
+    assert ours.separators == 1
+    assert len(ours.dictionary) + 1 == len(TOKENS)  # with <mask>
+    rest = [token for token in TOKENS if token not in SYMBOLS]
+    assert dictionary_symbols(WordPieces.load(folder).vocabulary) == rest
+    assert ours.dictionary.symbols[ours.dictionary.nspecial :] == rest
+    copied = tmp_path / "copy"
+    copied.mkdir()
+    ours.copy(copied)
+    again = load_tokenizer(copied)
+    assert again.sums() == ours.sums() and again.fingerprint() == ours.fingerprint()
+    assert {path.name for path in copied.iterdir()} == {*ours.files}
+    lines = (copied / "dict.txt").read_text().splitlines()
+    assert [line.split(" ")[0] for line in lines] == rest
+
+
+def test_a_folder_of_gpt2s_pieces_is_read_as_such(folder: Path) -> None:
+    """Published models of RoBERTa have a tokenizer.json of theirs beside the pieces."""
+    write_json(folder, lambda content: content["model"].update(type="BPE"))
+    learn_gpt2_bpe(["the cat sat"] * 3, 5, folder)
+    assert load_tokenizer(folder).separators == 2
+
+
+def change(**model: Any) -> Callable[[Path], None]:
+    """Make a change of the model in tokenizer.json."""
+    return lambda folder: write_json(folder, lambda content: content["model"].update(model))
+
+
+def damage(name: str, content: bytes) -> Callable[[Path], object]:
+    """Make a change of a whole file."""
+    return lambda folder: (folder / name).write_bytes(content)
+
+
+def tokens(*names: str) -> bytes:
+    """Write a vocabulary."""
+    return "".join(f"{name}\n" for name in names).encode()
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (change(type="BPE"), r"tokenizer\.json must be a tokenizer of type WordPiece, but is BPE"),
+        (change(vocab=["the"]), r"tokenizer\.json is no tokenizer of tokenizers"),
+        (change(vocab={"the": -1}), r"tokenizer\.json is no tokenizer of tokenizers"),
+        (change(vocab={t: 2 * i for i, t in enumerate(TOKENS)}), "the numbers 0 to .*, each once"),
+        (change(continuing_subword_prefix="@@"), "by '##', but has '@@'"),
+        (damage("tokenizer.json", b"[]"), r"tokenizer\.json is damaged: it must be an object"),
+        (damage("tokenizer.json", b'{"model":'), r"tokenizer\.json is damaged"),
+        (damage("tokenizer.json", b'{"model": 3}'), "but is of no known type"),
+        (damage("tokenizer_config.json", b"\xff"), r"tokenizer_config\.json is damaged"),
+        (damage("vocab.txt", b"\xff"), r"vocab\.txt: not UTF-8"),
+        (damage("vocab.txt", tokens("the", *SPECIALS[1:])), r"vocab\.txt: .* lacks \[PAD\]"),
+        (damage("vocab.txt", tokens(*TOKENS, "the")), r"vocab\.txt: .* each once"),
+        (damage("vocab.txt", tokens(*TOKENS, "a b")), r"vocab\.txt: the token 'a b' cannot be"),
+        (damage("vocab.txt", tokens(*TOKENS, "<s>")), r"vocab\.txt: the token '<s>' cannot be"),
+    ],
+)
+def test_what_is_no_wordpiece_is_refused(spoil, message: str, folder: Path) -> None:
+    spoil(folder)
+    with pytest.raises(DataError, match=message):
+        load_tokenizer(folder)
+
+
+def test_a_missing_folder_or_library_is_named(folder: Path, tmp_path: Path, monkeypatch) -> None:
+    with pytest.raises(DataError, match="nowhere"):
+        load_tokenizer(tmp_path / "nowhere")
+    monkeypatch.setitem(__import__("sys").modules, "tokenizers", None)
+    with pytest.raises(WorkError, match=r"needs the library tokenizers; .*\[wordpiece\]"):
+        load_tokenizer(folder)

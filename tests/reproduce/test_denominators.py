@@ -66,6 +66,14 @@ def test_options_of_the_recipe_count(result):
     assert said == "With the denominator of un-encoded features: `rope`."
 
 
+def test_the_authors_denominators_are_told(result):
+    clamped = result("lrpe_type8", linear_normalizer="clamped", linear_epsilon=0.5)
+    normed = result("rope", linear_normalizer="output_norm", linear_output_norm="rms_norm")
+    (said,) = denominators(LANGUAGE_MODEL, [clamped, normed])
+    assert "max(sum, 0.5)" in said and "2022: `lrpe_type8`" in said and "2023: `rope`" in said
+    assert "never negative" not in said and "kept at or above" not in said
+
+
 def test_without_linear_attention_nothing_is_said(result):
     assert denominators(LANGUAGE_MODEL, [result("rope", "vanilla"), result("base")]) == []
 

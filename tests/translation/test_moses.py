@@ -26,13 +26,15 @@ def test_tokens(language):
     tokenizer = MosesTokenizer(language)
 
     def expected(text):
-        text = printable(normaliser.normalize(text))
+        text = printable(normaliser.normalize(text.rstrip("\r\n")))
         return " ".join(tokenizer.tokenize(text, aggressive_dash_splits=True))
 
     @settings(max_examples=60, deadline=None)
     @given(TEXTS)
     def compare(text):
         assert moses.tokenise(text) == expected(text)
+        assert all(moses.tokenise(text + end) == expected(text) for end in ("\n", "\r\n"))
 
     compare()
-    assert all(moses.tokenise(text) == expected(text) for text in ABBREVIATIONS)
+    for text in (*ABBREVIATIONS, 'Er sagte: "Ja."'):  # whose end some rules read
+        assert moses.tokenise(text) == moses.tokenise(f"{text}\n") == expected(text)

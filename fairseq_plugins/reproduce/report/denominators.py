@@ -7,9 +7,10 @@ from typing import Any
 import torch
 
 from fairseq_plugins.attention import LinearAttention, build_attention, floored_share
-from fairseq_plugins.attention.normalizers import MIN_COSINE
+from fairseq_plugins.attention.normalizers import defaults_of
 from fairseq_plugins.encodings import build_encoding, parse_options
 from fairseq_plugins.encodings.facts import ENCODED
+from fairseq_plugins.modules.options import NORMALIZER_OPTIONS
 from fairseq_plugins.reproduce.experiments.base import Experiment, Stack
 from fairseq_plugins.reproduce.record.recipe import trainings_of
 from fairseq_plugins.reproduce.record.results import Result
@@ -26,8 +27,17 @@ def denominators(experiment: Experiment, results: Sequence[Result]) -> list[str]
         *_, config = trainings_of(result["config"]).values()
         for stack in experiment.stacks(config["model"]):
             if stack.attention_type == "linear":
-                found[result["row"]] = _attention(stack, *_options(config["model"]))
-    encoded = {row: one for row, one in found.items() if one.hooks & ENCODED}
+                found[result["row"]] = _attention(stack, _options(config["model"]))
+    return [sentence for sentence in (_floors(found), _authors(found)) if sentence]
+
+
+def _floors(found: Mapping[str, LinearAttention]) -> str:
+    """Sentences on encoded denominators with a floor, and on plain ones."""
+    encoded = {
+        row: one
+        for row, one in found.items()
+        if one.hooks & ENCODED and one.normalizer in ("encoded", "plain")
+    }
     kept = {row: floored_share(one) for row, one in encoded.items() if one.min_cosine}
     parts = []
     if kept:
@@ -48,23 +58,46 @@ def denominators(experiment: Experiment, results: Sequence[Result]) -> list[str]
         parts.append(f"Scores that are never negative need no floor: {_names(free)}.")
     if plain:
         parts.append(f"With the denominator of un-encoded features: {_names(plain)}.")
-    return [" ".join(parts)] if parts else []
+    return " ".join(parts)
+
+
+def _authors(found: Mapping[str, LinearAttention]) -> str:
+    """Sentences on rows with a denominator, or none, as in the authors' released code."""
+    parts = []
+    for epsilon in sorted({one.epsilon for one in found.values() if one.epsilon is not None}):
+        rows = {row: one for row, one in found.items() if one.epsilon == epsilon}
+        shares = {row: floored_share(one) for row, one in rows.items()}
+        parts.append(
+            f"Divided by max(sum, {epsilon:g}), as in the LRPE authors' code of 2022: "
+            f"{_names([*rows])}; at random inputs the sum is smaller for at most "
+            f"{max(shares.values()):.0%} of the queries."
+        )
+    normed = [row for row, one in found.items() if one.output_norm is not None]
+    if normed:
+        parts.append(
+            "Without a denominator, with a norm of the output in its place, as in the LRPE "
+            f"authors' code since January 2023: {_names(normed)}."
+        )
+    return " ".join(parts)
 
 
 def _names(rows: Sequence[str]) -> str:
     return ", ".join(f"`{row}`" for row in sorted(rows))
 
 
-def _options(model: Mapping[str, Any]) -> tuple[str, str, float]:
-    """Those of linear attention; what a model does not say has its default."""
-    feature_map, normalizer = model.get("feature_map"), model.get("linear_normalizer")
-    return feature_map or "elu", normalizer or "encoded", float(model.get("min_cosine", MIN_COSINE))
+def _options(model: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
+    """Read the options of linear attention; what a model does not say has its default."""
+    normalizer = model.get("linear_normalizer") or "encoded"
+    options = {"feature_map": model.get("feature_map") or "elu", "normalizer": normalizer}
+    own = defaults_of(normalizer)
+    for name, word in NORMALIZER_OPTIONS.items():
+        if word in own:
+            options[word] = model.get(name, own[word])
+    return tuple(options.items())
 
 
 @functools.cache
-def _attention(
-    stack: Stack, feature_map: str, normalizer: str, min_cosine: float
-) -> LinearAttention:
+def _attention(stack: Stack, given: tuple[tuple[str, Any], ...]) -> LinearAttention:
     shape: dict[str, Any] = {"num_heads": stack.num_heads, "head_dim": stack.head_dim}
     options: dict[str, Any] = dict(parse_options(stack.options))
     with torch.random.fork_rng(devices=[]):
@@ -81,9 +114,7 @@ def _attention(
         encoding,
         **shape,
         causal=stack.causal,
-        feature_map=feature_map,
-        normalizer=normalizer,
-        min_cosine=min_cosine,
+        **dict(given),
     )
     assert isinstance(attention, LinearAttention)
     return attention
