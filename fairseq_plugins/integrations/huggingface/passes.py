@@ -18,6 +18,8 @@ from fairseq_plugins.encodings import PositionEncoding
 from fairseq_plugins.encodings.ends import known_end, with_end
 from fairseq_plugins.integrations.huggingface.cache import StateLayer
 
+# Options of AttentionInterface that change the attention itself.
+_UNSUPPORTED = ("position_bias", "s_aux", "sliding_window", "softcap")
 PASS = "position_pass"  # the keyword by which layers hand a pass down to their attentions
 
 
@@ -34,6 +36,7 @@ class Pass:
         documents: of a packed row; None where every row is one sequence.
         shared: what the layers compute once; None where activations are computed again.
         need_weights: whether attentions are to give their weights.
+        seed: of the draws of all passes of one generation; None for new draws.
     """
 
     attentions: nn.ModuleList
@@ -44,11 +47,22 @@ class Pass:
     documents: Documents | None
     shared: SharedPass | None
     need_weights: bool
+    seed: int | None = None
 
     def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor | None]:
         """(B, H, T, D) each -> (B, H, T, D), and the weights or None."""
         attention = self.attentions[layer]
         assert isinstance(attention, Attention)
+        if self.seed is None:
+            return self._attend(attention, layer, q, k, v)
+        # The same draws in every pass of a generation, and no effect on how tokens are sampled.
+        with torch.random.fork_rng(devices=[]):
+            torch.default_generator.manual_seed(self.seed + layer)
+            return self._attend(attention, layer, q, k, v)
+
+    def _attend(
+        self, attention: Attention, layer: int, q: Tensor, k: Tensor, v: Tensor
+    ) -> tuple[Tensor, Tensor | None]:
         if self.documents is not None:
             return attend_documents(
                 attention, q, k, v, self.documents, need_weights=self.need_weights
@@ -152,12 +166,12 @@ def attend(
     attention_mask: Tensor | None,
     **options: Any,
 ) -> tuple[Tensor, Tensor | None]:
-    """What ``AttentionInterface`` calls: (B, H, T, D) -> (B, T, H, D), and the weights or None.
+    """Attend for ``AttentionInterface``: (B, H, T, D) -> (B, T, H, D), and the weights or None.
 
     Keys and values may have fewer heads, each for a group of queries' heads.
 
     Raises:
-        ValueError: a mask of the caller's own.
+        ValueError: a mask of the caller's own, or an option that would be ignored.
     """
     at = options.get(PASS)
     if not isinstance(at, Pass):
@@ -170,6 +184,11 @@ def attend(
             "`attention_mask` must be (B, S), 1 where a token counts, but is "
             f"{tuple(attention_mask.shape)} instead: causality is the attention's own."
         )
+    for name in _UNSUPPORTED:
+        if options.get(name) is not None:
+            raise ValueError(
+                f"`{name}` of an attention must be None, but is {options[name]!r} instead."
+            )
     groups = query.size(1) // key.size(1)
     if groups > 1:
         key, value = key.repeat_interleave(groups, 1), value.repeat_interleave(groups, 1)
@@ -177,6 +196,10 @@ def attend(
     assert isinstance(layer, int)
     output, weights = at.attend(layer, query, key, value)
     return output.transpose(1, 2).contiguous(), weights
+
+
+def no_mask(*args: Any, **options: Any) -> None:
+    """Build no mask for ``AttentionMaskInterface``: ``attend`` gets the padding from its pass."""
 
 
 def padding_of(mask: Tensor | None, length: int) -> Tensor | None:

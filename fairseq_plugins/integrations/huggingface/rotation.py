@@ -1,33 +1,38 @@
-"""A model's own RoPE in the words of ours."""
+"""A model's own RoPE as options of the encoding ``rope``."""
 
 from typing import Any, get_args
 
 from transformers import PreTrainedModel
 
 from fairseq_plugins.encodings.lrpe import Rotated, rotated_count
-from fairseq_plugins.integrations.huggingface.families import family_of
+from fairseq_plugins.integrations.huggingface.families import FAMILIES, family_of
+
+_PARTIAL = ("gpt_neox", "phi")  # whose RoPE reads `partial_rotary_factor`
 
 
 def own_rotation(model: PreTrainedModel) -> dict[str, Any]:
     """The options with which ``rope`` computes what the model's own RoPE does.
 
     Args:
-        model: Llama or GPT-NeoX.
+        model: one of ``FAMILIES`` with RoPE.
 
     Raises:
         ValueError: a model without RoPE, or with one that is stretched, which other names are
             (``rope_interpolated``, ``rope_ntk``, ``yarn``), or of another number of features.
     """
     parameters, family = getattr(model.config, "rope_parameters", None), family_of(model)
+    kind = model.config.model_type.removeprefix("positional_")
+    if kind not in FAMILIES:  # whose RoPE may pair other features
+        raise ValueError(f"`model` must be of {', '.join(FAMILIES)}, but is of {kind!r} instead.")
     if family.rotation is None or not parameters:
         raise ValueError(
             f"`model` must have RoPE, but a model of {model.config.model_type!r} has none."
         )
-    kind = parameters.get("rope_type", "default")
-    if kind != "default":
-        raise ValueError(f"`rope_type` of the model must be 'default', but is {kind!r} instead.")
-    dim = family.head_dim(model.config)
-    share = parameters.get("partial_rotary_factor", 1.0) if family.has_share else 1.0
+    scaled = parameters.get("rope_type", "default")
+    if scaled != "default":
+        raise ValueError(f"`rope_type` of the model must be 'default', but is {scaled!r} instead.")
+    dim = family.head_dim
+    share = parameters.get("partial_rotary_factor", 1.0) if kind in _PARTIAL else 1.0
     # Rounded down there, and where that is odd the angles are those of no even number: not ours.
     count = int(dim * share)
     words = {rotated_count(word, dim): word for word in reversed(get_args(Rotated))}

@@ -1,0 +1,155 @@
+"""Forward pre-hooks that hand positions, cache and encodings to a model of transformers."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers.cache_utils import Cache
+
+from fairseq_plugins.attention.shared import SharedPass
+from fairseq_plugins.integrations.huggingface.cache import StateLayer, with_states
+from fairseq_plugins.integrations.huggingface.passes import (
+    PASS,
+    Pass,
+    drawn,
+    padding_of,
+    place,
+)
+from fairseq_plugins.integrations.huggingface.settings import KEY
+
+CACHE_NAMES = ("cache", "past_key_values")  # of the cache in ``forward``, newest first
+
+
+def before_layer(
+    layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], *, index: int
+) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+    """Forward pre-hook of a deeper layer: apply the encoding of its input."""
+    at = kwargs.get(PASS)
+    if not isinstance(at, Pass) or index not in at.inputs:
+        return None
+    x, *others = args
+    return (at.embed(index, x), *others), kwargs
+
+
+def before_model(
+    base: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, names: tuple[str, ...]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Forward pre-hook of the base model: compute positions, cache and encoded input."""
+    given = {**kwargs, **dict(zip(names, args, strict=False))}
+    modules = getattr(base, KEY)
+    family = modules.family
+    cache_name = _rename_cache(given, names)
+    tokens, x = given.get("input_ids"), given.get("inputs_embeds")
+    _refuse(given, modules, cache_name)
+    source = tokens if tokens is not None else x
+    if source is None or (tokens is not None and x is not None):
+        raise ValueError("either `input_ids` or `inputs_embeds` must be given, and not both.")
+    length, cache = source.size(1), _cache(base, modules, given, cache_name)
+    seen = 0 if cache is None else cache.get_seq_length()
+    padding = padding_of(given.get("attention_mask"), seen + length)
+    first = family.first_row
+    positions, documents = place(
+        given.get("position_ids"), padding, seen, length, source.device, first=first
+    )
+    recomputes = base.training and _checkpoints(base)
+    at = Pass(
+        attentions=modules.attentions,
+        inputs=dict(modules.encodings_of_inputs()),
+        positions=drawn(modules.placing, positions, training=base.training),
+        padding_mask=None if padding is None else padding[:, seen:],
+        states=None if cache is None else _states(cache),
+        documents=documents,
+        shared=None if recomputes else SharedPass(),
+        need_weights=bool(given.get("output_attentions")),
+        seed=modules.generation_seed,
+    )
+    given[PASS] = at
+    _add_inputs(base, given, at, tokens, x)
+    # Its own table and types count like the encodings.
+    table_positions = positions if documents is None else documents.positions.unsqueeze(0)
+    given["position_ids"] = table_positions.expand(source.size(0), -1) + first
+    if family.has_types and given.get("token_type_ids") is None:
+        given["token_type_ids"] = torch.zeros(
+            source.shape[:2], dtype=torch.long, device=source.device
+        )
+    if cache_name not in names:  # an encoder alone, as DistilBERT
+        del given[cache_name], given["use_cache"]
+    return (), given
+
+
+def _rename_cache(given: dict[str, Any], names: tuple[str, ...]) -> str:
+    """Store the cache under the name that ``forward`` has for it, and return that name.
+
+    transformers renamed ``past_key_values`` to ``cache`` in 5.24; callers may use either.
+
+    Raises:
+        ValueError: two caches are given.
+    """
+    values = [given.pop(name) for name in CACHE_NAMES if name in given]
+    caches = [value for value in values if value is not None]
+    if len(caches) > 1:
+        raise ValueError("either `cache` or `past_key_values` must be given, and not both.")
+    name = next((name for name in CACHE_NAMES if name in names), CACHE_NAMES[0])
+    given[name] = caches[0] if caches else None
+    return name
+
+
+def _refuse(given: dict[str, Any], modules: Any, cache_name: str) -> None:
+    """Refuse arguments that the installed attention would ignore."""
+    is_causal = given.get("is_causal")
+    if is_causal is not None and bool(is_causal) != modules.causal:
+        raise ValueError(
+            f"`is_causal` must be {modules.causal}, for which the encodings were built, but is "
+            f"{is_causal} instead."
+        )
+    if given.get("encoder_hidden_states") is not None:
+        raise ValueError("`encoder_hidden_states` must be left out: there is no cross-attention.")
+    if not given.get("output_attentions"):
+        return
+    if given[cache_name] is not None:
+        raise ValueError("`output_attentions` must be False with a cache, but is True.")
+    given["use_cache"] = False
+
+
+def _checkpoints(base: Any) -> bool:
+    """Return whether activations are recomputed in the backward pass."""
+    return any(getattr(module, "gradient_checkpointing", False) for module in base.modules())
+
+
+def _cache(base: Any, modules: Any, given: dict[str, Any], cache_name: str) -> Cache | None:
+    """Return the cache for this pass, or None; training makes none unless one is given."""
+    cache, use = given[cache_name], given.get("use_cache")
+    use = getattr(base.config, "use_cache", False) if use is None else use
+    if not modules.causal or (base.training and (cache is None or _checkpoints(base))):
+        use, cache = False, None
+    given["use_cache"] = bool(use)
+    if cache is None and not use:
+        given[cache_name] = None
+        return None
+    given[cache_name] = with_states(
+        cache,
+        len(modules.attentions),
+        croppable=modules.croppable,
+        inputs=modules.looks_back,
+    )
+    states: Cache = given[cache_name]
+    return states
+
+
+def _states(cache: Cache) -> list[StateLayer]:
+    return [layer for layer in cache.layers if isinstance(layer, StateLayer)]
+
+
+def _add_inputs(
+    base: Any,
+    given: dict[str, Any],
+    at: Pass,
+    tokens: Tensor | None,
+    x: Tensor | None,
+) -> None:
+    """Replace the token ids by encoded embeddings, where an encoding acts on the input."""
+    if 0 not in at.inputs:
+        return
+    if x is None:
+        x = base.get_input_embeddings()(tokens)
+    given["input_ids"], given["inputs_embeds"] = None, at.embed(0, x, tokens)
