@@ -91,11 +91,15 @@ def predict(
 def window_logits(
     model: Any, windows: Any, head: str, batch_size: int, device: torch.device
 ) -> Iterator[Logits]:
-    """(T, 2) float32 of every window in its order, without padding."""
+    """Compute (T, 2) float32 of every window in its order, without padding.
+
+    Batches have windows of similar length, so that there is little padding.
+    """
     lengths = np.asarray(windows.sizes[0])
-    batches = range(0, len(windows), batch_size)
-    for first in track(batches, "predicting", unit="batches"):
-        rows = range(first, min(first + batch_size, len(windows)))
+    by_length = np.argsort(lengths, kind="stable")
+    found: list[Logits] = [np.empty((0, 2), np.float32)] * len(lengths)
+    for first in track(range(0, len(lengths), batch_size), "predicting", unit="batches"):
+        rows = [int(row) for row in by_length[first : first + batch_size]]
         batch = windows.collater([windows[i] for i in rows])
         inputs = batch["net_input"]
         if device.type == "cuda":
@@ -103,4 +107,5 @@ def window_logits(
         with torch.inference_mode():
             logits, _ = model(**inputs, span_head_name=head)
         for row, scores in zip(rows, logits.float().cpu().numpy(), strict=True):
-            yield scores[: lengths[row]]
+            found[row] = scores[: lengths[row]].copy()
+    yield from found
