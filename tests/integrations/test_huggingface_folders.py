@@ -191,7 +191,7 @@ def test_what_nobody_would_honour_is_refused_by_name() -> None:
 
 
 def test_what_cannot_be_swapped_is_refused_by_name() -> None:
-    with pytest.raises(ValueError, match="`model` must be of one of the families llama"):
+    with pytest.raises(ValueError, match="`model` must have layers with one self-attention each"):
         sizes = {"d_model": 8, "d_kv": 4, "d_ff": 8, "num_layers": 1, "num_heads": 2}
         swap(T5ForConditionalGeneration(T5Config(vocab_size=9, **sizes)), "rope")
     with pytest.raises(ValueError, match="`scale_attn_by_inverse_layer_idx` of the model"):
