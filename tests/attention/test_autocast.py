@@ -32,7 +32,7 @@ def test_autocast_is_the_same_result_far_out(name, attention, causal, dtype):
     layer = Layer(name, attention, causal=causal, dtype=torch.float32)
     x, at = tokens(2, 12, torch.float32), count(12, FAR)
     with torch.no_grad(), torch.autocast("cpu", dtype):
-        if name == "xpos" and dtype == torch.float16:
+        if name == "xpos" and attention == "vanilla" and dtype == torch.float16:
             # float16 ends at 65,504, which its scale reaches at such a position.
             with pytest.raises(ValueError, match="float16"):
                 layer(x, at)
