@@ -9,6 +9,7 @@ from fairseq.models.transformer_lm import TransformerLanguageModelConfig
 from fairseq.modules import AdaptiveInput
 
 from fairseq_plugins.common.vocabulary import DECODER_TABLE
+from fairseq_plugins.modules.bounds import check_numbers
 from fairseq_plugins.modules.continued import initialize_from, take_init_from
 from fairseq_plugins.modules.continued_options import ContinuedConfig
 from fairseq_plugins.modules.cutoffs import parse_cutoffs
@@ -85,6 +86,7 @@ class PETransformerLM(OneOfSeveral, AnyLength, SeededDraws, FairseqLanguageModel
             ValueError: an option that is not offered, what the encodings refuse, or a checkpoint to
                 go on or to start from that does not fit.
         """
+        check_numbers(args, LM)
         for name, default in _NOT_OFFERED.items():
             if getattr(args, name, default) not in (default, None):
                 raise ValueError(
