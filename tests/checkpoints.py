@@ -4,9 +4,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from fairseq import models
 from fairseq.data import Dictionary
+from fairseq.data.indexed_dataset import MMapIndexedDatasetBuilder
 from fairseq.dataclass.configs import (
     CheckpointConfig,
     CommonConfig,
@@ -114,6 +116,7 @@ def write_data(name: str, folder: Path) -> Path:
         learn_gpt2_bpe(["the cat sat on the mat"], 3, folder)
     if name == TRANSLATION:
         (folder / "codes").write_text("#version: 0.2\na b\n")
-    for file in ("valid.bin", "valid.idx"):
-        (folder / file).touch()
+    builder = MMapIndexedDatasetBuilder(str(folder / "valid.bin"), dtype=np.uint16)
+    builder.add_item(torch.arange(4, 9))
+    builder.finalize(str(folder / "valid.idx"))
     return folder

@@ -11,6 +11,7 @@ from fairseq import utils
 import fairseq_plugins.registration  # noqa: F401  (what checkpoints name)
 from fairseq_plugins.analysis.perplexity import Score, summarise
 from fairseq_plugins.analysis.samples import MaskedSamples, Samples, TextSamples, configure, masking
+from fairseq_plugins.common.binarised import check_split
 from fairseq_plugins.common.errors import CheckpointError, DataError, OptionError
 from fairseq_plugins.common.progress import track
 from fairseq_plugins.common.vocabulary import (
@@ -177,7 +178,9 @@ def load(request: Request, length: int | None = None) -> Trained:
             f"{request.path} must be of the task {must} as a {name}, but is of {task['_name']}"
         )
     table = ROBERTA_TABLE if name == ROBERTA else DECODER_TABLE
-    check_vocabulary(request.path, state, Vocabulary.read(request.data / "dict.txt", table))
+    vocabulary = Vocabulary.read(request.data / "dict.txt", table)
+    check_vocabulary(request.path, state, vocabulary)
+    check_split(request.data / request.split, len(vocabulary.symbols))
     history = state.get("optimizer_history") or [{}]
     trained_length = int(task["tokens_per_sample"])
     request.adaptation.apply(state, length or trained_length, trained_length)

@@ -33,6 +33,7 @@ from fairseq_plugins.modules.roberta_options import PERobertaConfig
 from fairseq_plugins.modules.segments import SegmentEmbedding
 from fairseq_plugins.modules.span_head import SpanHead, upgrade_span_heads
 from fairseq_plugins.modules.stack import build_stack_encodings
+from fairseq_plugins.modules.training_checks import check_training
 from fairseq_plugins.modules.vocabulary import (
     labels_of,
     record_dictionary,
@@ -222,6 +223,7 @@ class PERoberta(OneOfSeveral, AnyLength, SeededDraws, RobertaModel):
             )
         if OmegaConf.is_config(args):
             OmegaConf.set_struct(args, False)  # fairseq's encoder adds to it
+        check_training(args, task)
         vocabularies = vocabularies_of(task, [ROBERTA_TABLE])
         labels = labels_of(task)
         check_restored(args, vocabularies, labels)

@@ -22,6 +22,7 @@ from fairseq_plugins.modules.lengths import AnyLength
 from fairseq_plugins.modules.options import PositionEncodingConfig, check_linear_options
 from fairseq_plugins.modules.restored import check_restored
 from fairseq_plugins.modules.stack import check_cross_encoding, widths_of
+from fairseq_plugins.modules.training_checks import check_training
 from fairseq_plugins.modules.transformer_options import (
     PLACES,
     PETransformerConfig,
@@ -103,6 +104,7 @@ class PETransformer(OneOfSeveral, AnyLength, SeededDraws, TransformerModelBase):
             ValueError: a bad option, or a checkpoint to go on from that is of another model.
         """
         check_numbers(args, TRANSLATION)
+        check_training(args, task)
         vocabularies = vocabularies_of(task, SIDE_TABLES)
         check_restored(args, vocabularies)
         record_dictionary(args, vocabularies)

@@ -20,6 +20,7 @@ from fairseq_plugins.modules.jobs import OneOfSeveral
 from fairseq_plugins.modules.lengths import AnyLength
 from fairseq_plugins.modules.options import PositionEncodingConfig, check_linear_options
 from fairseq_plugins.modules.restored import check_restored
+from fairseq_plugins.modules.training_checks import check_training
 from fairseq_plugins.modules.vocabulary import (
     DictionaryConfig,
     record_dictionary,
@@ -102,6 +103,7 @@ class PETransformerLM(OneOfSeveral, AnyLength, SeededDraws, FairseqLanguageModel
                 f"`tokens_per_sample` must be at most max_target_positions="
                 f"{args.max_target_positions}, but is {args.tokens_per_sample} instead."
             )
+        check_training(args, task)
         vocabularies = vocabularies_of(task, [DECODER_TABLE])
         check_restored(args, vocabularies)
         record_dictionary(args, vocabularies)

@@ -9,7 +9,14 @@ from fairseq.models import MODEL_DATACLASS_REGISTRY
 from fairseq_plugins.common.errors import OptionError
 
 _SHARES = ("dropout", "layerdrop", "quant_noise_pq", "quant_noise_scalar")  # from 0 to 1
-_SIZES = ("_heads", "_dim", "_positions", "tokens_per_sample")  # at least 1
+_SIZES = (
+    "encoder_layers",
+    "decoder_layers",
+    "_heads",
+    "_dim",
+    "_positions",
+    "tokens_per_sample",
+)  # at least 1
 _COUNTS = ("_layers", "min_positions")  # at least 0
 
 
