@@ -9,14 +9,8 @@ from fairseq.models import MODEL_DATACLASS_REGISTRY
 from fairseq_plugins.common.errors import OptionError
 
 _SHARES = ("dropout", "layerdrop", "quant_noise_pq", "quant_noise_scalar")  # from 0 to 1
-_SIZES = (
-    "encoder_layers",
-    "decoder_layers",
-    "_heads",
-    "_dim",
-    "_positions",
-    "tokens_per_sample",
-)  # at least 1
+_SIZES = ("_heads", "_dim", "_positions", "tokens_per_sample")  # at least 1
+_LAYERS = ("encoder_layers", "decoder_layers")  # likewise
 _COUNTS = ("_layers", "min_positions")  # at least 0
 
 
@@ -46,9 +40,9 @@ def check_numbers(config: Any, model: str) -> None:
 def _bounds(name: str) -> tuple[float, float]:
     if name.endswith(_SHARES):
         return 0, 1
-    if name.endswith(_COUNTS):
+    if name.endswith(_COUNTS) and name not in _LAYERS:
         return 0, math.inf
-    return (1 if name.endswith(_SIZES) else -math.inf), math.inf
+    return (1 if name in _LAYERS or name.endswith(_SIZES) else -math.inf), math.inf
 
 
 def _words(lowest: float, highest: float) -> str:
