@@ -52,7 +52,7 @@ READABLE = _readable_types()
 
 
 def allow_readable() -> None:
-    """Let fairseq's own commands read what `READABLE` lists, for the life of the process."""
+    """Let all that reads checkpoints read what `READABLE` lists, for the life of the process."""
     torch.serialization.add_safe_globals(READABLE)
 
 
@@ -179,8 +179,9 @@ def _reading(path: Path) -> Iterator[None]:
                 broken = archive.testzip()
             if broken:
                 raise DamagedCheckpoint(path, f"its part {broken} has a wrong checksum")
-        with torch.serialization.safe_globals(READABLE):
-            yield
+        # For good: PyTorch's context manager would take from fairseq what it was allowed before.
+        allow_readable()
+        yield
     except DamagedCheckpoint:
         raise
     except Exception as error:  # unpickling what is no pickle may raise nearly anything

@@ -61,7 +61,8 @@ class PlainText:
             DataError: train has too few documents to hold some out.
         """
         lacking = [split for split in SPLITS if not self.files[split]]
-        number, taken = _numbered, {}
+        number: Numbering = _numbered
+        taken: dict[str, tuple[int, int]] = {}
         if lacking:
             number = self._documents(len(lacking))
             taken = self._documents_held_out(lacking, number)
