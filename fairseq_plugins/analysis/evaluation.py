@@ -27,6 +27,7 @@ from fairseq_plugins.modules.loading import read_trained
 
 BREAK_MODES = ("none", "complete", "eos")  # of fairseq's --sample-break-mode
 BATCH_SIZE = 8
+_LARGEST = 2**31 - 1  # of a number that is given
 TASKS = {LM: ("language_modeling",), ROBERTA: ("masked_lm", "pe_masked_lm")}
 
 Line = dict[str, Any]
@@ -70,8 +71,11 @@ class Request:
         least = {"--batch-size": (self.batch_size, 1), "--seed": (self.seed, 0)}
         least["--context-window"] = (self.context_window, 0)
         for option, (value, lowest) in least.items():
-            if value < lowest:
-                raise OptionError(f"{option} must be at least {lowest}, but is {value}")
+            if not lowest <= value <= _LARGEST:
+                limit = f"at least {lowest}" if value < lowest else f"at most {_LARGEST:,}"
+                raise OptionError(f"{option} must be {limit}, but is {value}")
+        if max(self.lengths, default=0) > _LARGEST:
+            raise OptionError(f"--lengths must be at most {_LARGEST:,}, but is {max(self.lengths)}")
         if self.break_mode not in (None, *BREAK_MODES):
             known = ", ".join(BREAK_MODES)
             raise OptionError(f"--sample-break-mode must be one of {known}, not {self.break_mode}")
