@@ -7,9 +7,13 @@ imports this package first and builds models through fairseq then imports
 ``fairseq_plugins.registration``.
 """
 
+import logging
 import sys
 
 from fairseq_plugins.common.cpu import is_fairseq_command
+
+# fairseq advises at every import to install tensorboardX, for a task that is not used here.
+logging.getLogger("fairseq.tasks.text_to_speech").setLevel(logging.WARNING)
 
 if is_fairseq_command() or sys.modules.get("fairseq") is not None:
     from fairseq_plugins import registration as registration

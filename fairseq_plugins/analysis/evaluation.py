@@ -11,6 +11,7 @@ from fairseq import utils
 import fairseq_plugins.registration  # noqa: F401  (what checkpoints name)
 from fairseq_plugins.analysis.perplexity import Score, summarise
 from fairseq_plugins.analysis.samples import MaskedSamples, Samples, TextSamples, configure, masking
+from fairseq_plugins.common.binarised import check_split
 from fairseq_plugins.common.errors import CheckpointError, DataError, OptionError
 from fairseq_plugins.common.progress import track
 from fairseq_plugins.common.vocabulary import (
@@ -26,6 +27,7 @@ from fairseq_plugins.modules.loading import read_trained
 
 BREAK_MODES = ("none", "complete", "eos")  # of fairseq's --sample-break-mode
 BATCH_SIZE = 8
+_LARGEST = 2**31 - 1  # of a number that is given
 TASKS = {LM: ("language_modeling",), ROBERTA: ("masked_lm", "pe_masked_lm")}
 
 Line = dict[str, Any]
@@ -69,8 +71,11 @@ class Request:
         least = {"--batch-size": (self.batch_size, 1), "--seed": (self.seed, 0)}
         least["--context-window"] = (self.context_window, 0)
         for option, (value, lowest) in least.items():
-            if value < lowest:
-                raise OptionError(f"{option} must be at least {lowest}, but is {value}")
+            if not lowest <= value <= _LARGEST:
+                limit = f"at least {lowest}" if value < lowest else f"at most {_LARGEST:,}"
+                raise OptionError(f"{option} must be {limit}, but is {value}")
+        if max(self.lengths, default=0) > _LARGEST:
+            raise OptionError(f"--lengths must be at most {_LARGEST:,}, but is {max(self.lengths)}")
         if self.break_mode not in (None, *BREAK_MODES):
             known = ", ".join(BREAK_MODES)
             raise OptionError(f"--sample-break-mode must be one of {known}, not {self.break_mode}")
@@ -177,7 +182,9 @@ def load(request: Request, length: int | None = None) -> Trained:
             f"{request.path} must be of the task {must} as a {name}, but is of {task['_name']}"
         )
     table = ROBERTA_TABLE if name == ROBERTA else DECODER_TABLE
-    check_vocabulary(request.path, state, Vocabulary.read(request.data / "dict.txt", table))
+    vocabulary = Vocabulary.read(request.data / "dict.txt", table)
+    check_vocabulary(request.path, state, vocabulary)
+    check_split(request.data / request.split, len(vocabulary.symbols))
     history = state.get("optimizer_history") or [{}]
     trained_length = int(task["tokens_per_sample"])
     request.adaptation.apply(state, length or trained_length, trained_length)

@@ -9,6 +9,8 @@ from fairseq_plugins.common.seeds import parse_seed
 
 OUTPUT = Path("pictures")
 
+_LONGEST = 8192  # positions: a picture is of every two of them
+
 
 def register(commands: Any) -> None:
     """Enter the command among those of `analysis`."""
@@ -38,6 +40,8 @@ def _run(args: argparse.Namespace) -> None:
     length = picture.LENGTH if args.length is None else args.length
     if length < 2:
         raise OptionError(f"--length must be at least 2, but is {length}")
+    if length > _LONGEST:
+        raise OptionError(f"--length must be at most {_LONGEST:,}, but is {length}")
     names = sorted(ENCODINGS) if args.all else [args.encoding]
     options = parse_options(args.options)
     all_seen = []

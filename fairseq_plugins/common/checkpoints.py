@@ -1,18 +1,24 @@
 """Checkpoints are read here alone: as plain data, every byte checked, refused with their name."""
 
 import argparse
-import pickle
+import re
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from fairseq_plugins.common.errors import CheckpointError
 
 BEST, LAST = "checkpoint_best.pt", "checkpoint_last.pt"  # as fairseq names them
+_INTERPOLATION = "${"  # what OmegaConf would replace by another option, or by a resolver's value
+_NUMBERS = "?bhilqBHILQefd"  # numpy's types of booleans, integers and floats
+_DEEPEST = 32  # options within options
+_FOREIGN = re.compile(r"(?:GLOBAL|global|class|type:?) [`'\"]?([\w.]+)")
 
 
 class DamagedCheckpoint(CheckpointError):
@@ -23,11 +29,39 @@ class DamagedCheckpoint(CheckpointError):
         self.reason = reason
 
 
+def _readable_types() -> list[Any]:
+    """List what a checkpoint may hold beside tensors and plain data.
+
+    A model without a dataclass, as fairseq's roberta, has its options in a Namespace. fairseq's
+    ``--eval-bleu`` puts numpy's arrays and numbers into its meters.
+    """
+    # numpy 2 has another name for the module, and reads files that have the other one, too.
+    modules = ("numpy.core.multiarray", "numpy._core.multiarray")
+    multiarray = import_module(modules[np.__version__ >= "2"])
+    functions = [multiarray.scalar, multiarray._reconstruct]
+    return [
+        argparse.Namespace,
+        np.ndarray,
+        np.dtype,
+        *{type(np.dtype(code)) for code in _NUMBERS},
+        *((one, f"{module}.{one.__name__}") for one in functions for module in modules),
+    ]
+
+
+READABLE = _readable_types()
+
+
+def allow_readable() -> None:
+    """Let all that reads checkpoints read what `READABLE` lists, for the life of the process."""
+    torch.serialization.add_safe_globals(READABLE)
+
+
 def read_checkpoint(path: Path) -> dict[str, Any]:
-    """A checkpoint of fairseq's as plain data on the CPU, its weights mapped from the file.
+    """Read a checkpoint of fairseq's as plain data on the CPU, its weights mapped from the file.
 
     Raises:
-        DamagedCheckpoint: for a file that is cut off, has flipped bytes, or is no checkpoint.
+        DamagedCheckpoint: for a file that is cut off, has flipped bytes, holds code, or is no
+            checkpoint; and for options that refer to others or to the environment.
         CheckpointError: there is no such file.
     """
     with _reading(path):
@@ -55,23 +89,83 @@ def read_tensors(path: Path) -> dict[str, torch.Tensor]:
         return dict(found)
 
 
-def read_upgraded(path: Path, **options: Any) -> dict[str, Any]:
-    """A checkpoint as fairseq builds models from it, with options of its training replaced.
+def read_updates(path: Path) -> int:
+    """Read the number of updates after which a checkpoint was written; every byte is checked.
+
+    Raises:
+        CheckpointError: for a file that is missing or damaged, or does not say it.
+    """
+    try:
+        updates = read_checkpoint(path)["optimizer_history"][-1]["num_updates"]
+    except (LookupError, TypeError) as error:
+        raise DamagedCheckpoint(path, f"it does not say its updates ({error})") from None
+    if not isinstance(updates, int) or updates < 0:
+        raise DamagedCheckpoint(path, f"it does not say its updates, but {updates!r}")
+    return updates
+
+
+def read_upgraded(
+    path: Path, check: Callable[[dict[str, Any]], None] = lambda checkpoint: None, **options: Any
+) -> dict[str, Any]:
+    """Read a checkpoint as fairseq builds models from it, with options of its training replaced.
+
+    Args:
+        path: of the checkpoint.
+        check: called with what `read_checkpoint` gives, before fairseq makes anything of it.
+        options: new values.
 
     Raises:
         DamagedCheckpoint, CheckpointError: as `read_checkpoint` does.
     """
     from fairseq import checkpoint_utils
 
+    check(read_checkpoint(path))
     with _reading(path):
-        state = checkpoint_utils.load_checkpoint_to_cpu(str(path), options)
-        return _require_model(path, state)
+        state: dict[str, Any] = checkpoint_utils.load_checkpoint_to_cpu(str(path), options)
+        return state
+
+
+def model_options(path: Path, checkpoint: Mapping[str, Any]) -> Any:
+    """Find the options of a checkpoint's model, a mapping or a Namespace; None where it has none.
+
+    Raises:
+        CheckpointError: what stands in their place is neither.
+    """
+    config = checkpoint.get("cfg")
+    if not isinstance(config, Mapping | None):
+        raise CheckpointError(f"{path}: its options must be a table, but are {config!r:.40}")
+    options = (config or {}).get("model") or checkpoint.get("args")
+    if not isinstance(options, Mapping | argparse.Namespace | None):
+        raise CheckpointError(
+            f"{path}: the options of its model must be a table, but are {options!r:.40}"
+        )
+    return options
 
 
 def _require_model(path: Path, state: Any) -> dict[str, Any]:
     if not isinstance(state, dict) or not isinstance(state.get("model"), Mapping):
         raise DamagedCheckpoint(path, "it is no checkpoint of fairseq's")
+    for section in ("cfg", "args"):
+        _require_plain(path, section, state.get(section))
     return state
+
+
+def _require_plain(path: Path, name: str, value: Any, depth: int = 0) -> None:
+    """Refuse an option that OmegaConf would resolve; fairseq writes none into checkpoints."""
+    if depth > _DEEPEST:
+        raise DamagedCheckpoint(path, f"its options are nested more than {_DEEPEST} deep")
+    if isinstance(value, argparse.Namespace):
+        value = vars(value)
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            _require_plain(path, name, key, depth + 1)
+            _require_plain(path, f"{name}.{key}", inner, depth + 1)
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            _require_plain(path, name, inner, depth + 1)
+    elif isinstance(value, str) and _INTERPOLATION in value:
+        reason = f"its option {name} must be plain text, but refers to something else: {value!r}"
+        raise DamagedCheckpoint(path, reason)
 
 
 @contextmanager
@@ -85,15 +179,23 @@ def _reading(path: Path) -> Iterator[None]:
                 broken = archive.testzip()
             if broken:
                 raise DamagedCheckpoint(path, f"its part {broken} has a wrong checksum")
-        # A model without a dataclass, as fairseq's roberta, has its options in a Namespace.
-        with torch.serialization.safe_globals([argparse.Namespace]):
-            yield
-    except (DamagedCheckpoint, OSError):
+        # For good: PyTorch's context manager would take from fairseq what it was allowed before.
+        allow_readable()
+        yield
+    except DamagedCheckpoint:
         raise
-    except pickle.UnpicklingError as error:
-        # PyTorch's own text advises to load such a file in a way that runs what it holds.
-        reason = "it is cut off or no checkpoint, or holds code, and is not read"
-        raise DamagedCheckpoint(path, reason) from error
     except Exception as error:  # unpickling what is no pickle may raise nearly anything
-        reason = (str(error) or type(error).__name__).splitlines()[0]
-        raise DamagedCheckpoint(path, f"it is cut off or no checkpoint ({reason})") from error
+        if isinstance(error, OSError) and error.filename is not None:
+            raise
+        raise DamagedCheckpoint(path, _reason(error)) from None
+
+
+def _reason(error: Exception) -> str:
+    """Say why a file could not be read, without PyTorch's advice to read it all the same."""
+    text = str(error)
+    if "weights_only" not in text:
+        found = (text or type(error).__name__).splitlines()[0]
+        return f"it is cut off or no checkpoint ({found})"
+    if foreign := _FOREIGN.search(text):
+        return f"it is no checkpoint: it holds {foreign[1]}, which is code and is not read"
+    return "it is cut off or no checkpoint (its pickle cannot be read)"

@@ -18,15 +18,18 @@ def read_dictionary(path: Path) -> list[str]:
     """The words of one of fairseq's dictionaries.
 
     Raises:
-        DataError: naming file and line, for a line that is not a word and its count.
+        DataError: naming file and line, for a line that is not a word and its count, or a word that
+            is there twice.
     """
-    words = []
+    words: dict[str, int] = {}
     for number, line in enumerate(read_lines(path), start=1):
         word, _, count = line.rpartition(" ")
-        if not word or not count.isdigit():
-            raise DataError(f"{path}, line {number}: not a word and its count but {line!r}")
-        words.append(word)
-    return words
+        if not word or not count.isdecimal():
+            raise DataError(f"{path}, line {number}: not a word and its count but {line[:80]!r}")
+        if word in words:
+            raise DataError(f"{path}, line {number}: {word!r} is in line {words[word]}, too")
+        words[word] = number
+    return list(words)
 
 
 def check_same_dictionary(ours: Path, theirs: Path) -> None:

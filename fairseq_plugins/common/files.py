@@ -6,6 +6,7 @@ import json
 import lzma
 import os
 import secrets
+import stat
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -25,25 +26,30 @@ def writing(*paths: Path) -> Iterator[tuple[IO[bytes], ...]]:
     """Files that take their places together when the block ends, and none of them if it fails.
 
     Each is written beside its place in a folder that is made if need be, brought to the disk and
-    renamed: whoever reads, even after a power cut, finds the old file or the new one.
+    renamed: whoever reads, even after a power cut, finds the old file or the new one. What is no
+    file, as /dev/stdout and a pipe, is written to as it is.
     """
-    parts = []
+    parts: list[tuple[Path, Path]] = []
     try:
         with ExitStack() as stack:
             files = []
             for path in paths:
+                if path.exists() and not path.is_file():
+                    files.append(stack.enter_context(path.open("wb")))
+                    continue
                 path.parent.mkdir(parents=True, exist_ok=True)
                 part = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
                 files.append(stack.enter_context(part.open("xb")))
-                parts.append(part)
+                parts.append((part, path))
             yield tuple(files)
             for file in files:
                 file.flush()
-                os.fsync(file.fileno())
-        for part, path in zip(parts, paths, strict=True):
+                if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                    os.fsync(file.fileno())
+        for part, path in parts:
             part.replace(path)
     except BaseException:
-        for part in parts:
+        for part, _ in parts:
             part.unlink(missing_ok=True)
         raise
 

@@ -27,6 +27,12 @@ def configs_folder(root: Path = ROOT) -> Path:
     return _SHIPPED if _SHIPPED.is_dir() else root / "configs"
 
 
+def nearest_configs(root: Path) -> Path:
+    """The recipes of a folder of results, or this package's where it has none of its own."""
+    own = configs_folder(root)
+    return own if own.is_dir() else configs_folder(PACKAGE.parent)
+
+
 def place(kind: str) -> Path:
     """The folder of all data, checkpoints or results, to be joined to the root.
 

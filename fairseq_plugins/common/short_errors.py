@@ -10,6 +10,8 @@ from pathlib import Path
 from types import TracebackType
 
 from fairseq_plugins.common.data_commands import commands_for
+from fairseq_plugins.common.dictionaries import read_dictionary
+from fairseq_plugins.common.errors import DataError
 
 TRACEBACK = "FAIRSEQ_PLUGINS_TRACEBACK"
 _HYDRA = "HYDRA_FULL_ERROR"
@@ -19,7 +21,8 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 def shorten_errors() -> None:
     """From now on a refusal by this package ends the process with one line; status 1 as before.
 
-    So does a recipe for GPUs where PyTorch finds none, and one without its data. Other errors keep
+    So does a recipe for GPUs where PyTorch finds none, and one without its data or with a damaged
+    dictionary. Other errors keep
     their traceback; ``FAIRSEQ_PLUGINS_TRACEBACK=1`` and ``HYDRA_FULL_ERROR=1`` keep it for all.
     fairseq-hydra-train prints tracebacks itself unless the latter is set, so it is set here, once
     the configuration has been composed and Hydra has nothing more to complain of.
@@ -37,6 +40,7 @@ def _excepthook(
         reason = str(error)
     else:
         reason = _lack_of_data(error) or _lack_of_cuda(error, traceback)
+        reason = reason or _damaged_dictionary(error, traceback)
     if reason:
         program = Path(sys.argv[0]).name
         message = f"{program}: error: {reason} ({TRACEBACK}=1 shows where this is raised)"
@@ -70,6 +74,23 @@ def _lack_of_cuda(error: BaseException, traceback: TracebackType | None) -> str:
         "`common.cpu=true common.fp16=false` (--cpu without --fp16), as a recipe's scales toy and "
         "mini do"
     )
+
+
+def _damaged_dictionary(error: BaseException, traceback: TracebackType | None) -> str:
+    """What is wrong with a dict.txt that fairseq could not read; empty for other errors."""
+    path = ""
+    while traceback is not None:
+        frame = traceback.tb_frame
+        if frame.f_code.co_name == "add_from_file" and isinstance(frame.f_locals.get("f"), str):
+            path = frame.f_locals["f"]
+        traceback = traceback.tb_next
+    if not path or isinstance(error, FileNotFoundError):
+        return ""
+    try:
+        read_dictionary(Path(path))
+    except DataError as found:
+        return str(found)
+    return f"{path}: {error}"
 
 
 def _is_raised_in(folder: Path, traceback: TracebackType | None) -> bool:

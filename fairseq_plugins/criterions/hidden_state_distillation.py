@@ -18,11 +18,10 @@ from fairseq.logging import metrics
 from omegaconf import MISSING
 from torch import Tensor
 
-from fairseq_plugins.common.checkpoints import read_upgraded
-from fairseq_plugins.common.errors import CheckpointError, OptionError
+from fairseq_plugins.common.errors import OptionError
 from fairseq_plugins.common.vocabulary import ROBERTA_TABLE, check_vocabulary
 from fairseq_plugins.modules.identity import ROBERTA
-from fairseq_plugins.modules.loading import build_trained, require_names
+from fairseq_plugins.modules.loading import build_trained, read_trained
 from fairseq_plugins.modules.vocabulary import vocabularies_of
 
 NAME = "hidden_state_distillation"
@@ -135,11 +134,7 @@ def _sizes(states: Sequence[Tensor]) -> str:
 
 def _build_teacher(path: Path, task: Any) -> torch.nn.Module:
     """The teacher, without gradients and in evaluation mode."""
-    try:
-        state = read_upgraded(path)
-        require_names(path, state, [ROBERTA])
-    except CheckpointError as error:
-        raise CheckpointError(f"`teacher` must be a checkpoint, but {error}") from error
+    state = read_trained(path, models=[ROBERTA], tasks=None)
     check_vocabulary(path, state, *vocabularies_of(task, [ROBERTA_TABLE]))
     model, _, _ = build_trained(path, state, task=task)
     model.requires_grad_(False)

@@ -97,12 +97,18 @@ def check_counts(unit: str, counts: Mapping[str, int]) -> None:
     check_at_least(1, **{f"{split}_{unit}": count for split, count in counts.items()})
 
 
+LARGEST = 2**31 - 1  # of a number that is given
+
+
 def check_at_least(least: int | float, **options: int | float | None) -> None:
-    """Raise OptionError naming the option that is smaller, or no number; None is not set."""
+    """Raise OptionError naming the option that is smaller, no number or absurd; None is not set."""
     for name, value in options.items():
         if value is not None and not value >= least:
             option = name.replace("_", "-")
             raise OptionError(f"--{option} must be at least {least}, but is {value}")
+        if value is not None and value > LARGEST:
+            option = name.replace("_", "-")
+            raise OptionError(f"--{option} must be at most {LARGEST:,}, but is {value}")
 
 
 def check_folder(source: Path, option: str = "--from") -> None:

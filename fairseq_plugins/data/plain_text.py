@@ -1,10 +1,11 @@
 """Plain text of any origin: which files are which split, and documents held out where one lacks.
 
-A document ends at an empty line and at the end of a file.
+A document ends at an empty line and at the end of a file. Where that makes too few of them to hold
+some out, as in a novel without empty lines, every line is one.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +16,10 @@ from fairseq_plugins.data.folders import SPLITS
 SUFFIXES = (".txt", ".txt.xz")
 # Words by which the name of a file says its split.
 _SPLIT_WORDS = {"train": {"train"}, "valid": {"valid", "dev"}, "test": {"test"}}
+
+
+# From lines to pairs of a document's number and a line.
+Numbering = Callable[[Iterable[bytes]], Iterator[tuple[int, bytes]]]
 
 
 def read_lines(path: Path) -> Iterator[bytes]:
@@ -56,11 +61,17 @@ class PlainText:
             DataError: train has too few documents to hold some out.
         """
         lacking = [split for split in SPLITS if not self.files[split]]
-        taken = self._documents_held_out(lacking) if lacking else {}
-        return {split: self._lines_of(split, taken.get(split)) for split in SPLITS}
+        number: Numbering = _numbered
+        taken: dict[str, tuple[int, int]] = {}
+        if lacking:
+            number = self._documents(len(lacking))
+            taken = self._documents_held_out(lacking, number)
+        return {split: self._lines_of(split, taken.get(split), number) for split in SPLITS}
 
-    def _lines_of(self, split: str, taken: tuple[int, int] | None) -> Iterator[bytes]:
-        documents = _numbered(_joined(self.files[split] or self.files["train"]))
+    def _lines_of(
+        self, split: str, taken: tuple[int, int] | None, number: Numbering
+    ) -> Iterator[bytes]:
+        documents = number(_joined(self.files[split] or self.files["train"]))
         if taken is not None:
             first, last = taken
             documents = ((n, line) for n, line in documents if first <= n < last)
@@ -68,15 +79,25 @@ class PlainText:
             documents = _first_lines(documents, self.evaluation_lines)
         return (line for _, line in documents)
 
-    def _documents_held_out(self, lacking: Sequence[str]) -> dict[str, tuple[int, int]]:
+    def _documents(self, lacking: int) -> Numbering:
+        """What tells train's documents: empty lines, or each line where these leave too few."""
+        return _numbered if self._count(_numbered) > lacking else _numbered_by_line
+
+    def _count(self, number: Numbering) -> int:
+        return 1 + max((n for n, _ in number(_joined(self.files["train"]))), default=-1)
+
+    def _documents_held_out(
+        self, lacking: Sequence[str], number: Numbering
+    ) -> dict[str, tuple[int, int]]:
         """Which of train's documents train and the lacking splits get: split -> [first, last)."""
-        count = 1 + max((n for n, _ in _numbered(_joined(self.files["train"]))), default=-1)
+        count = self._count(number)
         share = max(1, int(count * self.held_out / 100))
         last = count - share * len(lacking)
         if last < 1:
+            what = "documents" if number is _numbered else "lines"
             raise DataError(
-                f"no file is named for {' and '.join(lacking)}, and train has too few documents "
-                f"to hold out {share} for each: {count}, separated by empty lines"
+                f"no file is named for {' and '.join(lacking)}, and train has too few {what} "
+                f"to hold out {share} for each: {count}"
             )
         taken = {"train": (0, last)}
         for split in lacking:
@@ -105,6 +126,14 @@ def _numbered(lines: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
         elif ended:
             number, ended = number + 1, False
         yield number, line
+
+
+def _numbered_by_line(lines: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
+    """Lines, each a document of its own; empty ones belong to the line before."""
+    number = -1
+    for line in lines:
+        number += not _is_blank(line)
+        yield max(0, number), line
 
 
 def _first_lines(documents: Iterable[tuple[int, bytes]], count: int) -> Iterator[tuple[int, bytes]]:

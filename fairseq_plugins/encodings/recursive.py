@@ -59,7 +59,7 @@ class Recursive(Trajectory):
         dim, generator = context.embed_dim, context.generator
         self.start = nn.Parameter(2 * torch.rand(dim, generator=generator) - 1)
         # Without values at first: its own would be drawn from torch's global generator.
-        self.gru = nn.GRU(1, dim, bias=False, device="meta").to_empty(device="cpu")
+        self.gru = nn.GRU(1, dim, bias=False, device="meta").to_empty(device=self.start.device)
         for weight in self.gru.parameters():
             nn.init.uniform_(weight, -(dim**-0.5), dim**-0.5, generator=generator)
         times = 1 + torch.rand(dim, 1, generator=generator) * max(0, context.max_positions - 2)

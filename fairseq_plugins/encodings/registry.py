@@ -208,6 +208,8 @@ def _convert(name: str, option: Option, value: Any) -> Any:
         raise failure from None
     if option.type is int and isinstance(value, float) and converted != value:
         raise failure
+    if option.type is int and abs(converted) >= 2**31:  # sizes, of which none is so large
+        raise ValueError(f"{failure} It must be below {2**31:,}.")
     return converted
 
 

@@ -8,6 +8,7 @@ import torch
 from fairseq import utils
 
 import fairseq_plugins.registration  # noqa: F401  (what checkpoints name)
+from fairseq_plugins.common.binarised import check_split
 from fairseq_plugins.common.dictionaries import check_same_dictionary, read_dictionary
 from fairseq_plugins.common.errors import CheckpointError, DataError, OptionError
 from fairseq_plugins.common.vocabulary import (
@@ -64,7 +65,7 @@ def evaluate(
         if not (data / name).is_file():
             raise DataError(f"{data / name} does not exist")
     state = read_trained(checkpoint, models=[ROBERTA], tasks=SENTENCE_TASKS)
-    _check_fits(state, checkpoint, data, facts)
+    _check_fits(state, checkpoint, data, subset, facts)
     model, _, fairseq_task = build_trained(checkpoint, state, data)
     utils.set_torch_seed(seed)  # after loading, which seeds the draws of an encoding too
     device = choose_device(cpu=cpu)
@@ -80,7 +81,7 @@ def evaluate(
     }
 
 
-def _check_fits(state: Any, checkpoint: Path, data: Path, facts: GlueTask) -> None:
+def _check_fits(state: Any, checkpoint: Path, data: Path, subset: str, facts: GlueTask) -> None:
     task = state["cfg"]["task"]
     if task.num_classes != facts.labels.num_classes or (
         bool(task.regression_target) != facts.labels.is_number
@@ -89,6 +90,8 @@ def _check_fits(state: Any, checkpoint: Path, data: Path, facts: GlueTask) -> No
         raise CheckpointError(f"{checkpoint} was trained for {kind}, which is not {facts.name}")
     vocabulary = Vocabulary.read(data / "input0" / "dict.txt", ROBERTA_TABLE)
     check_vocabulary(checkpoint, state, vocabulary)
+    for part in sorted(data.glob("input*")):
+        check_split(part / subset, len(vocabulary.symbols))
     if not facts.labels.is_number:  # numbers have no dictionary
         _check_same_labels(state, checkpoint, data / LABELS)
 

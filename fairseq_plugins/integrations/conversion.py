@@ -45,6 +45,7 @@ from fairseq_plugins.integrations.masked_models import (
     sizes,
 )
 from fairseq_plugins.modules.continued import rename_learned_table
+from fairseq_plugins.modules.fitting import require_fit
 from fairseq_plugins.modules.identity import ROBERTA
 from fairseq_plugins.modules.loading import require_names
 from fairseq_plugins.modules.roberta_options import PERobertaConfig
@@ -174,6 +175,7 @@ def read_our_state(source: Path, family: Family, vocabulary: Vocabulary) -> tupl
     """
     checkpoint = read_checkpoint(source)
     require_names(source, checkpoint, [ROBERTA])
+    require_fit(source, checkpoint)
     ours = checkpoint["cfg"]["model"]
     segments = ours.get("segments", "none")
     check_options(source, ours, {name: (value,) for name, value in OUR_FIXED.items()})

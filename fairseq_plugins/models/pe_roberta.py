@@ -16,6 +16,7 @@ from fairseq_plugins.attention.multihead import FairseqMultiheadAttention
 from fairseq_plugins.common.vocabulary import ROBERTA_TABLE
 from fairseq_plugins.encodings import PositionEncoding
 from fairseq_plugins.encodings.absolute import Learned
+from fairseq_plugins.modules.bounds import check_numbers
 from fairseq_plugins.modules.continued import (
     initialize_from,
     rename_learned_table,
@@ -32,6 +33,7 @@ from fairseq_plugins.modules.roberta_options import PERobertaConfig
 from fairseq_plugins.modules.segments import SegmentEmbedding
 from fairseq_plugins.modules.span_head import SpanHead, upgrade_span_heads
 from fairseq_plugins.modules.stack import build_stack_encodings
+from fairseq_plugins.modules.training_checks import check_training
 from fairseq_plugins.modules.vocabulary import (
     labels_of,
     record_dictionary,
@@ -53,8 +55,11 @@ _NOT_OFFERED = {
 def initialize_as_bert(model: nn.Module) -> None:
     """Draw weights as fairseq's RoBERTa does, in its order; encodings keep their own.
 
-    A learned table is the exception: BERT's is drawn like the embedding of the tokens.
+    A learned table is the exception: BERT's is drawn like the embedding of the tokens. On PyTorch's
+    device `meta` there is nothing to draw, and fairseq's function would copy from it.
     """
+    if any(parameter.is_meta for parameter in model.parameters()):
+        return
     encodings = [m for m in model.modules() if isinstance(m, PositionEncoding)]
     kept = {module for encoding in encodings for module in encoding.modules()}
     # Not those of its subclasses, which are no sums.
@@ -198,6 +203,7 @@ class PERoberta(OneOfSeveral, AnyLength, SeededDraws, RobertaModel):
             ValueError: an option that is not offered, what the encodings refuse, or a checkpoint
                 to start from that does not fit.
         """
+        check_numbers(args, ROBERTA)
         for name, default in _NOT_OFFERED.items():
             if getattr(args, name) != default:
                 raise ValueError(
@@ -217,6 +223,7 @@ class PERoberta(OneOfSeveral, AnyLength, SeededDraws, RobertaModel):
             )
         if OmegaConf.is_config(args):
             OmegaConf.set_struct(args, False)  # fairseq's encoder adds to it
+        check_training(args, task)
         vocabularies = vocabularies_of(task, [ROBERTA_TABLE])
         labels = labels_of(task)
         check_restored(args, vocabularies, labels)

@@ -12,14 +12,17 @@ from torch import nn
 from fairseq_plugins.attention import check_compatible
 from fairseq_plugins.common.vocabulary import SIDE_TABLES
 from fairseq_plugins.encodings import IncompatibleEncodingError
+from fairseq_plugins.modules.bounds import check_numbers
 from fairseq_plugins.modules.decoder import PositionalDecoder
 from fairseq_plugins.modules.draws import SeededDraws
 from fairseq_plugins.modules.encoder import PositionalEncoder
+from fairseq_plugins.modules.identity import TRANSLATION
 from fairseq_plugins.modules.jobs import OneOfSeveral
 from fairseq_plugins.modules.lengths import AnyLength
 from fairseq_plugins.modules.options import PositionEncodingConfig, check_linear_options
 from fairseq_plugins.modules.restored import check_restored
 from fairseq_plugins.modules.stack import check_cross_encoding, widths_of
+from fairseq_plugins.modules.training_checks import check_training
 from fairseq_plugins.modules.transformer_options import (
     PLACES,
     PETransformerConfig,
@@ -100,6 +103,8 @@ class PETransformer(OneOfSeveral, AnyLength, SeededDraws, TransformerModelBase):
                 message names the attention and its options.
             ValueError: a bad option, or a checkpoint to go on from that is of another model.
         """
+        check_numbers(args, TRANSLATION)
+        check_training(args, task)
         vocabularies = vocabularies_of(task, SIDE_TABLES)
         check_restored(args, vocabularies)
         record_dictionary(args, vocabularies)

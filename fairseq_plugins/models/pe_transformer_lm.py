@@ -9,6 +9,7 @@ from fairseq.models.transformer_lm import TransformerLanguageModelConfig
 from fairseq.modules import AdaptiveInput
 
 from fairseq_plugins.common.vocabulary import DECODER_TABLE
+from fairseq_plugins.modules.bounds import check_numbers
 from fairseq_plugins.modules.continued import initialize_from, take_init_from
 from fairseq_plugins.modules.continued_options import ContinuedConfig
 from fairseq_plugins.modules.cutoffs import parse_cutoffs
@@ -19,6 +20,7 @@ from fairseq_plugins.modules.jobs import OneOfSeveral
 from fairseq_plugins.modules.lengths import AnyLength
 from fairseq_plugins.modules.options import PositionEncodingConfig, check_linear_options
 from fairseq_plugins.modules.restored import check_restored
+from fairseq_plugins.modules.training_checks import check_training
 from fairseq_plugins.modules.vocabulary import (
     DictionaryConfig,
     record_dictionary,
@@ -85,6 +87,7 @@ class PETransformerLM(OneOfSeveral, AnyLength, SeededDraws, FairseqLanguageModel
             ValueError: an option that is not offered, what the encodings refuse, or a checkpoint to
                 go on or to start from that does not fit.
         """
+        check_numbers(args, LM)
         for name, default in _NOT_OFFERED.items():
             if getattr(args, name, default) not in (default, None):
                 raise ValueError(
@@ -100,6 +103,7 @@ class PETransformerLM(OneOfSeveral, AnyLength, SeededDraws, FairseqLanguageModel
                 f"`tokens_per_sample` must be at most max_target_positions="
                 f"{args.max_target_positions}, but is {args.tokens_per_sample} instead."
             )
+        check_training(args, task)
         vocabularies = vocabularies_of(task, [DECODER_TABLE])
         check_restored(args, vocabularies)
         record_dictionary(args, vocabularies)

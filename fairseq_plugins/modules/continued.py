@@ -14,14 +14,15 @@ from typing import Any
 from omegaconf import OmegaConf
 from torch import Tensor, nn
 
-from fairseq_plugins.common.checkpoints import read_checkpoint
+from fairseq_plugins.common.checkpoints import model_options, read_checkpoint
 from fairseq_plugins.common.errors import CheckpointError
 from fairseq_plugins.common.vocabulary import DECODER_TABLE, ROBERTA_TABLE, check_vocabulary
 from fairseq_plugins.encodings import expand_name, get_entry
 from fairseq_plugins.encodings.absolute import Sines
 from fairseq_plugins.encodings.hierarchical import Hierarchical
+from fairseq_plugins.modules.fitting import is_ours, require_numbers
 from fairseq_plugins.modules.growing import grown
-from fairseq_plugins.modules.identity import LM, ROBERTA, describe, differences
+from fairseq_plugins.modules.identity import LM, ROBERTA, describe, describe_checkpoint, differences
 from fairseq_plugins.modules.naming import name_stack
 from fairseq_plugins.modules.restored import own_file
 from fairseq_plugins.modules.vocabulary import vocabularies_of
@@ -110,20 +111,20 @@ def initialize_from(model: nn.Module, path: Path, config: Any, task: Any, name: 
             encodings that is missing, too many or of another shape, or another option that the
             same weights would mean something else with. Nothing is then loaded.
     """
-    try:
-        checkpoint = read_checkpoint(path)
-    except CheckpointError as error:
-        raise CheckpointError(f"`init_from` must be a checkpoint, but {error}") from error
+    checkpoint = read_checkpoint(path)
+    if is_ours(checkpoint):
+        require_numbers(path, checkpoint)
     state, stack = dict(checkpoint["model"]), STACKS[name]
     if name == ROBERTA:
         rename_learned_table(state, stack, task.source_dictionary.pad())
-    theirs = (checkpoint.get("cfg") or {}).get("model") or {}
+    theirs = model_options(path, checkpoint) or {}
     check_vocabulary(path, checkpoint, *vocabularies_of(task, [_TOKENS[name]]))
     own = model.state_dict()
     # fairseq's number of its format is no weight: published models have none, and what it tells of,
     # a last layer normalisation, has weights of its own.
     if (version := f"{stack}version") in own:
         state.setdefault(version, own[version])
+    describe_checkpoint(path, checkpoint)  # or it has an encoding that is not known
     parts, their_parts = _parts(config, name), _parts(theirs, name)
     if str(_option(config, "init_encoding", "checkpoint")) == "new":
         their_parts = {place: set() for place in their_parts}  # the same as none of ours
@@ -134,8 +135,8 @@ def initialize_from(model: nn.Module, path: Path, config: Any, task: Any, name: 
         more = len(fit.wrong) - _SHOWN
         shown = fit.wrong[:_SHOWN] + ([f"and {more} more"] if more > 0 else [])
         raise CheckpointError(
-            f"`init_from` must be a model that differs in its position encoding and attention "
-            f"alone, but in {path}: {'; '.join(shown)}."
+            f"{path}: `init_from` must be a model that differs in its position encoding and "
+            f"attention alone, but in this one: {'; '.join(shown)}."
         )
     model.load_state_dict({**own, **{name: state[name] for name in fit.taken}, **fit.grown})
     tokens = state.get(f"{stack}embed_tokens.weight")  # none with adaptive inputs

@@ -11,7 +11,9 @@ from typing import Any
 
 from fairseq.models import ARCH_MODEL_NAME_REGISTRY, MODEL_DATACLASS_REGISTRY
 
+from fairseq_plugins.attention import ATTENTIONS
 from fairseq_plugins.attention.normalizers import defaults_of
+from fairseq_plugins.common.checkpoints import model_options
 from fairseq_plugins.common.errors import CheckpointError
 from fairseq_plugins.encodings import PositionEncoding, get_entry
 from fairseq_plugins.encodings.registry import split_options
@@ -259,13 +261,12 @@ def describe_checkpoint(path: Path, checkpoint: Mapping[str, Any]) -> Identity:
     Raises:
         CheckpointError: it does not say what model it is of, or has an encoding that is not known.
     """
-    config = checkpoint.get("cfg") or {}
-    options = config.get("model") or checkpoint.get("args")
-    if options is None:
+    options = model_options(path, checkpoint)
+    if not options:
         raise CheckpointError(f"{path} does not say what model it is of")
     try:
-        return describe(options, config.get("task"))
-    except ValueError as error:
+        return describe(options, (checkpoint.get("cfg") or {}).get("task"))
+    except (ValueError, TypeError) as error:
         raise CheckpointError(f"{path}: {error}") from error
 
 
@@ -299,7 +300,9 @@ def _place(
     longest: int | None,
 ) -> Place:
     given = options.position_encoding or "base"
-    attention = options.attention_type or "vanilla"
+    attention = str(options.attention_type or "vanilla")
+    if attention not in ATTENTIONS:
+        raise ValueError(f"`attention_type` must be one of {', '.join(ATTENTIONS)}: {attention!r}")
     words = options.position_encoding_options or ""
     named = name_stack(given, words, absolute=absolute, base=base)
     parts = list(_parts(named, longest))

@@ -12,8 +12,9 @@ from typing import Any
 import torch
 from fairseq import checkpoint_utils
 
-from fairseq_plugins.common.checkpoints import read_checkpoint, read_upgraded
+from fairseq_plugins.common.checkpoints import read_upgraded
 from fairseq_plugins.common.errors import CheckpointError
+from fairseq_plugins.modules.fitting import require_fit
 
 # Tasks of models that are fine-tuned for classes or a number.
 SENTENCE_TASKS = ("sentence_prediction", "pe_sentence_prediction")
@@ -50,24 +51,32 @@ def require_names(
 
 
 def read_trained(
-    path: Path, *, models: Collection[str], tasks: Collection[str], **options: Any
+    path: Path, *, models: Collection[str], tasks: Collection[str] | None, **options: Any
 ) -> dict[str, Any]:
     """A checkpoint that may be built, with options of its training replaced.
 
     Args:
         path: of the checkpoint.
         models: names of models that the command is for.
-        tasks: likewise of tasks.
+        tasks: likewise of tasks; None for any.
         options: new values.
 
     Returns:
         The state for `build_trained`.
 
     Raises:
-        CheckpointError: missing, damaged, or of another model or task.
+        CheckpointError: missing, damaged, of another model or task, or with weights that are not
+            those of the model that its options describe.
     """
-    require_names(path, read_checkpoint(path), models, tasks)
-    return read_upgraded(path, **options)
+
+    def check(checkpoint: dict[str, Any]) -> None:
+        require_names(path, checkpoint, models, tasks)
+        require_fit(path, checkpoint)
+
+    state = read_upgraded(path, check, **options)
+    if "init_from" in state["cfg"]["model"]:
+        state["cfg"]["model"]["init_from"] = None  # of its training, which has begun long ago
+    return state
 
 
 def build_trained(

@@ -17,6 +17,7 @@ from fairseq.data import (
 )
 from numpy.typing import NDArray
 
+from fairseq_plugins.common.binarised import check_split
 from fairseq_plugins.common.errors import DataError
 from fairseq_plugins.squad.features import MADE_BY, Features
 from fairseq_plugins.squad.folder import features_path
@@ -55,6 +56,8 @@ def load_windows(
         DataError: where a file is missing, damaged, or the two do not belong together.
     """
     features = Features.load(features_path(folder, split))
+    if (folder / f"{split}.idx").is_file():
+        check_split(folder / split, len(dictionary))
     tokens = data_utils.load_indexed_dataset(str(folder / split), dictionary, combine=combine)
     if tokens is None:
         raise DataError(f"{folder / split}.bin is missing; {MADE_BY} makes it")

@@ -32,8 +32,8 @@ class PEMaskedLMConfig(MaskedLMConfig):
     pieces: Optional[str] = field(
         default=None,
         metadata={
-            "help": "folder with the encoder.json and vocab.bpe by which --mask-whole-words knows "
-            "words (default: bpe/ in the data folder)"
+            "help": "folder of the tokenizer by which --mask-whole-words knows words (default: "
+            "bpe/ in the data folder)"
         },
     )
     pairs: bool = field(

@@ -17,37 +17,48 @@ from fairseq_plugins.common.parser import Parser
 from fairseq_plugins.data.options import check_folder
 
 _INTERVAL = re.compile(r"checkpoint_(\d+)_(\d+)\.pt")  # epoch, updates
+_EPOCH = re.compile(r"checkpoint(\d+)\.pt")
 
 
 def last_checkpoints(folder: Path, count: int) -> list[Path]:
-    """The last ``count`` checkpoints of a training's intervals, the oldest first.
+    """Find the last ``count`` checkpoints of a training, the oldest first.
+
+    These are what fairseq writes every so many updates and at the end of epochs, and the last one,
+    each number of updates once.
 
     Raises:
         OptionError: for fewer.
+        CheckpointError: one that does not say its updates.
     """
+    from fairseq_plugins.common.checkpoints import LAST, read_updates
+
     if count < 2:
         raise OptionError(f"`--last` must be at least 2, but is {count} instead.")
-    found = [
-        (int(m[2]), path) for path in folder.glob("*.pt") if (m := _INTERVAL.fullmatch(path.name))
-    ]
+    found = {int(m[2]): p for p in folder.glob("*.pt") if (m := _INTERVAL.fullmatch(p.name))}
+    epochs = {int(m[1]): p for p in folder.glob("*.pt") if (m := _EPOCH.fullmatch(p.name))}
+    for path in [*(epochs[epoch] for epoch in sorted(epochs)[-count:]), folder / LAST]:
+        if path.is_file():
+            found.setdefault(read_updates(path), path)
     if len(found) < count:
         raise OptionError(
-            f"`--last` must be at most the {len(found)} checkpoints checkpoint_*_*.pt in {folder}, "
-            f"but is {count} instead; checkpoint.keep_interval_updates keeps more."
+            f"`--last` must be at most the {len(found)} checkpoints in {folder}, but is {count} "
+            "instead; checkpoint.keep_interval_updates and checkpoint.keep_last_epochs keep more."
         )
-    return [path for _, path in sorted(found)[-count:]]
+    return [found[updates] for updates in sorted(found)[-count:]]
 
 
 def average(paths: Sequence[Path]) -> dict[str, Any]:
-    """The last path's checkpoint with the mean of all weights, computed in float32.
+    """Give the last path's checkpoint the mean of all weights, computed in float32.
 
     Raises:
-        CheckpointError: for checkpoints of different models.
+        CheckpointError: for checkpoints of different models, or one whose weights are not those of
+            the model that it describes.
     """
     import torch
 
     import fairseq_plugins.registration  # noqa: F401  (the options of models)
     from fairseq_plugins.common.checkpoints import read_checkpoint
+    from fairseq_plugins.modules.fitting import require_fit
     from fairseq_plugins.modules.identity import MODELS, Identity, describe_checkpoint, differences
     from fairseq_plugins.modules.loading import require_names
 
@@ -57,6 +68,7 @@ def average(paths: Sequence[Path]) -> dict[str, Any]:
     for path in paths:
         state = read_checkpoint(path)
         require_names(path, state, MODELS)
+        require_fit(path, state)
         model = describe_checkpoint(path, state)
         first = first or model
         if found := differences(first, model):
@@ -64,7 +76,7 @@ def average(paths: Sequence[Path]) -> dict[str, Any]:
                 f"{path} is of another model than {paths[0]}: it has {found[0].asks}, the other "
                 f"{found[0].has}"
             )
-        weights = {name: w for name, w in state["model"].items() if torch.is_tensor(w)}
+        weights = state["model"]
         if sums and {n: w.shape for n, w in weights.items()} != {
             n: w.shape for n, w in sums.items()
         }:
@@ -99,7 +111,7 @@ def get_parser() -> argparse.ArgumentParser:
         prog="fairseq-pe average",
         description="The mean of a training's last checkpoints, to be used like any checkpoint.",
     )
-    text = "with checkpoint_<epoch>_<updates>.pt"
+    text = "with checkpoint_<epoch>_<updates>.pt, checkpoint<epoch>.pt and checkpoint_last.pt"
     parser.add_argument("folder", type=Path, metavar="FOLDER", help=text)
     parser.add_argument("--last", type=int, default=5, metavar="N", help="(default: 5)")
     parser.add_argument("--output", type=Path, metavar="FILE", help="(default: FOLDER/average.pt)")

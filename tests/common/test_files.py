@@ -5,6 +5,7 @@ import json
 import lzma
 import math
 import os
+from pathlib import Path
 
 import pytest
 
@@ -82,3 +83,11 @@ def test_packed_files_are_found_and_read(ending, pack, tmp_path):
             path.write_bytes(damaged)
             with pytest.raises(DataError, match=rf"text\{ending} is damaged"):
                 read_bytes(path)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no such device")
+def test_what_is_no_file_stays_what_it_is_and_a_full_one_is_an_error():
+    write_text(Path("/dev/null"), "text")
+    with pytest.raises(OSError, match="No space left"):
+        write_text(Path("/dev/full"), "text")
+    assert Path("/dev/full").is_char_device() and Path("/dev/null").is_char_device()

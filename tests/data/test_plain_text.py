@@ -99,8 +99,20 @@ def test_the_first_lines_of_each_evaluated_document(tmp_path: Path) -> None:
 
 def test_too_few_documents(tmp_path: Path) -> None:
     files = dict.fromkeys(SPLITS, ()) | {"train": [write(tmp_path, a="1\n\n2\n") / "a.txt"]}
-    with pytest.raises(DataError, match="too few documents to hold out 1 for each: 2"):
+    with pytest.raises(DataError, match="too few lines to hold out 1 for each: 2"):
         PlainText(files).lines()
+
+
+def test_a_text_without_empty_lines_is_held_out_by_lines(tmp_path: Path) -> None:
+    lines = [f"{i}\n" for i in range(200)]
+    files = dict.fromkeys(SPLITS, ()) | {"train": [write(tmp_path, a="".join(lines)) / "a.txt"]}
+    found = {split: list(some) for split, some in PlainText(files).lines().items()}
+    assert {split: len(some) for split, some in found.items()} == {
+        "train": 196,
+        "valid": 2,
+        "test": 2,
+    }
+    assert b"".join([*found["train"], *found["valid"], *found["test"]]).decode() == "".join(lines)
 
 
 def test_errors_name_file_and_line(tmp_path: Path) -> None:

@@ -235,7 +235,7 @@ def test_what_does_not_fit_is_refused(
         ("position_encoding", "rope", "position_encoding must be learned"),
         ("attention_type", "linear", "attention_type must be 'vanilla'"),
         ("encoder_normalize_before", True, "encoder_normalize_before must be False"),
-        ("encoder_layers", 3, "lacks 16 weights"),
+        ("encoder_layers", 3, "encoder_layers must be 2"),
     ],
 )
 def test_only_their_model_goes_back(script, ours, capsys, option, value, message, tmp_path) -> None:

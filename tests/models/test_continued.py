@@ -10,6 +10,7 @@ import pytest
 import torch
 from omegaconf import OmegaConf
 
+from fairseq_plugins.common.errors import CheckpointError
 from fairseq_plugins.common.vocabulary import digest
 from fairseq_plugins.models.pe_roberta import PERoberta, PERobertaConfig
 from fairseq_plugins.modules.continued import OUR_TABLE, STACKS, take_init_from
@@ -239,7 +240,7 @@ def test_a_file_that_is_no_checkpoint(content: bytes | None, tmp_path: Path) -> 
     path = tmp_path / "model.pt"
     if content is not None:
         path.write_bytes(content)
-    with pytest.raises(ValueError, match="`init_from` must be a checkpoint, but"):
+    with pytest.raises(CheckpointError, match=r"^\S*model\.pt"):
         build(init_from=str(path))
 
 

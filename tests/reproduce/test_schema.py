@@ -177,3 +177,27 @@ def test_whatever_is_changed_in_a_result_its_page_is_made(tmp_path, table):
             assert render(TABLES[table], "mini", [original, changed], [])
             shown += 1
     assert 0 < shown < 120
+
+
+@pytest.mark.parametrize(
+    ("keys", "value"),
+    [
+        (("commit",), "release <img src=x onerror=alert(1)>"),
+        (("commit",), "release <script>"),
+        (("hardware", "cpu"), "<b>fast</b>"),
+        (("hardware", "gpus"), ["<!-- a -->"]),
+        (("versions", "torch"), "2 </td>"),
+        (("command",), ["fairseq-train", "<SCRIPT SRC=x>"]),
+        (("data", "request"), {"<i>": 1}),
+    ],
+)
+def test_markup_is_refused_wherever_it_stands(tmp_path, keys, value):
+    """Pages are Markdown, which passes HTML on."""
+    result = json.loads((ROOT / NAME).read_text())
+    inner = result
+    for key in keys[:-1]:
+        inner = inner[key]
+    inner[keys[-1]] = value
+    found, said = read(tmp_path, json.dumps(result))
+    assert found is None
+    assert keys[0] in said and "<" not in said

@@ -1,10 +1,15 @@
 """What is said of differences is right as often as it is said to be."""
 
+import itertools
+import random
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fairseq_plugins.papers import TABLES
+from fairseq_plugins.reproduce.report.orderings import against, compare_orders, judge_pairs
 from fairseq_plugins.reproduce.report.statistics import (
     Estimate,
     Spread,
@@ -162,3 +167,26 @@ def test_what_has_no_p_value_is_not_among_those_read_together():
     found = together({"a": sure, "b": difference([{1: 1.0}], [{1: 2.0}])})
     assert found["a"].adjusted == pytest.approx(sure.p)
     assert (found["b"].adjusted, found["b"].is_apart) == (None, False)
+
+
+def test_every_pair_has_the_verdict_of_the_page():
+    """One p for two rows, wherever they are compared."""
+    table, attention = TABLES["table2"], "linear"
+    metric, sign = table.ranked_by.metric, -1 if table.ranked_by.higher_is_better else 1
+    rng = random.Random(1)
+    rows = ("base", "rope", "spe", "lrpe_type1", "lrpe_type2", "none", "alibi")
+    cells = {
+        (row, attention): {metric: {seed: 40 + i + rng.random() for seed in range(4)}}
+        for i, row in enumerate(rows)
+    }
+    judged = judge_pairs(table, cells, attention)
+    assert set(judged) == set(itertools.combinations(sorted(rows), 2))
+    for row, one in against(table, cells, attention, metric).items():
+        pair = (row, table.reference)
+        ours = judged.get(pair) or judged[pair[::-1]].times(-1)
+        assert ours == one
+    for pair in compare_orders(table, cells, attention).pairs:
+        names = (pair.worse, pair.better)
+        ours = judged.get(names) or judged[names[::-1]].times(-1)
+        assert (ours.times(sign).effect, ours.adjusted) == (pair.gap.effect, pair.gap.adjusted)
+        assert ours.is_apart is pair.gap.is_apart

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from fairseq_plugins.cli import status as command
 from fairseq_plugins.common import locks
-from fairseq_plugins.common.files import write_json, write_text
+from fairseq_plugins.common.files import write_text
 from fairseq_plugins.reproduce.record import submissions
 from fairseq_plugins.reproduce.record.logs import THE_PAGE
 from fairseq_plugins.reproduce.run.chain import RENDER
@@ -47,6 +47,17 @@ def make_several(root, name, logs, updates):
         write_text(path, log)
         os.utime(path, (1e9 - age, 1e9 - age))
     return folder
+
+
+def write_result(root, name, **other):
+    """A result as far as `status` looks at it."""
+    row, attention, seed = name.rsplit("-", 2)
+    cell = {"table": "table2", "scale": "toy", "row": row, "attention": attention}
+    tables = {key: {"x": 1.5} for key in ("metrics", "config", "data", "versions", "hardware")}
+    path = root / "results" / "table2" / "toy" / f"{name}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({**cell, "seed": int(seed[1:]), **tables, **other}))
+    return path
 
 
 def submit(root, name, number, after=(), log=None, runs=None):
@@ -144,7 +155,7 @@ def test_what_was_submitted_to_a_slurm_that_does_not_answer_is_unknown(tmp_path)
     submit(tmp_path, "base-linear-s1", 1, log="it may run still")
     submit(tmp_path, "rope-linear-s1", 2, after=["table2-toy-base-linear-s1"])
     submit(tmp_path, "t5-linear-s1", 3)
-    write_json(tmp_path / "results" / "table2" / "toy" / "t5-linear-s1.json", {})
+    write_result(tmp_path, "t5-linear-s1")
     make(tmp_path, "none-linear-s1", line(10, 1))
     found = states(tmp_path, None)
     assert {name: one.state for name, one in found.items()} == {
@@ -160,7 +171,7 @@ def test_what_was_submitted_to_a_slurm_that_does_not_answer_is_unknown(tmp_path)
 def test_a_result_is_the_end_whatever_was_before(tmp_path):
     make(tmp_path, "rope-linear-s1", line(10, 1))
     submit(tmp_path, "rope-linear-s1", 2, log="killed")
-    write_json(tmp_path / "results" / "table2" / "toy" / "rope-linear-s1.json", {})
+    write_result(tmp_path, "rope-linear-s1")
     assert states(tmp_path)["rope-linear-s1"].state == "done"
 
 
@@ -169,7 +180,7 @@ def test_of_several_runs_in_a_job_those_with_a_result_are_done(tmp_path):
     submit(tmp_path, pack, 7, log="", runs=["base-linear-s1", "rope-linear-s1"])
     make(tmp_path, "base-linear-s1", line(100, 9))
     make(tmp_path, "rope-linear-s1", line(10, 1))
-    write_json(tmp_path / "results" / "table2" / "toy" / "base-linear-s1.json", {})
+    write_result(tmp_path, "base-linear-s1")
     for state in ("RUNNING", "PENDING"):  # which it is again after preemption
         found = states(tmp_path, Queued(7, f"table2-toy-{pack}", state))
         assert found["base-linear-s1"].state == "done"
@@ -177,14 +188,13 @@ def test_of_several_runs_in_a_job_those_with_a_result_are_done(tmp_path):
 
 
 def test_a_result_that_a_later_job_replaces_is_not_the_end(tmp_path):
-    result = tmp_path / "results" / "table2" / "toy" / "rope-linear-s1.json"
-    write_json(result, {})
+    result = write_result(tmp_path, "rope-linear-s1")
     os.utime(result, (0, 0))
     submit(tmp_path, "rope-linear-s1", 7)
     name = "table2-toy-rope-linear-s1"
     assert states(tmp_path, Queued(7, name, "RUNNING"))["rope-linear-s1"].state == "running"
     assert states(tmp_path, Queued(7, name, "PENDING"))["rope-linear-s1"].state == "waiting"
-    write_json(result, {})
+    write_result(tmp_path, "rope-linear-s1")
     assert states(tmp_path, Queued(7, name, "RUNNING"))["rope-linear-s1"].state == "done"
 
 
@@ -275,7 +285,7 @@ def test_in_a_pipe_it_is_plain_text_and_for_programs_json(tmp_path, monkeypatch,
     assert command.main([]) == 0
     assert capsys.readouterr().out == "no runs\n"
     submit(tmp_path, "base-linear-s1", 1, log="ValueError: no\n")
-    write_json(tmp_path / "results" / "table2" / "toy" / "rope-linear-s1.json", {})
+    write_result(tmp_path, "rope-linear-s1")
     assert command.main([]) == 1
     said = capsys.readouterr().out
     assert said.startswith("1 of 2 done, 1 failed\n") and "  | ValueError: no" in said
@@ -380,3 +390,45 @@ def test_what_is_drawn_fits_the_terminal_and_says_what_is_wrong(repository):
     console.print(table)
     said = console.file.getvalue()
     assert "squeue: [/tmp] is away" in said and "unknown" in said
+
+
+RESULT_FAULTS = {
+    "empty": lambda text: "",
+    "half": lambda text: text[: len(text) // 2],
+    "binary": lambda text: "\x00\xff" * 9,
+    "a list": lambda text: "[1]",
+    "nothing": lambda text: "{}",
+    "of another run": lambda text: text.replace('"rope"', '"alibi"'),
+    "of another table": lambda text: text.replace('"table2"', '"table3"'),
+    "without a number": lambda text: text.replace("1.5", "NaN", 1),
+    "a seed in words": lambda text: text.replace('"seed": 1', '"seed": "one"'),
+}
+
+
+@pytest.mark.parametrize("fault", RESULT_FAULTS)
+def test_a_damaged_result_is_no_end(tmp_path, fault):
+    path = write_result(tmp_path, "rope-linear-s1")
+    assert states(tmp_path)["rope-linear-s1"].state == "done"
+    path.write_text(RESULT_FAULTS[fault](path.read_text()))
+    one = states(tmp_path)["rope-linear-s1"]
+    assert one.state == "failed"
+    assert one.reason.startswith("results/table2/toy/rope-linear-s1.json is damaged: ")
+
+
+@pytest.mark.parametrize("value", ["x", None, [], {}, -1, True, 1e999])
+@pytest.mark.parametrize("name", ["run.json", submissions.NAME, "train.log"])
+def test_damaged_notes_are_no_traceback(tmp_path, name, value, monkeypatch, capsys):
+    """Each entry of each file in turn holds what cannot stand there."""
+    monkeypatch.setattr(command, "ROOT", tmp_path)
+    monkeypatch.setattr(command, "read_queue", lambda root: {})
+    folder = make(tmp_path, "rope-linear-s1", line(5, 10) + line(6, 12))
+    submit(tmp_path, "rope-linear-s1", 7, after=["x"])
+    path = tmp_path / PLACE / name if name == submissions.NAME else folder / name
+    text = path.read_text()
+    start = text.rindex("{", 0, text.rindex("}")) if name == "train.log" else 0
+    sound = json.loads(text[start:])
+    for key in [*sound, None]:
+        damaged = value if key is None else {**sound, key: value}
+        path.write_text(text[:start] + json.dumps(damaged) + "\n")
+        assert command.main(["--json"]) in (0, 1)
+        json.loads(capsys.readouterr().out)

@@ -1,54 +1,74 @@
 """The mean of checkpoints."""
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 import torch
 
+from fairseq_plugins.modules.identity import TRANSLATION
 from fairseq_plugins.translation.average import average, last_checkpoints, main
+from tests import checkpoints
 from tests.hostile import naming_another_model
 
 
-def save(folder, epoch, updates, value, options=None, **more):
-    weights = {"w": torch.full((3,), value), "version": torch.tensor([7]), **more}
-    write(folder / f"checkpoint_{epoch}_{updates}.pt", weights, options, updates)
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return checkpoints.write_data(TRANSLATION, tmp_path_factory.mktemp("data"))
 
 
-def write(path, weights, options=None, updates=0):
-    model = {"_name": "pe_transformer", **(options or {})}
-    torch.save({"model": weights, "cfg": {"model": model, "updates": updates}}, path)
+@pytest.fixture(scope="module")
+def sound(data: Path) -> dict[str, Any]:
+    return checkpoints.make(TRANSLATION, data, position_encoding="rope")
 
 
-def test_the_last_ones_by_updates_are_averaged(tmp_path, capsys):
-    for epoch, updates, value in ((1, 900, 1.0), (2, 1000, 2.0), (2, 1100, 4.0)):
-        save(tmp_path, epoch, updates, value)
-    torch.save({"model": {}}, tmp_path / "checkpoint_last.pt")
+def save(state: dict[str, Any], path: Path, updates: int, value: float, **options: Any) -> None:
+    """A checkpoint whose weights all have one value."""
+    model = {name: torch.full_like(weight, value) for name, weight in state["model"].items()}
+    cfg = {**state["cfg"], "model": {**state["cfg"]["model"], **options}}
+    history = [{**state["optimizer_history"][-1], "num_updates": updates}]
+    torch.save({**state, "model": model, "cfg": cfg, "optimizer_history": history}, path)
+
+
+@pytest.mark.parametrize(
+    ("files", "taken"),
+    [
+        ({"checkpoint_1_900": 900, "checkpoint_2_1000": 1000, "checkpoint_2_1100": 1100}, [1, 2]),
+        # The last updates end an epoch, with a file of its own or without one.
+        (
+            {"checkpoint_1_4": 4, "checkpoint_1_6": 6, "checkpoint2": 8, "checkpoint_last": 8},
+            [1, 2],
+        ),
+        ({"checkpoint_1_4": 4, "checkpoint_1_6": 6, "checkpoint_last": 8}, [1, 2]),
+        ({"checkpoint9": 9, "checkpoint10": 10, "checkpoint11": 11}, [1, 2]),
+        ({"checkpoint_1_4": 4, "checkpoint_1_6": 6, "checkpoint_last": 6}, [0, 1]),
+    ],
+)
+def test_the_last_ones_by_updates_are_averaged(files, taken, sound, tmp_path, capsys):
+    for value, (name, updates) in enumerate(files.items()):
+        save(sound, tmp_path / f"{name}.pt", updates, float(value))
     assert main([str(tmp_path), "--last", "2"]) == 0
-    assert "checkpoint_2_1000.pt, checkpoint_2_1100.pt" in capsys.readouterr().out
+    names = [f"{list(files)[i]}.pt" for i in taken]
+    assert ", ".join(names) in capsys.readouterr().out
     state = torch.load(tmp_path / "average.pt", weights_only=True)
-    assert state["model"]["w"].tolist() == [3.0] * 3
-    assert state["model"]["version"].tolist() == [7]
-    assert state["cfg"]["updates"] == 1100
+    for weight in state["model"].values():
+        assert weight.unique().tolist() == [sum(taken) / 2]
+    assert state["optimizer_history"][-1]["num_updates"] == max(files.values())
 
 
-def test_half_precision_is_summed_in_float32(tmp_path):
+def test_half_precision_is_summed_in_float32(sound, tmp_path):
     for updates in (1, 2):
-        weights = {"w": torch.full((1,), 60000.0, dtype=torch.float16)}
-        write(tmp_path / f"checkpoint_1_{updates}.pt", weights)
-    mean = average(last_checkpoints(tmp_path, 2))["model"]["w"]
+        half = {**sound, "model": {name: w.half() for name, w in sound["model"].items()}}
+        save(half, tmp_path / f"checkpoint_1_{updates}.pt", updates, 60000.0)
+    mean = next(iter(average(last_checkpoints(tmp_path, 2))["model"].values()))
     assert mean.dtype == torch.float16
     assert mean.isfinite().all()
 
 
-def test_too_few_and_different_models_are_refused(tmp_path, capsys):
-    save(tmp_path, 1, 10, 1.0)
+def test_too_few_are_refused(sound, tmp_path):
+    save(sound, tmp_path / "checkpoint_1_10.pt", 10, 1.0)
     with pytest.raises(ValueError, match=r"`--last` must be at most the 1 .* but is 5"):
         last_checkpoints(tmp_path, 5)
-    save(tmp_path, 1, 20, 1.0, other=torch.zeros(2))
-    assert main([str(tmp_path), "--last", "2"]) == 2
-    assert "checkpoint_1_20.pt has other weights" in capsys.readouterr().err
-    (tmp_path / "checkpoint_1_20.pt").write_bytes(b"")
-    assert main([str(tmp_path), "--last", "2"]) == 2
-    assert "checkpoint_1_20.pt: it is cut off or no checkpoint" in capsys.readouterr().err
-    assert not (tmp_path / "average.pt").exists()
 
 
 @pytest.mark.parametrize(
@@ -60,27 +80,23 @@ def test_too_few_and_different_models_are_refused(tmp_path, capsys):
             "vanilla attention in the encoder",
         ),
         ({"encoder_attention_heads": 4}, "it has encoder_attention_heads=4, the other"),
-        (
-            {"_name": "fconv"},
-            "must be a pe_transformer_lm or .* or pe_transformer, but is a fconv",
-        ),
     ],
 )
-def test_weights_that_mean_something_else_are_refused(tmp_path, options, message):
-    rope = {"position_encoding": "rope"}
-    save(tmp_path, 1, 10, 1.0, rope)
-    save(tmp_path, 1, 20, 1.0, {**rope, **options})
+def test_weights_that_mean_something_else_are_refused(sound, tmp_path, options, message):
+    paths = [tmp_path / f"checkpoint_1_{updates}.pt" for updates in (10, 20)]
+    save(sound, paths[0], 10, 1.0)
+    save(sound, paths[1], 20, 1.0, **options)
     with pytest.raises(ValueError, match=message):
-        average(last_checkpoints(tmp_path, 2))
-    save(tmp_path, 1, 20, 1.0, {**rope, "position_encoding_options": "base=1e4"})
-    assert average(last_checkpoints(tmp_path, 2))["model"]["w"].tolist() == [1.0] * 3
+        average(paths)
+    save(sound, paths[1], 20, 1.0, position_encoding_options="base=1e4")
+    assert average(paths)["model"]["decoder.embed_tokens.weight"].unique().tolist() == [1.0]
 
 
-def test_options_of_another_model_are_refused_and_not_evaluated(tmp_path):
-    for updates in (10, 20):
-        save(tmp_path, 1, updates, 1.0)
-    path = tmp_path / "checkpoint_1_20.pt"
-    naming_another_model(path, path, tmp_path / "ran")
+def test_options_of_another_model_are_refused_and_not_evaluated(sound, tmp_path):
+    paths = [tmp_path / f"checkpoint_1_{updates}.pt" for updates in (10, 20)]
+    for path in paths:
+        save(sound, path, 10, 1.0)
+    naming_another_model(paths[1], paths[1], tmp_path / "ran")
     with pytest.raises(ValueError, match="but is a fconv_lm"):
-        average(last_checkpoints(tmp_path, 2))
+        average(paths)
     assert not (tmp_path / "ran").exists()

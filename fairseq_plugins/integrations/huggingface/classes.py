@@ -23,6 +23,7 @@ from fairseq_plugins.integrations.huggingface.install import (
     modules_of,
     renew,
 )
+from fairseq_plugins.integrations.huggingface.probe import check_projections, verify
 from fairseq_plugins.integrations.huggingface.settings import KEY, Settings
 
 PREFIX = "Positional"
@@ -111,6 +112,9 @@ def become_positional(model: PreTrainedModel, settings: Settings) -> None:
     modules = build(model, settings)  # what can be refused, before anything is changed
     check_table(model, keep_absolute=settings.keep_absolute)
     if not isinstance(model, PositionalModel):
+        observations = verify(model, modules.family, settings.max_positions)
+        if modules.reads_projections:
+            check_projections(model, modules.family, observations)
         theirs: Any = type(model)
         model.config.__class__ = config_class(theirs.config_class)
         model.__class__ = model_class(theirs)

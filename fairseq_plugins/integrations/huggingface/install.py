@@ -85,6 +85,12 @@ class PositionModules(nn.Module):
         self._tied_weights_keys = self.shared
 
     @property
+    def reads_projections(self) -> bool:
+        """Whether an encoding projects positions with the model's own matrices."""
+        found = (getattr(module, "projections", "own") for module in self.modules())
+        return any(projections == "content" for projections in found)
+
+    @property
     def draws(self) -> bool:
         """Whether an encoding draws random numbers in every pass."""
         return any(isinstance(module, Stochastic) for module in self.modules())

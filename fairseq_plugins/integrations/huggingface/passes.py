@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+import transformers
 from torch import Tensor, nn
 
 from fairseq_plugins.attention import Attention, make_positions
@@ -171,7 +172,8 @@ def attend(
     Keys and values may have fewer heads, each for a group of queries' heads.
 
     Raises:
-        ValueError: a mask of the caller's own, or an option that would be ignored.
+        ValueError: a mask of the caller's own, an option that would be ignored, or keys that were
+            cached outside of the states.
     """
     at = options.get(PASS)
     if not isinstance(at, Pass):
@@ -189,11 +191,17 @@ def attend(
             raise ValueError(
                 f"`{name}` of an attention must be None, but is {options[name]!r} instead."
             )
+    layer = module.layer_idx
+    assert isinstance(layer, int)
+    states = at.states
+    if key.size(2) != query.size(2) or (states is not None and not states[layer].seen):
+        raise ValueError(
+            f"transformers {transformers.__version__} must cache keys in the states of this model, "
+            "but caches them elsewhere; install a version that the extra `hub` allows."
+        )
     groups = query.size(1) // key.size(1)
     if groups > 1:
         key, value = key.repeat_interleave(groups, 1), value.repeat_interleave(groups, 1)
-    layer = module.layer_idx
-    assert isinstance(layer, int)
     output, weights = at.attend(layer, query, key, value)
     return output.transpose(1, 2).contiguous(), weights
 

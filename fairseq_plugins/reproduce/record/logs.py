@@ -16,6 +16,7 @@ _DEVICES = re.compile(r"training on (\d+) devices")
 THE_PAGE = "The whole table: "
 _PAGE_IS_MADE = (THE_PAGE, "written: ")
 MOST_POINTS = 40  # of a curve that is kept
+_COUNTS = ("num_updates", "wall")  # ends of the keys of what is always finite
 CURVE_DIGITS = 5  # that count
 _EVALUATED = re.compile(r"Loss \(base 2\): (\S+), Perplexity: ")
 
@@ -41,12 +42,26 @@ def read_statistics(line: str) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
+def read_numbers(line: str, *keys: str) -> tuple[float, ...] | None:
+    """Read the numbers under these keys of a line of statistics; None where one is absent or none.
+
+    A loss may be infinite, as that of a training that diverged; updates and seconds may not.
+    """
+    found = read_statistics(line)
+    if not found or not {*keys} <= found.keys():
+        return None
+    try:
+        numbers = tuple(float(found[key]) for key in keys)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    counts = (n for key, n in zip(keys, numbers, strict=True) if key.endswith(_COUNTS))
+    return numbers if all(map(math.isfinite, counts)) else None
+
+
 def read_training(line: str) -> Measured | None:
     """The numbers of a mid-epoch training line; None for any other line."""
-    found = read_statistics(line)
-    if not found or not {"num_updates", "loss", "wps"} <= found.keys():
-        return None
-    return Measured(int(found["num_updates"]), float(found["loss"]), float(found["wps"]))
+    found = read_numbers(line, "num_updates", "loss", "wps")
+    return Measured(int(found[0]), found[1], found[2]) if found else None
 
 
 @dataclass(frozen=True)
@@ -75,10 +90,9 @@ def read_training_log(path: Path) -> TrainingLog:
         if found := _PARAMETERS.search(line):
             parameters = int(found[1].replace(",", ""))
             continue
-        if statistics_line := read_statistics(line):
-            for key in ("num_updates", "train_num_updates", "valid_num_updates"):
-                if key in statistics_line:
-                    updates = int(statistics_line[key])
+        for key in ("num_updates", "train_num_updates", "valid_num_updates"):
+            if count := read_numbers(line, key):
+                updates = int(count[0])
         if measured := read_training(line):
             speeds.append(measured.tokens_per_second)
     return TrainingLog(parameters, updates, statistics.median(speeds) if speeds else None)
@@ -142,11 +156,9 @@ def read_validated(path: Path, names: Sequence[str]) -> dict[int, dict[str, floa
     """
     found = {}
     for line in _lines(path):
-        measured = read_statistics(line) or {}
-        if "valid_num_updates" in measured and all(f"valid_{n}" in measured for n in names):
-            numbers = {name: float(measured[f"valid_{name}"]) for name in names}
-            if all(map(math.isfinite, numbers.values())):
-                found[int(measured["valid_num_updates"])] = numbers
+        measured = read_numbers(line, "valid_num_updates", *(f"valid_{name}" for name in names))
+        if measured and all(map(math.isfinite, measured)):
+            found[int(measured[0])] = dict(zip(names, measured[1:], strict=True))
     return found
 
 

@@ -91,7 +91,7 @@ class ResultSchema(Strict, Generic[M]):
         BeforeValidator(lambda found: trainings_of(found) if isinstance(found, dict) else found),
     ]
     data: DataDescription
-    commit: Annotated[str, Field(pattern=r"^([0-9a-f]{40}(-dirty)?|release \S+|unknown)$")]
+    commit: Annotated[str, Field(pattern=r"^([0-9a-f]{40}(-dirty)?|release [\w.+-]+|unknown)$")]
     sources: Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")] | None = None  # not in older results
     versions: _Versions
     hardware: _Hardware

@@ -9,6 +9,7 @@ from typing import Any
 from fairseq_plugins.common.root import place
 
 NAME = "jobs.jsonl"
+_WORDS_OF_A_RUN = 3  # its table, scale or study, and name
 
 
 def note(root: Path, folder: Path, record: Mapping[str, Any]) -> None:
@@ -21,10 +22,30 @@ def read(root: Path) -> list[dict[str, Any]]:
     """All jobs of all tables, the latest of each name, with the `folder` of its log."""
     found: dict[str, dict[str, Any]] = {}
     for path in sorted((root / place("checkpoints")).glob(f"*/*/{NAME}")):
-        for line in path.read_text().splitlines():
+        for line in path.read_text(errors="replace").splitlines():
             try:
                 record = json.loads(line)
-            except ValueError:  # cut off while it was written
+            except (ValueError, RecursionError):  # cut off while it was written
                 continue
-            found[record["name"]] = {**record, "folder": path.parent}
+            if _is_sound(record):
+                found[record["name"]] = {**record, "folder": path.parent}
     return list(found.values())
+
+
+def _is_sound(record: Any) -> bool:
+    """Whether a line is that of a job, each entry of its kind."""
+    if not isinstance(record, dict) or not {"name", "number", "runs", "after"} <= record.keys():
+        return False
+    runs, since = record["runs"], record.get("submitted", 0.0)
+    return (
+        isinstance(record["name"], str)
+        and type(record["number"]) is int
+        and _is_words(record["after"])
+        and isinstance(runs, list)
+        and all(_is_words(run) and len(run) == _WORDS_OF_A_RUN for run in runs)
+        and type(since) in (int, float)
+    )
+
+
+def _is_words(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(word, str) for word in value)

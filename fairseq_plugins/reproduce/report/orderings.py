@@ -172,6 +172,29 @@ def compare_orders(table: Table, cells: Cells, attention: str) -> Agreement:
     return Agreement(attention, reference, ranking, pairs, spread)
 
 
+def judge_pairs(table: Table, cells: Cells, attention: str) -> dict[tuple[str, str], Estimate]:
+    """Judge every two rows under an attention, as the table's page does where it has them.
+
+    A row and the reference are judged as in `against`, two rows of the paper as in
+    `compare_orders`, and all other pairs among each other: each p is after Holm's correction over
+    those that are read together.
+
+    Returns:
+        By two rows, sorted by name, how much the first one's metric is above the second one's.
+    """
+    metric = table.ranked_by.metric
+    sign = -1 if table.ranked_by.higher_is_better else 1
+    rows, spread = rows_of(cells, attention, metric), spread_of(cells, attention, metric)
+    agreement = compare_orders(table, cells, attention)
+    judged = {(pair.worse, pair.better): pair.gap.times(sign) for pair in agreement.pairs}
+    found = against(table, cells, attention, metric)
+    judged |= {(row, table.reference): one for row, one in found.items()}
+    pairs = list(itertools.combinations(sorted(rows), 2))
+    rest = [pair for pair in pairs if not {pair, pair[::-1]} & judged.keys()]
+    judged |= together({(a, b): difference([rows[a]], [rows[b]], spread) for a, b in rest})
+    return {(a, b): judged.get((a, b)) or judged[b, a].times(-1) for a, b in pairs}
+
+
 def against_none(
     table: Table, cells: Cells, attention: str
 ) -> tuple[list[str], list[str], list[str]] | None:

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from fairseq_plugins.common.files import write_text
-from fairseq_plugins.common.root import configs_folder, place
+from fairseq_plugins.common.root import nearest_configs, place
 from fairseq_plugins.common.tables import columns
 from fairseq_plugins.papers.tables import Table, without_paper
 from fairseq_plugins.reproduce.experiments import EXPERIMENTS
@@ -95,7 +95,7 @@ class Report:
 
     def absent(self, shown: Sequence[Result]) -> list[str]:
         """Why rows of the paper are not among the results to show."""
-        return absences(configs_folder(self.root), self.shown_table, self.scale.name, shown)
+        return absences(nearest_configs(self.root), self.shown_table, self.scale.name, shown)
 
     def _about(self, shown: Sequence[Result]) -> AboutStudy | None:
         """What the page says of a study."""
@@ -104,7 +104,7 @@ class Report:
         told: dict[str, None] = {}
         for result in shown:
             run = results.run_of(result)
-            recipe = plan_run(configs_folder(self.root), replace(run, study=None), Devices(gpus=0))
+            recipe = plan_run(nearest_configs(self.root), replace(run, study=None), Devices(gpus=0))
             told |= dict.fromkeys(differences(recipe.config, result["config"]))
         return AboutStudy(self.study.name, self.scale.name, self.study.data, [*told])
 
@@ -163,7 +163,7 @@ class Report:
         return [result for result in shown if result not in others], left_out
 
     def _reason_to_leave_out(self, run: Run, result: Result) -> str:
-        configs = configs_folder(self.root)
+        configs = nearest_configs(self.root)
         if run.row not in known_rows(self.table, configs):
             return f"there is no row {run.row}"
         run = replace(run, scale=self.scale.name, study=self.study)

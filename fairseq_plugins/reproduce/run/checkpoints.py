@@ -10,7 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from fairseq_plugins.common import locks
-from fairseq_plugins.common.checkpoints import BEST, LAST, DamagedCheckpoint, read_checkpoint
+from fairseq_plugins.common.checkpoints import (
+    BEST,
+    LAST,
+    DamagedCheckpoint,
+    read_checkpoint,
+    read_updates,
+)
 from fairseq_plugins.common.errors import CheckpointError
 from fairseq_plugins.common.files import writing
 from fairseq_plugins.modules.identity import describe, describe_checkpoint, differences
@@ -19,18 +25,6 @@ from fairseq_plugins.modules.loading import require_names
 _EARLIER = re.compile(r"checkpoint_(\d+)_(\d+)\.pt")  # epoch, updates
 
 Say = Callable[[str], None]
-
-
-def read_updates(path: Path) -> int:
-    """The number of updates after which a checkpoint was written; every byte of it is checked.
-
-    Raises:
-        CheckpointError: for a file that is missing or damaged.
-    """
-    try:
-        return int(read_checkpoint(path)["optimizer_history"][-1]["num_updates"])
-    except (LookupError, TypeError) as error:
-        raise DamagedCheckpoint(path, f"it does not say its updates ({error})") from None
 
 
 def find_restart(folder: Path, say: Say) -> int:

@@ -1,6 +1,7 @@
 """What a run's folder remembers: what it trains, and for how long it has."""
 
 import json
+import math
 import os
 import time
 from pathlib import Path
@@ -17,6 +18,24 @@ def written(path: Path) -> float:
         return path.stat().st_mtime
     except OSError:
         return 0.0
+
+
+def _is_sound(content: dict[str, Any]) -> bool:
+    """Whether each entry of a journal is of its kind."""
+    updates, job = content["updates"], content["job"]
+    seconds = (content["train_seconds"], content["wall_seconds"])
+    return (
+        all(isinstance(content[key], dict) for key in ("config", "data", "updates"))
+        and all(_is_count(value) for value in updates.values())
+        and all(type(value) in (int, float) and 0 <= value < math.inf for value in seconds)
+        and all(isinstance(content[key], str) for key in ("failed", "log"))
+        and all(isinstance(content[key], bool) for key in ("finished", "useless", "forced"))
+        and (job is None or _is_count(job))
+    )
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and value >= 0
 
 
 class Journal:
@@ -54,7 +73,7 @@ class Journal:
         except (OSError, ValueError, LookupError, TypeError):
             return None
         journal.content = {**journal.content, **content}
-        return journal
+        return journal if _is_sound(journal.content) else None
 
     def add(self, seconds: float, *, training: bool) -> None:
         """Count time; the file follows every few seconds."""

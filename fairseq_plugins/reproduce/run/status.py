@@ -13,6 +13,7 @@ from typing import Any
 
 from fairseq_plugins.common.root import from_root, place
 from fairseq_plugins.reproduce.record import logs
+from fairseq_plugins.reproduce.record.identity import fault_of
 from fairseq_plugins.reproduce.run.journal import Journal, written
 from fairseq_plugins.reproduce.run.queue import Queued
 
@@ -125,7 +126,11 @@ def _of_run(
     # An attempt that came after a result was to replace it, by --force or for its checkpoint.
     is_open = journal is not None and journal.is_open_after(result)
     if not is_open and _is_newer(result, waiting):
-        return replace(found, state=DONE)
+        fault = fault_of(result)
+        if not fault:
+            return replace(found, state=DONE)
+        where = from_root(result, root)
+        return replace(found, state=FAILED, reason=f"{where} is damaged: {fault}")
     found = replace(found, **_progress(folder))
     last = journal.content if journal and is_open else {}
     if last.get("failed") and _is_newer(folder / "run.json", waiting):
@@ -240,17 +245,14 @@ def _progress(folder: Path) -> dict[str, Any]:
         return {"updates": None, "total": None, "loss": None, "seconds_left": None}
     newest = max(paths, key=lambda path: path.stat().st_mtime)
     before, total = _planned(folder, newest.parent)
-    lines = [found for line in _tail(newest) if (found := logs.read_statistics(line))]
-    inner = _last_stretch([one for one in lines if {"num_updates", "loss", "wall"} <= one.keys()])
+    lines = [logs.read_numbers(line, "num_updates", "loss", "wall") for line in _tail(newest)]
+    inner = _last_stretch([found for found in lines if found is not None])
     if not inner:
         return {"updates": before, "total": total, "loss": None, "seconds_left": None}
-    (first, began), (last, wall) = (
-        (int(one["num_updates"]), float(one["wall"])) for one in (inner[0], inner[-1])
-    )
-    updates, left = before + last, None
+    (first, _, began), (last, loss, wall) = inner[0], inner[-1]
+    updates, left = before + int(last), None
     if total and last > first:
         left = max(0.0, (wall - began) / (last - first) * (total - updates))
-    loss = float(inner[-1]["loss"])
     return {"updates": updates, "total": total, "loss": loss, "seconds_left": left}
 
 
@@ -264,11 +266,11 @@ def _planned(folder: Path, training: Path) -> tuple[int, int | None]:
     return (sum(updates[other] for other in before) if total else 0), total
 
 
-def _last_stretch(lines: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Those since a training was last started: its `wall` begins anew."""
+def _last_stretch(lines: Sequence[tuple[float, ...]]) -> list[tuple[float, ...]]:
+    """Those since a training was last started: its `wall`, the last number, begins anew."""
     found = list(lines[-1:])
     for line in reversed(lines[:-1]):
-        if float(line["wall"]) > float(found[-1]["wall"]):
+        if line[-1] > found[-1][-1]:
             break
         found.append(line)
     return found[::-1]

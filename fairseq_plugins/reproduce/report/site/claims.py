@@ -118,11 +118,7 @@ def claim_views(evidence: Evidence) -> list[ClaimView]:
 def _view(evidence: Evidence, claim: Claim) -> ClaimView:
     own = printed(claim)
     text = effect_text(own.estimate, own) if own.estimate else DASH
-    scales = [
-        scale
-        for scale in evidence.verdicts
-        if (scale in evidence.timings) == isinstance(claim.evidence, Speed)
-    ]
+    scales = [scale for scale, found in evidence.verdicts.items() if claim.name in found]
     judged = [
         _judged(evidence, claim, scale, evidence.verdicts[scale][claim.name]) for scale in scales
     ] or [_judged(evidence, claim, "mini", Verdict(NOT_RUN))]

@@ -1,13 +1,12 @@
 """What the page that compares needs: every cell, and every pair of rows of a table."""
 
-import itertools
 from collections.abc import Mapping
 from typing import Any
 
-from fairseq_plugins.reproduce.report.orderings import rows_of, spread_of
+from fairseq_plugins.reproduce.report.orderings import judge_pairs
 from fairseq_plugins.reproduce.report.site.evidence import Evidence, TableEvidence
 from fairseq_plugins.reproduce.report.site.runs import cell_view, joined, shared_of
-from fairseq_plugins.reproduce.report.statistics import difference
+from fairseq_plugins.reproduce.report.statistics import Estimate
 
 Data = dict[str, Any]
 
@@ -46,20 +45,31 @@ def _table(found: TableEvidence) -> Data:
 
 
 def _pairs(found: TableEvidence) -> Mapping[str, Data]:
-    """By attention the rows, and of each two their places, effect, interval, p, common seeds."""
-    metric = found.table.ranked_by.metric
+    """By attention the rows, and of each two what the table's page says of them.
+
+    A pair: places of the two rows, effect, interval, p after correction, common seeds, and the
+    verdict on the first.
+    """
     result = {}
     for attention in [*found.table.attentions, *found.table.further]:
-        rows = rows_of(found.cells, attention, metric)
-        spread = spread_of(found.cells, attention, metric)
+        judged = judge_pairs(found.table, found.cells, attention)
+        names = sorted({name for pair in judged for name in pair})
+        places = {name: place for place, name in enumerate(names)}
         pairs = []
-        names = sorted(rows)
-        for first, second in itertools.combinations(range(len(names)), 2):
-            one = difference([rows[names[first]]], [rows[names[second]]], spread)
+        for (first, second), one in judged.items():
             numbers = [one.effect, one.low, one.high]
             short = [None if n is None else float(f"{n:.4g}") for n in numbers]
-            p = None if one.p is None else round(one.p, 5)  # shown with three
-            pairs.append([first, second, *short, p, one.seeds])
+            p = None if one.adjusted is None else round(one.adjusted, 5)  # shown with three
+            pairs.append([places[first], places[second], *short, p, one.seeds, _word(found, one)])
         if pairs:
             result[attention] = {"rows": names, "pairs": pairs}
     return result
+
+
+def _word(found: TableEvidence, one: Estimate) -> str:
+    """What a difference says of the first of two rows."""
+    if one.p is None:
+        return "one seed"
+    if not one.is_apart:
+        return "tie"
+    return "better" if (one.effect > 0) == found.table.ranked_by.higher_is_better else "worse"

@@ -12,7 +12,7 @@ from fairseq_plugins.reproduce.record.runs import LOCAL, Study
 from fairseq_plugins.reproduce.report.floors import Floors, floors_of
 from fairseq_plugins.reproduce.report.orderings import Cells, gather
 from fairseq_plugins.reproduce.report.timings import RELATIVE_SPEED, TIMINGS, Content
-from fairseq_plugins.reproduce.report.verdicts import Numbers, Verdict, judge
+from fairseq_plugins.reproduce.report.verdicts import Numbers, Verdict, can_say, judge
 
 RERUN = "local-"  # before the name of a scale whose runs a user has trained again
 
@@ -27,6 +27,7 @@ class TableEvidence:
         left_out: a sentence on each other file: damaged, or of another experiment.
         study: what a user has otherwise than a scale.
         is_rerun: whether a user has trained again what came with the repository.
+        is_published: whether its files are in the repository's history.
         absent: a sentence on each reason why rows of the paper are not among those shown.
     """
 
@@ -36,6 +37,7 @@ class TableEvidence:
     left_out: Sequence[str]
     study: Study | None = None
     is_rerun: bool = False
+    is_published: bool = False
     absent: Sequence[str] = ()
 
     @property
@@ -51,7 +53,13 @@ class TableEvidence:
     @property
     def is_own(self) -> bool:
         """Whether a user made them, beside those that came with the repository."""
-        return self.is_rerun or self.study is not None
+        return self.is_rerun or (self.study is not None and not self.is_published)
+
+    @property
+    def data_name(self) -> str:
+        """The data of a study that has its own, by name; empty for the table's."""
+        data = self.study.data if self.study else None
+        return data.name if data else ""
 
     @property
     def page(self) -> str:
@@ -119,7 +127,7 @@ class Evidence:
     def verdicts(self) -> dict[str, dict[str, Verdict]]:
         """By scale, then by the claim's name."""
         return {
-            scale: {claim.name: judge(claim, found) for claim in CLAIMS}
+            scale: {claim.name: judge(claim, found) for claim in CLAIMS if can_say(found, claim)}
             for scale, found in self.numbers.items()
         }
 

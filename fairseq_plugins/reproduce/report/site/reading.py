@@ -5,6 +5,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
+from fairseq_plugins.common.provenance import committed
 from fairseq_plugins.common.root import place
 from fairseq_plugins.papers import TABLES
 from fairseq_plugins.papers.tables import Table, without_paper
@@ -85,6 +86,7 @@ def _table(report: Report) -> TableEvidence:
         left_out,
         report.study,
         is_rerun=report.all_results == OWN,
+        is_published=bool(report.study and committed(report.root, report.root / report.folder)),
         absent=report.absent(shown),
     )
 

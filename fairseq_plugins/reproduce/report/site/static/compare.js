@@ -27,20 +27,19 @@
   const second = document.getElementById("second");
   const pairs = document.getElementById("pairs");
 
+  const opposite = { better: "worse", worse: "better" };
+
   function showPairs() {
     const rows = [];
     for (const one of data.tables) {
       for (const [attention, found] of Object.entries(one.pairs)) {
         const own = found.rows.indexOf(first.value), other = found.rows.indexOf(second.value);
-        for (const [a, b, effect, low, high, p, seeds] of found.pairs) {
+        for (const [a, b, effect, low, high, p, seeds, verdict] of found.pairs) {
           const sign = a === own && b === other ? 1 : a === other && b === own ? -1 : 0;
           if (!sign) continue;
           const signed = (value) => (value > 0 ? "+" : "") + value.toFixed(one.digits);
           const ends = low === null ? null : [sign * low, sign * high].sort((x, y) => x - y);
-          let word = "one seed";
-          if (p !== null) {
-            word = p >= 0.05 ? "tie" : (sign * effect > 0) === one.higher ? "better" : "worse";
-          }
+          const word = sign > 0 ? verdict : opposite[verdict] ?? verdict;
           rows.push([
             element("a", { href: one.page }, one.name), attention, one.metric,
             minus(signed(sign * effect)), ends ? minus(`${signed(ends[0])} to ${signed(ends[1])}`) : "-",

@@ -1,0 +1,96 @@
+"""Binarised text as fairseq-preprocess writes it: whether a split's two files are what they say.
+
+fairseq maps both files into memory and believes every number in them. A file that is cut off, or of
+another kind, ends a training with a traceback far from its cause, or keeps it busy for ever.
+
+    .idx    magic, version (u64), type of the tokens (u8), sentences N (u64),
+            their lengths (N x i32), their places in .bin (N x i64)
+    .bin    the tokens of all sentences
+"""
+
+import struct
+from pathlib import Path
+
+import numpy as np
+
+from fairseq_plugins.common.errors import DataError
+
+_MAGIC = b"MMIDIDX\x00\x00"
+_OTHERS = (b"TNTIDX", b"HUFFIDX")  # magic of fairseq's other kinds
+_HEADER = struct.Struct("<QBQ")
+_VERSION = 1
+# By their number in the file; floats are of no text.
+_TYPES = {
+    1: np.uint8,
+    2: np.int8,
+    3: np.int16,
+    4: np.int32,
+    5: np.int64,
+    8: np.uint16,
+    9: np.uint32,
+}
+_TYPES |= {10: np.uint64}
+_AT_ONCE = 1 << 22  # tokens that are looked at
+
+
+def check_split(prefix: Path, symbols: int | None = None) -> None:
+    """Refuse a split whose files are missing, cut off, damaged or of another kind.
+
+    Args:
+        prefix: the path of both files without .idx and .bin.
+        symbols: of the dictionary; None where that is not known.
+
+    Raises:
+        DataError: it begins with the path of the file.
+    """
+    index, tokens = (prefix.with_name(f"{prefix.name}.{end}") for end in ("idx", "bin"))
+    for path in (index, tokens):
+        if not path.is_file():
+            raise DataError(f"{path} is missing")
+    kind, lengths = _read_index(index)
+    has, wants = tokens.stat().st_size, int(lengths.sum()) * kind.itemsize
+    if has != wants:
+        raise DataError(f"{tokens} must have {wants:,} bytes by {index.name}, but has {has:,}")
+    if symbols is not None and wants:
+        _check_tokens(tokens, kind, symbols)
+
+
+def is_mapped(index: Path) -> bool:
+    """Whether a .idx is of the kind that is mapped, or of none: fairseq has older kinds."""
+    with index.open("rb") as file:
+        return not file.read(len(_MAGIC)).startswith(_OTHERS)
+
+
+def _read_index(path: Path) -> tuple[np.dtype, np.ndarray]:
+    """The type of the tokens, and the lengths of the sentences (N,)."""
+    begin = len(_MAGIC) + _HEADER.size
+    with path.open("rb") as file:
+        head = file.read(begin)
+    if len(head) < begin or not head.startswith(_MAGIC):
+        raise DataError(f"{path} is no index of fairseq-preprocess, or is cut off")
+    version, code, count = _HEADER.unpack(head[len(_MAGIC) :])
+    if version != _VERSION or code not in _TYPES:
+        raise DataError(f"{path} is of version {version} and type {code}, which no text has")
+    size = path.stat().st_size
+    if size != begin + 12 * count:
+        raise DataError(f"{path} must have {begin + 12 * count:,} bytes, but has {size:,}")
+    kind = np.dtype(_TYPES[code])
+    lengths = np.fromfile(path, "<i4", count, offset=begin).astype(np.int64)
+    places = np.fromfile(path, "<i8", count, offset=begin + 4 * count)
+    if count and lengths.min() < 0:
+        raise DataError(f"{path} is damaged: a sentence has {lengths.min()} tokens")
+    ends = np.cumsum(lengths) * kind.itemsize
+    if count and (places[0] != 0 or (places[1:] != ends[:-1]).any()):
+        raise DataError(f"{path} is damaged: sentences do not follow one another")
+    return kind, lengths
+
+
+def _check_tokens(path: Path, kind: np.dtype, symbols: int) -> None:
+    tokens = np.memmap(path, kind, "r")
+    for start in range(0, len(tokens), _AT_ONCE):
+        part = tokens[start : start + _AT_ONCE]
+        if part.min() < 0 or part.max() >= symbols:
+            raise DataError(
+                f"{path} must have tokens from 0 to {symbols - 1}, which its dictionary has, but "
+                f"has {part.max() if part.min() >= 0 else part.min()}"
+            )

@@ -1,0 +1,249 @@
+"""Run a model on equal tokens to see what its attentions are given, and what still tells position.
+
+Where no position is left, equal tokens have equal queries, keys and values in every layer.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
+
+from fairseq_plugins.encodings import IncompatibleEncodingError
+from fairseq_plugins.integrations.huggingface.families import Family, NoRotation, NoTable
+
+_IMPLEMENTATION = "fairseq_plugins_probe"  # the name in transformers' interfaces
+PROBE = "position_probe"  # the keyword that reaches every attention
+_LENGTH = 3
+# Options of the interface that an attention here has, or that do not change what it computes.
+_KNOWN = {"dropout", "scaling", "is_causal", "sliding_window", "position_ids", "use_cache"}
+_KNOWN |= {"output_attentions", "output_hidden_states", "return_dict", "token_type_ids"}
+_TOLERANCE = {torch.float32: 1e-3, torch.float64: 1e-6}  # of the largest; else 0.05
+
+
+@dataclass
+class Observation:
+    """What one attention was called with.
+
+    Attributes:
+        module: the attention.
+        query: (1, H, T, D).
+        key: (1, H or fewer, T, D).
+        value: the same.
+        options: keywords with another value than None.
+        mask: what the model passed as a mask.
+        hidden: (1, T, C), the input of the projections.
+    """
+
+    module: nn.Module
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    options: dict[str, Any]
+    mask: Any
+    hidden: Tensor
+
+
+@dataclass
+class _Probe:
+    """The observations of one call, and the inputs of the attentions by module."""
+
+    observations: list[Observation]
+    hidden: dict[nn.Module, Tensor]
+
+    def before(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """A hook of each attention."""
+        self.hidden[module] = args[0] if args else kwargs["hidden_states"]
+
+
+@dataclass
+class _Pattern:
+    """In place of a mask: which keys a query sees, by index."""
+
+    visible: Any
+
+    def sees(self, query: int, key: int) -> bool:
+        zero = torch.zeros((), dtype=torch.long, device="cpu")
+        return bool(self.visible(zero, zero, zero + query, zero + key))
+
+
+def _record(
+    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Any, **options: Any
+) -> tuple[Tensor, None]:
+    """An attention without positions: every query gets the mean of all values."""
+    given = {name: option for name, option in options.items() if option is not None}
+    probe = given.pop(PROBE, None)
+    if not isinstance(probe, _Probe):
+        raise TypeError("layers do not hand keywords on to their attention")
+    hidden = probe.hidden[module]
+    probe.observations.append(Observation(module, query, key, value, given, mask, hidden))
+    mean = value.mean(2, keepdim=True).expand(-1, -1, query.size(2), -1)
+    return mean.repeat_interleave(query.size(1) // key.size(1), 1).transpose(1, 2), None
+
+
+def _record_mask(*args: Any, mask_function: Any, **options: Any) -> _Pattern:
+    return _Pattern(mask_function)
+
+
+AttentionInterface.register(_IMPLEMENTATION, _record)
+AttentionMaskInterface.register(_IMPLEMENTATION, _record_mask)
+
+
+def _replace(base: nn.Module, name: str, module: nn.Module) -> nn.Module:
+    """Put a module in the place of another, which is returned."""
+    parent, _, last = name.rpartition(".")
+    old = base.get_submodule(name)
+    setattr(base.get_submodule(parent), last, module)
+    return old
+
+
+@contextmanager
+def without_positions(base: nn.Module, family: Family) -> Iterator[None]:
+    """Take a base model's own RoPE and its table of positions out for the time of a block."""
+    new: dict[str, nn.Module] = {}
+    if family.rotation is not None:
+        new[family.rotation] = NoRotation()
+    if family.table is not None:
+        new[family.table] = NoTable(family.first_row)
+    old = {name: _replace(base, name, module) for name, module in new.items()}
+    try:
+        yield
+    finally:
+        for name, module in old.items():
+            _replace(base, name, module)
+
+
+def _layers(base: nn.Module, family: Family) -> nn.ModuleList:
+    layers = base.get_submodule(family.layers)
+    assert isinstance(layers, nn.ModuleList)
+    return layers
+
+
+@torch.no_grad()
+def observe(model: PreTrainedModel, family: Family) -> list[Observation]:
+    """Call a base model on equal tokens; one observation for each call of an attention.
+
+    Raises:
+        ValueError: the model does not hand on what its attentions are to be given.
+    """
+    base, config = model.base_model, model.config
+    token = (int(getattr(config, "pad_token_id", None) or 0) + 1) % config.vocab_size
+    tokens = torch.full((1, _LENGTH), token, device=base.device)
+    implementation, is_training = config._attn_implementation, base.training
+    probe = _Probe([], {})
+    hooks = [
+        layer.get_submodule(family.attention).register_forward_pre_hook(
+            probe.before, with_kwargs=True
+        )
+        for layer in _layers(base, family)
+    ]
+    config._attn_implementation = _IMPLEMENTATION
+    try:
+        mask = torch.ones_like(tokens)
+        inner: Any = base.eval()
+        inner(input_ids=tokens, attention_mask=mask, **{PROBE: probe})
+    except (AttributeError, RuntimeError, TypeError, ValueError) as error:
+        raise ValueError(
+            "`model` must attend through transformers' AttentionInterface and hand it all "
+            f"keywords, but one of {config.model_type!r} does not: {type(error).__name__}: {error}"
+        ) from error
+    finally:
+        config._attn_implementation = implementation
+        base.train(is_training)
+        for hook in hooks:
+            hook.remove()
+    return probe.observations
+
+
+def verify(model: PreTrainedModel, family: Family, longest: int) -> list[Observation]:
+    """Refuse a model that a replaced encoding would not be the only position of.
+
+    Args:
+        model: of transformers, unchanged.
+        family: names of the modules that were found in it.
+        longest: length up to which its mask must be that of plain attention.
+
+    Raises:
+        ValueError: another number of attentions, other heads, a pattern of masks, an option such as
+            soft-capping that has no counterpart here, or positions that were not found.
+    """
+    with without_positions(model.base_model, family):
+        observations = observe(model, family)
+    kind = model.config.model_type
+    layers = _layers(model.base_model, family)
+    attentions = [layer.get_submodule(family.attention) for layer in layers]
+    if [id(seen.module) for seen in observations] != [id(module) for module in attentions]:
+        raise ValueError(
+            f"`model` must call AttentionInterface once in each of its {len(attentions)} layers, "
+            f"but one of {kind!r} calls it {len(observations)} times."
+        )
+    for layer, seen in enumerate(observations):
+        where = f"layer {layer} of {kind!r}"
+        sizes = (seen.query.size(1), seen.query.size(3), seen.value.size(3))
+        expected = (model.config.num_attention_heads, family.head_dim, family.head_dim)
+        if sizes != expected:
+            raise ValueError(
+                f"`model` must have (num_heads, head_dim, size of values) = {expected}, but "
+                f"{where} has {sizes}."
+            )
+        if unknown := sorted(seen.options.keys() - _KNOWN):
+            raise ValueError(
+                f"`{unknown[0]}` of the attention must be None, since nothing here is like it, but "
+                f"{where} has {seen.options[unknown[0]]}."
+            )
+        _check_pattern(seen.mask, family.causal, longest, where)
+        for name in ("query", "key", "value"):
+            _check_equal(getattr(seen, name), name, where)
+    return observations
+
+
+def _check_pattern(mask: Any, causal: bool, longest: int, where: str) -> None:
+    last = max(longest - 1, 1)
+    if not isinstance(mask, _Pattern):
+        raise ValueError(f"`model` must make its mask by AttentionMaskInterface, but {where} not.")
+    if not (mask.sees(last, 0) and mask.sees(0, 0) and mask.sees(0, last) != causal):
+        kind = "causal" if causal else "bidirectional"
+        raise ValueError(
+            f"`model` must see all {'earlier ' if causal else ''}tokens, as {kind} attention does, "
+            f"but {where} has another mask within {longest} positions."
+        )
+
+
+def _check_equal(x: Tensor, name: str, where: str) -> None:
+    """Refuse a tensor (1, H, T, D) that differs along T."""
+    if x.is_meta or is_close(x, x[:, :, :1]):
+        return
+    raise ValueError(
+        f"`model` must have no position beside RoPE in `AttentionInterface`'s inputs or one table, "
+        f"but {name} differs between equal tokens in {where}."
+    )
+
+
+def is_close(x: Tensor, expected: Tensor) -> bool:
+    """Whether they differ by rounding alone, relative to the largest."""
+    error = (x - expected).abs().max()
+    return bool(error <= _TOLERANCE.get(x.dtype, 0.05) * expected.abs().max())
+
+
+def check_projections(
+    model: PreTrainedModel, family: Family, observations: list[Observation]
+) -> None:
+    """Refuse a model whose projections, as they were found, do not give its queries and keys.
+
+    Raises:
+        IncompatibleEncodingError: something else comes between, or a matrix has another layout.
+    """
+    for layer, seen in zip(_layers(model.base_model, family), observations, strict=True):
+        heads = seen.query.size(1)
+        expected = (seen.query, seen.key.repeat_interleave(heads // seen.key.size(1), 1))
+        for projection, x in zip(family.project(layer), expected, strict=True):
+            projected = projection(seen.hidden).unflatten(-1, (heads, -1)).transpose(1, 2)
+            if not is_close(projected, x):
+                raise IncompatibleEncodingError(
+                    "an encoding with `projections=content` projects positions as the model does "
+                    f"words, but a {type(seen.module).__name__} changes queries or keys in another "
+                    "way behind their projections; `projections=own` would work."
+                )

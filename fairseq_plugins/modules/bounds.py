@@ -1,0 +1,51 @@
+"""Bounds on the numbers among a model's options, checked before anything is built."""
+
+import math
+from dataclasses import fields
+from typing import Any
+
+from fairseq.models import MODEL_DATACLASS_REGISTRY
+
+from fairseq_plugins.common.errors import OptionError
+
+_SHARES = ("dropout", "layerdrop", "quant_noise_pq", "quant_noise_scalar")  # from 0 to 1
+_SIZES = ("_heads", "_dim", "_positions", "tokens_per_sample")  # at least 1
+_LAYERS = ("encoder_layers", "decoder_layers")  # likewise
+_COUNTS = ("_layers", "min_positions")  # at least 0
+
+
+def check_numbers(config: Any, model: str) -> None:
+    """Refuse probabilities that are none, sizes that are not positive, and what is not finite.
+
+    Args:
+        config: the options of the model that is to be built.
+        model: its registered name.
+
+    Raises:
+        OptionError: naming the option, its bounds and its value.
+    """
+    for option in fields(MODEL_DATACLASS_REGISTRY[model]):
+        value = getattr(config, option.name, None)
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            continue
+        lowest, highest = _bounds(option.name)
+        if value == 0 and option.default is None:  # as if it were not given
+            continue
+        if not (math.isfinite(value) and lowest <= value <= highest):
+            raise OptionError(
+                f"`{option.name}` must be {_words(lowest, highest)}, but is {value} instead."
+            )
+
+
+def _bounds(name: str) -> tuple[float, float]:
+    if name.endswith(_SHARES):
+        return 0, 1
+    if name.endswith(_COUNTS) and name not in _LAYERS:
+        return 0, math.inf
+    return (1 if name in _LAYERS or name.endswith(_SIZES) else -math.inf), math.inf
+
+
+def _words(lowest: float, highest: float) -> str:
+    if highest == 1:
+        return "from 0 to 1"
+    return "a finite number" if lowest == -math.inf else f"at least {lowest:g}"

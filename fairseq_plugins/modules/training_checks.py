@@ -1,0 +1,80 @@
+"""What a training is refused for before it begins: numbers that cannot be, and damaged data."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+from fairseq_plugins.common.binarised import check_split, is_mapped
+from fairseq_plugins.common.errors import OptionError
+from fairseq_plugins.modules.restored import training_options
+
+_LARGEST = 2**31 - 1
+# Of fairseq's options the least value and the largest one; some are lists.
+_BOUNDS: dict[str, tuple[float, float]] = {
+    "dataset.batch_size": (1, _LARGEST),
+    "dataset.batch_size_valid": (1, _LARGEST),
+    "dataset.max_tokens": (1, _LARGEST),
+    "dataset.max_tokens_valid": (1, _LARGEST),
+    "dataset.num_workers": (0, _LARGEST),
+    "optimization.update_freq": (1, _LARGEST),
+    "optimization.clip_norm": (0, math.inf),
+    "optimization.lr": (0, math.inf),
+    "common.log_interval": (1, _LARGEST),
+}
+_HALVES = ("fp16", "bf16", "amp", "memory_efficient_fp16", "memory_efficient_bf16")
+
+
+def check_training(config: Any, task: Any) -> None:
+    """Refuse options of fairseq's that no training can have, and binarised text that is damaged.
+
+    Does nothing where a model is built to be evaluated.
+
+    Args:
+        config: the options of the model that is being built, as fairseq hands them over.
+        task: fairseq's, with its dictionaries.
+
+    Raises:
+        OptionError: naming the option, its bounds and its value.
+        DataError: it begins with the path of the file.
+    """
+    if training_options(config) is None:
+        return
+    root = config._get_root()
+    for name, (lowest, highest) in _BOUNDS.items():
+        section, _, key = name.partition(".")
+        given = (root.get(section) or {}).get(key)
+        for value in [given] if isinstance(given, int | float | None) else given:
+            if value is not None and not lowest <= value <= highest:
+                raise OptionError(
+                    f"`{name}` must be from {lowest} to {highest}, but is {value} instead."
+                )
+    common = root.get("common") or {}
+    halves = [name for name in _HALVES if common.get("cpu") and common.get(name)]
+    if halves:
+        raise OptionError(
+            f"`common.{halves[0]}` must be off on a CPU (common.cpu), which computes in float32."
+        )
+    _check_data(root, task)
+
+
+def _check_data(root: Any, task: Any) -> None:
+    folder = Path(str(root.task.get("data") or "").split(":")[0])
+    implementation = root.task.get("dataset_impl")
+    if not root.task.get("data") or str(implementation or "mmap") != "mmap":
+        return
+    dataset = root.get("dataset") or {}
+    valid = [] if dataset.get("disable_validation") else str(dataset.get("valid_subset")).split(",")
+    for split in (str(dataset.get("train_subset") or "train"), *valid):
+        for pattern in (f"{split}*.idx", f"input*/{split}*.idx", f"label/{split}*.idx"):
+            for index in sorted(folder.glob(pattern)):
+                if is_mapped(index):
+                    check_split(index.with_suffix(""), _symbols(root.task, task, index))
+
+
+def _symbols(options: Any, task: Any, index: Path) -> int | None:
+    """How many symbols the dictionary of a file has; None where it is not known."""
+    if index.parent.name == "label":
+        return None
+    is_target = index.stem.endswith(f".{options.get('target_lang')}")
+    dictionary = task.target_dictionary if is_target else task.source_dictionary
+    return None if dictionary is None else len(dictionary)

@@ -1,0 +1,228 @@
+"""What is wrong with a checkpoint is said in a line that begins with its path, whoever reads it."""
+
+import math
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from fairseq_plugins.analysis import evaluation
+from fairseq_plugins.analysis.subjects import load_subject
+from fairseq_plugins.integrations.roberta import to_huggingface
+from fairseq_plugins.modules.identity import LM, ROBERTA, TRANSLATION
+from fairseq_plugins.translation.average import average
+from fairseq_plugins.translation.decoding import Decoding
+from fairseq_plugins.translation.translator import Translator
+from tests import checkpoints
+from tests.hostile import expression
+
+State = dict[str, Any]
+SECRET = "a-secret-of-the-environment"
+
+
+class Code:
+    """What runs a command where it is unpickled."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.system, ("touch ran",)
+
+
+def _options(state: State, **values: Any) -> None:
+    state["cfg"]["model"].update(values)
+
+
+def _side(state: State, name: str) -> str:
+    side = "encoder" if "encoder_layers" in state["cfg"]["model"] else "decoder"
+    return f"{side}_{name}"
+
+
+def _side_option(name: str, value: Any) -> Callable[[State], None]:
+    return lambda state: _options(state, **{_side(state, name): value})
+
+
+def _weight(state: State) -> str:
+    return next(name for name in state["model"] if name.endswith("layers.0.fc1.weight"))
+
+
+def _change(change: Callable[[torch.Tensor], Any]) -> Callable[[State], None]:
+    def apply(state: State) -> None:
+        state["model"][_weight(state)] = change(state["model"][_weight(state)])
+
+    return apply
+
+
+def _without(state: State, *keys: str) -> None:
+    inner = state
+    for key in keys[:-1]:
+        inner = inner[key]
+    del inner[keys[-1]]
+
+
+# What is changed in a sound one.
+CHANGES: dict[str, Callable[[State], Any]] = {
+    "code": lambda s: s.update(extra_state=Code()),
+    "no weights": lambda s: s["model"].clear(),
+    "no table of weights": lambda s: s.update(model=[1, 2]),
+    "no options": lambda s: _without(s, "cfg"),
+    "options are a list": lambda s: s.update(cfg=[1]),
+    "no options of the model": lambda s: _without(s, "cfg", "model"),
+    "options of the model are a word": lambda s: s["cfg"].update(model="pe_transformer_lm"),
+    "another model": lambda s: s["cfg"].update(
+        model={"_name": "fconv_lm", "decoder_layers": expression(Path("ran"))}
+    ),
+    "no such model": lambda s: _options(s, _name="x"),
+    "a resolver": lambda s: _options(s, activation_fn="${oc.env:SECRET}"),
+    "a resolver in the data": lambda s: s["cfg"]["task"].update(data="${oc.env:SECRET}"),
+    "an interpolation": lambda s: _options(s, dropout="${model.attention_dropout}"),
+    "another encoding": lambda s: _options(s, position_encoding="t5"),
+    "no such encoding": lambda s: _options(s, position_encoding="rop"),
+    "no such option of the encoding": lambda s: _options(s, position_encoding_options="x=1"),
+    "no such attention": lambda s: _options(s, attention_type="soft"),
+    "no such activation": lambda s: _options(s, activation_fn="x"),
+    "heads 0": _side_option("attention_heads", 0),
+    "heads 3": _side_option("attention_heads", 3),
+    "heads -2": _side_option("attention_heads", -2),
+    "heads a word": _side_option("attention_heads", "two"),
+    "layers 10^9": _side_option("layers", 10**9),
+    "layers 10^30": _side_option("layers", 10**30),
+    "layers 1": _side_option("layers", 1),
+    "layers -1": _side_option("layers", -1),
+    "width 0": _side_option("embed_dim", 0),
+    "width 10^9": _side_option("embed_dim", 10**9),
+    "another inner width": _side_option("ffn_embed_dim", 7),
+    "dropout nan": lambda s: _options(s, dropout=math.nan),
+    "dropout -1": lambda s: _options(s, dropout=-1.0),
+    "a weight is missing": lambda s: _without(s, "model", _weight(s)),
+    "a weight too many": lambda s: s["model"].update(more=torch.zeros(2)),
+    "another shape": _change(lambda w: torch.zeros(3, 5)),
+    "nan": _change(lambda w: w.clone().fill_(math.nan)),
+    "inf": _change(lambda w: w.clone().fill_(math.inf)),
+    "no tensor": _change(lambda w: "x"),
+}
+# What is changed in a sound file.
+DAMAGES: dict[str, Callable[[bytes], bytes | None]] = {
+    "missing": lambda content: None,
+    "empty": lambda content: b"",
+    "half": lambda content: content[: len(content) // 2],
+    "cut off": lambda content: content[:-1],
+    "text": lambda content: b"no checkpoint\n",
+    "random": lambda content: bytes(range(256)) * 8,
+    "a list": lambda content: b"\x80\x02]q\x00.",
+}
+OF_TRAINING: dict[str, Callable[[State], Any]] = {
+    "no updates": lambda s: s.update(optimizer_history=[]),
+    "updates are a word": lambda s: s["optimizer_history"][-1].update(num_updates="x"),
+    "updates -1": lambda s: s["optimizer_history"][-1].update(num_updates=-1),
+    "no place in the data": lambda s: _without(s, "extra_state", "train_iterator"),
+    "an optimizer is a word": lambda s: s.update(last_optimizer_state="x"),
+}
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Of what model a command or a training reads a checkpoint, and how."""
+
+    model: str
+    read: Callable[[Path, Path], Any]
+
+
+def _evaluate(path: Path, data: Path) -> None:
+    evaluation.load(evaluation.Request(path, data))
+
+
+def _translate(path: Path, data: Path) -> None:
+    Translator(path, data, Decoding(), cpu=True)
+
+
+def _convert(path: Path, data: Path) -> None:
+    (target := data / "converted").mkdir(exist_ok=True)
+    to_huggingface(path, target, data)
+
+
+def _resume(path: Path, data: Path) -> None:
+    config = checkpoints.configure(LM, data, position_encoding="rope")
+    config.checkpoint.save_dir, config.checkpoint.restore_file = str(data), str(path)
+    path.is_file() or path.write_bytes(b"")  # else training starts anew, as it should
+    checkpoints.build(LM, config)
+
+
+def _init_from(path: Path, data: Path) -> None:
+    config = checkpoints.configure(LM, data, position_encoding="rope", init_from=str(path))
+    config.checkpoint.save_dir = str(data / "none")
+    checkpoints.build(LM, config)
+
+
+READERS = {
+    "evaluate": Reader(LM, _evaluate),
+    "average": Reader(TRANSLATION, lambda path, data: average([path, path])),
+    "translate": Reader(TRANSLATION, _translate),
+    "convert": Reader(ROBERTA, _convert),
+    "figure": Reader(ROBERTA, lambda path, data: load_subject("x", path, data, cpu=True)),
+    "resume": Reader(LM, _resume),
+    "init_from": Reader(LM, _init_from),
+}
+ENCODINGS = {LM: "rope", ROBERTA: "learned", TRANSLATION: "rope"}
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Data for each model, with a sound checkpoint."""
+    found = {}
+    for model in checkpoints.SIZES:
+        data = checkpoints.write_data(model, tmp_path_factory.mktemp(model))
+        torch.save(checkpoints.make(model, data, position_encoding=ENCODINGS[model]), data / "s.pt")
+        found[model] = data
+    return found
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SECRET", SECRET)
+
+
+def refusal(reader: Reader, path: Path, data: Path) -> str:
+    """What a reader says of a file, without having run anything in it."""
+    with pytest.raises((ValueError, OSError)) as error:
+        reader.read(path, data)
+    said = str(error.value)
+    assert not Path("ran").exists()
+    assert said.startswith(str(path)), said
+    assert len(said) < 2000 and SECRET not in said and "weights_only" not in said
+    return said
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_a_sound_one_is_read(name: str, folders: dict[str, Path]) -> None:
+    data = folders[READERS[name].model]
+    READERS[name].read(data / "s.pt", data)
+
+
+@pytest.mark.parametrize("name", READERS)
+@pytest.mark.parametrize("fault", [*CHANGES, *DAMAGES])
+def test_a_fault_is_named(fault: str, name: str, folders: dict[str, Path], tmp_path: Path) -> None:
+    if (fault, name) == ("another encoding", "init_from"):
+        return  # which is what it is for
+    reader, path = READERS[name], tmp_path / "checkpoint.pt"
+    data = folders[reader.model]
+    if fault in CHANGES:
+        state = torch.load(data / "s.pt", weights_only=True)
+        CHANGES[fault](state)
+        torch.save(state, path)
+    elif (content := DAMAGES[fault]((data / "s.pt").read_bytes())) is not None:
+        path.write_bytes(content)
+    refusal(reader, path, data)
+
+
+@pytest.mark.parametrize("fault", OF_TRAINING)
+def test_a_training_does_not_go_on_without_its_state(
+    fault: str, folders: dict[str, Path], tmp_path: Path
+) -> None:
+    state = torch.load(folders[LM] / "s.pt", weights_only=True)
+    OF_TRAINING[fault](state)
+    torch.save(state, tmp_path / "checkpoint.pt")
+    refusal(READERS["resume"], tmp_path / "checkpoint.pt", folders[LM])
