@@ -4,6 +4,7 @@ Shapes: B batch, H heads, T queries, S keys, D head_dim. Positions are (B or 1, 
 padding masks (B, S) bool with True where padded.
 """
 
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 import torch
@@ -17,6 +18,7 @@ from fairseq_plugins.encodings import (
     PositionEncoding,
     Stochastic,
 )
+from fairseq_plugins.encodings.base import Projection
 
 State = dict[str, Tensor]
 
@@ -40,10 +42,22 @@ def check_dtypes(**inputs: Tensor) -> None:
     raise ValueError(f"`{'`, `'.join(inputs)}` must have one floating dtype, but {found}.")
 
 
+def numbers(
+    parts: Sequence[PositionEncoding], has: Callable[[PositionEncoding], bool]
+) -> tuple[int, ...]:
+    """Of the parts that have a property."""
+    return tuple(number for number, part in enumerate(parts) if has(part))
+
+
+def _reads_projections(part: PositionEncoding) -> bool:
+    return type(part).bind_projections is not PositionEncoding.bind_projections
+
+
 class Attention(nn.Module):
     """What all attentions have in common.
 
     Attributes:
+        reads_projections: whether its encoding uses the projections of the layer, too.
         name: the value of the option ``attention_type``.
         supported_hooks: of encodings.
         refusal: what is said of other hooks, after their names.
@@ -85,9 +99,19 @@ class Attention(nn.Module):
         # Values that nothing encodes may have any size, as unit vectors that read the weights.
         encoded_values = self.hooks & {"transform_value", "transform_output", "relative_values"}
         self._sized = ("q", "k", "v") if encoded_values else ("q", "k")
-        # Not registered: they are parts of the encoding, which is.
-        parts = encoding.parts if encoding is not None else ()
-        self._drawn = tuple(part for part in parts if isinstance(part, Stochastic))
+        # Their numbers and not the parts, which are others in a replica of the model.
+        self._drawn = numbers(self.parts, lambda part: isinstance(part, Stochastic))
+        self.reads_projections = any(map(_reads_projections, self.parts))
+
+    @property
+    def parts(self) -> tuple[PositionEncoding, ...]:
+        """The encodings that its encoding is made of."""
+        return self.encoding.parts if self.encoding is not None else ()
+
+    def bind_projections(self, q_proj: Projection, k_proj: Projection) -> None:
+        """Tell the encodings that use them too which projections the layer has in this pass."""
+        for part in self.parts if self.reads_projections else ():
+            part.bind_projections(q_proj, k_proj)
 
     def _check(self, encoding: PositionEncoding) -> None:
         missing = sorted(self.hooks - self.supported_hooks)
@@ -186,8 +210,9 @@ class Attention(nn.Module):
         drawn = state["seed"][0, 0] if state else draw_seed()
         # No number can come out of a compiled graph.
         seed = drawn if torch.compiler.is_compiling() else int(drawn)
-        for part in self._drawn:
-            part.redraw(seed)
+        parts = self.parts
+        for number in self._drawn:
+            parts[number].redraw(seed)  # type: ignore[operator]
         return {"seed": torch.as_tensor(seed, device=k.device).expand(k.size(0), 1)}
 
     def forward(

@@ -4,6 +4,7 @@ Shapes: B batch, H heads, G heads of keys, T queries, S keys, D head_dim, C embe
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -24,26 +25,29 @@ from fairseq_plugins.attention.positions import (
     make_positions,
 )
 from fairseq_plugins.encodings import IncompatibleEncodingError, build_encoding
+from fairseq_plugins.encodings.base import Projection
 from fairseq_plugins.encodings.ends import with_end
 
 _NEXT = "next_position"  # (B, 1) int64 in the state of a layer: tokens so far, without padding
 
 
-class GroupedKeys(nn.Module):
+@dataclass(frozen=True)
+class GroupedKeys:
     """Keys' projection as if each head of queries had its own: (..., C) -> (..., H D).
 
-    Args:
+    Attributes:
         linear: C -> G D.
         groups: H / G.
         head_dim: D.
+        in_features: C.
     """
 
-    def __init__(self, linear: nn.Linear, groups: int, head_dim: int) -> None:
-        super().__init__()
-        self.linear, self.groups, self.head_dim = linear, groups, head_dim
-        self.in_features = linear.in_features
+    linear: nn.Module
+    groups: int
+    head_dim: int
+    in_features: int
 
-    def forward(self, x: Tensor) -> Tensor:
+    def __call__(self, x: Tensor) -> Tensor:
         """(..., C) -> (..., H D)."""
         heads = self.linear(x).unflatten(-1, (-1, self.head_dim))
         repeated: Tensor = heads.repeat_interleave(self.groups, -2).flatten(-2)
@@ -67,7 +71,7 @@ class PositionalMultiheadAttention(nn.Module):
         vdim: features of values; C by default.
         batch_first: must be True.
         device: of the parameters.
-        dtype: of the projections; encodings keep single precision.
+        dtype: of the parameters.
         position_encoding: a name of ``ENCODINGS``, or several joined by ``+``.
         attention: ``vanilla`` or ``linear``.
         causal: whether query s sees keys t <= s alone.
@@ -160,14 +164,19 @@ class PositionalMultiheadAttention(nn.Module):
         self.k_proj = nn.Linear(kdim or embed_dim, kv_dim, **widths)
         self.v_proj = nn.Linear(vdim or embed_dim, kv_dim, **widths)
         self.out_proj = nn.Linear(embed_dim, embed_dim, **widths)
-        keys = self.k_proj if self.groups == 1 else self._grouped(self.k_proj)
-        encoding.bind_projections(self.q_proj, keys)
-        self.attention.to(device=device)
+        self.kdim = kdim or embed_dim
+        self._bind_projections()
+        self.attention.to(device=device, dtype=dtype)
         self.register_load_state_dict_pre_hook(_split_projections)
         self.reset_parameters()
 
-    def _grouped(self, linear: nn.Linear) -> nn.Module:
-        return GroupedKeys(linear, self.groups, self.head_dim)
+    def _bind_projections(self) -> None:
+        if not self.attention.reads_projections:
+            return
+        keys: Projection = self.k_proj
+        if self.groups > 1:
+            keys = GroupedKeys(self.k_proj, self.groups, self.head_dim, self.kdim)
+        self.attention.bind_projections(self.q_proj, keys)
 
     def reset_parameters(self) -> None:
         """As PyTorch's module begins; the encoding's parameters stay as they are."""
@@ -330,6 +339,7 @@ class PositionalMultiheadAttention(nn.Module):
         def split(x: Tensor) -> Tensor:
             return x.unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
 
+        self._bind_projections()
         q, k, v = split(self.q_proj(query)), split(self.k_proj(key)), split(self.v_proj(value))
         if self.groups > 1:
             k, v = (x.repeat_interleave(self.groups, 1) for x in (k, v))

@@ -11,6 +11,7 @@ from fairseq_plugins.encodings.base import (
     ALL_HOOKS,
     IncompatibleEncodingError,
     PositionEncoding,
+    Projection,
     overridden_hooks,
 )
 from fairseq_plugins.encodings.facts import LinearFacts, PositionFacts
@@ -164,7 +165,7 @@ class Compose(PositionEncoding):
         for part, other in zip(self.parts, first.parts, strict=True):
             part.share_with(other)
 
-    def bind_projections(self, q_proj: nn.Module, k_proj: nn.Module) -> None:
+    def bind_projections(self, q_proj: Projection, k_proj: Projection) -> None:
         for part in self.parts:
             part.bind_projections(q_proj, k_proj)
 

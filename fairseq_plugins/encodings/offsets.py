@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from fairseq_plugins.encodings.base import relative_positions
-from fairseq_plugins.encodings.ends import known_end
+from fairseq_plugins.encodings.ends import is_recorded, known_end
 
 _QUERIES = 128  # of a block
 
@@ -28,7 +28,7 @@ def occurring_offsets(
     if not offsets.numel():
         return offsets, 0, 0
     end = known_end(q_positions, k_positions)
-    if end is None and not torch.compiler.is_compiling():
+    if end is None and not is_recorded(offsets):
         low, high = torch.stack(offsets.aminmax()).tolist()
         return offsets, low, high
     high = furthest if end is None else end - 1

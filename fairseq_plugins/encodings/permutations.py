@@ -1,18 +1,25 @@
 """Permutations of features: the odd-even one and the powers of a random one."""
 
+import weakref
+from typing import Any
+
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from fairseq_plugins.encodings.ends import end_of
+from fairseq_plugins.encodings.ends import bounds_of, is_recorded
+from fairseq_plugins.encodings.frequencies import Device
+from fairseq_plugins.encodings.tables import Constant, power_of_two, without_modes
+
+_FEWEST_ROWS = 64
 
 
-def odd_even(dim: int) -> Tensor:
+def odd_even(dim: int, device: Device = None) -> Tensor:
     """Index (D,) int64 that gathers features as 2k -> k, 2k+1 -> ceil(D/2) + k (LRPE, Eq. 75).
 
     The equation as printed maps every odd feature to one place; this follows its pseudocode,
     where element i of the result is element ``index[i]`` of the input.
     """
-    index = torch.arange(dim)
+    index = torch.arange(dim, device=device)
     half = dim - dim // 2
     return torch.where(index % 2 == 0, index // 2, half + index // 2)
 
@@ -33,68 +40,97 @@ def power_table(permutation: Tensor, size: int) -> Tensor:
     return table
 
 
-class PermutationPowers(nn.Module):
+def powers_at(permutation: Tensor, positions: Tensor) -> Tensor:
+    """Indices of the powers at positions of any sign: (H, D), (B, T) -> (B, T, H, D).
+
+    A feature is back at its place after as many steps as its cycle is long, at most D.
+    """
+    dim = permutation.size(-1)
+    table = power_table(permutation, dim + 1)
+    steps = torch.arange(1, dim + 1, device=permutation.device).view(-1, 1, 1)
+    lengths = steps.where(table[1:] == table[0], dim).amin(0)
+    turns = positions.flatten().view(-1, 1, 1).remainder(lengths)
+    return table.gather(0, turns).unflatten(0, positions.shape)
+
+
+class PermutationPowers:
     """Permutes features as often as their position says, by powers of fixed permutations.
 
-    The powers are kept, and extended when a longer position comes, with their inverses: a plain
-    gather's backward pass would scatter, which is slower and not deterministic on a GPU.
-
-    The rows are no part of the state dict: an encoding makes them with its permutation, and again
-    when another is loaded (``make_rows``).
+    The powers are kept as long as the permutation is the same, with their inverses: a plain
+    gather's backward pass would scatter, which is slower and not deterministic on a GPU. They are
+    no part of a module, and are neither copied nor saved with one.
 
     Args:
-        size: rows to start with.
         first: (D,), a permutation that features are gathered by before any of the powers.
     """
 
-    rows: Tensor
-    inverses: Tensor
+    def __init__(self, first: Constant | None = None) -> None:
+        self.first = first
+        # By device: the permutation, its version, and the rows of both directions, (N, H, D).
+        self._kept: dict[torch.device, tuple[Any, int, Tensor, Tensor]] = {}
 
-    def __init__(self, size: int, first: Tensor | None = None) -> None:
-        super().__init__()
-        self.size = size
-        self.register_buffer("first", first, persistent=False)
-        for name in ("rows", "inverses"):
-            self.register_buffer(name, torch.empty(0, 1, 0, dtype=torch.int64), persistent=False)
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.first,)
 
-    def make_rows(self, permutation: Tensor, size: int) -> None:
-        """The powers 0..size - 1 of a permutation, (D,) or (H, D)."""
-        permutation = torch.atleast_2d(permutation)
-        self.rows = power_table(permutation, size)
-        self.inverses = power_table(permutation.argsort(-1), size)
-        first = self._buffers["first"]
-        if first is not None:
-            self.rows = first[self.rows]
-            self.inverses = self.inverses[..., first.argsort()]
-
-    @torch.compiler.disable(reason="a table of positions grows once for many passes")
-    def _grow(self, permutation: Tensor, size: int) -> None:
-        # Doubling keeps the number of rebuilds logarithmic when decoding token by token.
-        self.make_rows(permutation, max(size, self.size, 2 * self.rows.size(0)))
-
-    def forward(self, x: Tensor, permutation: Tensor, positions: Tensor) -> Tensor:
+    def __call__(self, x: Tensor, permutation: Tensor, positions: Tensor) -> Tensor:
         """Features of token s gathered ``permutation`` s times.
 
         Args:
             x: (B, H, T, D), or (B, H, T, 2D) for two halves that are permuted alike.
-            permutation: (D,), or (H, D) with one per head; always the same.
-            positions: (B or 1, T).
+            permutation: (D,), or (H, D) with one per head.
+            positions: (B or 1, T), of any sign.
 
         Returns:
             The shape of ``x``.
         """
-        end = max(1, end_of(positions, self.rows.size(0)))
-        if end > self.rows.size(0):
-            self._grow(permutation, end)
-        index, inverse = (
-            table.index_select(0, positions.flatten()).unflatten(0, positions.shape)
-            for table in (self.rows, self.inverses)
-        )
+        index, inverse = self._indices(permutation, positions)
         # Tokens before heads, as projections leave them in memory: a gather takes half the time.
         halves = x.transpose(1, 2).split(index.size(-1), dim=-1)
         permuted = [_PermuteFeatures.apply(half, index, inverse) for half in halves]
         whole = permuted[0] if len(permuted) == 1 else torch.cat(permuted, dim=-1)
         return whole.transpose(1, 2)
+
+    def _indices(self, permutation: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """By which features are gathered, and their gradients: (B or 1, T, 1 or H, D) twice."""
+        low = end = 0
+        is_direct = is_recorded(positions) or permutation.is_inference()
+        if not is_direct:
+            low, end = bounds_of(positions)
+        if is_direct or low < 0:
+            permutation = torch.atleast_2d(permutation)
+            there, back = (powers_at(permutation, at) for at in (positions, -positions))
+            return self._behind_first(there, back, positions)
+        kept = self._rows(permutation, end)
+        index, inverse = (
+            rows.index_select(0, positions.flatten()).unflatten(0, positions.shape) for rows in kept
+        )
+        return index, inverse
+
+    def _behind_first(self, there: Tensor, back: Tensor, like: Tensor) -> tuple[Tensor, Tensor]:
+        if self.first is None:
+            return there, back
+        first = self.first.on(like)
+        return first[there], back[..., first.argsort()]
+
+    def _rows(self, permutation: Tensor, count: int) -> tuple[Tensor, Tensor]:
+        """At least ``count`` powers, and their inverses."""
+        device, version = permutation.device, permutation._version
+        known, of_version, rows, inverses = self._kept.get(device, (None, -1, None, None))
+        is_same = known is not None and known() is permutation and of_version == version
+        if is_same and len(rows) >= count:
+            return rows, inverses
+        size = power_of_two(max(count, _FEWEST_ROWS))
+        pairs = torch.atleast_2d(permutation.detach())
+
+        def make() -> Tensor:
+            back = pairs.argsort(-1)
+            return torch.stack(
+                self._behind_first(power_table(pairs, size), power_table(back, size), pairs)
+            )
+
+        rows, inverses = without_modes(make).unbind()
+        self._kept[device] = (weakref.ref(permutation), version, rows, inverses)
+        return rows, inverses
 
 
 class _PermuteFeatures(torch.autograd.Function):

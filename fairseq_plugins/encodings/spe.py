@@ -12,6 +12,7 @@ from torch.nn import functional as F
 from fairseq_plugins.encodings.base import EncodingContext, PositionEncoding, check_features
 from fairseq_plugins.encodings.noise import Draw, group_by_position, runs
 from fairseq_plugins.encodings.registry import register_encoding
+from fairseq_plugins.encodings.uncompiled import uncompiled
 from fairseq_plugins.encodings.wave_products import wave_products
 
 _PAPER = "SPE (Liutkus et al. 2021)"
@@ -346,7 +347,7 @@ class ConvSPE(StochasticEncoding):
         self._draw.keep_only(used)
         return torch.cat(pieces, dim=2).transpose(1, 2)
 
-    @torch.compiler.disable(reason="which blocks of noise are drawn follows from the positions")
+    @uncompiled("which blocks of noise are drawn follows from the positions")
     def _apply_codes(self, x: Tensor, positions: Tensor, of_queries: bool) -> Tensor:
         return super()._apply_codes(x, positions, of_queries)
 
