@@ -19,16 +19,10 @@ from fairseq_plugins.encodings import (
     Stochastic,
 )
 from fairseq_plugins.encodings.base import Projection
+from fairseq_plugins.encodings.ends import is_recorded, known_end, with_end
+from fairseq_plugins.encodings.noise import draw_seed
 
 State = dict[str, Tensor]
-
-
-def draw_seed() -> Tensor:
-    """A seed () int64 for the draws of a stochastic encoding, from torch's global generator.
-
-    fairseq seeds that one for every update, and restores it where activations are recomputed.
-    """
-    return torch.randint(2**62, ())
 
 
 def check_dtypes(**inputs: Tensor) -> None:
@@ -40,6 +34,11 @@ def check_dtypes(**inputs: Tensor) -> None:
         return
     found = " and ".join(f"`{name}` is {x.dtype}" for name, x in inputs.items())
     raise ValueError(f"`{'`, `'.join(inputs)}` must have one floating dtype, but {found}.")
+
+
+def _rows_of(x: Tensor, rows: Tensor) -> Tensor:
+    """Those of a batch, with the end that positions have; of one row for all, that."""
+    return x if x.size(0) == 1 else with_end(x[rows], known_end(x))
 
 
 def numbers(
@@ -198,6 +197,65 @@ class Attention(nn.Module):
         if not isinstance(self.encoding, Compose):
             return positions
         return self.encoding.placed(positions, {})[0]
+
+    def _rows_by_seed(self, state: State | None) -> list[Tensor]:
+        """The rows of each seed in a state joined from several decodings; empty if all are one."""
+        if not self._drawn or state is None or is_recorded(state["seed"]):
+            return []
+        seeds = state["seed"][:, 0].tolist()
+        if len(set(seeds)) == 1:
+            return []
+        device = state["seed"].device
+        return [
+            torch.tensor([i for i, of in enumerate(seeds) if of == seed], device=device)
+            for seed in dict.fromkeys(seeds)
+        ]
+
+    def _step_by_seed(
+        self,
+        groups: list[Tensor],
+        tensors: Sequence[Tensor],
+        positions: Tensor,
+        key_padding_mask: Tensor | None,
+        state: State,
+    ) -> tuple[Tensor, State]:
+        """``step`` of queries, keys and values whose rows have several seeds."""
+        outputs, states = [], []
+        for rows in groups:
+            output, after = self.step(
+                *(x[rows] for x in tensors),
+                positions=_rows_of(positions, rows),
+                key_padding_mask=None if key_padding_mask is None else key_padding_mask[rows],
+                state={name: _rows_of(tensor, rows) for name, tensor in state.items()},
+            )
+            outputs.append(output)
+            states.append(after)
+        order = torch.cat(groups).argsort()
+        joined = {name: torch.cat([after[name] for after in states])[order] for name in states[0]}
+        return torch.cat(outputs)[order], joined
+
+    def _attend_by_seed(
+        self,
+        groups: list[Tensor],
+        q: Tensor,
+        state: State,
+        q_positions: Tensor,
+        need_weights: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
+        """``attend`` of queries whose rows have several seeds."""
+        results = [
+            self.attend(
+                q[rows],
+                {name: _rows_of(tensor, rows) for name, tensor in state.items()},
+                q_positions=_rows_of(q_positions, rows),
+                need_weights=need_weights,
+            )
+            for rows in groups
+        ]
+        order = torch.cat(groups).argsort()
+        weights = [found for _, found in results if found is not None]
+        output = torch.cat([output for output, _ in results])[order]
+        return output, torch.cat(weights)[order] if weights else None
 
     def _redraw(self, k: Tensor, state: State | None = None) -> State:
         """Draw anew for a stochastic encoding, or again as in ``state``.

@@ -221,7 +221,8 @@ class PositionalMultiheadAttention(nn.Module):
             attn_mask: (T, S), (B, T, S), (B H, T, S) or (B, H, T, S), bool with True where
                 hidden, or floating point and added; vanilla attention alone.
             average_attn_weights: their mean over heads, or each head's.
-            is_causal: ``attn_mask`` is the causal one, which a layer built ``causal`` has itself.
+            is_causal: ``attn_mask`` is the causal one, which a layer built ``causal`` has itself;
+                another goes by the mask.
             query_positions: (B or 1, T) int64; in self-attention those of the keys by default,
                 else counted from 0, and to be given where keys are padded.
             key_positions: (B or 1, S) int64; in self-attention those given for the queries by
@@ -246,7 +247,7 @@ class PositionalMultiheadAttention(nn.Module):
             is_single = True
         else:
             is_single = False
-        self._check_call(query, key, value, is_causal)
+        self._check_call(query, key, value, attn_mask, is_causal)
         _check_given("query_positions", query_positions, query)
         _check_given("key_positions", key_positions, key)
         if not is_self and key_padding_mask is not None and query_positions is None:
@@ -345,7 +346,9 @@ class PositionalMultiheadAttention(nn.Module):
             k, v = (x.repeat_interleave(self.groups, 1) for x in (k, v))
         return q, k, v
 
-    def _check_call(self, query: Tensor, key: Tensor, value: Tensor, is_causal: bool) -> None:
+    def _check_call(
+        self, query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None, is_causal: bool
+    ) -> None:
         for name, x in (("query", query), ("key", key), ("value", value)):
             if x.dim() != 3 or x.size(0) != query.size(0):
                 raise ValueError(
@@ -357,10 +360,10 @@ class PositionalMultiheadAttention(nn.Module):
                 f"`value` must have the {key.size(1)} tokens of `key`, but has {value.size(1)} "
                 "instead."
             )
-        if is_causal and not self.causal:
+        if is_causal and not self.causal and attn_mask is None:
             raise ValueError(
-                "`is_causal` must be False for a layer built with causal=False; build it with "
-                "causal=True."
+                "`is_causal` must be False for a layer built with causal=False, unless `attn_mask` "
+                "is the causal mask that it speaks of; build it with causal=True."
             )
         if self.causal and key.size(1) != query.size(1):
             raise ValueError(

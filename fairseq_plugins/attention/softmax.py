@@ -99,6 +99,8 @@ class SoftmaxAttention(Attention):
     ) -> tuple[Tensor, State]:
         self._check_inputs(key_padding_mask, q=q, k=k, v=v)
         self._check_positions(q, positions=positions)
+        if state and (groups := self._rows_by_seed(state)):
+            return self._step_by_seed(groups, (q, k, v), positions, key_padding_mask, state)
         seed = self._redraw(k, state)
         new = self._encode_keys(k, v, positions, key_padding_mask)
         state = {**(_append(state, new) if state else new), **seed}
@@ -151,6 +153,8 @@ class SoftmaxAttention(Attention):
         self._check_inputs(q=q)
         check_dtypes(q=q, v=state["v"])
         self._check_positions(q, q_positions=q_positions)
+        if groups := self._rows_by_seed(state):
+            return self._attend_by_seed(groups, q, state, q_positions, need_weights)
         self._redraw(q, state)
         return self._attend(q, state, q_positions, False, None, need_weights, shared)
 
@@ -370,6 +374,9 @@ def _sdpa_mask(hidden: Tensor | None, added: Tensor | None, dtype: torch.dtype) 
         return None if hidden is None else ~hidden
     if hidden is not None:
         added = added.masked_fill(hidden, float("-inf"))
+    if added.dtype != dtype and dtype in (torch.float16, torch.bfloat16):
+        # A softmax sees no constant of a row, but rounding does: it is finest near 0.
+        added = added - added.detach().amax(-1, keepdim=True)
     return added.to(dtype)
 
 

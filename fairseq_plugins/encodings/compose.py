@@ -25,6 +25,8 @@ def _chained(hook: str, *, backwards: bool = False) -> Callable[..., Any]:
 
     def call(composition: "Compose", x: Tensor, *args: Any, **options: Any) -> Tensor:
         parts = composition.parts_with(hook)
+        if hook == "embed":
+            composition.begin_pass()
         args, options = composition.placed(args, options)
         for part in reversed(parts) if backwards else parts:
             x = getattr(part, hook)(x, *args, **options)
@@ -128,6 +130,11 @@ class Compose(PositionEncoding):
     def parts_with(self, hook: str) -> list[PositionEncoding]:
         parts = self.parts
         return [parts[i] for i in self._with_hook[hook]]
+
+    def begin_pass(self) -> None:
+        """Have positions drawn anew in training, where a part draws them and nobody did."""
+        if self._placing is not None and self.training:
+            self._placing.begin_pass()
 
     def placed(
         self, args: tuple[Any, ...], options: dict[str, Any]

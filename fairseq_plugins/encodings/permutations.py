@@ -1,7 +1,7 @@
 """Permutations of features: the odd-even one and the powers of a random one."""
 
 import weakref
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -53,6 +53,22 @@ def powers_at(permutation: Tensor, positions: Tensor) -> Tensor:
     return table.gather(0, turns).unflatten(0, positions.shape)
 
 
+class _Powers(NamedTuple):
+    """What is kept of a permutation.
+
+    Attributes:
+        permutation: (D,) or (H, D).
+        version: counts how often it was written to.
+        rows: (N, 1 or H, D).
+        inverses: the same.
+    """
+
+    permutation: "weakref.ref[Tensor]"
+    version: int
+    rows: Tensor
+    inverses: Tensor
+
+
 class PermutationPowers:
     """Permutes features as often as their position says, by powers of fixed permutations.
 
@@ -66,8 +82,7 @@ class PermutationPowers:
 
     def __init__(self, first: Constant | None = None) -> None:
         self.first = first
-        # By device: the permutation, its version, and the rows of both directions, (N, H, D).
-        self._kept: dict[torch.device, tuple[Any, int, Tensor, Tensor]] = {}
+        self._kept: dict[torch.device, _Powers] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.first,)
@@ -115,10 +130,10 @@ class PermutationPowers:
     def _rows(self, permutation: Tensor, count: int) -> tuple[Tensor, Tensor]:
         """At least ``count`` powers, and their inverses."""
         device, version = permutation.device, permutation._version
-        known, of_version, rows, inverses = self._kept.get(device, (None, -1, None, None))
-        is_same = known is not None and known() is permutation and of_version == version
-        if is_same and len(rows) >= count:
-            return rows, inverses
+        kept = self._kept.get(device)
+        is_same = kept and kept.permutation() is permutation and kept.version == version
+        if kept and is_same and len(kept.rows) >= count:
+            return kept.rows, kept.inverses
         size = power_of_two(max(count, _FEWEST_ROWS))
         pairs = torch.atleast_2d(permutation.detach())
 
@@ -129,19 +144,24 @@ class PermutationPowers:
             )
 
         rows, inverses = without_modes(make).unbind()
-        self._kept[device] = (weakref.ref(permutation), version, rows, inverses)
+        self._kept[device] = _Powers(weakref.ref(permutation), version, rows, inverses)
         return rows, inverses
 
 
 class _PermuteFeatures(torch.autograd.Function):
     """x[..., index], index (B or 1, T, 1 or H, D); its adjoint is the gather by the inverse."""
 
+    generate_vmap_rule = True
+
     @staticmethod
-    def forward(ctx, x: Tensor, index: Tensor, inverse: Tensor) -> Tensor:  # type: ignore[no-untyped-def]
-        ctx.save_for_backward(index, inverse)
+    def forward(x: Tensor, index: Tensor, inverse: Tensor) -> Tensor:
         return x.gather(-1, index.expand(x.shape))
 
     @staticmethod
-    def backward(ctx, grad: Tensor) -> tuple[Tensor, None, None]:  # type: ignore[no-untyped-def]
+    def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs[1:])
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         index, inverse = ctx.saved_tensors
         return _PermuteFeatures.apply(grad, inverse, index), None, None

@@ -42,13 +42,13 @@ def tensors():
 def test_terms_are_those_of_the_full_tensors(tensors, name):
     q, k, _, q_at, k_at = tensors
     encoding = build(name)
-    keys = gathered(encoding.key_vectors(CPU), q_at, k_at)
+    keys = gathered(encoding.key_vectors(CPU).double(), q_at, k_at)
     logits = encoding.relative_logits(q, k, q_at, k_at)
     torch.testing.assert_close(logits, torch.einsum("bhtd,tsd->bhts", q, keys))
     if name == "shaw_keys":
         return
     weights = torch.randn(2, HEADS, 5, 7, dtype=torch.float64)
-    values = gathered(encoding.value_vectors(CPU), q_at, k_at)
+    values = gathered(encoding.value_vectors(CPU).double(), q_at, k_at)
     expected = torch.einsum("bhts,tsd->bhtd", weights, values)
     torch.testing.assert_close(encoding.relative_values(weights, q_at, k_at), expected)
 
@@ -60,10 +60,10 @@ def test_attention_is_the_papers_equations(tensors, name, values, need_weights):
     q, k, v, q_at, k_at = tensors
     encoding = build(name) if name == "shaw_keys" else build(name, values=values)
     attention = build_attention("vanilla", encoding, num_heads=HEADS, head_dim=DIM, causal=False)
-    keys = k.unsqueeze(2) + gathered(encoding.key_vectors(CPU), q_at, k_at)
+    keys = k.unsqueeze(2) + gathered(encoding.key_vectors(CPU).double(), q_at, k_at)
     logits = torch.einsum("bhtd,bhtsd->bhts", q, keys) / DIM**0.5
     weights = logits.softmax(-1)
-    added = gathered(encoding.value_vectors(CPU), q_at, k_at) if values else 0.0
+    added = gathered(encoding.value_vectors(CPU).double(), q_at, k_at) if values else 0.0
     expected = torch.einsum("bhts,bhtsd->bhtd", weights, v.unsqueeze(2) + added)
     output, returned = attention(
         q, k, v, q_positions=q_at, k_positions=k_at, need_weights=need_weights
