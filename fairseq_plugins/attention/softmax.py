@@ -374,7 +374,7 @@ def _sdpa_mask(hidden: Tensor | None, added: Tensor | None, dtype: torch.dtype) 
         return None if hidden is None else ~hidden
     if hidden is not None:
         added = added.masked_fill(hidden, float("-inf"))
-    if added.dtype != dtype and dtype in (torch.float16, torch.bfloat16):
+    if added.dtype != dtype and dtype in (torch.float16, torch.bfloat16) and added.size(-1):
         # A softmax sees no constant of a row, but rounding does: it is finest near 0.
         added = added - added.detach().amax(-1, keepdim=True)
     return added.to(dtype)
