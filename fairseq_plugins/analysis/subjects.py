@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from fairseq_plugins.analysis.position_rows import build_plain, input_rows
@@ -58,7 +59,7 @@ class Subject:
     def relative(self) -> Tensor | None:
         """The vectors of the offsets -k..k (2k + 1, D), or None without relative vectors."""
         part = self._relative_keys()
-        return None if part is None else part.key_vectors().detach().double().cpu()
+        return None if part is None else part.key_vectors(torch.empty(())).detach().double().cpu()
 
     def relative_kind(self) -> str:
         """Of its relative vectors: `LEARNED` and so on, "" without any."""

@@ -4,6 +4,7 @@ Shapes: B batch, H heads, T queries, S keys, D head_dim. Positions are (B or 1, 
 padding masks (B, S) bool with True where padded.
 """
 
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 import torch
@@ -17,16 +18,11 @@ from fairseq_plugins.encodings import (
     PositionEncoding,
     Stochastic,
 )
+from fairseq_plugins.encodings.base import Projection
+from fairseq_plugins.encodings.ends import is_recorded, known_end, with_end
+from fairseq_plugins.encodings.noise import draw_seed
 
 State = dict[str, Tensor]
-
-
-def draw_seed() -> Tensor:
-    """A seed () int64 for the draws of a stochastic encoding, from torch's global generator.
-
-    fairseq seeds that one for every update, and restores it where activations are recomputed.
-    """
-    return torch.randint(2**62, ())
 
 
 def check_dtypes(**inputs: Tensor) -> None:
@@ -40,10 +36,27 @@ def check_dtypes(**inputs: Tensor) -> None:
     raise ValueError(f"`{'`, `'.join(inputs)}` must have one floating dtype, but {found}.")
 
 
+def _rows_of(x: Tensor, rows: Tensor) -> Tensor:
+    """Those of a batch, with the end that positions have; of one row for all, that."""
+    return x if x.size(0) == 1 else with_end(x[rows], known_end(x))
+
+
+def numbers(
+    parts: Sequence[PositionEncoding], has: Callable[[PositionEncoding], bool]
+) -> tuple[int, ...]:
+    """Of the parts that have a property."""
+    return tuple(number for number, part in enumerate(parts) if has(part))
+
+
+def _reads_projections(part: PositionEncoding) -> bool:
+    return type(part).bind_projections is not PositionEncoding.bind_projections
+
+
 class Attention(nn.Module):
     """What all attentions have in common.
 
     Attributes:
+        reads_projections: whether its encoding uses the projections of the layer, too.
         name: the value of the option ``attention_type``.
         supported_hooks: of encodings.
         refusal: what is said of other hooks, after their names.
@@ -85,9 +98,19 @@ class Attention(nn.Module):
         # Values that nothing encodes may have any size, as unit vectors that read the weights.
         encoded_values = self.hooks & {"transform_value", "transform_output", "relative_values"}
         self._sized = ("q", "k", "v") if encoded_values else ("q", "k")
-        # Not registered: they are parts of the encoding, which is.
-        parts = encoding.parts if encoding is not None else ()
-        self._drawn = tuple(part for part in parts if isinstance(part, Stochastic))
+        # Their numbers and not the parts, which are others in a replica of the model.
+        self._drawn = numbers(self.parts, lambda part: isinstance(part, Stochastic))
+        self.reads_projections = any(map(_reads_projections, self.parts))
+
+    @property
+    def parts(self) -> tuple[PositionEncoding, ...]:
+        """The encodings that its encoding is made of."""
+        return self.encoding.parts if self.encoding is not None else ()
+
+    def bind_projections(self, q_proj: Projection, k_proj: Projection) -> None:
+        """Tell the encodings that use them too which projections the layer has in this pass."""
+        for part in self.parts if self.reads_projections else ():
+            part.bind_projections(q_proj, k_proj)
 
     def _check(self, encoding: PositionEncoding) -> None:
         missing = sorted(self.hooks - self.supported_hooks)
@@ -175,6 +198,65 @@ class Attention(nn.Module):
             return positions
         return self.encoding.placed(positions, {})[0]
 
+    def _rows_by_seed(self, state: State | None) -> list[Tensor]:
+        """The rows of each seed in a state joined from several decodings; empty if all are one."""
+        if not self._drawn or state is None or is_recorded(state["seed"]):
+            return []
+        seeds = state["seed"][:, 0].tolist()
+        if len(set(seeds)) == 1:
+            return []
+        device = state["seed"].device
+        return [
+            torch.tensor([i for i, of in enumerate(seeds) if of == seed], device=device)
+            for seed in dict.fromkeys(seeds)
+        ]
+
+    def _step_by_seed(
+        self,
+        groups: list[Tensor],
+        tensors: Sequence[Tensor],
+        positions: Tensor,
+        key_padding_mask: Tensor | None,
+        state: State,
+    ) -> tuple[Tensor, State]:
+        """``step`` of queries, keys and values whose rows have several seeds."""
+        outputs, states = [], []
+        for rows in groups:
+            output, after = self.step(
+                *(x[rows] for x in tensors),
+                positions=_rows_of(positions, rows),
+                key_padding_mask=None if key_padding_mask is None else key_padding_mask[rows],
+                state={name: _rows_of(tensor, rows) for name, tensor in state.items()},
+            )
+            outputs.append(output)
+            states.append(after)
+        order = torch.cat(groups).argsort()
+        joined = {name: torch.cat([after[name] for after in states])[order] for name in states[0]}
+        return torch.cat(outputs)[order], joined
+
+    def _attend_by_seed(
+        self,
+        groups: list[Tensor],
+        q: Tensor,
+        state: State,
+        q_positions: Tensor,
+        need_weights: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
+        """``attend`` of queries whose rows have several seeds."""
+        results = [
+            self.attend(
+                q[rows],
+                {name: _rows_of(tensor, rows) for name, tensor in state.items()},
+                q_positions=_rows_of(q_positions, rows),
+                need_weights=need_weights,
+            )
+            for rows in groups
+        ]
+        order = torch.cat(groups).argsort()
+        weights = [found for _, found in results if found is not None]
+        output = torch.cat([output for output, _ in results])[order]
+        return output, torch.cat(weights)[order] if weights else None
+
     def _redraw(self, k: Tensor, state: State | None = None) -> State:
         """Draw anew for a stochastic encoding, or again as in ``state``.
 
@@ -186,8 +268,9 @@ class Attention(nn.Module):
         drawn = state["seed"][0, 0] if state else draw_seed()
         # No number can come out of a compiled graph.
         seed = drawn if torch.compiler.is_compiling() else int(drawn)
-        for part in self._drawn:
-            part.redraw(seed)
+        parts = self.parts
+        for number in self._drawn:
+            parts[number].redraw(seed)  # type: ignore[operator]
         return {"seed": torch.as_tensor(seed, device=k.device).expand(k.size(0), 1)}
 
     def forward(

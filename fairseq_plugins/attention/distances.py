@@ -54,6 +54,9 @@ def key_range(positions: Tensor, batch: int, before: Tensor | None = None) -> Te
     return with_end(seen, known_end(positions))
 
 
+_NOWHERE = torch.iinfo(torch.int64).min  # reached by padding alone
+
+
 def advances(
     positions: Tensor, padding: Tensor | None, last: Tensor | None
 ) -> tuple[Tensor, Tensor]:
@@ -62,19 +65,17 @@ def advances(
     Args:
         positions: (B or 1, T).
         padding: (B, T), True where padded: such a token advances nothing.
-        last: (B, 1), the position reached by the tokens before; None before the first. What the
-            first of all advances does not count, since no sum is there to decay.
+        last: (B, 1), the position reached by the tokens before, ``_NOWHERE`` where they were all
+            padded; None before the first. What the first of all advances does not count, since no
+            sum is there to decay.
 
     Returns:
         (B or 1, T), and the position reached by the last token (B or 1, 1), both int64.
     """
     if padding is not None:
-        positions = torch.where(padding, 0, positions)
-    first = last
-    if first is None:
-        is_empty = not positions.size(1)
-        first = positions.new_zeros(len(positions), 1) if is_empty else positions[:, :1]
+        positions = positions.masked_fill(padding, _NOWHERE)
+    first = positions.new_full((len(positions), 1), _NOWHERE) if last is None else last
     rows = max(first.size(0), positions.size(0))
     reached = torch.cat((first.expand(rows, -1), positions.expand(rows, -1)), dim=1)
     reached = reached.cummax(dim=1).values
-    return reached.diff(dim=1), reached[:, -1:]
+    return reached.diff(dim=1).where(reached[:, :-1] != _NOWHERE, 0), reached[:, -1:]

@@ -1,6 +1,7 @@
 """Feature maps phi of linear attention: positive functions of each query and key feature."""
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -22,14 +23,18 @@ class _EluPlusOne(torch.autograd.Function):
     the slope of a branch that is not taken by zero, which must then be kept finite.
     """
 
-    @staticmethod
-    def forward(ctx, x: Tensor) -> Tensor:  # type: ignore[no-untyped-def]
-        mapped = x.clamp(max=0).exp_().add_(x.clamp(min=0))
-        ctx.save_for_backward(mapped)
-        return mapped
+    generate_vmap_rule = True
 
     @staticmethod
-    def backward(ctx, grad: Tensor) -> Tensor:  # type: ignore[no-untyped-def]
+    def forward(x: Tensor) -> Tensor:
+        return x.clamp(max=0).exp_().add_(x.clamp(min=0))
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:
+        ctx.save_for_backward(output)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
         (mapped,) = ctx.saved_tensors
         return mapped.clamp(max=1).mul_(grad)
 

@@ -4,6 +4,7 @@ Shapes: B batch, H heads, G heads of keys, T queries, S keys, D head_dim, C embe
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -24,26 +25,29 @@ from fairseq_plugins.attention.positions import (
     make_positions,
 )
 from fairseq_plugins.encodings import IncompatibleEncodingError, build_encoding
+from fairseq_plugins.encodings.base import Projection
 from fairseq_plugins.encodings.ends import with_end
 
 _NEXT = "next_position"  # (B, 1) int64 in the state of a layer: tokens so far, without padding
 
 
-class GroupedKeys(nn.Module):
+@dataclass(frozen=True)
+class GroupedKeys:
     """Keys' projection as if each head of queries had its own: (..., C) -> (..., H D).
 
-    Args:
+    Attributes:
         linear: C -> G D.
         groups: H / G.
         head_dim: D.
+        in_features: C.
     """
 
-    def __init__(self, linear: nn.Linear, groups: int, head_dim: int) -> None:
-        super().__init__()
-        self.linear, self.groups, self.head_dim = linear, groups, head_dim
-        self.in_features = linear.in_features
+    linear: nn.Module
+    groups: int
+    head_dim: int
+    in_features: int
 
-    def forward(self, x: Tensor) -> Tensor:
+    def __call__(self, x: Tensor) -> Tensor:
         """(..., C) -> (..., H D)."""
         heads = self.linear(x).unflatten(-1, (-1, self.head_dim))
         repeated: Tensor = heads.repeat_interleave(self.groups, -2).flatten(-2)
@@ -67,7 +71,7 @@ class PositionalMultiheadAttention(nn.Module):
         vdim: features of values; C by default.
         batch_first: must be True.
         device: of the parameters.
-        dtype: of the projections; encodings keep single precision.
+        dtype: of the parameters.
         position_encoding: a name of ``ENCODINGS``, or several joined by ``+``.
         attention: ``vanilla`` or ``linear``.
         causal: whether query s sees keys t <= s alone.
@@ -160,14 +164,19 @@ class PositionalMultiheadAttention(nn.Module):
         self.k_proj = nn.Linear(kdim or embed_dim, kv_dim, **widths)
         self.v_proj = nn.Linear(vdim or embed_dim, kv_dim, **widths)
         self.out_proj = nn.Linear(embed_dim, embed_dim, **widths)
-        keys = self.k_proj if self.groups == 1 else self._grouped(self.k_proj)
-        encoding.bind_projections(self.q_proj, keys)
-        self.attention.to(device=device)
+        self.kdim = kdim or embed_dim
+        self._bind_projections()
+        self.attention.to(device=device, dtype=dtype)
         self.register_load_state_dict_pre_hook(_split_projections)
         self.reset_parameters()
 
-    def _grouped(self, linear: nn.Linear) -> nn.Module:
-        return GroupedKeys(linear, self.groups, self.head_dim)
+    def _bind_projections(self) -> None:
+        if not self.attention.reads_projections:
+            return
+        keys: Projection = self.k_proj
+        if self.groups > 1:
+            keys = GroupedKeys(self.k_proj, self.groups, self.head_dim, self.kdim)
+        self.attention.bind_projections(self.q_proj, keys)
 
     def reset_parameters(self) -> None:
         """As PyTorch's module begins; the encoding's parameters stay as they are."""
@@ -212,7 +221,8 @@ class PositionalMultiheadAttention(nn.Module):
             attn_mask: (T, S), (B, T, S), (B H, T, S) or (B, H, T, S), bool with True where
                 hidden, or floating point and added; vanilla attention alone.
             average_attn_weights: their mean over heads, or each head's.
-            is_causal: ``attn_mask`` is the causal one, which a layer built ``causal`` has itself.
+            is_causal: ``attn_mask`` is the causal one, which a layer built ``causal`` has itself;
+                another goes by the mask.
             query_positions: (B or 1, T) int64; in self-attention those of the keys by default,
                 else counted from 0, and to be given where keys are padded.
             key_positions: (B or 1, S) int64; in self-attention those given for the queries by
@@ -237,7 +247,7 @@ class PositionalMultiheadAttention(nn.Module):
             is_single = True
         else:
             is_single = False
-        self._check_call(query, key, value, is_causal)
+        self._check_call(query, key, value, attn_mask, is_causal)
         _check_given("query_positions", query_positions, query)
         _check_given("key_positions", key_positions, key)
         if not is_self and key_padding_mask is not None and query_positions is None:
@@ -330,12 +340,15 @@ class PositionalMultiheadAttention(nn.Module):
         def split(x: Tensor) -> Tensor:
             return x.unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
 
+        self._bind_projections()
         q, k, v = split(self.q_proj(query)), split(self.k_proj(key)), split(self.v_proj(value))
         if self.groups > 1:
             k, v = (x.repeat_interleave(self.groups, 1) for x in (k, v))
         return q, k, v
 
-    def _check_call(self, query: Tensor, key: Tensor, value: Tensor, is_causal: bool) -> None:
+    def _check_call(
+        self, query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None, is_causal: bool
+    ) -> None:
         for name, x in (("query", query), ("key", key), ("value", value)):
             if x.dim() != 3 or x.size(0) != query.size(0):
                 raise ValueError(
@@ -347,10 +360,10 @@ class PositionalMultiheadAttention(nn.Module):
                 f"`value` must have the {key.size(1)} tokens of `key`, but has {value.size(1)} "
                 "instead."
             )
-        if is_causal and not self.causal:
+        if is_causal and not self.causal and attn_mask is None:
             raise ValueError(
-                "`is_causal` must be False for a layer built with causal=False; build it with "
-                "causal=True."
+                "`is_causal` must be False for a layer built with causal=False, unless `attn_mask` "
+                "is the causal mask that it speaks of; build it with causal=True."
             )
         if self.causal and key.size(1) != query.size(1):
             raise ValueError(

@@ -170,6 +170,8 @@ class LinearAttention(Attention):
     ) -> tuple[Tensor, State]:
         self._check_inputs(key_padding_mask, q=q, k=k, v=v)
         self._check_positions(q, positions=positions)
+        if state and (groups := self._rows_by_seed(state)):
+            return self._step_by_seed(groups, (q, k, v), positions, key_padding_mask, state)
         k_range = self._keep_range(k, positions, state)
         extra, log_decay = {**k_range, **self._redraw(k, state)}, None
         if self._decays:
@@ -223,6 +225,8 @@ class LinearAttention(Attention):
         self._check_positions(q, q_positions=q_positions)
         if self.span is not None:
             self._check_span(q_positions, state["k_range"])
+        if groups := self._rows_by_seed(state):
+            return self._attend_by_seed(groups, q, state, q_positions)
         self._redraw(q, state)
         features, norm_q = self._encode_query(q, q_positions)
         output = attend_state(

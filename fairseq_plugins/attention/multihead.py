@@ -125,6 +125,7 @@ class FairseqMultiheadAttention(nn.Module):
         if not isinstance(at, (Positions, CrossPositions)):
             _refuse_uncounted(incremental_state)
             at = self._of_whole_sequences(at, query, key)
+        self.attention.bind_projections(self.q_proj, self.k_proj)
         q = self._heads(self.q_proj(query))
         if incremental_state is None:
             output, weights = self._whole(q, key, value, at, attn_mask, need_weights)

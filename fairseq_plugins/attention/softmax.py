@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from fairseq_plugins.attention.base import Attention, State, check_dtypes
+from fairseq_plugins.attention.base import Attention, State, check_dtypes, numbers
 from fairseq_plugins.attention.cache import append_rows
 from fairseq_plugins.attention.masks import attention_mask
 from fairseq_plugins.attention.shared import SharedPass
@@ -48,19 +48,19 @@ class SoftmaxAttention(Attention):
             raise ValueError(f"`dropout` must be between 0 and 1, but is {dropout} instead.")
         self.dropout = dropout
         self.scale = encoding.logit_scale() if encoding is not None else head_dim**-0.5
-        # Not registered: they are parts of the encoding, which is.
-        self._biases = tuple(encoding.parts_with("attn_bias") if encoding is not None else ())
-        parts = encoding.parts if encoding is not None else ()
-        self._seeing_mask = tuple(part for part in parts if isinstance(part, SeesMask))
-        self._folding = parts_to_fold(encoding) if encoding is not None else ()
+        self._seeing_mask = numbers(self.parts, lambda part: isinstance(part, SeesMask))
         self._biases_are_shared = all(part.shared_across_layers for part in self._biases)
 
+    @property
+    def _biases(self) -> list[PositionEncoding]:
+        return self.encoding.parts_with("attn_bias") if self.encoding is not None else []
+
     def fold_basis_(self, *projections: nn.Module) -> None:
-        for part in self._folding:
+        for part in parts_to_fold(self.encoding) if self.encoding is not None else ():
             part.fold_basis_(*projections)
 
     def unfold_basis_(self, *projections: nn.Module) -> None:
-        for part in self._folding:
+        for part in parts_to_fold(self.encoding) if self.encoding is not None else ():
             part.unfold_basis_(*projections)
 
     def forward(
@@ -99,6 +99,8 @@ class SoftmaxAttention(Attention):
     ) -> tuple[Tensor, State]:
         self._check_inputs(key_padding_mask, q=q, k=k, v=v)
         self._check_positions(q, positions=positions)
+        if state and (groups := self._rows_by_seed(state)):
+            return self._step_by_seed(groups, (q, k, v), positions, key_padding_mask, state)
         seed = self._redraw(k, state)
         new = self._encode_keys(k, v, positions, key_padding_mask)
         state = {**(_append(state, new) if state else new), **seed}
@@ -151,6 +153,8 @@ class SoftmaxAttention(Attention):
         self._check_inputs(q=q)
         check_dtypes(q=q, v=state["v"])
         self._check_positions(q, q_positions=q_positions)
+        if groups := self._rows_by_seed(state):
+            return self._attend_by_seed(groups, q, state, q_positions, need_weights)
         self._redraw(q, state)
         return self._attend(q, state, q_positions, False, None, need_weights, shared)
 
@@ -259,8 +263,9 @@ class SoftmaxAttention(Attention):
         k = _rows(state, "content_k" if "content_k" in state else "k")
         if self._seeing_mask:
             hidden, _ = _split_mask(state, attn_mask, None)
-            for part in self._seeing_mask:
-                part.see_mask(hidden)
+            parts = self.parts
+            for number in self._seeing_mask:
+                parts[number].see_mask(hidden)  # type: ignore[operator]
         return self.encoding.relative_logits(q, k, q_positions, state["k_positions"])
 
     def _bias(self, q_positions: Tensor, k_positions: Tensor, shared: SharedPass) -> Tensor | None:
@@ -369,6 +374,9 @@ def _sdpa_mask(hidden: Tensor | None, added: Tensor | None, dtype: torch.dtype) 
         return None if hidden is None else ~hidden
     if hidden is not None:
         added = added.masked_fill(hidden, float("-inf"))
+    if added.dtype != dtype and dtype in (torch.float16, torch.bfloat16) and added.size(-1):
+        # A softmax sees no constant of a row, but rounding does: it is finest near 0.
+        added = added - added.detach().amax(-1, keepdim=True)
     return added.to(dtype)
 
 

@@ -1,16 +1,25 @@
 """Absolute encodings: position vectors that are added to the token embeddings."""
 
 import math
-from functools import partial
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
-from fairseq_plugins.encodings.base import EncodingContext, PositionEncoding
-from fairseq_plugins.encodings.frequencies import sinusoidal_frequencies, sinusoids
+from fairseq_plugins.encodings.base import (
+    EncodingContext,
+    PositionEncoding,
+    at_least_float32,
+)
+from fairseq_plugins.encodings.ends import check_not_negative
+from fairseq_plugins.encodings.frequencies import (
+    check_even,
+    fixed_sinusoids,
+    sinusoidal_frequencies,
+    sinusoids,
+)
 from fairseq_plugins.encodings.registry import register_encoding
-from fairseq_plugins.encodings.tables import PositionTable, check_within_table
+from fairseq_plugins.encodings.tables import Formula, PositionTable, check_within_table
 
 
 @register_encoding(
@@ -71,24 +80,22 @@ class FairseqSinusoidal(Absolute):
 
     def __init__(self, context: EncodingContext) -> None:
         super().__init__(context)
-        half = context.embed_dim // 2
-        if half < 2:
+        if context.embed_dim < 4:
             raise ValueError(f"`embed_dim` must be at least 4, but is {context.embed_dim} instead.")
-        steps = torch.arange(half, dtype=torch.float64)
-        frequencies = torch.exp(steps * (-math.log(10000.0) / (half - 1)))
-        make = partial(self._make, frequencies, context.embed_dim % 2)
-        self.table = PositionTable(make, context.max_positions)
-
-    @classmethod
-    def _make(cls, frequencies: Tensor, padding: int, positions: Tensor) -> Tensor:
-        """Rows (N, C), of which the last ``padding`` features are 0."""
-        angles = (positions + cls.OFFSET).unsqueeze(-1) * frequencies
-        rows = torch.cat((angles.sin(), angles.cos()), dim=-1)
-        return nn.functional.pad(rows, (0, padding))
+        self.table = PositionTable(Formula(_fairseq_sinusoids, (context.embed_dim, self.OFFSET)))
 
     def rows(self, positions: Tensor) -> Tensor:
-        rows: Tensor = self.table(positions)
-        return rows
+        return self.table(positions, self.label)
+
+
+def _fairseq_sinusoids(positions: Tensor, dim: int, offset: int) -> Tensor:
+    """Positions (...) -> (..., dim); the last feature of an odd ``dim`` is 0."""
+    half = dim // 2
+    steps = torch.arange(half, dtype=torch.float64, device=positions.device)
+    frequencies = torch.exp(steps * (-math.log(10000.0) / (half - 1)))
+    angles = (positions + offset).unsqueeze(-1) * frequencies
+    rows = torch.cat((angles.sin(), angles.cos()), dim=-1)
+    return nn.functional.pad(rows, (0, dim % 2))
 
 
 Scale = Literal["tokens", "one"]
@@ -119,7 +126,8 @@ class Sines(Absolute):
 
     def scale_to(self, token_std: float | None) -> None:
         """From now on as large as tokens of this standard deviation; None is as they are."""
-        self.scale = torch.tensor(1.0 if token_std is None else math.sqrt(2) * token_std)
+        factor = 1.0 if token_std is None else math.sqrt(2) * token_std
+        self.scale = torch.tensor(factor, dtype=torch.float32)
 
     def sines(self, positions: Tensor) -> Tensor:
         """[sin(w_1 s), cos(w_1 s), ...]: (B or 1, T) -> (B or 1, T, C) float32."""
@@ -163,13 +171,11 @@ class Sinusoidal(Sines):
 
     def __init__(self, context: EncodingContext, *, scale: Scale = "tokens") -> None:
         super().__init__(context, scale=scale)
-        frequencies = sinusoidal_frequencies("embed_dim", context.embed_dim)
-        make = partial(sinusoids, frequencies=frequencies)
-        self.table = PositionTable(make, context.max_positions)
+        check_even("embed_dim", context.embed_dim)
+        self.table = PositionTable(Formula(fixed_sinusoids, (context.embed_dim,)))
 
     def sines(self, positions: Tensor) -> Tensor:
-        rows: Tensor = self.table(positions)
-        return rows
+        return self.table(positions, self.label)
 
 
 @register_encoding(
@@ -191,11 +197,12 @@ class LearnableSinusoidal(Sines):
 
     def __init__(self, context: EncodingContext, *, scale: Scale = "tokens") -> None:
         super().__init__(context, scale=scale)
-        frequencies = sinusoidal_frequencies("embed_dim", context.embed_dim)
-        self.frequencies = nn.Parameter(frequencies.float())
+        check_even("embed_dim", context.embed_dim)
+        self.frequencies = nn.Parameter(sinusoidal_frequencies(context.embed_dim).float())
 
     def sines(self, positions: Tensor) -> Tensor:
-        return sinusoids(positions, self.frequencies).to(self.frequencies.dtype)
+        check_not_negative(self.label, positions)
+        return sinusoids(positions, self.frequencies).to(at_least_float32(self.frequencies))
 
 
 @register_encoding(
@@ -221,5 +228,5 @@ class Learned(Absolute):
         Raises:
             ValueError: for a position beyond the table, which has nothing to say about it.
         """
-        check_within_table(positions, self.context.max_positions)
+        check_within_table(self.label, positions, self.context.max_positions)
         return self.weight[positions]

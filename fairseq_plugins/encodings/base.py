@@ -7,6 +7,7 @@ Positions are 0-based int64 of shape (B or 1, T).
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import torch
@@ -17,6 +18,8 @@ TRANSFORM_HOOKS = frozenset(
 )
 LOGIT_HOOKS = frozenset({"attn_bias", "relative_logits", "relative_values"})
 ALL_HOOKS = TRANSFORM_HOOKS | LOGIT_HOOKS | {"embed"}
+Projection = Callable[[Tensor], Tensor]
+_HALVES = (torch.float16, torch.bfloat16)
 
 _DECAY_REFUSAL = (
     "its hook `log_decay` weakens keys by their distance before the query, and has no meaning for "
@@ -95,8 +98,9 @@ class PositionEncoding(nn.Module):
     What linear attention or the catalogue asks beyond that is in ``facts.py``, with defaults for
     whoever says nothing; what only a few can do, as to draw anew, in ``protocols.py``.
 
-    Parameters and tables stay in float32 when the model is cast to half precision: a position
-    beyond 256 is not representable in bfloat16. They are cast where they are used.
+    Parameters have the dtype that the model is cast to, and are computed with in float32 or wider
+    (``widened``): a position beyond 256 is not representable in bfloat16. Fixed draws, which are
+    buffers, stay in float32. What follows from sizes alone is no part of a module (``tables.py``).
     """
 
     shared_across_layers: bool = False
@@ -200,16 +204,30 @@ class PositionEncoding(nn.Module):
     def share_with(self, first: "PositionEncoding") -> None:
         """Take over the parameters of the first layer's instance that all layers share."""
 
-    def bind_projections(self, q_proj: nn.Module, k_proj: nn.Module) -> None:
-        """Get to know the layer's own projections (C -> C), for encodings that use them too."""
+    def bind_projections(self, q_proj: Projection, k_proj: Projection) -> None:
+        """Be told the layer's own projections (C -> C), for encodings that use them too.
+
+        A layer does it before every pass, since they may be replaced, as by adapters.
+        """
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Any:
-        def keep_float32(tensor: Tensor) -> Tensor:
-            moved = fn(tensor)
-            half = (torch.float16, torch.bfloat16)
-            return tensor.to(moved.device) if moved.dtype in half else moved
+        before = {name: buffer for name, buffer in self._buffers.items() if buffer is not None}
+        super()._apply(fn, recurse)
+        for name, buffer in before.items():
+            moved = self._buffers[name]
+            if moved is not None and moved.dtype in _HALVES:
+                self._buffers[name] = buffer.to(moved.device)
+        return self
 
-        return super()._apply(keep_float32, recurse)
+
+def at_least_float32(*tensors: Tensor) -> torch.dtype:
+    """The widest dtype of some tensors, or float32 where they are in half precision."""
+    return reduce(torch.promote_types, (x.dtype for x in tensors), torch.float32)
+
+
+def widened(x: Tensor) -> Tensor:
+    """A tensor in float32 or wider, as which parameters in half precision are computed with."""
+    return x.to(at_least_float32(x))
 
 
 def overridden_hooks(cls: type[PositionEncoding]) -> frozenset[str]:

@@ -11,8 +11,10 @@ import math
 import torch
 from torch import Tensor, nn
 
+from fairseq_plugins.encodings.frequencies import Device
 from fairseq_plugins.encodings.permutations import odd_even
 from fairseq_plugins.encodings.reflection import reflect
+from fairseq_plugins.encodings.tables import Constant, Formula
 
 
 class Basis(nn.Module):
@@ -74,7 +76,9 @@ class Householder(Basis):
         self.is_learned = is_learned
 
     def draw(self, generator: torch.Generator | None) -> Tensor:
-        return torch.randn(self.dim, generator=generator)
+        # Fixed unless learned, and then in single precision whatever the default is.
+        dtype = None if self.is_learned else torch.float32
+        return torch.randn(self.dim, generator=generator, dtype=dtype)
 
     def change(self, x: Tensor, v: Tensor | None) -> Tensor:
         assert v is not None
@@ -91,24 +95,23 @@ class OddEven(Basis):
     """The permutation that interleaves the two halves of the features (LRPE, Eq. 75)."""
 
     is_permutation = True
-    order: Tensor
 
     def __init__(self, dim: int) -> None:
         super().__init__(dim)
-        self.register_buffer("order", odd_even(dim), persistent=False)
+        self.order = Constant(Formula(odd_even, (dim,)))
 
     def change(self, x: Tensor, v: Tensor | None) -> Tensor:
-        return x[..., self.order]
+        return x[..., self.order.on(x)]
 
 
-def cosine_matrix(dim: int) -> Tensor:
+def cosine_matrix(dim: int, device: Device = None) -> Tensor:
     """The orthonormal cosine transform of the second kind: (D, D) float64.
 
     Row k is c_k cos(pi k (n + 1/2) / D), c_0 = sqrt(1/D) and the others sqrt(2/D).
     """
-    steps = torch.arange(dim, dtype=torch.float64)
+    steps = torch.arange(dim, dtype=torch.float64, device=device)
     rows = torch.cos(math.pi / dim * steps.unsqueeze(1) * (steps + 0.5))
-    scales = torch.full((dim, 1), math.sqrt(2 / dim), dtype=torch.float64)
+    scales = torch.full((dim, 1), math.sqrt(2 / dim), dtype=torch.float64, device=device)
     scales[0] = math.sqrt(1 / dim)
     return scales * rows
 
@@ -116,17 +119,15 @@ def cosine_matrix(dim: int) -> Tensor:
 class Cosine(Basis):
     """The orthonormal cosine transform: as Fourier's, real."""
 
-    rows: Tensor
-
     def __init__(self, dim: int) -> None:
         super().__init__(dim)
-        self.register_buffer("rows", cosine_matrix(dim).float(), persistent=False)
+        self.rows = Constant(Formula(cosine_matrix, (dim,)))
 
     def _rows(self, x: Tensor) -> Tensor:
         # Exact where somebody checks in float64 what follows from P^T P = 1.
         if x.dtype == torch.float64:
-            return cosine_matrix(self.dim).to(x.device)
-        return self.rows
+            return cosine_matrix(self.dim, x.device)
+        return self.rows.on(x)
 
     def change(self, x: Tensor, v: Tensor | None) -> Tensor:
         rows = self._rows(x)

@@ -9,12 +9,15 @@ from fairseq_plugins.encodings.base import (
     EncodingContext,
     PositionEncoding,
     relative_positions,
+    widened,
 )
 from fairseq_plugins.encodings.clipping import ClippedOffsets
+from fairseq_plugins.encodings.frequencies import Device
 from fairseq_plugins.encodings.registry import register_encoding
+from fairseq_plugins.encodings.tables import Constant, Formula
 
 
-def alibi_slopes(num_heads: int) -> Tensor:
+def alibi_slopes(num_heads: int, device: Device = None) -> Tensor:
     """The slopes m_h (H,) float32 of ALiBi (Press et al. 2021).
 
     m_h = 2^(-8h/H) for H a power of two; otherwise those of the power below, then every other
@@ -24,7 +27,8 @@ def alibi_slopes(num_heads: int) -> Tensor:
     power = 2 ** math.floor(math.log2(num_heads))
     slopes = [2.0 ** (-8.0 * h / power) for h in range(1, power + 1)]
     between = [2.0 ** (-4.0 * h / power) for h in range(1, 2 * power, 2)]
-    return torch.tensor(slopes + between[: num_heads - power])
+    slopes += between[: num_heads - power]
+    return torch.tensor(slopes, dtype=torch.float32, device=device)
 
 
 @register_encoding(
@@ -42,13 +46,12 @@ class ALiBi(PositionEncoding):
 
     def __init__(self, context: EncodingContext) -> None:
         super().__init__(context)
-        self.register_buffer("slopes", alibi_slopes(context.num_heads), persistent=False)
+        self.slopes = Constant(Formula(alibi_slopes, (context.num_heads,)))
 
     def attn_bias(self, q_positions: Tensor, k_positions: Tensor) -> Tensor:
         """(B or 1, H, T, S) float32."""
         distance = relative_positions(q_positions, k_positions).abs().unsqueeze(1)
-        slopes = self.get_buffer("slopes")
-        return -slopes.view(1, -1, 1, 1) * distance
+        return -self.slopes.on(q_positions).view(1, -1, 1, 1) * distance
 
 
 def draw_biases(rows: int, context: EncodingContext) -> nn.Parameter:
@@ -58,8 +61,11 @@ def draw_biases(rows: int, context: EncodingContext) -> nn.Parameter:
 
 
 def gather_biases(weight: Tensor, index: Tensor) -> Tensor:
-    """Rows of a table of biases: (rows, H), (B or 1, T, S) -> (B or 1, H, T, S)."""
-    return weight[index].permute(0, 3, 1, 2)
+    """Rows of a table of biases: (rows, H), (B or 1, T, S) -> (B or 1, H, T, S).
+
+    In float32 at least, in which the gradients of all pairs with one row are added up too.
+    """
+    return widened(weight)[index].permute(0, 3, 1, 2)
 
 
 def t5_buckets(relative: Tensor, *, num_buckets: int, max_distance: int, causal: bool) -> Tensor:

@@ -10,6 +10,7 @@ from fairseq_plugins.encodings.base import (
     IncompatibleEncodingError,
     PositionEncoding,
 )
+from fairseq_plugins.encodings.ends import check_not_negative
 from fairseq_plugins.encodings.frequencies import geometric
 from fairseq_plugins.encodings.registry import register_encoding
 
@@ -87,4 +88,5 @@ class ComplexOrder(PositionEncoding):
                 "`tokens` must be the token ids (B, T), of whose words complex_order has "
                 "frequencies, but is None instead."
             )
+        check_not_negative(self.label, positions)
         return waves(x, nn.functional.embedding(tokens, self.frequencies), positions)

@@ -11,6 +11,7 @@ from fairseq_plugins.encodings.base import (
     ALL_HOOKS,
     IncompatibleEncodingError,
     PositionEncoding,
+    Projection,
     overridden_hooks,
 )
 from fairseq_plugins.encodings.facts import LinearFacts, PositionFacts
@@ -24,6 +25,8 @@ def _chained(hook: str, *, backwards: bool = False) -> Callable[..., Any]:
 
     def call(composition: "Compose", x: Tensor, *args: Any, **options: Any) -> Tensor:
         parts = composition.parts_with(hook)
+        if hook == "embed":
+            composition.begin_pass()
         args, options = composition.placed(args, options)
         for part in reversed(parts) if backwards else parts:
             x = getattr(part, hook)(x, *args, **options)
@@ -128,6 +131,11 @@ class Compose(PositionEncoding):
         parts = self.parts
         return [parts[i] for i in self._with_hook[hook]]
 
+    def begin_pass(self) -> None:
+        """Have positions drawn anew in training, where a part draws them and nobody did."""
+        if self._placing is not None and self.training:
+            self._placing.begin_pass()
+
     def placed(
         self, args: tuple[Any, ...], options: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -164,7 +172,7 @@ class Compose(PositionEncoding):
         for part, other in zip(self.parts, first.parts, strict=True):
             part.share_with(other)
 
-    def bind_projections(self, q_proj: nn.Module, k_proj: nn.Module) -> None:
+    def bind_projections(self, q_proj: Projection, k_proj: Projection) -> None:
         for part in self.parts:
             part.bind_projections(q_proj, k_proj)
 

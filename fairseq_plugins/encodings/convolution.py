@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from fairseq_plugins.encodings.base import EncodingContext, PositionEncoding
+from fairseq_plugins.encodings.base import EncodingContext, PositionEncoding, widened
 from fairseq_plugins.encodings.registry import register_encoding
 
 
@@ -90,6 +90,6 @@ class Convolution(PositionEncoding):
     ) -> Tensor:
         """x + conv(x): (B, T, C) -> (B, T, C)."""
         total, stretches = torch.zeros((), device=x.device), runs(positions)
-        for offset, weight in zip(self.offsets, self.weight.unbind(1), strict=True):
+        for offset, weight in zip(self.offsets, widened(self.weight).unbind(1), strict=True):
             total = total + neighbour(x, stretches, offset) * weight
         return x + total.to(x.dtype)

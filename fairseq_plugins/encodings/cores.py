@@ -1,13 +1,12 @@
 """Lambda(s) of LRPE: what is done to the features of a token s times (LRPE, Eq. 23 to 25)."""
 
-from functools import partial
-
 import torch
 from torch import Tensor, nn
 
+from fairseq_plugins.encodings.base import at_least_float32
 from fairseq_plugins.encodings.permutations import PermutationPowers
 from fairseq_plugins.encodings.rotation import Layout, rotate
-from fairseq_plugins.encodings.tables import PositionTable
+from fairseq_plugins.encodings.tables import Constant, Formula, PositionTable
 
 
 class Core(nn.Module):
@@ -31,9 +30,6 @@ class Core(nn.Module):
         """The tensor to begin with, or None where there is none."""
         raise NotImplementedError
 
-    def prepare(self, tensor: Tensor | None) -> None:
-        """Make what follows from the tensor: at the beginning, and when another is loaded."""
-
     def advance(self, x: Tensor, positions: Tensor, tensor: Tensor | None) -> Tensor:
         """Lambda(s) x: (B, H, T, D or 2D) -> (B, H, T, D or 2D)."""
         raise NotImplementedError
@@ -47,20 +43,20 @@ class Angles(Core):
     """A Lambda of angles theta per step: learned, or tables of their cosines and sines.
 
     Args:
-        angles: (n,) float64.
-        size: rows of the tables to start with.
+        angles: called with ``device``, (n,) float64.
+        count: n.
         is_learned: whether theta is a parameter, with ``angles`` to begin with.
     """
 
     tensor = "theta"
 
-    def __init__(self, angles: Tensor, size: int, *, is_learned: bool) -> None:
+    def __init__(self, angles: Formula, count: int, *, is_learned: bool) -> None:
         super().__init__()
-        self.angles, self.is_learned = angles, is_learned
-        self.table = None if is_learned else PositionTable(partial(_cos_sin, angles), size)
+        self.angles, self.count, self.is_learned = angles, count, is_learned
+        self.table = None if is_learned else PositionTable(Formula(_cos_sin, (angles,)))
 
     def draw(self, generator: torch.Generator | None) -> Tensor | None:
-        return self.angles.float() if self.is_learned else None
+        return self.angles().float() if self.is_learned else None
 
     def cos_sin(self, positions: Tensor, theta: Tensor | None) -> tuple[Tensor, Tensor]:
         """Of the angles s theta: (B or 1, T) -> (B or 1, 1, T, n) twice, at least float32."""
@@ -70,7 +66,8 @@ class Angles(Core):
             assert theta is not None
             # Float64, because float32 loses three digits of an angle at position 10,000.
             turns = positions.double().unsqueeze(-1) * theta.double()
-            cos, sin = turns.cos().to(theta.dtype), turns.sin().to(theta.dtype)
+            wide = at_least_float32(theta)
+            cos, sin = turns.cos().to(wide), turns.sin().to(wide)
         return cos.unsqueeze(1), sin.unsqueeze(1)
 
     def _at(self, position: int, theta: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -79,9 +76,9 @@ class Angles(Core):
         return cos.flatten().double(), sin.flatten().double()
 
 
-def _cos_sin(angles: Tensor, positions: Tensor) -> Tensor:
-    """(n,), (N,) -> (N, 2, n)."""
-    turns = positions.unsqueeze(-1) * angles
+def _cos_sin(positions: Tensor, angles: Formula) -> Tensor:
+    """(...) -> (..., 2, n)."""
+    turns = positions.unsqueeze(-1) * angles(device=positions.device)
     return torch.stack((turns.cos(), turns.sin()), dim=-2)
 
 
@@ -92,14 +89,14 @@ class Rotation(Angles):
         layout: which features are a pair; the others as in ``Angles``.
     """
 
-    def __init__(self, angles: Tensor, size: int, *, layout: Layout, is_learned: bool) -> None:
-        super().__init__(angles, size, is_learned=is_learned)
+    def __init__(self, angles: Formula, count: int, *, layout: Layout, is_learned: bool) -> None:
+        super().__init__(angles, count, is_learned=is_learned)
         self.layout = layout
 
     @property
     def rotated_dim(self) -> int:
         """How many features are turned."""
-        return 2 * self.angles.numel()
+        return 2 * self.count
 
     def advance(self, x: Tensor, positions: Tensor, tensor: Tensor | None) -> Tensor:
         cos, sin = self.cos_sin(positions, tensor)
@@ -126,7 +123,7 @@ class Phase(Angles):
     def advance(self, x: Tensor, positions: Tensor, tensor: Tensor | None) -> Tensor:
         """Of real features (B, H, T, D) or complex ones [Re; Im]."""
         cos, sin = self.cos_sin(positions, tensor)
-        if x.size(-1) == self.angles.numel():
+        if x.size(-1) == self.count:
             return torch.cat((x * cos, x * sin), dim=-1).to(x.dtype)
         real, imag = x.chunk(2, dim=-1)
         return torch.cat((real * cos - imag * sin, real * sin + imag * cos), dim=-1).to(x.dtype)
@@ -140,29 +137,24 @@ class Permutation(Core):
 
     Args:
         dim: D.
-        size: powers to start with.
         first: (D,), a permutation that features are gathered by before any of the powers.
     """
 
     tensor = "permutation"
     is_permutation = True
 
-    def __init__(self, dim: int, size: int, first: Tensor | None = None) -> None:
+    def __init__(self, dim: int, first: Constant | None = None) -> None:
         super().__init__()
         self.dim = dim
-        self.powers = PermutationPowers(size, first)
+        self.powers = PermutationPowers(first)
 
     def draw(self, generator: torch.Generator | None) -> Tensor:
         return torch.randperm(self.dim, generator=generator)
 
-    def prepare(self, tensor: Tensor | None) -> None:
-        assert tensor is not None
-        self.powers.make_rows(tensor, self.powers.size)
-
     def advance(self, x: Tensor, positions: Tensor, tensor: Tensor | None) -> Tensor:
         """Of features (B, H, T, D), or of two halves (B, H, T, 2D) alike."""
-        permuted: Tensor = self.powers(x, tensor, positions)
-        return permuted
+        assert tensor is not None
+        return self.powers(x, tensor, positions)
 
     def matrix(self, position: int, dim: int, tensor: Tensor | None) -> Tensor:
         power = torch.eye(dim, dtype=torch.complex128)

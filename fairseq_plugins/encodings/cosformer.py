@@ -1,14 +1,13 @@
 """cosFormer: scores weighted by a quarter of a cosine of the distance."""
 
 import math
-from functools import partial
 
 import torch
 from torch import Tensor
 
 from fairseq_plugins.encodings.base import EncodingContext, PositionEncoding, check_features
 from fairseq_plugins.encodings.registry import register_encoding
-from fairseq_plugins.encodings.tables import PositionTable
+from fairseq_plugins.encodings.tables import Formula, PositionTable
 
 
 @register_encoding(
@@ -48,8 +47,7 @@ class CosFormer(PositionEncoding):
         self.length = length or context.max_positions
         self.keeps_positive = self.length >= context.max_positions
         self.positive_span = self.length
-        make = partial(_cos_sin, math.pi / 2 / self.length)
-        self.table = PositionTable(make, context.max_positions)
+        self.table = PositionTable(Formula(_cos_sin, (math.pi / 2 / self.length,)))
 
     @property
     def encoded_dim(self) -> int:
@@ -67,7 +65,7 @@ class CosFormer(PositionEncoding):
         return self.transform_query(k, positions)
 
 
-def _cos_sin(angle: float, positions: Tensor) -> Tensor:
-    """Cosine and sine of ``angle`` times positions (N,): (N, 2)."""
+def _cos_sin(positions: Tensor, angle: float) -> Tensor:
+    """Cosine and sine of ``angle`` times positions: (...) -> (..., 2)."""
     turns = angle * positions
     return torch.stack((turns.cos(), turns.sin()), dim=-1)

@@ -7,9 +7,15 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from fairseq_plugins.encodings.absolute import Learned
-from fairseq_plugins.encodings.base import EncodingContext, PositionEncoding
+from fairseq_plugins.encodings.base import (
+    EncodingContext,
+    PositionEncoding,
+    Projection,
+    widened,
+)
 from fairseq_plugins.encodings.offsets import occurring_offsets, products_by_offset
 from fairseq_plugins.encodings.registry import register_encoding
+from fairseq_plugins.encodings.tables import check_within_table
 
 
 @register_encoding(
@@ -72,7 +78,7 @@ class DeBERTa(PositionEncoding):
         self.query_bias = nn.Parameter(torch.zeros(features)) if own and terms != "c2p" else None
         self.key_weight = self._draw() if own and terms != "p2c" else None
         # In a tuple: as submodules they would be the attention's and this encoding's, twice.
-        self._bound: tuple[nn.Module, nn.Module] | None = None
+        self._bound: tuple[Projection, Projection] | None = None
 
     def _draw(self) -> nn.Parameter:
         """A matrix (H D, C), uniform as Glorot's."""
@@ -85,13 +91,13 @@ class DeBERTa(PositionEncoding):
         assert isinstance(first, DeBERTa)
         self.table = first.table
 
-    def bind_projections(self, q_proj: nn.Module, k_proj: nn.Module) -> None:
+    def bind_projections(self, q_proj: Projection, k_proj: Projection) -> None:
         """Project P by these two, unless it has projections of its own.
 
         Raises:
             ValueError: for a projection that does not take C features.
         """
-        if self.projections == "own":
+        if self.projections == "own" or self._bound == (q_proj, k_proj):
             return
         for projection in (q_proj, k_proj):
             width = getattr(projection, "in_features", self.context.embed_dim)
@@ -107,25 +113,22 @@ class DeBERTa(PositionEncoding):
         parts = 3 if self.terms == "both" else 2
         return float((parts * self.context.head_dim) ** -0.5)
 
-    def _project_query(self, rows: Tensor) -> Tensor:
+    def _project_query(self, rows: Tensor, dtype: torch.dtype) -> Tensor:
         """Q_r: (N, C) -> (N, H D)."""
         if self.query_weight is not None and self.query_bias is not None:
-            return F.linear(rows, self.query_weight, self.query_bias)
-        return self._by_content(rows, 0)
+            own = (widened(x) for x in (rows, self.query_weight, self.query_bias))
+            return F.linear(*own)
+        return self._by_content(rows, dtype, 0)
 
-    def _project_key(self, rows: Tensor) -> Tensor:
+    def _project_key(self, rows: Tensor, dtype: torch.dtype) -> Tensor:
         """K_r: (N, C) -> (N, H D)."""
         if self.key_weight is not None:
-            return F.linear(rows, self.key_weight)
-        return self._by_content(rows, 1)
+            return F.linear(widened(rows), widened(self.key_weight))
+        return self._by_content(rows, dtype, 1)
 
-    def _by_content(self, rows: Tensor, which: int) -> Tensor:
-        if self._bound is None:
-            return rows
-        projection = self._bound[which]
-        dtype = next((p.dtype for p in projection.parameters()), rows.dtype)
-        projected: Tensor = projection(rows.to(dtype))
-        return projected
+    def _by_content(self, rows: Tensor, dtype: torch.dtype, which: int) -> Tensor:
+        """In the dtype of what the projections made of the content."""
+        return rows if self._bound is None else self._bound[which](rows.to(dtype))
 
     def _term(self, x: Tensor, offsets: Tensor, bounds: tuple[int, int], *, keys: bool) -> Tensor:
         """x_i.X_r[clip(n_ij + k)]: x (B, H, T, D), offsets n (B or 1, T, S) -> (B, H, T, S).
@@ -135,7 +138,8 @@ class DeBERTa(PositionEncoding):
         k = self.max_distance
         low, high = (min(max(bound, -k), k - 1) for bound in bounds)
         rows = self.table[low + k : high + k + 1]
-        projected = self._project_key(rows) if keys else self._project_query(rows)
+        project = self._project_key if keys else self._project_query
+        projected = project(rows, x.dtype)
         heads = projected.unflatten(-1, (self.context.num_heads, -1)).transpose(0, 1)
         return products_by_offset(x, heads.to(x.dtype), offsets.clamp(low, high), low)
 
@@ -250,6 +254,7 @@ class DebertaWithMaskDecoder(DeBERTa):
         Raises:
             ValueError: for a position from ``max_positions`` on.
         """
+        check_within_table(self.label, positions, self.context.max_positions)
         return self.absolute.embed(x, positions)
 
 

@@ -1,6 +1,7 @@
 """FIRE: a learned function of the distance relative to how far the query can look back."""
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -9,7 +10,9 @@ from fairseq_plugins.encodings.base import (
     EncodingContext,
     PositionEncoding,
     relative_positions,
+    widened,
 )
+from fairseq_plugins.encodings.ends import check_not_negative
 from fairseq_plugins.encodings.registry import register_encoding
 
 
@@ -19,7 +22,7 @@ def progress(distance: Tensor, longest: Tensor, rate: Tensor) -> Tensor:
     Args:
         distance: n >= 0, any shape.
         longest: m > 0, broadcast against ``distance``.
-        rate: c > 0, ().
+        rate: c > 0, (1,).
     """
     return torch.log1p(rate * distance) / torch.log1p(rate * longest)
 
@@ -80,8 +83,8 @@ class Fire(PositionEncoding):
             )
         self.shared = shared
         threshold = threshold or max(context.max_positions / 4, 1.0)
-        self.log_rate = nn.Parameter(torch.tensor(math.log(rate)))
-        self.log_threshold = nn.Parameter(torch.tensor(math.log(threshold)))
+        self.log_rate = nn.Parameter(torch.tensor([math.log(rate)]))
+        self.log_threshold = nn.Parameter(torch.tensor([math.log(threshold)]))
         # Drawn as nn.Linear's: uniform, by the number of inputs.
         self.first_weight, self.first_bias = self._uniform(1, hidden), self._uniform(1, hidden)
         self.second_weight = self._uniform(hidden, context.num_heads, hidden)
@@ -98,16 +101,28 @@ class Fire(PositionEncoding):
             for name, parameter in first.named_parameters():
                 setattr(self, name, parameter)
 
+    def _load_from_state_dict(
+        self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any
+    ) -> None:
+        for name in ("log_rate", "log_threshold"):
+            saved = state_dict.get(prefix + name)
+            if saved is not None and not saved.dim():  # as they were in older checkpoints
+                state_dict[prefix + name] = saved.unsqueeze(0)
+        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
+
     def network(self, x: Tensor) -> Tensor:
         """f: any shape -> the shape and (H,)."""
-        inner = torch.relu(x.unsqueeze(-1) * self.first_weight + self.first_bias)
-        return nn.functional.linear(inner, self.second_weight, self.second_bias)
+        inner = torch.relu(x.unsqueeze(-1) * widened(self.first_weight) + widened(self.first_bias))
+        second = widened(self.second_weight), widened(self.second_bias)
+        return nn.functional.linear(inner, *second)
 
     def attn_bias(self, q_positions: Tensor, k_positions: Tensor) -> Tensor:
         """(B or 1, H, T, S) float32."""
+        for positions in (q_positions, k_positions):
+            check_not_negative(self.label, positions)
+        rate, threshold = widened(self.log_rate).exp(), widened(self.log_threshold).exp()
         distance = relative_positions(q_positions, k_positions).abs()
         reached = torch.maximum(q_positions.unsqueeze(-1), k_positions.unsqueeze(-2))
-        dtype = self.log_rate.dtype
-        longest = torch.maximum(reached.to(dtype), self.log_threshold.exp())
-        x = progress(distance.to(dtype), longest, self.log_rate.exp())
+        longest = torch.maximum(reached.to(rate.dtype), threshold)
+        x = progress(distance.to(rate.dtype), longest, rate)
         return self.network(x).movedim(-1, 1)

@@ -9,13 +9,18 @@ from torch import Tensor
 ThetaType = Literal["a", "b", "c"]
 
 
-def geometric(count: int, dim: int, base: float = 10000.0) -> Tensor:
+Device = torch.device | str | None
+
+
+def geometric(count: int, dim: int, base: float = 10000.0, device: Device = None) -> Tensor:
     """``base ** (-2 t / dim)`` for t = 0..count-1, float64 (LRPE, Appendix C.7)."""
-    steps = torch.arange(count, dtype=torch.float64)
+    steps = torch.arange(count, dtype=torch.float64, device=device)
     return torch.exp(steps * (-2.0 * math.log(base) / dim))
 
 
-def theta(theta_type: ThetaType, dim: int, base: float, length: int) -> Tensor:
+def theta(
+    theta_type: ThetaType, dim: int, base: float, length: int, device: Device = None
+) -> Tensor:
     """Frequencies of ``dim / 2`` rotations, float64 (LRPE, pseudocode of Appendix C.8).
 
     Type a is geometric; b rises and c falls with the index, both so that ``length`` positions
@@ -23,21 +28,30 @@ def theta(theta_type: ThetaType, dim: int, base: float, length: int) -> Tensor:
     ``np.pi / 2 / l``, l the length.
     """
     if theta_type == "a":
-        return geometric(dim // 2, dim, base)
-    index = torch.arange(1, dim // 2 + 1, dtype=torch.float64)
+        return geometric(dim // 2, dim, base, device)
+    index = torch.arange(1, dim // 2 + 1, dtype=torch.float64, device=device)
     quarter = math.pi / 2 / length
     return quarter * index / (dim // 2) if theta_type == "b" else quarter / index
 
 
-def sinusoidal_frequencies(argument: str, dim: int) -> Tensor:
-    """w_j = 10000^(-2(j-1)/dim), j = 1..dim/2, float64: one per pair of features.
+def check_even(argument: str, dim: int) -> None:
+    """Refuse an odd number of features, which come in pairs.
 
     Raises:
         ValueError: for an odd ``dim``; ``argument`` is its name.
     """
     if dim % 2:
         raise ValueError(f"`{argument}` must be even, but is {dim} instead.")
-    return geometric(dim // 2, dim)
+
+
+def sinusoidal_frequencies(dim: int, device: Device = None) -> Tensor:
+    """w_j = 10000^(-2(j-1)/dim), j = 1..dim/2, float64: one per pair of features."""
+    return geometric(dim // 2, dim, device=device)
+
+
+def fixed_sinusoids(positions: Tensor, dim: int) -> Tensor:
+    """``sinusoids`` of ``sinusoidal_frequencies``: (...) -> (..., dim) float64."""
+    return sinusoids(positions, sinusoidal_frequencies(dim, positions.device))
 
 
 def sinusoids(positions: Tensor, frequencies: Tensor) -> Tensor:

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from fairseq_plugins.encodings.absolute import Absolute
-from fairseq_plugins.encodings.base import EncodingContext
+from fairseq_plugins.encodings.base import EncodingContext, widened
 from fairseq_plugins.encodings.ends import end_of
 from fairseq_plugins.encodings.registry import register_encoding
 
@@ -73,11 +73,11 @@ class Hierarchical(Absolute):
             ValueError: for a position from n^2 on.
         """
         size, end = self.table_size, self.table_size**2
-        reached = end_of(positions, end)
+        reached = end_of(self.label, positions, end)
         if reached > end:
             raise ValueError(
                 f"`positions` must be below {end}, the square of table_size={size} "
                 f"(max_positions={self.context.max_positions}), but reach {reached - 1}; "
                 "train with a larger `table_size`."
             )
-        return combined(self.weight, self.alpha, positions)
+        return combined(widened(self.weight), self.alpha, positions)

@@ -9,6 +9,7 @@ from fairseq_plugins.encodings.base import (
     EncodingContext,
     PositionEncoding,
     relative_positions,
+    widened,
 )
 from fairseq_plugins.encodings.registry import register_encoding
 
@@ -89,9 +90,10 @@ class Kerple(PositionEncoding):
 
     def parameters_of_kernel(self) -> tuple[Tensor, Tensor]:
         """r1 and r2, each (H,): the first positive, the second positive or in 0..2."""
+        log_r1, raw_r2 = widened(self.log_r1), widened(self.raw_r2)
         if self.kernel == "log":
-            return self.log_r1.exp(), self.raw_r2.exp()
-        return self.log_r1.exp(), _LARGEST_POWER * torch.sigmoid(self.raw_r2)
+            return log_r1.exp(), raw_r2.exp()
+        return log_r1.exp(), _LARGEST_POWER * torch.sigmoid(raw_r2)
 
     def attn_bias(self, q_positions: Tensor, k_positions: Tensor) -> Tensor:
         """(B or 1, H, T, S) float32."""

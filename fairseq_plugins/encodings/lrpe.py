@@ -8,8 +8,6 @@ that a real dot product is the real part of the complex one.
 import math
 from typing import Literal
 
-from torch import Tensor
-
 from fairseq_plugins.encodings.base import EncodingContext
 from fairseq_plugins.encodings.bases import (
     Basis,
@@ -23,6 +21,7 @@ from fairseq_plugins.encodings.cores import Core, Permutation, Phase, Rotation
 from fairseq_plugins.encodings.frequencies import ThetaType, geometric, theta
 from fairseq_plugins.encodings.registry import register_encoding
 from fairseq_plugins.encodings.rotation import Layout
+from fairseq_plugins.encodings.tables import Formula
 from fairseq_plugins.encodings.unitary import LRPE, pair
 
 Rotated = Literal["all", "half", "quarter"]
@@ -194,26 +193,26 @@ def _core(
     base: float,
     is_learned: bool,
 ) -> Core:
-    dim, longest = context.head_dim, context.max_positions
+    dim = context.head_dim
     if core == "rotation":
-        angles = rotation_angles(context, rotated, base, theta_type)
-        return Rotation(angles, longest, layout=layout, is_learned=is_learned)
+        angles, count = rotation_angles(context, rotated, base, theta_type)
+        return Rotation(angles, count, layout=layout, is_learned=is_learned)
     if core == "permutation" and is_learned:
         raise ValueError("`learned_theta=true` needs a core with angles, not `core=permutation`.")
     _check_base(base)
     if theta_type != "a":
         raise ValueError(f"`theta_type={theta_type}` needs `core=rotation`, not {core!r}.")
     if core == "complex":
-        return Phase(geometric(dim, dim, base), longest, is_learned=is_learned)
+        return Phase(Formula(geometric, (dim, dim, base)), dim, is_learned=is_learned)
     if layout != "interleaved":
         raise ValueError(f"`layout={layout}` needs a core that rotates, not {core!r}.")
-    return Permutation(dim, longest)
+    return Permutation(dim)
 
 
 def rotation_angles(
     context: EncodingContext, rotated: Rotated, base: float, theta_type: ThetaType = "a"
-) -> Tensor:
-    """theta_t of ``lrpe``, one per pair of rotated features: float64.
+) -> tuple[Formula, int]:
+    """theta_t of ``lrpe``, float64, and how many there are: one per pair of rotated features.
 
     Raises:
         ValueError: see ``lrpe``.
@@ -233,7 +232,8 @@ def rotation_angles(
             f"`theta_type={theta_type}` depends on the sequence's length, which a causal model "
             "does not know while it generates; use `theta_type=a`."
         )
-    return theta(theta_type, rotated_count(rotated, dim), base, context.max_positions)
+    count = rotated_count(rotated, dim)
+    return Formula(theta, (theta_type, count, base, context.max_positions)), count // 2
 
 
 def rotated_count(rotated: Rotated, dim: int) -> int:

@@ -6,6 +6,17 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
+from fairseq_plugins.encodings.tables import without_modes
+from fairseq_plugins.kernels.backend import is_transformed
+
+
+def draw_seed() -> Tensor:
+    """A seed () int64 for the draws of a stochastic encoding, from torch's global generator.
+
+    fairseq seeds that one for every update, and restores it where activations are recomputed.
+    """
+    return torch.randint(2**62, ())
+
 
 def standard_normal(seed: int | Tensor, name: str, shape: Sequence[int]) -> Tensor:
     """N(0, 1) draws of ``shape``, float32 on the CPU, that depend on the arguments alone."""
@@ -39,13 +50,21 @@ class Draw:
 
     def __call__(self, name: str, shape: Sequence[int], like: Tensor) -> Tensor:
         """The noise ``name`` of ``shape``, with the device and dtype of ``like``."""
-        # Under inference mode it would become a tensor that no later training may use.
-        with torch.inference_mode(False):
+        device, dtype = like.device, like.dtype
+
+        def make() -> Tensor:
             noise = self._kept.get(name)
             if noise is None:
                 noise = standard_normal(self.seed, name, shape)
             # Kept in the dtype of use: float32 draws survive the way to float64 and back.
-            noise = noise.to(device=like.device, dtype=like.dtype)
+            return noise.to(device=device, dtype=dtype)
+
+        if is_transformed():
+            noise = without_modes(make)
+        else:
+            # Under inference mode it would become a tensor that no later training may use.
+            with torch.inference_mode(False):
+                noise = make()
         self._kept[name] = noise
         return noise
 

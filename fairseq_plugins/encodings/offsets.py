@@ -3,11 +3,13 @@
 Shapes: B batch, H heads, T queries, S keys, N offsets.
 """
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
 from fairseq_plugins.encodings.base import relative_positions
-from fairseq_plugins.encodings.ends import known_end
+from fairseq_plugins.encodings.ends import is_recorded, known_end
 
 _QUERIES = 128  # of a block
 
@@ -28,7 +30,7 @@ def occurring_offsets(
     if not offsets.numel():
         return offsets, 0, 0
     end = known_end(q_positions, k_positions)
-    if end is None and not torch.compiler.is_compiling():
+    if end is None and not is_recorded(offsets):
         low, high = torch.stack(offsets.aminmax()).tolist()
         return offsets, low, high
     high = furthest if end is None else end - 1
@@ -94,12 +96,18 @@ def _sum(pairs: Tensor, index: Tensor, count: int) -> Tensor:
 class _Gather(torch.autograd.Function):
     """``columns.gather(-1, index)`` with the gradient of ``_sum``."""
 
+    generate_vmap_rule = True
+
     @staticmethod
-    def forward(ctx, columns: Tensor, index: Tensor) -> Tensor:  # type: ignore[no-untyped-def]
-        ctx.save_for_backward(index)
-        ctx.count = columns.size(-1)
+    def forward(columns: Tensor, index: Tensor) -> Tensor:
         return columns.gather(-1, index)
 
     @staticmethod
-    def backward(ctx, grad: Tensor) -> tuple[Tensor, None]:  # type: ignore[no-untyped-def]
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
+        columns, index = inputs
+        ctx.save_for_backward(index)
+        ctx.count = columns.size(-1)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         return _sum(grad, ctx.saved_tensors[0], ctx.count), None

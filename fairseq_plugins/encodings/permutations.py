@@ -1,18 +1,25 @@
 """Permutations of features: the odd-even one and the powers of a random one."""
 
+import weakref
+from typing import Any, NamedTuple
+
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from fairseq_plugins.encodings.ends import end_of
+from fairseq_plugins.encodings.ends import bounds_of, is_recorded
+from fairseq_plugins.encodings.frequencies import Device
+from fairseq_plugins.encodings.tables import Constant, power_of_two, without_modes
+
+_FEWEST_ROWS = 64
 
 
-def odd_even(dim: int) -> Tensor:
+def odd_even(dim: int, device: Device = None) -> Tensor:
     """Index (D,) int64 that gathers features as 2k -> k, 2k+1 -> ceil(D/2) + k (LRPE, Eq. 75).
 
     The equation as printed maps every odd feature to one place; this follows its pseudocode,
     where element i of the result is element ``index[i]`` of the input.
     """
-    index = torch.arange(dim)
+    index = torch.arange(dim, device=device)
     half = dim - dim // 2
     return torch.where(index % 2 == 0, index // 2, half + index // 2)
 
@@ -33,79 +40,128 @@ def power_table(permutation: Tensor, size: int) -> Tensor:
     return table
 
 
-class PermutationPowers(nn.Module):
-    """Permutes features as often as their position says, by powers of fixed permutations.
+def powers_at(permutation: Tensor, positions: Tensor) -> Tensor:
+    """Indices of the powers at positions of any sign: (H, D), (B, T) -> (B, T, H, D).
 
-    The powers are kept, and extended when a longer position comes, with their inverses: a plain
-    gather's backward pass would scatter, which is slower and not deterministic on a GPU.
+    A feature is back at its place after as many steps as its cycle is long, at most D.
+    """
+    dim = permutation.size(-1)
+    table = power_table(permutation, dim + 1)
+    steps = torch.arange(1, dim + 1, device=permutation.device).view(-1, 1, 1)
+    lengths = steps.where(table[1:] == table[0], dim).amin(0)
+    turns = positions.flatten().view(-1, 1, 1).remainder(lengths)
+    return table.gather(0, turns).unflatten(0, positions.shape)
 
-    The rows are no part of the state dict: an encoding makes them with its permutation, and again
-    when another is loaded (``make_rows``).
 
-    Args:
-        size: rows to start with.
-        first: (D,), a permutation that features are gathered by before any of the powers.
+class _Powers(NamedTuple):
+    """What is kept of a permutation.
+
+    Attributes:
+        permutation: (D,) or (H, D).
+        version: counts how often it was written to.
+        rows: (N, 1 or H, D).
+        inverses: the same.
     """
 
+    permutation: "weakref.ref[Tensor]"
+    version: int
     rows: Tensor
     inverses: Tensor
 
-    def __init__(self, size: int, first: Tensor | None = None) -> None:
-        super().__init__()
-        self.size = size
-        self.register_buffer("first", first, persistent=False)
-        for name in ("rows", "inverses"):
-            self.register_buffer(name, torch.empty(0, 1, 0, dtype=torch.int64), persistent=False)
 
-    def make_rows(self, permutation: Tensor, size: int) -> None:
-        """The powers 0..size - 1 of a permutation, (D,) or (H, D)."""
-        permutation = torch.atleast_2d(permutation)
-        self.rows = power_table(permutation, size)
-        self.inverses = power_table(permutation.argsort(-1), size)
-        first = self._buffers["first"]
-        if first is not None:
-            self.rows = first[self.rows]
-            self.inverses = self.inverses[..., first.argsort()]
+class PermutationPowers:
+    """Permutes features as often as their position says, by powers of fixed permutations.
 
-    @torch.compiler.disable(reason="a table of positions grows once for many passes")
-    def _grow(self, permutation: Tensor, size: int) -> None:
-        # Doubling keeps the number of rebuilds logarithmic when decoding token by token.
-        self.make_rows(permutation, max(size, self.size, 2 * self.rows.size(0)))
+    The powers are kept as long as the permutation is the same, with their inverses: a plain
+    gather's backward pass would scatter, which is slower and not deterministic on a GPU. They are
+    no part of a module, and are neither copied nor saved with one.
 
-    def forward(self, x: Tensor, permutation: Tensor, positions: Tensor) -> Tensor:
+    Args:
+        first: (D,), a permutation that features are gathered by before any of the powers.
+    """
+
+    def __init__(self, first: Constant | None = None) -> None:
+        self.first = first
+        self._kept: dict[torch.device, _Powers] = {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.first,)
+
+    def __call__(self, x: Tensor, permutation: Tensor, positions: Tensor) -> Tensor:
         """Features of token s gathered ``permutation`` s times.
 
         Args:
             x: (B, H, T, D), or (B, H, T, 2D) for two halves that are permuted alike.
-            permutation: (D,), or (H, D) with one per head; always the same.
-            positions: (B or 1, T).
+            permutation: (D,), or (H, D) with one per head.
+            positions: (B or 1, T), of any sign.
 
         Returns:
             The shape of ``x``.
         """
-        end = max(1, end_of(positions, self.rows.size(0)))
-        if end > self.rows.size(0):
-            self._grow(permutation, end)
-        index, inverse = (
-            table.index_select(0, positions.flatten()).unflatten(0, positions.shape)
-            for table in (self.rows, self.inverses)
-        )
+        index, inverse = self._indices(permutation, positions)
         # Tokens before heads, as projections leave them in memory: a gather takes half the time.
         halves = x.transpose(1, 2).split(index.size(-1), dim=-1)
         permuted = [_PermuteFeatures.apply(half, index, inverse) for half in halves]
         whole = permuted[0] if len(permuted) == 1 else torch.cat(permuted, dim=-1)
         return whole.transpose(1, 2)
 
+    def _indices(self, permutation: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """By which features are gathered, and their gradients: (B or 1, T, 1 or H, D) twice."""
+        low = end = 0
+        is_direct = is_recorded(positions) or permutation.is_inference()
+        if not is_direct:
+            low, end = bounds_of(positions)
+        if is_direct or low < 0:
+            permutation = torch.atleast_2d(permutation)
+            there, back = (powers_at(permutation, at) for at in (positions, -positions))
+            return self._behind_first(there, back, positions)
+        kept = self._rows(permutation, end)
+        index, inverse = (
+            rows.index_select(0, positions.flatten()).unflatten(0, positions.shape) for rows in kept
+        )
+        return index, inverse
+
+    def _behind_first(self, there: Tensor, back: Tensor, like: Tensor) -> tuple[Tensor, Tensor]:
+        if self.first is None:
+            return there, back
+        first = self.first.on(like)
+        return first[there], back[..., first.argsort()]
+
+    def _rows(self, permutation: Tensor, count: int) -> tuple[Tensor, Tensor]:
+        """At least ``count`` powers, and their inverses."""
+        device, version = permutation.device, permutation._version
+        kept = self._kept.get(device)
+        is_same = kept and kept.permutation() is permutation and kept.version == version
+        if kept and is_same and len(kept.rows) >= count:
+            return kept.rows, kept.inverses
+        size = power_of_two(max(count, _FEWEST_ROWS))
+        pairs = torch.atleast_2d(permutation.detach())
+
+        def make() -> Tensor:
+            back = pairs.argsort(-1)
+            return torch.stack(
+                self._behind_first(power_table(pairs, size), power_table(back, size), pairs)
+            )
+
+        rows, inverses = without_modes(make).unbind()
+        self._kept[device] = _Powers(weakref.ref(permutation), version, rows, inverses)
+        return rows, inverses
+
 
 class _PermuteFeatures(torch.autograd.Function):
     """x[..., index], index (B or 1, T, 1 or H, D); its adjoint is the gather by the inverse."""
 
+    generate_vmap_rule = True
+
     @staticmethod
-    def forward(ctx, x: Tensor, index: Tensor, inverse: Tensor) -> Tensor:  # type: ignore[no-untyped-def]
-        ctx.save_for_backward(index, inverse)
+    def forward(x: Tensor, index: Tensor, inverse: Tensor) -> Tensor:
         return x.gather(-1, index.expand(x.shape))
 
     @staticmethod
-    def backward(ctx, grad: Tensor) -> tuple[Tensor, None, None]:  # type: ignore[no-untyped-def]
+    def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs[1:])
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         index, inverse = ctx.saved_tensors
         return _PermuteFeatures.apply(grad, inverse, index), None, None

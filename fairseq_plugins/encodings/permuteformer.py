@@ -1,19 +1,19 @@
 """PermuteFormer: a fixed random permutation of the features per head, once per position."""
 
-from typing import Any
-
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from fairseq_plugins.encodings.base import EncodingContext, PositionEncoding, check_features
+from fairseq_plugins.encodings.frequencies import Device
 from fairseq_plugins.encodings.permutations import PermutationPowers
 from fairseq_plugins.encodings.registry import register_encoding
+from fairseq_plugins.encodings.tables import Constant, Formula
 
 
-def decay_rates(num_heads: int) -> Tensor:
+def decay_rates(num_heads: int, device: Device = None) -> Tensor:
     """log r_h (H,) float32 of the rates r_h = sigmoid(2 + 3h/H), h = 0..H-1."""
-    heads = torch.arange(num_heads, dtype=torch.float64)
+    heads = torch.arange(num_heads, dtype=torch.float64, device=device)
     return F.logsigmoid(2 + 3 * heads / num_heads).float()
 
 
@@ -53,24 +53,16 @@ class PermuteFormer(PositionEncoding):
             for _ in range(context.num_heads)
         ]
         self.register_buffer("permutation", torch.stack(drawn))
-        self.powers = PermutationPowers(context.max_positions)
-        _make_rows(self)
-        self.register_load_state_dict_post_hook(_make_rows)
+        self.powers = PermutationPowers()
 
     def transform_query(self, q: Tensor, positions: Tensor) -> Tensor:
         """Pi_h^s q: (B, H, T, D) -> (B, H, T, D)."""
         check_features(self, q)
-        permuted: Tensor = self.powers(q, self.permutation, positions)
-        return permuted
+        return self.powers(q, self.permutation, positions)
 
     def transform_key(self, k: Tensor, positions: Tensor) -> Tensor:
         """Pi_h^t k: (B, H, S, D) -> (B, H, S, D)."""
         return self.transform_query(k, positions)
-
-
-def _make_rows(encoding: PermuteFormer, incompatible_keys: Any = None) -> None:
-    """The powers of an encoding's permutations, now and after others are loaded."""
-    encoding.powers.make_rows(encoding.permutation, encoding.powers.size)
 
 
 class DecayingPermuteFormer(PermuteFormer):
@@ -83,8 +75,8 @@ class DecayingPermuteFormer(PermuteFormer):
 
     def __init__(self, context: EncodingContext) -> None:
         super().__init__(context)
-        self.register_buffer("rates", decay_rates(context.num_heads), persistent=False)
+        self.rates = Constant(Formula(decay_rates, (context.num_heads,)))
 
     def log_decay(self) -> Tensor:
         """log r_h (H,) float32."""
-        return self.get_buffer("rates")
+        return self.rates.on(self.permutation)

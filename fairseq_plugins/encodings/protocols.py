@@ -55,6 +55,12 @@ class Repositions(Protocol):
     def redraw(self, seed: int | Tensor) -> None:
         """As of a stochastic encoding: a model does it before every pass."""
 
+    def begin_pass(self) -> None:
+        """Draw by itself where nobody called ``redraw`` since the last pass.
+
+        A composition calls it where it embeds: no attention draws for that.
+        """
+
 
 @runtime_checkable
 class SeesMask(Protocol):

@@ -4,8 +4,8 @@ import torch
 from torch import Tensor
 
 from fairseq_plugins.encodings.base import EncodingContext, PositionEncoding
-from fairseq_plugins.encodings.ends import known_end, with_end
-from fairseq_plugins.encodings.noise import Draw
+from fairseq_plugins.encodings.ends import check_not_negative, known_end, with_end
+from fairseq_plugins.encodings.noise import Draw, draw_seed
 from fairseq_plugins.encodings.registry import register_composition, register_encoding
 
 _TIMES = 8  # the default range, in lengths of the training's sequences
@@ -73,12 +73,23 @@ class Randomised(PositionEncoding):
             )
         self.reach = reach or _TIMES * self.longest
         self._draw = Draw()
+        self._is_fresh = False
 
     def redraw(self, seed: int | Tensor) -> None:
-        self._draw = Draw(seed)
+        self._draw, self._is_fresh = Draw(seed), True
+
+    def begin_pass(self) -> None:
+        if not self._is_fresh:
+            self.redraw(draw_seed())
+        self._is_fresh = False
 
     def reposition(self, positions: Tensor) -> Tensor:
-        """i_s of this draw at positions s: int64 of any shape -> the same shape."""
+        """i_s of this draw at positions s: int64 of any shape -> the same shape.
+
+        Raises:
+            ValueError: for a negative position.
+        """
+        check_not_negative(self.label, positions)
         like = torch.empty((), device=positions.device)
         drawn = ordered_draw(self._draw("positions", (self.reach,), like), self.longest)
         after = positions - self.longest + self.reach

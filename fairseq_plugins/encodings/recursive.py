@@ -9,9 +9,10 @@ from torch.nn.utils import skip_init
 
 from fairseq_plugins.common.extras import remedy
 from fairseq_plugins.encodings.absolute import Absolute
-from fairseq_plugins.encodings.base import EncodingContext, PositionEncoding
+from fairseq_plugins.encodings.base import EncodingContext, PositionEncoding, widened
 from fairseq_plugins.encodings.ends import end_of
 from fairseq_plugins.encodings.registry import register_encoding
+from fairseq_plugins.encodings.uncompiled import uncompiled
 
 Method = Literal["euler", "midpoint", "rk4", "dopri5", "dopri8"]
 
@@ -27,10 +28,10 @@ class Trajectory(Absolute):
         """p_0 to p_{count-1}: (count, C)."""
         raise NotImplementedError
 
-    @torch.compiler.disable(reason="a recursion's steps are no graph")
+    @uncompiled("a recursion's steps are no graph")
     def rows(self, positions: Tensor) -> Tensor:
         """The vectors p_s: (B or 1, T) -> (B or 1, T, C)."""
-        count = end_of(positions, self.context.max_positions)
+        count = end_of(self.label, positions, self.context.max_positions)
         # Steps in half precision round away what a slow feature moves by in one.
         with torch.autocast(positions.device.type, enabled=False):
             return self.trajectory(max(count, 1))[positions]
@@ -68,12 +69,24 @@ class Recursive(Trajectory):
             self.gru.get_parameter("weight_ih_l0")[dim : 2 * dim] = times.log()
 
     def trajectory(self, count: int) -> Tensor:
+        start = widened(self.start).unsqueeze(0)
+        weights = [widened(self.gru.get_parameter(f"weight_{side}_l0")) for side in ("ih", "hh")]
         # One step more than needed, as a GRU wants at least one.
-        ones = self.start.new_ones(count, 1)
+        ones = start.new_ones(count, 1, 1)
         # cuDNN's GRU would compute in TF32, and has no gradient in evaluation mode.
         with torch.backends.cudnn.flags(enabled=False):
-            states, _ = self.gru(ones, self.start.unsqueeze(0))
-        return torch.cat((self.start.unsqueeze(0), states[:-1]))
+            states, _ = torch.gru(
+                ones,
+                start.unsqueeze(0),
+                weights,
+                has_biases=False,
+                num_layers=1,
+                dropout=0.0,
+                train=self.training,
+                bidirectional=False,
+                batch_first=False,
+            )
+        return torch.cat((start, states[:-1, 0]))
 
 
 class DriftField(nn.Module):
@@ -97,8 +110,17 @@ class DriftField(nn.Module):
 
     def forward(self, time: Tensor, p: Tensor) -> Tensor:
         """dp/dt at a time (), p (C): (C)."""
-        change: Tensor = self.outer(self.inner(torch.cat((p, time.view(1)))).tanh())
+        given = torch.cat((p, time.view(1))).unsqueeze(0)  # quantised layers want a batch
+        change: Tensor = _linear(self.outer, _linear(self.inner, given).tanh()).squeeze(0)
         return change
+
+
+def _linear(layer: nn.Module, x: Tensor) -> Tensor:
+    """A layer in float32 or wider, as which parameters in half precision are computed with."""
+    if isinstance(layer, nn.Linear):
+        return nn.functional.linear(x, widened(layer.weight), widened(layer.bias))
+    result: Tensor = layer(x)
+    return result
 
 
 def _solver() -> Any:
@@ -178,7 +200,7 @@ class Floater(Trajectory):
 
     def trajectory(self, count: int) -> Tensor:
         odeint = _solver()
-        start = self.start
+        start = widened(self.start)
         times = torch.arange(count, dtype=torch.float64, device=start.device) * self.step
         rows: Tensor = odeint(
             self.field,

@@ -1,5 +1,7 @@
 """The Householder reflection of features."""
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -25,11 +27,16 @@ def _reflect(x: Tensor, unit: Tensor) -> Tensor:
 class _Reflect(torch.autograd.Function):
     """A reflection is its own adjoint; nothing but u has to be kept for it."""
 
+    generate_vmap_rule = True
+
     @staticmethod
-    def forward(ctx, x: Tensor, unit: Tensor) -> Tensor:  # type: ignore[no-untyped-def]
-        ctx.save_for_backward(unit)
+    def forward(x: Tensor, unit: Tensor) -> Tensor:
         return _reflect(x, unit)
 
     @staticmethod
-    def backward(ctx, grad: Tensor) -> tuple[Tensor, None]:  # type: ignore[no-untyped-def]
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
+        ctx.save_for_backward(inputs[1])
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         return _Reflect.apply(grad, ctx.saved_tensors[0]), None

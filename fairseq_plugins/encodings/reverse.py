@@ -7,7 +7,7 @@ from torch import Tensor
 
 from fairseq_plugins.encodings.absolute import Scale, Sinusoidal
 from fairseq_plugins.encodings.base import EncodingContext, PositionEncoding
-from fairseq_plugins.encodings.ends import known_end, with_end
+from fairseq_plugins.encodings.ends import check_not_negative, known_end, with_end
 from fairseq_plugins.encodings.registry import register_encoding
 
 
@@ -73,6 +73,7 @@ class LengthAware(PositionEncoding):
                 f"`lengths` must be the true lengths (B,), by which {self.label} is defined, "
                 "but is None instead."
             )
+        check_not_negative(self.label, positions)
         return x + self.rows(positions, lengths).to(x.dtype)
 
 

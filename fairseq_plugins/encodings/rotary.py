@@ -1,7 +1,6 @@
 """Variants of RoPE: on values too, with a decay (xPos), and stretched to longer sequences."""
 
 import math
-from functools import partial
 from typing import Literal
 
 import torch
@@ -10,12 +9,12 @@ from torch import Tensor
 from fairseq_plugins.encodings.base import EncodingContext, PositionEncoding, check_features
 from fairseq_plugins.encodings.bases import Identity
 from fairseq_plugins.encodings.cores import Rotation
-from fairseq_plugins.encodings.ends import end_of
-from fairseq_plugins.encodings.frequencies import geometric
+from fairseq_plugins.encodings.ends import check_not_negative, is_recorded, known_end
+from fairseq_plugins.encodings.frequencies import Device, geometric
 from fairseq_plugins.encodings.lrpe import Rotated, lrpe, rotation_angles
 from fairseq_plugins.encodings.registry import register_encoding
 from fairseq_plugins.encodings.rotation import Layout, rotate
-from fairseq_plugins.encodings.tables import PositionTable
+from fairseq_plugins.encodings.tables import Formula, PositionTable
 from fairseq_plugins.encodings.unitary import LRPE
 
 register_encoding(
@@ -58,13 +57,13 @@ def rope_values(
     Raises:
         ValueError: see ``LRPE``.
     """
-    core = _rotation(context, rotation_angles(context, rotated, base), layout)
+    core = _rotation(*rotation_angles(context, rotated, base), layout)
     cls = RelativeValues if output == "turned_back" else RotaryValues
     return cls(context, Identity(context.head_dim), core)
 
 
-def _rotation(context: EncodingContext, angles: Tensor, layout: Layout) -> Rotation:
-    return Rotation(angles, context.max_positions, layout=layout, is_learned=False)
+def _rotation(angles: Formula, count: int, layout: Layout) -> Rotation:
+    return Rotation(angles, count, layout=layout, is_learned=False)
 
 
 class RotaryValues(LRPE):
@@ -75,6 +74,8 @@ class RotaryValues(LRPE):
 
     def transform_value(self, v: Tensor, positions: Tensor) -> Tensor:
         """R(t) v: (B, H, S, D) -> (B, H, S, D)."""
+        if not self.is_relative:
+            check_not_negative(self.label, positions)
         return self.transform_key(v, positions)
 
 
@@ -135,19 +136,27 @@ def rope_scaled(
     """
     if not 1.0 <= factor < math.inf:
         raise ValueError(f"`factor` must be finite and at least 1, but is {factor} instead.")
-    angles = rotation_angles(context, rotated, base)
-    rotated_dim = 2 * angles.numel()
+    angles, count = rotation_angles(context, rotated, base)
+    rotated_dim = 2 * count
     if scaling == "interpolation":
-        angles = angles / factor
+        angles = Formula(_divided, (angles, factor))
     elif rotated_dim < 4:
         raise ValueError(
             "`scaling=ntk` must have at least 4 rotated features, but has "
             f"{rotated_dim} instead; raise `head_dim`={context.head_dim} or what `rotated` says."
         )
     else:
-        # base'^(-2j/e) with base' = base f^(e/(e-2)), the two factors apart.
-        angles = angles * geometric(angles.numel(), rotated_dim - 2, factor)
-    return LRPE(context, Identity(context.head_dim), _rotation(context, angles, layout))
+        angles = Formula(_ntk, (angles, count, factor))
+    return LRPE(context, Identity(context.head_dim), _rotation(angles, count, layout))
+
+
+def _divided(angles: Formula, factor: float, device: Device = None) -> Tensor:
+    return angles(device=device) / factor
+
+
+def _ntk(angles: Formula, count: int, factor: float, device: Device = None) -> Tensor:
+    """base'^(-2j/e) with base' = base f^(e/(e-2)), e = 2 ``count``, the two factors apart."""
+    return angles(device=device) * geometric(count, 2 * count - 2, factor, device)
 
 
 # What features, which multiply the scales, may reach.
@@ -157,17 +166,21 @@ _LOG_LARGEST_HALF = math.log(torch.finfo(torch.float16).max / _HEADROOM)
 # float32 whatever the features are.
 _LOG_LARGEST_SCORE = math.log(torch.finfo(torch.float32).max / _HEADROOM**2)
 _LARGEST_OPTION = 1e12
+_FURTHEST = 2**62  # in an int64
 
 
-def _log_zeta(count: int, gamma: float) -> Tensor:
+def _log_zeta(count: int, gamma: float, device: Device = None) -> Tensor:
     """log of zeta_i = (i / count + gamma) / (1 + gamma): (count,) float64."""
-    fraction = torch.arange(count, dtype=torch.float64) / count
+    fraction = torch.arange(count, dtype=torch.float64, device=device) / count
     return -torch.log1p((1 - fraction) / (fraction + gamma))
 
 
-def _scaled_turns(angles: Tensor, log_scales: Tensor, reference: int, positions: Tensor) -> Tensor:
-    """exp(log_scales (s - reference)) times cosines and sines of s angles: (N,) -> (N, 2, E)."""
-    turns = positions.unsqueeze(-1) * angles
+def _scaled_turns(
+    positions: Tensor, count: int, base: float, gamma: float, scale_base: float, reference: int
+) -> Tensor:
+    """zeta^((s - reference) / scale_base) times cosines and sines: (...) -> (..., 2, count)."""
+    turns = positions.unsqueeze(-1) * geometric(count, 2 * count, base, positions.device)
+    log_scales = _log_zeta(count, gamma, positions.device) / scale_base
     scales = torch.exp((positions - reference).unsqueeze(-1) * log_scales)
     return torch.stack((turns.cos() * scales, turns.sin() * scales), dim=-2)
 
@@ -236,11 +249,11 @@ class XPos(PositionEncoding):
                 f"scale_base={scale_base:g} and gamma={gamma:g}, but is {size} instead; a larger "
                 "`scale_base` reaches further."
             )
-        angles = geometric(dim // 2, dim, base)
-        log_scales = _log_zeta(dim // 2, gamma) / scale_base
         self.query_table, self.key_table = (
-            PositionTable(partial(_scaled_turns, angles, scales, self.reference), size)
-            for scales in (log_scales, -log_scales)
+            PositionTable(
+                Formula(_scaled_turns, (dim // 2, base, gamma, sign * scale_base, self.reference))
+            )
+            for sign in (1, -1)
         )
 
     def _distance(self, log_growth: float) -> int:
@@ -253,6 +266,12 @@ class XPos(PositionEncoding):
             return self.reference + self._distance(_LOG_LARGEST_HALF)
         return self._distance(_LOG_LARGEST_SCORE)
 
+    def first_position(self, dtype: torch.dtype) -> int:
+        """The first one, at most 0, where no position comes too far behind it."""
+        if dtype == torch.float16:
+            return self.reference - self._distance(_LOG_LARGEST_HALF)
+        return -self._distance(_LOG_LARGEST_SCORE)
+
     def transform_query(self, q: Tensor, positions: Tensor) -> Tensor:
         """zeta^(s / scale_base) R(s) q: (B, H, T, D) -> (B, H, T, D)."""
         return self._turn(q, positions, self.query_table)
@@ -263,18 +282,33 @@ class XPos(PositionEncoding):
 
     def _turn(self, x: Tensor, positions: Tensor, table: PositionTable) -> Tensor:
         check_features(self, x)
-        # One question for both, since a GPU answers each of them after all its work.
-        end = end_of(positions, min(self.last_position(x.dtype) + 1, table.rows.size(0)))
-        self._check_end(end, x.dtype)
-        table.reserve(end)
-        cos, sin = table.rows[positions].unsqueeze(1).unbind(-2)
+        self._check_bounds(positions, x.dtype)
+        cos, sin = table(positions).unsqueeze(1).unbind(-2)
         return rotate(x, cos, sin, self.layout)
 
-    def _check_end(self, end: int, dtype: torch.dtype) -> None:
-        last = self.last_position(dtype)
-        if end > last + 1:
-            raise ValueError(
-                f"`positions` must be at most {last} for {self.label} in {dtype} with "
-                f"scale_base={self.scale_base:g}, but reach {end - 1}; a larger `scale_base` "
-                "or bfloat16 in place of float16 reaches further."
+    def _check_bounds(self, positions: Tensor, dtype: torch.dtype) -> None:
+        first = max(self.first_position(dtype), -_FURTHEST)
+        last = min(self.last_position(dtype), _FURTHEST)
+        end = known_end(positions)
+        if not positions.numel() or (end is not None and end <= last + 1):
+            return
+        least, most = positions.aminmax()
+        # The largest score is of the first query and the last key.
+        reach = least.clamp(max=0) + last if dtype != torch.float16 else torch.full_like(most, last)
+        if is_recorded(positions):
+            torch._assert_async(
+                (least >= first) & (most <= reach),
+                f"`positions` must be in {first}..{last} for {self.label} in {dtype}.",
             )
+            return
+        low, high, bound = torch.stack((least, most, reach)).tolist()
+        if first <= low and high <= bound:
+            return
+        wrong = f"at most {bound}", f"reach {high}"
+        if low < first:
+            wrong = f"at least {first}", f"begin at {low}"
+        raise ValueError(
+            f"`positions` must be {wrong[0]} for {self.label} in {dtype} with "
+            f"scale_base={self.scale_base:g}, but {wrong[1]}; a larger `scale_base` "
+            "or bfloat16 in place of float16 reaches further."
+        )

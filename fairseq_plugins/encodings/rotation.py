@@ -14,7 +14,8 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor, layout: Layout = "interleaved") 
 
     Args:
         x: (..., T, D).
-        cos: (..., T, E / 2), broadcast against ``x``, with E <= D rotated features.
+        cos: (..., T, E / 2) float32 or wider, broadcast against ``x``, with E <= D rotated
+            features.
         sin: like ``cos``.
         layout: features (0, 1), (2, 3), ... are a pair (``interleaved``), or (0, E/2),
             (1, E/2 + 1), ... (``half_split``).

@@ -1,7 +1,5 @@
 """Sandwich: the products of sinusoidal position vectors as a bias."""
 
-from functools import partial
-
 import torch
 from torch import Tensor
 
@@ -10,14 +8,20 @@ from fairseq_plugins.encodings.base import (
     PositionEncoding,
     relative_positions,
 )
-from fairseq_plugins.encodings.ends import known_end, with_end
-from fairseq_plugins.encodings.frequencies import sinusoidal_frequencies
+from fairseq_plugins.encodings.ends import is_recorded, known_end, with_end
+from fairseq_plugins.encodings.frequencies import (
+    Device,
+    check_even,
+    fixed_sinusoids,
+    sinusoidal_frequencies,
+)
 from fairseq_plugins.encodings.registry import register_encoding
-from fairseq_plugins.encodings.tables import PositionTable
+from fairseq_plugins.encodings.tables import Constant, Formula, PositionTable
 
 
-def sinusoidal_products(frequencies: Tensor, distances: Tensor) -> Tensor:
-    """p_s.p_t = sum_j cos(w_j n) of sinusoidal vectors n apart: (d/2,), (N,) -> (N,)."""
+def sinusoidal_products(distances: Tensor, dim: int) -> Tensor:
+    """p_s.p_t = sum_j cos(w_j n) of sinusoidal vectors (dim,) n apart: (N,) -> (N,)."""
+    frequencies = sinusoidal_frequencies(dim, distances.device)
     return torch.cos(distances.unsqueeze(-1) * frequencies).sum(-1)
 
 
@@ -49,14 +53,23 @@ class Sandwich(PositionEncoding):
         super().__init__(context)
         if num_features < 2:
             raise ValueError(f"`num_features` must be at least 2, but is {num_features} instead.")
-        frequencies = sinusoidal_frequencies("num_features", num_features)
-        self.table = PositionTable(partial(sinusoidal_products, frequencies), context.max_positions)
-        heads = context.num_heads
-        factors = heads / (8.0 * torch.arange(1, heads + 1))
-        self.register_buffer("factors", factors, persistent=False)
+        check_even("num_features", num_features)
+        self.num_features = num_features
+        self.table = PositionTable(Formula(sinusoidal_products, (num_features,)))
+        self.factors = Constant(Formula(_factors, (context.num_heads,)))
 
     def attn_bias(self, q_positions: Tensor, k_positions: Tensor) -> Tensor:
         """(B or 1, H, T, S) float32."""
-        distance = relative_positions(q_positions, k_positions).abs()
-        products = self.table(with_end(distance, known_end(q_positions, k_positions)))
-        return self.get_buffer("factors").view(-1, 1, 1) * products.unsqueeze(-3)
+        if is_recorded(q_positions):
+            # The definition, since a table would need to know the largest distance.
+            q, k = (fixed_sinusoids(at, self.num_features) for at in (q_positions, k_positions))
+            products = (q @ k.mT).float()
+        else:
+            distance = relative_positions(q_positions, k_positions).abs()
+            products = self.table(with_end(distance, known_end(q_positions, k_positions)))
+        return self.factors.on(q_positions).view(-1, 1, 1) * products.unsqueeze(-3)
+
+
+def _factors(num_heads: int, device: Device = None) -> Tensor:
+    """1 / c_h of the heads: (H,) float64."""
+    return num_heads / (8.0 * torch.arange(1, num_heads + 1, dtype=torch.float64, device=device))

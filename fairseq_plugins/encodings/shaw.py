@@ -3,11 +3,18 @@
 import torch
 from torch import Tensor, nn
 
-from fairseq_plugins.encodings.base import EncodingContext
+from fairseq_plugins.encodings.base import EncodingContext, at_least_float32
 from fairseq_plugins.encodings.clipping import ClippedOffsets
-from fairseq_plugins.encodings.frequencies import sinusoidal_frequencies, sinusoids
+from fairseq_plugins.encodings.frequencies import (
+    Device,
+    check_even,
+    fixed_sinusoids,
+    sinusoidal_frequencies,
+    sinusoids,
+)
 from fairseq_plugins.encodings.offsets import gather_columns, sum_columns
 from fairseq_plugins.encodings.registry import register_encoding
+from fairseq_plugins.encodings.tables import Constant, Formula
 
 
 class RelativeKeys(ClippedOffsets):
@@ -16,28 +23,31 @@ class RelativeKeys(ClippedOffsets):
     A subclass provides the vectors.
     """
 
-    def key_vectors(self) -> Tensor:
-        """The vectors a of the offsets -max_distance..max_distance: (2 max_distance + 1, D)."""
+    def key_vectors(self, like: Tensor) -> Tensor:
+        """The vectors a of the offsets -max_distance..max_distance: (2 max_distance + 1, D).
+
+        On the device of ``like``.
+        """
         raise NotImplementedError
 
     def relative_logits(
         self, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor
     ) -> Tensor:
         """q.a: (B, H, T, S), through (B, H, T, 2k + 1) so that no (T, S, D) is ever made."""
-        per_offset = q @ self.key_vectors().to(q.dtype).mT
+        per_offset = q @ self.key_vectors(q).to(q.dtype).mT
         return gather_columns(per_offset, self.index(q_positions, k_positions))
 
 
 class RelativeVectors(RelativeKeys):
     """Also sum_t w_st c_{clip(t - s)} joins the output, w the attention's weights."""
 
-    def value_vectors(self) -> Tensor:
+    def value_vectors(self, like: Tensor) -> Tensor:
         """The vectors c, like ``key_vectors`` and the same ones by default."""
-        return self.key_vectors()
+        return self.key_vectors(like)
 
     def relative_values(self, weights: Tensor, q_positions: Tensor, k_positions: Tensor) -> Tensor:
         """sum_t w_st c_{t-s}: (B, H, T, S) -> (B, H, T, D), weights first summed per offset."""
-        vectors = self.value_vectors().to(weights.dtype)
+        vectors = self.value_vectors(weights).to(weights.dtype)
         index = self.index(q_positions, k_positions)
         return sum_columns(weights, index, vectors.size(0)) @ vectors
 
@@ -71,7 +81,7 @@ class ShawKeys(RelativeKeys):
         super().__init__(context, max_distance=max_distance)
         self.key_table = _draw(self)
 
-    def key_vectors(self) -> Tensor:
+    def key_vectors(self, like: Tensor) -> Tensor:
         return self.key_table
 
 
@@ -107,13 +117,18 @@ class Shaw(RelativeVectors, ShawKeys):
         super().__init__(context, max_distance=max_distance)
         self.value_table = _draw(self)
 
-    def value_vectors(self) -> Tensor:
+    def value_vectors(self, like: Tensor) -> Tensor:
         return self.value_table
 
 
-def _offsets(max_distance: int) -> Tensor:
+def _offsets(max_distance: int, device: Device = None) -> Tensor:
     """-max_distance..max_distance: (2 max_distance + 1,) float64."""
-    return torch.arange(-max_distance, max_distance + 1, dtype=torch.float64)
+    return torch.arange(-max_distance, max_distance + 1, dtype=torch.float64, device=device)
+
+
+def _sinusoids_of_offsets(max_distance: int, dim: int, device: Device = None) -> Tensor:
+    """(2 max_distance + 1, dim) float64."""
+    return fixed_sinusoids(_offsets(max_distance, device), dim)
 
 
 @register_encoding(
@@ -146,12 +161,11 @@ class SinusoidalKeys(RelativeKeys):
 
     def __init__(self, context: EncodingContext, *, max_distance: int = 64) -> None:
         super().__init__(context, max_distance=max_distance)
-        frequencies = sinusoidal_frequencies("head_dim", context.head_dim)
-        rows = sinusoids(_offsets(max_distance), frequencies).float()
-        self.register_buffer("rows", rows, persistent=False)
+        check_even("head_dim", context.head_dim)
+        self.vectors = Constant(Formula(_sinusoids_of_offsets, (max_distance, context.head_dim)))
 
-    def key_vectors(self) -> Tensor:
-        return self.get_buffer("rows")
+    def key_vectors(self, like: Tensor) -> Tensor:
+        return self.vectors.on(like)
 
 
 class SinusoidalVectors(RelativeVectors, SinusoidalKeys):
@@ -188,12 +202,12 @@ class LearnableSinusoidalKeys(RelativeKeys):
 
     def __init__(self, context: EncodingContext, *, max_distance: int = 64) -> None:
         super().__init__(context, max_distance=max_distance)
-        frequencies = sinusoidal_frequencies("head_dim", context.head_dim)
-        self.frequencies = nn.Parameter(frequencies.float())
+        check_even("head_dim", context.head_dim)
+        self.frequencies = nn.Parameter(sinusoidal_frequencies(context.head_dim).float())
 
-    def key_vectors(self) -> Tensor:
-        offsets = _offsets(self.max_distance).to(self.frequencies.device)
-        return sinusoids(offsets, self.frequencies).to(self.frequencies.dtype)
+    def key_vectors(self, like: Tensor) -> Tensor:
+        offsets = _offsets(self.max_distance, self.frequencies.device)
+        return sinusoids(offsets, self.frequencies).to(at_least_float32(self.frequencies))
 
 
 class LearnableSinusoidalVectors(RelativeVectors, LearnableSinusoidalKeys):

@@ -4,14 +4,17 @@ Shapes: B batch, H heads, T tokens, D head_dim, R realisations, U positions that
 """
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from fairseq_plugins.encodings.base import EncodingContext, PositionEncoding, check_features
+from fairseq_plugins.encodings.ends import is_recorded
 from fairseq_plugins.encodings.noise import Draw, group_by_position, runs
 from fairseq_plugins.encodings.registry import register_encoding
+from fairseq_plugins.encodings.uncompiled import uncompiled
 from fairseq_plugins.encodings.wave_products import wave_products
 
 _PAPER = "SPE (Liutkus et al. 2021)"
@@ -201,13 +204,13 @@ class SineSPE(StochasticEncoding):
     def _apply_codes(self, x: Tensor, positions: Tensor, of_queries: bool) -> Tensor:
         # Codes cost the same for any batch, and pay where many rows share them; else their
         # factors are applied one after the other, (x_d wave_dk) (2KD,) times (2KD, R).
-        if x.size(0) >= self.MANY_ROWS:
-            if positions.size(0) == 1:
-                codes = self.codes(positions[0], of_queries=of_queries, like=x)
-                return (x.permute(1, 2, 0, 3) @ codes).permute(2, 0, 1, 3)
-            # How many positions occur, a compiled graph cannot know.
-            if not torch.compiler.is_compiling():
-                return super()._apply_codes(x, positions, of_queries)
+        # A compiled graph can know neither how many rows nor how many positions there will be.
+        recorded = is_recorded(positions)
+        if positions.size(0) == 1 and (recorded or x.size(0) >= self.MANY_ROWS):
+            codes = self.codes(positions[0], of_queries=of_queries, like=x)
+            return (x.permute(1, 2, 0, 3) @ codes).permute(2, 0, 1, 3)
+        if not recorded and x.size(0) >= self.MANY_ROWS:
+            return super()._apply_codes(x, positions, of_queries)
         waves = self._waves(positions.flatten(), of_queries, x)
         waves = waves.unflatten(1, positions.shape).transpose(0, 1)
         return wave_products(x, waves, self._mixing(x).transpose(1, 2).flatten(1, 2))
@@ -232,14 +235,15 @@ class _Waves(torch.autograd.Function):
     Autograd would keep every step from position to angle in float64, and take sines again.
     """
 
+    generate_vmap_rule = True
+
     @staticmethod
-    def forward(  # type: ignore[no-untyped-def]
-        ctx, per_step: Tensor, phases: Tensor | None, positions: Tensor, dtype: torch.dtype
+    def forward(
+        per_step: Tensor, phases: Tensor | None, positions: Tensor, dtype: torch.dtype
     ) -> Tensor:
         """The waves, (H, U, 2K, D).
 
         Args:
-            ctx: of autograd.
             per_step: f (H, K, D), turns from one position to the next, float64.
             phases: (H, K, D).
             positions: (U,).
@@ -249,17 +253,18 @@ class _Waves(torch.autograd.Function):
         turns = positions.double().view(-1, 1, 1) * per_step.contiguous().unsqueeze(1)
         angles = turns.frac_().to(dtype).mul_(2 * math.pi)
         if phases is not None:
-            angles += phases.contiguous().unsqueeze(1)
-        waves = torch.cat((angles.cos(), angles.sin_()), dim=2)
-        ctx.save_for_backward(waves, positions)
+            angles = angles.add_(phases.contiguous().unsqueeze(1))
+        return torch.cat((angles.cos(), angles.sin_()), dim=2)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        _, phases, positions, _ = inputs
+        ctx.save_for_backward(output, positions)
         ctx.has_phases = phases is not None
-        return waves
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(  # type: ignore[no-untyped-def]
-        ctx, grad: Tensor
-    ) -> tuple[Tensor, Tensor | None, None, None]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor | None, None, None]:
         waves, positions = ctx.saved_tensors
         cos, sin = waves.chunk(2, dim=2)
         to_cos, to_sin = grad.chunk(2, dim=2)
@@ -346,7 +351,7 @@ class ConvSPE(StochasticEncoding):
         self._draw.keep_only(used)
         return torch.cat(pieces, dim=2).transpose(1, 2)
 
-    @torch.compiler.disable(reason="which blocks of noise are drawn follows from the positions")
+    @uncompiled("which blocks of noise are drawn follows from the positions")
     def _apply_codes(self, x: Tensor, positions: Tensor, of_queries: bool) -> Tensor:
         return super()._apply_codes(x, positions, of_queries)
 

@@ -1,47 +1,165 @@
-"""Tables indexed by position: float32, outside the state dict, grown on demand."""
+"""Constants that follow from sizes alone: computed when used, kept outside of every module.
 
-from collections.abc import Callable
+A module holds a formula and no tensor, so that there is nothing that a wrapper could synchronise,
+average, shard, lose on the meta device or save. Values are computed in float64 on a CPU, the same
+for every device, and kept in float32 once per formula and device. Where operations are recorded
+and not run (a compiled or exported graph, the capture of a CUDA graph), the formula itself is.
+"""
+
+import threading
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from fairseq_plugins.encodings.ends import end_of
+from fairseq_plugins.encodings.ends import (
+    bounds_of,
+    check_not_negative,
+    end_of,
+    is_recorded,
+    refuse_below_0,
+)
+
+_MOST_KEPT = 64  # tensors, of which those used last stay
+_FEWEST_ROWS = 256
+# A table of more rows is not made for a few positions far out.
+_MANY_ROWS = 2**17
 
 
-class PositionTable(nn.Module):
-    """Rows ``make(positions)`` for positions 0, 1, ..., kept and extended when a longer one comes.
+@dataclass(frozen=True)
+class Formula:
+    """A function with its last arguments: equal to another of the same ones, and picklable.
 
-    Args:
-        make: float64 positions (N,) -> rows (N, ...). Evaluated in float64, kept in float32. A
-            function of a module or a ``partial`` of one, which can be pickled with the table.
-        size: rows to start with.
+    Attributes:
+        function: of a module, not of an object or another function.
+        arguments: what it is called with behind other arguments.
     """
 
-    rows: Tensor
+    function: Callable[..., Tensor]
+    arguments: tuple[Hashable, ...] = ()
 
-    def __init__(self, make: Callable[[Tensor], Tensor], size: int) -> None:
-        super().__init__()
-        self._make = make
-        self.register_buffer("rows", self._build(size), persistent=False)
+    def __call__(self, *first: Any, **named: Any) -> Tensor:
+        return self.function(*first, *self.arguments, **named)
 
-    def _build(self, size: int) -> Tensor:
-        return self._make(torch.arange(size, dtype=torch.float64)).float()
 
-    def reserve(self, size: int) -> None:
-        """Have at least ``size`` rows."""
-        if size > self.rows.size(0):
-            # Doubling keeps the number of rebuilds logarithmic when decoding token by token.
-            self._grow(max(size, 2 * self.rows.size(0)))
+@dataclass(frozen=True)
+class Constant:
+    """One tensor.
 
-    @torch.compiler.disable(reason="a table of positions grows once for many passes")
-    def _grow(self, size: int) -> None:
-        rows = self._build(size)
-        self.rows = rows.to(device=self.rows.device, dtype=self.rows.dtype)
+    Attributes:
+        formula: called with ``device``; floating point results are kept in float32.
+    """
 
-    def forward(self, positions: Tensor) -> Tensor:
-        """Rows at ``positions`` (any shape, int64): shape ``positions.shape + row shape``."""
-        self.reserve(end_of(positions, self.rows.size(0)))
-        return self.rows[positions]
+    formula: Formula
+
+    def on(self, like: Tensor) -> Tensor:
+        """The tensor, on the device of ``like``."""
+        if is_recorded(like):
+            return _narrow(self.formula(device=like.device))
+        return _kept(self, like.device, 0, lambda: self.formula(device="cpu"))
+
+
+@dataclass(frozen=True)
+class PositionTable:
+    """A function of the position, as a table of its values at 0, 1, ... that grows by doubling.
+
+    Attributes:
+        formula: positions (...) float64 of any sign -> rows (..., *row) float64.
+    """
+
+    formula: Formula
+
+    def at(self, positions: Tensor) -> Tensor:
+        """``__call__`` without a table."""
+        return _narrow(self.formula(positions.double()))
+
+    def rows(self, count: int, like: Tensor) -> Tensor:
+        """At least ``count`` rows (N, *row) float32, on the device of ``like``."""
+        size = power_of_two(max(count, _FEWEST_ROWS))
+
+        def make() -> Tensor:
+            return self.formula(torch.arange(size, dtype=torch.float64, device="cpu"))
+
+        return _kept(self, like.device, size, make)
+
+    def __call__(self, positions: Tensor, absolute: str | None = None) -> Tensor:
+        """Rows at ``positions`` (any shape, int64): ``positions.shape`` + row, float32.
+
+        Args:
+            positions: of any sign.
+            absolute: the label of an encoding that negative ones have no meaning for.
+
+        Raises:
+            ValueError: a negative position for such an encoding.
+        """
+        if is_recorded(positions):
+            if absolute is not None:
+                check_not_negative(absolute, positions)
+            return self.at(positions)
+        low, end = bounds_of(positions)
+        if absolute is not None:
+            refuse_below_0(absolute, low)
+        if low < 0 or end > max(_MANY_ROWS, 4 * positions.numel()):
+            return self.at(positions)
+        return self.rows(end, positions)[positions]
+
+
+def power_of_two(size: int) -> int:
+    """The smallest one that is not below ``size``."""
+    return 1 << max(size - 1, 0).bit_length()
+
+
+_tensors: dict[tuple[Hashable, torch.device], Tensor] = {}
+_lock = threading.Lock()
+
+
+def _kept(key: Hashable, device: torch.device, size: int, make: Callable[[], Tensor]) -> Tensor:
+    """The tensor of a formula on a device, made again where it has fewer than ``size`` rows."""
+    with _lock:
+        found = _tensors.pop((key, device), None)
+        if found is not None and (not size or len(found) >= size):
+            _tensors[key, device] = found  # again as the last
+            return found
+    made = without_modes(lambda: _narrow(make()).to(device))
+    with _lock:
+        _tensors[key, device] = made
+        while len(_tensors) > _MOST_KEPT:
+            del _tensors[next(iter(_tensors))]
+    return made
+
+
+def without_modes(make: Callable[[], Tensor]) -> Tensor:
+    """What ``make`` returns, whatever holds around the caller.
+
+    It runs in a thread of its own, where inference mode, autocast, a default device, transforms of
+    ``torch.func`` and dispatch modes of the caller's have no effect: what is kept serves later
+    callers without them.
+    """
+    results: list[Tensor] = []
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            made = make()
+            if made.is_cuda:  # Another stream may be the next to read it.
+                torch.cuda.current_stream(made.device).synchronize()
+            results.append(made)
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    if errors:
+        raise errors[0]
+    return results[0]
+
+
+def _narrow(values: Tensor) -> Tensor:
+    """float64 in float32; integers as they are."""
+    return values.float() if values.is_floating_point() else values
 
 
 def continued_rows(table: Tensor, fresh: Tensor) -> Tensor:
@@ -66,13 +184,13 @@ def interpolated_rows(table: Tensor, size: int) -> Tensor:
     return torch.lerp(table[lower], table[lower + 1], share)
 
 
-def check_within_table(positions: Tensor, size: int) -> None:
-    """Refuse a position beyond a learned table, which has nothing to say about it.
+def check_within_table(label: str, positions: Tensor, size: int) -> None:
+    """Refuse a position outside of a learned table, which has nothing to say about it.
 
     Raises:
-        ValueError: for a position of ``size`` or more.
+        ValueError: for a position of ``size`` or more, or below 0.
     """
-    end = end_of(positions, size)
+    end = end_of(label, positions, size)
     if end > size:
         raise ValueError(
             f"`positions` must be below max_positions={size} of the learned table, but reach "

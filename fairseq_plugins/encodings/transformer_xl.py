@@ -1,12 +1,10 @@
 """Transformer-XL: sinusoids of the offset, and learned vectors in place of a query's position."""
 
-from functools import partial
-
 import torch
 from torch import Tensor, nn
 
 from fairseq_plugins.encodings.base import EncodingContext, PositionEncoding
-from fairseq_plugins.encodings.ends import end_of
+from fairseq_plugins.encodings.ends import end_of, is_recorded, with_end
 from fairseq_plugins.encodings.frequencies import geometric
 from fairseq_plugins.encodings.offsets import (
     gather_offsets,
@@ -14,7 +12,7 @@ from fairseq_plugins.encodings.offsets import (
     products_by_offset,
 )
 from fairseq_plugins.encodings.registry import register_encoding
-from fairseq_plugins.encodings.tables import PositionTable
+from fairseq_plugins.encodings.tables import Formula, PositionTable
 
 
 @register_encoding(
@@ -44,8 +42,7 @@ class TransformerXL(PositionEncoding):
         heads, dim, width = context.num_heads, context.head_dim, context.embed_dim
         if width % 2:
             raise ValueError(f"`embed_dim` must be even, but is {width} instead.")
-        make = partial(_sines_and_cosines, geometric(width // 2, width))
-        self.table = PositionTable(make, context.max_positions)
+        self.table = PositionTable(Formula(_sines_and_cosines, (width,)))
         weight = torch.empty(heads * dim, width)
         nn.init.xavier_uniform_(weight, generator=context.generator)
         self.weight = nn.Parameter(weight)
@@ -60,9 +57,11 @@ class TransformerXL(PositionEncoding):
 
     def _sinusoids(self, low: int, high: int) -> Tensor:
         """r_n for n = low..high: (N, C). A sine is odd and a cosine even, so one table serves."""
-        self.table.reserve(max(-low, high) + 1)
-        offsets = torch.arange(low, high + 1, device=self.table.rows.device)
-        sine, cosine = self.table.rows[offsets.abs()].chunk(2, dim=-1)
+        offsets = torch.arange(low, high + 1, device=self.weight.device)
+        if is_recorded(offsets):
+            return self.table.at(offsets)
+        distances = with_end(offsets.abs(), max(-low, high) + 1)
+        sine, cosine = self.table(distances).chunk(2, dim=-1)
         return torch.cat((sine * offsets.sign().unsqueeze(-1), cosine), dim=-1)
 
     def _by_offset(self, q: Tensor, offsets: Tensor, low: int, high: int) -> Tensor:
@@ -87,18 +86,18 @@ class TransformerXL(PositionEncoding):
 
         A causal model hides later keys; their terms are those of offset 0.
         """
-        size = self.table.rows.size(0)
-        if torch.compiler.is_compiling():
+        longest = self.context.max_positions
+        if is_recorded(q_positions):
             for positions in (q_positions, k_positions):
-                end_of(positions, size)
+                end_of(self.label, positions, longest)
         offsets, low, high = occurring_offsets(
-            q_positions, k_positions, causal=self.context.causal, furthest=size - 1
+            q_positions, k_positions, causal=self.context.causal, furthest=longest - 1
         )
         content = k @ self.u.to(k.dtype).unsqueeze(-1)
         return content.mT + self._by_offset(q, offsets, low, high)
 
 
-def _sines_and_cosines(frequencies: Tensor, positions: Tensor) -> Tensor:
-    """[sin(w_1 n), ..., cos(w_1 n), ...] of positions n (N,): (N, C)."""
-    angles = positions.unsqueeze(-1) * frequencies
+def _sines_and_cosines(positions: Tensor, width: int) -> Tensor:
+    """[sin(w_1 n), ..., cos(w_1 n), ...] of positions n: (N,) -> (N, width)."""
+    angles = positions.unsqueeze(-1) * geometric(width // 2, width, device=positions.device)
     return torch.cat((angles.sin(), angles.cos()), dim=-1)

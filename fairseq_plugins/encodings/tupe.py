@@ -4,8 +4,9 @@ from typing import Literal
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
-from fairseq_plugins.encodings.base import EncodingContext, PositionEncoding
+from fairseq_plugins.encodings.base import EncodingContext, PositionEncoding, widened
 from fairseq_plugins.encodings.bias import T5Bias
 from fairseq_plugins.encodings.registry import register_encoding
 from fairseq_plugins.encodings.tables import check_within_table
@@ -117,14 +118,16 @@ class TUPE(PositionEncoding):
 
     def _project(self, positions: Tensor, projection: Tensor) -> Tensor:
         """Projected positions per head: (B or 1, T) -> (B or 1, H, T, D)."""
-        check_within_table(positions, self.context.max_positions)
-        projected = self.norm(self.weight[positions]) @ projection
+        check_within_table(self.label, positions, self.context.max_positions)
+        rows, scale, shift = (widened(x) for x in (self.weight, self.norm.weight, self.norm.bias))
+        normed = F.layer_norm(rows[positions], self.norm.normalized_shape, scale, shift)
+        projected = normed @ widened(projection)
         return projected.unflatten(-1, (self.context.num_heads, -1)).transpose(1, 2)
 
     def _untie(self, bias: Tensor, q_positions: Tensor, k_positions: Tensor) -> Tensor:
         """The bias (B or 1, H, T, S) with the scalars in the row and the column of position 0."""
-        row = (q_positions.eq(0)[:, None, :, None], self.from_cls)
-        column = (k_positions.eq(0)[:, None, None, :], self.to_cls)
+        row = (q_positions.eq(0)[:, None, :, None], widened(self.from_cls))
+        column = (k_positions.eq(0)[:, None, None, :], widened(self.to_cls))
         # The later of the two has the pair that is in both.
         for is_cls, scalar in (row, column) if self.cls_pair == "theta_2" else (column, row):
             bias = torch.where(is_cls, scalar.view(1, -1, 1, 1), bias)

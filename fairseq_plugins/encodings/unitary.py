@@ -6,7 +6,6 @@ P^H cancels and is never computed.
 
 from collections.abc import Callable, Sequence
 from itertools import chain
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -37,8 +36,6 @@ class LRPE(PositionEncoding):
         self.basis, self.core = basis, core
         self._keep("v", basis.draw(context.generator), is_learned=basis.is_learned)
         self._keep(core.tensor, core.draw(context.generator), is_learned=core.is_learned)
-        _prepare_core(self)
-        self.register_load_state_dict_post_hook(_prepare_core)
         # Permuted features stay what they are, so that no denominator comes near zero.
         self.keeps_positive = basis.is_permutation and core.is_permutation
         # What positive features have in common is gathered in one, which Lambda turns.
@@ -86,10 +83,6 @@ class LRPE(PositionEncoding):
         dim, tensor = self.context.head_dim, getattr(self, self.core.tensor)
         basis = self.basis.matrix(self.v)
         return basis.mH @ self.core.matrix(position, dim, tensor) @ basis
-
-
-def _prepare_core(encoding: LRPE, incompatible_keys: Any = None) -> None:
-    encoding.core.prepare(getattr(encoding, encoding.core.tensor))
 
 
 def pair(context: EncodingContext, basis: Basis, core: Core) -> LRPE:
@@ -157,7 +150,7 @@ class OddEvenPermutation(LRPE):
     """One gather serves P and Lambda, both permutations."""
 
     def __init__(self, context: EncodingContext, basis: OddEven, core: Permutation) -> None:
-        core.powers = PermutationPowers(context.max_positions, basis.order)
+        core.powers = PermutationPowers(basis.order)
         super().__init__(context, basis, core)
 
     def transform_query(self, q: Tensor, positions: Tensor) -> Tensor:

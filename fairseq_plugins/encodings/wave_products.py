@@ -8,6 +8,8 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
+from fairseq_plugins.kernels.backend import needs_plain_operations
+
 _TOKENS = 32  # of a block: what is made of one stays in the cache
 
 
@@ -23,7 +25,7 @@ def wave_products(x: Tensor, waves: Tensor, mixing: Tensor) -> Tensor:
         mixing: (H, W D, R).
     """
     plain = x.device.type != "cpu" or torch.is_autocast_enabled("cpu")
-    if plain or torch.compiler.is_compiling():
+    if plain or needs_plain_operations():
         return (x.unsqueeze(-2) * waves).flatten(-2) @ mixing
     result: Tensor = _WaveProducts.apply(x, waves, mixing)
     return result

@@ -8,11 +8,13 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from fairseq_plugins.encodings.base import EncodingContext
+from fairseq_plugins.encodings.base import EncodingContext, at_least_float32
 from fairseq_plugins.encodings.cores import Rotation
+from fairseq_plugins.encodings.frequencies import Device
 from fairseq_plugins.encodings.lrpe import BasisName, Rotated, basis, rotation_angles
 from fairseq_plugins.encodings.registry import register_encoding
 from fairseq_plugins.encodings.rotation import Layout
+from fairseq_plugins.encodings.tables import Formula
 from fairseq_plugins.encodings.unitary import LRPE, pair
 
 Ramp = Literal["turns", "pairs"]
@@ -71,31 +73,38 @@ class StretchedRotation(Rotation):
     """A rotation by stretched angles; learned ones are stretched wherever they are by now.
 
     Args:
-        angles: (n,) float64 before stretching.
+        angles: before stretching; see ``Angles``, as ``count``.
         stretch: of angles.
         score_factor: see ``Core``.
-        size, layout, is_learned: see ``Rotation``.
+        count, layout, is_learned: see ``Rotation``.
     """
 
     def __init__(
         self,
-        angles: Tensor,
-        size: int,
+        angles: Formula,
+        count: int,
         *,
         stretch: Callable[[Tensor], Tensor],
         score_factor: float,
         layout: Layout,
         is_learned: bool,
     ) -> None:
-        start = angles if is_learned else stretch(angles)
-        super().__init__(start, size, layout=layout, is_learned=is_learned)
+        start = angles if is_learned else Formula(_stretched, (angles, stretch))
+        super().__init__(start, count, layout=layout, is_learned=is_learned)
         self.stretch, self.score_factor = stretch, score_factor
 
     def cos_sin(self, positions: Tensor, theta: Tensor | None) -> tuple[Tensor, Tensor]:
         if theta is None:
             return super().cos_sin(positions, None)
         cos, sin = super().cos_sin(positions, self.stretch(theta.double()))
-        return cos.to(theta.dtype), sin.to(theta.dtype)
+        wide = at_least_float32(theta)
+        return cos.to(wide), sin.to(wide)
+
+
+def _stretched(
+    angles: Formula, stretch: Callable[[Tensor], Tensor], device: Device = None
+) -> Tensor:
+    return stretch(angles(device=device))
 
 
 def inverse_temperature(factor: float) -> float:
@@ -174,19 +183,19 @@ def yarn(
         raise ValueError(
             f"`slow` must be positive and below `fast`, but they are {slow} and {fast} instead."
         )
-    angles = rotation_angles(context, rotated, base)
+    angles, count = rotation_angles(context, rotated, base)
     stretch = NtkByParts(
         factor=factor,
         length=trained_length or context.max_positions,
         slow=slow,
         fast=fast,
         ramp=ramp,
-        rotated_dim=2 * angles.numel(),
+        rotated_dim=2 * count,
         base=base,
     )
     core = StretchedRotation(
         angles,
-        context.max_positions,
+        count,
         stretch=stretch,
         score_factor=inverse_temperature(factor) if temperature == "paper" else 1.0,
         layout=layout,

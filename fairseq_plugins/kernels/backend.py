@@ -14,6 +14,20 @@ VARIABLE = "FAIRSEQ_PLUGINS_KERNEL"
 CAPABILITY = (8, 0)  # tensor cores with bfloat16 and TF32
 
 
+def is_transformed() -> bool:
+    """Whether a transform of ``torch.func`` (grad, vmap, ...) is active around the caller."""
+    return not torch.compiler.is_compiling() and torch._C._are_functorch_transforms_active()
+
+
+def needs_plain_operations() -> bool:
+    """Whether an ``autograd.Function`` with loops over the length has to be left out.
+
+    A compiled graph would have one for each length, and transforms of ``torch.func`` cannot look
+    into it; both are given operations that have gradients of their own.
+    """
+    return torch.compiler.is_compiling() or is_transformed()
+
+
 def choose_backend(device: torch.device, dtype: torch.dtype) -> Backend:
     """``triton`` on a GPU that can run it, else ``torch``, or what the environment forces.
 
@@ -25,6 +39,8 @@ def choose_backend(device: torch.device, dtype: torch.dtype) -> Backend:
         ValueError: ``FAIRSEQ_PLUGINS_KERNEL`` is another word, or forces what cannot run here.
     """
     word = os.environ.get(VARIABLE, "")
+    if is_transformed():
+        return "torch"
     if not word:
         return "triton" if device.type == "cuda" and not _obstacle(device, dtype) else "torch"
     if word not in BACKENDS:

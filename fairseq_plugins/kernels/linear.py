@@ -6,7 +6,11 @@ Shapes: B batch, H heads, T queries, S keys, D' features, M values, C chunk.
 import torch
 from torch import Tensor
 
-from fairseq_plugins.kernels.backend import choose_backend
+from fairseq_plugins.kernels.backend import (
+    choose_backend,
+    is_transformed,
+    needs_plain_operations,
+)
 from fairseq_plugins.kernels.bidirectional import bidirectional_attention
 from fairseq_plugins.kernels.chunked import LinearState, chunked_attention
 from fairseq_plugins.kernels.normalizer import clamp_denominator, norms
@@ -86,7 +90,8 @@ def causal_linear_attention(
         if divided is not None:
             return divided
     start = initial_state or _empty_state(k, v, k if normalizer_k is None else normalizer_k)
-    if backend == "torch" and normalize and normalizer_k is None and log_decay is None:
+    is_fused = normalize and normalizer_k is None and log_decay is None
+    if backend == "torch" and is_fused and not needs_plain_operations():
         output, state = chunked_attention(
             q, k, v, start, min_cosine=min_cosine, epsilon=epsilon, chunk=chunk_size
         )
@@ -167,7 +172,7 @@ def linear_attention(
     """
     _check(q, k, v, normalizer_q, normalizer_k)
     _check_epsilon(epsilon, min_cosine)
-    if normalize and normalizer_k is None:
+    if normalize and normalizer_k is None and not is_transformed():
         return bidirectional_attention(q, k, v, min_cosine=min_cosine, epsilon=epsilon)
     state = remember_keys(k, v, normalizer_k=normalizer_k)
     output = attend_state(

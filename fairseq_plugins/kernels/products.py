@@ -9,8 +9,9 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
-from fairseq_plugins.kernels.backend import choose_backend
+from fairseq_plugins.kernels.backend import choose_backend, needs_plain_operations
 from fairseq_plugins.kernels.chunked import LinearState, chunked_attention, chunks
 from fairseq_plugins.kernels.naive import naive_causal_product
 from fairseq_plugins.kernels.precision import without_autocast
@@ -43,12 +44,16 @@ def causal_product(
             return triton_linear.causal_product(q, k, v, start)
         if backend == "naive":
             return naive_causal_product(q, k, v, start)
+        if needs_plain_operations():
+            return _all_chunks(q, k, v, start, None, chunk)
         # Two tensors, as Dynamo traces no autograd.Function that has one twice.
         nothing = (start.new_empty(*start.shape[:2], 0) for _ in range(2))
         state = LinearState(start, *nothing)
         output, state = chunked_attention(q, k, v, state, min_cosine=None, chunk=chunk)
         return output, state.kv
     _check_decay(log_decay, q)
+    if needs_plain_operations():
+        return _all_chunks(q, k, v, start, log_decay, chunk)
     result: tuple[Tensor, Tensor] = _DecayedProduct.apply(q, k, v, start, log_decay, chunk)
     return result
 
@@ -94,6 +99,37 @@ def _factors(log_decay: Tensor, dtype: torch.dtype) -> _Factors:
     between = (sums - sums.mT).masked_fill(later, float("-inf")).to(dtype).exp()
     since_start = sums.to(dtype).exp()
     return _Factors(since_start, between, between[..., -1:, :].mT, since_start[..., -1:, :])
+
+
+def _all_chunks(
+    q: Tensor, k: Tensor, v: Tensor, start: Tensor, log_decay: Tensor | None, chunk: int
+) -> tuple[Tensor, Tensor]:
+    """``causal_product`` of all chunks at once, with as many operations at any length."""
+    length = q.size(2)
+    count = length // chunk + 1  # With some padding always, so that no graph asks whether.
+
+    def split(x: Tensor) -> Tensor:
+        padded = F.pad(x.to(start.dtype), (0, 0, 0, count * chunk - length))
+        return padded.unflatten(2, (count, chunk))
+
+    qc, kc, vc = split(q), split(k), split(v)
+    inside = qc @ kc.mT
+    start = start.unsqueeze(2)
+    if log_decay is None:
+        inside = inside.tril()
+        states = torch.cat((start, kc.mT @ vc), 2).cumsum(2)
+    else:
+        decays = split(log_decay.unsqueeze(-1).double()).squeeze(-1)
+        factors = _factors(decays, start.dtype)
+        inside = inside * factors.between
+        qc, kc = qc * factors.since_start, kc * factors.until_end
+        # As if chunks were tokens whose k v^T are known.
+        wholes = F.pad(decays.double().sum(-1), (1, 0))
+        between = _factors(wholes, start.dtype).between
+        updates = torch.cat((start, kc.mT @ vc), 2)
+        states = (between @ updates.flatten(3)).unflatten(3, updates.shape[3:])
+    output = inside @ vc + qc @ states[:, :, :-1]
+    return output.flatten(2, 3)[:, :, :length], states[:, :, -1]
 
 
 class _DecayedProduct(torch.autograd.Function):

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fairseq_plugins.kernels.backend import needs_plain_operations
 from fairseq_plugins.kernels.precision import without_autocast
 
 # With fewer pairs of a query and a key, calls for each head take longer than they gain.
@@ -20,7 +21,7 @@ FEWEST_PAIRS = 256 * 256
 
 def can_go_by_head(q: Tensor, k: Tensor) -> bool:
     """Whether that is faster: for many pairs on a CPU, in float32 or wider, not compiled."""
-    if q.device.type != "cpu" or torch.compiler.is_compiling() or torch.is_autocast_enabled("cpu"):
+    if q.device.type != "cpu" or torch.is_autocast_enabled("cpu") or needs_plain_operations():
         return False
     is_wide = q.dtype == torch.promote_types(q.dtype, torch.float32)
     return is_wide and q.size(2) * k.size(2) >= FEWEST_PAIRS

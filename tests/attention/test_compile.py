@@ -88,11 +88,15 @@ def run(
     return [output.detach(), *gradients]
 
 
-def assert_same(actual: list[Tensor | None], expected: list[Tensor | None]) -> None:
+def assert_same(
+    actual: list[Tensor | None], expected: list[Tensor | None], *, by_size: bool = False
+) -> None:
+    """To a few units of rounding; of the largest value where sums have no denominator."""
     assert len(actual) == len(expected)
     for one, other in zip(actual, expected, strict=True):
         assert (one is None) == (other is None)
-        torch.testing.assert_close(one, other, atol=2e-6, rtol=1e-5)
+        size = max(1.0, float(other.abs().max())) if by_size and other is not None else 1.0
+        torch.testing.assert_close(one, other, atol=2e-6 * size, rtol=1e-5)
 
 
 def compare(case: tuple[str, str, bool], backend: str, *, padded: bool, length: int = LENGTH):
@@ -158,9 +162,9 @@ def test_several_chunks_and_any_normaliser_are_one_graph(options, normalizer):
     )
     at = Positions.of(None, 2 * 64 + 2).index
     more, inputs = {"q_positions": at, "k_positions": at}, heads(at.size(1))
-    encoding.transform_query(inputs[0], at)  # Its table grows here, not in the graph.
     compiled = torch.compile(module, backend="aot_eager", fullgraph=True)
-    assert_same(run(compiled, inputs, [], **more), run(module, inputs, [], **more))
+    expected = run(module, inputs, [], **more)
+    assert_same(run(compiled, inputs, [], **more), expected, by_size=normalizer == "none")
 
 
 @pytest.mark.parametrize("name", sorted(BREAKS))
@@ -173,8 +177,7 @@ def test_what_is_known_to_break_does_and_only_there(name):
     torch._dynamo.reset()
     counters.clear()
     compiled(*arguments(encoding))
-    (reason,) = counters["graph_break"]
-    assert "torch.compiler.disable" in reason
+    assert "torch.compiler.disable" in next(iter(counters["graph_break"]))
 
 
 def hook_of(encoding: PositionEncoding) -> Callable[..., Tensor]:
@@ -203,25 +206,26 @@ def test_an_embedding_is_one_graph(name):
 
 @pytest.mark.parametrize(
     "case",
-    [("rope", "vanilla", True), ("xl", "vanilla", True), ("lrpe_type7", "linear", False)],
+    [
+        ("rope", "vanilla", True),
+        ("xl", "vanilla", True),
+        ("lrpe_type7", "linear", False),
+        ("rope", "linear", True),
+    ],
     ids=case_id,
 )
 def test_other_lengths_need_one_more_graph(case):
-    """Not so causal linear attention, whose chunks are unrolled: a graph for each length."""
     module, counter = build_pair(*case), CompileCounter()
     adapter = FairseqMultiheadAttention(WIDTH, module)
     compiled = torch.compile(adapter, backend=counter, fullgraph=True)
-    for length in (5, 6, 7, 9, 12, 17):
+    for length in (5, 6, 7, 9, 12, 17, 64, 80):
         x = torch.randn(length, 2, WIDTH)
         output, _ = compiled(x, x, x, need_weights=False)
         torch.testing.assert_close(output, adapter(x, x, x, need_weights=False)[0])
     assert counter.frame_count <= 2
 
 
-GROWING = ["rope", "lrpe_type7", "per", "cosformer"]
-
-
-@pytest.mark.parametrize("name", [*GROWING, "xl", "learned", "hierarchical"])
+@pytest.mark.parametrize("name", ["xl", "learned", "hierarchical"])
 def test_a_compiled_graph_refuses_positions_beyond_its_tables(name):
     encoding = build(name, table_size=6) if name == "hierarchical" else build(name)
     end = 36 if name == "hierarchical" else LONGEST
@@ -229,8 +233,9 @@ def test_a_compiled_graph_refuses_positions_beyond_its_tables(name):
     compiled = torch.compile(function, backend="aot_eager", fullgraph=True)
     last = torch.tensor([[0, end - 1]])
     torch.testing.assert_close(compiled(last), function(last))
-    with pytest.raises(RuntimeError, match=f"`positions` must be below {end}"):
-        compiled(torch.tensor([[0, end]]))
+    for beyond in (end, -1):
+        with pytest.raises(RuntimeError, match=f"`positions` must be below {end}"):
+            compiled(torch.tensor([[0, beyond]]))
 
 
 def embed_or_attend(encoding: PositionEncoding) -> Callable[[Tensor], Tensor]:
@@ -243,17 +248,16 @@ def embed_or_attend(encoding: PositionEncoding) -> Callable[[Tensor], Tensor]:
     return lambda at: encoding.transform_query(q, at)
 
 
-@pytest.mark.parametrize("name", [*GROWING, "xl"])
-def test_tables_grow_between_graphs_where_positions_say_their_end(name):
-    """Once, at a break; then there is one graph again."""
+@pytest.mark.parametrize("name", ["rope", "lrpe_type7", "per", "cosformer", "xl"])
+def test_a_graph_takes_any_position_in_its_first_pass(name):
+    """It has the formula in place of a table; columns of offsets follow from a known end."""
     encoding, at = build(name), with_end(torch.tensor([[0, 3 * LONGEST]]), 3 * LONGEST + 1)
     function = embed_or_attend(encoding)
-    first = torch.compile(function, backend="eager")(at)
-    assert len(counters["graph_break"]) == 1
-    torch._dynamo.reset()
-    again = torch.compile(function, backend="eager", fullgraph=True)(at)
-    torch.testing.assert_close(first, function(at))
-    torch.testing.assert_close(again, function(at))
+    compiled = torch.compile(function, backend="eager", fullgraph=True)
+    torch.testing.assert_close(compiled(at), function(at))
+    if name != "xl":
+        unknown = torch.tensor([[-7, 5 * LONGEST]])
+        torch.testing.assert_close(compiled(unknown), function(unknown))
 
 
 @pytest.mark.parametrize("attention", ["vanilla", "linear"])

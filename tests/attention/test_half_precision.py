@@ -34,9 +34,8 @@ def _check(name, attention, causal, dtype, start):
     options = {"normalizer": "plain"} if near_zero else {}
     wide = Layer(name, attention, causal=causal, dtype=torch.float32, **options)
     with torch.no_grad():
-        for projection in (wide.q_proj, wide.k_proj, wide.v_proj):
-            for parameter in projection.parameters():
-                parameter.copy_(parameter.to(dtype))
+        for parameter in wide.parameters():
+            parameter.copy_(parameter.to(dtype))
     narrow = Layer(name, attention, causal=causal, dtype=dtype, **options)
     narrow.load_state_dict(wide.state_dict())
     x = tokens(2, 12, dtype)

@@ -4,12 +4,11 @@ import io
 
 import pytest
 import torch
-from attention_cases import CAUSAL, DIM, DIRECTED, HEADS, NAMES, VOCAB, WIDTH, Layer, count, refusal
+from attention_cases import CAUSAL, DIM, DIRECTED, HEADS, WIDTH, Layer, count
 from attention_cases import tokens as draw
 from torch import nn
 
 from fairseq_plugins.attention import FEATURE_MAPS, build_attention
-from fairseq_plugins.encodings import build_encoding
 
 
 def saved_and_loaded(module: nn.Module) -> nn.Module:
@@ -44,19 +43,6 @@ def refuses_long(layer: Layer) -> bool:
     except ValueError:
         return True
     return False
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_an_encoding(name):
-    causal = refusal(name, True) is None
-    encoding = build_encoding(
-        name, num_heads=HEADS, head_dim=DIM, embed_dim=WIDTH, causal=causal, vocab_size=VOCAB
-    )
-    copy = saved_and_loaded(encoding)
-    assert copy.hooks == encoding.hooks
-    for key, value in encoding.state_dict().items():
-        assert torch.equal(copy.state_dict()[key], value), key
-    assert dict(copy.named_buffers()).keys() == dict(encoding.named_buffers()).keys()
 
 
 @pytest.mark.parametrize("feature_map", FEATURE_MAPS)

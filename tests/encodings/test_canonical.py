@@ -60,7 +60,7 @@ def test_additive_is_equation_8():
     encoding = build("alibi")
     content, constant = canonical_form(encoding, -4)
     torch.testing.assert_close(content.matrix, torch.eye(DIM).double().expand(HEADS, -1, -1))
-    slopes = encoding.get_buffer("slopes").double()
+    slopes = encoding.slopes.on(torch.empty(())).double()
     expected = -4 * slopes / encoding.logit_scale()
     torch.testing.assert_close(constant.matrix.flatten(), expected)
 

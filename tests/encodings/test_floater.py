@@ -120,3 +120,10 @@ def test_every_layer_shares_the_field_and_starts_by_itself():
 def test_floater_options_are_checked(options, message):
     with pytest.raises(ValueError, match=message):
         build("floater", **options)
+
+
+def test_its_field_can_be_quantised():
+    encoding = build("floater")
+    expected = encoding.rows(count(20))
+    quantised = torch.ao.quantization.quantize_dynamic(encoding, {torch.nn.Linear})
+    assert (quantised.rows(count(20)) - expected).abs().max() < 0.05

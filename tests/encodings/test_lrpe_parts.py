@@ -14,6 +14,7 @@ from fairseq_plugins.encodings.bases import Cosine, Fourier, Householder, OddEve
 from fairseq_plugins.encodings.cores import Permutation, Phase, Rotation
 from fairseq_plugins.encodings.frequencies import theta
 from fairseq_plugins.encodings.permutations import PermutationPowers, odd_even, power_table
+from fairseq_plugins.encodings.tables import Constant, Formula
 
 HALVES = (torch.bfloat16, torch.float16)
 
@@ -139,7 +140,6 @@ def test_every_pair_is_one_part_after_the_other(p, core):
     at = torch.tensor([[0, 1, 7, 30, 200]])
     tensor = getattr(encoding, encoding.core.tensor)
     alone = build("rope", core=core).core
-    alone.prepare(tensor)
     changed = encoding.basis.change(x, encoding.v)
     if changed.size(-1) > 8 and core == "rotation":
         halves = (alone.advance(half, at, tensor) for half in changed.chunk(2, dim=-1))
@@ -210,11 +210,11 @@ def test_permutation_powers_are_repeated_gathers():
     assert table.tolist() == [list(range(8))]
 
 
-@pytest.mark.parametrize("first", [None, torch.tensor([2, 0, 1, 4, 3])])
+@pytest.mark.parametrize("first", [None, Constant(Formula(odd_even, (5,)))])
 @pytest.mark.parametrize("dim", [5, 10])
 def test_gradient_of_a_permutation_is_the_gathers_own(dim, first):
     """Of two halves too, that are permuted alike."""
-    powers, permutation = PermutationPowers(2, first), torch.randperm(5)
+    powers, permutation = PermutationPowers(first), torch.randperm(5)
     at = torch.tensor([[0, 3, 1], [2, 2, 4]])
     x = torch.randn(2, 4, 3, dim, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(lambda t: powers(t, permutation, at), x)
@@ -292,10 +292,10 @@ def test_tables_grow_to_any_position(name):
 @pytest.mark.parametrize("dtype", HALVES)
 @pytest.mark.parametrize("name", ["rope", "lrpe_type2", "lrpe_type3", "lrpe_type8", "lrpe_type4"])
 def test_half_precision_knows_positions_beyond_256(name, dtype):
-    encoding, at = build(name), torch.tensor([[0, 257, 4099, 9999]])
+    encoding, at = build(name).to(dtype), torch.tensor([[0, 257, 4099, 9999]])
     x = torch.randn(1, 2, 4, 8).to(dtype)
-    wide = encoding.transform_query(x.float(), at)
-    half = encoding.to(dtype).transform_query(x, at)
+    half = encoding.transform_query(x, at)
+    wide = encoding.float().transform_query(x.float(), at)
     assert half.dtype == dtype
     # Two roundings of features of order one, P's and Lambda's; positions add nothing.
     torch.testing.assert_close(half.float(), wide, atol=4 * torch.finfo(dtype).eps, rtol=0.02)

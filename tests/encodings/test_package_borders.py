@@ -25,6 +25,19 @@ print("fine", len(ENCODINGS))
 """
 
 
+LIGHT = """
+import sys, torch
+import fairseq_plugins.encodings
+assert "torch._dynamo" not in sys.modules, "the compiler is loaded where nobody compiles"
+print("fine")
+"""
+
+
+def test_encodings_are_imported_without_the_compiler():
+    result = subprocess.run([sys.executable, "-c", LIGHT], cwd=ROOT, capture_output=True, text=True)
+    assert result.stdout == "fine\n", result.stderr
+
+
 def test_everything_works_where_fairseq_is_not_installed():
     result = subprocess.run(
         [sys.executable, "-c", WITHOUT_FAIRSEQ],

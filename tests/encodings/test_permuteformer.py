@@ -8,7 +8,7 @@ from torch import Tensor
 
 from fairseq_plugins.attention import build_attention
 from fairseq_plugins.encodings import LinearFacts, build_encoding
-from fairseq_plugins.encodings.permutations import PermutationPowers, power_table
+from fairseq_plugins.encodings.permutations import PermutationPowers, power_table, powers_at
 from fairseq_plugins.encodings.permuteformer import decay_rates
 
 HEADS, DIM = 3, 8
@@ -73,21 +73,26 @@ def test_a_table_of_powers_is_repeated_gathers(size, seed):
 
 def test_powers_grow_on_demand_and_follow_rows_of_positions():
     permutation = torch.stack([torch.randperm(5) for _ in range(2)])
-    powers, x = PermutationPowers(4), torch.randn(2, 2, 2, 5)
+    powers, x = PermutationPowers(), torch.randn(2, 2, 2, 5)
     assert powers(x[:, :, :0], permutation, torch.zeros(1, 0, dtype=torch.int64)).numel() == 0
-    sizes = []
     for longest in (3, 3, 4, 5, 100, 150):
         at = torch.tensor([[0, longest], [longest, 1]])
         index = power_table(permutation, 200)[at].transpose(1, 2)
         assert torch.equal(powers(x, permutation, at), x.gather(-1, index))
-        sizes.append(powers.rows.size(0))
-    assert sizes == [4, 4, 8, 8, 101, 202]
-    assert not powers.state_dict()
+
+
+def test_powers_without_a_table_are_those_of_the_table_and_of_its_inverse():
+    """As in a compiled graph, at positions of any sign."""
+    permutation = torch.stack([torch.randperm(9) for _ in range(3)])
+    there, back = power_table(permutation, 50), power_table(permutation.argsort(-1), 50)
+    at = torch.arange(50).view(2, 25)
+    assert torch.equal(powers_at(permutation, at), there[at])
+    assert torch.equal(powers_at(permutation, -at), back[at])
 
 
 def test_gradients_are_those_of_the_permutation():
     permutation = torch.stack([torch.randperm(5) for _ in range(2)])
-    powers, at = PermutationPowers(3), torch.tensor([[0, 2, 7]])
+    powers, at = PermutationPowers(), torch.tensor([[0, 2, 7]])
     x = torch.randn(2, 2, 3, 5, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(lambda t: powers(t, permutation, at), x)
 

@@ -179,3 +179,15 @@ def test_what_compares_positions_with_a_length_is_refused(name):
 def test_what_has_no_meaning_is_refused(options, message):
     with pytest.raises(ValueError, match=message):
         build(**options)
+
+
+def test_an_embedding_in_plain_pytorch_is_drawn_at_every_pass():
+    """Unless a model draws for it; a draw is used once."""
+    encoding, x = build("randomised_learned"), torch.zeros(1, 5, HEADS * DIM)
+    first, second = (encoding.embed(x, count(5)) for _ in range(2))
+    assert not torch.equal(first, second)
+    again = []
+    for _ in range(2):
+        encoding.parts[0].redraw(7)
+        again.append(encoding.embed(x, count(5)))
+    assert torch.equal(*again)

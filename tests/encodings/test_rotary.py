@@ -1,6 +1,5 @@
 """Rotary variants: relativity through whole attentions, closed forms, range and refusals."""
 
-import copy
 import math
 
 import pytest
@@ -339,14 +338,6 @@ def test_eight_times_the_longest_position(name, kind):
     short, long = (attend(build(name, max_positions=n), kind, qkv, at) for n in (MAX, 8 * MAX + 1))
     torch.testing.assert_close(short, long, atol=5e-6, rtol=0)
     assert short.isfinite().all()
-
-
-def test_a_copy_has_its_own_tables():
-    encoding = build("xpos")
-    twin = copy.deepcopy(encoding)
-    twin.transform_key(draw(1, HEADS, 1, DIM), torch.tensor([[1000]]))
-    assert encoding.key_table.rows.size(0) == MAX
-    assert not list(encoding.state_dict())
 
 
 @pytest.mark.parametrize(

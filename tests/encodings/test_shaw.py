@@ -9,6 +9,7 @@ from fairseq_plugins.attention import build_attention
 from fairseq_plugins.encodings import EncodingContext, build_encoding, build_model_encodings
 
 HEADS, DIM, CLIP = 2, 4, 3
+CPU = torch.empty(())
 NAMES = ["shaw", "shaw_keys", "sinusoidal_rpe", "learnable_sinusoidal_rpe"]
 SINUSOIDAL = NAMES[2:]
 WITH_VALUES = [(n, v) for n in NAMES for v in (True, False) if v is not (n == "shaw_keys")]
@@ -41,13 +42,13 @@ def tensors():
 def test_terms_are_those_of_the_full_tensors(tensors, name):
     q, k, _, q_at, k_at = tensors
     encoding = build(name)
-    keys = gathered(encoding.key_vectors(), q_at, k_at)
+    keys = gathered(encoding.key_vectors(CPU).double(), q_at, k_at)
     logits = encoding.relative_logits(q, k, q_at, k_at)
     torch.testing.assert_close(logits, torch.einsum("bhtd,tsd->bhts", q, keys))
     if name == "shaw_keys":
         return
     weights = torch.randn(2, HEADS, 5, 7, dtype=torch.float64)
-    values = gathered(encoding.value_vectors(), q_at, k_at)
+    values = gathered(encoding.value_vectors(CPU).double(), q_at, k_at)
     expected = torch.einsum("bhts,tsd->bhtd", weights, values)
     torch.testing.assert_close(encoding.relative_values(weights, q_at, k_at), expected)
 
@@ -59,10 +60,10 @@ def test_attention_is_the_papers_equations(tensors, name, values, need_weights):
     q, k, v, q_at, k_at = tensors
     encoding = build(name) if name == "shaw_keys" else build(name, values=values)
     attention = build_attention("vanilla", encoding, num_heads=HEADS, head_dim=DIM, causal=False)
-    keys = k.unsqueeze(2) + gathered(encoding.key_vectors(), q_at, k_at)
+    keys = k.unsqueeze(2) + gathered(encoding.key_vectors(CPU).double(), q_at, k_at)
     logits = torch.einsum("bhtd,bhtsd->bhts", q, keys) / DIM**0.5
     weights = logits.softmax(-1)
-    added = gathered(encoding.value_vectors(), q_at, k_at) if values else 0.0
+    added = gathered(encoding.value_vectors(CPU).double(), q_at, k_at) if values else 0.0
     expected = torch.einsum("bhts,bhtsd->bhtd", weights, v.unsqueeze(2) + added)
     output, returned = attention(
         q, k, v, q_positions=q_at, k_positions=k_at, need_weights=need_weights
@@ -129,7 +130,7 @@ def test_a_clip_below_one_is_refused(name):
 @pytest.mark.parametrize("name", SINUSOIDAL)
 @pytest.mark.parametrize("head_dim", [2, 6, 64])
 def test_sinusoidal_tables_are_the_closed_form(name, head_dim):
-    table = build(name, head_dim, max_distance=64).key_vectors()
+    table = build(name, head_dim, max_distance=64).key_vectors(CPU)
     assert table.shape == (129, head_dim)
     for r in (-64, -3, 0, 1, 64):
         for i in range(head_dim // 2):
@@ -147,14 +148,14 @@ def test_products_of_sinusoidal_vectors_are_symmetric_in_the_offset(name):
     if name == "learnable_sinusoidal_rpe":
         with torch.no_grad():
             encoding.frequencies.normal_()
-    table = encoding.key_vectors()
+    table = encoding.key_vectors(CPU)
     products = table @ table.mT
     for m in range(41):
         up, down = products.diagonal(m), products.diagonal(-m)
         first = up[:1]
         torch.testing.assert_close(up, first.expand_as(up), rtol=0, atol=1e-6)
         torch.testing.assert_close(down, first.expand_as(down), rtol=0, atol=1e-6)
-    assert not encoding.key_vectors()[:20].allclose(encoding.key_vectors()[21:].flip(0))
+    assert not encoding.key_vectors(CPU)[:20].allclose(encoding.key_vectors(CPU)[21:].flip(0))
 
 
 def test_gradient_of_the_frequencies(tensors):

@@ -95,7 +95,6 @@ def test_far_beyond_the_longest_training_sequence():
     check(encoding.relative_logits(q, k, at, at), expected)
     shifted = at + 10_000
     check(encoding.relative_logits(q, k, shifted, shifted), expected)
-    assert encoding.table.rows.size(0) < 1000, "offsets, not positions, have rows"
 
 
 @pytest.mark.parametrize("causal", [True, False])

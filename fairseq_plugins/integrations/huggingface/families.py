@@ -7,10 +7,10 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 from transformers import PreTrainedModel
 
-Projections = tuple[nn.Module, nn.Module]
+Projection = Callable[[Tensor], Tensor]
+Projections = tuple[Any, Any]  # two of those, with ``in_features``
 
 # Model types whose folders the Auto classes load; each is tested. Others need `register`.
 FAMILIES = (
@@ -80,71 +80,96 @@ class Family:
         return int(config.max_position_embeddings) - self.first_row
 
 
-class Part(nn.Module):
-    """One projection out of a fused or shared matrix.
+@dataclass(frozen=True)
+class Part:
+    """One projection out of a fused or shared module: (..., C) -> (..., H D).
 
-    Args:
-        whole: the module of the matrix.
-        rows: maps that module to the weight (H D, C) and bias (H D,) of the projection.
+    Attributes:
+        whole: the module, which an adapter may have replaced.
+        of: the part of its output.
         in_features: C.
     """
 
-    def __init__(
-        self,
-        whole: nn.Module,
-        rows: Callable[[Any], tuple[Tensor, Tensor | None]],
-        in_features: int,
-    ) -> None:
-        super().__init__()
-        self.whole, self.rows, self.in_features = whole, rows, in_features
+    whole: Projection
+    of: Callable[[Tensor], Tensor]
+    in_features: int
 
-    def forward(self, x: Tensor) -> Tensor:
-        """(..., C) -> (..., H D)."""
-        return F.linear(x, *self.rows(self.whole))
+    def __call__(self, x: Tensor) -> Tensor:
+        return self.of(self.whole(x))
 
 
-class NormedProjection(nn.Module):
-    """A projection followed by a norm of each head, as in Qwen3.
+@dataclass(frozen=True)
+class NormedProjection:
+    """A projection followed by a norm of each head, as in Qwen3: (..., C) -> (..., H D).
 
-    Args:
+    Attributes:
         projection: C -> H D.
         norm: of the D features of a head.
         head_dim: D.
     """
 
-    def __init__(self, projection: Any, norm: nn.Module, head_dim: int) -> None:
-        super().__init__()
-        self.projection, self.norm, self.head_dim = projection, norm, head_dim
-        self.in_features = projection.in_features
+    projection: Any
+    norm: nn.Module
+    head_dim: int
 
-    def forward(self, x: Tensor) -> Tensor:
-        """(..., C) -> (..., H D)."""
+    @property
+    def in_features(self) -> int:
+        """C."""
+        features: int = self.projection.in_features
+        return features
+
+    def __call__(self, x: Tensor) -> Tensor:
         heads = self.projection(x).unflatten(-1, (-1, self.head_dim))
-        return self.norm(heads).flatten(-2)
+        normed: Tensor = self.norm(heads).flatten(-2)
+        return normed
 
 
-def _repeated(linear: Any, *, groups: int, dim: int) -> tuple[Tensor, Tensor | None]:
+@dataclass(frozen=True)
+class CurrentProjection:
+    """A projection that its layer is asked for at every pass, since it may be replaced by then.
+
+    Attributes:
+        family: of the model.
+        layer: of the model.
+        which: 0 for queries, 1 for keys.
+    """
+
+    family: Family
+    layer: nn.Module
+    which: int
+
+    @property
+    def in_features(self) -> int:
+        """C."""
+        features: int = self.family.project(self.layer)[self.which].in_features
+        return features
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """(..., C) -> (..., H D)."""
+        projected: Tensor = self.family.project(self.layer)[self.which](x)
+        return projected
+
+
+def current_projections(
+    family: Family, layer: nn.Module
+) -> tuple[CurrentProjection, CurrentProjection]:
+    """Return those of queries and of keys, whatever modules they are when they are called."""
+    return CurrentProjection(family, layer, 0), CurrentProjection(family, layer, 1)
+
+
+def _repeated(projected: Tensor, *, groups: int, dim: int) -> Tensor:
     """Repeat each head of keys for every head of queries that shares it."""
-
-    def repeat(rows: Tensor) -> Tensor:
-        return rows.unflatten(0, (-1, dim)).repeat_interleave(groups, 0).flatten(0, 1)
-
-    return repeat(linear.weight), None if linear.bias is None else repeat(linear.bias)
+    return projected.unflatten(-1, (-1, dim)).repeat_interleave(groups, -2).flatten(-2)
 
 
-def _interleaved(linear: Any, *, which: int, dim: int) -> tuple[Tensor, Tensor | None]:
-    """Select from a matrix with queries, keys and values of each head together."""
-
-    def part(rows: Tensor) -> Tensor:
-        return rows.unflatten(0, (-1, 3, dim))[:, which].flatten(0, 1)
-
-    return part(linear.weight), None if linear.bias is None else part(linear.bias)
+def _interleaved(projected: Tensor, *, which: int, dim: int) -> Tensor:
+    """Take one of queries, keys and values, which each head has side by side."""
+    return projected.unflatten(-1, (-1, 3, dim))[..., which, :].flatten(-2)
 
 
-def _beside(conv: Any, *, which: int, width: int) -> tuple[Tensor, Tensor | None]:
-    """Select from a transposed matrix with all queries, then all keys, then all values."""
-    span = slice(which * width, (which + 1) * width)
-    return conv.weight[:, span].T, conv.bias[span]
+def _beside(projected: Tensor, *, which: int, width: int) -> Tensor:
+    """Take one of all queries, all keys and all values."""
+    return projected[..., which * width : (which + 1) * width]
 
 
 def _projections(attention: Any, dim: int) -> Projections:

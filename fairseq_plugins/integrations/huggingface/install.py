@@ -22,6 +22,7 @@ from fairseq_plugins.integrations.huggingface.families import (
     Family,
     NoRotation,
     NoTable,
+    current_projections,
     family_of,
 )
 from fairseq_plugins.integrations.huggingface.hooks import before_layer, before_model
@@ -79,7 +80,7 @@ class PositionModules(nn.Module):
         self.causal, self.croppable = context.causal, settings.attention == "vanilla"
         for layer, encoding in zip(layers, built.layers, strict=True):
             if encoding is not None:
-                encoding.bind_projections(*family.project(layer))
+                encoding.bind_projections(*current_projections(family, layer))
         self.shared = _same(self)
         # transformers reads here which names it may leave out of a file.
         self._tied_weights_keys = self.shared
