@@ -14,6 +14,7 @@ from omegaconf import OmegaConf
 from safetensors.torch import save_file
 from torch import Tensor
 
+import fairseq_plugins.registration  # noqa: F401  (the options of models)
 from fairseq_plugins.common.checkpoints import read_checkpoint
 from fairseq_plugins.common.vocabulary import Vocabulary, check_vocabulary, digest
 from fairseq_plugins.integrations.folders import (
