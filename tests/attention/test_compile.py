@@ -193,6 +193,8 @@ def arguments(encoding: PositionEncoding) -> tuple[Tensor, Tensor]:
 def test_an_embedding_is_one_graph(name):
     causal = ENCODINGS[name].refusal(causal=True) is None
     encoding, x = build(name, causal), torch.randn(2, LENGTH, WIDTH)
+    if "randomised" in name:
+        encoding.eval()  # training draws positions at every pass, outside of any graph
     at = torch.tensor([[0, 1, 2, 4, 5, LONGEST - 1], [0, 0, 0, 1, 2, 3]])
     more = {"lengths": torch.tensor([LONGEST, 4]), "tokens": torch.arange(12).view(2, 6)}
 
@@ -222,7 +224,8 @@ def test_other_lengths_need_one_more_graph(case):
         x = torch.randn(length, 2, WIDTH)
         output, _ = compiled(x, x, x, need_weights=False)
         torch.testing.assert_close(output, adapter(x, x, x, need_weights=False)[0])
-    assert counter.frame_count <= 2
+    # Causal linear attention has one graph more, whatever the number of lengths.
+    assert counter.frame_count <= (3 if case[1:] == ("linear", True) else 2)
 
 
 @pytest.mark.parametrize("name", ["xl", "learned", "hierarchical"])

@@ -111,7 +111,8 @@ def test_a_bias_and_a_table_see_it_too():
     x, learned = torch.zeros(1, 6, HEADS * DIM), build("randomised_learned")
     table = learned.parts[1].weight
     assert table.shape == (8 * LONGEST, HEADS * DIM), "a row for each position of the range"
-    torch.testing.assert_close(learned.embed(x, at)[0], table[drawn[0]])
+    found = learned.embed(x, at)[0]  # which draws anew
+    torch.testing.assert_close(found, table[learned.parts[0].reposition(at)[0]])
     torch.testing.assert_close(learned.eval().embed(x, at + 100)[0], table[100:106])
 
 
