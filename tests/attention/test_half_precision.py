@@ -69,8 +69,9 @@ def test_rounding_turns_no_sign_of_sums_that_cancel(name, normalizer, dtype):
         options["epsilon"] = 1.0
     at = {"q_positions": count(384), "k_positions": count(384)}
     with torch.no_grad():
-        actual = build(name, dtype, **options)(q, k, v, **at)[0]
-        wide = build(name, torch.float64, **options)
+        narrow, wide = (build(name, kind, **options) for kind in (dtype, torch.float64))
+        wide.load_state_dict(narrow.state_dict())  # rounded parameters, too
+        actual = narrow(q, k, v, **at)[0]
         expected = wide(q.double(), k.double(), v.double(), **at)[0]
     assert actual.dtype == dtype
     assert error(actual, expected) <= 2 * torch.finfo(dtype).eps
