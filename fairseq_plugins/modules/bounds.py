@@ -5,6 +5,7 @@ from dataclasses import fields
 from typing import Any
 
 from fairseq.models import MODEL_DATACLASS_REGISTRY
+from omegaconf.errors import InterpolationKeyError
 
 from fairseq_plugins.common.errors import OptionError
 
@@ -25,7 +26,10 @@ def check_numbers(config: Any, model: str) -> None:
         OptionError: naming the option, its bounds and its value.
     """
     for option in fields(MODEL_DATACLASS_REGISTRY[model]):
-        value = getattr(config, option.name, None)
+        try:
+            value = getattr(config, option.name, None)
+        except InterpolationKeyError:  # an option of a section that is not here
+            continue
         if not isinstance(value, int | float) or isinstance(value, bool):
             continue
         lowest, highest = _bounds(option.name)
