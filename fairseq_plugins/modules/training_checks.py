@@ -58,6 +58,8 @@ def check_training(config: Any, task: Any) -> None:
 
 
 def _check_data(root: Any, task: Any) -> None:
+    if "dataset" not in root:  # composed in parts, without what a training reads
+        return
     folder = Path(str(root.task.get("data") or "").split(":")[0])
     implementation = root.task.get("dataset_impl")
     if not root.task.get("data") or str(implementation or "mmap") != "mmap":
