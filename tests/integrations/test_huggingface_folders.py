@@ -94,6 +94,17 @@ def test_another_head_and_the_base_alone_find_the_encoding(tmp_path) -> None:
         assert torch.equal(tensor, own[name]), name
 
 
+def test_half_precision_is_that_of_the_encoding_too(tmp_path) -> None:
+    """FSDP asks for one dtype; the encoding computes in float32 all the same."""
+    model = swap(make("llama"), "lrpe_type2")
+    model.save_pretrained(tmp_path)
+    half = AutoModelForCausalLM.from_pretrained(tmp_path, dtype=torch.bfloat16)
+    assert {p.dtype for p in half.parameters()} == {torch.bfloat16}
+    given = {"input_ids": words()}
+    expected = logits(swap(make("llama"), "lrpe_type2").to(torch.bfloat16), **given)
+    assert torch.equal(logits(half, **given), expected)
+
+
 def test_copies_and_pickles_are_models_of_their_own() -> None:
     model = swap(make("gpt2"), "deberta")
     given = {"input_ids": words()}
