@@ -94,12 +94,12 @@ def test_another_head_and_the_base_alone_find_the_encoding(tmp_path) -> None:
         assert torch.equal(tensor, own[name]), name
 
 
-def test_half_precision_is_that_of_the_encoding_too(tmp_path) -> None:
-    """FSDP asks for one dtype; the encoding computes in float32 all the same."""
+def test_half_precision_keeps_the_encoding_in_single(tmp_path) -> None:
     model = swap(make("llama"), "lrpe_type2")
     model.save_pretrained(tmp_path)
     half = AutoModelForCausalLM.from_pretrained(tmp_path, dtype=torch.bfloat16)
-    assert {p.dtype for p in half.parameters()} == {torch.bfloat16}
+    assert {p.dtype for p in half.model.layers.parameters()} == {torch.bfloat16}
+    assert {p.dtype for p in modules_of(half).parameters()} == {torch.float32}
     given = {"input_ids": words()}
     expected = logits(swap(make("llama"), "lrpe_type2").to(torch.bfloat16), **given)
     assert torch.equal(logits(half, **given), expected)
