@@ -44,7 +44,7 @@ def _rows_of(x: Tensor, rows: Tensor) -> Tensor:
 def numbers(
     parts: Sequence[PositionEncoding], has: Callable[[PositionEncoding], bool]
 ) -> tuple[int, ...]:
-    """Of the parts that have a property."""
+    """Numbers of the parts that have a property."""
     return tuple(number for number, part in enumerate(parts) if has(part))
 
 

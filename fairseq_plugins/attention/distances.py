@@ -1,4 +1,4 @@
-"""How far apart the tokens are that linear attention sums up, and how far each step goes.
+"""Distances between the tokens that linear attention sums up, and lengths of its steps.
 
 Shapes: B batch, T tokens.
 """

@@ -1,4 +1,4 @@
-"""How often the floor or the clamp of linear attention's denominators acts."""
+"""Share of queries at which a floor or clamp acts on linear attention's denominator."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""Which denominator linear attention divides by, with the options of each."""
+"""Normalizers of linear attention and the options of each."""
 
 import math
 from dataclasses import dataclass

@@ -56,7 +56,7 @@ def check_split(prefix: Path, symbols: int | None = None) -> None:
 
 
 def is_mapped(index: Path) -> bool:
-    """Whether a .idx is of the kind that is mapped, or of none: fairseq has older kinds."""
+    """Tell whether a .idx is a mapped index or unknown, and not one of fairseq's older kinds."""
     with index.open("rb") as file:
         return not file.read(len(_MAGIC)).startswith(_OTHERS)
 

@@ -77,7 +77,7 @@ def _lack_of_cuda(error: BaseException, traceback: TracebackType | None) -> str:
 
 
 def _damaged_dictionary(error: BaseException, traceback: TracebackType | None) -> str:
-    """What is wrong with a dict.txt that fairseq could not read; empty for other errors."""
+    """Describe the fault of a dict.txt that fairseq could not read; empty for other errors."""
     path = ""
     while traceback is not None:
         frame = traceback.tb_frame

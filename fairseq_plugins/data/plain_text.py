@@ -80,7 +80,7 @@ class PlainText:
         return (line for _, line in documents)
 
     def _documents(self, lacking: int) -> Numbering:
-        """What tells train's documents: empty lines, or each line where these leave too few."""
+        """Choose how train is split into documents: at empty lines, or by line if too few."""
         return _numbered if self._count(_numbered) > lacking else _numbered_by_line
 
     def _count(self, number: Numbering) -> int:

@@ -20,7 +20,7 @@ def with_end(positions: Tensor, end: int | None) -> Tensor:
 
 
 def known_end(*positions: Tensor) -> int | None:
-    """What all these positions are below, as far as they say it themselves; else None.
+    """Find the bound that all these positions are below, if they carry one; else None.
 
     Those that say it are not negative.
     """
@@ -30,7 +30,7 @@ def known_end(*positions: Tensor) -> int | None:
 
 
 def is_recorded(x: Tensor) -> bool:
-    """Whether operations on ``x`` are recorded and not run, so that its values cannot be known.
+    """Tell whether operations on ``x`` are only recorded, so that its values are unknown.
 
     So it is in a compiled or exported graph, with fake and meta tensors, and in the capture of a
     CUDA graph.

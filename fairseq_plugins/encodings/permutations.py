@@ -54,7 +54,7 @@ def powers_at(permutation: Tensor, positions: Tensor) -> Tensor:
 
 
 class _Powers(NamedTuple):
-    """What is kept of a permutation.
+    """Cached powers of a permutation.
 
     Attributes:
         permutation: (D,) or (H, D).

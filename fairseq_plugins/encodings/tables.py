@@ -131,7 +131,7 @@ def _kept(key: Hashable, device: torch.device, size: int, make: Callable[[], Ten
 
 
 def without_modes(make: Callable[[], Tensor]) -> Tensor:
-    """What ``make`` returns, whatever holds around the caller.
+    """Call ``make`` without the caller's modes of computation.
 
     It runs in a thread of its own, where inference mode, autocast, a default device, transforms of
     ``torch.func`` and dispatch modes of the caller's have no effect: what is kept serves later

@@ -104,7 +104,7 @@ class Weight:
 
 
 def body_weights(layers: int) -> dict[str, Weight]:
-    """All weights below the head by their name without the family before it, but for types."""
+    """Weights below the head, without token types, by name without the prefix of the family."""
     found = {WORDS: Weight(OUR_WORDS, "VH"), POSITIONS: Weight(OUR_POSITIONS, "PH")}
     parts = {theirs: (STACK + ours, shape) for theirs, (ours, shape) in _EMBEDDING.items()}
     for index in range(layers):
@@ -116,7 +116,7 @@ def body_weights(layers: int) -> dict[str, Weight]:
 
 
 def head_weights(family: Family) -> dict[str, Weight]:
-    """All weights of the head but the word embedding, which it shares."""
+    """Weights of the head except the word embedding, which it shares."""
     parts = {
         family.dense: (f"{OUR_HEAD}dense", "HH"),
         family.norm: (f"{OUR_HEAD}layer_norm", "H"),

@@ -15,12 +15,12 @@ CAPABILITY = (8, 0)  # tensor cores with bfloat16 and TF32
 
 
 def is_transformed() -> bool:
-    """Whether a transform of ``torch.func`` (grad, vmap, ...) is active around the caller."""
+    """Tell whether a transform of ``torch.func`` (grad, vmap, ...) is active around the caller."""
     return not torch.compiler.is_compiling() and torch._C._are_functorch_transforms_active()
 
 
 def needs_plain_operations() -> bool:
-    """Whether an ``autograd.Function`` with loops over the length has to be left out.
+    """Tell whether an ``autograd.Function`` with loops over the length has to be left out.
 
     A compiled graph would have one for each length, and transforms of ``torch.func`` cannot look
     into it; both are given operations that have gradients of their own.

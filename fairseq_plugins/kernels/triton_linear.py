@@ -128,7 +128,7 @@ def _capability(tensor: Tensor) -> tuple[int, int]:
 
 
 def _common_dtype(q: Tensor, k: Tensor, v: Tensor) -> torch.dtype:
-    """What the operands are rounded to: the promoted type, or that of half-precision values.
+    """Choose the dtype of the operands: the promoted type, or that of half-precision values.
 
     Features of such values may come in float32, for gradients that leave float16's range.
     """

@@ -1,4 +1,4 @@
-"""Whether the options and the weights of a checkpoint belong to one model.
+"""Checks that the options and the weights of a checkpoint belong to one model.
 
 The model that the options describe is built without memory for its weights, on PyTorch's device
 ``meta``, and has to have the checkpoint's weights, each by name and shape. Numbers are looked at
@@ -53,7 +53,7 @@ _NOTES = re.compile(r"\n\s*(full_key|object_type|reference_type)[:=].*")
 
 
 def is_ours(checkpoint: Mapping[str, Any]) -> bool:
-    """Whether a checkpoint says that it is of one of this package's models, as these write it."""
+    """Tell whether a checkpoint names one of this package's models, as these write it."""
     config = checkpoint.get("cfg")
     options = config.get("model") if isinstance(config, Mapping) else None
     if not isinstance(options, Mapping) or checkpoint.get("args") is not None:
@@ -193,7 +193,7 @@ def _quiet() -> Iterator[None]:
 
 
 class _Task(SimpleNamespace):
-    """What a model asks of its task: dictionaries, of which only the sizes count here."""
+    """A stand-in for the task of a model, with dictionaries of the right sizes."""
 
     def __init__(self, config: Mapping[str, Any], weights: Mapping[str, Any]) -> None:
         name = config["model"]["_name"]

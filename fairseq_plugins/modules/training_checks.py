@@ -1,4 +1,4 @@
-"""What a training is refused for before it begins: numbers that cannot be, and damaged data."""
+"""Checks before training begins: numbers out of range, and damaged data."""
 
 import math
 from pathlib import Path
@@ -74,7 +74,7 @@ def _check_data(root: Any, task: Any) -> None:
 
 
 def _symbols(options: Any, task: Any, index: Path) -> int | None:
-    """How many symbols the dictionary of a file has; None where it is not known."""
+    """Count the symbols of the dictionary of a file; None where it is not known."""
     if index.parent.name == "label":
         return None
     is_target = index.stem.endswith(f".{options.get('target_lang')}")

@@ -1,4 +1,4 @@
-"""How much the denominator of linear attention matters: no paper's table."""
+"""Denominators of linear attention compared: an experiment of our own, no paper's table."""
 
 from fairseq_plugins.papers.lrpe import PERPLEXITIES, TABLE_2
 from fairseq_plugins.papers.tables import Figure, Row, Table

@@ -87,13 +87,13 @@ class PositionModules(nn.Module):
 
     @property
     def reads_projections(self) -> bool:
-        """Whether an encoding projects positions with the model's own matrices."""
+        """Tell whether an encoding projects positions with the model's own matrices."""
         found = (getattr(module, "projections", "own") for module in self.modules())
         return any(projections == "content" for projections in found)
 
     @property
     def draws(self) -> bool:
-        """Whether an encoding draws random numbers in every pass."""
+        """Tell whether an encoding draws random numbers in every pass."""
         return any(isinstance(module, Stochastic) for module in self.modules())
 
     @property

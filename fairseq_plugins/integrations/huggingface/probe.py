@@ -26,7 +26,7 @@ _TOLERANCE = {torch.float32: 1e-3, torch.float64: 1e-6}  # of the largest; else 
 
 @dataclass
 class Observation:
-    """What one attention was called with.
+    """Arguments of one call of an attention.
 
     Attributes:
         module: the attention.
@@ -223,7 +223,7 @@ def _check_equal(x: Tensor, name: str, where: str) -> None:
 
 
 def is_close(x: Tensor, expected: Tensor) -> bool:
-    """Whether they differ by rounding alone, relative to the largest."""
+    """Tell whether two tensors differ by rounding alone, relative to the largest value."""
     error = (x - expected).abs().max()
     return bool(error <= _TOLERANCE.get(x.dtype, 0.05) * expected.abs().max())
 

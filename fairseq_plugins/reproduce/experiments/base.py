@@ -127,7 +127,7 @@ class Experiment:
         return dict(only)
 
     def start_metrics(self, trainings: Sequence[Training], root: Path) -> Metrics:
-        """What runs that start from these trainings record of them.
+        """Collect the metrics that runs which start from these trainings record of them.
 
         Args:
             trainings: of a finished run of this experiment, in their order.

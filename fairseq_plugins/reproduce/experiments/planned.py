@@ -98,7 +98,7 @@ class PlannedRun:
         return tuple(dict.fromkeys((*before, *(t.data for t in self.trainings))))
 
     def missing_data(self, root: Path) -> list[MissingData]:
-        """What its folders of data lack, those of its pre-training first; or the start."""
+        """List the missing files of its data, those of its pre-training and start first."""
         found = self.pretraining.missing_data(root) if self.pretraining else []
         start = Start.of(self.config) if self.pretraining is None else None
         if start and not (root / start.checkpoint).is_file():

@@ -1,4 +1,4 @@
-"""Whether a file is the result of a run, without the libraries that its schema needs."""
+"""Check that a file is the result of a run, without the libraries that its schema needs."""
 
 import json
 import math
@@ -13,7 +13,7 @@ _TABLES = ("metrics", "config", "data", "versions", "hardware")
 
 
 def fault_of(path: Path) -> str:
-    """What is wrong with a file in the place of a result; empty for the result of that place.
+    """Describe the fault of a file in the place of a result; empty where it is that result.
 
     It has to be complete JSON of the run that its path names, with metrics that are finite.
 

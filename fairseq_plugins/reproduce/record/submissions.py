@@ -33,7 +33,7 @@ def read(root: Path) -> list[dict[str, Any]]:
 
 
 def _is_sound(record: Any) -> bool:
-    """Whether a line is that of a job, each entry of its kind."""
+    """Tell whether a line is that of a job, each entry of the right type."""
     if not isinstance(record, dict) or not {"name", "number", "runs", "after"} <= record.keys():
         return False
     runs, since = record["runs"], record.get("submitted", 0.0)

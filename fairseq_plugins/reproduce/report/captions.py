@@ -167,7 +167,7 @@ def _common_origin(experiment: Experiment, results: Sequence[Result]) -> list[st
 
 
 def _nearness(results: Sequence[Result]) -> list[str]:
-    """How near the models that were fine-tuned had come to the published one, by row."""
+    """List the cosines to the published model before fine-tuning, by row."""
     found: dict[tuple[str, str], list[float]] = {}
     for result in results:
         cosine = result["metrics"].get("start_cosine")

@@ -21,7 +21,7 @@ def written(path: Path) -> float:
 
 
 def _is_sound(content: dict[str, Any]) -> bool:
-    """Whether each entry of a journal is of its kind."""
+    """Tell whether each entry of a journal has the right type."""
     updates, job = content["updates"], content["job"]
     seconds = (content["train_seconds"], content["wall_seconds"])
     return (

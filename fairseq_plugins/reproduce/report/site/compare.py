@@ -67,7 +67,7 @@ def _pairs(found: TableEvidence) -> Mapping[str, Data]:
 
 
 def _word(found: TableEvidence, one: Estimate) -> str:
-    """What a difference says of the first of two rows."""
+    """Verdict on the first of two rows from their difference."""
     if one.p is None:
         return "one seed"
     if not one.is_apart:
