@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
+import torch
 from fairseq_cli import preprocess
 
 from tests.integration.helpers import fairseq_train, saving_to
@@ -13,6 +14,14 @@ from tests.integration.helpers import fairseq_train, saving_to
 SENTENCES = {"train": 200, "valid": 20, "test": 8}
 PAIRS = {"train": 300, "valid": 12, "test": 7}
 WORDS = [f"w{i}" for i in range(30)]
+
+
+@pytest.fixture
+def half_on_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """fairseq's half precision on a CPU, where it is refused otherwise."""
+    # It keeps one flat float32 copy of all parameters for each device index, here None.
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: None)
+    monkeypatch.setattr("fairseq_plugins.modules.training_checks._HALVES", ())
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from tests.integration.helpers import (
     fairseq_train,
@@ -49,12 +48,8 @@ def test_same_losses(family: Any, sentence_avg: bool, data: Path, tmp_path: Path
 
 
 @pytest.mark.parametrize("options", [["fp16"], ["fp16", "memory_efficient_fp16"]])
-def test_half_precision(
-    options: list[str], data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_half_precision(options: list[str], data: Path, tmp_path: Path, half_on_cpu: None) -> None:
     """A scaled loss and a half model, as on a GPU; float32 sums keep it close to float32."""
-    # fairseq keeps one flat float32 copy of all parameters for each device index, here None.
-    monkeypatch.setattr(torch.cuda, "current_device", lambda: None)
     named = {f"common.{option}": True for option in options}
     blockwise = {"criterion._name": "blockwise_cross_entropy"}
     train(language_model(tmp_path / "full", data))

@@ -21,16 +21,12 @@ def test_half_precision(
     encoding: str,
     data: Path,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    half_on_cpu: None,
 ) -> None:
     """``--fp16`` as on a GPU: the encoding's float32 parameters among half ones.
 
     There is no such test of ``--bf16``, which fairseq takes for a wish for a TPU on a CPU.
     """
-    # fairseq keeps one flat float32 copy of all parameters for each device index, here None.
-    monkeypatch.setattr(torch.cuda, "current_device", lambda: None)
-    # Which is refused on a CPU otherwise.
-    monkeypatch.setattr("fairseq_plugins.modules.training_checks._HALVES", ())
     model = {"attention_type": attention, "position_encoding": encoding}
     full, half = tmp_path / "full", tmp_path / "half"
     fairseq_train(saving_to(full, data, **model))

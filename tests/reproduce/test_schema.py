@@ -4,6 +4,7 @@ import copy
 import json
 import math
 import random
+import re
 from pathlib import Path
 
 import pytest
@@ -191,13 +192,20 @@ def test_whatever_is_changed_in_a_result_its_page_is_made(tmp_path, table):
         (("data", "request"), {"<i>": 1}),
     ],
 )
-def test_markup_is_refused_wherever_it_stands(tmp_path, keys, value):
-    """Pages are Markdown, which passes HTML on."""
-    result = json.loads((ROOT / NAME).read_text())
+def test_markup_is_text_on_a_page_wherever_it_stands(root, make_result, monkeypatch, keys, value):
+    """Pages are Markdown, which passes HTML on; a commit has no place for any."""
+    monkeypatch.setattr(Report, "_reason_to_leave_out", lambda *_: "")
+    result = make_result("base", "linear", 1, 90.0)
     inner = result
     for key in keys[:-1]:
         inner = inner[key]
     inner[keys[-1]] = value
-    found, said = read(tmp_path, json.dumps(result))
-    assert found is None
-    assert keys[0] in said and "<" not in said
+    folder = root / "results/table2/mini"
+    folder.mkdir(parents=True)
+    (folder / "base-linear-s1.json").write_text(json.dumps(result))
+    report = Report(root, TABLE_2, EXPERIMENTS["lm"].scales["mini"])
+    shown, left_out = report.read()
+    assert (shown, len(left_out)) == ([], 1) if keys == ("commit",) else len(shown) == 1
+    report.write()
+    page = (root / report.page).read_text()
+    assert not re.search(r"<[A-Za-z/!?]", page)

@@ -32,7 +32,7 @@ from fairseq_plugins.reproduce.experiments.base import (
 from fairseq_plugins.reproduce.experiments.training import Origin, Training, Variant
 from fairseq_plugins.reproduce.record import logs
 from fairseq_plugins.reproduce.record.data import DataDescription, Numbers
-from fairseq_plugins.reproduce.record.metrics import Correlation, MetricsSchema, NotNegative
+from fairseq_plugins.reproduce.record.metrics import Correlation, NotNegative, StartedMetrics
 from fairseq_plugins.reproduce.record.recipe import trainings_of
 from fairseq_plugins.reproduce.record.runs import Run
 
@@ -107,7 +107,7 @@ BERT_SOURCES = {
 }
 
 
-class Scores(MetricsSchema):
+class Scores(StartedMetrics):
     """In per cent; beside these the paper's columns, as far as there is data."""
 
     model_config = ConfigDict(extra="allow")

@@ -16,13 +16,13 @@ from fairseq_plugins.reproduce.experiments.base import (
 from fairseq_plugins.reproduce.experiments.mlm import BERT_CONTINUED
 from fairseq_plugins.reproduce.experiments.training import Origin, Training, Variant
 from fairseq_plugins.reproduce.record import logs
-from fairseq_plugins.reproduce.record.metrics import Count, MetricsSchema, NotNegative
+from fairseq_plugins.reproduce.record.metrics import Count, NotNegative, StartedMetrics
 from fairseq_plugins.reproduce.record.runs import Run
 
 PATTERN = "attention.npy"  # in a run's folder: the weights (T, T) that the figure shows
 
 
-class Properties(MetricsSchema):
+class Properties(StartedMetrics):
     """None where a property is not defined, as of weights that are all the same."""
 
     monotonicity: NotNegative | None

@@ -21,7 +21,7 @@ from fairseq_plugins.reproduce.experiments.base import (
 from fairseq_plugins.reproduce.experiments.training import Origin, Training, Variant
 from fairseq_plugins.reproduce.record import logs
 from fairseq_plugins.reproduce.record.data import DataDescription
-from fairseq_plugins.reproduce.record.metrics import MetricsSchema, Percent
+from fairseq_plugins.reproduce.record.metrics import Percent, StartedMetrics
 from fairseq_plugins.reproduce.record.runs import Run
 from fairseq_plugins.squad.examples import VERSIONS
 
@@ -39,7 +39,7 @@ def fine_tuning(
     return Variant(name, recipe, overrides, kind, after=after, scale_group=_SCALES)
 
 
-class Answers(MetricsSchema):
+class Answers(StartedMetrics):
     """Exact matches and F1, in per cent; an exact match has an F1 of 1."""
 
     v1_exact: Percent

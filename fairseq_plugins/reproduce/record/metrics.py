@@ -41,18 +41,12 @@ class Open(Strict):
 
 
 class MetricsSchema(Strict):
-    """Metrics recorded for every run, whatever its experiment.
-
-    start_cosine: of a run that starts from an adapted published model, the mean cosine of that
-    model's last layer to the published one's; start_tokens: tokens that it was adapted on.
-    """
+    """Metrics recorded for every run, whatever its experiment."""
 
     train_seconds: NotNegative
     updates: Count | None
     tokens_per_second: NotNegative | None
     parameters: Count | None
-    start_cosine: Cosine | None = None
-    start_tokens: Count | None = None
 
     @model_validator(mode="after")
     def _losses_agree(self) -> Self:
@@ -67,3 +61,14 @@ class MetricsSchema(Strict):
                     f"{loss} is {perplexity(loss)}"
                 )
         return self
+
+
+class StartedMetrics(MetricsSchema):
+    """Metrics of runs that may start from an adapted published model.
+
+    start_cosine: mean cosine of the last layer of that model to that of the published one, None
+    for runs that start elsewhere. start_tokens: tokens that it was adapted on.
+    """
+
+    start_cosine: Cosine | None = None
+    start_tokens: Count | None = None

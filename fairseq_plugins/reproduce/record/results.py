@@ -14,7 +14,6 @@ from pydantic_core import from_json
 from fairseq_plugins.common import provenance
 from fairseq_plugins.reproduce.record.data import DataDescription
 from fairseq_plugins.reproduce.record.logs import TrainingLog
-from fairseq_plugins.reproduce.record.markup import refuse_markup
 from fairseq_plugins.reproduce.record.metrics import MetricsSchema
 from fairseq_plugins.reproduce.record.recipe import differences
 from fairseq_plugins.reproduce.record.runs import Run, Study
@@ -122,7 +121,6 @@ def load_result(path: Path, metrics: type[MetricsSchema]) -> Result:
         ValueError: it is no result.
     """
     result: Result = from_json(path.read_bytes(), allow_inf_nan=False)
-    refuse_markup(result)
     check_result(result, metrics)
     return result
 

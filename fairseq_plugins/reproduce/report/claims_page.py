@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from fairseq_plugins.common.files import write_json, write_text
+from fairseq_plugins.common.files import write_json
 from fairseq_plugins.common.root import place
 from fairseq_plugins.common.tables import markdown_table
 from fairseq_plugins.papers import CLAIMS, TABLES
@@ -18,6 +18,7 @@ from fairseq_plugins.reproduce.experiments import EXPERIMENTS
 from fairseq_plugins.reproduce.record.results import Say
 from fairseq_plugins.reproduce.report.comparisons import interval
 from fairseq_plugins.reproduce.report.floors import DASH, Floors, floors_of
+from fairseq_plugins.reproduce.report.markup import write_page
 from fairseq_plugins.reproduce.report.orderings import Cells, gather
 from fairseq_plugins.reproduce.report.page import Report
 from fairseq_plugins.reproduce.report.statistics import MOST_SEEDS, Estimate, sample_mean
@@ -115,7 +116,7 @@ def write_claims(root: Path, say: Say) -> dict[str, Counter[str]]:
         for scale, found in numbers.items()
     }
     results = root / place("results")
-    write_text(results / f"{PAGE}.md", render_claims(CLAIMS, verdicts))
+    write_page(results / f"{PAGE}.md", render_claims(CLAIMS, verdicts))
     write_json(results / f"{PAGE}.json", as_data(CLAIMS, verdicts))
     _draw(results, verdicts)
     return {scale: Counter(v.word for v in found.values()) for scale, found in verdicts.items()}

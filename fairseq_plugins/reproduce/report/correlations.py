@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from fairseq_plugins.common.extras import is_installed
-from fairseq_plugins.common.files import write_json, write_text
+from fairseq_plugins.common.files import write_json
 from fairseq_plugins.common.report_view import figure_of, view_of
 from fairseq_plugins.common.root import place
 from fairseq_plugins.common.tables import markdown_table
@@ -22,6 +22,7 @@ from fairseq_plugins.papers.bert_correlations import (
 from fairseq_plugins.papers.tables import MARK, Column
 from fairseq_plugins.reproduce.report.comparisons import DASH, interval
 from fairseq_plugins.reproduce.report.floors import Floors, none_rises
+from fairseq_plugins.reproduce.report.markup import write_page
 from fairseq_plugins.reproduce.report.orderings import Cells, mean, rows_of
 from fairseq_plugins.reproduce.report.statistics import Estimate, Seeds, correlation, together
 
@@ -114,7 +115,7 @@ def write_correlations(
     ours, theirs = correlate(cells), correlate(printed)
     page = place("results") / PAGE / f"{scale}.md"
     told = facts(ours, theirs, lost_columns(cells, floors), cells)
-    write_text(root / page, render(scale, ours, theirs, told))
+    write_page(root / page, render(scale, ours, theirs, told))
     write_json(root / page.with_suffix(".json"), as_data(scale, ours, theirs))
     if is_installed("matplotlib"):
         from fairseq_plugins.reproduce.report.correlations_figure import draw_correlations

@@ -6,13 +6,14 @@ from typing import Any
 
 from matplotlib.figure import Figure as Picture
 
-from fairseq_plugins.common.files import write_json, write_text
+from fairseq_plugins.common.files import write_json
 from fairseq_plugins.common.pictures import save_picture
 from fairseq_plugins.common.report_view import view_of
 from fairseq_plugins.papers.tables import Figure, Table
 from fairseq_plugins.reproduce.record.results import Result
 from fairseq_plugins.reproduce.report.captions import caption
 from fairseq_plugins.reproduce.report.figure import stem
+from fairseq_plugins.reproduce.report.markup import write_page
 from fairseq_plugins.reproduce.report.series import Curve, mean_curves
 
 
@@ -27,7 +28,7 @@ def draw_curves(
         "curves": runs,
     }
     write_json(base.with_suffix(".json"), numbers)
-    write_text(base.with_suffix(".md"), _page(table, figure, scale, shown))
+    write_page(base.with_suffix(".md"), _page(table, figure, scale, shown))
     picture = _picture(table, mean_curves(shown))
     picture.suptitle(f"{figure.source}, scale {scale}")
     save_picture(picture, base)

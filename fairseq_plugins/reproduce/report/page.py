@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from fairseq_plugins.common.files import write_text
 from fairseq_plugins.common.root import nearest_configs, place
 from fairseq_plugins.common.tables import columns
 from fairseq_plugins.papers.tables import Table, without_paper
@@ -21,6 +20,7 @@ from fairseq_plugins.reproduce.record.results import Result
 from fairseq_plugins.reproduce.record.runs import Run, Study
 from fairseq_plugins.reproduce.report.absent import absences
 from fairseq_plugins.reproduce.report.comparisons import DASH
+from fairseq_plugins.reproduce.report.markup import write_page
 from fairseq_plugins.reproduce.report.orderings import Cells, gather, mean
 from fairseq_plugins.reproduce.report.render import AboutStudy, render
 
@@ -91,7 +91,7 @@ class Report:
     def _write(self, shown: Sequence[Result], left_out: Sequence[str]) -> None:
         about, absent = self._about(shown), self.absent(shown)
         page = render(self.shown_table, self.scale.name, shown, left_out, about, absent)
-        write_text(self.root / self.page, page)
+        write_page(self.root / self.page, page)
 
     def absent(self, shown: Sequence[Result]) -> list[str]:
         """Why rows of the paper are not among the results to show."""

@@ -8,7 +8,6 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from fairseq_plugins.common.root import from_root, place
-from fairseq_plugins.reproduce.record.markup import refuse_markup
 from fairseq_plugins.reproduce.record.results import Say
 
 TIMINGS = "table9"  # measured by benchmarks/, no table of trained rows
@@ -49,15 +48,12 @@ def read_measurement(root: Path, path: Path, schema: type[BaseModel], say: Say) 
     content = read_json(path)
     try:
         if content is not None:
-            refuse_markup(content)
             schema.model_validate(content)
             return content
         why = "no JSON object"
     except ValidationError as error:
         first, *_ = error.errors(include_url=False)
         why = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
-    except ValueError as error:
-        why = str(error)
     say(f"{from_root(path, root)} is not a complete result ({why}).")
     return None
 
