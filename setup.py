@@ -42,7 +42,7 @@ setup(
     package_data={
         "fairseq_plugins": ["py.typed"],
         "fairseq_plugins.configs": ["**/*.yaml"],
-        "fairseq_plugins.reproduce.report.site": ["templates/*", "static/*", "static/vendor/*"],
+        "fairseq_plugins.site": ["templates/*", "static/*", "static/vendor/*"],
     },
     entry_points={"console_scripts": ["fairseq-pe = fairseq_plugins.__main__:main"]},
     python_requires=">=3.11",

@@ -6,9 +6,9 @@ import sys
 from collections.abc import Callable, Sequence
 
 from benchmarks.options import add_options
+from fairseq_plugins.cli.table_options import words
 from fairseq_plugins.common.cpu import prepare_cpu
 from fairseq_plugins.common.parser import Parser
-from fairseq_plugins.reproduce.options import words
 
 
 def get_parser() -> argparse.ArgumentParser:

@@ -15,7 +15,7 @@ from fairseq_plugins.common.files import write_json
 from fairseq_plugins.common.provenance import without_absolute_paths
 from fairseq_plugins.common.suggestions import did_you_mean
 from fairseq_plugins.common.tables import markdown_table
-from fairseq_plugins.reproduce.run.launcher import ProcessLauncher
+from fairseq_plugins.runner.launcher import ProcessLauncher
 
 DONE, FAILED, CUT_OFF, LEFT = "done", "failed", "cut off", "left"
 TAIL_LINES = 15

@@ -27,16 +27,16 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.context import Context
 from benchmarks.options import add_machine
 from benchmarks.record import ROOT, circumstances, end_of_run, load_average
+from fairseq_plugins.cli.table_options import updates, words
 from fairseq_plugins.common.exit_status import exit_status
 from fairseq_plugins.common.files import write_json
 from fairseq_plugins.common.provenance import without_absolute_paths
 from fairseq_plugins.common.root import PLACES, configs_folder, place
-from fairseq_plugins.reproduce.options import updates, words
 
 if TYPE_CHECKING:  # imports PyTorch, for which --help does not wait
-    from fairseq_plugins.reproduce.experiments.planned import PlannedRun
+    from fairseq_plugins.experiments.planned import PlannedRun
 
-# The table whose run is measured, by the family that `run/memory.py` has.
+# The table whose run is measured, by the family that `runner/memory.py` has.
 MEASURED = {
     "lm": "table2",
     "mlm": "table8",
@@ -75,9 +75,9 @@ def plan(family: str, scale: str) -> "PlannedRun":
     Raises:
         ValueError: its data is missing.
     """
-    from fairseq_plugins.reproduce.experiments.devices import Devices
-    from fairseq_plugins.reproduce.experiments.planned import plan_run
-    from fairseq_plugins.reproduce.record.runs import Run
+    from fairseq_plugins.experiments.devices import Devices
+    from fairseq_plugins.experiments.planned import plan_run
+    from fairseq_plugins.records.runs import Run
 
     run = Run(MEASURED[family], scale, ROW, ATTENTION, seed=1)
     planned = plan_run(configs_folder(ROOT), run, Devices(0))
@@ -96,7 +96,7 @@ def measure(job: Sequence[str], most: int) -> dict[str, int]:
         RuntimeError: where the job fails, with the end of what it said.
     """
     from benchmarks.processes import PeakOfChildren
-    from fairseq_plugins.reproduce.run.launcher import ProcessLauncher
+    from fairseq_plugins.runner.launcher import ProcessLauncher
 
     with tempfile.TemporaryDirectory() as name:
         copy, log = Path(name, "copy"), Path(name, "job.log")
@@ -141,7 +141,7 @@ def run(args: argparse.Namespace, command: Sequence[str]) -> None:
         ValueError: the data of a family is missing.
         OSError: this is no Linux.
     """
-    from fairseq_plugins.reproduce.run.chain import jobs_of_run
+    from fairseq_plugins.runner.chain import jobs_of_run
 
     if not Path("/proc/self/smaps_rollup").is_file():
         raise OSError("memory is read from /proc/PID/smaps_rollup, which this system lacks")

@@ -8,7 +8,7 @@ from benchmarks.record import LINES_PER_SECOND, Result
 from benchmarks.targets import TARGETS, Target
 from fairseq_plugins.common.report_view import view_of
 from fairseq_plugins.common.tables import markdown_table
-from fairseq_plugins.reproduce.report.render import DASH
+from fairseq_plugins.report.render import DASH
 
 
 def render(device: str, results: Mapping[str, Result], summaries: Mapping[str, str]) -> str:

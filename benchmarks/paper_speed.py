@@ -91,10 +91,10 @@ def measure(row: str, attention: str, sizes: Sizes) -> dict[str, Any]:
     Raises:
         RuntimeError: where the training fails, with the end of its log.
     """
-    from fairseq_plugins.reproduce.experiments.training import train_command
-    from fairseq_plugins.reproduce.record.logs import read_training_log
-    from fairseq_plugins.reproduce.run.commands import executable
-    from fairseq_plugins.reproduce.run.launcher import ProcessLauncher
+    from fairseq_plugins.experiments.training import train_command
+    from fairseq_plugins.records.logs import read_training_log
+    from fairseq_plugins.runner.commands import executable
+    from fairseq_plugins.runner.launcher import ProcessLauncher
 
     with tempfile.TemporaryDirectory() as name:
         folder, log = Path(name), Path(name, "train.log")

@@ -29,11 +29,11 @@ from benchmarks.context import Context
 from benchmarks.options import add_machine
 from benchmarks.processes import resident, tree
 from benchmarks.record import ROOT, circumstances, end_of_run, load_average
+from fairseq_plugins.cli.table_options import words
 from fairseq_plugins.common import provenance
 from fairseq_plugins.common.exit_status import exit_status
 from fairseq_plugins.common.files import reading, write_json
 from fairseq_plugins.common.parser import Parser
-from fairseq_plugins.reproduce.options import words
 
 if TYPE_CHECKING:  # what prepares is imported where it is used: --help must not load it
     from fairseq_plugins.translation.folders import ParallelBuild

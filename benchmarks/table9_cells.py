@@ -38,8 +38,8 @@ from fairseq_plugins.common.suggestions import did_you_mean
 from fairseq_plugins.encodings import ENCODINGS, IncompatibleEncodingError
 from fairseq_plugins.encodings.registry import expand_name
 from fairseq_plugins.papers.tables import ATTENTIONS
-from fairseq_plugins.reproduce.run.interruption import OutOfTime
-from fairseq_plugins.reproduce.run.queue import go_on_later
+from fairseq_plugins.runner.interruption import OutOfTime
+from fairseq_plugins.runner.queue import go_on_later
 
 
 def table9_settings(device: str, quick: bool) -> Settings:

@@ -15,7 +15,7 @@ from fairseq_plugins.common.tables import markdown_table
 from fairseq_plugins.papers import lrpe_speed
 from fairseq_plugins.papers.lrpe_speed import LABELS
 from fairseq_plugins.papers.tables import ATTENTIONS
-from fairseq_plugins.reproduce.report.render import DASH
+from fairseq_plugins.report.render import DASH
 
 KEYS = (
     "table",

@@ -23,11 +23,11 @@ from typing import Any
 from benchmarks.context import Context
 from benchmarks.options import add_machine
 from benchmarks.record import ROOT, circumstances, end_of_run, load_average
+from fairseq_plugins.cli.table_options import words
 from fairseq_plugins.common import provenance
 from fairseq_plugins.common.files import write_json
 from fairseq_plugins.common.parser import Parser
 from fairseq_plugins.papers.tables import ATTENTIONS
-from fairseq_plugins.reproduce.options import words
 
 DTYPES = ("float32", "float64")
 ALIKE = 1e-4
@@ -107,7 +107,7 @@ def train(checkouts: Sequence[Path], given: Sequence[str], dtype: str) -> list[T
 def _start(
     root: Path, given: Sequence[str], dtype: str, path: Path
 ) -> "tuple[subprocess.Popen[bytes], Path]":
-    from fairseq_plugins.reproduce.experiments.training import train_command  # not for --help
+    from fairseq_plugins.experiments.training import train_command  # not for --help
 
     program = Path(__file__).with_name("observed_training.py").resolve()
     command = [sys.executable, "-P", str(program), str(path), dtype]

@@ -36,10 +36,10 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 def every_command() -> list[tuple[str, ...]]:
     """The words of each command and of each that is within one, in the order of the page."""
     from fairseq_plugins.__main__ import COMMANDS
-    from fairseq_plugins.cli.analysis import get_parser
+    from fairseq_plugins.cli.analyse import get_parser
+    from fairseq_plugins.cli.table_options import SCRIPTS
+    from fairseq_plugins.cli.train_table import CLAIMS, PAPER
     from fairseq_plugins.common.data_commands import TYPED
-    from fairseq_plugins.reproduce.__main__ import CLAIMS, PAPER
-    from fairseq_plugins.reproduce.options import SCRIPTS
 
     (choices,) = (action.choices for action in get_parser()._actions if action.dest == "command")
     within = {

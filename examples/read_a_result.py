@@ -18,7 +18,7 @@
 import json
 from pathlib import Path
 
-from fairseq_plugins.reproduce.report.statistics import difference, pooled_spread
+from fairseq_plugins.statistics.inference import difference, pooled_spread
 
 ROOT = Path(__file__).parents[1] if "__file__" in globals() else Path.cwd()
 FOLDER = ROOT / "results" / "table2" / "mini"

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from fairseq_plugins.reproduce.experiments.training import SRUN
-from fairseq_plugins.reproduce.run.commands import executable
+from fairseq_plugins.experiments.training import SRUN
+from fairseq_plugins.runner.commands import executable
 from tests.test_packaging import SETUP
 
 ROOT = Path(__file__).parents[1]

@@ -143,7 +143,7 @@ def test_the_map_has_every_room_and_paths_that_exist() -> None:
     rooms = {path.parent.name for path in package.glob("*/__init__.py")}
     (drawn,) = re.findall(r"^```\n(.*?)^```$", text, re.M | re.S)
     assert not {room for room in rooms if not re.search(rf"\b{room}\b", drawn)}
-    places = (ROOT, package, package / "reproduce")
+    places = (ROOT, package)
     for path in re.findall(r"`([\w./-]+(?:/|\.py|\.yaml|\.sh))`", text):
         alone = not path.removesuffix("/").count("/")
         found = [place / path for place in places if (place / path).exists()]

@@ -19,9 +19,9 @@ from benchmarks import __main__ as bench
 from benchmarks import gpu_campaign, job_memory, preparation_curve, table9, training
 from fairseq_plugins import __main__ as fairseq_pe
 from fairseq_plugins.common.parser import Parser
-from fairseq_plugins.glue import __main__ as glue
-from fairseq_plugins.reproduce.record.recipe import compose_recipe
-from fairseq_plugins.squad import __main__ as squad
+from fairseq_plugins.evaluation import glue_command as glue
+from fairseq_plugins.evaluation import squad_command as squad
+from fairseq_plugins.records.recipe import compose_recipe
 from tests.documentation import PAGES, ROOT, commands, in_python
 
 PROGRAMS = {

@@ -21,9 +21,9 @@ from fairseq_plugins.common.vocabulary import (
     Vocabulary,
     check_vocabulary,
 )
+from fairseq_plugins.evaluation.translator import languages_of
 from fairseq_plugins.modules.identity import LM, ROBERTA, TRANSLATION
 from fairseq_plugins.modules.loading import SENTENCE_TASKS, build_trained, read_trained
-from fairseq_plugins.translation.translator import languages_of
 
 TASKS = {
     ROBERTA: ("masked_lm", "pe_masked_lm", *SENTENCE_TASKS, "squad"),

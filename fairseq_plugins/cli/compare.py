@@ -26,12 +26,12 @@ from fairseq_plugins.common.root import (
 from fairseq_plugins.data.options import check_at_least
 
 if TYPE_CHECKING:  # imports PyTorch, for which --help does not wait
-    from fairseq_plugins.reproduce.experiments.planned import PlannedRun
-    from fairseq_plugins.reproduce.record.runs import Run, Study
-    from fairseq_plugins.reproduce.report.page import Report
-    from fairseq_plugins.reproduce.run.interruption import Interruption
-    from fairseq_plugins.reproduce.run.runner import TableRunner
-    from fairseq_plugins.reproduce.run.time_budget import Speed
+    from fairseq_plugins.experiments.planned import PlannedRun
+    from fairseq_plugins.records.runs import Run, Study
+    from fairseq_plugins.report.page import Report
+    from fairseq_plugins.runner.interruption import Interruption
+    from fairseq_plugins.runner.runner import TableRunner
+    from fairseq_plugins.runner.time_budget import Speed
 
 ATTENTIONS = ("vanilla", "linear")
 SCALE = "mini"  # whose model it is
@@ -95,10 +95,10 @@ def _checked(args: argparse.Namespace) -> "Study":
     if not args.text.is_file():
         raise OptionError(f"--text must be a file, but is {args.text}")
     check_at_least(1, merges=args.merges)
+    from fairseq_plugins.cli.table_options import study_name
     from fairseq_plugins.data.measure import sha256
-    from fairseq_plugins.reproduce.experiments.rows import check_row, runnable_rows
-    from fairseq_plugins.reproduce.options import study_name
-    from fairseq_plugins.reproduce.record.runs import Study
+    from fairseq_plugins.experiments.rows import check_row, runnable_rows
+    from fairseq_plugins.records.runs import Study
 
     for letter, row in (("A", args.first), ("B", args.second)):
         check_row(runnable_rows(configs_folder(ROOT)), row, f"{letter} must be")
@@ -117,10 +117,10 @@ def _checked(args: argparse.Namespace) -> "Study":
 
 def _plan(args: argparse.Namespace, study: "Study", seeds: Sequence[int]) -> "list[PlannedRun]":
     """The pair of each seed, one after the other."""
+    from fairseq_plugins.experiments import EXPERIMENTS
+    from fairseq_plugins.experiments.devices import Devices
     from fairseq_plugins.papers.lrpe import TABLE_2
-    from fairseq_plugins.reproduce.experiments import EXPERIMENTS
-    from fairseq_plugins.reproduce.experiments.devices import Devices
-    from fairseq_plugins.reproduce.run.plan import plan
+    from fairseq_plugins.runner.plan import plan
 
     planned, _ = plan(
         configs_folder(ROOT),
@@ -136,9 +136,9 @@ def _plan(args: argparse.Namespace, study: "Study", seeds: Sequence[int]) -> "li
 
 
 def _run(args: argparse.Namespace, study: "Study", begin: float) -> None:
+    from fairseq_plugins.experiments import EXPERIMENTS
     from fairseq_plugins.papers.lrpe import TABLE_2
-    from fairseq_plugins.reproduce.experiments import EXPERIMENTS
-    from fairseq_plugins.reproduce.report.page import Report
+    from fairseq_plugins.report.page import Report
 
     report = Report(ROOT, TABLE_2, EXPERIMENTS[TABLE_2.experiment].scales[SCALE], study)
     results, runs = ROOT / report.page.with_suffix(""), _plan(args, study, [1])[0].run.folder.parent
@@ -169,9 +169,9 @@ def _recorded(results: Path, args: argparse.Namespace) -> "list[Run]":
     Raises:
         OptionError: it has something else, which is not to be shown, or made anew, as this.
     """
+    from fairseq_plugins.experiments import EXPERIMENTS
     from fairseq_plugins.papers.lrpe import TABLE_2
-    from fairseq_plugins.reproduce.experiments import EXPERIMENTS
-    from fairseq_plugins.reproduce.record.results import load_result, run_of
+    from fairseq_plugins.records.results import load_result, run_of
 
     metrics = EXPERIMENTS[TABLE_2.experiment].metrics
     found = [run_of(load_result(path, metrics)) for path in sorted(results.glob("*.json"))]
@@ -207,9 +207,9 @@ def _train(args: argparse.Namespace, report: "Report", begin: float) -> "Report"
     """Prepare the text, try the speed, and train pairs until the time is over."""
     from fairseq_plugins.common.cpu import usable_cores
     from fairseq_plugins.data.one_text import prepare_one_text
-    from fairseq_plugins.reproduce.run import time_budget
-    from fairseq_plugins.reproduce.run.interruption import Interruption
-    from fairseq_plugins.reproduce.run.session import Way, crew
+    from fairseq_plugins.runner import time_budget
+    from fairseq_plugins.runner.interruption import Interruption
+    from fairseq_plugins.runner.session import Way, crew
 
     deadline, study = begin + 60 * args.minutes, report.study
     assert study is not None and study.data is not None
@@ -262,8 +262,8 @@ def _side_by_side(
     Raises:
         WorkError: one failed, with what its log says.
     """
-    from fairseq_plugins.reproduce.record.logs import last_lines
-    from fairseq_plugins.reproduce.run.jobs import side_by_side
+    from fairseq_plugins.records.logs import last_lines
+    from fairseq_plugins.runner.jobs import side_by_side
 
     ended = side_by_side(lambda one, runner: runner.run(one), pair, runners, interruption)
     for _, failure in ended:
@@ -274,8 +274,8 @@ def _side_by_side(
 
 def _speed(pair: "Sequence[PlannedRun]", run: Callable[[], None]) -> "Speed":
     """That of a trial, which leaves nothing behind."""
-    from fairseq_plugins.reproduce.record.logs import read_training_log
-    from fairseq_plugins.reproduce.run.time_budget import Speed
+    from fairseq_plugins.records.logs import read_training_log
+    from fairseq_plugins.runner.time_budget import Speed
 
     start = time.monotonic()
     run()
@@ -296,8 +296,8 @@ def _speed(pair: "Sequence[PlannedRun]", run: Callable[[], None]) -> "Speed":
 
 def _show(args: argparse.Namespace, report: "Report", runs: Path) -> None:
     """Print the comparison, and write the page and the pictures."""
-    from fairseq_plugins.reproduce.record.logs import read_losses
-    from fairseq_plugins.reproduce.report import duel
+    from fairseq_plugins.records.logs import read_losses
+    from fairseq_plugins.report import duel
 
     shown, left_out = report.read()
     for sentence in left_out:

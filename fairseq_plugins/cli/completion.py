@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from fairseq_plugins.__main__ import COMMANDS, PROGRAM
+from fairseq_plugins.cli.table_options import SCRIPTS
+from fairseq_plugins.cli.table_options import get_parser as table_parser
 from fairseq_plugins.common.parser import Parser
-from fairseq_plugins.reproduce.options import SCRIPTS
-from fairseq_plugins.reproduce.options import get_parser as table_parser
 
 SHELLS = ("bash", "zsh", "tcsh")
 

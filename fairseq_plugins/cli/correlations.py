@@ -28,7 +28,7 @@ def _run(args: argparse.Namespace) -> None:
     scale = args.scale
     logging.disable(logging.INFO)  # of the libraries; this program prints
     # Only now, because this imports PyTorch, which takes seconds.
-    from fairseq_plugins.reproduce.report.pages import write_correlations_page
+    from fairseq_plugins.report.pages import write_correlations_page
 
     page = write_correlations_page(ROOT, scale)
     if page is None:

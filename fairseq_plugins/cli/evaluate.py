@@ -12,12 +12,12 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from fairseq_plugins.analysis.adaptation_options import add_adaptation
 from fairseq_plugins.common.errors import OptionError
 from fairseq_plugins.common.exit_status import exit_status
 from fairseq_plugins.common.parser import Parser
 from fairseq_plugins.common.root import PACKAGE
 from fairseq_plugins.common.seeds import parse_seed
+from fairseq_plugins.evaluation.adaptation_options import add_adaptation
 
 PROGRAM = "fairseq-pe evaluate"
 _HOME = PACKAGE.parent
@@ -86,7 +86,7 @@ def _run(args: argparse.Namespace, words: Sequence[str]) -> None:
     logging.getLogger("fairseq").setLevel(logging.WARNING)
     # fairseq asks for pinned memory with a GPU or without.
     warnings.filterwarnings("ignore", message="'pin_memory' argument is set as true")
-    evaluation = import_module("fairseq_plugins.analysis.evaluation")  # PyTorch and fairseq
+    evaluation = import_module("fairseq_plugins.evaluation.language_model")  # PyTorch and fairseq
     adaptation = import_module("fairseq_plugins.modules.adaptation")
     request = evaluation.Request(
         path=args.path,

@@ -13,7 +13,7 @@ from fairseq_plugins.common.root import ROOT, data_folder, from_root
 from fairseq_plugins.common.seeds import parse_seed
 from fairseq_plugins.papers import SCALE_NAMES, TABLES
 from fairseq_plugins.papers.bert import SEEDS
-from fairseq_plugins.reproduce.record.runs import Run, Study
+from fairseq_plugins.records.runs import Run, Study
 
 if TYPE_CHECKING:
     from fairseq_plugins.papers.bert_figures import Model
@@ -271,8 +271,8 @@ def _of_results(scale: str) -> tuple[str, str, Any]:
         BERT_PROPERTIES_TABLE,
         BERT_SQUAD_TABLE,
     )
-    from fairseq_plugins.reproduce.report.claims_page import read_numbers
-    from fairseq_plugins.reproduce.report.ranges import draw_ranges, measure_ranges, read_weights
+    from fairseq_plugins.report.claims_page import read_numbers
+    from fairseq_plugins.report.ranges import draw_ranges, measure_ranges, read_weights
 
     tables = (BERT_PROPERTIES_TABLE, BERT_GLUE_TABLE, BERT_SQUAD_TABLE)
     found = read_numbers(ROOT, tables, scale).get(scale)

@@ -15,7 +15,7 @@ PREPARATIONS = {
     "prepare_toy_mlm": ("fairseq_plugins.data.prepare_mlm", "toy"),
     "prepare_toy_mt": ("fairseq_plugins.translation.prepare", "toy"),
     "prepare_toy_glue": ("fairseq_plugins.glue.prepare_generated",),
-    "prepare_toy_squad": ("fairseq_plugins.squad.__main__", "toy"),
+    "prepare_toy_squad": ("fairseq_plugins.evaluation.squad_command", "toy"),
     "prepare_wikitext2": ("fairseq_plugins.data.prepare", "wikitext2"),
     "prepare_wikitext103": ("fairseq_plugins.data.prepare", "wikitext103"),
     "prepare_text_mlm": ("fairseq_plugins.data.prepare_mlm", "text"),
@@ -24,7 +24,7 @@ PREPARATIONS = {
     "prepare_parallel": ("fairseq_plugins.translation.prepare", "files"),
     "prepare_wmt14_en_de": ("fairseq_plugins.translation.prepare", "wmt14"),
     "prepare_glue": ("fairseq_plugins.glue.prepare",),
-    "prepare_squad": ("fairseq_plugins.squad.__main__", "prepare"),
+    "prepare_squad": ("fairseq_plugins.evaluation.squad_command", "prepare"),
     "prepare_start": ("fairseq_plugins.cli.prepare_start",),
 }
 ABOUT = {

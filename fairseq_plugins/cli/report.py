@@ -20,8 +20,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.error(f"--root must hold a folder `results`, but is {args.root}")
     logging.disable(logging.INFO)  # of the libraries; this program prints
     # Here, since these import torch and fairseq, for which --help does not wait.
-    from fairseq_plugins.reproduce.report.site.build import build, check_output
-    from fairseq_plugins.reproduce.report.site.reading import read_evidence
+    from fairseq_plugins.site.build import build, check_output
+    from fairseq_plugins.site.reading import read_evidence
 
     output = args.output or args.root / OUTPUT
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from fairseq_plugins.common.parser import Parser
 from fairseq_plugins.common.root import ROOT
 from fairseq_plugins.papers import SCALE_NAMES, TABLES
-from fairseq_plugins.reproduce.record import submissions
-from fairseq_plugins.reproduce.run.queue import NoSlurm, Queued, read_queue
-from fairseq_plugins.reproduce.run.status import (
+from fairseq_plugins.records import submissions
+from fairseq_plugins.runner.queue import NoSlurm, Queued, read_queue
+from fairseq_plugins.runner.status import (
     CANCELLED,
     DONE,
     FAILED,
@@ -67,7 +67,7 @@ def _look(tables: Sequence[str], scale: str | None) -> tuple[list[Status], str]:
 
 
 def _cells(one: Status) -> list[str]:
-    from fairseq_plugins.reproduce.run.progress import duration
+    from fairseq_plugins.runner.progress import duration
 
     updates = "" if one.updates is None else f"{one.updates}/{one.total}"
     if one.updates is not None and one.total is None:

@@ -4,11 +4,11 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
-from fairseq_plugins.cli import analysis
+from fairseq_plugins.cli import analyse
+from fairseq_plugins.cli.table_options import SCRIPTS
+from fairseq_plugins.cli.train_table import EXTRA_WORDS, get_chooser
+from fairseq_plugins.cli.train_table import main as train
 from fairseq_plugins.common.root import IS_CHECKOUT, ROOT
-from fairseq_plugins.reproduce.__main__ import EXTRA_WORDS, get_chooser
-from fairseq_plugins.reproduce.__main__ import main as train
-from fairseq_plugins.reproduce.options import SCRIPTS
 
 TIMED = "table9"
 # Made of what there is, by these commands.
@@ -35,7 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     chooser = get_chooser([*SCRIPTS, *EXTRA_WORDS, *ANALYSES, TIMED], lines)
     name, options = chooser.parse_args(given[:1]).table, given[1:]
     if name in ANALYSES:
-        return analysis.main([*ANALYSES[name][1:], *options])
+        return analyse.main([*ANALYSES[name][1:], *options])
     if name == TIMED:
         if not IS_CHECKOUT:
             chooser.error(f"{TIMED} must be made in a checkout, whose benchmarks/ no wheel has")

@@ -28,3 +28,6 @@ def columns(rows: Sequence[Sequence[str]], *, left: int | None = None) -> str:
     words = len(rows[0]) if left is None else left
     sides = ["left" if i < words else "right" for i in range(len(rows[0]))]
     return tabulate(rows, tablefmt="plain", colalign=sides, disable_numparse=True)
+
+
+DASH = "-"  # a cell without a number

@@ -7,7 +7,6 @@ import math
 import pytest
 import torch
 
-from fairseq_plugins.analysis.__main__ import main
 from fairseq_plugins.analysis.awareness import (
     SAME,
     as_words,
@@ -19,7 +18,6 @@ from fairseq_plugins.analysis.awareness import (
     sum_formula_error,
     tells_apart,
 )
-from fairseq_plugins.analysis.awareness_command import RELATIVE
 from fairseq_plugins.analysis.awareness_files import absolute_names, draw, observe
 from fairseq_plugins.analysis.position_rows import (
     WIDTH,
@@ -29,6 +27,8 @@ from fairseq_plugins.analysis.position_rows import (
     rows_by_length,
     rows_of_length,
 )
+from fairseq_plugins.cli.analyse import main
+from fairseq_plugins.cli.awareness_command import RELATIVE
 from fairseq_plugins.encodings import ENCODINGS
 
 LENGTHS = (*range(2, 41),)

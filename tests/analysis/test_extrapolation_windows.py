@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from fairseq_plugins.analysis.extrapolation import (
+from fairseq_plugins.evaluation.extrapolation import (
     Text,
     by_position,
     model_losses,

@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
-from fairseq_plugins.analysis.perplexity import Score, per, perplexity, summarise, token_bits
 from fairseq_plugins.data.raw_text import RawText
+from fairseq_plugins.evaluation.perplexity import Score, per, perplexity, summarise, token_bits
 
 TEXT = RawText(words=20, bytes=100)
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from fairseq_plugins.analysis.__main__ import main
 from fairseq_plugins.analysis.picture import DIM, HEADS, build, definition_of, observe
 from fairseq_plugins.analysis.picture_files import as_data, form_lines, page, write_picture
+from fairseq_plugins.cli.analyse import main
 from fairseq_plugins.encodings import ENCODINGS, PositionFacts
 
 LENGTH = 10

@@ -13,7 +13,7 @@ from benchmarks.context import Context
 from benchmarks.figure_page import has_matplotlib
 from benchmarks.record import KEYS
 from benchmarks.table9_page import KEYS as CELL_KEYS
-from fairseq_plugins.reproduce.record import logs
+from fairseq_plugins.records import logs
 
 
 @pytest.fixture(autouse=True)

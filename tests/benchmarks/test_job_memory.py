@@ -103,7 +103,7 @@ def test_what_is_found_is_written_with_where_it_comes_from(
 ) -> None:
     monkeypatch.setattr(job_memory, "measure", lambda job, most: {"peak_mib": most, "looks": 1})
     monkeypatch.setattr(
-        "fairseq_plugins.reproduce.experiments.planned.PlannedRun.missing_data", lambda *_: []
+        "fairseq_plugins.experiments.planned.PlannedRun.missing_data", lambda *_: []
     )
     words = ["--scale", "toy", "--only", "lm", "--updates", "7", "--machine", "here"]
     assert main([*words, "--output", str(tmp_path)]) == 0

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from benchmarks import context, table9, table9_cells
-from fairseq_plugins.reproduce.run import queue
+from fairseq_plugins.runner import queue
 
 WORDS = ["--quick", "--rows", "base,rope", "--attention", "linear"]
 

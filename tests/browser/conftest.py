@@ -28,8 +28,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     """The folder of REPORT_SITE, where that is set, else one made anew."""
     if before := os.environ.get("REPORT_SITE"):
         return Made(Path(before).resolve(), None)
-    from fairseq_plugins.reproduce.report.site.build import build
-    from fairseq_plugins.reproduce.report.site.reading import read_evidence
+    from fairseq_plugins.site.build import build
+    from fairseq_plugins.site.reading import read_evidence
 
     folder, start = tmp_path_factory.mktemp("site") / "report", _processor_seconds()
     build(read_evidence(ROOT), folder)

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 import torch
 
-from fairseq_plugins.analysis import evaluation
 from fairseq_plugins.analysis.subjects import load_subject
+from fairseq_plugins.evaluation import language_model as evaluation
+from fairseq_plugins.evaluation.average import average
+from fairseq_plugins.evaluation.translator import Translator
 from fairseq_plugins.integrations.roberta import to_huggingface
 from fairseq_plugins.modules.identity import LM, ROBERTA, TRANSLATION
-from fairseq_plugins.translation.average import average
 from fairseq_plugins.translation.decoding import Decoding
-from fairseq_plugins.translation.translator import Translator
 from tests import checkpoints
 from tests.hostile import expression
 

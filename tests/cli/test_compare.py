@@ -10,8 +10,8 @@ import pytest
 
 from fairseq_plugins.cli import compare
 from fairseq_plugins.data import one_text
-from fairseq_plugins.reproduce.run import session, time_budget
-from tests.reproduce.fake_fairseq import save
+from fairseq_plugins.runner import session, time_budget
+from tests.tables.fake_fairseq import save
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 WORDS = ["rope", "xl", "--minutes", "5", "--merges", "20"]

@@ -6,9 +6,9 @@ import pytest
 
 from fairseq_plugins.__main__ import main
 from fairseq_plugins.cli import figure
+from fairseq_plugins.cli.table_options import get_parser
 from fairseq_plugins.papers import TABLES
 from fairseq_plugins.papers.bert_figures import FIGURE_MODELS, Model
-from fairseq_plugins.reproduce.options import get_parser
 
 ROWS = [path.stem for path in figure.ROOT.glob("configs/model/*.yaml")]
 

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from fairseq_plugins.__main__ import COMMANDS
-from fairseq_plugins.analysis.__main__ import get_parser
-from fairseq_plugins.cli.analysis import COMMANDS as OF_ANALYSIS
+from fairseq_plugins.cli.analyse import get_parser
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = 'if __name__ == "__main__":'
@@ -26,7 +25,7 @@ def commands() -> list[str]:
             found.add(f"-m {name.removesuffix('.__main__')}")
     for path in ROOT.glob("scripts/*.sh"):
         found |= set(re.findall(r'exec "\$PYTHON" (.*) "\$@"', path.read_text()))
-    (choices,) = (a.choices for a in get_parser(OF_ANALYSIS)._actions if a.dest == "command")
+    (choices,) = (a.choices for a in get_parser()._actions if a.dest == "command")
     found |= {f"-m fairseq_plugins analyse {name}" for name in choices}
     return sorted(found | {f"-m fairseq_plugins {name}" for name in COMMANDS})
 

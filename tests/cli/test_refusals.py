@@ -10,19 +10,19 @@ from pathlib import Path
 import pytest
 
 from fairseq_plugins.__main__ import COMMANDS, main
-from fairseq_plugins.cli import analysis
+from fairseq_plugins.cli import analyse
+from fairseq_plugins.cli.table_options import SCRIPTS
+from fairseq_plugins.cli.train_table import EXTRA_WORDS
 from fairseq_plugins.common.data_commands import TYPED
 from fairseq_plugins.common.errors import DataError, OptionError, WorkError
 from fairseq_plugins.common.exit_status import exit_status
 from fairseq_plugins.common.parser import Parser
 from fairseq_plugins.common.root import PLACES
-from fairseq_plugins.reproduce.__main__ import EXTRA_WORDS
-from fairseq_plugins.reproduce.options import SCRIPTS
 
 PREPARED = [typed.removeprefix("prepare ") for typed in TYPED.values()]
 OF_ANALYSIS = [
     name
-    for action in analysis.get_parser()._actions
+    for action in analyse.get_parser()._actions
     if isinstance(action, argparse._SubParsersAction)
     for name in action.choices
 ]

@@ -15,7 +15,7 @@ from fairseq_plugins.glue.floors import (
 )
 from fairseq_plugins.glue.read import Example, SplitText
 from fairseq_plugins.glue.tasks import TASKS
-from fairseq_plugins.reproduce.record.data import DataDescription
+from fairseq_plugins.records.data import DataDescription
 
 
 def split(*examples):

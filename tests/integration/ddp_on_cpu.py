@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from fairseq.models import distributed_fairseq_model
 
-from fairseq_plugins.reproduce.run import training_job
+from fairseq_plugins.runner import training_job
 
 
 @functools.wraps(torch.nn.parallel.DistributedDataParallel)

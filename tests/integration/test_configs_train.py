@@ -9,7 +9,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from fairseq_plugins.attention import ATTENTIONS, check_compatible
 from fairseq_plugins.encodings import IncompatibleEncodingError
-from fairseq_plugins.reproduce.record.recipe import compose_recipe
+from fairseq_plugins.records.recipe import compose_recipe
 from tests.integration.helpers import REPOSITORY, USER_DIR, load_checkpoint, train_composed
 
 CONFIGS = REPOSITORY / "configs"

@@ -10,10 +10,11 @@ import torch
 from omegaconf import OmegaConf
 
 from fairseq_plugins.__main__ import main
-from fairseq_plugins.analysis import beyond_training, evaluation
-from fairseq_plugins.analysis.masked_positions import masked_by_position
-from fairseq_plugins.analysis.samples import MaskedSamples
 from fairseq_plugins.common.errors import CheckpointError
+from fairseq_plugins.evaluation import beyond_training
+from fairseq_plugins.evaluation import language_model as evaluation
+from fairseq_plugins.evaluation.masked_positions import masked_by_position
+from fairseq_plugins.evaluation.samples import MaskedSamples
 from fairseq_plugins.modules.adaptation import Adaptation
 from tests.hostile import with_options
 from tests.integration.helpers import (

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from fairseq_plugins.cli.analysis import main as analysis
+from fairseq_plugins.cli.analyse import main as analysis
 from fairseq_plugins.common.errors import CheckpointError, DataError, OptionError
 from fairseq_plugins.data.gpt2_bpe import learn_gpt2_bpe
 from fairseq_plugins.data.sentences import generate
-from fairseq_plugins.glue.__main__ import main
-from fairseq_plugins.glue.evaluate import evaluate
+from fairseq_plugins.evaluation.glue import evaluate
+from fairseq_plugins.evaluation.glue_command import main
 from fairseq_plugins.glue.prepare_generated import prepare_toy_glue
 from tests.hostile import naming_another_model, rewritten
 from tests.integration.helpers import REPOSITORY, hydra_train_config, load_checkpoint

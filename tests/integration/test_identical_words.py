@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from fairseq_plugins.analysis.__main__ import main
 from fairseq_plugins.analysis.indicators import measure
-from fairseq_plugins.cli.analysis import main as analysis
+from fairseq_plugins.cli.analyse import main
+from fairseq_plugins.cli.analyse import main as analysis
 from tests.hostile import naming_another_model
 from tests.integration.helpers import TOKENS_PER_SAMPLE
 from tests.integration.test_roberta import model_of, pretrain

@@ -18,7 +18,7 @@ from tests.integration.helpers import REPOSITORY
 UPDATES, INTERVAL = 150, 10
 COMMAND = (
     "import logging, sys; from pathlib import Path; logging.disable(logging.INFO); "
-    "from fairseq_plugins.reproduce.__main__ import main; "
+    "from fairseq_plugins.cli.train_table import main; "
     "sys.exit(main(sys.argv[2:], Path(sys.argv[1])))"
 )
 

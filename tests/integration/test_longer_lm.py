@@ -4,7 +4,7 @@ from pathlib import Path
 
 import torch
 
-from fairseq_plugins.analysis import evaluation
+from fairseq_plugins.evaluation import language_model as evaluation
 from tests.integration.helpers import (
     TOKENS_PER_SAMPLE,
     fairseq_hydra_train,

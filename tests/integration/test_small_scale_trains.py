@@ -8,13 +8,13 @@ import pytest
 from omegaconf import OmegaConf
 
 from fairseq_plugins.data import prepare_mlm
+from fairseq_plugins.experiments.devices import Devices
+from fairseq_plugins.experiments.planned import PlannedRun, plan_run
+from fairseq_plugins.experiments.training import Training
 from fairseq_plugins.glue import prepare as prepare_glue
 from fairseq_plugins.glue.tasks import find_tasks
-from fairseq_plugins.reproduce.experiments.devices import Devices
-from fairseq_plugins.reproduce.experiments.planned import PlannedRun, plan_run
-from fairseq_plugins.reproduce.experiments.training import Training
-from fairseq_plugins.reproduce.record.recipe import compose_recipe
-from fairseq_plugins.reproduce.record.runs import Run
+from fairseq_plugins.records.recipe import compose_recipe
+from fairseq_plugins.records.runs import Run
 from fairseq_plugins.squad import prepare as prepare_squad
 from fairseq_plugins.squad.features import WindowSizes
 from fairseq_plugins.translation import prepare as prepare_translation

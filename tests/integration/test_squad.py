@@ -14,7 +14,7 @@ import torch
 
 from fairseq_plugins.common.errors import DataError
 from fairseq_plugins.data.prepare_mlm import prepare_toy as prepare_words
-from fairseq_plugins.squad.__main__ import main
+from fairseq_plugins.evaluation.squad_command import main
 from fairseq_plugins.squad.dataset import load_windows
 from fairseq_plugins.squad.examples import read_squad
 from fairseq_plugins.squad.features import NO_ANSWER, WindowSizes

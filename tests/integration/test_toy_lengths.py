@@ -14,7 +14,7 @@ BRIEF = {
     "lr_scheduler": {"warmup_updates": 5},
     "checkpoint": {"save_interval_updates": 15},
 }
-REPRODUCE = "fairseq_plugins.reproduce"
+REPRODUCE = "fairseq_plugins.cli.train_table"
 
 
 @pytest.fixture(scope="module")

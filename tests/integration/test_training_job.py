@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from fairseq_plugins.reproduce.run import training_job
-from fairseq_plugins.reproduce.run.stopping import STOP
+from fairseq_plugins.runner import training_job
+from fairseq_plugins.runner.stopping import STOP
 from tests.integration.helpers import (
     REPOSITORY,
     fairseq_hydra_train,
@@ -129,7 +129,7 @@ def test_other_gpus_than_asked_for_are_refused(
 def test_without_its_gpu_a_job_ends_at_once(tmp_path: Path, data: Path) -> None:
     settings = {**saving_to(tmp_path / "checkpoints", data), **SETTINGS, "common.cpu": False}
     config = write_yaml(tmp_path / "tiny_lm.yaml", settings)
-    command = [sys.executable, "-m", "fairseq_plugins.reproduce.run.training_job"]
+    command = [sys.executable, "-m", "fairseq_plugins.runner.training_job"]
     done = subprocess.run(
         [*command, "--config-dir", str(config.parent), "--config-name", config.stem],
         cwd=REPOSITORY,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from fairseq_plugins.analysis.__main__ import main as analysis
+from fairseq_plugins.cli.analyse import main as analysis
 from tests.integration.conftest import PAIRS
 from tests.integration.helpers import (
     ENCODING_DEFAULTS,

@@ -7,12 +7,12 @@ import pytest
 import torch
 
 from fairseq_plugins.common.errors import CheckpointError, DataError, OptionError
-from fairseq_plugins.translation import translate
-from fairseq_plugins.translation.bleu import read_generated, read_references, read_text, score
+from fairseq_plugins.evaluation import translate
+from fairseq_plugins.evaluation.bleu import read_generated, read_references, read_text, score
+from fairseq_plugins.evaluation.translator import Translator
 from fairseq_plugins.translation.decoding import Decoding
 from fairseq_plugins.translation.generated import PAIRS, SOURCE, TARGET
 from fairseq_plugins.translation.prepare import Settings, prepare_toy
-from fairseq_plugins.translation.translator import Translator
 from tests.hostile import expression, naming_another_model, with_options
 from tests.integration.helpers import (
     REPOSITORY,
@@ -103,7 +103,7 @@ def test_fairseq_generate_says_the_same(base, translator, toy, tmp_path, capsys)
 def test_order_and_empty_lines_are_kept(translator, toy, monkeypatch):
     lines = read_text(toy / "raw" / f"test.{SOURCE}")[:7]
     mixed = ["", *lines[:3], " ", *lines[3:], ""]
-    monkeypatch.setattr("fairseq_plugins.translation.translator.BUFFER_LINES", 4)
+    monkeypatch.setattr("fairseq_plugins.evaluation.translator.BUFFER_LINES", 4)
     found = list(translator.translate(mixed))
     assert [bool(line) for line in found] == [bool(line.strip()) for line in mixed]
     alone = [next(translator.translate([line])) for line in lines]

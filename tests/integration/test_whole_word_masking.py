@@ -14,10 +14,10 @@ from fairseq.criterions.masked_lm import MaskedLmLoss
 from fairseq.tasks.masked_lm import MaskedLMConfig
 from omegaconf import OmegaConf
 
-from fairseq_plugins.analysis.samples import configure
 from fairseq_plugins.common.errors import DataError
 from fairseq_plugins.data import prepare_mlm
 from fairseq_plugins.data.gpt2_bpe import load_encoder
+from fairseq_plugins.evaluation.samples import configure
 from fairseq_plugins.tasks.pe_masked_lm import PEMaskedLMConfig
 from tests.integration.helpers import fairseq_validate, losses
 from tests.integration.test_evaluate import bits, evaluate

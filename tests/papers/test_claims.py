@@ -11,7 +11,7 @@ from fairseq_plugins.papers import CLAIMS, TABLES
 from fairseq_plugins.papers.bert_correlations import PRINTED
 from fairseq_plugins.papers.claims import Comparison, Correlation, Floor, Speed
 from fairseq_plugins.papers.tables import ATTENTIONS
-from fairseq_plugins.reproduce.report.claims_page import printed
+from fairseq_plugins.statistics.claims import printed
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 COMPARISONS = [claim for claim in CLAIMS if isinstance(claim.evidence, Comparison)]

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 import torch
 
+from fairseq_plugins.evaluation.average import average, last_checkpoints, main
 from fairseq_plugins.modules.identity import TRANSLATION
-from fairseq_plugins.translation.average import average, last_checkpoints, main
 from tests import checkpoints
 from tests.hostile import naming_another_model
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import sacrebleu
 
-from fairseq_plugins.translation.bleu import read_generated, read_references, score
+from fairseq_plugins.evaluation.bleu import read_generated, read_references, score
 
 TEXT = ['He said: "No, it\'s 5% of A-B."', "The cat sat on the mat & slept.", "A third one."]
 

@@ -6,19 +6,19 @@ from types import SimpleNamespace
 
 import pytest
 
-from fairseq_plugins.papers.extrapolation import TRANSLATION_LENGTHS as TABLE
-from fairseq_plugins.papers.extrapolation import bleu_metric
-from fairseq_plugins.reproduce.experiments.devices import Devices
-from fairseq_plugins.reproduce.experiments.planned import plan_run
-from fairseq_plugins.reproduce.experiments.translation_lengths import TRANSLATION_LENGTHS
-from fairseq_plugins.reproduce.record.runs import Run
-from fairseq_plugins.translation.bleu_by_length import (
+from fairseq_plugins.evaluation.bleu_by_length import (
     LEAST,
     bucket_names,
     bucket_of,
     main,
     read_source_lengths,
 )
+from fairseq_plugins.experiments.devices import Devices
+from fairseq_plugins.experiments.planned import plan_run
+from fairseq_plugins.experiments.translation_lengths import TRANSLATION_LENGTHS
+from fairseq_plugins.papers.extrapolation import TRANSLATION_LENGTHS as TABLE
+from fairseq_plugins.papers.extrapolation import bleu_metric
+from fairseq_plugins.records.runs import Run
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 SENTENCE = "the cat sat on the mat and slept well"

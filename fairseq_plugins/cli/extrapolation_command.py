@@ -1,0 +1,51 @@
+"""`fairseq-pe analyse extrapolation`: a checkpoint beyond its training length."""
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from fairseq_plugins.common.seeds import parse_seed
+from fairseq_plugins.evaluation.adaptation_options import add_adaptation
+
+LENGTHS, TOKENS = "1x,2x,4x,8x", 32768
+
+
+def register(commands: Any) -> None:
+    """Enter the command among those of `analysis`."""
+    summary = "the losses of a checkpoint at multiples of its training length, as JSON"
+    command = commands.add_parser("extrapolation", help=summary, description=summary)
+    add = command.add_argument
+    add("--path", type=Path, required=True, metavar="CHECKPOINT", help="a language model")
+    add("--data", type=Path, required=True, metavar="DIR", help="the folder of the data")
+    add("--split", default="test", help="train, valid or test (default: test)")
+    add("--lengths", default=LENGTHS, metavar="1x,2x", help=f"(default: {LENGTHS})")
+    add(
+        "--tokens",
+        type=int,
+        default=TOKENS,
+        metavar="N",
+        help=f"of the split that are read, from its beginning (default: {TOKENS})",
+    )
+    add("--seed", type=parse_seed, default=1, help="of masks, and of encodings that draw")
+    add_adaptation(command)
+    add("--cpu", action="store_true", help="even where there is a GPU")
+    command.set_defaults(run=_run)
+
+
+def _run(args: argparse.Namespace) -> None:
+    # Here, since these take seconds, which --help must not.
+    from fairseq_plugins.evaluation.beyond_training import Request, measure, parse_factors
+    from fairseq_plugins.modules.adaptation import Adaptation
+
+    request = Request(
+        path=args.path,
+        data=args.data,
+        factors=parse_factors(args.lengths),
+        tokens=args.tokens,
+        split=args.split,
+        seed=args.seed,
+        cpu=args.cpu,
+        adaptation=Adaptation(args.encoding, args.options, args.grow_table),
+    )
+    print(json.dumps(measure(request)))

@@ -1,0 +1,333 @@
+"""The options of a table's command, and what of them makes a study of one's own."""
+
+import argparse
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fairseq_plugins.common.errors import OptionError
+from fairseq_plugins.common.parser import Parser
+from fairseq_plugins.common.provenance import missing_data
+from fairseq_plugins.common.root import add_places, from_root
+from fairseq_plugins.common.seeds import parse_seed
+from fairseq_plugins.papers import PAPERS, SCALE_NAMES, TABLES
+from fairseq_plugins.papers.tables import Table
+
+if TYPE_CHECKING:  # imports PyTorch, for which --help does not wait
+    from fairseq_plugins.records.runs import Study
+
+# A figure with a script of its own shares the runs of its table.
+SCRIPTS = TABLES | {f.name: table for table in TABLES.values() for f in table.figures if f.name}
+# What the table itself sets: a study that set it would not be what its rows are called. A whole
+# section has some of it, and results are not compared by the files that a training begins with.
+RESERVED = re.compile(
+    r"model|model\.(position_encoding|(\w+_)?attention_type)|scale(/\w+)?|run|common(\.(seed|cpu))?"
+    r"|checkpoint(\.(save_dir|restore_file|finetune_from_model))?|task(\.data)?"
+    r"|distributed_training(\..*)?"
+)
+KEEP = ("last", "best", "all", "tuned")  # as `keep.Keep` has it
+TRACKERS = ("tensorboard", "wandb")
+
+_MAX_RUNNING = "with --slurm: jobs of this submission that train at once (default: no limit)"
+TFLOPS = 40.0  # of a V100, a third of what it has at best in half precision
+
+
+def words(option: str, known: Sequence[str] = ()) -> Callable[[str], list[str]]:
+    """A type for comma-separated words, each once, among `known` if there are any."""
+
+    def parse(text: str) -> list[str]:
+        found = list(dict.fromkeys(word.strip() for word in text.split(",") if word.strip()))
+        if not found:
+            raise argparse.ArgumentTypeError(f"`{option}` must name at least one, but is empty.")
+        for word in found:
+            if known and word not in known:
+                raise argparse.ArgumentTypeError(
+                    f"`{option}` must be among {', '.join(known)}, but has {word!r}."
+                )
+        return found
+
+    return parse
+
+
+def seeds(text: str) -> list[int]:
+    """A type for comma-separated seeds, each once."""
+    found = []
+    for word in words("--seeds")(text):
+        found.append(parse_seed(word, "--seeds"))
+    return list(dict.fromkeys(found))
+
+
+def lengths(text: str) -> tuple[int, ...]:
+    """A type for comma-separated multiples of the training length, like 2x; each once, sorted."""
+    found = set()
+    for word in words("--lengths")(text):
+        if not re.fullmatch(r"[1-9][0-9]{0,3}x", word, re.ASCII):
+            raise argparse.ArgumentTypeError(f"`--lengths` must be like 1x,2x, but has {word!r}.")
+        found.add(int(word.removesuffix("x")))
+    return tuple(sorted(found))
+
+
+def updates(text: str) -> int:
+    """A type for a number of updates."""
+    if not re.fullmatch(r"[1-9][0-9]{0,8}", text, re.ASCII):
+        raise argparse.ArgumentTypeError(f"`--updates` must be at least 1, but is {text!r}.")
+    return int(text)
+
+
+def running(text: str) -> int:
+    """A type for a number of jobs at once, 0 for no limit."""
+    if not re.fullmatch(r"[0-9]{1,9}", text, re.ASCII):
+        raise argparse.ArgumentTypeError(
+            f"`--max-running` must be at least 0, for no limit, but is {text!r}."
+        )
+    return int(text)
+
+
+def study_name(text: str) -> str:
+    """A type for a word that can be a folder beside those of the scales."""
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", text, re.ASCII) or text in SCALE_NAMES:
+        raise argparse.ArgumentTypeError(
+            "`--name` must be a word of letters, digits, '-', '_' and '.', and no scale "
+            f"({', '.join(SCALE_NAMES)}), but is {text!r}."
+        )
+    return text
+
+
+def setting(text: str) -> str:
+    """A type for key=value in Hydra's syntax, of a key that the table leaves to its user."""
+    match = re.fullmatch(r"\+{0,2}([\w/.]+)=(.*)", text, re.DOTALL)
+    if match is None:
+        raise argparse.ArgumentTypeError(f"`--set` must be like key=value, but is {text!r}.")
+    if RESERVED.fullmatch(match[1]):
+        raise argparse.ArgumentTypeError(
+            f"`--set` must leave {match[1]} to the table, which sets it by its rows and other "
+            f"options (--rows, --attention, --seeds, --scale, --gpus, --data), but is {text!r}."
+        )
+    if match[1] == "model.init_from" and Path(match[2].strip("'\"")).is_absolute():
+        raise argparse.ArgumentTypeError(
+            "`--set` must give model.init_from a path from the folder that the table is made in, "
+            f"since results keep no absolute one to be compared by, but is {text!r}."
+        )
+    return text
+
+
+def _done(table: Table) -> str:
+    return "Measures" if table.only_trained else "Trains and evaluates"
+
+
+def _default_rows(table: Table) -> str:
+    if table.only_trained:
+        return "those whose model is in checkpoints/; one that is named is trained first"
+    beyond = "every other encoding" if table.takes_any_encoding else "none"
+    return f"those, and beyond them {beyond}"
+
+
+def get_parser(name: str) -> Parser:
+    """The options of the command of a table or figure."""
+    table = SCRIPTS[name]
+    drawn = "".join(f", and draws results/{f.name}/<scale>.png" for f in table.figures if f.name)
+    parser = Parser(
+        prog=f"fairseq-pe table {name}",
+        description=f"{table.source}: {table.title}. {_done(table)} every row that is not "
+        f"done, and renders results/{table.name}/<scale>.md{drawn}.",
+        epilog="A row that is done is skipped, one that was cut off goes on from its last intact "
+        "checkpoint. Exit status: 0 all done, 1 a row failed, 2 nothing was started, 130 Ctrl-C.",
+    )
+    add = parser.add_argument
+    text = "(default: that of the study named, else mini, on a CPU)"
+    add("--scale", choices=SCALE_NAMES, help=text)
+    add(
+        "--rows",
+        type=words("--rows"),
+        metavar="A,B",
+        help="names of encodings or of files in configs/model, or `paper` for the paper's own "
+        f"(default: {_default_rows(table)})",
+    )
+    add(
+        "--attention",
+        type=words("--attention", [*table.attentions, *table.further]),
+        default=list(table.attentions),
+        metavar="A,B",
+        help=f"among {', '.join([*table.attentions, *table.further])} "
+        f"(default: {','.join(table.attentions)})",
+    )
+    several = ",".join(map(str, table.seeds))
+    default = "1" if len(table.seeds) == 1 else f"{several} at scale paper, else 1"
+    add("--seeds", type=seeds, metavar="1,2", help=f"(default: {default})")
+    if table.lengths:
+        add(
+            "--lengths",
+            type=lengths,
+            default=(),
+            metavar="1x,2x",
+            help="in those of the training; what a result has already stays "
+            f"(default: {','.join(f'{factor}x' for factor in table.lengths)})",
+        )
+    if table.may_start_published:
+        add(
+            "--start",
+            type=Path,
+            metavar="FILE",
+            help="start from a published model, a checkpoint that `fairseq-pe prepare start` or "
+            "`fairseq-pe convert` makes (default at scale published: checkpoints/start/model.pt; "
+            "elsewhere what scripts/bert_start.sh trains)",
+        )
+    else:
+        parser.set_defaults(start=None)
+    add(
+        "--gpus",
+        type=int,
+        metavar="N",
+        help="GPUs of one run; the total batch stays what it is (default: 8 at scale paper, "
+        "1 at small, else 0, a CPU)",
+    )
+    add(
+        "--jobs",
+        type=int,
+        metavar="N",
+        help="runs side by side, each with its share of the CPU's threads or with --gpus GPUs of "
+        "its own (default: 1 with GPUs, else OMP_NUM_THREADS or as many as there are cores); with "
+        "--slurm runs in one job",
+    )
+    add(
+        "--keep",
+        choices=KEEP,
+        default="all",
+        help="which checkpoints stay when a run is measured: that one and the last one, that one "
+        "alone, (default) all, or that one of every fine-tuning too, which otherwise goes; "
+        "tables that start from a run need no other",
+    )
+    add(
+        "--slurm",
+        action="store_true",
+        help="submit each run with sbatch, what it starts from before it, and a job that makes the "
+        "page (see SBATCH_* in its manual for partition, account, time and memory, and "
+        "SBATCH_CPUS_PER_GPU for other than 4 CPUs a GPU)",
+    )
+    add("--max-running", type=running, default=0, metavar="N", help=_MAX_RUNNING)
+    # Inside such a job:
+    add("--srun", action="store_true", help=argparse.SUPPRESS)
+    stages = ("all", "train", "evaluate", "take")  # as `attempt.Stage` has it
+    add("--stage", choices=stages, default="all", help=argparse.SUPPRESS)
+    add("--runs", type=words("--runs"), help=argparse.SUPPRESS)
+    add("--dry-run", action="store_true", help="print the commands and do nothing")
+    add("--render", action="store_true", help="make the page of the results there are, no more")
+    add("--phases", action="store_true", help="say where the time of the runs there are went")
+    add("--force", action="store_true", help="train again what is done")
+    add(
+        "--missing-checkpoints",
+        action="store_true",
+        help="train rows again whose result is here but whose checkpoint is not, as in a new "
+        "clone; the result stays as it is, and what is measured now is said beside it",
+    )
+    text = "train here what came with the repository, into results/local"
+    add("--rerun", action="store_true", help=text)
+    add(
+        "--log",
+        choices=TRACKERS,
+        help="show each run's loss in TensorBoard (below outputs/tensorboard) or Weights & Biases",
+    )
+    _add_study(parser)
+    add_places(parser)
+    return parser
+
+
+def get_paper_parser() -> Parser:
+    """The options of what makes all tables of a paper."""
+    parser = Parser(
+        prog="fairseq-pe table paper",
+        description="Every table and figure of a paper: what is not done is trained, measured and "
+        "rendered, here one table after the other, with --slurm as jobs that wait for one another.",
+        epilog="Submitting again submits what is neither done nor in the queue. How it goes: "
+        "fairseq-pe status",
+    )
+    add = parser.add_argument
+    add("--paper", choices=[*PAPERS], default="lrpe", help="(default: lrpe)")
+    add("--scale", choices=SCALE_NAMES, default="mini", help="(default: mini, on a CPU)")
+    text = "as the tables have it (default: each paper's)"
+    add("--rows", type=words("--rows"), metavar="A,B", help=text)
+    add("--seeds", type=seeds, metavar="1,2", help="(default: each table's)")
+    add("--gpus", type=int, metavar="N", help="of one run (default: each table's)")
+    add("--slurm", action="store_true", help="submit all of it")
+    add("--jobs", type=int, default=1, metavar="N", help="with --slurm: runs in one job")
+    add("--max-running", type=running, default=0, metavar="N", help=_MAX_RUNNING)
+    add("--keep", choices=KEEP, default="all", help="as the tables have it")
+    add(
+        "--tflops",
+        type=float,
+        default=TFLOPS,
+        metavar="X",
+        help="operations a second of one GPU, in 10^12, for GPU-hours (default: 40, a guess)",
+    )
+    add("--dry-run", action="store_true", help="say what it takes, in its order, and do nothing")
+    return parser
+
+
+def _add_study(parser: argparse.ArgumentParser) -> None:
+    own = parser.add_argument_group(
+        "data, budget and settings of one's own",
+        "With any of these the results are in results/<table>/<name>, beside the published ones.",
+    )
+    own.add_argument("--name", type=study_name, metavar="WORD", help="(default: own)")
+    text = "train and evaluate on this folder, made by `fairseq-pe prepare`"
+    own.add_argument("--data", type=Path, metavar="DIR", help=text)
+    own.add_argument("--updates", type=updates, metavar="N", help="of each training")
+    own.add_argument(
+        "--set",
+        type=setting,
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a setting of the recipe in Hydra's syntax, as model.decoder_layers=4; repeatable",
+    )
+
+
+def study_from(args: argparse.Namespace, root: Path) -> "Study | None":
+    """The study that the options ask for; None for the scale's own recipe.
+
+    Raises:
+        OptionError: a setting is given twice, of which Hydra would take the last.
+    """
+    if not (args.name or args.data or args.updates or args.set):
+        return None
+    from fairseq_plugins.records.runs import Study
+
+    overrides = list(args.set)
+    if args.updates:
+        overrides.append(f"optimization.max_update={args.updates}")
+    keys = [override.partition("=")[0].lstrip("+") for override in overrides]
+    if twice := [key for key in dict.fromkeys(keys) if keys.count(key) > 1]:
+        raise OptionError(
+            f"`--set` and `--updates` must set {twice[0]} once, but do so "
+            f"{keys.count(twice[0])} times"
+        )
+    data = None if args.data is None else from_root(args.data.absolute(), root)
+    return Study(args.name or "own", tuple(overrides), data)
+
+
+def check_own_data(folder: Path, files: Sequence[str]) -> None:
+    """Refuse a folder of --data that is not there or lacks files.
+
+    Raises:
+        OptionError: naming them.
+    """
+    if not folder.is_dir():
+        raise OptionError(f"`--data` must be an existing folder, but is {folder}")
+    if lacking := missing_data(folder, files):
+        raise OptionError(
+            f"`--data` must be a folder that `fairseq-pe prepare` makes, but {folder} lacks "
+            f"{', '.join(lacking)}"
+        )
+
+
+def study_options(args: argparse.Namespace) -> list[str]:
+    """The words that ask for the same study, for the job of one run."""
+    found = [word for text in args.set for word in ("--set", text)]
+    for option, value in (
+        ("--name", args.name),
+        ("--data", args.data and args.data.absolute()),
+        ("--updates", args.updates),
+    ):
+        found += [] if value is None else [option, str(value)]
+    return found

@@ -1,0 +1,1 @@
+"""Evaluation of trained models: perplexity, GLUE, SQuAD and BLEU."""

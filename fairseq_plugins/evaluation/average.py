@@ -1,0 +1,136 @@
+"""The mean of several checkpoints, for translation's usual last step; no table uses it unasked.
+
+python -m fairseq_plugins.evaluation.average FOLDER --last 5 --output FOLDER/average.pt
+"""
+
+import argparse
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from fairseq_plugins.common.errors import CheckpointError, OptionError, WorkError
+from fairseq_plugins.common.exit_status import exit_status
+from fairseq_plugins.common.files import writing
+from fairseq_plugins.common.parser import Parser
+from fairseq_plugins.data.options import check_folder
+
+_INTERVAL = re.compile(r"checkpoint_(\d+)_(\d+)\.pt")  # epoch, updates
+_EPOCH = re.compile(r"checkpoint(\d+)\.pt")
+
+
+def last_checkpoints(folder: Path, count: int) -> list[Path]:
+    """Find the last ``count`` checkpoints of a training, the oldest first.
+
+    These are what fairseq writes every so many updates and at the end of epochs, and the last one,
+    each number of updates once.
+
+    Raises:
+        OptionError: for fewer.
+        CheckpointError: one that does not say its updates.
+    """
+    from fairseq_plugins.common.checkpoints import LAST, read_updates
+
+    if count < 2:
+        raise OptionError(f"`--last` must be at least 2, but is {count} instead.")
+    found = {int(m[2]): p for p in folder.glob("*.pt") if (m := _INTERVAL.fullmatch(p.name))}
+    epochs = {int(m[1]): p for p in folder.glob("*.pt") if (m := _EPOCH.fullmatch(p.name))}
+    for path in [*(epochs[epoch] for epoch in sorted(epochs)[-count:]), folder / LAST]:
+        if path.is_file():
+            found.setdefault(read_updates(path), path)
+    if len(found) < count:
+        raise OptionError(
+            f"`--last` must be at most the {len(found)} checkpoints in {folder}, but is {count} "
+            "instead; checkpoint.keep_interval_updates and checkpoint.keep_last_epochs keep more."
+        )
+    return [found[updates] for updates in sorted(found)[-count:]]
+
+
+def average(paths: Sequence[Path]) -> dict[str, Any]:
+    """Give the last path's checkpoint the mean of all weights, computed in float32.
+
+    Raises:
+        CheckpointError: for checkpoints of different models, or one whose weights are not those of
+            the model that it describes.
+    """
+    import torch
+
+    import fairseq_plugins.registration  # noqa: F401  (the options of models)
+    from fairseq_plugins.common.checkpoints import read_checkpoint
+    from fairseq_plugins.modules.fitting import require_fit
+    from fairseq_plugins.modules.identity import MODELS, Identity, describe_checkpoint, differences
+    from fairseq_plugins.modules.loading import require_names
+
+    state: dict[str, Any] = {}
+    first: Identity | None = None
+    sums: dict[str, torch.Tensor] = {}
+    for path in paths:
+        state = read_checkpoint(path)
+        require_names(path, state, MODELS)
+        require_fit(path, state)
+        model = describe_checkpoint(path, state)
+        first = first or model
+        if found := differences(first, model):
+            raise CheckpointError(
+                f"{path} is of another model than {paths[0]}: it has {found[0].asks}, the other "
+                f"{found[0].has}"
+            )
+        weights = state["model"]
+        if sums and {n: w.shape for n, w in weights.items()} != {
+            n: w.shape for n, w in sums.items()
+        }:
+            raise CheckpointError(f"{path} has other weights than {paths[0]}")
+        for name, weight in weights.items():
+            if weight.is_floating_point():
+                sums[name] = sums[name] + weight.float() if name in sums else weight.float()
+            else:
+                sums[name] = weight
+    for name, total in sums.items():
+        kind = state["model"][name].dtype
+        mean = total / len(paths) if total.is_floating_point() else total
+        state["model"][name] = mean.to(kind)
+    return state
+
+
+def write_average(paths: Sequence[Path], output: Path) -> None:
+    """Write the checkpoint that `average` makes."""
+    import torch
+
+    state = average(paths)
+    try:
+        with writing(output) as (file,):
+            torch.save(state, file)
+    except RuntimeError as error:  # PyTorch's for a full disk
+        raise WorkError(f"{output} could not be written: {error}") from error
+
+
+def get_parser() -> argparse.ArgumentParser:
+    """The options of the command line."""
+    parser = Parser(
+        prog="fairseq-pe average",
+        description="The mean of a training's last checkpoints, to be used like any checkpoint.",
+    )
+    text = "with checkpoint_<epoch>_<updates>.pt, checkpoint<epoch>.pt and checkpoint_last.pt"
+    parser.add_argument("folder", type=Path, metavar="FOLDER", help=text)
+    parser.add_argument("--last", type=int, default=5, metavar="N", help="(default: 5)")
+    parser.add_argument("--output", type=Path, metavar="FILE", help="(default: FOLDER/average.pt)")
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; returns its exit status."""
+    args = get_parser().parse_args(arguments)
+    return exit_status(args.program, lambda: _run(args))
+
+
+def _run(args: argparse.Namespace) -> None:
+    check_folder(args.folder, "FOLDER")
+    output = args.output or args.folder / "average.pt"
+    paths = last_checkpoints(args.folder, args.last)
+    write_average(paths, output)
+    print(f"{output}: the mean of {', '.join(path.name for path in paths)}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,59 @@
+"""`python -m fairseq_plugins.glue evaluate --path CHECKPOINT --data DIR/<TASK> --task CoLA`."""
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from fairseq_plugins.common.exit_status import exit_status
+from fairseq_plugins.common.parser import Parser
+from fairseq_plugins.common.seeds import parse_seed
+from fairseq_plugins.glue import BATCH_SIZE
+from fairseq_plugins.glue.tasks import TASKS
+
+
+def get_parser() -> argparse.ArgumentParser:
+    """The options of the command line."""
+    parser = Parser(
+        prog="python -m fairseq_plugins.glue", description="GLUE's metrics of a checkpoint."
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    command = commands.add_parser("evaluate", help="print one line of JSON with the metrics")
+    command.add_argument("--path", type=Path, required=True, metavar="CHECKPOINT")
+    command.add_argument("--data", type=Path, required=True, metavar="DIR", help="the task's")
+    command.add_argument("--task", required=True, help=", ".join(TASKS))
+    command.add_argument(
+        "--subset",
+        default="valid",
+        help="valid1 is MNLI mismatched, held_out a part of the training set",
+    )
+    command.add_argument("--batch-size", type=int, default=BATCH_SIZE, metavar="N")
+    command.add_argument("--seed", type=parse_seed, default=1, help="of encodings that draw")
+    command.add_argument("--cpu", action="store_true", help="even where there is a GPU")
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; returns its exit status."""
+    args = get_parser().parse_args(arguments)
+    return exit_status(args.program, lambda: _evaluate(args))
+
+
+def _evaluate(args: argparse.Namespace) -> None:
+    from fairseq_plugins.evaluation.glue import evaluate  # takes seconds, which --help must not
+
+    result = evaluate(
+        args.path,
+        args.data,
+        args.task,
+        args.subset,
+        batch_size=args.batch_size,
+        seed=args.seed,
+        cpu=args.cpu,
+    )
+    print(json.dumps(result))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

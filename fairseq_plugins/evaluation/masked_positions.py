@@ -1,0 +1,69 @@
+"""The losses of a masked language model by the place of the masked token in its sample."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fairseq_plugins.common.errors import DataError
+from fairseq_plugins.evaluation.perplexity import require_finite
+from fairseq_plugins.evaluation.samples import MaskedSamples
+
+
+@torch.no_grad()
+def masked_by_position(
+    model: Any,
+    data: Path,
+    split: str,
+    trained: Any,
+    *,
+    length: int,
+    samples: int,
+    seed: int,
+    batch_size: int,
+) -> tuple[Tensor, Tensor]:
+    """Summed losses (T,) in bits and how many there are (T,), by place; place 0 is <s>.
+
+    The text is cut into samples without regard to lines, and masked as in the training. That may
+    mask <s>, which is never scored: it costs nothing to know, and is one of T tokens, so that it
+    would make short samples look better than long ones.
+
+    Args:
+        model: a `pe_roberta`.
+        data: the folder.
+        split: its name.
+        trained: options of the task that the model was trained for.
+        length: T, tokens of a sample with the <s> in front.
+        samples: how many are read at most, the first of the split; only whole ones.
+        seed: of the masks.
+        batch_size: samples at once.
+
+    Raises:
+        ValueError: a split that has no whole sample, or losses that are not finite.
+    """
+    cut = MaskedSamples(data, split, trained, length=length, break_mode="none", seed=seed)
+    dataset, device = cut.dataset, next(model.parameters()).device
+    whole = min(samples, int((cut.sizes == length - 1).sum()))
+    if whole < 1:
+        raise DataError(
+            f"{data}: {split} must fill a sample of {length} tokens, but has {cut.tokens}"
+        )
+    dataset.set_epoch(1)  # of which the masks follow, with the seed
+    bits, count = torch.zeros(length, dtype=torch.float64), torch.zeros(length, dtype=torch.int64)
+    padding = cut.task.source_dictionary.pad()
+    for start in range(0, whole, batch_size):
+        chosen = range(start, min(start + batch_size, whole))
+        batch = dataset.collater([dataset[i] for i in chosen])
+        target, tokens = batch["target"], batch["net_input"]["src_tokens"].to(device)
+        masked = target.ne(padding)  # (B, T)
+        masked[:, 0] = False
+        logits = model(src_tokens=tokens, masked_tokens=masked.to(device))[0]  # (N, V)
+        log_probs = torch.log_softmax(logits.float(), -1).cpu()
+        found = -log_probs.gather(1, target[masked].unsqueeze(1)).squeeze(1).double() / math.log(2)
+        require_finite(found)
+        places = masked.nonzero()[:, 1]
+        bits.index_add_(0, places, found)
+        count += torch.bincount(places, minlength=length)
+    return bits, count

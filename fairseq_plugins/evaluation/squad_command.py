@@ -1,0 +1,137 @@
+"""``python -m fairseq_plugins.squad prepare | toy | predict | evaluate``."""
+
+import argparse
+import json
+import math
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from fairseq_plugins.common.errors import DataError, OptionError
+from fairseq_plugins.common.exit_status import exit_status
+from fairseq_plugins.common.files import write_json
+from fairseq_plugins.common.parser import Parser
+from fairseq_plugins.data.options import add_folder, add_number, program
+from fairseq_plugins.squad.examples import VERSIONS, Question, parse_json, read_bytes, read_squad
+from fairseq_plugins.squad.folder import read_facts
+from fairseq_plugins.squad.metrics import evaluate
+from fairseq_plugins.squad.predictions import SearchOptions
+from fairseq_plugins.squad.prepare_options import add_arguments, add_toy_arguments, run, run_toy
+
+
+def _add_predict(parser: argparse.ArgumentParser) -> None:
+    default = SearchOptions()
+
+    def add_file(option: str, text: str, **more: Any) -> None:
+        parser.add_argument(option, type=Path, metavar="FILE", help=text, **more)
+
+    parser.add_argument("--path", type=Path, required=True, metavar="CHECKPOINT")
+    add_folder(parser, "--data", "prepared folder", required=True)
+    parser.add_argument("--subset", default="valid", help="train or valid (default)")
+    add_file("--output", "predictions to write", required=True)
+    text = "v2.0: also write the probability that a question has no answer"
+    add_file("--no-answer-output", text)
+    add_file("--n-best-output", "also write the best spans with scores")
+    add_number(parser, "--n-best", default.n_best, "spans kept")
+    add_number(parser, "--max-answer-length", default.max_answer_length, "tokens of an answer")
+    add_number(
+        parser,
+        "--null-threshold",
+        default.null_threshold,
+        "v2.0: no answer is given where its score is higher than the best span's by more than "
+        "this; inf always gives a span",
+    )
+    parser.add_argument("--batch-size", type=int, default=16, metavar="N")
+    parser.add_argument("--cpu", action="store_true", help="even where there is a GPU")
+
+
+def _predict(args: argparse.Namespace) -> None:
+    options = SearchOptions(args.n_best, args.max_answer_length, args.null_threshold)
+    if args.no_answer_output and read_facts(args.data)["request"]["version"] != "2.0":
+        raise OptionError("--no-answer-output needs data of v2.0, but it is of v1.1")
+    from fairseq_plugins.evaluation.squad import predict  # PyTorch: only here
+
+    answers = predict(
+        args.path, args.data, args.subset, options, batch_size=args.batch_size, cpu=args.cpu
+    )
+    write = partial(write_json, indent=None, ensure_ascii=False)
+    write(args.output, answers.texts(options))
+    if args.no_answer_output:
+        write(args.no_answer_output, answers.no_answer())
+    if args.n_best_output:
+        write(args.n_best_output, answers.n_best())
+
+
+def _add_evaluate(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("dataset", type=Path, help="official file, plain, .xz or .gz")
+    parser.add_argument("predictions", type=Path, help="{id: text}")
+    parser.add_argument("--version", choices=VERSIONS, help="of the file (default: as it says)")
+    parser.add_argument(
+        "--no-answer",
+        type=Path,
+        metavar="FILE",
+        help="v2.0: {id: probability of no answer}; adds the best numbers a threshold could give",
+    )
+
+
+def _evaluate(args: argparse.Namespace) -> None:
+    squad = read_squad(args.dataset, args.version)
+    predictions = _read_table(args.predictions, str, "text")
+    probabilities = None
+    if args.no_answer is not None:
+        if squad.version != "2.0":
+            raise OptionError("--no-answer needs a file of v2.0, but it is of v1.1")
+        probabilities = _read_probabilities(args.no_answer, squad.questions)
+    result = evaluate(squad.questions, predictions, squad.version, probabilities)
+    print(json.dumps(result, indent=2))
+
+
+def _read_table(path: Path, kind: type | tuple[type, ...], name: str) -> dict[str, Any]:
+    """A JSON object with values of one type."""
+    table = parse_json(read_bytes(path), path)
+    if not isinstance(table, dict):
+        raise DataError(f"{path}: must be an object {{id: {name}}}, but is {table!r:.60} instead")
+    for key, value in table.items():
+        if not isinstance(value, kind) or isinstance(value, bool):
+            raise DataError(f"{path}: {key!r} must have a {name}, but has {value!r:.60} instead")
+    return table
+
+
+def _read_probabilities(path: Path, questions: Sequence[Question]) -> dict[str, float]:
+    table = _read_table(path, (int, float), "probability")
+    for question in questions:
+        value = table.get(question.id)
+        if value is None or math.isnan(value):
+            raise DataError(f"{path}: must have a number for every question, not for {question.id}")
+    return table
+
+
+Command = tuple[
+    Callable[[argparse.ArgumentParser], None], Callable[[argparse.Namespace], None], str
+]
+COMMANDS: dict[str, Command] = {
+    "prepare": (add_arguments, run, "make a data folder from the official files"),
+    "toy": (add_toy_arguments, run_toy, "make a data folder of generated questions"),
+    "predict": (_add_predict, _predict, "write a checkpoint's answers"),
+    "evaluate": (_add_evaluate, _evaluate, "exact match and F1 of answers, as JSON"),
+}
+
+_SCRIPTS = {"prepare": "prepare_squad", "toy": "prepare_toy_squad"}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; its exit status."""
+    parser = Parser(prog="python -m fairseq_plugins.squad", description="SQuAD.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    for name, (add, _, summary) in COMMANDS.items():
+        # As users call it; None is this program and the name.
+        prog = program(_SCRIPTS[name]) if name in _SCRIPTS else None
+        add(commands.add_parser(name, prog=prog, help=summary, description=summary))
+    args = parser.parse_args(arguments)
+    return exit_status(args.program, lambda: COMMANDS[args.command][1](args))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,116 @@
+"""Raw text in, translated raw text out: the Python behind scripts/translate.sh.
+
+python -m fairseq_plugins.evaluation.translate --checkpoint FILE --data DIR INPUT
+"""
+
+import argparse
+import logging
+import sys
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+
+from fairseq_plugins.common.errors import DataError
+from fairseq_plugins.common.exit_status import exit_status
+from fairseq_plugins.common.files import writing
+from fairseq_plugins.common.parser import Parser
+from fairseq_plugins.common.progress import track
+from fairseq_plugins.data.options import check_at_least, check_file, check_folder
+from fairseq_plugins.translation.decoding import Decoding
+
+STANDARD_INPUT = "-"
+
+
+def read_input(name: str) -> list[str]:
+    """Lines of a file, or of standard input for `-`; only a line feed ends one.
+
+    Raises:
+        DataError: naming file and line, for a line that is no UTF-8.
+    """
+    data = sys.stdin.buffer.read() if name == STANDARD_INPUT else Path(name).read_bytes()
+    lines = []
+    for number, line in enumerate(data.removesuffix(b"\n").split(b"\n") if data else (), start=1):
+        try:
+            lines.append(line.decode())
+        except UnicodeDecodeError as error:
+            raise DataError(f"{name}, line {number}: not UTF-8: {error}") from error
+    return lines
+
+
+def get_parser() -> argparse.ArgumentParser:
+    """The options of the command line."""
+    parser = Parser(
+        prog="fairseq-pe translate",
+        description="Translates raw text, line by line. An empty line stays empty.",
+    )
+    defaults = Decoding()
+    add = parser.add_argument
+    add("input", metavar="INPUT", help="file with raw text, - for standard input")
+    add("--checkpoint", type=Path, required=True, metavar="FILE", help="the trained model")
+    add(
+        "--data",
+        type=Path,
+        required=True,
+        metavar="DIR",
+        help="the folder it was trained on, for its codes and dictionaries",
+    )
+    add("--output", type=Path, metavar="FILE", help="file to write (default: standard output)")
+    add(
+        "--beam",
+        type=int,
+        default=defaults.beam,
+        metavar="N",
+        help=f"hypotheses kept (default: {defaults.beam})",
+    )
+    add(
+        "--length-penalty",
+        type=float,
+        default=defaults.length_penalty,
+        metavar="X",
+        help=f"above 0 favours longer output (default: {defaults.length_penalty})",
+    )
+    add(
+        "--max-tokens",
+        type=int,
+        default=defaults.max_tokens,
+        metavar="N",
+        help=f"source tokens per batch (default: {defaults.max_tokens})",
+    )
+    add("--cpu", action="store_true", help="no GPU, even where there is one")
+    return parser
+
+
+def run(args: argparse.Namespace) -> None:
+    """Translate as the options say; an output file appears complete or not at all."""
+    check_at_least(1, beam=args.beam, max_tokens=args.max_tokens)
+    decoding = Decoding(args.beam, args.length_penalty, max_tokens=args.max_tokens)
+    if args.input != STANDARD_INPUT:
+        check_file(Path(args.input), "INPUT")
+    check_file(args.checkpoint, "--checkpoint")
+    check_folder(args.data, "--data")
+    lines = read_input(args.input)
+    from fairseq_plugins.evaluation.translator import BUFFER_LINES, Translator  # takes seconds
+
+    translator = Translator(args.checkpoint, args.data, decoding, cpu=args.cpu)
+    translated = translator.translate(lines, args.input)
+    if len(lines) > BUFFER_LINES or sys.stderr.isatty():
+        translated = track(translated, "translating", unit="lines", total=len(lines))
+    if args.output is None:
+        for line in translated:
+            print(line)
+        return
+    with writing(args.output) as (out,):
+        out.writelines(line.encode() + b"\n" for line in translated)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; returns its exit status."""
+    args = get_parser().parse_args(arguments)
+    logging.getLogger("fairseq").setLevel(logging.WARNING)
+    # fairseq asks for pinned memory with a GPU or without.
+    warnings.filterwarnings("ignore", message="'pin_memory' argument is set as true")
+    return exit_status(args.program, lambda: run(args))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

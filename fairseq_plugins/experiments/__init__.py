@@ -1,0 +1,44 @@
+"""What the runs of a table are, by the name that the table gives."""
+
+from fairseq_plugins.experiments.adapted import BERT_ADAPTED, LRPE_ADAPTED
+from fairseq_plugins.experiments.base import Experiment
+from fairseq_plugins.experiments.extrapolation import EXTRAPOLATION, MASKED_EXTRAPOLATION
+from fairseq_plugins.experiments.glue import BERT_GLUE, LRPE_GLUE
+from fairseq_plugins.experiments.identical_words import IDENTICAL_WORDS
+from fairseq_plugins.experiments.lm import FLOOR_SWEEP, LANGUAGE_MODEL
+from fairseq_plugins.experiments.medium import MEDIUM
+from fairseq_plugins.experiments.mlm import BERT_CONTINUED, BERT_START, MASKED_LANGUAGE_MODEL
+from fairseq_plugins.experiments.mt import TRANSLATION
+from fairseq_plugins.experiments.squad import SQUAD
+from fairseq_plugins.experiments.translation_lengths import TRANSLATION_LENGTHS
+from fairseq_plugins.papers import TABLES
+
+EXPERIMENTS: dict[str, Experiment] = {
+    "lm": LANGUAGE_MODEL,
+    "floor_sweep": FLOOR_SWEEP,
+    "mlm": MASKED_LANGUAGE_MODEL,
+    "mt": TRANSLATION,
+    "lrpe_glue": LRPE_GLUE,
+    "bert_start": BERT_START,
+    "bert_continued": BERT_CONTINUED,
+    "bert_adapted": BERT_ADAPTED,
+    "lrpe_adapted": LRPE_ADAPTED,
+    "bert_glue": BERT_GLUE,
+    "squad": SQUAD,
+    "bert_medium": MEDIUM,
+    "identical_words": IDENTICAL_WORDS,
+    "extrapolation": EXTRAPOLATION,
+    "masked_extrapolation": MASKED_EXTRAPOLATION,
+    "translation_lengths": TRANSLATION_LENGTHS,
+}
+
+
+def may_start_published(table: str, scale: str) -> bool:
+    """Tell whether the rows of a table may start from a published model, directly or by others."""
+    origin = experiment_of(table).origin_at(scale)
+    return bool(origin and (origin.may_be_published or may_start_published(origin.table, scale)))
+
+
+def experiment_of(table: str) -> Experiment:
+    """The experiment of a table by its name."""
+    return EXPERIMENTS[TABLES[table].experiment]

@@ -1,0 +1,131 @@
+"""Published models after an exchange of their position encoding or attention.
+
+The BERT paper exchanges the position embedding of a published model and trains it on. An exchanged
+model first has to come back: until its hidden states are near those of the unchanged model, what
+is fine-tuned from it measures the way back and not the encoding. Here it is trained to copy them,
+and how near it comes is recorded beside everything that starts from it.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from fairseq_plugins.common.data_commands import COMMANDS
+from fairseq_plugins.experiments.base import (
+    BERT_SETTINGS,
+    LRPE_SETTINGS,
+    Experiment,
+    Metrics,
+    Scale,
+    Step,
+    scales,
+)
+from fairseq_plugins.experiments.training import Origin, Training, Variant
+from fairseq_plugins.papers import PUBLISHED
+from fairseq_plugins.records import logs
+from fairseq_plugins.records.metrics import Cosine, Count, MetricsSchema, NotNegative
+from fairseq_plugins.records.runs import Run
+
+RECIPE = "wikitext103_mlm"
+_STAGES = {PUBLISHED: ("samples_128",)}  # files of configs/mlm_stage/<scale>, before the last part
+# What runs of the adapted models' tables start from.
+_START = Origin("bert_start", row="learned", option="model.init_from", may_be_published=True)
+
+_Point = Annotated[tuple[Count, Cosine], Field(strict=False)]
+
+
+class Nearness(MetricsSchema):
+    """Distance of an adapted model to its teacher on held-out text.
+
+    valid_error: mean relative squared error over layers and tokens. cosine: mean cosine between
+    the last layers. cosines: pairs of tokens seen in training and cosine, of each validation.
+    tokens: all tokens seen in training.
+    """
+
+    valid_error: NotNegative
+    cosine: Cosine
+    cosines: Annotated[list[_Point], Field(min_length=1)]
+    tokens: Count
+
+
+@dataclass(frozen=True)
+class Adapted(Experiment):
+    """Trained to copy the hidden states of the model it starts from; measured while it trains."""
+
+    def variants(self, scale: str) -> Sequence[Variant]:
+        budget = f"+adapted={scale}"
+        found: list[Variant] = []
+        before = None
+        for stage in _STAGES.get(scale, ()):
+            own = (budget, f"+mlm_stage/{scale}={stage}")
+            found.append(Variant(stage, self.recipe, own, stage.replace("_", " of "), after=before))
+            before = stage
+        return [*found, Variant("", self.recipe, (budget,), "adapted", after=before)]
+
+    def steps(self, training: Training, checkpoint: Path, run: Run, gpus: int) -> Sequence[Step]:
+        return []
+
+    def measure(self, training: Training, folder: Path) -> Metrics:
+        config = training.config
+        tokens = tokens_per_update(config)
+        found = logs.read_validated(folder / "train.log", ("loss", "cosine"))
+        if not found:
+            raise ValueError("the training printed no validation")
+        best = min(found.values(), key=lambda numbers: numbers["loss"])
+        return {
+            "valid_error": best["loss"],
+            "cosine": best["cosine"],
+            "cosines": [[step * tokens, one["cosine"]] for step, one in sorted(found.items())],
+            "tokens": max(found) * tokens,
+        }
+
+    def combine(self, parts: Mapping[str, Metrics]) -> Metrics:
+        """Numbers of the last part, with the cosines of all of them by the tokens of all."""
+        before, cosines = 0, []
+        for part in parts.values():
+            cosines += [[before + tokens, cosine] for tokens, cosine in part["cosines"]]
+            before += part["tokens"]
+        *_, last = parts.values()
+        return {**last, "cosines": cosines, "tokens": before}
+
+    def start_metrics(self, trainings: Sequence[Training], root: Path) -> Metrics:
+        parts = {t.variant.name: self.measure(t, root / t.folder) for t in trainings}
+        found = self.combine(parts)
+        return {"start_cosine": found["cosine"], "start_tokens": found["tokens"]}
+
+    def facts(self, results: Sequence[Mapping[str, Any]]) -> list[str]:
+        tokens = sorted({result["metrics"]["tokens"] for result in results})
+        return [
+            f"Each row copies the hidden states of all layers of the unchanged start on "
+            f"{' / '.join(f'{count / 1e6:.2f}' for count in tokens)} million tokens of plain text. "
+            "`cosine` is the mean cosine between the last layers of the two on held-out text; 1 is "
+            "a model that has come back entirely."
+        ]
+
+
+def tokens_per_update(config: Mapping[str, Any]) -> int:
+    """Tokens of a training's batch, where every sample is full."""
+    batch = config["dataset"]["batch_size"] * config["optimization"]["update_freq"][0]
+    devices = config["distributed_training"]["distributed_world_size"]
+    return int(batch * devices * config["task"]["tokens_per_sample"])
+
+
+def _adapted(settings: str) -> Adapted:
+    return Adapted(
+        recipe=RECIPE,
+        scales=scales(
+            Scale("toy", COMMANDS["toy-mlm"]),
+            Scale(PUBLISHED, COMMANDS["novels-start"]),
+        ),
+        metrics=Nearness,
+        sides=("encoder",),
+        scale_group="scale/mlm",
+        origin=_START,
+        settings=settings,
+    )
+
+
+BERT_ADAPTED, LRPE_ADAPTED = _adapted(BERT_SETTINGS), _adapted(LRPE_SETTINGS)

@@ -1,0 +1,106 @@
+"""On how many devices a run goes, and how its total batch is spread over them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fairseq_plugins.records.recipe import total_batch
+
+GPUS_PER_NODE = 8
+# Below those that Linux hands out by itself, from 32768 on.
+_FIRST_PORT, _PORTS = 10_000, 20_000
+
+
+@dataclass(frozen=True)
+class Devices:
+    """What one run gets.
+
+    Attributes:
+        gpus: 0 for a process on the CPU.
+        srun: whether it is in a Slurm job.
+        job: the job's number, 0 before it has one.
+    """
+
+    gpus: int
+    srun: bool = False
+    job: int = 0
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a total batch is spread.
+
+    Attributes:
+        batch_size: sequences per device and step, None where batches are counted in tokens.
+        update_freq: steps per update.
+        devices: how many.
+    """
+
+    batch_size: int | None
+    update_freq: int
+    devices: int
+
+    @property
+    def overrides(self) -> list[str]:
+        size = [] if self.batch_size is None else [f"dataset.batch_size={self.batch_size}"]
+        return [
+            *size,
+            f"optimization.update_freq=[{self.update_freq}]",
+            f"distributed_training.distributed_world_size={self.devices}",
+        ]
+
+
+def spread(recorded: Mapping[str, Any], devices: int) -> Layout:
+    """Spread the total batch of a configuration.
+
+    Each device has at most the configuration's own batch at once.
+
+    Raises:
+        ValueError: where there is no batch, or the devices cannot share it equally.
+    """
+    per_device, steps = (
+        recorded["dataset"].get("batch_size"),
+        recorded["optimization"]["update_freq"],
+    )
+    if per_device is not None and per_device < 1:
+        raise ValueError(f"`dataset.batch_size` must be at least 1, but is {per_device} instead.")
+    if len(steps) != 1 or steps[0] < 1:
+        raise ValueError(
+            "`optimization.update_freq` must be one number of at least 1, the same in all epochs, "
+            f"but is {list(steps)} instead."
+        )
+    if per_device is None:
+        total, unit = int(steps[0]), "batches per update"
+    else:
+        total, unit = total_batch(recorded), "sequences"
+    if total % devices:
+        raise ValueError(
+            f"`--gpus` must divide the total batch of {total} {unit}, but is {devices} instead."
+        )
+    share = total // devices
+    if per_device is None:
+        return Layout(None, share, devices)
+    batch_size = max(size for size in range(1, int(per_device) + 1) if share % size == 0)
+    return Layout(batch_size, share // batch_size, devices)
+
+
+def placement(folder: Path, devices: Devices, layout: Layout) -> list[str]:
+    """The Hydra overrides that say where a run is trained.
+
+    Slurm may put two jobs on a node, which must not meet at one port.
+    """
+    is_node = devices.gpus == GPUS_PER_NODE
+    where = "slurm" if devices.srun else "node8" if is_node else "local"
+    port = _FIRST_PORT + devices.job % _PORTS
+    return [
+        f"run={where}",
+        *(
+            [f"distributed_training.distributed_port={port}"]
+            if devices.srun and devices.job
+            else []
+        ),
+        f"common.cpu={'false' if devices.gpus else 'true'}",
+        *layout.overrides,
+        f"checkpoint.save_dir={folder.as_posix()}",
+    ]

@@ -1,0 +1,269 @@
+"""Lengths beyond training: Table 2's language models and Table 8's masked ones, as they are."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import ConfigDict, Field, model_validator
+
+from fairseq_plugins.experiments.base import Experiment, Metrics, Step
+from fairseq_plugins.experiments.lm import LANGUAGE_MODEL
+from fairseq_plugins.experiments.mlm import MASKED_LANGUAGE_MODEL
+from fairseq_plugins.experiments.training import Origin, Training, Variant
+from fairseq_plugins.papers import TABLES
+from fairseq_plugins.papers.extrapolation import FACTORS, SLIDING, length_metric
+from fairseq_plugins.papers.tables import Adapted
+from fairseq_plugins.records import logs
+from fairseq_plugins.records.metrics import Count, Loss, MetricsSchema, Perplexity, perplexity
+from fairseq_plugins.records.runs import Run
+
+# Read of the test split. At scale mini a row then takes some twenty seconds of one core.
+TOKENS = {"toy": 8192, "mini": 32768, "small": 131_072, "paper": 262_144}
+DIGITS = 6  # of a recorded loss
+
+
+Factor = Annotated[str, Field(pattern=r"^[1-9][0-9]{0,3}x$")]
+
+
+class Lengths(MetricsSchema):
+    """Beside these `ppl_2x` and the like, None where a length has no meaning: see `reasons`."""
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, Perplexity | None]
+    trained_length: Count
+    tokens: Count
+    by_position: dict[Factor, Annotated[list[Loss | None], Field(min_length=1)]]
+    reasons: dict[Factor, str]
+    checkpoint: str
+
+    @model_validator(mode="after")
+    def _all_lengths_are_explained(self) -> Self:
+        found = self.__pydantic_extra__ or {}
+        for name, value in found.items():
+            factor = name.removeprefix("ppl_").removesuffix(SLIDING)
+            if (value is None) != (factor in self.reasons):
+                raise ValueError(f"{name} must be a number, or reasons must say why there is none")
+        for factor in {*self.by_position, *self.reasons}:
+            if f"ppl_{factor}" not in found:
+                raise ValueError(f"ppl_{factor} must be there, as by_position or reasons have it")
+        if not found or self.by_position.keys() & self.reasons.keys():
+            raise ValueError("by_position and reasons must have some lengths, none of them both")
+        return self
+
+
+class MaskedLengths(Lengths):
+    """Of a masked model.
+
+    unscored: what is never scored; None of a result from before, in which <s> was.
+    """
+
+    unscored: Literal["<s>"] | None = None
+
+
+def factors_of(metrics: Mapping[str, Any]) -> tuple[int, ...]:
+    """The lengths that a result has, or says why not."""
+    names = {*metrics["by_position"], *metrics["reasons"]}
+    return tuple(sorted(int(name.removesuffix("x")) for name in names))
+
+
+@dataclass(frozen=True)
+class Extrapolation(Experiment):
+    """Trains nothing: measures the row's model, of the same seed.
+
+    Metrics: those of `Lengths`. by_position: by length ("2x") the mean loss in bits over each
+    quarter of the training length.
+
+    factors: the lengths that are measured, in those of the training.
+    """
+
+    factors: tuple[int, ...] = FACTORS
+    protocols: tuple[str, ...] = ("bits",)
+    split: str = "test"
+
+    def variants(self, scale: str) -> Sequence[Variant]:
+        return []
+
+    def at_lengths(self, factors: tuple[int, ...]) -> Self:
+        return replace(self, factors=factors)
+
+    def lacks(self, metrics: Mapping[str, Any]) -> str:
+        missing = sorted(set(self.factors) - {*factors_of(metrics)})
+        return f"it has no {', '.join(f'{factor}x' for factor in missing)}" if missing else ""
+
+    def with_those_of(self, metrics: Mapping[str, Any]) -> Self:
+        return self.at_lengths(tuple(sorted({*self.factors, *factors_of(metrics)})))
+
+    def steps(self, training: Training, checkpoint: Path, run: Run, gpus: int) -> Sequence[Step]:
+        adapted = TABLES[run.table].adapted.get(run.row)
+        command = [
+            *("python", "-m", "fairseq_plugins", "analysis", "extrapolation"),
+            *("--path", checkpoint.as_posix(), "--data", training.data.as_posix()),
+            *("--split", self.split, "--lengths", ",".join(f"{f}x" for f in self.factors)),
+            *("--tokens", str(TOKENS[run.scale]), "--seed", str(run.seed)),
+            *(_changes(adapted) if adapted else ()),
+            *(() if gpus else ("--cpu",)),
+        ]
+        return [Step("extrapolation.log", command, lambda log: self._read(logs.read_json(log)))]
+
+    def _read(self, found: Mapping[str, Any]) -> Metrics:
+        metrics: Metrics = {}
+        lines = found["lengths"]
+        for name, line in lines.items():
+            for protocol in self.protocols:
+                suffix = SLIDING if protocol.startswith("sliding") else ""
+                bits = line.get(protocol)
+                metric = f"{length_metric(int(name.removesuffix('x')))}{suffix}"
+                metrics[metric] = None if bits is None else perplexity(bits)
+        measured = {name: line for name, line in lines.items() if "reason" not in line}
+        return {
+            **metrics,
+            "trained_length": found["trained_length"],
+            "tokens": max((line["tokens"] for line in measured.values()), default=0),
+            "by_position": {
+                name: [
+                    None if loss is None else round(loss, DIGITS) for loss in line["by_position"]
+                ]
+                for name, line in measured.items()
+            },
+            "reasons": {n: line["reason"] for n, line in lines.items() if "reason" in line},
+            "checkpoint": found["checkpoint"],
+        }
+
+    def facts(self, results: Sequence[Mapping[str, Any]]) -> list[str]:
+        def of(metric: str) -> str:
+            return " / ".join(map(str, sorted({r["metrics"][metric] for r in results})))
+
+        told = [self._protocol(of("trained_length"), of("tokens"))]
+        further = sorted({f for r in results for f in factors_of(r["metrics"])} - {*FACTORS})
+        if further:
+            words = ", ".join(f"{factor}x" for factor in further)
+            told.append(f"Measured too, in the figure and in the results' JSON: {words}.")
+        return [*told, *_adapted(results), *_dashes(results)]
+
+    def _protocol(self, length: str, tokens: str) -> str:
+        return (
+            f"Trained on samples of {length} tokens, and nothing is trained again. Scored: the "
+            f"first {tokens} tokens of the {self.split} split, the same at every length. Main "
+            "table: windows of that length one after the other, every token with all that "
+            "precedes it in its window, so that in a longer window fewer tokens lack context. As "
+            "in Table 2, a relative encoding has Base's sinusoids beside it unless it replaces "
+            "them (`alibi`, `none`): what fails beyond the training may be these. Rows that end "
+            "in `_only` have the encoding alone."
+        )
+
+    def further_evaluations(self, results: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
+        heading = (
+            "In a sliding window, moved by a quarter of itself: every token has at least three "
+            "quarters of the window before it"
+        )
+        return [(SLIDING, heading)] if "sliding_bits" in self.protocols else []
+
+    def comparability(self, scale: str) -> str:
+        return (
+            "In the figure, above: perplexity against length, a line for each row, the mean over "
+            "seeds. Below: at the longest length that has numbers, against the place in the "
+            "window, each point the mean over a quarter of the training length. A few lines that "
+            "are far above all others may leave it."
+        )
+
+
+@dataclass(frozen=True)
+class MaskedExtrapolation(Extrapolation):
+    """The same of a masked model, which sees both sides: in whole windows alone."""
+
+    def lacks(self, metrics: Mapping[str, Any]) -> str:
+        scores_first = "" if metrics.get("unscored") else "its numbers count <s>"
+        return super().lacks(metrics) or scores_first
+
+    def _read(self, found: Mapping[str, Any]) -> Metrics:
+        return {**super()._read(found), "unscored": "<s>"}
+
+    def facts(self, results: Sequence[Mapping[str, Any]]) -> list[str]:
+        told = super().facts(results)
+        if old := [r for r in results if not r["metrics"].get("unscored")]:
+            told.append(
+                f"In {len(old)} of {len(results)} runs, from before, masked tokens that are scored "
+                "include <s>, which costs a model nothing and is one of each sample's tokens: they "
+                "flatter short samples, so that what a length adds is less than it seems."
+            )
+        return told
+
+    def _protocol(self, length: str, tokens: str) -> str:
+        return (
+            f"Trained on samples of {length} tokens, and nothing is trained again. Scored: the "
+            f"masked tokens of the beginning of the {self.split} split, cut into samples of each "
+            f"length, {tokens} where they are most, without the <s> that begins a sample. Masks "
+            "are as in training and follow from seed and sample, so that they are others at every "
+            "length."
+        )
+
+
+def _adapted(results: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What the rows are that measure another row's model with something changed."""
+    rows = {(r["row"], a) for r in results if (a := TABLES[r["table"]].adapted.get(r["row"]))}
+    told = [
+        f"`{row}` is `{a.of}` with `{' '.join(_changes(a))}`" for row, a in sorted(rows, key=str)
+    ]
+    if not told:
+        return []
+    return [
+        "Trained as another row, and made longer by the length in those of the training when they "
+        f"are evaluated (at 1x not at all): {'; '.join(told)}."
+    ]
+
+
+def _changes(adapted: Adapted) -> tuple[str, ...]:
+    """What is changed in a row's model, as options of the command."""
+    if adapted.grow_table:
+        return ("--grow-table", adapted.grow_table)
+    return ("--encoding", adapted.encoding)
+
+
+_NAMED = re.compile(r"^`[^`]+` under \w+ attention ")  # how a reason begins
+
+
+def _dashes(results: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Why cells are dashes, each reason once with its rows, or with every row where it is all."""
+    found: dict[str, dict[str, set[int]]] = {}
+    for result in results:
+        for name, reason in result["metrics"]["reasons"].items():
+            reason = _NAMED.sub("it ", reason)  # the same of all rows
+            rows = found.setdefault(reason, {})
+            rows.setdefault(_cell(result), set()).add(int(name.removesuffix("x")))
+    everyone = {_cell(result) for result in results}
+    told = []
+    for reason, rows in sorted(found.items()):
+        shared = set.intersection(*(rows.get(cell, set()) for cell in everyone))
+        own = {cell: factors - shared for cell, factors in sorted(rows.items())}
+        places = [
+            f"{who} at {', '.join(f'{factor}x' for factor in sorted(factors))}"
+            for who, factors in {"every row": shared, **own}.items()
+            if factors
+        ]
+        told.append(f"A dash, {'; '.join(places)}: {reason}.")
+    return told
+
+
+def _cell(result: Mapping[str, Any]) -> str:
+    return f"`{result['row']}` ({result['attention']})"
+
+
+EXTRAPOLATION = Extrapolation(
+    recipe=LANGUAGE_MODEL.recipe,
+    scales=LANGUAGE_MODEL.scales,
+    metrics=Lengths,
+    sides=LANGUAGE_MODEL.sides,
+    scale_group=LANGUAGE_MODEL.scale_group,
+    origin=Origin("table2", same_seed=True),
+    protocols=("bits", "sliding_bits"),
+)
+MASKED_EXTRAPOLATION = MaskedExtrapolation(
+    recipe=MASKED_LANGUAGE_MODEL.recipe,
+    scales=MASKED_LANGUAGE_MODEL.scales,
+    metrics=MaskedLengths,
+    sides=MASKED_LANGUAGE_MODEL.sides,
+    scale_group=MASKED_LANGUAGE_MODEL.scale_group,
+    origin=Origin("table8", same_seed=True),
+)

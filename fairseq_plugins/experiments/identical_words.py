@@ -1,0 +1,98 @@
+"""Attention to identical words: Table 2 and Figure 2 of the BERT paper."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fairseq_plugins.experiments.adapted import BERT_ADAPTED
+from fairseq_plugins.experiments.base import Experiment, Metrics, Step, scales
+from fairseq_plugins.experiments.mlm import BERT_CONTINUED
+from fairseq_plugins.experiments.training import Origin, Training, Variant
+from fairseq_plugins.papers import PUBLISHED
+from fairseq_plugins.records import logs
+from fairseq_plugins.records.metrics import Count, NotNegative, StartedMetrics
+from fairseq_plugins.records.runs import Run
+
+PATTERN = "attention.npy"  # in a run's folder: the weights (T, T) that the figure shows
+
+
+class Properties(StartedMetrics):
+    """None where a property is not defined, as of weights that are all the same."""
+
+    monotonicity: NotNegative | None
+    monotonicity_20: NotNegative | None
+    translation_invariance: NotNegative | None
+    translation_invariance_words: NotNegative | None
+    symmetry: NotNegative | None
+    direction_balance: NotNegative | None
+    words: Count
+    length: Count
+
+
+@dataclass(frozen=True)
+class IdenticalWords(Experiment):
+    """Trains nothing: measures the row's continued pre-training of the same seed.
+
+    The seed also draws the words.
+
+    Metrics: those of `analysis.indicators.measure`, None where one is not defined, and how many
+    `words` and which `length` the sentences had.
+    """
+
+    def variants(self, scale: str) -> Sequence[Variant]:
+        return []
+
+    def steps(self, training: Training, checkpoint: Path, run: Run, gpus: int) -> Sequence[Step]:
+        device = () if gpus else ("--cpu",)
+        command = [
+            *("python", "-m", "fairseq_plugins.analysis", "identical-words"),
+            *("--path", checkpoint.as_posix(), "--data", training.data.as_posix()),
+            *("--output", (run.folder / PATTERN).as_posix(), "--seed", str(run.seed), *device),
+        ]
+
+        def read(log: Path) -> Metrics:
+            found = logs.read_json(log)
+            rounded = {
+                name: None if value is None else float(f"{value:.6g}")
+                for name, value in found["metrics"].items()
+            }
+            return {**rounded, "words": found["words"], "length": found["length"]}
+
+        return [Step("identical_words.log", command, read)]
+
+    def facts(self, results: Sequence[Mapping[str, Any]]) -> list[str]:
+        def sizes(metric: str) -> str:
+            return " / ".join(map(str, sorted({r["metrics"][metric] for r in results})))
+
+        return [
+            f"Attention: of the first layer to {sizes('words')} sentences, each of which repeats a "
+            f"word drawn from those of the training text up to {sizes('length')} tokens with the "
+            "special ones, mean over heads and sentences, in float64. A seed has a model of its "
+            "own, continued from the one that all rows and seeds start from, and words of its own."
+        ]
+
+    def comparability(self, scale: str) -> str:
+        figure = (
+            f"Figure 2: [{scale}.png]({scale}.png) has the weights of each row and its first seed, "
+            "darker where a query (line) attends more to a key (column): by the square root of the "
+            "weight, and black for the largest hundredth."
+        )
+        return "\n\n".join(filter(None, (super().comparability(scale), figure)))
+
+
+IDENTICAL_WORDS = IdenticalWords(
+    recipe=BERT_CONTINUED.recipe,
+    scales=scales(
+        *(BERT_CONTINUED.scales[name] for name in ("toy", "mini")),
+        BERT_ADAPTED.scales[PUBLISHED],
+        *(BERT_CONTINUED.scales[name] for name in ("small", "paper")),
+    ),
+    metrics=Properties,
+    sides=BERT_CONTINUED.sides,
+    scale_group=BERT_CONTINUED.scale_group,
+    origin=Origin("bert_continued", same_seed=True),
+    origins={PUBLISHED: Origin("bert_adapted", same_seed=True)},
+    leaves=(PATTERN,),
+    settings=BERT_CONTINUED.settings,
+)

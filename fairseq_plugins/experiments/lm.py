@@ -1,0 +1,180 @@
+"""The autoregressive language model: Tables 2 and 5 of LRPE."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ConfigDict
+
+from fairseq_plugins.common.data_commands import COMMANDS
+from fairseq_plugins.experiments.base import Experiment, Metrics, Scale, Step, another_run, scales
+from fairseq_plugins.experiments.floors import unigram_floors
+from fairseq_plugins.experiments.training import Training
+from fairseq_plugins.papers.floor_sweep import CLAMPED, FLOORS, OUTPUT_NORMS, PLAIN
+from fairseq_plugins.records import logs
+from fairseq_plugins.records.data import DataDescription
+from fairseq_plugins.records.metrics import Loss, MetricsSchema, NotNegative, Perplexity, perplexity
+from fairseq_plugins.records.runs import Run
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """How fairseq-eval-lm is called, which the training's YAML has no place for.
+
+    contexts: each the least number of tokens before a scored one (--context-window). Context 0
+    is the one in the table. The paper does not say which it used.
+    """
+
+    contexts: tuple[int, ...]
+    batch_size: int
+
+
+EVALUATIONS = {
+    "toy": Evaluation((0,), 32),
+    "mini": Evaluation((0,), 32),
+    "small": Evaluation((0,), 32),
+    # fairseq's README evaluates this model two sequences at a time, with a context of 400.
+    "paper": Evaluation((0, 400), 2),
+}
+
+
+def _suffix(context: int) -> str:
+    """Of the names of an evaluation's log and metrics; empty without extra context."""
+    return f"_context_{context}" if context else ""
+
+
+class Perplexities(MetricsSchema):
+    """Others are the same with more context."""
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, NotNegative]
+    valid_ppl: Perplexity
+    valid_loss: Loss
+    test_ppl: Perplexity
+    test_loss: Loss
+
+
+@dataclass(frozen=True)
+class LanguageModel(Experiment):
+    """Trained by `language_modeling`, measured by perplexity per token of fairseq-eval-lm."""
+
+    def steps(self, training: Training, checkpoint: Path, run: Run, gpus: int) -> Sequence[Step]:
+        evaluation = EVALUATIONS[run.scale]
+        return [
+            _step(training, checkpoint, subset, context, evaluation.batch_size, gpus)
+            for context in evaluation.contexts
+            for subset in ("valid", "test")
+        ]
+
+    def floors(self, data: DataDescription, scale: str) -> dict[str, dict[str, float]]:
+        return unigram_floors(data, ("valid", "test"))
+
+    def facts(self, results: Sequence[Mapping[str, Any]]) -> list[str]:
+        return ["Perplexities are per unit of the data: words, or pieces of these."]
+
+    def further_evaluations(self, results: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
+        metrics = {metric for result in results for metric in result["metrics"]}
+        contexts = sorted({c for e in EVALUATIONS.values() for c in e.contexts if c})
+        return [
+            (suffix, f"With at least {context} tokens of context")
+            for context in contexts
+            if f"test_ppl{(suffix := _suffix(context))}" in metrics
+        ]
+
+    def comparability(self, scale: str) -> str:
+        if scale == "paper":
+            return (
+                "The paper does not state its evaluation context; the main table scores every "
+                "token with the tokens before it in its own sample."
+            )
+        return super().comparability(scale)
+
+
+def _step(
+    training: Training, checkpoint: Path, subset: str, context: int, batch_size: int, gpus: int
+) -> Step:
+    """fairseq-eval-lm of one checkpoint on one subset, in one process."""
+    command = [
+        "fairseq-eval-lm",
+        training.data.as_posix(),
+        "--user-dir",
+        "fairseq_plugins",
+        "--path",
+        checkpoint.as_posix(),
+        "--gen-subset",
+        subset,
+        "--sample-break-mode",
+        "none",
+        "--tokens-per-sample",
+        str(training.config["task"]["tokens_per_sample"]),
+        "--context-window",
+        str(context),
+        "--batch-size",
+        str(batch_size),
+        "--num-workers",
+        "0",
+        "--no-progress-bar",
+        # With more, each process would print the perplexity of its own share.
+        "--distributed-world-size",
+        "1",
+        *(() if gpus else ("--cpu",)),
+    ]
+    suffix = _suffix(context)
+
+    def read(log: Path) -> Metrics:
+        loss = logs.read_evaluation_loss(log)
+        return {f"{subset}_ppl{suffix}": perplexity(loss), f"{subset}_loss{suffix}": loss}
+
+    return Step(f"eval-{subset}{suffix}.log", command, read)
+
+
+@dataclass(frozen=True)
+class FloorSweep(LanguageModel):
+    """Train under linear attention with a denominator of its own for each column."""
+
+    def attention(self, word: str) -> dict[str, str | float]:
+        if word in FLOORS:
+            return {"attention_type": "linear", "min_cosine": FLOORS[word]}
+        if word in (PLAIN, CLAMPED):
+            return {"attention_type": "linear", "linear_normalizer": word}
+        if word in OUTPUT_NORMS:
+            return {
+                "attention_type": "linear",
+                "linear_normalizer": "output_norm",
+                "linear_output_norm": word,
+            }
+        return super().attention(word)
+
+    def facts(self, results: Sequence[Mapping[str, Any]]) -> list[str]:
+        return [
+            *super().facts(results),
+            "Models were trained anew for this page. Under a floor of 0.2 they have the recipe of "
+            f"Table 2's linear attention, yet {another_run('Table 2')}.",
+        ]
+
+    def comparability(self, scale: str) -> str:
+        return (
+            "No paper has these numbers. Data, model and budget are Table 2's at this scale, the "
+            "same in every column and row but for the denominator and the encoding; what can be "
+            "compared is one denominator with another in a row, and the rows under one of them."
+        )
+
+
+def _model(kind: type[LanguageModel]) -> LanguageModel:
+    return kind(
+        recipe="wikitext103_lm",
+        scales=scales(
+            Scale("toy", COMMANDS["toy"]),
+            Scale("mini", COMMANDS["wikitext-2-mini"]),
+            Scale("small", COMMANDS["novels-small"], gpus=1),
+            Scale("paper", COMMANDS["wikitext-103"], gpus=8),
+        ),
+        metrics=Perplexities,
+        sides=("decoder",),
+        scale_group="scale/lm",
+    )
+
+
+LANGUAGE_MODEL = _model(LanguageModel)
+FLOOR_SWEEP = _model(FloorSweep)

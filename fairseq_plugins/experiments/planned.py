@@ -1,0 +1,286 @@
+"""A run with everything that it will do: its trainings, their configuration, data and commands."""
+
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from fairseq_plugins.common.provenance import describe_all, missing_data
+from fairseq_plugins.common.root import place
+from fairseq_plugins.experiments import experiment_of
+from fairseq_plugins.experiments.base import Experiment
+from fairseq_plugins.experiments.devices import Devices, Layout, placement, spread
+from fairseq_plugins.experiments.rows import BASE, encoding_of, has_file
+from fairseq_plugins.experiments.start import PREPARE, Start, default_checkpoint
+from fairseq_plugins.experiments.training import FINETUNE, Training, Variant
+from fairseq_plugins.papers import PUBLISHED, TABLES
+from fairseq_plugins.records.recipe import compose_recipe, hydra_word, record, record_with_encoding
+from fairseq_plugins.records.runs import Run
+
+
+@dataclass(frozen=True)
+class MissingData:
+    """A folder of data that lacks files, and the commands that make it."""
+
+    folder: Path
+    files: list[str]
+    prepare: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """A run with its trainings, and the run whose checkpoint they start from, if any.
+
+    One without trainings of its own measures that checkpoint.
+
+    asked: the experiment as a user's options change it, None for the table's own. options: of the
+    table's script, that change it so.
+    """
+
+    run: Run
+    devices: Devices
+    trainings: tuple[Training, ...]
+    pretraining: "PlannedRun | None" = None
+    asked: Experiment | None = None
+    options: tuple[str, ...] = ()
+
+    @property
+    def experiment(self) -> Experiment:
+        return self.asked or experiment_of(self.run.table)
+
+    @functools.cached_property
+    def config(self) -> dict[str, Any]:
+        """What is recorded of it: the configuration of its training, or one for each kind."""
+        if self.pretraining is None and len(self.trainings) == 1:
+            return self.trainings[0].config
+        return {"trainings": self._kinds()}
+
+    def _kinds(self) -> dict[str, dict[str, Any]]:
+        """The configuration of each kind of training, those that it starts from first."""
+        kinds: dict[str, list[Training]] = {}
+        for training in self.trainings:
+            kinds.setdefault(training.variant.kind or "pretraining", []).append(training)
+        before = self.pretraining._kinds() if self.pretraining else {}
+        return {**before, **{kind: _common(trainings) for kind, trainings in kinds.items()}}
+
+    @property
+    def before(self) -> "list[PlannedRun]":
+        """The runs that it starts from one after the other, the first one first."""
+        return [*self.pretraining.before, self.pretraining] if self.pretraining else []
+
+    @property
+    def measured(self) -> tuple[Training, ...]:
+        """The trainings whose checkpoints are measured."""
+        if self.trainings or self.pretraining is None:
+            return self.trainings
+        return (self.pretraining.final,)
+
+    @property
+    def final(self) -> Training:
+        """The last of its trainings, from which other runs start."""
+        return self.trainings[-1]
+
+    @property
+    def prepare(self) -> tuple[str, ...]:
+        """The commands that make its data."""
+        return self.experiment.scales[self.run.scale].prepare
+
+    @property
+    def data(self) -> tuple[Path, ...]:
+        """The folders of its data, relative to the repository."""
+        before = self.pretraining.data if self.pretraining else ()
+        return tuple(dict.fromkeys((*before, *(t.data for t in self.trainings))))
+
+    def missing_data(self, root: Path) -> list[MissingData]:
+        """List the missing files of its data, those of its pre-training and start first."""
+        found = self.pretraining.missing_data(root) if self.pretraining else []
+        start = Start.of(self.config) if self.pretraining is None else None
+        if start and not (root / start.checkpoint).is_file():
+            found.append(MissingData(start.checkpoint.parent, [start.checkpoint.name], (PREPARE,)))
+        for folder in dict.fromkeys(training.data for training in self.trainings):
+            if files := missing_data(root / folder, self.experiment.data_files):
+                found.append(MissingData(folder, files, self.prepare))
+        return found
+
+    def describe_data(self, root: Path) -> dict[str, Any] | None:
+        """The description of its data, or None where it is not all there."""
+        if self.missing_data(root):
+            return None
+        shown = {Path(f.name) if f.is_absolute() else f: root / f for f in self.data}
+        return describe_all({folder.as_posix(): path for folder, path in shown.items()})
+
+    def commands(self) -> list[list[str]]:
+        """All its commands, in order, when nothing goes wrong."""
+        found = self.pretraining.commands() if self.pretraining else []
+        for training in self.measured:
+            if training in self.trainings:
+                found.append(training.command)
+            checkpoint = training.folder / training.evaluated
+            steps = self.experiment.steps(training, checkpoint, self.run, self.devices.gpus)
+            found += [step.command for step in steps]
+        return found
+
+
+def _common(trainings: Sequence[Training]) -> dict[str, Any]:
+    """The configuration of trainings that differ in their learning rate, with all of these."""
+    config = trainings[0].config
+    rates = [rate for training in trainings for rate in training.config["optimization"]["lr"]]
+    return {**config, "optimization": {**config["optimization"], "lr": [*dict.fromkeys(rates)]}}
+
+
+def plan_run(configs: Path, run: Run, devices: Devices, start: Start | None = None) -> PlannedRun:
+    """One run with its trainings.
+
+    start: a published model, where one may take the place of what is trained here.
+
+    Raises:
+        ValueError: GPUs that do not share the batch, or an option that the recipe does not have.
+    """
+    experiment, pretraining = experiment_of(run.table), None
+    origin = experiment.origin_at(run.scale)
+    published = None
+    if origin and origin.may_be_published:
+        published = start or (Start(default_checkpoint(), "") if run.scale == PUBLISHED else None)
+    if origin and not published:
+        before = replace(
+            run, table=origin.table, row=origin.row or TABLES[run.table].model_of(run.row)
+        )
+        before = before if origin.same_seed else replace(before, seed=1)
+        pretraining = plan_run(configs, before, devices, start)
+    made: dict[str, Training] = {}
+    control = TABLES[run.table].controls.get(run.row)
+    exchanges = bool(origin and origin.option != FINETUNE)
+    for variant in experiment.variants(run.scale):
+        folder = run.folder / variant.name if variant.name else run.folder
+        model = run
+        if control:
+            model = replace(run, row=control.of)
+            own = control.overrides if exchanges else ()
+            variant = replace(variant, overrides=(*variant.overrides, *own))
+        training = _training(configs, model, variant, folder, devices)
+        if run.scale == PUBLISHED and start:
+            training = training.with_sizes(start)
+        if published and variant.after is not None:
+            training = training.starting_published(published)
+        if variant.after is not None:
+            training = training.starting_from(made[variant.after])
+        elif origin and pretraining:
+            training = training.starting_from(pretraining.final, origin.option)
+        elif origin and published:
+            training = training.starting_published(published, origin.option)
+        made[variant.name] = training
+    options = ("--start", start.checkpoint.as_posix()) if start else ()
+    return PlannedRun(run, devices, tuple(made.values()), pretraining, options=options)
+
+
+def _training(
+    configs: Path, run: Run, variant: Variant, folder: Path, devices: Devices
+) -> Training:
+    # All attentions and seeds of a row are copies of one that is composed once.
+    first = replace(run, attention="vanilla", seed=1)
+    base = replace(first, row=BASE)
+    layout = _layout(configs, base, variant, devices)
+    encoding = _encoding_of(configs, run.row) if _encoding_of(configs, BASE) else None
+    composed = _compose_variant(
+        configs,
+        base if encoding else first,
+        variant,
+        (*placement(base.folder, devices, layout), *variant.overrides),
+        encoding,
+    )
+    rate = variant.learning_rate
+    overrides = (
+        *_selection(configs, run, variant),
+        *placement(folder, devices, layout),
+        *variant.overrides,
+        *(() if rate is None else (f"optimization.lr=[{rate:g}]",)),
+    )
+    config = _set(composed, run, variant, folder)
+    data = _data_elsewhere(run, Path(composed["task"]["data"]))
+    if data is not None:
+        overrides += (f"task.data={hydra_word(data.as_posix())}",)
+        config["task"] = {**config["task"], "data": _shown(data)}
+    return Training(variant, folder, overrides, config, devices.srun, data)
+
+
+_encoding_of = functools.cache(encoding_of)  # reads as long as the composition is kept
+
+
+def _shown(folder: Path) -> str:
+    """A folder as a record has it, without what is above it where it is absolute."""
+    return folder.name if folder.is_absolute() else folder.as_posix()
+
+
+def _data_elsewhere(run: Run, own: Path) -> Path | None:
+    """Where a training's data is, if not in the recipe's folder below data/."""
+    if run.study and run.study.data:
+        return run.study.data
+    folder = place("data")
+    if folder == Path("data") or not own.is_relative_to("data"):
+        return None
+    return folder / own.relative_to("data")
+
+
+def _layout(configs: Path, run: Run, variant: Variant, devices: Devices) -> Layout:
+    """How the scale's total batch, which is the same for all rows, is spread."""
+    composed = _compose_variant(configs, run, variant, variant.overrides)
+    return spread(composed, max(1, devices.gpus))
+
+
+def _compose_variant(
+    configs: Path,
+    run: Run,
+    variant: Variant,
+    more: tuple[str, ...],
+    encoding: str | None = None,
+) -> dict[str, Any]:
+    """The recorded configuration of a training, on one device unless `more` overrides say other.
+
+    Composed once per process, so not to be changed. encoding: in place of the run's own.
+    """
+    overrides = (*_selection(configs, run, variant), *more)
+    return _compose(configs.resolve(), variant.recipe, overrides, encoding)
+
+
+@functools.cache
+def _compose(
+    configs: Path, recipe: str, overrides: tuple[str, ...], encoding: str | None
+) -> dict[str, Any]:
+    if encoding is None:
+        return record(compose_recipe(configs, recipe, overrides))
+    return record_with_encoding(configs, recipe, overrides, encoding)
+
+
+def _selection(configs: Path, run: Run, variant: Variant) -> list[str]:
+    """The Hydra overrides that say what is trained, without where.
+
+    A row without a file in configs/model is Base with the encoding of that name.
+    """
+    experiment = experiment_of(run.table)
+    is_base = not has_file(configs, run.row)
+    return [
+        f"model={BASE if is_base else run.row}",
+        *([f"model.position_encoding={run.row}"] if is_base else []),
+        f"{variant.scale_group or experiment.scale_group}={run.scale}",
+        *(f"model.{key}={word}" for key, word in experiment.attention(run.attention).items()),
+        f"common.seed={run.seed}",
+        *(run.study.overrides if run.study else ()),
+    ]
+
+
+def _set(config: Mapping[str, Any], run: Run, variant: Variant, folder: Path) -> dict[str, Any]:
+    """The configuration of another attention, seed and variant of a row, without composing it."""
+    optimization = dict(config["optimization"])
+    if variant.learning_rate is not None:
+        optimization["lr"] = [variant.learning_rate]
+    attention = experiment_of(run.table).attention(run.attention)
+    if unknown := attention.keys() - config["model"].keys():
+        raise ValueError(f"{variant.recipe}.yaml must have model.{min(unknown)} to be set.")
+    return {
+        **config,
+        "model": {**config["model"], **attention},
+        "optimization": optimization,
+        "common": {**config["common"], "seed": run.seed},
+        "checkpoint": {**config["checkpoint"], "save_dir": _shown(folder)},
+    }

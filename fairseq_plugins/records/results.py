@@ -1,0 +1,187 @@
+"""The JSON of a finished run: what it holds, and how it is read back."""
+
+import re
+import reprlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import fields
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import from_json
+
+from fairseq_plugins.common import provenance
+from fairseq_plugins.records.data import DataDescription
+from fairseq_plugins.records.logs import TrainingLog
+from fairseq_plugins.records.metrics import MetricsSchema
+from fairseq_plugins.records.recipe import differences
+from fairseq_plugins.records.runs import Run, Study
+from fairseq_plugins.records.schema import ResultSchema
+
+Result = dict[str, Any]
+Say = Callable[[str], None]
+# What pydantic puts between the keys of a place where a value may have several types.
+_ALTERNATIVE = re.compile(r"Request|Sizes|str|int|float|bool|constrained-int|(list|dict)\[.*\]")
+
+
+def training_metrics(trainings: Sequence[TrainingLog], train_seconds: float) -> dict[str, Any]:
+    """What is told of the trainings of a run: the first one's parameters and speed, all updates."""
+    first = trainings[0]
+    return {
+        "train_seconds": round(train_seconds, 1),
+        "updates": sum(log.updates or 0 for log in trainings) or None,
+        "tokens_per_second": first.tokens_per_second,
+        "parameters": first.parameters,
+    }
+
+
+def make_result(
+    run: Run,
+    *,
+    metrics: Mapping[str, Any],
+    command: Iterable[str],
+    config: Mapping[str, Any],
+    data: Mapping[str, Any],
+    hardware: Mapping[str, Any],
+    wall_seconds: float,
+    commit: str,
+    sources: str,
+    curves: Mapping[str, Mapping[str, Any]] | None = None,
+) -> Result:
+    """Everything that is recorded of a finished run, in the order of `ResultSchema`.
+
+    A metric `signature` stands beside the metrics. hardware: as `provenance.hardware` gives it.
+    curves: by training what `logs.read_curves` gives.
+    """
+    metrics = dict(metrics)
+    signature = {"signature": metrics.pop("signature")} if "signature" in metrics else {}
+    return {
+        "table": run.table,
+        "row": run.row,
+        "attention": run.attention,
+        "scale": run.scale,
+        "seed": run.seed,
+        **({"study": run.study.record()} if run.study else {}),
+        "metrics": metrics,
+        **signature,
+        **({"curves": dict(curves)} if curves else {}),
+        "command": list(command),
+        "config": dict(config),
+        "data": dict(data),
+        "commit": commit,
+        "sources": sources,
+        "versions": provenance.versions(),
+        "hardware": dict(hardware),
+        "wall_seconds": round(wall_seconds, 1),
+        "finished_at": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+
+
+def _ignore(text: str) -> None:
+    """For whoever need not know what is wrong with a file."""
+
+
+def check_result(result: Any, metrics: type[MetricsSchema]) -> None:
+    """Refuse what is no result of an experiment that measures `metrics`.
+
+    Raises:
+        ValueError: the first key that is missing or holds what cannot stand there.
+    """
+    _check(ResultSchema[metrics], result)  # type: ignore[valid-type]
+
+
+def check_data(described: Any) -> None:
+    """Refuse a description of data that no result could hold.
+
+    Raises:
+        ValueError: as `check_result` does.
+    """
+    _check(DataDescription, described)
+
+
+def _check(schema: type[BaseModel], value: Any) -> None:
+    try:
+        schema.model_validate(value)
+    except ValidationError as error:
+        # Of the alternatives that a value may have, the one that got furthest says most.
+        found = max(error.errors(include_url=False), key=lambda one: len(one["loc"]))
+        keys = [key for key in map(str, found["loc"]) if key and not _ALTERNATIVE.fullmatch(key)]
+        is_table = isinstance(found["input"], dict)
+        but = "" if is_table else f", but is {reprlib.repr(found['input'])}"
+        message = found["msg"].removeprefix("Value error, ").partition(" or instance of")[0]
+        raise ValueError(f"{'.'.join(keys)}: {message}{but}") from None
+
+
+def load_result(path: Path, metrics: type[MetricsSchema]) -> Result:
+    """The result in a file of any name.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it is no result.
+    """
+    result: Result = from_json(path.read_bytes(), allow_inf_nan=False)
+    check_result(result, metrics)
+    return result
+
+
+def read_result(path: Path, metrics: type[MetricsSchema], say: Say = _ignore) -> Result | None:
+    """The result in <results>/<table>/<scale or study>/<name>.json; None where there is none.
+
+    A file that is no result is none, whatever is in it; what is wrong with it is said.
+    """
+    try:
+        result = load_result(path, metrics)
+        own = run_of(result).result
+        if path.parts[-3:] != own.parts[-3:]:
+            raise ValueError(f"it is the result {own}")
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError) as error:
+        say(f"{Path(*path.parts[-4:])} is not a complete result ({error})")
+        return None
+    return result
+
+
+def run_of(result: Result) -> Run:
+    """The run that a result is of."""
+    cell = {f.name: result[f.name] for f in fields(Run) if f.name != "study"}
+    return Run(**cell, study=Study.read(result.get("study")))
+
+
+def curves_of(result: Result) -> dict[tuple[str, str], list[tuple[int, float]]]:
+    """Updates and losses by training and kind, "valid" or "train"; older results have few."""
+    found = {
+        (name, kind): [(step, loss) for step, loss in one[kind]]
+        for name, one in (result.get("curves") or {}).items()
+        for kind in ("valid", "train")
+        if one.get(kind)
+    }
+    own = result["metrics"].get("curve")
+    if own and not found:
+        found["", "valid"] = [(step, loss) for step, loss in own]
+    return found
+
+
+def mismatch(
+    result: Result, run: Run, config: Mapping[str, Any], data: Mapping[str, Any] | None
+) -> list[str]:
+    """Why a result is not the one that this run would make; empty where it is.
+
+    data: as `describe_data` gives it; None where the data is not there to compare with.
+    """
+    reasons = [
+        f"{key}: {result[key]} -> {getattr(run, key)}"
+        for key in ("table", "scale", "row", "attention", "seed")
+        if result[key] != getattr(run, key)
+    ]
+    reasons += differences(result["config"], config)
+    if data is not None and not provenance.same_data(result["data"], dict(data)):
+        reasons.append("the data differs")
+    return reasons
+
+
+def read_results(folder: Path, metrics: type[MetricsSchema], say: Say) -> list[Result]:
+    """All results of a table at a scale, or of a study; what is wrong with another file is said."""
+    found = (read_result(path, metrics, say) for path in sorted(folder.glob("*.json")))
+    return [result for result in found if result is not None]

@@ -1,0 +1,75 @@
+"""What BLEU by the length of the source shows, in sentences made of its results."""
+
+from collections.abc import Mapping, Sequence
+
+from fairseq_plugins.papers.extrapolation import BUCKETS, bleu_metric
+from fairseq_plugins.papers.tables import MARK, Table
+from fairseq_plugins.records.results import Result
+from fairseq_plugins.statistics.comparisons import Cells, against, gather
+from fairseq_plugins.statistics.series import Line, bucket_lines
+
+
+def told_by_source_length(table: Table, results: Sequence[Result]) -> list[str]:
+    """For each attention what longer sources do to BLEU, and what rows do to it in each bucket.
+
+    Empty for a table that has no figure of buckets, or where nothing is to be said.
+    """
+    if not any(figure.kind == "buckets" for figure in table.figures):
+        return []
+    cells, lines = gather(results, table.columns), bucket_lines(results)
+    sentences = []
+    for attention in (*table.attentions, *table.further):
+        own = {row: line for (row, a), line in lines.items() if a == attention}
+        for told in (_falls(own), _gains(table, cells, own, attention)):
+            if told:
+                sentences.append(f"{attention.capitalize()} attention, {told}")
+    return sentences
+
+
+def _falls(lines: Mapping[str, Line]) -> str:
+    """From the shortest to the longest bucket that any row has; empty for one bucket."""
+    places = {x for line in lines.values() for x, _ in line}
+    first, last = min(places, default=0.0), max(places, default=0.0)
+    points = {row: dict(line) for row, line in lines.items()}
+    changes = {
+        row: own[last] - own[first]
+        for row, own in points.items()
+        if first < last and {first, last} <= own.keys()
+    }
+    if not changes:
+        return ""
+    ordered = sorted(changes, key=lambda row: -changes[row])
+    words = [f"`{row}` ({points[row][first]:.2f} to {points[row][last]:.2f})" for row in ordered]
+    falling = sum(change < 0 for change in changes.values())
+    said = f"from sources of {BUCKETS[int(first)]} words to those of {BUCKETS[int(last)]}: BLEU "
+    said += f"falls in {falling or 'none'} of {len(changes)} rows"
+    if len(words) == 1:
+        return f"{said}: {words[0]}."
+    return f"{said}, least in {words[0]} and most in {words[-1]}."
+
+
+def _gains(table: Table, cells: Cells, lines: Mapping[str, Line], attention: str) -> str:
+    """By how much each row is above the table's reference in each bucket; empty without any."""
+    places = sorted({int(x) for line in lines.values() for x, _ in line})
+    gaps = [against(table, cells, attention, bleu_metric(BUCKETS[i])) for i in places]
+    rows = [row for row in sorted(lines) if any(row in gap for gap in gaps)]
+    if not rows:
+        return ""
+    words = [
+        f"`{row}` "
+        + ", ".join(
+            f"{gap[row].effect:+.2f}{MARK if gap[row].is_apart else ''}" if row in gap else "-"
+            for gap in gaps
+        )
+        for row in rows
+    ]
+    said = (
+        f"BLEU less that of `{table.reference}` at {', '.join(BUCKETS[i] for i in places)} words: "
+    )
+    has_interval = any(estimate.p is not None for gap in gaps for estimate in gap.values())
+    how_sure = (
+        f"{MARK} differs beyond chance, as in the table"
+        if has_interval
+        else "with one seed of each row, no difference has an interval"
+    )
+    return f"{said}{'; '.join(words)} ({how_sure})."

@@ -1,0 +1,294 @@
+"""What was trained on what: everything that a reader needs to judge the numbers of a table."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from statistics import fmean
+from typing import Any
+
+from fairseq_plugins.experiments import EXPERIMENTS
+from fairseq_plugins.experiments.base import Experiment
+from fairseq_plugins.experiments.start import Start
+from fairseq_plugins.papers import TABLES
+from fairseq_plugins.papers.tables import MARK, Table
+from fairseq_plugins.records.data import DataDescription, Request, Sizes
+from fairseq_plugins.records.recipe import total_batch, trainings_of
+from fairseq_plugins.records.results import Result
+from fairseq_plugins.report.denominators import denominators
+from fairseq_plugins.report.differences import FAMILIES
+
+Config = Mapping[str, Any]
+
+
+def caption(
+    table: Table,
+    scale: str,
+    results: Sequence[Result],
+    *,
+    is_study: bool = False,
+    absent: Sequence[str] = (),
+    has_cells: bool = True,
+) -> str:
+    """The lines between a page's heading and its numbers.
+
+    absent: sentences on the paper's rows that have no number here. has_cells: whether the page has
+    the table, not a figure of its runs alone.
+    """
+    paper, ours = ("The paper's columns", "Our columns") if has_cells else ("In the paper", "Here")
+    better = "higher" if table.ranked_by.higher_is_better else "lower"
+    what = f"{paper}: {table.title}; {better} is better."
+    if not table.is_printed:
+        what = f"Without numbers in the paper: {table.title}; {better} is better."
+    if is_study:
+        what = f"A study with the rows and the measurement of {table.source}; {better} is better."
+    if not results:
+        return f"{what} No run is done yet."
+    experiment = EXPERIMENTS[table.experiment]
+    told = [f"Data: {_distinct(results, _data)}."]
+    told += _trainings(results)
+    told += [_runs(results), *_common_origin(experiment, results)]
+    told += [*experiment.facts(results), *table.notes]
+    told += [*_starts(results), *_nearness(results), _machine(results), _commits(results)]
+    signatures = _distinct(results, lambda r: r.get("signature"))
+    if signatures != UNKNOWN:
+        told.append(f"SacreBLEU: `{signatures}`.")
+    if has_cells:
+        told += _cells(table, results, absent)
+    told += denominators(experiment, results)
+    facts = "\n".join(f"- {fact}" for fact in told)
+    comparable = "" if is_study else experiment.comparability(scale)
+    return "\n\n".join(filter(None, (what, f"{ours}:", facts, comparable)))
+
+
+UNKNOWN = "unknown"
+
+
+def _cells(table: Table, results: Sequence[Result], absent: Sequence[str]) -> list[str]:
+    """How to read a table's cells."""
+    of = EXPERIMENTS[table.experiment].shown
+    told = [
+        f"Cells: mean ± standard deviation over seeds (number of seeds){f', {of}' if of else ''}; "
+        "`-`: no number in the paper, or none here, as not run, not measured or not possible under "
+        "that attention.",
+        *absent,
+    ]
+    if len({(r["row"], r["attention"]) for r in results}) < len(results):
+        whose = f"Our {MARK}" if table.mark else MARK
+        told.append(
+            f"{whose} differs from `{table.reference}` (p < 0.05, two-sided, with Holm's "
+            f"correction {FAMILIES}; seed by seed where both have three seeds)."
+        )
+    if table.mark:
+        told.append(f"The paper's own {MARK}: {table.mark}.")
+    return told
+
+
+def _trainings(results: Sequence[Result]) -> list[str]:
+    """Models, budgets and recipes, each said once with the trainings that have it."""
+    said: dict[str, dict[str, list[str]]] = {"Model": {}, "Training": {}}
+    for name in dict.fromkeys(n for r in results for n in trainings_of(r["config"])):
+        configs = [c for r in results if (c := trainings_of(r["config"]).get(name))]
+        said["Model"].setdefault(f"{' and '.join(_stacks(configs))}.", []).append(name)
+        said["Training"].setdefault(_training(configs), []).append(name)
+    return [
+        f"{what}{f' ({names})' if (names := ', '.join(filter(None, found))) else ''}: {text}"
+        for what, texts in said.items()
+        for text, found in texts.items()
+    ]
+
+
+def _training(configs: Sequence[Config]) -> str:
+    """Budget and recipe of trainings of one kind."""
+
+    def of(section: str, key: str) -> str:
+        return _distinct(configs, lambda c: c.get(section, {}).get(key))
+
+    return (
+        f"{_budget(configs)}; peak learning rate {_distinct(configs, _rates)}, "
+        f"gradients clipped at {of('optimization', 'clip_norm')} (0.0 is not at all), layer "
+        f"normalisation {_distinct(configs, _normalization)} each block; evaluated: "
+        f"{_distinct(configs, _evaluated)} checkpoint."
+    )
+
+
+def _stacks(configs: Sequence[Config]) -> list[str]:
+    def of(key: str) -> str:
+        return _distinct(configs, lambda c: c["model"].get(key))
+
+    return [
+        f"{of(f'{side}_layers')} {side} layers of {of(f'{side}_embed_dim')} features, "
+        f"{of(f'{side}_attention_heads')} heads, feed-forward {of(f'{side}_ffn_embed_dim')}"
+        for side in ("encoder", "decoder")
+        if any(f"{side}_layers" in config["model"] for config in configs)
+    ]
+
+
+def _budget(configs: Sequence[Config]) -> str:
+    updates = _distinct(configs, lambda c: c["optimization"].get("max_update"))
+    epochs = _distinct(configs, lambda c: c["optimization"].get("max_epoch"))
+    length = f"{updates} updates" if updates not in ("0", UNKNOWN) else f"{epochs} epochs"
+    return f"{length} of {_distinct(configs, _batch)}"
+
+
+def _batch(config: Config) -> str:
+    if not config["dataset"].get("batch_size"):
+        return f"at most {total_batch(config):,} tokens"
+    longest = config["task"].get("tokens_per_sample")
+    count = total_batch(config)
+    if longest and config["task"].get("_name", "language_modeling") == "language_modeling":
+        return f"{count * int(longest):,} tokens (samples of {longest})"
+    return f"{count:,} sequences" + (f" of at most {longest} tokens" if longest else "")
+
+
+def _runs(results: Sequence[Result]) -> str:
+    """What differs between the runs of a table beside the row."""
+    is_trained = any(result["metrics"]["train_seconds"] for result in results)
+    took = f"; {_range(results, 'train_seconds', 60)} minutes per run" if is_trained else ""
+    return (
+        f"Runs: seeds {_distinct(results, lambda r: r['seed'])}; "
+        f"{_range(results, 'parameters', 1e6)} million parameters with a dictionary of "
+        f"{_distinct(results, _dictionary_size)} symbols{took}."
+    )
+
+
+def _common_origin(experiment: Experiment, results: Sequence[Result]) -> list[str]:
+    """What seeds leave out, where all of them go on from a model of one seed."""
+    origin = experiment.origin_at(results[0]["scale"]) if results else None
+    if origin is None or origin.same_seed:
+        return []
+    if origin.may_be_published and any(Start.of(result["config"]) for result in results):
+        return []
+    model = f"the model `{origin.row}`" if origin.row else "the row's model"
+    what = "in the training after it" if origin.row else "in fine-tuning"
+    return [
+        f"Whatever its seed, a run starts from {model} of *{TABLES[origin.table].source}* that was "
+        f"trained with seed 1. So seeds differ {what} alone, and deviations and intervals leave "
+        "out what pre-training varies."
+    ]
+
+
+def _nearness(results: Sequence[Result]) -> list[str]:
+    """List the cosines to the published model before fine-tuning, by row."""
+    found: dict[tuple[str, str], list[float]] = {}
+    for result in results:
+        cosine = result["metrics"].get("start_cosine")
+        if cosine is not None:
+            found.setdefault((result["row"], result["attention"]), []).append(cosine)
+    if not found:
+        return []
+    several = len({attention for _, attention in found}) > 1
+    words = ", ".join(
+        f"`{row}`{f' ({attention})' if several else ''} {fmean(cosines):.3f}"
+        for (row, attention), cosines in sorted(found.items(), key=lambda item: -fmean(item[1]))
+    )
+    return [
+        "Nearness to the published model before fine-tuning, as the mean cosine between the last "
+        f"layers on held-out text (1: the same; mean over seeds): {words}. A row that is farther "
+        "away also measures its way back."
+    ]
+
+
+def _starts(results: Sequence[Result]) -> list[str]:
+    """The published model that rows start from, if any."""
+    found = {start.text for r in results if (start := Start.of(r["config"]))}
+    return [
+        f"All rows start from a published model, {text}, in place of one that is trained here."
+        for text in sorted(found)
+    ]
+
+
+def _machine(results: Sequence[Result]) -> str:
+    return (
+        f"Machine: {_distinct(results, _hardware)}; torch "
+        f"{_distinct(results, lambda r: r['versions']['torch'])}, fairseq "
+        f"{_distinct(results, lambda r: r['versions']['fairseq'])}."
+    )
+
+
+def _distinct(things: Iterable[Any], value: Callable[[Any], Any]) -> str:
+    """The different values of a property over all: "900", or "900 / 1,200"."""
+    found = {value(thing) for thing in things}
+    found.discard(None)
+    texts = [f"{v:,}" if isinstance(v, int) else str(v) for v in sorted(found, key=_words_last)]
+    return " / ".join(texts) or UNKNOWN
+
+
+def _words_last(value: Any) -> tuple[bool, Any]:
+    return isinstance(value, str), value
+
+
+def _range(results: Iterable[Result], metric: str, unit: float) -> str:
+    found = [r["metrics"][metric] / unit for r in results if r["metrics"][metric] is not None]
+    if not found:
+        return UNKNOWN
+    low, high = f"{min(found):.2f}", f"{max(found):.2f}"
+    return low if low == high else f"{low} to {high}"
+
+
+def _dictionary_size(result: Result) -> Any:
+    size = result["data"].get("dictionary_size")
+    if not isinstance(size, dict):
+        return size
+    return " and ".join(sorted({f"{n:,}" for n in size.values() if isinstance(n, int)})) or None
+
+
+def _rates(config: Config) -> str:
+    return ", ".join(map(str, config.get("optimization", {}).get("lr", [UNKNOWN])))
+
+
+def _normalization(config: Config) -> str:
+    sides = ("encoder", "decoder")
+    before = any(config["model"].get(f"{side}_normalize_before") for side in sides)
+    return "before" if before else "after"
+
+
+def _evaluated(config: Config) -> str:
+    return "the last" if config.get("dataset", {}).get("disable_validation") else "the best"
+
+
+def _data(result: Result) -> str:
+    """The corpora of a run and their sizes."""
+    data = DataDescription.model_validate(result["data"])
+    if data.request.corpus:
+        return _corpus(data.request, data.splits)
+    folders = data.request.parts().items()
+    parts = [_corpus(one, data.splits.part(name)) for name, one in folders if one.corpus]
+    config = next(iter(trainings_of(result["config"]).values()))
+    return ", ".join(dict.fromkeys(parts)) or str(config["task"].get("data", UNKNOWN))
+
+
+def _corpus(request: Request, sizes: Sizes) -> str:
+    """A corpus with what there is to train on, and to measure on where that is counted alike."""
+    name, train, valid = str(request.corpus), sizes.part("train"), sizes.part("valid")
+    if train.words:
+        unit = f"BPE pieces of {request.merges:,} merges" if request.merges else "words"
+        return f"{name} ({train.words:,} {unit} to train on)"
+    pairs = train.part(request.target or "").lines  # a side of each pair has its own counts
+    if pairs:
+        return f"{name} ({pairs:,} pairs to train on)"
+    for unit in ("examples", "questions"):
+        counts = getattr(train, unit), getattr(valid, unit)
+        if None not in counts:
+            return f"{name} ({counts[0]:,} {unit} to train on, {counts[1]:,} to test)"
+    return name
+
+
+def _hardware(result: Result) -> str:
+    machine = result["hardware"]
+    if machine["gpus"]:
+        return f"{len(machine['gpus'])} x {machine['gpus'][0]}"
+    return f"{machine['cores']} cores of {machine['cpu']}"
+
+
+def _commits(results: Sequence[Result]) -> str:
+    """The code that made the runs, oldest first: seeds of a row may be of different commits."""
+    ordered = sorted(results, key=lambda result: result["finished_at"])
+    runs = Counter(_short(result["commit"]) for result in ordered)
+    return (
+        f"Commits, and how many runs each made: {', '.join(f'`{c}` {n}' for c, n in runs.items())}."
+    )
+
+
+def _short(commit: str) -> str:
+    """A commit by its first eight digits, "-dirty" kept; releases as they are."""
+    digits, *rest = commit.split("-")
+    return commit if " " in commit else "-".join([digits[:8], *rest])

@@ -1,0 +1,130 @@
+"""The claims at a glance: how many hold, of each paper too, and the interval of each."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from textwrap import fill
+from typing import Any
+
+from matplotlib.figure import Figure as Picture
+
+from fairseq_plugins.common.pictures import save_picture
+from fairseq_plugins.papers.claims import Claim
+from fairseq_plugins.statistics.claims import FARTHEST, printed
+from fairseq_plugins.statistics.verdicts import (
+    CONFIRMED,
+    CONTRADICTED,
+    NOT_RUN,
+    UNDECIDED,
+    Verdict,
+    begins_at,
+)
+
+_COLOURS = {CONFIRMED: "#1a7f4b", CONTRADICTED: "#b3202c", UNDECIDED: "#d9a514", NOT_RUN: "#b8c0ca"}
+_WIDEST = 92  # letters of a claim on one line
+_PAPERS: Any = {"color": "white", "markeredgecolor": "#3b4252", "zorder": 3}
+
+
+def draw_claims(
+    claims: Sequence[Claim], verdicts: Mapping[str, Verdict], scale: str, stem: Path
+) -> None:
+    """A PNG and an SVG: a bar of all claims, and below it the intervals of those above their floor.
+
+    Args:
+        claims: of all papers.
+        verdicts: of a scale, by the claim's name.
+        scale: its name.
+        stem: the files without their suffix.
+    """
+    counts = Counter(verdicts[claim.name].word for claim in claims)
+    shown = [
+        (claim, verdict)
+        for word in (CONFIRMED, CONTRADICTED, UNDECIDED)
+        for claim in claims
+        if (verdict := verdicts[claim.name]).word == word
+        and (verdict.has_interval or word != UNDECIDED)
+        and not verdict.at_floor
+    ]
+    picture = Picture(figsize=(11, 1.9 + 0.34 * len(shown)), layout="constrained")
+    heights = [1.1, max(1.0, 0.45 * len(shown))]
+    bar, lines = picture.subplots(2, 1, height_ratios=heights)
+    _bar(bar, counts, scale)
+    _intervals(lines, shown)
+    save_picture(picture, stem)
+
+
+def draw_summary(
+    claims: Sequence[Claim], verdicts: Mapping[str, Verdict], scale: str, stem: Path
+) -> None:
+    """A PNG and an SVG of a few centimetres: a bar for each paper. Arguments as above."""
+    papers: dict[str, Counter[str]] = {}
+    for claim in claims:
+        papers.setdefault(claim.paper, Counter())[verdicts[claim.name].word] += 1
+    picture = Picture(figsize=(9, 0.9 + 0.27 * len(papers)), layout="constrained")
+    panel = picture.subplots()
+    bars = [_stack(panel, i, counts) for i, counts in enumerate(papers.values())]
+    panel.set_ylim(len(papers) - 0.5, -0.5)
+    names = [f"{paper}: {counts.total()}" for paper, counts in papers.items()]
+    panel.set_yticks(range(len(papers)), names, fontsize=9)
+    panel.set_xticks([])
+    panel.spines[:].set_visible(False)
+    _head(panel, bars[0], sum(papers.values(), Counter()), scale, height=1.02)
+    save_picture(picture, stem)
+
+
+def _bar(panel: Any, counts: Counter[str], scale: str) -> None:
+    bar = _stack(panel, 0, counts)
+    panel.set_xlim(0, counts.total())
+    panel.set_axis_off()
+    _head(panel, bar, counts, scale, height=0.9)
+
+
+def _stack(panel: Any, place: int, counts: Counter[str]) -> list[Any]:
+    """One bar; its parts, in the order of the colours."""
+    left, parts = 0, []
+    for word, colour in _COLOURS.items():
+        parts.append(panel.barh(place, counts[word], left=left, color=colour))
+        left += counts[word]
+    return parts
+
+
+def _head(panel: Any, bar: Sequence[Any], counts: Counter[str], scale: str, height: float) -> None:
+    """The title, and below it what the parts of a bar are."""
+    title = f"{counts.total()} claims of the papers, judged by the runs at scale {scale}"
+    panel.set_title(title, loc="left", pad=24)
+    words = [f"{counts[word]} {word}" for word in _COLOURS]
+    place = {"loc": "lower left", "bbox_to_anchor": (0, height), "borderaxespad": 0.0}
+    legend = {"ncols": len(_COLOURS), "frameon": False, "fontsize": 8, "columnspacing": 1.0}
+    panel.legend(bar, words, **legend, **place)
+
+
+def _intervals(panel: Any, shown: Sequence[tuple[Claim, Verdict]]) -> None:
+    """Each on a scale of its own, seen from where the claim begins; the paper's side is right."""
+    for i, (claim, verdict) in enumerate(shown):
+        estimate = verdict.estimate
+        if estimate is None or estimate.low is None or estimate.high is None:
+            continue
+        begins = begins_at(claim.evidence)
+        sign = -1 if getattr(claim.evidence, "claimed", "above") == "below" else 1
+        effect, *ends = (
+            sign * (number - begins) for number in (estimate.effect, estimate.low, estimate.high)
+        )
+        reach = max(map(abs, ends)) or 1.0
+        paper = printed(claim).estimate
+        papers = sign * (paper.effect - begins) if paper else None
+        if papers is not None and abs(papers) <= FARTHEST * reach:
+            reach = max(reach, abs(papers))
+            panel.plot(papers / reach, i, "D", markersize=5, **_PAPERS)
+        colour = _COLOURS[verdict.word]
+        panel.plot([end / reach for end in ends], [i, i], color=colour, linewidth=3)
+        panel.plot(effect / reach, i, "o", color=colour, markersize=7)
+    panel.axvline(0, color="grey", linewidth=0.8, linestyle="--")
+    panel.set_xlim(-1.08, 1.08)
+    panel.set_ylim(max(len(shown), 1) - 0.5, -0.5)
+    names = [fill(claim.text, _WIDEST) for claim, _ in shown]
+    panel.set_yticks(range(len(shown)), names, fontsize=7)
+    sides = ["against the paper", "where the claim begins", "as the paper says"]
+    panel.set_xticks([-1, 0, 1], sides, fontsize=8)
+    panel.spines[["top", "right", "left"]].set_visible(False)
+    panel.plot([], [], "D", markersize=5, label="the paper's number", **_PAPERS)
+    panel.legend(loc="lower right", bbox_to_anchor=(1, 1), frameon=False, fontsize=8)

@@ -1,0 +1,260 @@
+"""Claims of the papers judged by the results: results/claims.md and results/claims.json."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from fairseq_plugins.common.files import write_json
+from fairseq_plugins.common.root import place
+from fairseq_plugins.common.tables import DASH, markdown_table
+from fairseq_plugins.experiments import EXPERIMENTS
+from fairseq_plugins.papers import CLAIMS, TABLES
+from fairseq_plugins.papers.claims import Claim
+from fairseq_plugins.papers.tables import Table
+from fairseq_plugins.records.results import Say
+from fairseq_plugins.report.claims_text import effect_text, interval_text
+from fairseq_plugins.report.markup import write_page
+from fairseq_plugins.report.page import Report
+from fairseq_plugins.statistics.claims import Verdicts, printed, smaller_than_printed
+from fairseq_plugins.statistics.comparisons import Cells, gather
+from fairseq_plugins.statistics.floors import Floors, floors_of
+from fairseq_plugins.statistics.inference import MOST_SEEDS
+from fairseq_plugins.statistics.timings import RELATIVE_SPEED, TIMINGS, read_timings
+from fairseq_plugins.statistics.verdicts import (
+    CONFIRMED,
+    CONTRADICTED,
+    NOT_RUN,
+    UNDECIDED,
+    Numbers,
+    Verdict,
+    can_say,
+    judge,
+)
+
+WORDS = (CONFIRMED, CONTRADICTED, UNDECIDED, NOT_RUN)
+PAGE = "claims"
+SUMMARY = "claims-summary"  # a small picture
+
+
+def read_numbers(
+    root: Path,
+    tables: Iterable[Table] | None = None,
+    scale: str | None = None,
+    say: Say = lambda _: None,
+) -> dict[str, Numbers]:
+    """By scale all that claims can be judged by; scales without any result are not there.
+
+    Args:
+        root: the repository.
+        tables: those to read; None for all.
+        scale: the one to read; None for all.
+        say: gets a sentence on each result that is left out.
+    """
+    cells: dict[str, dict[str, Cells]] = {}
+    floors: dict[str, dict[str, Floors]] = {}
+    for table in TABLES.values() if tables is None else tables:
+        for known in EXPERIMENTS[table.experiment].scales.values():
+            if scale not in (None, known.name):
+                continue
+            if not any((root / place("results") / table.name / known.name).glob("*.json")):
+                continue
+            report = Report(root, table, known)
+            shown, left_out = report.read()
+            for sentence in left_out:
+                say(f"{table.name}, {known.name}: {sentence}")
+            cells.setdefault(known.name, {})[table.name] = gather(shown, table.columns)
+            floors.setdefault(known.name, {})[table.name] = floors_of(table, shown)
+    for device, timings in read_timings(root, say).items():
+        if timings:
+            cells.setdefault(device, {})[TIMINGS] = {
+                (one["row"], one["attention"]): {
+                    RELATIVE_SPEED: {0: one["metrics"][RELATIVE_SPEED]}
+                }
+                for one in timings
+            }
+    return {scale: Numbers(found, floors.get(scale, {})) for scale, found in cells.items()}
+
+
+def write_claims(root: Path, say: Say) -> dict[str, Counter[str]]:
+    """Make the page, its data and its pictures; returns how often each word was said, by scale.
+
+    say: gets a sentence on each result that is left out.
+    """
+    numbers = read_numbers(root, say=say)
+    verdicts = {
+        scale: {claim.name: judge(claim, found) for claim in CLAIMS if can_say(found, claim)}
+        for scale, found in numbers.items()
+    }
+    results = root / place("results")
+    write_page(results / f"{PAGE}.md", render_claims(CLAIMS, verdicts))
+    write_json(results / f"{PAGE}.json", as_data(CLAIMS, verdicts))
+    _draw(results, verdicts)
+    return {scale: Counter(v.word for v in found.values()) for scale, found in verdicts.items()}
+
+
+def _draw(results: Path, verdicts: Verdicts) -> None:
+    """The pictures, of the scale that decides most, where matplotlib is installed."""
+
+    def decided(scale: str) -> int:
+        words = [verdict.word for verdict in verdicts[scale].values()]
+        return words.count(CONFIRMED) + words.count(CONTRADICTED)
+
+    try:
+        from fairseq_plugins.report.claims_figure import draw_claims, draw_summary
+    except ImportError:
+        return
+    if verdicts:
+        scale = max(verdicts, key=decided)
+        claims = [claim for claim in CLAIMS if claim.name in verdicts[scale]]
+        draw_claims(claims, verdicts[scale], scale, results / PAGE)
+        draw_summary(claims, verdicts[scale], scale, results / SUMMARY)
+
+
+def as_data(claims: Sequence[Claim], verdicts: Verdicts) -> list[dict[str, Any]]:
+    """Claims and verdicts as plain data."""
+    return [
+        {
+            "name": claim.name,
+            "paper": claim.paper,
+            "place": claim.place,
+            "claim": claim.text,
+            "evidence": {"kind": type(claim.evidence).__name__, **asdict(claim.evidence)},
+            "mismatch": claim.mismatch,
+            "note": claim.note,
+            "printed_effect": effect.effect if (effect := printed(claim).estimate) else None,
+            "verdicts": {
+                scale: {
+                    "verdict": (verdict := found[claim.name]).word,
+                    "unit": verdict.unit,
+                    **(asdict(verdict.estimate) if verdict.estimate else {}),
+                    "missing": verdict.missing,
+                    "enough_seeds": verdict.enough,
+                    "at_floor": verdict.at_floor,
+                    "smaller_than_printed": smaller_than_printed(claim, verdict),
+                }
+                for scale, found in verdicts.items()
+                if claim.name in found
+            },
+        }
+        for claim in claims
+    ]
+
+
+def render_claims(claims: Sequence[Claim], verdicts: Verdicts) -> str:
+    """The whole page."""
+    parts = ["# What the papers claim, and what the results say", _PICTURE, _EXPLAINED]
+    counts = {scale: Counter(_kinds(claims, found)) for scale, found in verdicts.items()}
+    lines = [[f"`{s}`", *(str(count[word]) for word in _COUNTED)] for s, count in counts.items()]
+    parts.append(markdown_table(["scale", *_COUNTED], lines, left=1))
+    for paper in dict.fromkeys(claim.paper for claim in claims):
+        own = [claim for claim in claims if claim.paper == paper]
+        parts += [f"## {paper}", _table(own, verdicts)]
+        notes = [
+            f"- {claim.text}: {text}"
+            for claim in own
+            if (text := " ".join(filter(None, (claim.mismatch, claim.note))))
+        ]
+        parts += ["Notes:", "\n".join(notes)] if notes else []
+    if missing := _missing(claims, verdicts):
+        parts += ["## What is missing", *missing]
+    return "\n\n".join(parts) + "\n"
+
+
+_PICTURE = (
+    "![How many claims hold, and each that is above its floor with its interval](claims.png)\n\n"
+    "With the numbers, seeds and commands behind each claim: `fairseq-pe report`, which makes "
+    "`site/report/index.html`."
+)
+_EXPLAINED = (
+    "An effect is what is said to be larger or smaller, less what it is compared with, in the "
+    "units of the table; in per cent where ratios are claimed, as `r` for correlations, as `x` "
+    "for speed. Brackets have its 95 % interval, over the seeds that all rows of a claim share, "
+    "or, where they share fewer than three, from the spread that seeds make in the rows of the "
+    "table; of correlations over the rows, of speed over the types. Where a row is said to be "
+    "better or worse than every other one, each pair is over its own seeds and the least "
+    "favourable is shown; one contradicts after Holm's correction over all of them. Seeds of "
+    "models that are fine-tuned (GLUE, SQuAD) are those of fine-tuning: a row's all start from "
+    "one pre-trained model, so what chance did to that is in no interval. "
+    "*Confirmed*: the whole interval is where the paper says; *contradicted*: none of it is; "
+    "*undecided*: it is on both sides, or nothing says how wide it is, or no row is better "
+    "than what needs no model (*at the floor*), where no number means anything; a number of "
+    "seeds is how many would decide if effect and spread are what they seem (no number: more "
+    f"than {MOST_SEEDS}, or not over seeds), and it is *smaller than the paper's* where its "
+    "interval ends before the effect that the paper prints: whichever sign it has, one so large "
+    "in these units is ruled out at this scale; *not run*: rows are missing; a dash: speed is of "
+    "a machine, all else of models at a scale. Where the place is a table alone, its numbers say "
+    "it and no sentence of the paper does. In the picture each interval has a scale of its own, "
+    "the line is where the claim begins, and a diamond the paper's number, unless that is far "
+    "outside. Each claim is judged by itself, and an interval leaves 2.5 % on either side: of "
+    "forty claims of no effect at all, one is expected to be confirmed. Scales without a column "
+    "have no results. Made by `fairseq-pe table claims` from the results and "
+    "`fairseq_plugins/papers/*_claims.py`."
+)
+
+
+_BOTH, _UNSURE = "undecided: interval on both sides", "undecided: without interval"
+_AT_FLOOR = "undecided: at the floor"
+_SMALLER = "of these smaller than the paper's"
+_COUNTED = (CONFIRMED, CONTRADICTED, UNDECIDED, _BOTH, _SMALLER, _AT_FLOOR, _UNSURE, NOT_RUN)
+
+
+def _kinds(claims: Iterable[Claim], found: Mapping[str, Verdict]) -> Iterator[str]:
+    """The word of each verdict, and after that of an undecided one why no interval decides it."""
+    for claim in claims:
+        if (verdict := found.get(claim.name)) is None:
+            continue
+        yield verdict.word
+        if verdict.at_floor:
+            yield _AT_FLOOR
+        elif verdict.word == UNDECIDED:
+            yield _BOTH if verdict.has_interval else _UNSURE
+            if smaller_than_printed(claim, verdict):
+                yield _SMALLER
+
+
+def _table(claims: Sequence[Claim], verdicts: Verdicts) -> str:
+    scales = [
+        scale
+        for scale, found in verdicts.items()
+        if any(claim.name in found and found[claim.name].word != NOT_RUN for claim in claims)
+    ]
+    lines = []
+    for claim in claims:
+        own = printed(claim)
+        effect = DASH if own.estimate is None else effect_text(own.estimate, own)
+        if claim.mismatch:
+            effect += " (otherwise)"
+        words = [_cell(claim, verdicts[scale].get(claim.name)) for scale in scales]
+        lines.append([claim.text, claim.place, effect, *words])
+    return markdown_table(["claim", "place", "in the paper", *scales], lines)
+
+
+def _cell(claim: Claim, verdict: Verdict | None) -> str:
+    if verdict is None:
+        return DASH
+    if verdict.estimate is None:
+        return verdict.word
+    sure = interval_text(verdict.estimate, verdict)
+    brackets = f" ({sure})" if sure != DASH else ", without interval"
+    if verdict.enough:
+        brackets += f"; {verdict.enough} seeds would decide"
+    if verdict.at_floor:
+        brackets += "; at the floor"
+    if smaller_than_printed(claim, verdict):
+        brackets += "; smaller than the paper's"
+    return f"**{verdict.word}** {effect_text(verdict.estimate, verdict)}{brackets}"
+
+
+def _missing(claims: Sequence[Claim], verdicts: Verdicts) -> list[str]:
+    parts = []
+    for scale, found in verdicts.items():
+        lacks: dict[str, list[str]] = {}
+        for claim in claims:
+            if claim.name in found and (missing := found[claim.name].missing):
+                lacks.setdefault(missing, []).append(claim.name)
+        if lacks:
+            lines = [f"- {what}: for {', '.join(names)}" for what, names in lacks.items()]
+            parts.append(f"At scale `{scale}`:\n\n" + "\n".join(lines))
+    return parts

@@ -1,0 +1,120 @@
+"""For which rows of a table the floor under linear attention's denominator decides."""
+
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from fairseq_plugins.attention import LinearAttention, build_attention, floored_share
+from fairseq_plugins.attention.normalizers import defaults_of
+from fairseq_plugins.encodings import build_encoding, parse_options
+from fairseq_plugins.encodings.facts import ENCODED
+from fairseq_plugins.experiments.base import Experiment, Stack
+from fairseq_plugins.modules.options import NORMALIZER_OPTIONS
+from fairseq_plugins.records.recipe import trainings_of
+from fairseq_plugins.records.results import Result
+
+MOST = 0.5  # share of queries from which on the floor is most of what a row is divided by
+
+
+def denominators(experiment: Experiment, results: Sequence[Result]) -> list[str]:
+    """A sentence on the denominators of the rows under linear attention; none without any."""
+    found: dict[str, LinearAttention] = {}
+    for result in results:
+        if result["attention"] != "linear":
+            continue
+        *_, config = trainings_of(result["config"]).values()
+        for stack in experiment.stacks(config["model"]):
+            if stack.attention_type == "linear":
+                found[result["row"]] = _attention(stack, _options(config["model"]))
+    return [sentence for sentence in (_floors(found), _authors(found)) if sentence]
+
+
+def _floors(found: Mapping[str, LinearAttention]) -> str:
+    """Sentences on encoded denominators with a floor, and on plain ones."""
+    encoded = {
+        row: one
+        for row, one in found.items()
+        if one.hooks & ENCODED and one.normalizer in ("encoded", "plain")
+    }
+    kept = {row: floored_share(one) for row, one in encoded.items() if one.min_cosine}
+    parts = []
+    if kept:
+        shares = " / ".join(f"{s:g}" for s in sorted({encoded[row].min_cosine for row in kept}))
+        parts.append(
+            "Linear attention: the paper does not say what it does where an encoded denominator "
+            f"comes near zero; here its size is kept at or above {shares} of its bound."
+        )
+        most = [row for row, share in kept.items() if share >= MOST]
+        few = [share for share in kept.values() if share < MOST]
+        told = [f"most queries of {_names(most)}"] if most else []
+        others = "any other row" if most else "a row"
+        told += [f"at most {max(few):.0%} of the queries of {others}"] if few else []
+        parts.append(f"At random inputs that decides for {' and '.join(told)}.")
+    plain = [row for row, one in encoded.items() if one.normalizer == "plain"]
+    free = [row for row in encoded if row not in kept and row not in plain]
+    if free:
+        parts.append(f"Scores that are never negative need no floor: {_names(free)}.")
+    if plain:
+        parts.append(f"With the denominator of un-encoded features: {_names(plain)}.")
+    return " ".join(parts)
+
+
+def _authors(found: Mapping[str, LinearAttention]) -> str:
+    """Sentences on rows with a denominator, or none, as in the authors' released code."""
+    parts = []
+    for epsilon in sorted({one.epsilon for one in found.values() if one.epsilon is not None}):
+        rows = {row: one for row, one in found.items() if one.epsilon == epsilon}
+        shares = {row: floored_share(one) for row, one in rows.items()}
+        parts.append(
+            f"Divided by max(sum, {epsilon:g}), as in the LRPE authors' code of 2022: "
+            f"{_names([*rows])}; at random inputs the sum is smaller for at most "
+            f"{max(shares.values()):.0%} of the queries."
+        )
+    normed = [row for row, one in found.items() if one.output_norm is not None]
+    if normed:
+        parts.append(
+            "Without a denominator, with a norm of the output in its place, as in the LRPE "
+            f"authors' code since January 2023: {_names(normed)}."
+        )
+    return " ".join(parts)
+
+
+def _names(rows: Sequence[str]) -> str:
+    return ", ".join(f"`{row}`" for row in sorted(rows))
+
+
+def _options(model: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
+    """Read the options of linear attention; what a model does not say has its default."""
+    normalizer = model.get("linear_normalizer") or "encoded"
+    options = {"feature_map": model.get("feature_map") or "elu", "normalizer": normalizer}
+    own = defaults_of(normalizer)
+    for name, word in NORMALIZER_OPTIONS.items():
+        if word in own:
+            options[word] = model.get(name, own[word])
+    return tuple(options.items())
+
+
+@functools.cache
+def _attention(stack: Stack, given: tuple[tuple[str, Any], ...]) -> LinearAttention:
+    shape: dict[str, Any] = {"num_heads": stack.num_heads, "head_dim": stack.head_dim}
+    options: dict[str, Any] = dict(parse_options(stack.options))
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(1)  # drawn parameters are the same on every page
+        encoding = build_encoding(
+            stack.position_encoding,
+            **shape,
+            causal=stack.causal,
+            vocab_size=1,  # of token embeddings, which are not asked for
+            **options,
+        )
+    attention = build_attention(
+        "linear",
+        encoding,
+        **shape,
+        causal=stack.causal,
+        **dict(given),
+    )
+    assert isinstance(attention, LinearAttention)
+    return attention

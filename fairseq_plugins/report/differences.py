@@ -1,0 +1,190 @@
+"""A page's sections on differences between rows: how large, how sure, and in which order."""
+
+from collections.abc import Mapping, Sequence
+
+from fairseq_plugins.common.tables import DASH, markdown_table
+from fairseq_plugins.papers.tables import MARK, Column, Row, Table
+from fairseq_plugins.statistics.comparisons import (
+    Agreement,
+    Cells,
+    against,
+    against_none,
+    compare_orders,
+    rows_of,
+    spread_of,
+)
+from fairseq_plugins.statistics.floors import Floors, none_rises
+from fairseq_plugins.statistics.inference import Estimate, Spread
+
+# Over what Holm's correction is made where rows are compared with one row.
+FAMILIES = "over the paper's rows of a column and, apart from these, over the rows beyond the paper"
+CANNOT = "no row has several seeds, so no two rows can be told apart and no ordering is claimed"
+
+
+def interval(estimate: Estimate, digits: int, *, sign: str = "+") -> str:
+    """An estimate's 95 % interval; a dash where nothing says how sure it is.
+
+    sign: as in Python's formats; empty for what is no difference.
+    """
+    if estimate.low is None or estimate.high is None:
+        return DASH
+    return f"{estimate.low:{sign}.{digits}f} to {estimate.high:{sign}.{digits}f}"
+
+
+def probability(p: float | None) -> str:
+    """A p-value for a page."""
+    if p is None:
+        return DASH
+    return "< 0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def differences(table: Table, cells: Cells) -> list[str]:
+    """The section on each row against the reference; empty where nothing says what seeds do."""
+    ranked, reference = table.ranked_by, table.reference
+    parts = []
+    for attention in [*table.attentions, *table.further]:
+        found = against(table, cells, attention, ranked.metric)
+        spread = spread_of(cells, attention, ranked.metric)
+        if not found or spread is None:
+            continue
+        listed = {row: one for row, one in found.items() if one.seeds or row in table.row_names}
+        told = f"**{table.name_of(attention).capitalize()}**: {_resolution(table, spread)}."
+        parts.append(told if not listed else f"{told}\n\n{_against_table(table, listed)}")
+    if not parts:
+        return []
+    summary = (
+        f"{ranked.label} of a row less that of `{reference}`, the mean over the seeds that both "
+        "have, with its 95 % interval (paired t-test: a seed is the same order of the data in both "
+        "rows). Rows with one or two common seeds, or none, have a dash for their number: they are "
+        "compared at these, or over all seeds, and judged by the spread that seeds make in all "
+        "rows; of the rows beyond the paper those with three are listed. p is after Holm's "
+        f"correction, {FAMILIES}; {MARK} marks p < 0.05."
+    )
+    return [f"## Differences to `{reference}`", summary, *parts]
+
+
+def _against_table(table: Table, found: dict[str, Estimate]) -> str:
+    digits = table.ranked_by.digits
+    lines = [
+        [
+            table.row(row).label,
+            str(one.seeds or DASH),
+            f"{one.effect:+.{digits}f}{MARK if one.is_apart else ''}",
+            interval(one, digits),
+            probability(one.adjusted),
+        ]
+        for row, one in found.items()
+    ]
+    return markdown_table(["Method", "seeds", "difference", "95 % interval", "p"], lines, left=1)
+
+
+def _resolution(table: Table, spread: Spread) -> str:
+    digits = table.ranked_by.digits
+    return (
+        f"seeds of one row differ by {spread.deviation:.{digits}f} (standard deviation, pooled, "
+        f"{spread.freedom} degrees of freedom), so two single seeds can be told apart from a "
+        f"difference of {spread.resolution():.{digits}f} on, before any correction"
+    )
+
+
+def marks(table: Table, cells: Cells) -> list[str]:
+    """The section on the paper's marks of significance, beside ours; empty where it prints none."""
+    if not table.mark:
+        return []
+    parts = [
+        "## Marks of significance",
+        f"The paper's {MARK} / p here of the difference to `{table.reference}`, two-sided, and in "
+        "brackets after Holm's correction over the paper's rows of the column, which our own "
+        f"{MARK} goes by. `{DASH}`: in the paper no mark; here no run, or nothing that says what "
+        "seeds do.",
+    ]
+    for attention in table.attentions:
+        found = {c.metric: against(table, cells, attention, c.metric) for c in table.columns}
+        lines = [
+            [row.label, *(_mark(row, attention, c, found[c.metric]) for c in table.columns)]
+            for row in table.rows
+            if row.name != table.reference
+        ]
+        labels = [column.label for column in table.columns]
+        parts.append(markdown_table(["Method", *labels], lines, left=1))
+    return parts
+
+
+def _mark(row: Row, attention: str, column: Column, found: Mapping[str, Estimate]) -> str:
+    number, ours = row.paper.get(attention, {}).get(column.metric), found.get(row.name)
+    paper = MARK if number is not None and number.is_marked else DASH
+    if ours is None or ours.p is None:
+        return f"{paper} / {DASH}"
+    is_worse = (ours.effect < 0) == column.higher_is_better
+    side = "worse, " if is_worse else ""
+    return f"{paper} / {side}{probability(ours.p)} ({probability(ours.adjusted)})"
+
+
+def orderings(table: Table, cells: Cells, floors: Floors) -> list[str]:
+    """The section on the paper's orderings; empty where no two rows can be compared.
+
+    Where no row is better than its column's floor this is said in place of an ordering.
+    """
+    found = [compare_orders(table, cells, attention) for attention in table.attentions]
+    found = [agreement for agreement in found if agreement.pairs]
+    if not found:
+        return []
+    summary = (
+        f"By {table.ranked_by.label}. Two rows are in an order where p is below 0.05, with Holm's "
+        f"correction over the paper's rows against `{table.reference}` and over all other pairs of "
+        "these, and a tie elsewhere. Below are the neighbours in the paper's ranking and each row "
+        f"against `{table.reference}`; a gap is by how much the paper's worse row is worse, above "
+        "zero where the order holds. Rows are compared at the seeds that both have: of three or "
+        "more seed by seed, of fewer by the spread that seeds make in the rows under the same "
+        "attention."
+    )
+    if all(agreement.spread is None for agreement in found):
+        return ["## Orderings of the paper", f"{CANNOT.capitalize()}."]
+    parts = ["## Orderings of the paper", summary]
+    parts += [_agreement(table, cells, agreement, floors) for agreement in found]
+    parts += [text for a in table.attentions if (text := _without(table, cells, a))]
+    return parts
+
+
+def _agreement(table: Table, cells: Cells, agreement: Agreement, floors: Floors) -> str:
+    name = f"**{table.name_of(agreement.attention).capitalize()}**"
+    if agreement.spread is None:
+        return f"{name}: {CANNOT}."
+    lost = none_rises(table, cells, agreement.attention, table.ranked_by, floors)
+    if lost:
+        return f"{name}: {lost}, so no ordering is claimed."
+    line = (
+        f"{name}: of {len(agreement.pairs)} pairs of rows {agreement.count(True)} stand in the "
+        f"paper's order, {agreement.count(False)} the other way round, and "
+        f"{agreement.count(None)} are ties."
+    )
+    if len(agreement.best) < len(agreement.ranking):
+        line += f" No row can be told apart as better than {_names(agreement.best)}."
+    header = ["In the paper", "gap in the paper", "gap here", "95 % interval", "p", "here"]
+    lines, digits = [], table.ranked_by.digits
+    words = {True: "holds", False: "reversed", None: "tie"}
+    for pair in agreement.telling_pairs:
+        better, worse = table.row(pair.better).label, table.row(pair.worse).label
+        gaps = [f"{pair.paper_gap:.{digits}f}", f"{pair.gap.effect:+.{digits}f}"]
+        sign = ">" if table.ranked_by.higher_is_better else "<"
+        sure = [interval(pair.gap, digits), probability(pair.gap.adjusted)]
+        lines.append([f"{better} {sign} {worse}", *gaps, *sure, words[pair.holds]])
+    return f"{line}\n\n{markdown_table(header, lines, left=1)}"
+
+
+def _without(table: Table, cells: Cells, attention: str) -> str:
+    found = against_none(table, cells, attention)
+    if found is None or len(rows_of(cells, attention, table.ranked_by.metric)) < 2:
+        return ""
+    better, ties, worse = found
+    whose = "`none`" if "none" in table.row_names else "`none`, not in the paper"
+    count = len(better) + len(ties) + len(worse)
+    text = f"{len(better)} of {count} rows are better"
+    text += f"; ties: {_names(ties)}" if ties else ""
+    text += f"; worse: {_names(worse)}" if worse else ""
+    name = table.name_of(attention).capitalize()
+    return f"**{name} against no position encoding** ({whose}): {text}."
+
+
+def _names(rows: Sequence[str]) -> str:
+    return ", ".join(f"`{row}`" for row in rows)

@@ -1,0 +1,49 @@
+"""Every page that is made of results, anew: after copying results here, or after new code."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from fairseq_plugins.common.parallel import spread
+from fairseq_plugins.papers.bert import (
+    BERT_GLUE_TABLE,
+    BERT_PROPERTIES_TABLE,
+    BERT_SQUAD_TABLE,
+)
+from fairseq_plugins.report.claims_page import read_numbers
+from fairseq_plugins.report.correlations import write_correlations
+from fairseq_plugins.report.folders import find_reports
+from fairseq_plugins.report.page import Report
+from fairseq_plugins.statistics.verdicts import printed_cells
+
+_CORRELATED = (BERT_PROPERTIES_TABLE, BERT_GLUE_TABLE, BERT_SQUAD_TABLE)
+
+
+def write_table_pages(root: Path, say: Callable[[str], None]) -> list[Path]:
+    """Make the page and the figures of every table, scale and study that has results.
+
+    Args:
+        root: the repository.
+        say: gets a sentence on each result that is left out.
+
+    Returns:
+        The pages, to be joined to the root.
+    """
+    pages = []
+    for page, left_out in spread(_write, [*find_reports(root, say)]):
+        pages.append(page)
+        for sentence in left_out:
+            say(f"Left out of {page}: {sentence}")
+    return pages
+
+
+def _write(report: Report) -> tuple[Path, list[str]]:
+    return report.page, report.make()
+
+
+def write_correlations_page(root: Path, scale: str) -> Path | None:
+    """Make the BERT paper's Table 5 of a scale; its page, None without results of its Table 2."""
+    found = read_numbers(root, _CORRELATED, scale).get(scale)
+    if found is None or BERT_PROPERTIES_TABLE.name not in found.cells:
+        return None
+    printed = {table.name: printed_cells(table) for table in _CORRELATED}
+    return write_correlations(root, scale, found.cells, found.floors, printed)

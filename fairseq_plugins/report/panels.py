@@ -1,0 +1,92 @@
+"""Panels with a line for each row, and one legend for all the panels of an attention."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from math import ceil
+from typing import Any
+
+from matplotlib.figure import Figure as Picture
+from matplotlib.textpath import TextPath
+
+from fairseq_plugins.papers.tables import Table
+from fairseq_plugins.statistics.series import Lines
+
+WIDTH, HEIGHT = 8.0, 5.0  # inches of a panel
+_LINE = 0.22  # inches of its height for each line, where these are many
+_FONT = 9  # points of a legend's text
+_ENTRY = 1.6 * _FONT / 72  # inches that a line of it takes
+_COLOURS = 10  # of matplotlib
+
+
+def styles(rows: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """By row how its line is drawn in every panel; no two of 160 are alike."""
+    found = {}
+    for i, row in enumerate(sorted(rows)):
+        again, colour = divmod(i, _COLOURS)
+        found[row] = {
+            "color": f"C{colour}",
+            "linestyle": ("-", "--", ":", "-.")[again % 4],
+            # Lines cross, and their dashes are hard to see there; marks tell them apart as well.
+            "marker": "osx^"[(again + again // 4) % 4],
+            "markersize": 3.5,
+            "linewidth": 1.2,
+        }
+    return found
+
+
+def labels_of(table: Table, lines: Lines, attentions: Sequence[str]) -> dict[str, list[str]]:
+    """By attention the labels of its rows: of the attentions that have any, or of all if none."""
+    every = {a: [table.row(row).label for row, own in lines if own == a] for a in attentions}
+    return {a: labels for a, labels in every.items() if labels} or every
+
+
+def make_panels(
+    labels: Mapping[str, Sequence[str]], count: int, **words: Any
+) -> tuple[Picture, list[Sequence[Any]]]:
+    """A picture with `count` panels below each other for each attention, and a place below them.
+
+    labels: by attention what its legend will have, see `add_legend`. words: of `subplots`.
+    Returns the panels of each line of the grid, those for legends last.
+    """
+    entries = max(ceil(len(own) / legend_columns(own)) for own in labels.values())
+    height = max(HEIGHT, _LINE * max(map(len, labels.values())))
+    heights = [*[height] * count, _ENTRY * (entries + 2)]
+    size = (WIDTH * len(labels), sum(heights) + 0.5)
+    picture = Picture(figsize=size, layout="constrained")
+    grid = picture.subplots(count + 1, len(labels), squeeze=False, height_ratios=heights, **words)
+    return picture, list(grid)
+
+
+def legend_columns(labels: Sequence[str]) -> int:
+    """How many names stand side by side below a panel: three where they are short enough."""
+    texts = [TextPath((0, 0), label, size=_FONT).get_extents().width for label in labels]
+    width = (max(texts, default=0) + 5 * _FONT) / 72  # inches, with a piece of line and gaps
+    return max(1, min(3, int(WIDTH / width)))
+
+
+def draw_rows(
+    panel: Any,
+    table: Table,
+    lines: Lines,
+    attention: str,
+    drawn: Mapping[str, Mapping[str, Any]],
+) -> None:
+    """An attention's line for each row, the highest at the end first, as its legend has them."""
+    own = {row: line for (row, a), line in lines.items() if a == attention}
+    for row in sorted(own, key=lambda name: -own[name][-1][1]):
+        x, values = zip(*own[row], strict=True)
+        panel.plot(x, values, label=table.row(row).label, **drawn[row])
+
+
+def add_legend(place: Any, panel: Any) -> None:
+    """The lines of a panel by name, alone in a place of their own, where they hide none."""
+    lines, labels = panel.get_legend_handles_labels()
+    place.axis("off")
+    place.legend(
+        lines,
+        labels,
+        title="the line that ends highest first",
+        fontsize=_FONT,
+        title_fontsize=_FONT,
+        loc="upper center",
+        ncols=legend_columns(labels),
+    )

@@ -1,0 +1,171 @@
+"""In which range of offsets properties correlate with performance: the BERT paper's Figure 5."""
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fairseq_plugins.analysis.agreement import of_ranges
+from fairseq_plugins.analysis.figure_files import Made, draw_lines
+from fairseq_plugins.analysis.indicators import NEAR, direction_balance, monotonicity
+from fairseq_plugins.common.data_commands import as_typed
+from fairseq_plugins.common.tables import markdown_table
+from fairseq_plugins.experiments.identical_words import PATTERN
+from fairseq_plugins.papers import TABLES
+from fairseq_plugins.papers.bert_correlations import ROWS
+from fairseq_plugins.papers.tables import AVERAGE
+from fairseq_plugins.records.runs import Run
+from fairseq_plugins.report.differences import DASH
+from fairseq_plugins.statistics.comparisons import Cells, mean, rows_of
+from fairseq_plugins.statistics.correlations import LEAST_ROWS, over_rows
+from fairseq_plugins.statistics.inference import correlation
+
+# The tasks of the paper's figure, by table and metric. It says that SQuAD's F1 and exact matches
+# look alike; as in its Table 5, these are exact matches.
+TASKS = (
+    *(("bert_table3", name) for name in ("CoLA", "SST-2", "MNLI", "QQP", AVERAGE)),
+    *(("bert_table4", name) for name in ("v1_exact", "v2_exact")),
+)
+# Columns of Table 2 that Table 5 correlates, each a measure within a largest offset; "first 20"
+# counts the query's own.
+TABLE_5 = {
+    "monotonicity": ("monotonicity", sys.maxsize),
+    "monotonicity_20": ("monotonicity", NEAR - 1),
+    "direction_balance": ("direction balance", NEAR),
+}
+WHOSE = (
+    "The weights are of seed 1 alone, as the models in the runs' folders have them, which are no "
+    "part of the results: a model that was trained again, as on another machine, differs from the "
+    "one whose indicators Table 2 has. Table 5 takes these indicators of seed 1. The performances "
+    "are the same, means over the seeds of Tables 3 and 4, which fine-tune the models of seed 1. "
+    "Where the two differ, it is the weights that make the difference:"
+)
+MEASURES: dict[str, Callable[[Tensor, int], float]] = {
+    "monotonicity": lambda weights, reach: monotonicity(weights, reach + 1),
+    "direction balance": direction_balance,
+}
+
+
+def correlate_ranges(
+    weights: Mapping[str, Tensor],
+    performance: Mapping[str, float],
+    reaches: Sequence[int],
+    measure: Callable[[Tensor, int], float],
+) -> list[float | None]:
+    """Pearson's correlation of a measure within some offsets with a performance, over rows.
+
+    Args:
+        weights: by row (T, T), as `analysis.indicators` takes them.
+        performance: by row.
+        reaches: the largest offset of each measurement.
+        measure: of weights, within an offset.
+
+    Returns:
+        One for each reach; None where a side is all the same, or fewer than `LEAST_ROWS` have both.
+    """
+    rows = [row for row in weights if row in performance]
+    found: list[float | None] = []
+    for reach in reaches:
+        one = None
+        if len(rows) >= LEAST_ROWS:
+            values = [measure(weights[row], reach) for row in rows]
+            one = correlation(values, [performance[row] for row in rows])
+        found.append(None if one is None else one.effect)
+    return found
+
+
+def read_weights(root: Path, scale: str) -> dict[str, Tensor]:
+    """What the rows of Table 2 attend to, by row, from the runs' folders: (T, T) of the first seed.
+
+    They are no part of results: a new clone has none.
+    """
+    found = {}
+    for row in ROWS:
+        path = root / Run("bert_table2", scale, row, "vanilla", 1).folder / PATTERN
+        if path.is_file():
+            found[row] = torch.from_numpy(np.load(path)).double()
+    return found
+
+
+def measure_ranges(weights: Mapping[str, Tensor], cells: Mapping[str, Cells]) -> dict[str, Any]:
+    """The numbers of Figure 5 from the weights of some rows and the cells of Tables 3 and 4.
+
+    Raises:
+        ValueError: fewer rows than a correlation needs.
+    """
+    if len(weights) < LEAST_ROWS:
+        raise ValueError(
+            f"figure 5 needs the weights of at least {LEAST_ROWS} rows, as "
+            f"{as_typed('scripts/bert_table2.sh')} --missing-checkpoints leaves them in the runs' "
+            f"folders, but {len(weights)} are there."
+        )
+    length = len(next(iter(weights.values())))
+    reaches = sorted({*range(1, min(20, length)), *range(20, length, 4), length - 1})
+    numbers: dict[str, Any] = {"rows": list(weights), "reaches": reaches}
+    for name, measure in MEASURES.items():
+        for table, metric in TASKS:
+            rows = rows_of(cells.get(table, {}), "vanilla", metric)
+            performance = {row: mean(seeds.values()) for row, seeds in rows.items()}
+            numbers[f"{name}, {metric}"] = correlate_ranges(weights, performance, reaches, measure)
+    return numbers
+
+
+def draw_ranges(numbers: Mapping[str, Any], cells: Mapping[str, Cells]) -> Made:
+    """Figure 5 from its numbers, and from the cells of Tables 2 to 4 what Table 5 has of them."""
+    reaches, panels, lines = numbers["reaches"], [], []
+    for name in MEASURES:
+        curves = {}
+        for table, metric in TASKS:
+            found = numbers[f"{name}, {metric}"]
+            known = [(x, y) for x, y in zip(reaches, found, strict=True) if y is not None]
+            if known:
+                label = _label(table, metric)
+                curves[label] = ([float(x) for x, _ in known], [y for _, y in known])
+                furthest = max(known, key=lambda point: abs(point[1]))
+                lines.append([name, label, f"{furthest[1]:+.2f}", str(furthest[0])])
+        panels.append((name, "largest offset", "Pearson's correlation over rows", curves))
+    rows = numbers["rows"]
+    said = (
+        f"Over {len(rows)} rows: {', '.join(f'`{row}`' for row in rows)}. With so few, a "
+        "correlation has a wide interval, as the page of Table 5 says; chosen among many offsets, "
+        "the largest says less still."
+    )
+    header = ["property", "task", "furthest from 0", "at largest offset"]
+    return Made(
+        draw_lines(panels, rule=0.0),
+        numbers,
+        [said, markdown_table(header, lines), WHOSE, _beside_table_5(numbers, cells)],
+        of_ranges(numbers),
+    )
+
+
+def _beside_table_5(numbers: Mapping[str, Any], cells: Mapping[str, Cells]) -> str:
+    """At the ranges of Table 5's columns the correlations of the figure, and those of results."""
+    tasks = [
+        task
+        for task in TASKS
+        if any(one is not None for name in MEASURES for one in numbers[f"{name}, {task[1]}"])
+    ]
+    lines = []
+    for column, (name, reach) in TABLE_5.items():
+        place = numbers["reaches"].index(min(reach, numbers["reaches"][-1]))
+        line = [_label("bert_table2", column)]
+        for task in tasks:
+            results = over_rows(
+                cells, ("bert_table2", column), task, "vanilla", numbers["rows"]
+            ).estimate
+            both = (
+                numbers[f"{name}, {task[1]}"][place],
+                None if results is None else results.effect,
+            )
+            line.append(" / ".join(DASH if one is None else f"{one:+.2f}" for one in both))
+        lines.append(line)
+    return markdown_table(["figure / Table 5", *(_label(*task) for task in tasks)], lines, left=1)
+
+
+def _label(table: str, metric: str) -> str:
+    return TABLES[table].column(metric).label

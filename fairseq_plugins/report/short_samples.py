@@ -1,0 +1,34 @@
+"""What the BERT paper's Figure 7 shows after short samples, in sentences made of its results."""
+
+from fairseq_plugins.analysis.sentences import said
+from fairseq_plugins.papers.tables import Table
+from fairseq_plugins.statistics.comparisons import Cells, mean, rows_of
+from fairseq_plugins.statistics.floors import Floors, none_rises
+
+SHORT = "short_"  # metrics of what is fine-tuned before the longest samples
+
+
+def what_short_samples_show(table: Table, cells: Cells, floors: Floors) -> list[str]:
+    """A paragraph; none for a table without such columns, or where nothing is to be compared."""
+    sentences = []
+    for attention in table.attentions:
+        for column in table.columns:
+            rows = rows_of(cells, attention, column.metric)
+            if not column.metric.startswith(SHORT) or table.reference not in rows:
+                continue
+            if why := none_rises(table, cells, attention, column, floors):
+                sentences.append(f"{why[0].upper()}{why[1:]}: these numbers decide nothing.")
+                continue
+            found = {row: mean(seeds.values()) for row, seeds in rows.items()}
+            least = found.pop(table.reference)
+            if not found:
+                continue
+            text = said(
+                f"{column.label}, is above that of `{table.reference}` ({least:.{column.digits}f})",
+                {row: (own > least, f"{own:.{column.digits}f}") for row, own in found.items()},
+            )
+            once = all(len(seeds) == 1 for seeds in rows.values())
+            sentences.append(
+                f"{text} With one seed no difference has an interval." if once else text
+            )
+    return [f"**By the numbers here.** {' '.join(sentences)}"] if sentences else []

@@ -1,1 +1,0 @@
-"""The tables of papers: which runs they have, how these are made, recorded and shown."""

@@ -1,0 +1,375 @@
+"""One run in this process: trained to its end, measured, and written down."""
+
+import json
+import shlex
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from fairseq_plugins.common import provenance
+from fairseq_plugins.common.errors import CheckpointError
+from fairseq_plugins.common.files import write_json
+from fairseq_plugins.experiments.base import Metrics
+from fairseq_plugins.experiments.planned import PlannedRun
+from fairseq_plugins.experiments.training import Training
+from fairseq_plugins.papers import TABLES
+from fairseq_plugins.records import logs, results
+from fairseq_plugins.records.recipe import differences
+from fairseq_plugins.records.results import Result
+from fairseq_plugins.runner import checkpoints
+from fairseq_plugins.runner.chain import script
+from fairseq_plugins.runner.commands import executable
+from fairseq_plugins.runner.interruption import Interruption, OutOfTime
+from fairseq_plugins.runner.journal import Journal
+from fairseq_plugins.runner.keep import Keep
+from fairseq_plugins.runner.launcher import Launcher
+from fairseq_plugins.runner.progress import EVALUATING, Progress
+from fairseq_plugins.runner.stopping import STOP
+
+KEPT = "result.json"  # in a run's folder: what could not be written below results/
+HARDWARE = "hardware"  # in the journal: of a job that only trained
+MEASURED = "metrics.json"  # in the folder of one of several trainings: it is done
+
+
+# A job on many GPUs trains, and another one on one GPU measures; of a run that another table makes
+# one takes the result.
+Stage = Literal["all", "train", "evaluate", "take"]
+
+
+class RunFailed(Exception):
+    """A run that could not be finished; `log` holds what its command said."""
+
+    def __init__(self, reason: str, log: Path | None = None) -> None:
+        super().__init__(reason)
+        self.log = log
+
+
+class NoModel(RunFailed):
+    """What was trained cannot be measured, and trying again changes nothing."""
+
+
+@dataclass(frozen=True)
+class Context:
+    """What the runs of a table share, but for the launcher of each that runs beside others.
+
+    Attributes:
+        root: the repository.
+        interruption: asked wherever the run can stop.
+        force: whether what is done is made again.
+        checkpoints: whether a run is not done while its checkpoint is not here.
+        commit: of the code that runs, with the digest of its `sources`.
+        threads: of its commands, where they have others than this process.
+        job: the number of the Slurm job that this process is, None outside.
+        stage: what of a run is done here.
+        keep: which checkpoints stay when a run is measured.
+    """
+
+    root: Path
+    launcher: Launcher
+    progress: Progress
+    interruption: Interruption
+    force: bool
+    commit: str
+    sources: str
+    threads: int | None = None
+    job: int | None = None
+    stage: Stage = "all"
+    keep: Keep = "all"
+    checkpoints: bool = False
+
+    @property
+    def in_job(self) -> bool:
+        return self.job is not None
+
+
+def summary(result: Result) -> str:
+    """The numbers of a result for one line."""
+    numbers = result["metrics"]
+    columns = [c for c in TABLES[result["table"]].columns if numbers.get(c.metric) is not None]
+    return ", ".join(f"{c.label} {numbers[c.metric]:.{c.digits}f}" for c in columns[-2:])
+
+
+class Attempt:
+    """One run in this process, while its lock is held.
+
+    forced: whether it is to replace an older result. shown_as: what is said of it, where it is
+    another run that is shown.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        planned: PlannedRun,
+        lock: int,
+        *,
+        forced: bool,
+        shown_as: str | None = None,
+    ) -> None:
+        self.context, self.planned, self.lock = context, planned, lock
+        self.run, self.progress = planned.run, context.progress
+        self.is_shown = shown_as is None
+        self.title = shown_as or self.run.name
+        self.folder = context.root / planned.run.folder
+        self.data = planned.describe_data(context.root) or {}
+        self.journal = self._open_folder()
+        updates = {t.variant.name: t.max_update for t in planned.trainings}
+        self.journal.begin(updates, forced=forced, job=context.job)
+        if shown_as:
+            self.progress.say(shown_as)
+
+    def say(self, text: str) -> None:
+        self.progress.say(f"{self.title}: {text}")
+
+    @contextmanager
+    def noting_failure(self) -> Iterator[None]:
+        """Have the journal say so where the run fails, before anything else is done."""
+        try:
+            yield
+        except (RunFailed, OSError) as failed:
+            log, is_useless = getattr(failed, "log", None), isinstance(failed, NoModel)
+            with suppress(OSError):  # which may be why it failed
+                self.journal.fail(str(failed), log, is_useless=is_useless)
+            raise
+
+    def train_all(self) -> None:
+        """All trainings of a run, which another job measures."""
+        for training in self.planned.trainings:
+            (self.context.root / training.folder).mkdir(exist_ok=True)
+            self.train(training)
+        self.journal.content[HARDWARE] = self._hardware()
+        self.journal.write()
+
+    def _hardware(self) -> dict[str, Any]:
+        return provenance.hardware(self.planned.devices.gpus, self.context.threads)
+
+    def complete(self) -> Result:
+        """Train and measure everything; what is to be recorded of it."""
+        parts = {t.variant.name: self._measured(t) for t in self.planned.measured}
+        result = self._result(parts)
+        try:
+            results.check_result(result, self.planned.experiment.metrics)
+        except ValueError as error:
+            raise RunFailed(f"what was measured is no result ({error})") from None
+        return result
+
+    def _open_folder(self) -> Journal:
+        """The journal of a run to go on with; anything else in the folder is set aside."""
+        path = self.folder / "run.json"
+        journal = Journal.read(path)
+        reasons = (
+            self._reasons_to_start_anew(journal) if journal else ["its folder had no run.json"]
+        )
+        if journal and not reasons:
+            return journal
+        if self.context.stage == "evaluate":
+            raise RunFailed(f"there is no training to measure: {'; '.join(reasons[:3])}")
+        if aside := checkpoints.set_aside(self.folder):
+            self.say(
+                f"starts anew: {'; '.join(reasons[:3])}. The earlier training is in {aside.name}"
+            )
+        self.folder.mkdir(parents=True, exist_ok=True)
+        return Journal(path, self.planned.config, self.data)
+
+    def _reasons_to_start_anew(self, journal: Journal) -> list[str]:
+        reasons = differences(journal.content["config"], self.planned.config)
+        if not provenance.same_data(journal.content["data"], self.data):
+            reasons.append("the data differs")
+        # A job that was put back into the queue still has --force, for what it has not made.
+        is_forced = self.context.force and not journal.is_of_job(self.context.job)
+        if journal.content["finished"] and is_forced:
+            reasons.append("it is finished and --force was given")
+        if journal.content["useless"] and is_forced:
+            reasons.append("what it trained cannot be measured and --force was given")
+        return reasons
+
+    def _launch(self, command: Sequence[str], log: Path, *, training: bool) -> None:
+        """Run a command, counting its time; RunFailed where it fails."""
+        interruption = self.context.interruption
+        interruption.check()
+        stop = log.with_name(STOP)
+        stop.unlink(missing_ok=True)
+        can_save = training and self.context.in_job
+        last = time.monotonic()
+
+        def on_lines(lines: list[str]) -> None:
+            nonlocal last
+            now = time.monotonic()
+            self.journal.add(now - last, training=training)
+            last = now
+            for line in lines:
+                measured = logs.read_training(line) if training and self.is_shown else None
+                if measured:
+                    self.progress.train(self.run.name, measured.updates, measured.loss)
+            self.progress.refresh()
+            if can_save and interruption.is_out_of_time:
+                stop.touch()
+            interruption.check(is_saving=can_save)
+
+        words = executable(command, in_job=self.context.in_job)
+        try:
+            status = self.context.launcher(words, log, on_lines, [self.lock])
+        finally:
+            self.journal.add(time.monotonic() - last, training=training)
+            self.journal.write()
+            stop.unlink(missing_ok=True)
+        if status:
+            word = "training" if training else "evaluation"
+            raise RunFailed(f"{word} ended with status {status}", log)
+
+    def _measured(self, training: Training) -> Metrics:
+        """The metrics of one training.
+
+        Of several, each keeps its own in metrics.json, and of its checkpoints only the one that
+        another training starts from, or with `--keep tuned` the measured one.
+        """
+        if training not in self.planned.trainings:  # of the run that this one starts from
+            return self.evaluate(training)
+        folder = self.context.root / training.folder
+        kept, name = folder / MEASURED, training.variant.name
+        is_needed = any(t.variant.after == name for t in self.planned.trainings)
+        stays = is_needed or self.context.keep == "tuned"
+        is_there = not stays or (folder / training.evaluated).is_file()
+        if name and is_there and (found := _read_metrics(kept)) is not None:
+            return found
+        folder.mkdir(exist_ok=True)
+        self.train(training)
+        metrics = self.evaluate(training)
+        if name:
+            write_json(kept, metrics)
+            for checkpoint in folder.glob("*.pt"):
+                if not (stays and checkpoint.name == training.evaluated):
+                    checkpoint.unlink()
+        return metrics
+
+    def train(self, training: Training) -> None:
+        """Train until the last update, from the newest intact checkpoint."""
+        folder = self.context.root / training.folder
+        if training.variant.name:
+            self.say(training.variant.name)
+        updates, total = checkpoints.find_restart(folder, self.say), training.max_update
+        is_tidied = checkpoints.was_tidied(folder, training.evaluated)
+        if (self.journal.content["finished"] and is_tidied) or (total and updates >= total):
+            self.say("training is complete already; it is evaluated")
+            return
+        if self.context.stage == "evaluate":
+            raise RunFailed(f"its training ended after {updates} of {total} updates")
+        if self.is_shown:
+            self.progress.begin_training(self.run.name, updates, total)
+        log = folder / "train.log"
+        try:
+            self._launch(training.command, log, training=True)
+        except OutOfTime:
+            self._note_gain(folder, updates)
+            raise
+        self._note_gain(folder, updates)
+        self.context.interruption.check()
+        asked, found = max(1, self.planned.devices.gpus), logs.read_devices(log)
+        if found not in (None, asked):
+            raise RunFailed(f"it trained on {found} devices, but was to on {asked}", log)
+
+    def _note_gain(self, folder: Path, before: int) -> None:
+        """Tell whether a training that was to save came further than it was before."""
+        interruption = self.context.interruption
+        if not interruption.is_out_of_time or checkpoints.has_reached(folder, before + 1):
+            interruption.has_gained = True
+
+    def evaluate(self, training: Training) -> Metrics:
+        """What is measured of a training."""
+        folder, experiment = self.context.root / training.folder, self.planned.experiment
+        if self.is_shown:
+            self.progress.change(self.run.name, EVALUATING)
+        log = folder / "train.log"
+        try:
+            checkpoints.require_model(folder / training.evaluated, training.config)
+            metrics = experiment.measure(training, folder)
+        except CheckpointError as error:
+            again = shlex.join(self._training_again(training))
+            raise NoModel(f"{error}; {again} trains it again", log) from None
+        except (FileNotFoundError, ValueError) as error:
+            raise RunFailed(str(error), log) from None
+        checkpoint, gpus = training.folder / training.evaluated, self.planned.devices.gpus
+        own = folder if training in self.planned.trainings else self.folder
+        for step in experiment.steps(training, checkpoint, self.run, gpus):
+            log = own / step.log
+            log.unlink(missing_ok=True)
+            self._launch(step.command, log, training=False)
+            try:
+                metrics = _merged(metrics, step.read(log))
+            except ValueError as error:
+                raise RunFailed(f"{step.log}: {error}", log) from None
+            self.context.interruption.has_gained = True
+        return metrics
+
+    def _training_again(self, training: Training) -> list[str]:
+        """The command that makes anew what is measured, which another run may have made."""
+        before = self.planned.pretraining
+        made = self.planned if training in self.planned.trainings or before is None else before
+        return [*script(made.run), *made.options, "--force"]
+
+    def _result(self, parts: Mapping[str, Metrics]) -> Result:
+        root, times = self.context.root, self.journal.content
+        before = self.planned.pretraining
+        trained = [logs.read_training_log(root / _log(t)) for t in self.planned.measured]
+        curves = {t.variant.name: logs.read_curves(root / _log(t)) for t in self.planned.trainings}
+        return results.make_result(
+            self.run,
+            metrics={
+                **self.planned.experiment.combine(parts),
+                **(before.experiment.start_metrics(before.trainings, root) if before else {}),
+                **results.training_metrics(trained, times["train_seconds"]),
+            },
+            command=[shlex.join(provenance.portable(words)) for words in self.planned.commands()],
+            config=self.planned.config,
+            data=self.data,
+            hardware=times.get(HARDWARE) or self._hardware(),
+            wall_seconds=times["wall_seconds"],
+            commit=self.context.commit,
+            sources=self.context.sources,
+            curves={name: found for name, found in curves.items() if found},
+        )
+
+    def close(self) -> None:
+        """Note in the journal that all is done."""
+        self.journal.content["finished"] = True
+        self.journal.write()
+
+    def write(self, result: Result) -> None:
+        """Close the journal and write the result, into the run's folder where nothing else goes.
+
+        Raises:
+            RunFailed: it is in the run's folder.
+        """
+        self.close()
+        try:
+            write_json(self.context.root / self.run.result, result)
+        except OSError as error:
+            write_json(self.folder / KEPT, result)
+            raise RunFailed(
+                f"{self.run.result} cannot be written ({error.strerror}); the result is in "
+                f"{self.run.folder / KEPT}, from where the same command takes it"
+            ) from None
+
+
+def _log(training: Training) -> Path:
+    """What a training printed, relative to the repository."""
+    return training.folder / "train.log"
+
+
+def _merged(one: Metrics, other: Metrics) -> Metrics:
+    """Both, dictionaries in both merged."""
+    found = {**one, **other}
+    for key in one.keys() & other.keys():
+        if isinstance(one[key], dict) and isinstance(other[key], dict):
+            found[key] = {**one[key], **other[key]}
+    return found
+
+
+def _read_metrics(path: Path) -> Metrics | None:
+    try:
+        found = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None

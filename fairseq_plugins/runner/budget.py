@@ -1,0 +1,207 @@
+"""What runs take before they are made: operations, GPU-hours, files. Estimates, by arithmetic."""
+
+import math
+import shutil
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fairseq_plugins.common.tables import columns
+from fairseq_plugins.experiments.planned import PlannedRun
+from fairseq_plugins.experiments.training import Training
+from fairseq_plugins.records.recipe import total_batch
+from fairseq_plugins.runner.chain import Job
+from fairseq_plugins.runner.keep import Keep, kept_names
+
+# Of data that is not here yet: entries of its dictionaries.
+_VOCABULARIES = {"wikitext-103": 267_744, "wmt14-en-de": 42_720}
+_GPT2_PIECES = 50_265
+_SAMPLE = 64  # pieces of a sentence or pair of GLUE, a guess
+_WINDOW = 384  # of SQuAD, in the BERT paper
+_SPECIAL = 4
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Of one run.
+
+    Attributes:
+        operations: floating-point, forward and backward, of all its trainings.
+        peak: bytes of its checkpoints while it is trained, at most.
+        rest: bytes of those that stay when it is measured.
+    """
+
+    operations: float
+    peak: int
+    rest: int
+
+
+def cost_of(root: Path, planned: PlannedRun, keep: Keep = "all") -> Cost:
+    """What a run takes that starts anew; what it starts from is another run."""
+    operations, peak, rest = 0.0, 0, 0
+    for training in planned.trainings:
+        vocabulary = _vocabulary(root, training.data)
+        operations += _operations(training.config, vocabulary)
+        size = parameters(training.config["model"], vocabulary) * _bytes(training.config)
+        peak = max(peak, rest + size * (_files(training) + 1))  # one more while it is written
+        rest += size * _files_that_stay(planned, training, keep)
+    return Cost(operations, peak, rest)
+
+
+def _bytes(config: Mapping[str, Any]) -> int:
+    """Of a checkpoint for each parameter: the weight and Adam's two moments."""
+    return 10 if config["common"]["fp16"] or config["common"]["bf16"] else 12
+
+
+def _files(training: Training) -> int:
+    """checkpoint_last.pt, the best one, and those before the last."""
+    config = training.config
+    kept = int(config["checkpoint"]["keep_interval_updates"])
+    before = max(0, kept) if config["checkpoint"]["save_interval_updates"] else 0
+    return 1 + before + (0 if config["dataset"]["disable_validation"] else 1)
+
+
+def _files_that_stay(planned: PlannedRun, training: Training, keep: Keep) -> int:
+    """Of one of several trainings only what another starts from, and with `tuned` the measured."""
+    name = training.variant.name
+    if name:
+        return int(keep == "tuned" or any(t.variant.after == name for t in planned.trainings))
+    return _files(training) if keep == "all" else len(kept_names(training, keep))
+
+
+def peak_of(costs: Collection[Cost], at_once: int) -> int:
+    """Bytes of checkpoints at most, where so many runs are trained at once, 0 for all."""
+    more = sorted((cost.peak - cost.rest for cost in costs), reverse=True)
+    return sum(cost.rest for cost in costs) + sum(more[: at_once or None])
+
+
+def _vocabulary(root: Path, data: Path) -> int:
+    for name in ("dict.txt", "input0/dict.txt", "dict.en.txt"):
+        path = root / data / name
+        if path.is_file():
+            with path.open("rb") as lines:
+                return sum(1 for _ in lines) + _SPECIAL
+    return _VOCABULARIES.get(data.name, _GPT2_PIECES)
+
+
+def _sides(model: Mapping[str, Any]) -> list[str]:
+    return [side for side in ("encoder", "decoder") if model.get(f"{side}_layers")]
+
+
+def _layers(model: Mapping[str, Any], side: str) -> int:
+    """Weights of the layers of one side: four projections, feed-forward, cross-attention."""
+    width, inner = int(model[f"{side}_embed_dim"]), int(model[f"{side}_ffn_embed_dim"])
+    has_cross = side == "decoder" and "encoder" in _sides(model)
+    weights = (8 if has_cross else 4) * width**2 + 2 * width * inner
+    return int(model[f"{side}_layers"]) * weights
+
+
+def parameters(model: Mapping[str, Any], vocabulary: int) -> int:
+    """Of a model whose input and output share their embedding; encodings are left out."""
+    width = int(model[f"{_sides(model)[-1]}_embed_dim"])
+    return vocabulary * width + sum(_layers(model, side) for side in _sides(model))
+
+
+def _operations(config: Mapping[str, Any], vocabulary: int) -> float:
+    """Two for each weight that a piece meets, and those of attention; thrice with backward."""
+    model, task = config["model"], config["task"]
+    length = _length(task, config["dataset"])
+    per_piece = 0.0
+    for side in _sides(model):
+        width, heads = int(model[f"{side}_embed_dim"]), int(model[f"{side}_attention_heads"])
+        kind = model.get(f"{side}_attention_type") or model.get("attention_type")
+        reach = width // heads if kind == "linear" else length
+        attention = 4 * reach * width * int(model[f"{side}_layers"])
+        per_piece += 2 * _layers(model, side) + attention
+    predicted = float(task.get("mask_prob") or 1.0)
+    if task["_name"] in ("language_modeling", "masked_lm", "translation"):
+        per_piece += 2 * predicted * vocabulary * int(model[f"{_sides(model)[-1]}_embed_dim"])
+    return 3 * per_piece * _pieces(config, length)
+
+
+def _length(task: Mapping[str, Any], dataset: Mapping[str, Any]) -> int:
+    if task.get("tokens_per_sample"):
+        return int(task["tokens_per_sample"])
+    return _WINDOW if task["_name"] == "squad" else _SAMPLE
+
+
+def _pieces(config: Mapping[str, Any], length: int) -> float:
+    """That a training sees; where batches are counted in them, at most."""
+    updates = int(config["optimization"]["max_update"])
+    devices = int(config["distributed_training"]["distributed_world_size"])
+    if config["dataset"]["batch_size"]:
+        return float(updates * total_batch(config) * length)
+    steps = int(config["optimization"]["update_freq"][0]) * devices
+    return float(updates * steps * int(config["dataset"]["max_tokens"]))
+
+
+def check_rate(tflops: float) -> None:
+    """Refuse a rate that no GPU has.
+
+    Raises:
+        ValueError: naming the option and the value.
+    """
+    if not (math.isfinite(tflops) and tflops > 0):
+        raise ValueError(f"`--tflops` must be above 0, but is {tflops} instead.")
+
+
+def hours(operations: float, tflops: float) -> float:
+    """Of one GPU that does so many 10^12 operations a second."""
+    return operations / (tflops * 1e12) / 3600
+
+
+def describe(
+    root: Path,
+    tables: Sequence[Sequence[PlannedRun]],
+    jobs: Sequence[Job],
+    tflops: float,
+    keep: Keep = "all",
+    at_once: int = 0,
+) -> list[str]:
+    """The plan of a submission: runs, GPU-hours and disk of each table, then the jobs in order.
+
+    Args:
+        root: the repository.
+        tables: the runs of each.
+        jobs: that are submitted.
+        tflops: as `hours` has it.
+        keep: which checkpoints stay when a run is measured.
+        at_once: runs at the same time at most, 0 for all.
+    """
+    plans = {one.run: one for planned in tables for one in planned}
+    plans |= {before.run: before for one in list(plans.values()) for before in one.before}
+    # A run that another table makes takes nothing.
+    made = [run for job in jobs if job.trains for run in job.runs if run in plans]
+    costs = {run: cost_of(root, plans[run], keep) for run in dict.fromkeys(made)}
+    rows = []
+    for name in [*dict.fromkeys(run.table for run in plans), ""]:
+        of_table = [cost for run, cost in costs.items() if name in ("", run.table)]
+        work = sum(cost.operations for cost in of_table)
+        rows.append(
+            [
+                name or "all",
+                str(len(of_table)),
+                f"{work / 1e15:.1f}",
+                f"{hours(work, tflops):.1f}",
+                f"{sum(cost.rest for cost in of_table) / 1e9:.1f}",
+            ]
+        )
+    free, most = shutil.disk_usage(root).free / 1e9, peak_of(costs.values(), at_once) / 1e9
+    heading = ["table", "runs to make", "10^15 operations", "GPU-hours", "GB that stay"]
+    lines = columns([heading, *rows], left=1).splitlines()
+    lines += [
+        f"GPU-hours at {tflops:g} x 10^12 operations a second, without evaluation and starting; "
+        "`--tflops` sets another rate.",
+        f"Checkpoints are those of `--keep {keep}`, and at most {most:.1f} GB while "
+        f"{at_once or 'all'} runs are trained at once. Free here: {free:.0f} GB.",
+        f"Jobs in the order of submission: {len(jobs)}",
+    ]
+    for job in jobs:
+        after = [*job.after, *(f"{name} (however it ends)" for name in job.finally_after)]
+        gpus = f"{job.gpus} GPUs" if job.gpus else "CPU"
+        gpus += ", a node for itself" if job.alone else ""
+        waits = f", after {', '.join(after)}" if 0 < len(after) < 4 else ""
+        waits = waits or (f", after {len(after)} jobs" if after else "")
+        lines.append(f"  {job.name}: {gpus}{waits}")
+    return lines

@@ -1,0 +1,50 @@
+"""fairseq's commands as this interpreter runs them."""
+
+import os
+import sys
+from collections.abc import Sequence
+
+from fairseq_plugins.common.root import IS_CHECKOUT, PACKAGE, configs_folder
+from fairseq_plugins.experiments.training import SRUN
+
+# fairseq's commands as modules of this interpreter, so that no PATH has to be right.
+_MODULES = {
+    "fairseq-hydra-train": ("-m", "fairseq_cli.hydra_train"),
+    "fairseq-eval-lm": ("-m", "fairseq_cli.eval_lm"),
+    "fairseq-generate": ("-m", "fairseq_cli.generate"),
+    "fairseq-validate": ("-m", "fairseq_cli.validate"),
+    "python": (),
+}
+
+_IN_JOBS = {"fairseq-hydra-train": ("-m", "fairseq_plugins.runner.training_job")}
+# Set in a container to what is this interpreter outside of it, where srun starts commands.
+_OUTSIDE = "FAIRSEQ_PE_PYTHON"
+
+
+def with_folders(command: Sequence[str]) -> list[str]:
+    """A command as it runs in the root: an installed package has its recipes inside itself."""
+    words = list(command)
+    if IS_CHECKOUT:
+        return words
+    folders = {"--config-dir": configs_folder(), "--user-dir": PACKAGE}
+    for index, option in enumerate(words[:-1]):
+        if option in folders:
+            words[index + 1] = str(folders[option])
+    # Which the recipes name, and which fairseq finds beside itself alone.
+    return [*words, f"common.user_dir={PACKAGE}"] if "--config-dir" in words else words
+
+
+def executable(command: Sequence[str], *, in_job: bool = False) -> list[str]:
+    """The command with this interpreter in place of fairseq's command names.
+
+    in_job: whether a training may be ended by Slurm at any moment.
+    """
+    words = with_folders(command)
+    modules = _MODULES | _IN_JOBS if in_job else _MODULES
+    start = len(SRUN) if tuple(words[: len(SRUN)]) == SRUN else 0
+    return [
+        *words[:start],
+        os.environ.get(_OUTSIDE, sys.executable) if start else sys.executable,
+        *modules[words[start]],
+        *words[start + 1 :],
+    ]

@@ -1,0 +1,310 @@
+"""Starting a command, following its log, and never leaving it behind."""
+
+import ctypes
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+POLL_SECONDS = 0.3
+GRACE_SECONDS = 15.0
+
+# Quiet from the first import on: fairseq logs on being imported.
+_PRELOADED = """
+import logging
+logging.disable(logging.INFO)
+from fairseq_plugins.runner import preloaded
+preloaded.serve()
+"""
+
+_PR_SET_PDEATHSIG = 1
+# Looked up here, since a fork of a program with threads must not wait for the loader's locks.
+_PRCTL = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
+
+
+class Launcher(Protocol):
+    """Runs a command to its end; tests put a fake in its place."""
+
+    def __call__(
+        self,
+        command: Sequence[str],
+        log: Path,
+        on_lines: Callable[[list[str]], None],
+        keep_open: Sequence[int] = (),
+    ) -> int:
+        """Append the command's output to `log` and return its exit status.
+
+        on_lines: called several times a second with the new complete lines, maybe none.
+        keep_open: file descriptors that the command inherits.
+        """
+        ...
+
+
+class Child(Protocol):
+    """A started command, the leader of a process group."""
+
+    @property
+    def pid(self) -> int: ...
+
+    def wait(self, timeout: float) -> int:
+        """Its exit status; raises subprocess.TimeoutExpired where it has not ended by then."""
+        ...
+
+
+def die_with_parent(parent: int | None = None) -> None:
+    """A process killed by SIGKILL cannot stop its child; Linux does it.
+
+    It goes by the thread that started the child, which has to live as long.
+    parent: its number, where it may have ended already.
+    """
+    if _PRCTL is not None:
+        _PRCTL(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if parent is not None and os.getppid() != parent:
+        os._exit(1)
+
+
+def _spawn(
+    root: Path, command: Sequence[str], keep_open: Sequence[int], **options: Any
+) -> "subprocess.Popen[bytes]":
+    """A process in `root`, in a group of its own, that does not outlive this one."""
+    return subprocess.Popen(
+        command,
+        cwd=root,
+        stdin=subprocess.DEVNULL,
+        pass_fds=tuple(keep_open),
+        start_new_session=True,
+        preexec_fn=die_with_parent,  # one call of the system: safe beside other threads
+        **options,
+    )
+
+
+def _environment(command: Sequence[str], own: Mapping[str, str]) -> dict[str, str]:
+    """What a command sees of this process's environment, and variables of its own.
+
+    Line by line, so that what libraries log does not come between the words of one. Without
+    Slurm's variables where Slurm does not start it: fairseq would take the number of processes from
+    the shell's allocation in place of the one it is given. Threads that wait for others sleep: on
+    a machine with other work, spinning ones keep the processor from those that they wait for.
+    """
+    kept = dict(os.environ)
+    if not kept.keys() & {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"}:
+        kept["OMP_WAIT_POLICY"] = "PASSIVE"
+    if command[0] != "srun":
+        kept = {name: value for name, value in kept.items() if not name.startswith("SLURM_")}
+    return {**kept, "PYTHONUNBUFFERED": "1", **own}
+
+
+class ProcessLauncher:
+    """The real launcher: a subprocess in the repository's root, in a process group of its own.
+
+    The group keeps a Ctrl-C from the child until the runner has said what happens; then the
+    child gets SIGTERM and, if that does not end it, SIGKILL.
+
+    environment: variables that commands see beside those of this process.
+    """
+
+    def __init__(self, root: Path, environment: Mapping[str, str] | None = None) -> None:
+        self.root, self.environment = root, environment or {}
+
+    def __call__(
+        self,
+        command: Sequence[str],
+        log: Path,
+        on_lines: Callable[[list[str]], None],
+        keep_open: Sequence[int] = (),
+    ) -> int:
+        with log.open("ab") as output:
+            size = output.tell()
+            process = _spawn(
+                self.root,
+                command,
+                keep_open,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env=_environment(command, self.environment),
+            )
+        return _follow(process, log, size, on_lines)
+
+
+class PreloadedLauncher:
+    """Runs modules of this interpreter in forks of a process that has imported torch and fairseq.
+
+    Every other command runs as `ProcessLauncher` has it. For trainings on a CPU, of which there may
+    be many short ones, several at once in as many threads. The process starts with the first
+    command, in a thread that must not end before this object's, and ends with that.
+
+    environment: variables that commands see beside those of this process.
+    """
+
+    def __init__(self, root: Path, environment: Mapping[str, str] | None = None) -> None:
+        self.root, self.environment = root, environment or {}
+        self._lock = threading.Lock()
+        self._channel: socket.socket | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __call__(
+        self,
+        command: Sequence[str],
+        log: Path,
+        on_lines: Callable[[list[str]], None],
+        keep_open: Sequence[int] = (),
+    ) -> int:
+        if list(command[:2]) != [sys.executable, "-m"]:
+            launch = ProcessLauncher(self.root, self.environment)
+            return launch(command, log, on_lines, keep_open)
+        with self._lock:
+            channel = self._channel or self._start()
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            with ours:
+                with theirs, log.open("ab") as output:
+                    size = output.tell()
+                    words = json.dumps(list(command[2:])).encode()
+                    descriptors = [theirs.fileno(), output.fileno(), *keep_open]
+                    _send(channel, words, descriptors)
+                # The first one is not started before the process has imported everything.
+                while not _is_readable(ours, POLL_SECONDS):
+                    on_lines([])
+                return _follow(_Forked(ours), log, size, on_lines)
+        except _HasEnded:  # the next command has a new one
+            with self._lock:
+                if self._channel is channel:
+                    self._end()
+            raise
+
+    def close(self) -> None:
+        """End the process, and with it the commands that it still runs."""
+        with self._lock:
+            self._end()
+
+    def _end(self) -> None:
+        if self._channel:
+            self._channel.close()
+        if self._process:
+            self._process.kill()
+            self._process.wait()
+        self._channel = self._process = None
+
+    def _start(self) -> socket.socket:
+        self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            command = [sys.executable, "-c", _PRELOADED, str(theirs.fileno())]
+            # The runtime of the threads reads its settings here, not in the forks.
+            self._process = _spawn(
+                self.root,
+                command,
+                [theirs.fileno()],
+                stdout=subprocess.DEVNULL,
+                env=_environment(command, self.environment),
+            )
+        return self._channel
+
+
+@contextmanager
+def get_launchers(
+    root: Path, gpus: int, environments: Sequence[Mapping[str, str]]
+) -> Iterator[list[Launcher]]:
+    """The launchers of runs at once, one for each environment.
+
+    On a CPU (no `gpus`) these are the same, and so is the process that the runs are forked from.
+    """
+    if gpus or sys.platform != "linux":
+        yield [ProcessLauncher(root, environment) for environment in environments]
+        return
+    launcher = PreloadedLauncher(root, environments[0])
+    try:
+        yield [launcher] * len(environments)
+    finally:
+        launcher.close()
+
+
+class _HasEnded(OSError):
+    """The other process is gone, and with it all commands that it ran."""
+
+    def __init__(self) -> None:
+        super().__init__("the process that runs the commands has ended by itself")
+
+
+def _send(channel: socket.socket, message: bytes, descriptors: Sequence[int]) -> None:
+    try:
+        socket.send_fds(channel, [message], descriptors)
+    except (BrokenPipeError, ConnectionResetError) as error:
+        raise _HasEnded from error
+
+
+class _Forked:
+    """A command that the other process runs, of which it tells over a socket of its own."""
+
+    def __init__(self, channel: socket.socket) -> None:
+        self._channel = channel
+        self.pid = self._receive()
+
+    def wait(self, timeout: float) -> int:
+        if not _is_readable(self._channel, timeout):
+            raise subprocess.TimeoutExpired(str(self.pid), timeout)
+        return self._receive()
+
+    def _receive(self) -> int:
+        try:
+            message = self._channel.recv(100)
+        except ConnectionResetError:
+            message = b""
+        if not message:
+            raise _HasEnded
+        return int(json.loads(message))
+
+
+def _is_readable(channel: socket.socket, seconds: float) -> bool:
+    """Whether something is there to be received, or comes within some seconds."""
+    return bool(select.select([channel], [], [], seconds)[0])
+
+
+def _follow(process: Child, log: Path, position: int, on_lines: Callable[[list[str]], None]) -> int:
+    """Hand on the lines of the log behind a position until the command ends; its status."""
+    lines = LineReader()
+    try:
+        with log.open("r", errors="replace") as tail:
+            tail.seek(position)
+            while True:
+                try:
+                    status = process.wait(timeout=POLL_SECONDS)
+                    break
+                except subprocess.TimeoutExpired:
+                    on_lines(lines.feed(tail.read()))
+            on_lines(lines.feed(tail.read()))
+            return status
+    except BaseException:
+        _stop(process)
+        raise
+
+
+class LineReader:
+    """Cuts growing text into complete lines."""
+
+    def __init__(self) -> None:
+        self._rest = ""
+
+    def feed(self, text: str) -> list[str]:
+        """The lines that `text` completes."""
+        *lines, self._rest = (self._rest + text).split("\n")
+        return lines
+
+
+def _stop(process: Child) -> None:
+    for kind in (signal.SIGTERM, signal.SIGKILL):
+        try:
+            os.killpg(process.pid, kind)
+            process.wait(timeout=GRACE_SECONDS)
+        except subprocess.TimeoutExpired:
+            continue
+        except ProcessLookupError:
+            pass
+        return

@@ -1,0 +1,52 @@
+"""What the runs of a table spent outside the updates of their trainings."""
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from fairseq_plugins.common.tables import columns
+from fairseq_plugins.experiments.planned import PlannedRun
+from fairseq_plugins.records.phases import UPDATES, training_phases
+from fairseq_plugins.runner.journal import Journal
+
+STARTING, EVALUATION = "start", "evaluation"
+
+
+def phases_of(root: Path, planned: PlannedRun) -> dict[str, float] | None:
+    """Seconds of each phase of a run, None where it has not been trained here.
+
+    Starting is what the commands of trainings took beyond what their logs tell.
+    """
+    journal = Journal.read(root / planned.run.folder / "run.json")
+    logs = [root / training.folder / "train.log" for training in planned.trainings]
+    if journal is None or not all(log.is_file() for log in logs):
+        return None
+    found: Counter[str] = Counter()
+    for log in logs:
+        with log.open(errors="replace") as lines:
+            found.update(training_phases(lines))
+    training, wall = (journal.content[f"{kind}_seconds"] for kind in ("train", "wall"))
+    starting = max(0.0, training - sum(found.values()))
+    return {STARTING: starting, **found, EVALUATION: wall - training}
+
+
+def overheads(root: Path, planned: Sequence[PlannedRun]) -> str:
+    """A table of the runs there are: seconds of each phase, and all but updates in % of these."""
+    runs = {one.run.name: phases for one in planned if (phases := phases_of(root, one))}
+    if not runs:
+        return "No run of these has been trained here."
+    total: Counter[str] = Counter()
+    for phases in runs.values():
+        total.update(phases)
+    names = [*total]
+    runs["all"] = dict(total)
+    rows = [
+        [name, *(f"{phases[key]:.1f}" for key in names), _share(phases)]
+        for name, phases in runs.items()
+    ]
+    return columns([["seconds", *names, "overhead"], *rows], left=1)
+
+
+def _share(phases: dict[str, float]) -> str:
+    updates = phases[UPDATES]
+    return f"{100 * (sum(phases.values()) - updates) / updates:.0f} %" if updates else "-"

@@ -1,0 +1,168 @@
+"""`scripts/paper.sh`: all tables and figures of a paper, here or as jobs of Slurm."""
+
+import argparse
+import json
+import signal
+import subprocess
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from fairseq_plugins.common.root import configs_folder, place
+from fairseq_plugins.experiments import EXPERIMENTS
+from fairseq_plugins.experiments.devices import Devices
+from fairseq_plugins.experiments.planned import PlannedRun
+from fairseq_plugins.papers import PAPERS, TABLES
+from fairseq_plugins.records.runs import Run
+from fairseq_plugins.runner import budget, session, slurm
+from fairseq_plugins.runner.chain import Job, command_of
+from fairseq_plugins.runner.jobs import check_jobs
+from fairseq_plugins.runner.plan import check_devices, plan
+
+_STOPPED = (130, 143)  # exit statuses of what Ctrl-C or SIGTERM ended
+_TIMED = {"lrpe": "table9"}  # a script of its own, which times and trains nothing
+
+
+def plan_paper(root: Path, args: argparse.Namespace) -> list[list[PlannedRun]]:
+    """The runs of each table.
+
+    Raises:
+        ValueError: rows that no table has, GPUs that do not share a batch, or more runs in a job
+            than a node has GPUs for.
+    """
+    tables, used = [], set()
+    for name in PAPERS[args.paper]:
+        table = TABLES[name]
+        scale = EXPERIMENTS[table.experiment].scales[args.scale]
+        gpus = scale.gpus if args.gpus is None else args.gpus
+        devices = Devices(gpus, srun=args.slurm and gpus > 0 and args.jobs == 1)
+        check_devices(scale, devices)
+        check_jobs(args.jobs, gpus, is_slurm=True)
+        own = [row for row in table.row_names if args.rows is None or row in args.rows]
+        used |= set(own)
+        if not own:
+            continue
+        seeds = args.seeds or (table.seeds if args.scale == "paper" else (1,))
+        planned, _ = plan(
+            configs_folder(root),
+            table,
+            scale,
+            devices,
+            rows=own,
+            attentions=table.attentions,
+            seeds=seeds,
+        )
+        tables.append(planned)
+    if unknown := set(args.rows or ()) - used:
+        raise ValueError(f"`--rows` has {', '.join(sorted(unknown))}, which is in no table.")
+    return tables
+
+
+def _timing(root: Path, args: argparse.Namespace, gpus: int) -> tuple[str, ...]:
+    """The command of the table that times, empty where there is none, as without a checkout.
+
+    What it finds at scale toy stays apart from the published page.
+    """
+    name = _TIMED.get(args.paper)
+    if name is None or not (root / "scripts" / f"{name}.sh").is_file():
+        return ()
+    return (
+        f"scripts/{name}.sh",
+        *(("--rows", ",".join(args.rows)) if args.rows else ()),
+        *(("--device", "gpu") if gpus else ()),
+        *(("--quick", "--name", args.scale) if args.scale == "toy" else ()),
+    )
+
+
+def _timing_jobs(root: Path, args: argparse.Namespace, gpus: int) -> list[Job]:
+    """The job of the table that times, unless one like it has timed all; alone on its node."""
+    command = _timing(root, args, gpus)
+    if not command:
+        return []
+    table = _TIMED[args.paper]
+    folder = place("checkpoints") / table / args.scale
+    done, name = folder / "done.json", f"{table}-{args.scale}"
+    if _is_timed(root, done, command):
+        print(f"{name}: done already")
+        return []
+    words = (*command, "--srun", "--done", done.as_posix())
+    return [Job(name, folder, words, min(1, gpus), alone=args.scale != "toy")]
+
+
+def _is_timed(root: Path, done: Path, command: Sequence[str]) -> bool:
+    """Whether a job has noted in a file that it ended this command, and its page is there."""
+    try:
+        found = json.loads((root / done).read_text())
+        return found["command"] == [*command] and (root / found["page"]).is_file()
+    except (OSError, ValueError, LookupError, TypeError):
+        return False
+
+
+def make(root: Path, args: argparse.Namespace, refuse: Callable[[str], NoReturn]) -> int:
+    """Do as the options of `options.get_paper_parser` say; returns the exit status.
+
+    refuse: is told what cannot be.
+    """
+    try:
+        budget.check_rate(args.tflops)
+        tables = plan_paper(root, args)
+        if args.slurm and not args.dry_run:
+            for planned in tables:
+                session.require(root, planned, force=False, jobs=0)
+    except (ValueError, OSError) as error:
+        refuse(str(error))
+    gpus = max(one.devices.gpus for planned in tables for one in planned)
+    options = ("--keep", args.keep) if args.keep != "all" else ()
+    request = slurm.Request(packed=args.jobs, running=args.max_running, options=options)
+    if args.dry_run:
+        jobs = [*slurm.make_chain(root, tables, request), *_timing_jobs(root, args, gpus)]
+        at_once = args.max_running * args.jobs
+        plan_lines = budget.describe(root, tables, jobs, args.tflops, args.keep, at_once)
+        print("\n".join(plan_lines))
+        return 0
+    if args.slurm:
+        return slurm.submit(root, tables, request, _timing_jobs(root, args, gpus))
+    return _work(root, tables, args, _timing(root, args, gpus))
+
+
+def _work(
+    root: Path,
+    tables: Sequence[Sequence[PlannedRun]],
+    args: argparse.Namespace,
+    timing: Sequence[str],
+) -> int:
+    """Every table by its own script, one after the other; the first exit status that is not 0.
+
+    A script that was stopped is the last one.
+    """
+    statuses: list[int] = []
+    commands = []
+    for planned in tables:
+        first: Run = planned[0].run
+        rows = ",".join(dict.fromkeys(one.run.row for one in planned))
+        words = [*command_of(first.table), "--scale", first.scale, "--rows", rows]
+        words += ["--seeds", ",".join(map(str, args.seeds))] if args.seeds else []
+        words += ["--gpus", str(args.gpus)] if args.gpus is not None else []
+        words += ["--keep", args.keep]
+        commands.append(words)
+    for words in [*commands, *([[*timing]] if timing else [])]:
+        statuses.append(_run(root, words))
+        if statuses[-1] in _STOPPED:
+            return statuses[-1]
+    return next((status for status in statuses if status), 0)
+
+
+def _run(root: Path, words: Sequence[str]) -> int:
+    """The exit status of a command, which gets the signals that are to stop this process.
+
+    `subprocess.run` would kill it while it ends its trainings and says how to go on.
+    """
+    with subprocess.Popen(words, cwd=root) as process:
+        kinds = (signal.SIGINT, signal.SIGTERM)
+        before = [signal.signal(kind, lambda kind, _: process.send_signal(kind)) for kind in kinds]
+        try:
+            status = process.wait()
+            return 128 - status if status < 0 else status
+        finally:
+            for kind, handler in zip(kinds, before, strict=True):
+                signal.signal(kind, handler)

@@ -1,0 +1,182 @@
+"""From what a user asks for to the runs of a table, everything refused that cannot work."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from fairseq_plugins.common.root import place
+from fairseq_plugins.experiments import EXPERIMENTS
+from fairseq_plugins.experiments.base import Scale
+from fairseq_plugins.experiments.compatibility import incompatibility
+from fairseq_plugins.experiments.devices import GPUS_PER_NODE, Devices
+from fairseq_plugins.experiments.planned import PlannedRun, plan_run
+from fairseq_plugins.experiments.rows import check_rows, default_rows
+from fairseq_plugins.experiments.start import Start
+from fairseq_plugins.experiments.training import Training
+from fairseq_plugins.papers import PUBLISHED, TABLES
+from fairseq_plugins.papers.tables import Table
+from fairseq_plugins.records.recipe import hydra_word
+from fairseq_plugins.records.runs import Run, Study
+
+TENSORBOARD = Path("outputs", "tensorboard")
+
+
+@dataclass(frozen=True)
+class SkippedCell:
+    """A cell that stays empty, with the reason."""
+
+    row: str
+    attention: str
+    reason: str
+
+
+def check_devices(scale: Scale, devices: Devices) -> None:
+    """Refuse a number of GPUs that no run could use.
+
+    Raises:
+        ValueError: naming the option and the value.
+    """
+    gpus = devices.gpus
+    if gpus < 0:
+        raise ValueError(f"`--gpus` must not be negative, but is {gpus} instead.")
+    if gpus == 0 and scale.gpus:
+        raise ValueError(f"`--gpus` must be at least 1 at scale {scale.name}, but is 0 instead.")
+    if devices.srun and gpus > GPUS_PER_NODE and gpus % GPUS_PER_NODE:
+        raise ValueError(
+            f"`--gpus` above {GPUS_PER_NODE} must be a multiple of it (whole nodes), "
+            f"but is {gpus} instead."
+        )
+
+
+def plan(
+    configs: Path,
+    table: Table,
+    scale: Scale,
+    devices: Devices,
+    *,
+    rows: Sequence[str] | None,
+    attentions: Sequence[str],
+    seeds: Sequence[int],
+    lengths: tuple[int, ...] = (),
+    start: Start | None = None,
+    study: Study | None = None,
+) -> tuple[list[PlannedRun], list[SkippedCell]]:
+    """The runs of a table in the order of its rows, and the cells that cannot be run.
+
+    rows: those asked for by name; None for the table's own. lengths: to be measured, in those of
+    the training, where the table lets a user choose; empty for its own. start: a published model
+    in place of the one that rows start from, likewise. study: of one's own data, budget and
+    settings.
+
+    Raises:
+        ValueError: an unknown row, GPUs that do not share the batch, or a row asked for by
+            name that none of the attentions can have.
+    """
+    if rows is None:
+        controls = table.controls if scale.name == PUBLISHED else ()
+        names = list(dict.fromkeys([*default_rows(table, configs), *controls]))
+    else:
+        names = check_rows(table, configs, [*rows])
+    planned: list[PlannedRun] = []
+    skipped: list[SkippedCell] = []
+    for name in names:
+        before = len(planned)
+        for attention in attentions:
+            runs = [Run(table.name, scale.name, name, attention, seed, study) for seed in seeds]
+            first = plan_run(configs, runs[0], devices, start)
+            _check_settings(configs, first)
+            error = incompatibility(first.experiment, first.measured[0].config["model"])
+            if error is not None:
+                skipped.append(SkippedCell(name, attention, str(error)))
+                continue
+            planned += [first, *(plan_run(configs, run, devices, start) for run in runs[1:])]
+        if rows is not None and len(planned) == before:
+            raise ValueError(f"row {name!r}: {skipped[-1].reason}")
+    return [_at_lengths(one, lengths) for one in planned] if lengths else planned, skipped
+
+
+def check_study(table: Table) -> None:
+    """Refuse settings of one's own where a run starts from one of another table.
+
+    Raises:
+        ValueError: naming the tables that take them.
+    """
+    if EXPERIMENTS[table.experiment].origin is not None:
+        able = [n for n, one in TABLES.items() if EXPERIMENTS[one.experiment].origin is None]
+        raise ValueError(
+            "`--name`, `--data`, `--updates` and `--set` go with tables that train from random "
+            f"weights ({', '.join(able)}), but {table.name} starts from another table's models."
+        )
+
+
+def _check_settings(configs: Path, planned: PlannedRun) -> None:
+    """Refuse a setting of another kind than the recipe's own value, which Hydra would let through.
+
+    Raises:
+        ValueError: naming the key and the values.
+    """
+    study = planned.run.study
+    if study is None:
+        return
+    recipe = plan_run(configs, replace(planned.run, study=None), planned.devices).trainings[-1]
+    for override in study.overrides:
+        section, _, key = override.partition("=")[0].lstrip("+").partition(".")
+        before = recipe.config.get(section, {}).get(key)
+        after = planned.trainings[-1].config.get(section, {}).get(key)
+        if _kind(before) is not None and _kind(after) != _kind(before):
+            raise ValueError(
+                f"`--set` must give {section}.{key} a {_kind(before)} like the recipe's {before}, "
+                f"but has {after!r}."
+            )
+    for budget in (training.config["optimization"] for training in planned.trainings):
+        ends = {key: budget[key] for key in ("max_update", "max_epoch")}
+        if min(ends.values()) < 0 or not any(ends.values()):
+            raise ValueError(
+                "`--set` must leave optimization.max_update or max_epoch above 0 and neither below "
+                f"it, but they are {ends['max_update']} and {ends['max_epoch']}."
+            )
+    for stack in planned.experiment.stacks(planned.trainings[-1].config["model"]):
+        if stack.num_heads < 1:
+            raise ValueError(f"`--set` must leave attention heads, but has {stack.num_heads}.")
+        if stack.width % stack.num_heads:
+            raise ValueError(
+                f"`--set` must leave a width that {stack.num_heads} attention heads share, but it "
+                f"is {stack.width}."
+            )
+
+
+def _kind(value: Any) -> str | None:
+    """What a setting is, as far as another kind could not stand in its place."""
+    if isinstance(value, bool):
+        return "truth value (true or false)"
+    return "number" if isinstance(value, (int, float)) else None
+
+
+def tracked(planned: PlannedRun, tracker: str) -> PlannedRun:
+    """The same, each training's loss in TensorBoard or Weights & Biases by its run's name."""
+    before = planned.pretraining and tracked(planned.pretraining, tracker)
+    trainings = planned.trainings
+    trainings = tuple(
+        replace(t, overrides=(*t.overrides, _log(t, tracker))) for t in planned.trainings
+    )
+    return replace(
+        planned,
+        trainings=trainings,
+        pretraining=before,
+        options=(*planned.options, "--log", tracker),
+    )
+
+
+def _log(training: Training, tracker: str) -> str:
+    """fairseq's option; Weights & Biases names a run as the last folder of its checkpoints."""
+    folder = training.folder.relative_to(place("checkpoints"))
+    if tracker == "wandb":
+        return f"common.wandb_project={'-'.join(folder.parts[:2])}"
+    return f"common.tensorboard_logdir={hydra_word((TENSORBOARD / folder).as_posix())}"
+
+
+def _at_lengths(planned: PlannedRun, factors: tuple[int, ...]) -> PlannedRun:
+    words = ",".join(f"{factor}x" for factor in factors)
+    asked = planned.experiment.at_lengths(factors)
+    return replace(planned, asked=asked, options=("--lengths", words))

@@ -1,0 +1,164 @@
+"""Submitting runs as Slurm jobs."""
+
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fairseq_plugins.experiments.planned import PlannedRun
+from fairseq_plugins.records import submissions
+from fairseq_plugins.runner.chain import (
+    EVALUATE,
+    RENDER,
+    Cell,
+    Chain,
+    Holder,
+    Job,
+    at_most,
+    cell_of,
+    name_of,
+)
+from fairseq_plugins.runner.queue import NoSlurm, Queued, read_queue
+from fairseq_plugins.runner.runner import is_pretrained, is_recorded
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a user asks for beside the runs.
+
+    Attributes:
+        force: whether what is done is made again.
+        packed: runs in one job.
+        running: jobs that run at once at most, 0 for no limit.
+        options: of the tables' scripts, for every job.
+    """
+
+    force: bool = False
+    packed: int = 1
+    running: int = 0
+    options: tuple[str, ...] = ()
+
+
+def make_chain(
+    root: Path,
+    tables: Sequence[Sequence[PlannedRun]],
+    request: Request,
+    queued: Mapping[str, Queued] | None = None,
+) -> list[Job]:
+    """The jobs of the runs of tables that are not done, in the order of submission.
+
+    queued: the jobs in the queue by name, whose runs are left out.
+    """
+    queued = queued or {}
+    chain = Chain(
+        lambda one: is_recorded(root, one),
+        lambda one: is_pretrained(root, one),
+        request.force,
+        request.options,
+        _holders(root, queued),
+    )
+    for planned in tables:
+        chain.add_all(planned, request.packed)
+    for run in chain.done:
+        print(f"{run.name}: done already")
+    for run, name in chain.queued.items():
+        is_own = name in (name_of(run), name_of(run, EVALUATE))
+        print(f"{name_of(run)}: {_told(queued[name])}{'' if is_own else f', {name}'}")
+    for planned in tables:
+        runs = {one.run: None for one in planned}
+        made = {run for job in chain.jobs.values() for run in job.runs}
+        if runs.keys() & (made | chain.queued.keys()):
+            chain.add_page(runs, planned[0].options)
+    jobs = [*chain.jobs.values()]
+    return at_most(jobs, request.running) if request.running else jobs
+
+
+def submit(
+    root: Path,
+    tables: Sequence[Sequence[PlannedRun]],
+    request: Request,
+    further: Sequence[Job] = (),
+) -> int:
+    """Submit jobs for the runs that are neither done nor in the queue, and further ones.
+
+    Returns:
+        the exit status.
+    """
+    queued, problem = {}, None
+    try:
+        queued = read_queue(root)
+    except NoSlurm as error:
+        problem = error
+    jobs = [*make_chain(root, tables, request, queued), *further]
+    if not jobs:
+        return 0
+    if problem is not None:
+        print(f"{problem}: --slurm works where jobs are submitted from")
+        return 1
+    numbers = {name: one.number for name, one in queued.items()}
+    new: dict[str, int] = {}
+    for index, job in enumerate(jobs):
+        there = queued.get(job.name)
+        # A page is made once more after what is submitted now.
+        is_page = job.name.endswith(f"-{RENDER}")
+        if there and not (is_page and set(job.finally_after) & new.keys()):
+            print(f"{job.name}: {_told(there)}")
+            continue
+        number = _submit(root, job, numbers)
+        if number is None:
+            left = [job.name, *(one.name for one in jobs[index + 1 :] if one.name not in queued)]
+            print(f"Submitted: {', '.join(new) or 'none'}")
+            print(f"Not submitted: {', '.join(left)}. The same command goes on with these.")
+            return 1
+        numbers[job.name] = new[job.name] = number
+        submissions.note(root, job.folder, _record(job, number))
+        waits = [name for name in (*job.after, *job.finally_after) if name in numbers]
+        after = f", after {', '.join(str(numbers[name]) for name in waits)}" if waits else ""
+        print(f"{job.name}: job {number}{after}")
+    print("How they are: fairseq-pe status")
+    return 0
+
+
+def _holders(root: Path, queued: Mapping[str, Queued]) -> dict[Cell, Holder]:
+    """By run the noted job in the queue that makes it; of two the one that measures."""
+    found: dict[Cell, Holder] = {}
+    for record in submissions.read(root):
+        if record["name"] not in queued:
+            continue
+        only_trains = record.get("stage") == "train"
+        holder = Holder(record["name"], len(record["runs"]) > 1, only_trains)
+        for table, folder, name in record["runs"]:
+            if not only_trains or (table, folder, name) not in found:
+                found[table, folder, name] = holder
+    return found
+
+
+def _told(queued: Queued) -> str:
+    return f"is in the queue already as job {queued.number} ({queued.state.lower()})"
+
+
+def _submit(root: Path, job: Job, numbers: Mapping[str, int]) -> int | None:
+    """Submit one job; its number, or None where that failed, which is said."""
+    (root / job.folder).mkdir(parents=True, exist_ok=True)  # Slurm makes none for a log
+    try:
+        done = subprocess.run(
+            job.sbatch(dict(numbers)), cwd=root, check=False, stdout=subprocess.PIPE, text=True
+        )
+    except FileNotFoundError:
+        print("sbatch was not found: --slurm works where jobs are submitted from")
+        return None
+    if done.returncode:
+        print(f"{job.name}: sbatch ended with status {done.returncode}")
+        return None
+    return int(done.stdout.split(";")[0])
+
+
+def _record(job: Job, number: int) -> dict[str, Any]:
+    return {
+        "name": job.name,
+        "number": number,
+        "runs": [list(cell_of(run)) for run in job.runs],
+        "stage": job.stage,
+        "after": list(job.after),
+    }

@@ -1,0 +1,262 @@
+"""Makes the site: pages from templates, and beside them all that they need to be opened."""
+
+import json
+import shutil
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2.utils import htmlsafe_json_dumps
+
+from fairseq_plugins.common.files import write_text
+from fairseq_plugins.common.parallel import spread
+from fairseq_plugins.common.provenance import commit as commit_of
+from fairseq_plugins.encodings import ENCODINGS
+from fairseq_plugins.experiments import EXPERIMENTS
+from fairseq_plugins.report.claims_page import WORDS
+from fairseq_plugins.site import charts, markdown
+from fairseq_plugins.site.claims import claim_views
+from fairseq_plugins.site.compare import compare_data
+from fairseq_plugins.site.correlations import correlations_views
+from fairseq_plugins.site.encodings import encoding_page, encoding_views, look
+from fairseq_plugins.site.figures import FigureView, figure_views, ranking, results_of
+from fairseq_plugins.site.runs import KINDS, CellView, cell_view, script, shared_of, typed
+from fairseq_plugins.site.speed import machines, table9, timing_command
+from fairseq_plugins.site.tables import attentions_of, explained, floor_texts, lines_of
+from fairseq_plugins.statistics.evidence import Evidence, TableEvidence
+
+STATIC = Path(__file__).parent / "static"
+MARKER = "made-by-fairseq-plugins"  # a folder that may be made anew
+
+
+@dataclass(frozen=True)
+class Section:
+    """An entry of the navigation."""
+
+    page: str
+    title: str
+
+
+SECTIONS = (
+    Section("index.html", "Claims"),
+    Section("tables.html", "Tables"),
+    Section("compare.html", "Compare"),
+    Section("encodings.html", "Encodings"),
+    Section("figures.html", "Figures"),
+    Section("speed.html", "Speed"),
+)
+
+
+def environment() -> Environment:
+    """Templates in which everything is escaped that is not marked as safe."""
+    found = Environment(
+        loader=PackageLoader(__package__),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    found.policies["json.dumps_kwargs"] = {"separators": (",", ":")}
+    found.filters.update(markdown=markdown.to_html, inline=markdown.inline)
+    return found
+
+
+class Site:
+    """A folder of pages in the making."""
+
+    def __init__(self, evidence: Evidence, folder: Path) -> None:
+        self.evidence, self.folder = evidence, folder
+        self.templates = environment()
+        self.templates.globals.update(
+            sections=SECTIONS,
+            encodings=frozenset(ENCODINGS),
+            encoding_page=encoding_page,
+            commit=commit_of(evidence.root),
+            timing_command=timing_command,
+            typed=typed,
+            lines={one.page: lines_of(one) for one in evidence.tables},
+        )
+        self.pages: list[str] = []
+        self.figures: Sequence[FigureView] = figure_views(evidence)
+
+    def write(self, page: str, template: str, **values: Any) -> None:
+        """Render a page."""
+        text = self.templates.get_template(template).render(page=page, **values)
+        write_text(self.folder / page, text)
+        self.pages.append(page)
+
+    def lines(self, found: TableEvidence) -> Sequence[Any]:
+        """A table's lines, made once."""
+        lines: dict[str, Sequence[Any]] = self.templates.globals["lines"]  # type: ignore[assignment]
+        return lines[found.page]
+
+
+def build(
+    evidence: Evidence,
+    folder: Path,
+    say: Callable[[str], None] = print,
+    pictures: Sequence[str] | None = None,
+) -> list[str]:
+    """Make the whole site in a folder, which is emptied where it is one of these.
+
+    Args:
+        evidence: what there is to show.
+        folder: where to.
+        say: is told what was made.
+        pictures: encodings that are shown with what they do; None for all.
+
+    Returns:
+        the names of its pages.
+
+    Raises:
+        ValueError: a folder that holds something else.
+    """
+    _prepare(folder)
+    site = Site(evidence, folder)
+    for part in (_claims, _tables, _compare, _figures, _speed):
+        part(site)
+    _encodings(site, sorted(ENCODINGS) if pictures is None else pictures)
+    for path in sorted(STATIC.rglob("*")):
+        if path.is_file():
+            shutil.copyfile(path, _made(folder / "static" / path.relative_to(STATIC)))
+    size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    say(f"{len(site.pages)} pages, {size / 1e6:.1f} MB: {folder / 'index.html'}")
+    return site.pages
+
+
+def check_output(folder: Path) -> None:
+    """Refuse what is not to be overwritten.
+
+    Raises:
+        ValueError: a file, or a folder that holds something else.
+    """
+    is_free = not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))
+    if not is_free and not (folder / MARKER).is_file():
+        raise ValueError(f"--output must be a new folder or a report, but {folder} is neither")
+
+
+def _prepare(folder: Path) -> None:
+    check_output(folder)
+    if folder.exists():
+        shutil.rmtree(folder)
+    write_text(folder / MARKER, "")
+
+
+def _claims(site: Site) -> None:
+    views = claim_views(site.evidence)
+    shown = Counter(one.verdict.word for view in views for one in view.shown)
+    counts = {word: shown[word] for word in WORDS}
+    scales = list(dict.fromkeys(one.scale for view in views for one in view.shown))
+    left_out = [(one, text) for one in site.evidence.tables for text in one.left_out]
+    lost = site.evidence.left_out
+    site.write(
+        "index.html",
+        "claims.html",
+        views=views,
+        counts=counts,
+        scales=scales,
+        left_out=left_out,
+        lost=lost,
+    )
+    for view in views:
+        site.write(view.page, "claim.html", view=view)
+
+
+def _tables(site: Site) -> None:
+    further = correlations_views(site.evidence)
+    site.write("tables.html", "tables.html", tables=site.evidence.tables, further=further)
+    for view in further:
+        site.write(view.page, "correlations.html", view=view)
+    for one in site.evidence.tables:
+        lines = site.lines(one)
+        rows = list(dict.fromkeys(row for row, _ in one.runs))
+        shared = shared_of(one) if one.shown else None
+        site.write(
+            one.page,
+            "table.html",
+            found=one,
+            own=lines,
+            attentions=attentions_of(list(lines)),
+            kinds=sorted({line.kind for line in lines}),
+            floors=floor_texts(one),
+            text=explained(one),
+            ranking=ranking(one),
+            comparable=EXPERIMENTS[one.table.experiment].comparability(one.recipe_scale),
+            links=_links(site, one),
+            shared=shared,
+            script=script(one, rows, one.table.attentions, []) if one.shown else "",
+        )
+        if shared:
+            for row, attention in one.runs:
+                _cell(site, one, cell_view(one, row, attention, shared))
+
+
+def _cell(site: Site, found: TableEvidence, cell: CellView) -> None:
+    curves = {
+        f"seed {run.seed}, {name}": points
+        for run in cell.runs
+        for name, points in run.curves.items()
+    }
+    of_validation = [name for name in curves if name.endswith(KINDS["valid"])]
+    chart = charts.lines(curves, x="updates", y="loss", shown=of_validation) if curves else None
+    site.write(cell.page, "cell.html", found=found, cell=cell, chart=chart)
+
+
+def _links(site: Site, found: TableEvidence) -> dict[str, str]:
+    """Where links of a table's page in results/ lead: to its figure on the page of figures."""
+    names = [f"figures.html#{view.name}" for view in site.figures if view.source == found.page]
+    return {f"{found.name}{suffix}": name for name in names for suffix in (".png", ".svg", ".json")}
+
+
+def _compare(site: Site) -> None:
+    data = htmlsafe_json_dumps(compare_data(site.evidence), separators=(",", ":"))
+    write_text(site.folder / "static" / "compare-data.js", f"window.compareData = {data};\n")
+    encodings = sorted({row for one in site.evidence.tables for row, _ in one.runs})
+    site.write("compare.html", "compare.html", encodings=encodings)
+
+
+def _encodings(site: Site, names: Sequence[str]) -> None:
+    looks = dict(zip(names, spread(look, names), strict=True))
+    lines = {one.page: site.lines(one) for one in site.evidence.tables}
+    views = encoding_views(site.evidence, lines, looks)
+    kinds = sorted({view.kind for view in views})
+    site.write("encodings.html", "encodings.html", views=views, kinds=kinds)
+    for view in views:
+        site.write(view.page, "encoding.html", view=view)
+
+
+def _figures(site: Site) -> None:
+    site.write("figures.html", "figures.html", views=site.figures, same=same_charts(site.figures))
+    for path in dict.fromkeys(path for view in site.figures for path in view.pictures):
+        shutil.copyfile(results_of(site.evidence.root) / path, _made(site.folder / "drawn" / path))
+
+
+def same_charts(views: Sequence[FigureView]) -> dict[str, str]:
+    """The names of charts that have the numbers of one before them, and its name."""
+    first: dict[str, str] = {}
+    same: dict[str, str] = {}
+    for view in views:
+        for place, (_, content) in enumerate(view.panels, start=1):
+            name = f"{view.name}-{place}"
+            known = first.setdefault(json.dumps(content), name)
+            if known != name:
+                same[name] = known
+    return same
+
+
+def _speed(site: Site) -> None:
+    site.write(
+        "speed.html",
+        "speed.html",
+        machines=machines(site.evidence),
+        table9=table9(site.evidence),
+        lost=site.evidence.left_out,
+    )
+
+
+def _made(path: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path

@@ -1,0 +1,291 @@
+"""A claim's view: what the paper says, what the results say, how sure, and how to run it."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from fairseq_plugins.papers import CLAIMS, TABLES
+from fairseq_plugins.papers.claims import Claim, Comparison, Correlation, Floor, Speed
+from fairseq_plugins.papers.tables import Table
+from fairseq_plugins.report.claims_text import effect_text, interval_text
+from fairseq_plugins.report.differences import probability
+from fairseq_plugins.report.render import DASH
+from fairseq_plugins.site.runs import table_command, typed
+from fairseq_plugins.site.speed import timing_command
+from fairseq_plugins.site.tables import cell_page
+from fairseq_plugins.statistics.claims import FARTHEST, printed, smaller_than_printed
+from fairseq_plugins.statistics.comparisons import mean, rows_of
+from fairseq_plugins.statistics.evidence import Evidence
+from fairseq_plugins.statistics.timings import RELATIVE_SPEED, TIMINGS
+from fairseq_plugins.statistics.verdicts import (
+    CONFIRMED,
+    CONTRADICTED,
+    NOT_RUN,
+    UNDECIDED,
+    Verdict,
+    begins_at,
+)
+
+SEVERAL = (1, 2, 3)  # the seeds that are asked for where nothing says how sure a number is
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A number that a claim is judged by.
+
+    Attributes:
+        where: table and attention.
+        values: by seed.
+        page: of its runs, empty where it was not run.
+    """
+
+    table: str
+    row: str
+    label: str
+    where: str
+    metric: str
+    values: Mapping[int, float]
+    page: str
+    digits: int = 2
+
+    @property
+    def mean(self) -> str:
+        return f"{mean(self.values.values()):.{self.digits}f}" if self.values else DASH
+
+
+@dataclass(frozen=True)
+class Axis:
+    """Where an interval lies on a line from 0 to 100 across, zero and the paper's side with it.
+
+    claimed: from where to where the paper is right.
+    """
+
+    effect: float
+    low: float | None
+    high: float | None
+    zero: float
+    claimed: tuple[float, float] | None
+    paper: float | None
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A claim at a scale.
+
+    Attributes:
+        said: the verdict in a sentence.
+        command: what makes the numbers, or would.
+        numbers: those it is judged by.
+    """
+
+    scale: str
+    verdict: Verdict
+    effect: str
+    interval: str
+    p: str
+    said: str
+    command: str
+    numbers: Sequence[Cell]
+    axis: Axis | None
+    tables: Sequence[tuple[str, str]] = field(default=())
+
+
+@dataclass(frozen=True)
+class ClaimView:
+    """A claim with what each scale says."""
+
+    claim: Claim
+    page: str
+    printed: str
+    judged: Sequence[Judged]
+    attention: str
+
+    @property
+    def shown(self) -> Sequence[Judged]:
+        """Those of the scales that say anything; of a claim that none does, one that says so."""
+        return [one for one in self.judged if one.verdict.word != NOT_RUN] or self.judged[:1]
+
+
+def claim_views(evidence: Evidence) -> list[ClaimView]:
+    """All claims in the papers' order."""
+    return [_view(evidence, claim) for claim in CLAIMS]
+
+
+def _view(evidence: Evidence, claim: Claim) -> ClaimView:
+    own = printed(claim)
+    text = effect_text(own.estimate, own) if own.estimate else DASH
+    scales = [scale for scale, found in evidence.verdicts.items() if claim.name in found]
+    judged = [
+        _judged(evidence, claim, scale, evidence.verdicts[scale][claim.name]) for scale in scales
+    ] or [_judged(evidence, claim, "mini", Verdict(NOT_RUN))]
+    attention = getattr(claim.evidence, "attention", "")
+    return ClaimView(claim, f"claim-{claim.name}.html", text, judged, attention)
+
+
+def _judged(evidence: Evidence, claim: Claim, scale: str, verdict: Verdict) -> Judged:
+    estimate = verdict.estimate
+    names = [t for t in _tables(claim) if t in TABLES]
+    pages = [
+        (TABLES[name].source, one.page) for name in names if (one := evidence.find(name, scale))
+    ]
+    return Judged(
+        scale=scale,
+        verdict=verdict,
+        effect=effect_text(estimate, verdict) if estimate else "",
+        interval=_sure(verdict),
+        p=probability(estimate.p) if estimate and estimate.p is not None else "",
+        said=_sentence(claim, verdict),
+        command=_command(evidence, claim, scale, verdict),
+        numbers=_numbers(evidence, claim, scale),
+        axis=_axis(claim, verdict),
+        tables=pages,
+    )
+
+
+def _sure(verdict: Verdict) -> str:
+    if verdict.estimate is None or verdict.estimate.low is None:
+        return ""
+    return interval_text(verdict.estimate, verdict)
+
+
+def _sentence(claim: Claim, verdict: Verdict) -> str:
+    """How sure it is, in words."""
+    estimate = verdict.estimate
+    if estimate is None:
+        return f"Not run: {verdict.missing}." if verdict.missing else "Not run yet."
+    if estimate.low is None:
+        why = verdict.missing or "no row has several seeds, so nothing says what chance does"
+        return f"The effect is {effect_text(estimate, verdict)}, but {why}."
+    over = (
+        f"over {estimate.seeds} seeds that both sides share"
+        if estimate.seeds
+        else "by the spread that seeds make in the rows of the table"
+    )
+    if isinstance(claim.evidence, Correlation):
+        over = "over the rows"
+    if isinstance(claim.evidence, Speed):
+        over = "over the types"
+    where = {
+        CONFIRMED: "all of it lies where the paper says",
+        CONTRADICTED: "none of it lies where the paper says",
+        UNDECIDED: "it lies on both sides, so chance may have made the effect",
+    }[verdict.word]
+    if verdict.enough:
+        where += f"; {verdict.enough} seeds would decide if effect and spread are what they seem"
+    if smaller_than_printed(claim, verdict):
+        where += "; one as large as the paper's is ruled out at this scale"
+    if verdict.missing:
+        where = verdict.missing if verdict.at_floor else f"{where}; without {verdict.missing}"
+    sure = interval_text(estimate, verdict)
+    return (
+        f"The effect is {effect_text(estimate, verdict)}, with a 95 % interval from {sure} "
+        f"{over}: {where}."
+    )
+
+
+def _tables(claim: Claim) -> list[str]:
+    match claim.evidence:
+        case Correlation() as evidence:
+            return [evidence.of[0], evidence.with_[0]]
+        case Speed():
+            return [TIMINGS]
+        case Comparison() | Floor() as evidence:
+            return [evidence.table]
+
+
+def _rows(claim: Claim) -> list[str]:
+    match claim.evidence:
+        case Comparison() as evidence:
+            return list(dict.fromkeys([*evidence.first, *evidence.second]))
+        case Floor() as evidence:
+            return [evidence.row]
+        case Correlation() | Speed() as evidence:
+            return list(evidence.rows)
+
+
+def _command(evidence: Evidence, claim: Claim, scale: str, verdict: Verdict) -> str:
+    """What makes the numbers; with several seeds where these would be needed."""
+    if isinstance(claim.evidence, Speed):
+        return timing_command(claim.evidence.rows, claim.evidence.attention)
+    by_table: dict[str, set[int]] = {name: set() for name in _tables(claim)}
+    for cell in _numbers(evidence, claim, scale):
+        by_table[cell.table].update(cell.values)
+    attentions = [claim.evidence.attention]
+    if isinstance(claim.evidence, Comparison) and claim.evidence.second_attention:
+        attentions.append(claim.evidence.second_attention)
+    return "\n".join(
+        typed(table_command(name, scale, _rows(claim), attentions, _asked(claim, seeds)))
+        for name, seeds in by_table.items()
+    )
+
+
+def _asked(claim: Claim, seeds: set[int]) -> list[int]:
+    return (
+        sorted(seeds) if len(seeds) > 1 or isinstance(claim.evidence, Correlation) else [*SEVERAL]
+    )
+
+
+def _numbers(evidence: Evidence, claim: Claim, scale: str) -> list[Cell]:
+    match claim.evidence:
+        case Comparison() as of:
+            second = of.second_attention or of.attention, of.second_metric or of.metric
+            asked = [(of.table, of.metric, of.attention, row) for row in of.first]
+            asked += [(of.table, second[1], second[0], row) for row in of.second]
+        case Floor() as of:
+            asked = [(of.table, of.metric, of.attention, of.row)]
+        case Correlation() as of:
+            asked = [(t, m, of.attention, r) for t, m in (of.of, of.with_) for r in of.rows]
+        case Speed() as of:
+            asked = [(TIMINGS, RELATIVE_SPEED, of.attention, row) for row in of.rows]
+    return [_cell(evidence, scale, *place) for place in asked]
+
+
+def _cell(
+    evidence: Evidence, scale: str, table: str, metric: str, attention: str, row: str
+) -> Cell:
+    numbers = evidence.numbers.get(scale)
+    values = (
+        rows_of(numbers.cells.get(table, {}), attention, metric).get(row, {}) if numbers else {}
+    )
+    known: Table | None = TABLES.get(table)
+    if known is None:
+        return Cell(table, row, row, f"Table 9, {attention}", "speed", values, "", 3)
+    column = known.column(metric)
+    page = cell_page(known, scale, row, attention) if values else ""
+    label = known.row(row).label
+    where = f"{known.source}, {attention} attention"
+    return Cell(table, row, label, where, column.label, values, page, column.digits)
+
+
+def _axis(claim: Claim, verdict: Verdict) -> Axis | None:
+    """The effect on a line that has room for its interval, for zero and for the paper's."""
+    estimate = verdict.estimate
+    if estimate is None:
+        return None
+    own = printed(claim).estimate
+    paper = own.effect if own and own.effect is not None else None
+    middle = 1.0 if verdict.unit == "x" else 0.0
+    known = [v for v in (estimate.effect, estimate.low, estimate.high) if v is not None]
+    reach = max([abs(value - middle) for value in known] or [1.0]) or 1.0
+    if verdict.unit == "r":
+        reach = 1.0
+    elif paper is not None and abs(paper - middle) <= FARTHEST * reach:
+        reach = max(reach, abs(paper - middle))
+    reach *= 1.15
+
+    def place(value: float) -> float:
+        return round(min(100.0, max(0.0, 50 + 50 * (value - middle) / reach)), 2)
+
+    return Axis(
+        effect=place(estimate.effect),
+        low=None if estimate.low is None else place(estimate.low),
+        high=None if estimate.high is None else place(estimate.high),
+        zero=50.0,
+        claimed=_claimed(claim, place),
+        paper=None if paper is None or abs(paper - middle) > reach else place(paper),
+    )
+
+
+def _claimed(claim: Claim, place: Callable[[float], float]) -> tuple[float, float]:
+    begins = place(begins_at(claim.evidence))
+    above = getattr(claim.evidence, "claimed", "above") == "above"
+    return (begins, 100.0) if above else (0.0, begins)

@@ -1,0 +1,165 @@
+"""An encoding's view: what it is, what it looks like, and its numbers in every table."""
+
+import inspect
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from markupsafe import Markup
+
+from fairseq_plugins.analysis import picture
+from fairseq_plugins.catalog.facts import Facts, describe
+from fairseq_plugins.catalog.page import definition
+from fairseq_plugins.catalog.text import word
+from fairseq_plugins.encodings import ENCODINGS, EncodingEntry
+from fairseq_plugins.site import charts
+from fairseq_plugins.site.formula import mathml
+from fairseq_plugins.site.kinds import facts_of, kind_of
+from fairseq_plugins.site.tables import Line
+from fairseq_plugins.statistics.evidence import Evidence, TableEvidence
+from fairseq_plugins.statistics.series import length_lines
+
+BESIDE = ("base", "rope")  # what a line of extrapolation is shown with
+
+
+@dataclass(frozen=True)
+class EncodingView:
+    """A name of the registry.
+
+    Attributes:
+        formula: typeset, empty for a name that stands for several.
+        about: where it fits.
+        facts: the same in words, by label.
+        options: name, default and what a value must be.
+        text: the definition, in Markdown.
+        numbers: every line of a table that has it.
+        speeds: by device and attention its speed against Base, with the quartiles.
+        pictures: title and chart.
+        longer: charts of perplexity beyond the training length.
+    """
+
+    entry: EncodingEntry
+    kind: str
+    formula: Markup
+    about: Facts
+    facts: Sequence[tuple[str, str]]
+    options: Sequence[tuple[str, str, str]]
+    text: str
+    numbers: Sequence[tuple[TableEvidence, Line]]
+    speeds: Sequence[tuple[str, str, str, str]]
+    pictures: Sequence[tuple[str, charts.Chart]]
+    longer: Sequence[tuple[str, charts.Chart]]
+
+    @property
+    def page(self) -> str:
+        return encoding_page(self.entry.name)
+
+
+def encoding_page(name: str) -> str:
+    """The name of an encoding's page."""
+    return f"encoding-{name}.html"
+
+
+def look(name: str) -> list[tuple[str, charts.Chart]]:
+    """What an encoding does untrained, as `analysis picture` sees it: titles and charts."""
+    torch.set_num_threads(1)
+    seen = picture.observe(name, picture.build(name), length=picture.LENGTH)
+    found = []
+    for panel in seen.definition:
+        values = panel.values.tolist()
+        if panel.kind == "lines":
+            heads = {
+                f"head {i}": list(zip(panel.x, row, strict=True)) for i, row in enumerate(values, 1)
+            }
+            found.append((panel.title, charts.lines(heads, x="t - s", y="")))
+        else:
+            found.append((panel.title, charts.heat(values, x="", y="")))
+    heads = {
+        f"head {i}": list(zip(seen.offsets, row, strict=True))
+        for i, row in enumerate(seen.kernel.tolist(), 1)
+    }
+    kernel = charts.lines(heads, x="t - s", y="mean logit")
+    found.append(("kernel: mean logit of a query and a key of the same word", kernel))
+    weights = charts.heat(seen.weights.tolist(), x="key", y="query", signed=False)
+    found.append(("attention to a word that is repeated", weights))
+    return found
+
+
+def encoding_views(
+    evidence: Evidence,
+    lines: Mapping[str, Sequence[Line]],
+    looks: Mapping[str, Sequence[tuple[str, charts.Chart]]],
+) -> list[EncodingView]:
+    """All names of the registry, sorted.
+
+    Args:
+        evidence: what there is.
+        lines: of each table by its page.
+        looks: what `look` found of each name.
+    """
+    return [_view(evidence, lines, name, looks.get(name, ())) for name in sorted(ENCODINGS)]
+
+
+def _view(
+    evidence: Evidence,
+    lines: Mapping[str, Sequence[Line]],
+    name: str,
+    pictures: Sequence[tuple[str, charts.Chart]],
+) -> EncodingView:
+    entry = ENCODINGS[name]
+    numbers = [
+        (found, line)
+        for found in evidence.tables
+        for line in lines[found.page]
+        if line.encoding == name and (line.page or any(n.paper for n in line.numbers))
+    ]
+    return EncodingView(
+        entry=entry,
+        kind=kind_of(name),
+        formula=Markup("") if entry.parts else mathml(entry.formula),
+        about=facts_of(name),
+        facts=describe(facts_of(name)),
+        options=[(o.name, word(o.default), o.expected) for o in entry.options.values()],
+        text="" if entry.parts else "\n\n".join(definition(inspect.getdoc(entry.make) or "")),
+        numbers=numbers,
+        speeds=_speeds(evidence.timings, name),
+        pictures=pictures,
+        longer=_longer(evidence, name),
+    )
+
+
+def _speeds(
+    timings: Mapping[str, Sequence[Mapping[str, Any]]], name: str
+) -> list[tuple[str, str, str, str]]:
+    found = []
+    for device, cells in timings.items():
+        for cell in cells:
+            if cell["row"] == name:
+                metrics = cell["metrics"]
+                low, high = metrics["quartiles"]
+                speed = f"{metrics['relative_speed']:.3f}"
+                found.append((device, cell["attention"], speed, f"{low:.3f} to {high:.3f}"))
+    return found
+
+
+def _longer(evidence: Evidence, name: str) -> list[tuple[str, charts.Chart]]:
+    """Perplexity by length beside Base's and RoPE's, of every table of lengths that has it."""
+    found = []
+    for one in evidence.tables:
+        if not (one.table.lengths and one.shown):
+            continue
+        by_place = length_lines(one.shown)
+        for attention in one.table.attentions:
+            if (name, attention) not in by_place:
+                continue
+            rows = [name, *(row for row in BESIDE if row != name)]
+            series = {
+                one.table.row(row).label: by_place[row, attention]
+                for row in rows
+                if (row, attention) in by_place
+            }
+            words = {"x": "length of the window, in training lengths", "y": "perplexity"}
+            chart = charts.lines(series, log_x=True, log_y=True, **words)
+            found.append((f"{one.table.source}, {one.scale}, {attention} attention", chart))
+    return found

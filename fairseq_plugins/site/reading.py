@@ -1,0 +1,97 @@
+"""Reads a repository's results for the site; what is damaged is named."""
+
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict
+
+from fairseq_plugins.common.parallel import spread
+from fairseq_plugins.common.provenance import committed
+from fairseq_plugins.papers import TABLES
+from fairseq_plugins.report.folders import OWN, _folders
+from fairseq_plugins.report.page import Report
+from fairseq_plugins.statistics.evidence import Evidence, TableEvidence
+from fairseq_plugins.statistics.timings import Content, read_json, read_measurement, read_timings
+
+TARGETS = "targets.json"  # beside the machines' folders
+_OF_ANOTHER_KIND = ("preparation_curve",)  # times by size, without ratios
+
+
+class _Found(BaseModel):
+    ratios: dict[str, float]
+    quartiles: dict[str, tuple[float, float]] = {}
+    medians: dict[str, float] = {}
+    rates: dict[str, dict[str, float | None]] = {}
+
+
+class _Circumstances(BaseModel):
+    cpu: str
+    cores: int | None
+    gpus: list[str]
+
+
+class _Benchmark(BaseModel):
+    """A result of `python -m benchmarks`, as far as the site asks."""
+
+    model_config = ConfigDict(allow_inf_nan=False)
+    benchmark: str
+    found: _Found
+    hardware: _Circumstances
+    versions: dict[str, str]
+    commit: str
+    finished_at: str
+    wall_seconds: float
+
+
+def read_evidence(root: Path, processes: int | None = None) -> Evidence:
+    """Read a repository.
+
+    Args:
+        root: the repository.
+        processes: that read side by side; None for one for each core.
+    """
+    found = [*_folders(root)]
+    reports = [one for one in found if isinstance(one, Report)]
+    lost = [one for one in found if isinstance(one, TableEvidence)]
+    # Composing the configurations that results are compared with is most of the work.
+    tables = spread(_table, reports, processes)
+    left_out: list[str] = []
+    targets = read_json(root / "benchmarks" / "results" / TARGETS) or {}
+    return Evidence(
+        root,
+        sorted([*tables, *lost], key=_place),
+        read_timings(root, left_out.append),
+        _benchmarks(root, left_out),
+        targets.get("targets", []),
+        left_out,
+    )
+
+
+def _table(report: Report) -> TableEvidence:
+    shown, left_out = report.read()
+    return TableEvidence(
+        report.shown_table,
+        report.name,
+        shown,
+        left_out,
+        report.study,
+        is_rerun=report.all_results == OWN,
+        is_published=bool(report.study and committed(report.root, report.root / report.folder)),
+        absent=report.absent(shown),
+    )
+
+
+def _place(found: TableEvidence) -> tuple[int, bool]:
+    """In the papers' order, the repository's own results first."""
+    return [*TABLES].index(found.table.name), found.is_own
+
+
+def _benchmarks(root: Path, left_out: list[str]) -> dict[tuple[str, str], list[Content]]:
+    """By machine and device the results of benchmarks."""
+    found: dict[tuple[str, str], list[Content]] = {}
+    for path in sorted((root / "benchmarks" / "results").glob("*/*/*.json")):
+        if path.stem in _OF_ANOTHER_KIND:
+            continue
+        content = read_measurement(root, path, _Benchmark, left_out.append)
+        if content is not None:
+            found.setdefault((path.parents[1].name, path.parent.name), []).append(content)
+    return found

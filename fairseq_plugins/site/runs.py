@@ -1,0 +1,315 @@
+"""The runs of a cell: metrics by seed, commands, configuration, and where they were made."""
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fairseq_plugins.common.data_commands import as_typed
+from fairseq_plugins.experiments.start import Start
+from fairseq_plugins.records.recipe import trainings_of
+from fairseq_plugins.records.results import Result, curves_of, run_of
+from fairseq_plugins.site.tables import cell_page
+from fairseq_plugins.statistics.comparisons import mean
+from fairseq_plugins.statistics.evidence import RERUN, TableEvidence
+
+Flat = dict[str, str]  # dotted key: value, as shown
+KINDS = {"valid": "validation", "train": "training"}  # of curves
+SHARED = ""  # the configuration that all trainings of a run share
+
+
+@dataclass(frozen=True)
+class RunView:
+    """A run.
+
+    Attributes:
+        circumstances: label and text of where and when it was made; of a later run those that
+            the cell's first has otherwise.
+        commands: those that it gave, one after the other; empty where they are, but for the
+            seed, those of the run with seed `as_of`.
+        from_one: whether the two start from one model, the names of whose folders are the same.
+        differs: what of its configuration the first run has otherwise, but for the seed.
+        curves: updates and loss by what they are of, that of validation first.
+    """
+
+    seed: int
+    result: str
+    circumstances: Sequence[tuple[str, str]]
+    commands: str
+    as_of: int
+    from_one: bool
+    differs: Flat
+    curves: Mapping[str, Sequence[tuple[float, float]]]
+
+
+@dataclass(frozen=True)
+class CellView:
+    """The runs of a row under an attention.
+
+    Attributes:
+        metrics: a label, then each seed's number, then the mean.
+        configuration: by training, "" for what all share.
+        data: what the data was made from, and how much of it there is.
+
+    Of the last two only what not all runs of the table share.
+    """
+
+    row: str
+    label: str
+    attention: str
+    page: str
+    script: str
+    seeds: Sequence[int]
+    metrics: Sequence[tuple[str, Sequence[str], str]]
+    runs: Sequence[RunView]
+    configuration: Mapping[str, Flat]
+    data: Flat
+
+
+@dataclass(frozen=True)
+class Shared:
+    """What all runs of a table have: settings by training, "" for those of all, and data."""
+
+    configuration: Mapping[str, Flat]
+    data: Flat
+
+
+def shared_of(found: TableEvidence) -> Shared:
+    """Settings and data that no run of a table has otherwise; seeds and folders are a run's own."""
+    configurations = [_by_training(run) for run in found.shown]
+    common = set.intersection(*(set(_items(one)) for one in configurations))
+    data = set.intersection(*(set(flat(run["data"]).items()) for run in found.shown))
+    return Shared(_only(configurations[0], common), dict(sorted(data)))
+
+
+def cell_view(found: TableEvidence, row: str, attention: str, shared: Shared) -> CellView:
+    """All about the runs of one cell."""
+    runs = found.runs[row, attention]
+    configurations = [_by_training(run) for run in runs]
+    everywhere = set(_items(shared.configuration))
+    own = set(_items(configurations[0])) - everywhere
+    seeds = [run["seed"] for run in runs]
+    return CellView(
+        row=row,
+        label=found.table.row(row).label,
+        attention=attention,
+        page=cell_page(found.table, found.scale, row, attention),
+        script=script(found, [row], [attention], seeds),
+        seeds=seeds,
+        metrics=_metrics(found, runs),
+        runs=_run_views(runs, found.files),
+        configuration=_only(configurations[0], own),
+        data={k: v for k, v in flat(runs[0]["data"]).items() if shared.data.get(k) != v},
+    )
+
+
+def script(
+    found: TableEvidence, rows: Sequence[str], attentions: Sequence[str], seeds: Sequence[int]
+) -> str:
+    """The command that makes some cells of what there are runs of."""
+    study = found.study
+    scale = f"{RERUN if found.is_rerun else ''}{found.recipe_scale}"
+    words = table_command(found.table.name, scale, rows, attentions, seeds)
+    if study is not None:
+        words += ["--name", study.name]
+        words += ["--data", study.data.as_posix()] if study.data else []
+        words += [word for text in study.overrides for word in ("--set", text)]
+    if found.shown and (start := Start.of(found.shown[0]["config"])):  # of all
+        words += ["--start", start.checkpoint.as_posix()]
+    return typed(words)
+
+
+def table_command(
+    table: str, scale: str, rows: Sequence[str], attentions: Sequence[str], seeds: Sequence[int]
+) -> list[str]:
+    """The words of a command that makes cells of a table; the scale as `TableEvidence` says it."""
+    words = ["--scale", scale.removeprefix(RERUN), "--rows", ",".join(rows)]
+    words += ["--attention", ",".join(attentions)]
+    words += ["--seeds", ",".join(map(str, seeds))] if seeds else []
+    words += ["--rerun"] if scale.startswith(RERUN) else []
+    return [f"scripts/{table}.sh", *words]
+
+
+def typed(words: Sequence[str]) -> str:
+    """A command of scripts/ as a reader types it."""
+    return as_typed(shlex.join(words))
+
+
+def flat(value: Any, prefix: str = "") -> Flat:
+    """Nested settings by dotted key; what is not set is left out."""
+    if isinstance(value, Mapping):
+        found: Flat = {}
+        for key, inner in value.items():
+            found |= flat(inner, f"{prefix}.{key}" if prefix else str(key))
+        return found
+    if value is None or value == "":
+        return {}
+    if isinstance(value, list):
+        return {prefix: ", ".join(map(str, value))}
+    return {prefix: str(value).lower() if isinstance(value, bool) else str(value)}
+
+
+# Where a run goes and begins: its own, and said by its commands.
+_FOLDERS = frozenset(
+    {
+        "checkpoint.save_dir",
+        "checkpoint.finetune_from_model",
+        "checkpoint.load_checkpoint_on_all_dp_ranks",
+    }
+)
+
+
+def _by_training(run: Result) -> dict[str, Flat]:
+    """What all trainings share under "", and what each has beside it under its name."""
+    each = {
+        name: {key: value for key, value in flat(config).items() if key not in _FOLDERS}
+        for name, config in trainings_of(run["config"]).items()
+    }
+    shared = dict(set.intersection(*(set(one.items()) for one in each.values())))
+    result = {SHARED: {key: shared[key] for key in sorted(shared)}}
+    for name, one in each.items():
+        own = {key: one[key] for key in sorted(one) if key not in shared}
+        if own:
+            result[name] = own
+    return result
+
+
+def _items(configuration: Mapping[str, Flat]) -> list[tuple[str, str, str]]:
+    """Training, key and value of each setting."""
+    return [(name, *pair) for name, own in configuration.items() for pair in own.items()]
+
+
+def _only(configuration: Mapping[str, Flat], kept: set[tuple[str, str, str]]) -> dict[str, Flat]:
+    """Those of its settings, without trainings that have none of them."""
+    found: dict[str, Flat] = {}
+    for name, key, value in _items(configuration):
+        if (name, key, value) in kept:
+            found.setdefault(name, {})[key] = value
+    return found
+
+
+def joined(configuration: Mapping[str, Flat]) -> Flat:
+    """One list of all settings, those of a training with its name."""
+    return {f"{name}: {key}" if name else key: v for name, key, v in _items(configuration)}
+
+
+def _differences(first: Result, run: Result) -> Flat:
+    """Settings of a run that the first has otherwise, but for the seed and names with it."""
+    one, own = (
+        {
+            key: _of_any_seed(value, of["seed"], key)
+            for key, value in joined(_by_training(of)).items()
+        }
+        for of in (first, run)
+    )
+    # A seed that all trainings share stands elsewhere than one that each has.
+    keys = sorted(
+        key
+        for key in one.keys() | own.keys()
+        if one.get(key) != own.get(key) and not key.endswith("common.seed")
+    )
+    said = joined(_by_training(run))
+    return {key: said.get(key, "not set") for key in keys}
+
+
+def _of_any_seed(text: str, seed: int, key: str = "") -> str:
+    """A setting or commands with a mark in place of the seed, in names of folders too."""
+    if key.endswith("seed") and text == str(seed):
+        return "SEED"
+    return re.sub(rf"(seed[= ]|-s){seed}(?!\d)", r"\1SEED", text)
+
+
+def _of_any_own_seed(run: Result) -> str:
+    """Commands with a mark for the seed where they are of the run's own folder, and in its name.
+
+    Other folders are those of what it starts from, which may be of one seed for all runs.
+    """
+    seed, name = run["seed"], re.escape(run_of(run).name.removesuffix(str(run["seed"])))
+    own = re.compile(rf"(/{re.escape(run['table'])}/[^/\s]+/{name}){seed}(?!\d)")
+
+    def marked(line: str) -> str:
+        found, count = own.subn(r"\1SEED", line)
+        return re.sub(rf"(seed[= ]){seed}(?!\d)", r"\1SEED", found) if count else line
+
+    return "\n".join(map(marked, run["command"]))
+
+
+def _metrics(found: TableEvidence, runs: Sequence[Result]) -> list[tuple[str, Sequence[str], str]]:
+    """The table's columns under their labels, then every other number of the runs."""
+    labels = {column.metric: column.label for column in found.table.columns}
+    digits = {column.metric: column.digits for column in found.table.columns}
+    scalar = [k for run in runs for k, v in run["metrics"].items() if _is_number(v)]
+    lines: list[tuple[str, Sequence[str], str]] = []
+    for key in dict.fromkeys([*(k for k in labels if k in scalar), *scalar]):
+        values = [run["metrics"].get(key) for run in runs]
+        known = [float(value) for value in values if _is_number(value)]
+        shown = [_number(value, digits.get(key)) for value in values]
+        lines.append((labels.get(key, key), shown, _number(mean(known), digits.get(key))))
+    return lines
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _number(value: Any, digits: int | None) -> str:
+    if not _is_number(value):
+        return "-"
+    if digits is not None:
+        return f"{value:.{digits}f}"
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.6g}"
+
+
+def _run_views(runs: Sequence[Result], files: Path) -> list[RunView]:
+    """Each with what those before it have not said."""
+    known: dict[str, int] = {}  # by commands of any seed, the runs whose own are told
+    of_one_model: dict[str, int] = {}
+    around = circumstances(runs[0])
+    views = []
+    for run in runs:
+        told = circumstances(run)
+        commands = "\n".join(run["command"])
+        of_any, of_own = _of_any_seed(commands, run["seed"]), _of_any_own_seed(run)
+        from_one = of_any not in known and of_own in of_one_model
+        if from_one:
+            as_of = of_one_model[of_own]
+        else:
+            as_of = known.setdefault(of_any, run["seed"])
+            of_one_model.setdefault(of_own, run["seed"])
+        views.append(
+            RunView(
+                seed=run["seed"],
+                result=(Path("results") / files / f"{run_of(run).name}.json").as_posix(),
+                circumstances=[one for one in told if run is runs[0] or one not in around],
+                commands=commands if as_of == run["seed"] else "",
+                as_of=as_of,
+                from_one=from_one,
+                differs=_differences(runs[0], run),
+                curves={
+                    ", ".join(filter(None, (name, KINDS[kind]))): points
+                    for (name, kind), points in curves_of(run).items()
+                },
+            )
+        )
+    return views
+
+
+def circumstances(run: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Where, when and from what a result was made."""
+    hardware, versions = run["hardware"], run["versions"]
+    machine = f"{hardware['cores']} cores of {hardware['cpu']}"
+    threads = hardware.get("threads")
+    told = [
+        ("commit", run["commit"]),
+        ("finished", run["finished_at"]),
+        ("wall time", f"{run['wall_seconds']:,.0f} s"),
+        ("machine", ", ".join([*hardware["gpus"], machine])),
+        ("versions", ", ".join(f"{name} {version}" for name, version in versions.items())),
+    ]
+    if threads:
+        told.insert(4, ("threads", str(threads)))
+    if signature := run.get("signature"):
+        told.append(("SacreBLEU", signature))
+    return told

@@ -1,0 +1,194 @@
+"""A table's view: a line for each row and attention, with what each cell opens."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from fairseq_plugins.papers.tables import ATTENTIONS, Table
+from fairseq_plugins.report.captions import caption
+from fairseq_plugins.report.differences import differences, interval, marks, orderings, probability
+from fairseq_plugins.report.floors import floors_section
+from fairseq_plugins.report.render import cell_text
+from fairseq_plugins.report.within_rows import within_rows
+from fairseq_plugins.site.kinds import encoding_of, kind_of
+from fairseq_plugins.statistics.comparisons import against, mean
+from fairseq_plugins.statistics.evidence import TableEvidence
+from fairseq_plugins.statistics.floors import examples_of, highest, risen
+from fairseq_plugins.statistics.inference import Estimate
+
+REFERENCE, TIE, BETTER, WORSE = "reference", "tie", "better", "worse"
+ALONE, SINGLE = "no reference", "one seed"
+NOT_RUN = "not run"
+
+
+@dataclass(frozen=True)
+class Number:
+    """A number of a cell.
+
+    Attributes:
+        paper, ours: as they are shown; empty where there is none.
+        order, paper_order: what they are sorted by.
+        mark: whether ours differs from the reference beyond chance.
+        below_floor: whether it cannot be told apart as better than what needs no model.
+    """
+
+    paper: str = ""
+    ours: str = ""
+    order: float | None = None
+    paper_order: float | None = None
+    mark: bool = False
+    below_floor: bool = False
+
+
+@dataclass(frozen=True)
+class Line:
+    """A row under an attention.
+
+    Attributes:
+        page: of its runs, empty where it was not run.
+        numbers: in the order of the table's columns.
+        verdict: against the table's reference, in the column that ranks the rows.
+        effect, sure: that difference and its interval, as shown.
+    """
+
+    row: str
+    label: str
+    group: str
+    kind: str
+    encoding: str
+    attention: str
+    page: str
+    numbers: tuple[Number, ...]
+    verdict: str
+    effect: str = ""
+    sure: str = ""
+    p: str = ""
+    effect_order: float | None = None
+    seeds: int = 0
+
+
+def cell_page(table: Table, scale: str, row: str, attention: str) -> str:
+    """The name of the page with the runs of a cell."""
+    return f"run-{table.name}-{scale}-{row}-{attention}.html"
+
+
+def lines_of(found: TableEvidence) -> list[Line]:
+    """The paper's rows in its order and those beyond it, under each attention that has them."""
+    table, cells = found.table, found.cells
+    encodings = {(r["row"], r["attention"]): encoding_of(r) for r in found.shown}
+    lines = []
+    for attention in [*table.attentions, *table.further]:
+        compared = {c.metric: against(table, cells, attention, c.metric) for c in table.columns}
+        own = {row for row, a in cells if a == attention}
+        printed = [row.name for row in table.rows if attention in row.paper]
+        names = [*printed, *sorted(own - set(printed))]
+        floors = _floors(found, attention)
+        for name in names:
+            encoding = encodings.get((name, attention), name)
+            estimates = {metric: rows.get(name) for metric, rows in compared.items()}
+            lines.append(_line(found, name, attention, encoding, estimates, floors))
+    return lines
+
+
+def _line(
+    found: TableEvidence,
+    name: str,
+    attention: str,
+    encoding: str,
+    estimates: Mapping[str, Estimate | None],
+    floors: Mapping[str, set[str]],
+) -> Line:
+    table, row = found.table, found.table.row(name)
+    estimate = estimates[table.ranked_by.metric]
+    cell = found.cells.get((name, attention))
+    numbers = []
+    for column in table.columns:
+        seeds = (cell or {}).get(column.metric)
+        printed = row.paper.get(attention, {}).get(column.metric)
+        numbers.append(
+            Number(
+                paper=printed.text(column.digits) if printed else "",
+                ours=cell_text(seeds, column.digits) if seeds else "",
+                order=mean(seeds.values()) if seeds else None,
+                paper_order=printed.mean if printed else None,
+                mark=(one := estimates[column.metric]) is not None and one.is_apart,
+                below_floor=bool(seeds) and name in floors.get(column.metric, set()),
+            )
+        )
+    digits = table.ranked_by.digits
+    return Line(
+        row=name,
+        label=row.label,
+        group=row.group or "beyond the paper",
+        kind=kind_of(encoding),
+        encoding=encoding,
+        attention=attention,
+        page=cell_page(table, found.scale, name, attention) if cell else "",
+        numbers=tuple(numbers),
+        verdict=_verdict(table, name, estimate, is_run=cell is not None),
+        effect=f"{estimate.effect:+.{digits}f}" if estimate else "",
+        sure=interval(estimate, digits) if estimate and estimate.low is not None else "",
+        p=probability(estimate.adjusted) if estimate and estimate.adjusted is not None else "",
+        effect_order=estimate.effect if estimate else None,
+        seeds=max((len(seeds) for seeds in (cell or {}).values()), default=0),
+    )
+
+
+def _verdict(table: Table, name: str, estimate: Estimate | None, *, is_run: bool) -> str:
+    if not is_run:
+        return NOT_RUN
+    if name == table.reference:
+        return REFERENCE
+    if estimate is None:
+        return ALONE
+    if estimate.p is None:
+        return SINGLE
+    if not estimate.is_apart:
+        return TIE
+    return BETTER if (estimate.effect > 0) == table.ranked_by.higher_is_better else WORSE
+
+
+def _floors(found: TableEvidence, attention: str) -> dict[str, set[str]]:
+    """By metric the rows that are not told apart as better than the column's best floor."""
+    result = {}
+    for column in found.table.columns:
+        floor = highest(column, found.floors)
+        if floor is not None:
+            better = set(risen(found.table, found.cells, attention, column, floor[1]))
+            rows = {row for row, a in found.cells if a == attention}
+            result[column.metric] = rows - better
+    return result
+
+
+def floor_texts(found: TableEvidence) -> list[str]:
+    """What each column's floor is."""
+    texts = []
+    for column in found.table.columns:
+        floor = highest(column, found.floors)
+        if floor is not None:
+            texts.append(f"{column.label}: {floor[1]:.{column.digits}f} ({floor[0]})")
+    return texts
+
+
+def explained(found: TableEvidence) -> str:
+    """What stands below the numbers, in Markdown: what was trained, and how sure it is."""
+    table = found.table
+    examples = examples_of(table, found.shown)
+    parts = floors_section(table, found.cells, found.floors, examples)
+    parts += within_rows(table, found.cells)
+    parts += [*marks(table, found.cells), *differences(table, found.cells)]
+    parts += orderings(table, found.cells, found.floors)
+    parts += ["## What was trained on what", _caption(found)]
+    return "\n\n".join(parts)
+
+
+def _caption(found: TableEvidence) -> str:
+    is_study = found.study is not None
+    return caption(
+        found.table, found.recipe_scale, found.shown, is_study=is_study, absent=found.absent
+    )
+
+
+def attentions_of(lines: list[Line]) -> list[str]:
+    """Those of some lines, the known ones first."""
+    own = {line.attention for line in lines}
+    return [*(a for a in ATTENTIONS if a in own), *sorted(own - set(ATTENTIONS))]

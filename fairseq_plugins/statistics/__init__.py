@@ -1,0 +1,1 @@
+"""Statistics over results: paired differences, intervals, corrections and verdicts on claims."""

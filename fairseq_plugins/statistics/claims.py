@@ -1,0 +1,46 @@
+"""Printed effects of the papers' claims, beside the measured ones."""
+
+import functools
+from collections.abc import Mapping
+
+from fairseq_plugins.papers import TABLES
+from fairseq_plugins.papers.bert_correlations import PRINTED
+from fairseq_plugins.papers.claims import Claim, Correlation, Speed
+from fairseq_plugins.statistics.comparisons import Cells
+from fairseq_plugins.statistics.inference import sample_mean
+from fairseq_plugins.statistics.verdicts import (
+    UNDECIDED,
+    Numbers,
+    Verdict,
+    judge,
+    printed_cells,
+    rules_out,
+)
+
+# Papers' effects are of other models: one that is farther out than this many times an interval is
+# in no picture of it, where it would leave the interval no room.
+FARTHEST = 3.0
+
+
+# By scale, then by the name of each claim that it can say something of.
+Verdicts = Mapping[str, Mapping[str, Verdict]]
+
+
+def printed(claim: Claim) -> Verdict:
+    """What the paper's own numbers say, without any interval; not run where it prints none."""
+    if isinstance(claim.evidence, Speed):
+        return Verdict(UNDECIDED, sample_mean([claim.evidence.printed]), "x")
+    if isinstance(claim.evidence, Correlation):
+        (_, own), (_, performance) = claim.evidence.of, claim.evidence.with_
+        return Verdict(UNDECIDED, sample_mean([PRINTED[own][performance].mean]), "r")
+    return judge(claim, Numbers(_all_printed(), {}))
+
+
+@functools.cache
+def _all_printed() -> dict[str, Cells]:
+    return {name: printed_cells(table) for name, table in TABLES.items()}
+
+
+def smaller_than_printed(claim: Claim, verdict: Verdict) -> bool:
+    """Whether an undecided effect is surely smaller than the one that the paper prints."""
+    return rules_out(verdict, printed(claim), getattr(claim.evidence, "claimed", "above"))

@@ -1,0 +1,67 @@
+"""Reads what was measured without a training: Table 9's cells, and files like them."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from fairseq_plugins.common.root import from_root, place
+from fairseq_plugins.records.results import Say
+
+TIMINGS = "table9"  # measured by benchmarks/, no table of trained rows
+RELATIVE_SPEED = "relative_speed"
+
+Content = Mapping[str, Any]  # of a JSON file
+
+
+class _Ratio(BaseModel):
+    model_config = ConfigDict(allow_inf_nan=False)
+    relative_speed: float
+    quartiles: tuple[float, float]
+
+
+class _Timing(BaseModel):
+    """A cell of Table 9, as far as pages ask."""
+
+    row: str
+    attention: str
+    metrics: _Ratio
+
+
+def read_timings(root: Path, say: Say) -> dict[str, list[Content]]:
+    """Table 9 by device; `say` gets a sentence on each damaged file."""
+    return {
+        folder.name: [
+            content
+            for path in sorted(folder.glob("*.json"))
+            if (content := read_measurement(root, path, _Timing, say)) is not None
+        ]
+        for folder in sorted((root / place("results") / TIMINGS).glob("*/"))
+        if any(folder.glob("*.json"))  # else one of others, as of a toy paper
+    }
+
+
+def read_measurement(root: Path, path: Path, schema: type[BaseModel], say: Say) -> Content | None:
+    """A JSON object as a schema has it; None for a damaged one, of which `say` gets a sentence."""
+    content = read_json(path)
+    try:
+        if content is not None:
+            schema.model_validate(content)
+            return content
+        why = "no JSON object"
+    except ValidationError as error:
+        first, *_ = error.errors(include_url=False)
+        why = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+    say(f"{from_root(path, root)} is not a complete result ({why}).")
+    return None
+
+
+def read_json(path: Path) -> dict[str, Any] | None:
+    """A JSON object; None where a file is missing, damaged or something else."""
+    try:
+        content = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return None
+    return content if isinstance(content, dict) else None

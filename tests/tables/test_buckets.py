@@ -1,0 +1,107 @@
+"""The figure of BLEU by the length of the source, and what its page says of it."""
+
+import json
+
+import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+from fairseq_plugins.evaluation.bleu_by_length import bucket_names
+from fairseq_plugins.papers.extrapolation import BUCKETS, bleu_metric
+from fairseq_plugins.papers.extrapolation import TRANSLATION_LENGTHS as TABLE
+from fairseq_plugins.report.beyond_training import what_is_seen
+from fairseq_plugins.report.buckets import buckets_picture, draw_buckets
+from fairseq_plugins.statistics.series import bucket_lines
+
+
+@pytest.fixture
+def make(make_result):
+    def result(row: str, *scores: float | None, seed: int = 1, attention: str = "linear"):
+        made = make_result(row, attention, seed, 2.0, table=TABLE.name)
+        padded = [*scores, *[None] * (len(BUCKETS) - len(scores))]
+        made["metrics"] = {
+            "test_bleu": 20.0,
+            "sentences": {name: 100 * i for i, name in enumerate(BUCKETS)},
+            **{bleu_metric(name): value for name, value in zip(BUCKETS, padded, strict=True)},
+        }
+        return made
+
+    return result
+
+
+def test_buckets_are_those_that_are_measured():
+    assert list(BUCKETS) == bucket_names()
+
+
+def test_lines_are_means_over_seeds_without_dashes(make):
+    made = [
+        make("rope", 30.0, 20.0, None, 10.0),
+        make("rope", 32.0, 22.0, seed=2),
+        make("base", attention="vanilla"),
+    ]
+    assert bucket_lines(made) == {("rope", "linear"): [(0.0, 31.0), (1.0, 21.0), (3.0, 10.0)]}
+
+
+def test_the_picture_and_its_numbers_have_every_bucket_there_is(make, tmp_path):
+    made = [
+        make("base", 28.0, 24.0, 11.0),
+        make("rope", 29.0, 25.0, 13.0),
+        make("rope", 31.0, 25.0, 13.0, seed=2),
+        make("base", 20.0, 10.0, attention="linear_both"),
+    ]
+    picture = buckets_picture(TABLE, bucket_lines(made), made[0]["metrics"]["sentences"])
+    FigureCanvasAgg(picture).draw()
+    first, second, *legends = picture.axes
+    titles = [panel.get_title() for panel in picture.axes]
+    assert titles == ["linear attention", "linear_both attention", "", ""]
+    ticks = [label.get_text() for label in first.get_xticklabels()]
+    assert ticks == ["1-10\n0 sentences", "11-20\n100 sentences", "21-30\n200 sentences"]
+    assert [len(panel.get_lines()) for panel in (first, second)] == [2, 1]
+    for place in legends:
+        for text in place.get_legend().get_texts():
+            box = text.get_window_extent()
+            assert box.x0 >= 0 and box.y0 >= 0 and box.x1 <= picture.bbox.x1
+        assert not place.get_legend().get_window_extent().overlaps(first.get_tightbbox())
+    draw_buckets(tmp_path / "results", TABLE, TABLE.figures[0], "mini", made)
+    numbers = json.loads((tmp_path / "results/translation_lengths/mini.json").read_text())
+    assert list(numbers["rows"]["rope-linear"]) == [c.label for c in TABLE.columns[:4]]
+    cell = numbers["rows"]["rope-linear"]["BLEU (1-10)"]
+    assert cell == {"mean": 30.0, "deviation": pytest.approx(2**0.5, abs=1e-5), "seeds": 2}
+    assert numbers["sentences"]["11-20"] == 100
+
+
+def test_the_page_says_what_longer_sources_do_to_each_row(make):
+    made = [
+        make("base", 28.0, 24.0, 11.0),
+        make("rope", 27.0, 25.0, 13.0),
+        make("lrpe_type2", 30.0, None, 31.0),
+    ]
+    title, said, _, saw = what_is_seen(TABLE, made)
+    assert title == "## What is seen" and "LRPE" in saw
+    falls, gains = said.splitlines()
+    assert falls == (
+        "- Linear attention, from sources of 1-10 words to those of 21-30: BLEU falls in 2 of 3 "
+        "rows, least in `lrpe_type2` (30.00 to 31.00) and most in `base` (28.00 to 11.00)."
+    )
+    assert gains == (
+        "- Linear attention, BLEU less that of `base` at 1-10, 11-20, 21-30 words: `lrpe_type2` "
+        "+2.00, -, +20.00; `rope` -1.00, +1.00, +2.00 (with one seed of each row, no difference "
+        "has an interval)."
+    )
+
+
+def test_a_difference_beyond_chance_is_marked(make):
+    made = [
+        make(
+            row, 28.0 + gain * (20 + seed / 10) + seed, 24.0 + seed + gain * (-1) ** seed, seed=seed
+        )
+        for row, gain in (("base", 0), ("rope", 1))
+        for seed in (1, 2, 3)
+    ]
+    _, said, *_ = what_is_seen(TABLE, made)
+    assert "`rope` +20.20†, -0.33 († differs beyond chance, as in the table)." in said
+
+
+def test_nothing_is_said_of_one_bucket_or_of_none(make):
+    assert what_is_seen(TABLE, [make("base", 28.0), make("alibi", 20.0, attention="vanilla")]) == []
+    assert what_is_seen(TABLE, [make("base")]) == []
+    assert buckets_picture(TABLE, {}, {}).axes

@@ -1,0 +1,210 @@
+"""Which jobs runs become, what waits for what, and what is submitted."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from fairseq_plugins.experiments.devices import Devices
+from fairseq_plugins.experiments.planned import plan_run
+from fairseq_plugins.records import submissions
+from fairseq_plugins.records.runs import Run
+from fairseq_plugins.runner import queue, slurm
+from fairseq_plugins.runner.chain import Chain, Job, at_most, jobs_of_run
+from fairseq_plugins.runner.memory import DEFAULT_MIB
+from fairseq_plugins.runner.slurm import Request
+from tests.tables.fake_slurm import planned
+
+
+def test_what_others_start_from_is_submitted_once_and_first(place, cluster):
+    fine = planned(place, "bert_table4", "rope", "none")
+    assert slurm.submit(place, [fine], Request()) == 0
+    assert cluster.names() == [
+        "bert_start-toy-learned-vanilla-s1",
+        "bert_continued-toy-rope-vanilla-s1",
+        "bert_table4-toy-rope-vanilla-s1",
+        "bert_continued-toy-none-vanilla-s1",
+        "bert_table4-toy-none-vanilla-s1",
+        "bert_table4-toy-render",
+    ]
+    assert cluster.dependency("bert_start-toy-learned-vanilla-s1") == "singleton"
+    assert cluster.dependency("bert_continued-toy-none-vanilla-s1") == "afterok:100,singleton"
+    assert cluster.dependency("bert_table4-toy-none-vanilla-s1") == "afterok:103,singleton"
+    assert cluster.dependency("bert_table4-toy-render") == "afterany:102:104,singleton"
+    assert all("--kill-on-invalid-dep=yes" in command for command in cluster.submitted)
+    noted = {one["name"]: one for one in submissions.read(place)}
+    assert noted["bert_table4-toy-none-vanilla-s1"]["number"] == 104
+    assert noted["bert_table4-toy-none-vanilla-s1"]["after"] == [
+        "bert_continued-toy-none-vanilla-s1"
+    ]
+
+
+def test_what_is_in_the_queue_is_said_and_not_submitted_again(place, cluster, capsys):
+    both = planned(place, "table2", "base", "rope", attention="linear")
+    cluster.queued = {"table2-toy-base-linear-s1": 41}
+    assert slurm.submit(place, [both], Request()) == 0
+    assert cluster.names() == ["table2-toy-rope-linear-s1", "table2-toy-render"]
+    assert "is in the queue already as job 41 (pending)" in capsys.readouterr().out
+    # The page waits for that one, too.
+    assert cluster.dependency("table2-toy-render") == "afterany:41:100,singleton"
+    cluster.queued |= {"table2-toy-rope-linear-s1": 100, "table2-toy-render": 101}
+    cluster.submitted.clear()
+    assert slurm.submit(place, [both], Request()) == 0
+    assert cluster.submitted == []
+
+
+def test_jobs_of_another_folder_are_not_ours(place, cluster):
+    assert queue.read_queue(place) == {}
+    cluster.queued = {"a": 3}
+    assert queue.read_queue(place)["a"].number == 3
+
+
+def test_without_slurm_it_is_said(place, monkeypatch, capsys):
+    def run(*_, **__):
+        raise FileNotFoundError
+
+    monkeypatch.setattr(queue.subprocess, "run", run)
+    assert slurm.submit(place, [planned(place, "table2", "base")], Request()) == 1
+    assert "squeue was not found" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("table", "gpus", "expected"),
+    [
+        ("table2", 0, 1),
+        ("table2", 1, 1),
+        ("table2", 2, 2),
+        ("table4", 8, 2),
+        ("table8", 8, 1),  # it is measured while it trains
+        ("bert_table4", 8, 1),  # several trainings, each measured by itself
+    ],
+)
+def test_many_gpus_do_not_wait_for_an_evaluation(place, table, gpus, expected):
+    (one,) = planned(place, table, "rope", gpus=gpus, scale="paper" if gpus else "toy")
+    jobs = jobs_of_run(one, force=False)
+    assert len(jobs) == expected
+    assert jobs[0].gpus == gpus
+    if expected == 2:
+        assert jobs[1].gpus == 1 and jobs[1].after == (jobs[0].name,)
+        assert len(jobs_of_run(one, force=True)) == 1
+
+
+def test_a_run_that_two_tables_share_is_trained_once(place):
+    chain = Chain(lambda one: False, lambda one: False)
+    chain.add_all(planned(place, "table2", "lrpe_type2"))
+    chain.add_all(planned(place, "table5", "lrpe_type2"))
+    first, second = chain.jobs.values()
+    assert second.after == (first.name,) and second.gpus == 0
+    assert second.stage == "take"
+
+
+def test_packed_runs_share_a_node(place):
+    rows = planned(place, "table2", "base", "rope", "t5", scale="paper", gpus=1)
+    chain = Chain(lambda one: one.run.row == "t5", lambda one: False)
+    chain.add_all(rows, packed=8)
+    (job,) = chain.jobs.values()
+    assert job.gpus == 2 and [run.row for run in job.runs] == ["base", "rope"]
+    text = " ".join(job.words)
+    assert "--runs base-vanilla-s1,rope-vanilla-s1 --gpus 1 --jobs 2" in text
+
+
+def test_a_pack_trains_no_run_that_another_table_trains(place):
+    chain = Chain(lambda one: False, lambda one: False)
+    chain.add_all(planned(place, "table2", "lrpe_type2", "lrpe_type6"), packed=3)
+    chain.add_all(planned(place, "table5", "lrpe_type2", "lrpe_type6", "lrpe_identity"), packed=3)
+    trained = [run.row for job in chain.jobs.values() if job.stage == "all" for run in job.runs]
+    assert sorted(trained) == ["lrpe_identity", "lrpe_type2", "lrpe_type6"]
+    pack = "table2-toy-lrpe_type2-vanilla-s1-and-1-more"
+    takes = [job for job in chain.jobs.values() if job.stage == "take"]
+    assert [job.finally_after for job in takes] == [(pack,)] * 2
+    assert all(job.after == () for job in takes)
+
+
+def test_a_bad_row_of_a_pack_cancels_no_child_of_the_others(place):
+    """Who waits for a pack, or is one, begins however it ends, and looks for its own parent."""
+    rows = ("base", "rope", "spe")
+    for first, second in ((3, 1), (3, 3), (1, 3)):
+        chain = Chain(lambda one: False, lambda one: False)
+        chain.add_all(planned(place, "table8", *rows), packed=first)
+        parents = {job.name for job in chain.jobs.values()}
+        chain.add_all(planned(place, "table3", *rows), packed=second)
+        children = [job for job in chain.jobs.values() if job.name not in parents]
+        assert {run.table for job in children for run in job.runs} == {"table3"}
+        assert all(job.after == () for job in children)
+        assert {name for job in children for name in job.finally_after} == parents
+
+
+def test_packs_leave_a_lacking_checkpoint_to_the_first_of_them(place):
+    seeds = planned(place, "table3", "rope") * 4
+    seeds = [
+        plan_run(place / "configs", replace(one.run, seed=seed), Devices(0))
+        for seed, one in enumerate(seeds, 1)
+    ]
+    chain = Chain(lambda one: one.run.table == "table8", lambda one: False)
+    chain.add_all(seeds, packed=2)
+    first, second = chain.jobs.values()
+    assert first.finally_after == () and second.finally_after == (first.name,)
+
+
+def test_so_many_run_at_once(place):
+    runs = (Run("table2", "toy", "base", "linear", 1),)
+    jobs = [Job(str(n), place, ("true",), runs=runs) for n in range(5)]
+    taking = Job("taking", place, ("true", "--stage", "take"), runs=runs)
+    page = Job("page-render", place, ("true",), finally_after=("0",))
+    limited = at_most([taking, *jobs, page], 2)
+    assert [job.finally_after for job in limited] == [(), (), (), ("0",), ("1",), ("2",), ("0",)]
+
+
+def test_a_checkpoint_that_a_result_lacks_is_made_by_the_first_that_needs_it(place):
+    """As in a new clone: the result of the start is there, its checkpoint is not."""
+    rows = planned(place, "table3", "rope", scale="toy")
+    more = [plan_run(place / "configs", replace(rows[0].run, seed=2), Devices(0))]
+    chain = Chain(lambda one: one.run.table == "table8", lambda one: False)
+    chain.add_all([*rows, *more])
+    first, second = chain.jobs.values()
+    assert first.after == second.after == first.finally_after == ()
+    assert second.finally_after == (first.name,)
+
+
+def test_forced_runs_leave_what_they_start_from_alone(place):
+    chain = Chain(lambda one: True, lambda one: False, force=True)
+    chain.add_all(planned(place, "bert_table4", "rope"))
+    forced = {job.name for job in chain.jobs.values() if "--force" in job.words}
+    assert forced == {"bert_table4-toy-rope-vanilla-s1"}
+
+
+def test_options_reach_every_job(place):
+    chain = Chain(lambda one: False, lambda one: False, options=("--keep", "best"))
+    chain.add_all(planned(place, "bert_table4", "rope"))
+    assert all("--keep best" in " ".join(job.words) for job in chain.jobs.values())
+
+
+def test_a_variable_of_sbatch_is_not_overridden(place, monkeypatch):
+    job = Job("a", place, ("true", "--srun"), gpus=8)
+    assert any(word.startswith("--signal") for word in job.sbatch({}))
+    monkeypatch.setenv("SBATCH_SIGNAL", "B:USR1@300")
+    assert not any(word.startswith("--signal") for word in job.sbatch({}))
+    assert "--gpus-per-node=8" in job.sbatch({})
+    assert "--nodes=2" in replace(job, gpus=16).sbatch({})
+
+
+def test_what_would_end_at_the_signal_is_not_sent_it(place, cluster):
+    slurm.submit(place, [planned(place, "table2", "base")], Request())
+    run, page = cluster.submitted
+    assert "--signal=B:USR1@120" in run and not any(w.startswith("--signal") for w in page)
+
+
+def test_jobs_on_a_cpu_ask_for_memory_unless_the_user_does(place, monkeypatch):
+    job = Job("a", place, ("true",), cpus=3)
+    assert f"--mem-per-cpu={DEFAULT_MIB}M" in job.sbatch({})
+    assert not any(word.startswith("--mem") for word in replace(job, gpus=1).sbatch({}))
+    monkeypatch.setenv("SBATCH_MEM_PER_NODE", "9G")
+    assert not any(word.startswith("--mem") for word in job.sbatch({}))
+
+
+def test_a_cut_off_line_of_a_submission_is_left_out(place):
+    folder = place / "checkpoints" / "table2" / "toy"
+    folder.mkdir(parents=True)
+    whole = {"name": "a", "number": 1, "runs": [], "after": []}
+    (folder / "jobs.jsonl").write_text(json.dumps(whole) + "\n" + json.dumps(whole)[:9])
+    assert [one["name"] for one in submissions.read(place)] == ["a"]

@@ -1,0 +1,133 @@
+"""Table 5 of the BERT paper: from its own numbers as printed, and from results."""
+
+import json
+
+import numpy as np
+import pytest
+
+from fairseq_plugins.papers import TABLES
+from fairseq_plugins.papers.bert_correlations import PERFORMANCES, PRINTED, PROPERTIES, ROWS
+from fairseq_plugins.report.correlations import facts, write_correlations
+from fairseq_plugins.statistics.correlations import correlate, lost_columns, over_rows
+from fairseq_plugins.statistics.verdicts import printed_cells
+
+NAMES = ("bert_table2", "bert_table3", "bert_table4")
+PAPER = {name: printed_cells(TABLES[name]) for name in NAMES}
+CELLS = [(own, task) for own, numbers in PRINTED.items() for task in numbers]
+
+
+def tolerance(own: str, task: str) -> float:
+    """What rounding may do: symmetry is printed with one or two digits that count."""
+    if own != "symmetry":
+        return 0.006
+    return 0.011 if task.endswith("exact") else 0.025
+
+
+@pytest.mark.parametrize(("own", "task"), CELLS)
+def test_the_papers_tables_give_its_table_5(own: str, task: str) -> None:
+    found = correlate(PAPER)[own, task]
+    assert len(found.rows) == 12 and "none" not in found.rows
+    assert found.estimate is not None
+    assert found.estimate.effect == pytest.approx(PRINTED[own][task].mean, abs=tolerance(own, task))
+
+
+def test_squad_is_by_exact_matches_and_not_by_f1() -> None:
+    found, far = correlate(PAPER), {"v1_exact": 0.0, "v1_f1": 0.0}
+    for own, numbers in PRINTED.items():
+        for task in far:
+            one = found[own, task].estimate
+            assert one is not None
+            far[task] = max(far[task], abs(one.effect - numbers["v1_exact"].mean))
+    assert far["v1_exact"] < 0.01 < 0.09 < far["v1_f1"]
+
+
+def test_row_none_would_make_correlations_large() -> None:
+    """The paper's footnote 11."""
+    pair = ("bert_table2", "monotonicity"), ("bert_table4", "v1_exact")
+    without = over_rows(PAPER, *pair, "vanilla", ROWS).estimate
+    with_none = over_rows(PAPER, *pair, "vanilla", ("none", *ROWS)).estimate
+    assert without is not None and with_none is not None
+    assert abs(without.effect) < 0.4 < 0.8 < abs(with_none.effect)
+
+
+def test_every_property_meets_every_task() -> None:
+    found = correlate(PAPER)
+    assert len(found) == 6 * 14 == len(PROPERTIES) * len(PERFORMANCES)
+    for one in found.values():
+        assert one.estimate is not None and one.estimate.low is not None
+        assert one.estimate.high is not None and one.estimate.adjusted is not None
+        assert -1 <= one.estimate.low < one.estimate.effect < one.estimate.high <= 1
+        assert one.estimate.adjusted >= one.estimate.p
+
+
+def cells(count: int) -> dict[str, dict]:
+    """Results of the first rows, two seeds each; MNLI is the same in all of them."""
+    draw = np.random.default_rng(3)
+    found: dict[str, dict] = {name: {} for name in NAMES}
+    for row in ("none", *ROWS[:count]):
+        for name, table in found.items():
+            metrics = [column.metric for column in TABLES[name].columns]
+            values = {m: {s: float(draw.uniform(1, 90)) for s in (1, 2)} for m in metrics}
+            table[row, "vanilla"] = values
+        found["bert_table3"][row, "vanilla"]["MNLI"] = {1: 33.0, 2: 33.0}
+    return found
+
+
+def test_ours_are_of_the_models_that_were_fine_tuned() -> None:
+    """Of seed 1, and how well they do is a mean over the seeds of the fine-tuning."""
+    ours = cells(5)
+    found = correlate(ours)["symmetry", "v1_exact"]
+    assert found.rows == ROWS[:5] and found.estimate is not None
+    table_2, table_4 = ours["bert_table2"], ours["bert_table4"]
+    sides = [
+        [table_2[row, "vanilla"]["symmetry"][1] for row in ROWS[:5]],
+        [np.mean([*table_4[row, "vanilla"]["v1_exact"].values()]) for row in ROWS[:5]],
+    ]
+    assert found.estimate.effect == pytest.approx(np.corrcoef(sides)[0, 1])
+    assert correlate(cells(3))["symmetry", "v1_exact"].estimate is None
+    assert correlate(ours)["symmetry", "MNLI"].estimate is None
+    del table_2[ROWS[0], "vanilla"]["symmetry"][1]
+    assert correlate(ours)["symmetry", "v1_exact"].rows == ROWS[1:5]
+
+
+def test_the_page_has_both_numbers_and_says_what_is_missing(tmp_path) -> None:
+    ours = cells(5)
+    path = write_correlations(tmp_path, "mini", ours, {}, PAPER)
+    page = (tmp_path / path).read_text()
+    (line,) = [line for line in page.splitlines() if line.startswith("| EM, v1.1 | -0.31 / ")]
+    estimate = correlate(ours)["monotonicity", "v1_exact"].estimate
+    assert estimate is not None
+    assert f"-0.31 / {estimate.effect:+.2f}" in line
+    assert f"Without results: `{ROWS[5]}`" in page
+    assert "| MNLI | +0.56 / - | -0.24 / - |" in page
+    data = json.loads((tmp_path / path).with_suffix(".json").read_text())["correlations"]
+    assert len(data) == 84
+    (one,) = [d for d in data if (d["property"], d["performance"]) == ("monotonicity", "v1_exact")]
+    assert one["printed"] == -0.31 and one["ours"]["effect"] == estimate.effect
+    assert one["rows"] == list(ROWS[:5])
+    assert "![On Position Embeddings in BERT, Table 5 as a figure](mini.png)" in page
+    assert "`site/report/bert_table5-mini.html`" in page
+    assert (tmp_path / path).with_suffix(".png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_tasks_that_no_row_learns_are_named() -> None:
+    floors = {"bert_table4": {"v2_f1": {"answers nothing": 99.0}}}
+    lost = lost_columns(cells(5), floors)
+    assert list(lost) == ["v2_f1"]
+    told = facts(correlate(cells(5)), correlate(PAPER), lost, cells(5))
+    assert any("can be told apart as better than *answers nothing*" in fact for fact in told)
+
+
+def test_direction_balance_is_correlated_by_its_distance_from_1_too() -> None:
+    ours = cells(6)
+    for row, ratio in zip(ROWS, (0.9, 0.95, 0.99, 1.02, 1.04, 1.11), strict=False):
+        ours["bert_table2"][row, "vanilla"]["direction_balance"] = {1: ratio}
+        ours["bert_table4"][row, "vanilla"]["v1_exact"] = {1: 100 * abs(ratio - 1) + ratio}
+    by_ratio = correlate(ours)["direction_balance", "v1_exact"].estimate
+    assert by_ratio is not None and by_ratio.effect < 0.5
+    own, papers = correlate(ours), correlate(PAPER)
+    (said,) = [fact for fact in facts(own, papers, {}, ours) if "is met at 1" in fact]
+    assert "Here 3 of 6 rows are below 1" in said and "EM, v1.1 +1.00 (" in said
+    for row in ROWS:
+        ours["bert_table2"].pop((row, "vanilla"), None)
+    assert not any("is met at 1" in fact for fact in facts(own, papers, {}, ours))

@@ -1,0 +1,87 @@
+"""What a caption says of denominators is what the encodings of its rows say."""
+
+import copy
+from pathlib import Path
+
+import pytest
+import torch
+
+from fairseq_plugins.experiments.devices import Devices
+from fairseq_plugins.experiments.lm import LANGUAGE_MODEL
+from fairseq_plugins.experiments.planned import plan_run
+from fairseq_plugins.papers.lrpe import TABLE_2
+from fairseq_plugins.records.runs import Run
+from fairseq_plugins.report.denominators import _attention, denominators
+from fairseq_plugins.report.render import render
+
+CONFIGS = Path(__file__).resolve().parents[2] / "configs"
+
+
+@pytest.fixture(scope="module")
+def model():
+    """The composed model of Base under linear attention."""
+    run = Run("table2", "toy", "base", "linear", 1)
+    return plan_run(CONFIGS, run, Devices(0)).trainings[0].config["model"]
+
+
+@pytest.fixture
+def result(make_result, model):
+    def make(encoding, attention="linear", **options):
+        made = copy.deepcopy(make_result(encoding, attention, 1, 80.0))
+        own = {"position_encoding": encoding, "attention_type": attention, **options}
+        made["config"]["model"] = {**model, **own}
+        return made
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("encoding", "told"),
+    [
+        ("lrpe_type8", "decides for most queries of `lrpe_type8`."),
+        ("rope", "% of the queries of a row."),
+        ("per", "Scores that are never negative need no floor: `per`."),
+        ("lrpe_type7", "Scores that are never negative need no floor: `lrpe_type7`."),
+        ("xpos", "With the denominator of un-encoded features: `xpos`."),
+    ],
+)
+def test_each_encoding_is_asked(result, encoding, told):
+    (said,) = denominators(LANGUAGE_MODEL, [result(encoding)])
+    assert said.endswith(told)
+    assert ("kept at or above 0.2 of its bound" in said) == (encoding in ("lrpe_type8", "rope"))
+
+
+def test_rows_are_told_together_and_the_page_has_it(result):
+    results = [result(name) for name in ("rope", "lrpe_type8", "per", "spe", "base")]
+    (said,) = denominators(LANGUAGE_MODEL, results)
+    assert "most queries of `lrpe_type8` and at most" in said and "of any other row." in said
+    assert "no floor: `per`, `spe`." in said and "base" not in said
+    assert said in render(TABLE_2, "toy", results, [])
+
+
+def test_options_of_the_recipe_count(result):
+    (said,) = denominators(LANGUAGE_MODEL, [result("rope", min_cosine=0.05)])
+    assert "at or above 0.05 of its bound" in said
+    (said,) = denominators(LANGUAGE_MODEL, [result("rope", linear_normalizer="plain")])
+    assert said == "With the denominator of un-encoded features: `rope`."
+
+
+def test_the_authors_denominators_are_told(result):
+    clamped = result("lrpe_type8", linear_normalizer="clamped", linear_epsilon=0.5)
+    normed = result("rope", linear_normalizer="output_norm", linear_output_norm="rms_norm")
+    (said,) = denominators(LANGUAGE_MODEL, [clamped, normed])
+    assert "max(sum, 0.5)" in said and "2022: `lrpe_type8`" in said and "2023: `rope`" in said
+    assert "never negative" not in said and "kept at or above" not in said
+
+
+def test_without_linear_attention_nothing_is_said(result):
+    assert denominators(LANGUAGE_MODEL, [result("rope", "vanilla"), result("base")]) == []
+
+
+def test_drawn_parameters_do_not_change_the_page(result):
+    told = set()
+    for seed in (1, 2, 3):
+        _attention.cache_clear()
+        torch.manual_seed(seed)
+        told.add(*denominators(LANGUAGE_MODEL, [result("lrpe_type2")]))
+    assert len(told) == 1

@@ -1,0 +1,452 @@
+"""Table of lengths beyond training: what is measured, when again, and what its page says."""
+
+import json
+import math
+from dataclasses import replace
+from itertools import combinations
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+from fairseq_plugins.cli.table_options import get_parser
+from fairseq_plugins.experiments.devices import Devices
+from fairseq_plugins.experiments.extrapolation import (
+    EXTRAPOLATION,
+    MASKED_EXTRAPOLATION,
+    factors_of,
+)
+from fairseq_plugins.experiments.planned import plan_run
+from fairseq_plugins.experiments.rows import check_rows, default_rows
+from fairseq_plugins.papers import TABLES
+from fairseq_plugins.papers.claims import Claim, Comparison
+from fairseq_plugins.papers.extrapolation import EXTRAPOLATION as TABLE
+from fairseq_plugins.papers.extrapolation import MASKED_EXTRAPOLATION as MASKED_TABLE
+from fairseq_plugins.papers.tables import ATTENTIONS
+from fairseq_plugins.records import results
+from fairseq_plugins.records.runs import Run
+from fairseq_plugins.report.beyond_training import what_is_seen
+from fairseq_plugins.report.lengths import draw_lengths, highest_shown, lengths_picture
+from fairseq_plugins.report.panels import styles
+from fairseq_plugins.report.render import render
+from fairseq_plugins.runner import runner, session
+from fairseq_plugins.runner.chain import jobs_of_run
+from fairseq_plugins.runner.plan import plan
+from fairseq_plugins.runner.status import gather as status_of_all
+from fairseq_plugins.statistics.comparisons import gather
+from fairseq_plugins.statistics.series import length_lines, longest_places, place_lines
+from fairseq_plugins.statistics.verdicts import CONFIRMED, CONTRADICTED, Numbers, judge
+from tests.tables.fake_fairseq import FakeFairseq
+
+SCALE = EXTRAPOLATION.scales["toy"]
+REASON = "`learned` under vanilla attention has no meaning beyond position 128"
+
+
+def printed(bits: dict[int, float | None], sliding: bool = True) -> dict:
+    """What the command prints of losses by length; None has no meaning."""
+    lines = {}
+    for factor, loss in bits.items():
+        line = {"length": 64 * factor}
+        if loss is None:
+            line["reason"] = REASON
+        else:
+            line |= {"tokens": 512, "bits": loss, "by_position": [loss] * 4 * factor}
+            line |= {"sliding_bits": loss + 0.5} if sliding else {}
+        lines[f"{factor}x"] = line
+    return {"trained_length": 64, "checkpoint": "ab" * 32, "lengths": lines}
+
+
+def metrics_of(tmp_path: Path, found: dict, experiment=EXTRAPOLATION) -> dict:
+    """What a run records of it."""
+    training = SimpleNamespace(data=Path("data"))
+    run = Run(TABLE.name, "toy", "rope", "vanilla", 1)
+    (step,) = experiment.steps(training, Path("x.pt"), run, 0)
+    log = tmp_path / step.log
+    log.write_text("words\n" + json.dumps(found) + "\n")
+    return step.read(log)
+
+
+@pytest.fixture
+def make(make_result, tmp_path):
+    def result(row: str, bits: dict[int, float | None], seed: int = 1, attention="vanilla"):
+        made = make_result(row, attention, seed, 2.0, table=TABLE.name)
+        told = {k: made["metrics"][k] for k in ("train_seconds", "updates", "tokens_per_second")}
+        own = metrics_of(tmp_path, printed(bits))
+        made["metrics"] = {**own, **told, "parameters": 10}
+        results.check_result(made, EXTRAPOLATION.metrics)
+        return made
+
+    return result
+
+
+def test_what_is_printed_becomes_perplexities_and_reasons(tmp_path):
+    found = metrics_of(tmp_path, printed({1: 3.0, 2: 4.0, 4: None}))
+    assert (found["ppl_1x"], found["ppl_2x"], found["ppl_4x"]) == (8.0, 16.0, None)
+    assert found["ppl_1x_sliding"] == pytest.approx(2**3.5, abs=1e-4)
+    assert found["ppl_4x_sliding"] is None and found["reasons"] == {"4x": REASON}
+    assert found["by_position"]["2x"] == [4.0] * 8 and found["tokens"] == 512
+    assert factors_of(found) == (1, 2, 4)
+    masked = metrics_of(tmp_path, printed({1: 3.0}, sliding=False), MASKED_EXTRAPOLATION)
+    assert "ppl_1x_sliding" not in masked and masked["ppl_1x"] == 8.0
+
+
+def test_masked_results_in_which_the_first_token_counts_are_told_and_made_again(make, tmp_path):
+    experiment = MASKED_EXTRAPOLATION.at_lengths((1,))
+    new = make("rope", {1: 3.0})
+    new["metrics"] |= metrics_of(tmp_path, printed({1: 3.0}, sliding=False), MASKED_EXTRAPOLATION)
+    old = {**new, "metrics": {k: v for k, v in new["metrics"].items() if k != "unscored"}}
+    for result in (new, old):
+        results.check_result(result, experiment.metrics)
+    assert experiment.lacks(new["metrics"]) == ""
+    assert experiment.lacks(old["metrics"]) == "its numbers count <s>"
+    assert not any("include <s>" in fact for fact in experiment.facts([new]))
+    assert any("In 1 of 2 runs" in fact for fact in experiment.facts([new, old]))
+
+
+def test_a_number_without_a_reason_is_no_result(make):
+    made = make("learned", {1: 3.0, 2: None})
+    made["metrics"]["reasons"] = {}
+    with pytest.raises(ValueError, match="reasons must say why"):
+        results.check_result(made, EXTRAPOLATION.metrics)
+
+
+def test_a_result_lacks_what_it_was_not_asked_for(tmp_path):
+    found = metrics_of(tmp_path, printed({1: 3.0, 2: 4.0, 16: None}))
+    assert EXTRAPOLATION.at_lengths((1, 16)).lacks(found) == ""
+    assert EXTRAPOLATION.lacks(found) == "it has no 4x, 8x"
+    assert EXTRAPOLATION.at_lengths((8,)).with_those_of(found).factors == (1, 2, 8, 16)
+
+
+def test_a_run_measures_table_2s_model_of_its_own_seed(configs):
+    planned = plan_run(configs, Run(TABLE.name, "toy", "rope", "linear", 3), Devices(0))
+    assert planned.trainings == ()
+    assert planned.pretraining.run == Run("table2", "toy", "rope", "linear", 3)
+    last = planned.commands()[-1]
+    assert last[:5] == ["python", "-m", "fairseq_plugins", "analysis", "extrapolation"]
+    assert "checkpoints/table2/toy/rope-linear-s3/checkpoint_best.pt" in last
+    assert last[last.index("--lengths") + 1] == "1x,2x,4x,8x"
+    masked = plan_run(configs, Run(MASKED_TABLE.name, "toy", "rope", "linear", 2), Devices(0))
+    assert masked.pretraining.run == Run("table8", "toy", "rope", "linear", 2)
+
+
+@pytest.mark.parametrize("name", list(TABLE.adapted))
+def test_an_adapted_row_measures_the_model_of_another_one(configs, name):
+    adapted = TABLE.adapted[name]
+    planned, _ = plan(
+        configs, TABLE, SCALE, Devices(0), rows=[name], attentions=ATTENTIONS, seeds=[2]
+    )
+    assert [one.run.row for one in planned] == [name, name]
+    for one, attention in zip(planned, ATTENTIONS, strict=True):
+        assert one.trainings == ()
+        assert one.pretraining.run == Run("table2", "toy", adapted.of, attention, 2)
+        words = one.commands()[-1]
+        changed = "--encoding" if adapted.encoding else "--grow-table"
+        assert words[words.index(changed) + 1] == (adapted.encoding or adapted.grow_table)
+    plain = plan_run(configs, Run(TABLE.name, "toy", adapted.of, "vanilla", 2), Devices(0))
+    assert not {"--encoding", "--grow-table"} & {*plain.commands()[-1]}
+
+
+def test_adapted_rows_are_of_the_tables_that_have_them_alone(configs):
+    names = {*TABLE.adapted}
+    assert names < {*default_rows(TABLE, configs)} and names < {
+        *default_rows(MASKED_TABLE, configs)
+    }
+    assert not names & {*default_rows(TABLES["table2"], configs)}
+    with pytest.raises(ValueError, match="`--rows` must be"):
+        check_rows(TABLES["table2"], configs, ["rope_dynamic_yarn"])
+
+
+def test_the_page_says_what_an_adapted_row_is(make):
+    page = render(TABLE, "mini", [make("rope_dynamic_yarn", {1: 3.0, 2: 4.0})], [])
+    assert "`rope_dynamic_yarn` is `rope_only` with `--encoding none+yarn`." in page
+    assert "Trained as another row" not in render(
+        TABLE, "mini", [make("rope", {1: 3.0, 2: 4.0})], []
+    )
+
+
+def test_lengths_are_a_users(configs, capsys):
+    parser = get_parser(TABLE.name)
+    assert parser.parse_args(["--lengths", "4x,1x,4x"]).lengths == (1, 4)
+    for wrong in ("2", "0x", "x", "1.5x", ""):
+        with pytest.raises(SystemExit):
+            parser.parse_args(["--lengths", wrong])
+    assert "`--lengths`" in capsys.readouterr().err
+    assert "--lengths" not in get_parser("table2").format_help()
+    words = {"rows": ["rope"], "attentions": ["vanilla"], "seeds": [1], "lengths": (1, 16)}
+    (planned,), _ = plan(configs, TABLE, SCALE, Devices(0), **words)
+    assert "1x,16x" in planned.commands()[-1]
+    (job,) = jobs_of_run(planned, force=False)
+    assert "--lengths 1x,16x" in job.sbatch({})[-1]
+
+
+def test_rows_that_nobody_named_are_left_out_where_nothing_is_trained(root, monkeypatch):
+    planned, _ = plan(
+        root / "configs", TABLE, SCALE, Devices(0), rows=["rope"], attentions=["vanilla"], seeds=[1]
+    )
+    assert runner.with_what_is_trained(root, planned) == []
+    monkeypatch.setattr(runner, "is_pretrained", lambda root, one: one.run.table == "table2")
+    assert runner.with_what_is_trained(root, planned) == planned
+
+
+class Evaluator:
+    """In place of commands: prints losses of the lengths that it is asked for."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def __call__(self, command, log, on_lines, keep_open) -> int:
+        words = command[command.index("--lengths") + 1]
+        self.asked.append(words)
+        factors = [int(word.removesuffix("x")) for word in words.split(",")]
+        log.write_text(json.dumps(printed(dict.fromkeys(factors, 3.0))) + "\n")
+        return 0
+
+
+def test_more_lengths_are_measured_beside_those_there_are(root, monkeypatch, capsys):
+    (planned,), _ = plan(
+        root / "configs", TABLE, SCALE, Devices(0), rows=["rope"], attentions=["vanilla"], seeds=[1]
+    )
+    monkeypatch.setattr(runner, "is_pretrained", lambda root, one: True)
+    attempt = "fairseq_plugins.runner.attempt"
+    monkeypatch.setattr(f"{attempt}.checkpoints.require_model", lambda *a: None)
+    folder = root / planned.measured[0].folder
+    folder.mkdir(parents=True)
+    (folder / "train.log").write_text("")
+    fake = Evaluator()
+
+    def work(*factors: int) -> None:
+        asked = planned.experiment.at_lengths(factors)
+        one = replace(planned, asked=asked)
+        assert session.work(root, TABLE, SCALE, [one], force=False, launcher=fake) == 0
+
+    work(1, 2)
+    work(2)
+    assert fake.asked == ["1x,2x"]
+    work(16)
+    assert fake.asked == ["1x,2x", "1x,2x,16x"]
+    assert "it has no 16x; it is made again" in capsys.readouterr().out
+    found = results.load_result(root / planned.run.result, EXTRAPOLATION.metrics)
+    assert factors_of(found["metrics"]) == (1, 2, 16)
+    assert (root / "results/extrapolation/toy.svg").is_file()
+
+
+def test_a_damaged_model_fails_its_row_alone_and_says_what_trains_it_again(root, capsys):
+    words = {"rows": ["rope", "alibi"], "attentions": ["vanilla"], "seeds": [1]}
+    planned, _ = plan(root / "configs", TABLE, SCALE, Devices(0), **words)
+    models = [one.pretraining for one in planned]
+    fake = FakeFairseq(root)
+    assert session.work(root, TABLES["table2"], SCALE, models, force=False, launcher=fake) == 0
+    rope, alibi = planned
+    best = root / rope.pretraining.run.folder / "checkpoint_best.pt"
+    best.write_bytes(best.read_bytes()[:-300])
+    capsys.readouterr()
+    status = session.work(root, TABLE, SCALE, planned, force=False, launcher=Evaluator())
+    assert status == 1 and (root / alibi.run.result).is_file()
+    again = "scripts/table2.sh --scale toy --rows rope --attention vanilla --seeds 1 --force"
+    said = capsys.readouterr().out
+    assert "checkpoint_best.pt: it is cut off" in said and f"; {again} trains it again" in said
+    (failed,) = (one for one in status_of_all(root, [], {}) if one.state == "failed")
+    assert (failed.table, failed.name) == (TABLE.name, rope.run.name)
+    assert failed.log == f"{rope.pretraining.run.folder}/train.log" and failed.lines
+
+
+def test_the_page_has_both_protocols_and_says_what_a_dash_is(make):
+    made = [
+        make("rope", {1: 3.0, 2: 4.0, 4: 5.0, 8: 6.0}),
+        make("learned", {1: 3.0, 2: None, 4: None, 8: None}),
+        make("learned_copied", {1: 3.0, 2: 4.0, 4: 5.0, 8: None}),
+        make("alibi", {1: 3.0, 2: 2.9, 4: 2.9, 8: 2.9, 16: 2.8}),
+    ]
+    page = render(TABLE, "mini", made, [])
+    assert "| `rope` | - | - | - | - | 8.00 (1) | 16.00 (1) | 32.00 (1) | 64.00 (1) |" in page
+    assert "| `learned` | - | - | - | - | 8.00 (1) | - | - | - |" in page
+    at = "`learned_copied` (vanilla) at 8x; `learned` (vanilla) at 2x, 4x, 8x"
+    assert f"A dash, {at}: it has no meaning beyond position 128." in page
+    assert "the figure and in the results' JSON: 16x" in page
+    assert "## In a sliding window" in page and "90.51 (1)" in page
+    assert "![Beyond the training length as a figure](mini.png)" in page
+    assert page.count("](mini.png)") == 1
+
+
+def test_the_sliding_window_has_all_rows_too(make):
+    made = [make("rope", {1: 3.0, 8: 4.0}), make("alibi", {1: 3.0, 8: 2.0})]
+    _, sliding = render(TABLE, "mini", made, []).split("## In a sliding window")
+    assert "| `rope` | - | - | - | - | 11.31 (1) | - | - | 22.63 (1) |" in sliding
+    assert "| `alibi` | - | - | - | - | 11.31 (1) | - | - | 5.66 (1) |" in sliding
+
+
+def test_the_page_says_which_rows_go_on_by_its_numbers_and_what_papers_saw(make):
+    made = [
+        make("rope", {1: 3.0, 8: 4.0}),
+        make("alibi", {1: 3.0, 8: 2.9}),
+        make("fire", {1: 3.0, 8: 3.0 + math.log2(1.04)}),
+        make("t5", {1: 3.0, 8: 3.0 + math.log2(1.06)}),
+        make("learned", {1: 3.0, 8: None}),
+        make("rope", {1: 3.0, 8: 4.0}, attention="linear"),
+    ]
+    page = render(TABLE, "mini", made, [])
+    assert (
+        "- Vanilla attention, whole windows: at 8x, 2 of 4 rows have a perplexity at most 5 % "
+        "above their own at 1x: `alibi` (-6.7 %), `fire` (+4.0 %); of the others the least "
+        "rises `t5` (+6.0 %), the most `rope` (+100.0 %)."
+    ) in page
+    assert (
+        "- Linear attention, whole windows: at 8x, none of 1 rows has a perplexity at most 5 % "
+        "above its own at 1x; the least rises `rope` (+100.0 %)."
+    ) in page
+    for name in ("KERPLE", "FIRE", "CoPE", "Sandwich", "YaRN", "Ruoss", "ALiBi", "survey"):
+        assert name in page.split("**The papers saw**")[1]
+    assert "What is seen" not in render(TABLE, "mini", [made[4]], [])
+
+
+def test_a_rise_is_over_the_seeds_that_have_both_lengths(make):
+    made = [make("rope", {1: 4.0, 8: 4.0}, seed=1), make("rope", {1: 2.0, 2: 9.0}, seed=2)]
+    _, said, *_ = what_is_seen(TABLE, made)
+    assert (
+        "at 8x, 1 of 1 rows has a perplexity at most 5 % above its own at 1x: `rope` (+0.0 %)"
+        in said
+    )
+
+
+def test_lines_are_means_over_seeds(make, tmp_path):
+    made = [
+        make("rope", {1: 3.0, 2: 4.0}, seed=1),
+        make("rope", {1: 2.0, 2: 3.0}, seed=2),
+        make("learned", {1: 3.0, 2: None}),
+        make("lrpe_type2", {1: 3.0, 2: 9.0}, attention="linear"),
+    ]
+    lines = length_lines(made)
+    assert lines["rope", "vanilla"] == [(1.0, 6.0), (2.0, 12.0)]
+    assert lines["learned", "vanilla"] == [(1.0, 8.0)]
+    places = place_lines(made, 2)
+    assert ("learned", "vanilla") not in places
+    assert places["rope", "vanilla"][0] == (0.125, 12.0) and len(places["rope", "vanilla"]) == 8
+    draw_lengths(tmp_path / "results", TABLE, TABLE.figures[0], "mini", made)
+    folder = tmp_path / "results" / "extrapolation"
+    numbers = json.loads((folder / "mini.json").read_text())
+    assert numbers["windows"]["rope-vanilla"] == [[1.0, 6.0], [2.0, 12.0]]
+    assert "by_position_2x" in numbers and len(numbers["sliding"]["rope-vanilla"]) == 2
+    svg = (folder / "mini.svg").read_text()
+    assert "RoPE" in svg and "Type2" in svg
+    assert (folder / "mini.png").stat().st_size > 10_000
+
+
+def all_legends(picture) -> list:
+    return [panel.get_legend() for panel in picture.axes if panel.get_legend()]
+
+
+@pytest.mark.parametrize(("rows", "length"), [(3, 5), (12, 12), (42, 26), (7, 60)])
+def test_legends_are_whole_and_hide_nothing(rows, length):
+    """Labels of every length, for as many rows as there may be, are inside and side by side."""
+    lines = {
+        (f"{i:02}{'w' * (length - 2)}", attention): [(1.0, 50.0 + i), (8.0, 60.0 + i)]
+        for i in range(rows)
+        for attention in ATTENTIONS
+        if attention == "vanilla" or i % 3 == 0
+    }
+    by_place = {
+        a: (8, {key: line for key, line in lines.items() if key[1] == a}) for a in ATTENTIONS
+    }
+    picture = lengths_picture(TABLE, lines, by_place)
+    FigureCanvasAgg(picture).draw()
+    legends = all_legends(picture)
+    assert [len(legend.get_texts()) for legend in legends] == [-(-rows // 3), rows]
+    for text in (text for legend in legends for text in legend.get_texts()):
+        box = text.get_window_extent()
+        assert box.x0 >= 0 and box.y0 >= 0
+        assert box.x1 <= picture.bbox.x1 and box.y1 <= picture.bbox.y1
+    boxes = [legend.get_window_extent() for legend in legends]
+    boxes += [panel.get_tightbbox() for panel in picture.axes if not panel.get_legend()]
+    assert len(boxes) == 6
+    assert not any(one.overlaps(other) for one, other in combinations(boxes, 2))
+
+
+def test_lines_of_a_picture_can_be_told_apart():
+    drawn = styles(f"row{i:03}" for i in range(160))
+    assert len({tuple(style.values()) for style in drawn.values()}) == 160
+    for one, other in combinations((drawn[f"row{i:03}"] for i in (5, 15, 25, 35)), 2):
+        assert one["color"] == other["color"]
+        assert one["linestyle"] != other["linestyle"] and one["marker"] != other["marker"]
+
+
+@pytest.mark.parametrize("rows", [1, 4, 9, 16, 40])
+@pytest.mark.parametrize("times", [1.0, 1.5, 10.0])
+def test_few_lines_ever_leave_the_picture(rows, times):
+    rising = [[(1.0, 50.0), (4.0, 300.0 * times**i)] for i in range(rows)]
+    top = highest_shown(rising)
+    left = [line for line in rising if top is not None and line[-1][1] > top]
+    assert len(left) == (min(3, rows // 5) if times > 4 else 0)
+
+
+def test_lines_far_above_the_others_leave_the_picture():
+    lines = [[(1.0, 50.0), (8.0, 60.0 + i)] for i in range(9)]
+    for far in ([9e6], [400.0, 9e6]):
+        found = highest_shown([*lines, *([(1.0, 50.0), (8.0, value)] for value in far)])
+        assert found == pytest.approx(1.1 * 68)
+
+
+def test_lengths_that_no_row_has_a_number_at_are_neither_drawn_nor_told_of(make, tmp_path):
+    nowhere = {1: 3.0, 2: 3.5, 4: 4.0, 8: None}
+    made = [
+        make("rope", nowhere),
+        make("base", {**nowhere, 4: None}),
+        make("rope", {**nowhere, 4: None}, attention="linear"),
+    ]
+    places = longest_places(made)
+    assert [(a, factor) for a, (factor, _) in places.items()] == [("linear", 2), ("vanilla", 4)]
+    picture = lengths_picture(MASKED_TABLE, length_lines(made), places)
+    drawn = [panel for panel in picture.axes if not panel.get_legend()]
+    assert [len(panel.get_lines()) - (i > 1) for i, panel in enumerate(drawn)] == [1, 2, 1, 1]
+    assert "window of 2x" in drawn[2].get_xlabel() and "window of 4x" in drawn[3].get_xlabel()
+    draw_lengths(tmp_path / "results", MASKED_TABLE, MASKED_TABLE.figures[0], "mini", made)
+    numbers = json.loads((tmp_path / "results/extrapolation_masked/mini.json").read_text())
+    assert numbers["by_position_2x"].keys() == {"rope-linear"}
+    assert numbers["by_position_4x"].keys() == {"rope-vanilla"}
+    assert "by_position_8x" not in numbers
+    page = render(TABLE, "mini", made, [])
+    assert "Linear attention, whole windows: at 2x, none of 1 rows has" in page
+    assert "Vanilla attention, whole windows: at 4x, none of 1 rows has" in page
+    at = "every row at 8x; `base` (vanilla) at 4x; `rope` (linear) at 4x"
+    assert f"A dash, {at}: it has no meaning beyond position 128." in page
+
+
+def test_masked_models_have_what_papers_saw_of_them(make):
+    (told,) = [text for paper, text in MASKED_TABLE.saw if "implemented here" in paper]
+    assert told.startswith("none measured the loss of masked models beyond")
+    seen = what_is_seen(MASKED_TABLE, [make("rope", {1: 3.0, 2: 4.0, 8: None})])
+    assert "at 2x, none of 1 rows" in seen[1] and told in seen[-1] and "ALiBi" not in seen[-1]
+
+
+def test_attentions_without_numbers_have_no_panel(make):
+    made = [make("rope", {1: 3.0, 2: 4.0}), make("learned", {2: None}, attention="linear")]
+    picture = lengths_picture(TABLE, length_lines(made), longest_places(made))
+    titles = [panel.get_title() for panel in picture.axes]
+    assert titles == ["vanilla attention", "vanilla attention", ""]
+    alone = [make("learned", {2: None})]
+    assert lengths_picture(TABLE, length_lines(alone), longest_places(alone)).axes
+    assert "What is seen" not in render(TABLE, "mini", alone, [])
+
+
+@pytest.mark.parametrize(("rise", "word"), [(0.01, CONFIRMED), (0.5, CONTRADICTED)])
+def test_a_claim_compares_two_lengths_of_one_row_seed_by_seed(make, rise, word):
+    made = [
+        make("alibi", {1: level, 2: level + rise + 0.001 * seed}, seed=seed)
+        for seed, level in ((1, 3.0), (2, 4.0), (3, 5.0))
+    ]
+    cells = {TABLE.name: gather(made, TABLE.columns)}
+    evidence = Comparison(
+        TABLE.name, "ppl_2x", "vanilla", ("alibi",), ("alibi",), "below",
+        by=-5.0, relative=True, second_metric="ppl_1x",
+    )  # fmt: skip
+    verdict = judge(Claim("x", "p", "s", "t", evidence), Numbers(cells, {}))
+    assert verdict.word == word and verdict.unit == "%"
+    expected = 100 * (2 ** (rise + 0.002) - 1)
+    assert math.isclose(verdict.estimate.effect, expected, rel_tol=1e-3)
+
+
+def test_tables_of_other_models_have_no_lengths():
+    assert [name for name, table in TABLES.items() if table.lengths] == [
+        "extrapolation",
+        "extrapolation_masked",
+    ]

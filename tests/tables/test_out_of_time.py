@@ -1,0 +1,202 @@
+"""A job whose time is over: its training saves, it goes back into the queue, and later on."""
+
+import os
+import signal
+import subprocess
+import time
+import types
+
+import pytest
+
+from fairseq_plugins.experiments.devices import Devices
+from fairseq_plugins.experiments.lm import LANGUAGE_MODEL
+from fairseq_plugins.papers.lrpe import TABLE_2
+from fairseq_plugins.records import results
+from fairseq_plugins.runner import interruption, jobs, queue, session
+from fairseq_plugins.runner.journal import Journal
+from fairseq_plugins.runner.plan import plan
+from fairseq_plugins.runner.stopping import STOP
+from tests.tables.fake_fairseq import TRAINING_JOB, FakeFairseq, save
+
+TOY = LANGUAGE_MODEL.scales["toy"]
+
+
+class Warned(FakeFairseq):
+    """Slurm warns its first training, which saves after so many updates when it is asked to."""
+
+    def __init__(self, root, updates, is_deaf=False):
+        super().__init__(root)
+        self.updates, self.is_deaf, self.modules = updates, is_deaf, []
+
+    def __call__(self, command, log, on_lines, keep_open=()):
+        self.modules.append(command[2])
+        if command[2] != TRAINING_JOB:
+            return super().__call__(command, log, on_lines, keep_open)
+        os.kill(os.getpid(), signal.SIGUSR1)
+        stop = log.with_name(STOP)
+        while self.is_deaf or not stop.exists():
+            on_lines([])
+            time.sleep(0.01)
+        if self.updates:
+            save(log.parent, self.updates, ["checkpoint_last.pt"])
+        return 0
+
+
+def plan_rows(configs, *rows):
+    planned, _ = plan(
+        configs, TABLE_2, TOY, Devices(0), rows=rows, attentions=["linear"], seeds=[1]
+    )
+    return planned
+
+
+@pytest.fixture
+def one(configs):
+    return plan_rows(configs, "rope")[0]
+
+
+@pytest.fixture
+def requeued(monkeypatch):
+    """The commands that were given to Slurm."""
+    found = []
+
+    def run(command, **_):
+        found.append(command)
+        return types.SimpleNamespace(returncode=0, stdout="", stderr="")
+
+    own = types.SimpleNamespace(run=run, TimeoutExpired=subprocess.TimeoutExpired)
+    monkeypatch.setattr(queue, "subprocess", own)
+    return found
+
+
+def work(root, one, fake, **more):
+    return session.work(root, TABLE_2, TOY, [one], force=False, launcher=fake, **more)
+
+
+def test_it_saves_goes_back_and_on(root, one, requeued):
+    fake = Warned(root, 70)
+    assert work(root, one, fake, job=12) == 0
+    assert requeued == [["scontrol", "requeue", "12"]]
+    assert fake.evaluated == [] and not (root / one.run.result).exists()
+    assert not (root / one.run.folder / STOP).exists()
+    again = FakeFairseq(root)
+    assert work(root, one, again, job=12) == 0
+    assert again.trained == [("rope-linear-s1", 70)] and len(requeued) == 1
+    assert results.read_result(root / one.run.result, LANGUAGE_MODEL.metrics) is not None
+
+
+class WarnedInRope(Warned):
+    """Slurm warns the training of one row of a job."""
+
+    def __call__(self, command, log, on_lines, keep_open=()):
+        row = Warned if "model=rope" in command else FakeFairseq
+        return row.__call__(self, command, log, on_lines, keep_open)
+
+
+def test_what_it_has_made_it_does_not_make_again(root, configs, requeued):
+    """`--force` is among the words of a job also after it went back into the queue."""
+    planned = plan_rows(configs, "base", "rope")
+
+    def forced(fake, job):
+        work = session.work(root, TABLE_2, TOY, planned, force=True, launcher=fake, job=job)
+        assert work == 0
+        return fake.trained
+
+    names = [one.run.name for one in planned]
+    assert forced(FakeFairseq(root), 11) == [(name, 0) for name in names]
+    assert forced(WarnedInRope(root, 70), 12) == [(names[0], 0)]
+    assert requeued == [["scontrol", "requeue", "12"]]
+    assert forced(FakeFairseq(root), 12) == [(names[1], 70)]
+    assert forced(FakeFairseq(root), 12) == []
+    assert forced(FakeFairseq(root), 13) == [(name, 0) for name in names]
+
+
+def test_a_forced_one_that_cannot_go_back_says_how_to_go_on(
+    root, configs, one, monkeypatch, capsys
+):
+    work(root, one, FakeFairseq(root))
+
+    def refuse(words):
+        raise queue.NoSlurm("scontrol does not answer")
+
+    monkeypatch.setattr(queue, "_ask", refuse)
+    words = {"force": True, "launcher": Warned(root, 70), "job": 12}
+    assert session.work(root, TABLE_2, TOY, [one], **words) == 1
+    said = capsys.readouterr().out
+    assert "Submitting again without --force goes on from the last checkpoint.\n" in said
+
+
+def test_one_that_came_no_further_does_not_come_back(root, one, requeued, capsys):
+    assert work(root, one, Warned(root, 0), job=12) == 1
+    assert requeued == []
+    assert "the time limit of job 12 ends before its first update" in capsys.readouterr().out
+
+
+def test_one_that_does_not_stop_is_ended(root, one, requeued, monkeypatch):
+    monkeypatch.setattr(interruption, "SAVING_SECONDS", 0.2)
+    assert work(root, one, Warned(root, 0, is_deaf=True), job=12) == 1
+    assert requeued == []
+
+
+def test_outside_a_job_it_is_a_stop(root, one, requeued, capsys):
+    class Signalled(FakeFairseq):
+        def _train(self, overrides, log, on_lines):
+            os.kill(os.getpid(), signal.SIGUSR1)
+            return super()._train(overrides, log, on_lines)
+
+    assert work(root, one, Signalled(root)) == 138
+    assert requeued == []
+
+
+def test_one_job_trains_and_another_measures(root, one):
+    training, measuring = FakeFairseq(root), FakeFairseq(root)
+    folder = root / one.run.folder
+    assert work(root, one, training, job=1, stage="train") == 0
+    assert training.evaluated == [] and not (root / one.run.result).exists()
+    hardware = Journal.read(folder / "run.json").content["hardware"]
+    assert work(root, one, measuring, job=2, stage="evaluate") == 0
+    assert measuring.trained == [] and len(measuring.evaluated) == 2
+    result = results.read_result(root / one.run.result, LANGUAGE_MODEL.metrics)
+    assert result["hardware"] == hardware
+
+
+def test_what_was_not_trained_to_its_end_is_not_measured(root, one, capsys):
+    assert work(root, one, FakeFairseq(root), job=2, stage="evaluate") == 1
+    assert "there is no training to measure" in capsys.readouterr().out
+    fake = FakeFairseq(root, stop_at=100)
+    assert work(root, one, fake, job=1, stage="train") == 130
+    assert work(root, one, FakeFairseq(root), job=2, stage="evaluate") == 1
+    assert "its training ended after 100 of 250 updates" in capsys.readouterr().out
+
+
+def test_without_its_last_checkpoint_a_measured_run_stays_measured(root, one):
+    assert work(root, one, FakeFairseq(root), keep="best") == 0
+    assert [p.name for p in (root / one.run.folder).glob("*.pt")] == ["checkpoint_best.pt"]
+    (root / one.run.result).unlink()
+    again = FakeFairseq(root)
+    assert work(root, one, again) == 0
+    assert again.trained == [] and len(again.evaluated) == 2
+
+
+@pytest.mark.parametrize(
+    ("gpus", "available", "only_measures", "given", "is_fine"),
+    [
+        (0, 0, False, None, True),
+        (8, 8, False, None, True),
+        (16, 8, False, None, True),
+        (8, 7, False, None, False),
+        (4, 8, False, None, False),  # fairseq would take all
+        (1, 0, False, None, False),
+        (8, 1, True, "1", True),
+        (8, 0, True, "1", False),
+        (8, 0, True, None, True),  # submitted without one: another table's result is taken
+    ],
+)
+def test_a_node_without_its_gpus(gpus, available, only_measures, given, is_fine, monkeypatch):
+    monkeypatch.delenv("SLURM_GPUS_ON_NODE", raising=False)
+    if given:
+        monkeypatch.setenv("SLURM_GPUS_ON_NODE", given)
+    if is_fine:
+        jobs.check_node(gpus, available, only_measures=only_measures)
+        return
+    with pytest.raises(ValueError, match=f"was to have .* GPUs, but PyTorch finds {available}"):
+        jobs.check_node(gpus, available, only_measures=only_measures)

@@ -1,0 +1,36 @@
+"""Published results are of the models that the code builds today."""
+
+import json
+
+import pytest
+import torch
+
+from fairseq_plugins.records.recipe import trainings_of
+from tests.tables.published_models import FILE, numbers, numbers_of, published
+
+KEPT = json.loads(FILE.read_bytes())
+PATHS = dict(published())
+
+
+@pytest.mark.parametrize("name", PATHS)
+def test_a_published_rows_model_is_what_it_was(name):
+    """If not, its results are of another model: train them again, then write the numbers anew."""
+    assert name in KEPT, "write the numbers of new rows: python -m tests.tables.published_models"
+    torch.testing.assert_close(numbers_of(PATHS[name]), KEPT[name], rtol=1e-4, atol=1e-4)
+
+
+def test_no_numbers_are_left_of_what_has_no_results():
+    assert set(KEPT) == set(PATHS)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"position_encoding": "lrpe_type1"}, {"attention_type": "vanilla"}, {"min_cosine": 0.9}],
+    ids=str,
+)
+def test_another_model_has_other_numbers(change):
+    path = PATHS["table2 lrpe_type2-linear"]
+    (training,) = trainings_of(json.loads(path.read_bytes())["config"]).values()
+    changed = numbers({**training, "model": {**training["model"], **change}})
+    with pytest.raises(AssertionError):
+        torch.testing.assert_close(changed, KEPT["table2 lrpe_type2-linear"], rtol=1e-4, atol=1e-4)

@@ -1,0 +1,124 @@
+"""The BERT paper's tables from a published model in place of the start that is trained here."""
+
+import json
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fairseq_plugins.cli.train_table import main
+from fairseq_plugins.experiments.devices import Devices
+from fairseq_plugins.experiments.planned import plan_run
+from fairseq_plugins.experiments.start import Start
+from fairseq_plugins.papers import TABLES
+from fairseq_plugins.records.runs import Run
+from fairseq_plugins.runner import session
+from fairseq_plugins.site.reading import read_evidence
+from fairseq_plugins.site.runs import script
+from tests.tables.fake_commands import FakeCommands
+
+PUBLISHED = "checkpoints/roberta-base/model.pt"
+RUN = Run("bert_table4", "toy", "shaw_only", "vanilla", 1)
+CONTINUED = "bert_continued/toy/shaw_only-vanilla-s1"
+
+
+def publish(place: Path, content: str = "weights", name: str = PUBLISHED) -> Start:
+    path = place / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content)
+    return Start.read(place, path)
+
+
+def work(place: Path, start: Start | None, run: Run = RUN) -> tuple[int, FakeCommands]:
+    fake = FakeCommands(place)
+    planned = plan_run(place / "configs", run, Devices(0), start)
+    scale = planned.experiment.scales["toy"]
+    table = TABLES[run.table]
+    status = session.work(place, table, scale, [planned], force=False, launcher=fake)
+    return status, fake
+
+
+def read(place: Path, run: Run = RUN) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((place / run.result).read_text())
+    return found
+
+
+def test_rows_start_from_it_and_their_results_say_so(place: Path) -> None:
+    start = publish(place)
+    status, fake = work(place, start)
+    assert status == 0
+    assert fake.trained[0] == CONTINUED  # without bert_start before it
+    assert len(fake.trained) == 3 and fake.started_from[0] == PUBLISHED
+    trainings = read(place)["config"]["trainings"]
+    assert [*trainings] == ["continued", "SQuAD v1", "SQuAD v2"]
+    assert trainings["continued"]["start"] == {"checkpoint": PUBLISHED, "sha256": start.sha256}
+    page = (place / "results/bert_table4/toy.md").read_text()
+    assert (
+        f"All rows start from a published model, `{PUBLISHED}` (sha256 {start.sha256[:16]}" in page
+    )
+    (own,) = (one for one in read_evidence(place, 1).tables if one.table.name == RUN.table)
+    again = script(own, ["shaw_only"], ["vanilla"], [1])  # what the report says makes them
+    assert again.endswith(f"--seeds 1 --start {PUBLISHED}")
+    # The same file elsewhere is the same start.
+    moved = publish(place, name="checkpoints/elsewhere.pt")
+    assert work(place, moved)[1].trained == []
+    assert "Left out" not in (place / "results/bert_table4/toy.md").read_text()
+    properties = Run("bert_table2", "toy", "shaw_only", "vanilla", 1)
+    assert work(place, start, properties)[1].trained == []  # of the same continued training
+
+
+@pytest.mark.parametrize("then", ["another file", None])
+def test_another_start_is_another_experiment(then: str | None, place: Path, capsys) -> None:
+    assert work(place, publish(place))[0] == 0
+    start = None if then is None else publish(place, then)
+    status, fake = work(place, start)
+    assert (status, fake.trained) == (1, [])
+    assert "made by another experiment" in capsys.readouterr().out
+
+
+def test_a_page_is_of_one_start(place: Path) -> None:
+    """Of the newest result's; the other ones are named."""
+    other = Run("bert_table4", "toy", "learned", "vanilla", 1)
+    assert work(place, None, other)[0] == 0
+    older = read(place, other)
+    older["finished_at"] = "2020-01-01T00:00:00+00:00"
+    (place / other.result).write_text(json.dumps(older))
+    assert work(place, publish(place))[0] == 0
+    page = (place / "results/bert_table4/toy.md").read_text()
+    assert "Left out: `learned-vanilla-s1`, which starts from another model than" in page
+    assert "70.00 (1)" in page
+
+
+def test_at_scale_paper_both_phases_follow_from_it(place: Path, capsys) -> None:
+    publish(place)
+    words = ["bert_table2", "--scale", "paper", "--rows", "shaw_only", "--dry-run"]
+    assert main([*words, "--start", PUBLISHED], place) == 0
+    printed = capsys.readouterr().out
+    trained = [shlex.split(line) for line in printed.splitlines() if "hydra-train" in line]
+    folders = [next(w for w in words if w.startswith("checkpoint.save_dir=")) for words in trained]
+    assert "bert_start" not in printed
+    assert folders[0].endswith("shaw_only-vanilla-s1/samples_128")
+    assert f"model.init_from={PUBLISHED}" in trained[0]
+    assert sum(f"model.init_from={PUBLISHED}" in words for words in trained) == 1
+    assert "task.mask_whole_words" not in printed  # it is the recipe's
+    assert main([*words, "--start", PUBLISHED, "--slurm"], place) == 0
+    assert f"--start {PUBLISHED} --srun" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("table", "file", "message"),
+    [
+        ("bert_table3", "checkpoints/none.pt", "`--start` must be a checkpoint, but"),
+        ("bert_start", PUBLISHED, "unrecognized arguments: --start"),
+        ("table8", PUBLISHED, "unrecognized arguments: --start"),
+    ],
+)
+def test_what_cannot_be_is_refused(
+    table: str, file: str, message: str, place: Path, capsys
+) -> None:
+    publish(place)
+    with pytest.raises(SystemExit) as refused:
+        main([table, "--scale", "toy", "--rows", "learned", "--dry-run", "--start", file], place)
+    assert refused.value.code == 2
+    assert message in capsys.readouterr().err

@@ -1,0 +1,537 @@
+"""The runner of a table, with stand-ins for fairseq's commands: what is run, skipped, resumed."""
+
+import json
+import os
+import resource
+import shutil
+import socket
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from fairseq_plugins.cli.train_table import main
+from fairseq_plugins.common import files
+from fairseq_plugins.common.root import PLACES
+from fairseq_plugins.experiments.devices import Devices
+from fairseq_plugins.experiments.lm import LANGUAGE_MODEL
+from fairseq_plugins.papers.lrpe import TABLE_2, TABLE_5
+from fairseq_plugins.records import results
+from fairseq_plugins.records.results import Result
+from fairseq_plugins.records.schema import ResultSchema
+from fairseq_plugins.runner import checkpoints, runner, session
+from fairseq_plugins.runner import status as run_status
+from fairseq_plugins.runner.plan import plan
+from tests.tables.fake_fairseq import TOTAL, FakeFairseq
+
+TOY = LANGUAGE_MODEL.scales["toy"]
+
+
+def read(path: Path) -> Result | None:
+    return results.read_result(path, LANGUAGE_MODEL.metrics)
+
+
+@pytest.fixture(scope="module")
+def planned(configs):
+    """base, rope and lrpe_type2 of Table 2 under linear attention."""
+    runs, _ = plan(
+        configs, TABLE_2, TOY, Devices(0),
+        rows=["base", "rope", "lrpe_type2"], attentions=["linear"], seeds=[1],
+    )  # fmt: skip
+    return runs
+
+
+def work(root, planned, fake, *, force=False, table=TABLE_2):
+    return session.work(root, table, TOY, planned, force=force, launcher=fake)
+
+
+def folder_of(root, one):
+    return root / one.run.folder
+
+
+def truncate(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-300])
+
+
+def flip(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    middle = content.find(b"\0" * 400) + 200  # in the tensor of zeros
+    content[middle] ^= 1
+    path.write_bytes(bytes(content))
+
+
+def test_every_run_gets_a_result_and_the_page_is_rendered(root, planned, capsys):
+    fake = FakeFairseq(root)
+    assert work(root, planned, fake) == 0
+    assert fake.trained == [(one.run.name, 0) for one in planned]
+    for one in planned:
+        result = read(root / one.run.result)
+        assert [*result] == [
+            key for key in ResultSchema.model_fields if key not in ("signature", "study")
+        ]
+        assert set(result["metrics"]) == set(LANGUAGE_MODEL.metrics.model_fields)
+        assert result["metrics"]["valid_ppl"] == pytest.approx(90.5097)
+        assert result["metrics"]["updates"] == TOTAL
+        assert result["metrics"]["parameters"] == 12345
+        assert result["command"][0].startswith("fairseq-hydra-train --config-dir configs")
+        assert result["command"][2].startswith("fairseq-eval-lm data/toy")
+        assert str(root) not in json.dumps(result)
+    page = (root / "results/table2/toy.md").read_text()
+    assert page.count("90.51 (1)") == 6
+    output = capsys.readouterr().out
+    assert "rope-linear-s1: done, PPL (valid) 90.51, PPL (test) 90.51" in output
+    assert "results/table2/toy.md" in output
+
+
+def test_done_rows_are_skipped_unless_forced(root, planned, capsys):
+    work(root, planned, FakeFairseq(root))
+    again = FakeFairseq(root)
+    assert work(root, planned, again) == 0
+    assert again.trained == again.evaluated == []
+    assert "rope-linear-s1: skipped" in capsys.readouterr().out
+    forced = FakeFairseq(root)
+    assert work(root, planned[:1], forced, force=True) == 0
+    assert forced.trained == [("base-linear-s1", 0)]
+
+
+@pytest.mark.parametrize("unclean", [False, True])
+def test_who_trains_from_a_changed_tree_is_told_first(root, planned, capsys, unclean):
+    git = ["git", "-c", "user.name=n", "-c", "user.email=e@example.org"]
+    for words in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "first"]):
+        subprocess.run([*git, *words], cwd=root, check=True)
+    if unclean:
+        (root / "new.py").write_text("")
+    (root / ".git" / "info" / "exclude").write_text("checkpoints\n")
+    work(root, planned[:1], FakeFairseq(root))
+    said = capsys.readouterr().out
+    assert (
+        "-dirty, which is no commit, since these are not committed: new.py\n" in said
+    ) == unclean
+    assert read(root / planned[0].run.result)["commit"].endswith("-dirty") == unclean
+
+
+def test_an_incomplete_result_is_made_again(root, planned, capsys):
+    one = planned[0]
+    work(root, [one], FakeFairseq(root))
+    path = root / one.run.result
+    path.write_text(path.read_text()[:100])
+    fake = FakeFairseq(root)
+    assert work(root, [one], fake) == 0
+    assert "is not a complete result" in capsys.readouterr().out
+    assert fake.trained == []  # its checkpoints are complete: only the evaluation is missing
+    assert len(fake.evaluated) == 2
+    assert read(path)
+
+
+def make_by_another_experiment(root, one):
+    """The result of a run, as if it had been of 100 updates."""
+    work(root, [one], FakeFairseq(root))
+    path = root / one.run.result
+    result = json.loads(path.read_text())
+    result["config"]["optimization"]["max_update"] = 100
+    path.write_text(json.dumps(result))
+    return path
+
+
+def test_a_result_of_another_experiment_is_named_and_kept(root, planned, capsys):
+    one = planned[1]
+    make_by_another_experiment(root, one)
+    fake = FakeFairseq(root)
+    assert work(root, [one], fake) == 1
+    assert fake.trained == []
+    output = capsys.readouterr().out
+    assert f"{one.run.result} was made by another experiment" in output
+    assert "optimization.max_update: 100 -> 250" in output
+    assert "--force" in output
+    assert work(root, [one], fake, force=True) == 0
+    assert fake.trained == [(one.run.name, 0)]
+
+
+def test_an_interrupted_run_resumes_and_its_time_adds_up(root, planned, capsys):
+    one = planned[0]
+    assert work(root, [one], FakeFairseq(root, stop_at=100)) == 130
+    assert "goes on from the last checkpoint" in capsys.readouterr().out
+    assert not (root / one.run.result).exists()
+    journal = folder_of(root, one) / "run.json"
+    content = json.loads(journal.read_text())
+    content["train_seconds"] += 1000
+    content["wall_seconds"] += 1000
+    journal.write_text(json.dumps(content))
+    fake = FakeFairseq(root)
+    assert work(root, [one], fake) == 0
+    assert fake.trained == [(one.run.name, 100)]
+    result = read(root / one.run.result)
+    assert result["metrics"]["train_seconds"] >= 1000
+    assert result["wall_seconds"] >= 1000
+    assert "resumed at 100" in capsys.readouterr().out
+
+
+def test_a_run_of_another_configuration_is_not_resumed(root, planned, capsys):
+    one = planned[0]
+    work(root, [one], FakeFairseq(root, stop_at=100))
+    journal = folder_of(root, one) / "run.json"
+    content = json.loads(journal.read_text())
+    content["config"]["optimization"]["lr"] = [0.5]
+    journal.write_text(json.dumps(content))
+    fake = FakeFairseq(root)
+    assert work(root, [one], fake) == 0
+    assert fake.trained == [(one.run.name, 0)]
+    output = capsys.readouterr().out
+    assert "optimization.lr: [0.5] -> [0.002]" in output
+    assert f"{one.run.name}.previous" in output
+    assert (folder_of(root, one).with_name(f"{one.run.name}.previous") / "run.json").exists()
+
+
+@pytest.mark.parametrize("damage", [truncate, flip])
+def test_a_damaged_last_checkpoint_is_said_and_the_one_before_is_used(
+    root, planned, capsys, damage
+):
+    one = planned[0]
+    work(root, [one], FakeFairseq(root, stop_at=150))
+    folder = folder_of(root, one)
+    damage(folder / "checkpoint_last.pt")
+    truncate(folder / "checkpoint_1_150.pt")
+    fake = FakeFairseq(root)
+    assert work(root, [one], fake) == 0
+    assert fake.trained == [(one.run.name, 100)]
+    output = capsys.readouterr().out
+    assert "checkpoint_last.pt is damaged" in output
+    assert "checkpoint_1_150.pt is damaged" in output
+    assert "going on from checkpoint_1_100.pt (100 updates)" in output
+    assert (folder / "checkpoint_last.pt.corrupt").exists()
+
+
+def test_without_an_intact_checkpoint_training_starts_anew(root, planned, capsys):
+    one = planned[0]
+    work(root, [one], FakeFairseq(root, stop_at=50))
+    for path in folder_of(root, one).glob("*.pt"):
+        truncate(path)
+    fake = FakeFairseq(root)
+    assert work(root, [one], fake) == 0
+    assert fake.trained == [(one.run.name, 0)]
+    assert "no intact checkpoint is left: training starts anew" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("damage", [truncate, Path.unlink])
+def test_an_ended_training_without_its_best_checkpoint_is_not_measured_at_its_last(
+    root, planned, capsys, damage
+):
+    one = planned[1]
+    work(root, [one], FakeFairseq(root, stop_at=TOTAL))
+    damage(folder_of(root, one) / "checkpoint_best.pt")
+    fake = FakeFairseq(root)
+    again = "scripts/table2.sh --scale toy --rows rope --attention linear --seeds 1 --force"
+    for _ in range(2):
+        capsys.readouterr()
+        assert work(root, [one], fake) == 1
+        output = capsys.readouterr().out
+        assert f"checkpoint_best.pt is missing; {again} trains it again" in output
+    assert fake.trained == fake.evaluated == []
+    assert not (root / one.run.result).exists()
+    assert work(root, [one], fake, force=True) == 0
+    assert fake.trained == [(one.run.name, 0)]
+
+
+def test_a_training_without_its_best_checkpoint_goes_on_and_writes_it(root, planned):
+    one = planned[0]
+    work(root, [one], FakeFairseq(root, stop_at=200))
+    truncate(folder_of(root, one) / "checkpoint_best.pt")
+    fake = FakeFairseq(root)
+    assert work(root, [one], fake) == 0
+    assert fake.trained == [(one.run.name, 200)]
+    assert fake.evaluated == [f"{one.run.folder}/checkpoint_best.pt"] * 2
+
+
+def test_the_intact_checkpoint_of_the_final_update_is_used(root, planned, capsys):
+    one = planned[0]
+    folder = folder_of(root, one)
+    work(root, [one], FakeFairseq(root, stop_at=TOTAL))
+    truncate(folder / "checkpoint_last.pt")
+    fake = FakeFairseq(root)
+    assert work(root, [one], fake) == 0
+    assert fake.trained == []
+    assert fake.evaluated == [f"{one.run.folder}/checkpoint_best.pt"] * 2
+    assert checkpoints.has_reached(folder, TOTAL)
+    assert "going on from checkpoint_1_250.pt (250 updates)" in capsys.readouterr().out
+
+
+def test_the_recipe_says_which_checkpoint_is_evaluated(planned):
+    one = planned[0]
+    (training,) = one.trainings
+    assert training.evaluated == "checkpoint_best.pt"
+    dataset = {**training.config["dataset"], "disable_validation": True}
+    other = replace(training, config={**training.config, "dataset": dataset})
+    assert other.evaluated == "checkpoint_last.pt"
+    commands = replace(one, trainings=(other,)).commands()
+    assert all(f"{one.run.folder}/checkpoint_last.pt" in c for c in commands[1:])
+
+
+def test_a_failing_row_is_named_and_does_not_stop_the_others(root, planned, capsys):
+    fake = FakeFairseq(root, failing=["rope"])
+    assert work(root, planned, fake) == 1
+    assert read(root / planned[0].run.result)
+    assert read(root / planned[2].run.result)
+    assert not (root / planned[1].run.result).exists()
+    end = capsys.readouterr().out.split("The whole table")[1]
+    assert "FAILED rope-linear-s1: training ended with status 1" in end
+    assert "log: checkpoints/table2/toy/rope-linear-s1/train.log" in end
+    assert "| RuntimeError: out of memory" in end
+
+
+def test_a_failing_row_is_named_with_a_log_outside_the_repository(
+    root, configs, monkeypatch, tmp_path_factory, capsys
+):
+    elsewhere = tmp_path_factory.mktemp("checkpoints")
+    monkeypatch.setenv(PLACES["checkpoints"], str(elsewhere))
+    runs, _ = plan(
+        configs, TABLE_2, TOY, Devices(0), rows=["rope"], attentions=["linear"], seeds=[1]
+    )
+    assert work(root, runs, FakeFairseq(root, failing=["rope"])) == 1
+    said = capsys.readouterr().out
+    assert "FAILED rope-linear-s1: training ended with status 1" in said
+    assert f"log: {elsewhere}/table2/toy/rope-linear-s1/train.log" in said
+
+
+def status_of(root, one):
+    (found,) = (found for found in run_status.gather(root, [], {}) if found.name == one.run.name)
+    return found
+
+
+def test_status_tells_what_failed_until_it_is_made(root, planned):
+    base, rope, _ = planned
+    work(root, planned, FakeFairseq(root, failing=["rope"]))
+    assert status_of(root, base).state == "done"
+    failed = status_of(root, rope)
+    assert (failed.state, failed.reason) == ("failed", "training ended with status 1")
+    assert failed.log == f"{rope.run.folder}/train.log"
+    assert failed.lines[-1] == "RuntimeError: out of memory"
+    work(root, planned, FakeFairseq(root, stop_at=100))
+    assert status_of(root, rope).state == "stopped"
+    work(root, planned, FakeFairseq(root))
+    assert status_of(root, rope).state == "done"
+
+
+def test_an_old_result_is_not_the_end_of_a_forced_run_that_failed(root, planned):
+    one = planned[0]
+    work(root, [one], FakeFairseq(root))
+    work(root, [one], FakeFairseq(root, failing=["base"]), force=True)
+    assert read(root / one.run.result), "nothing is lost"
+    assert status_of(root, one).state == "failed"
+    work(root, [one], FakeFairseq(root, stop_at=100), force=True)
+    assert status_of(root, one).state == "stopped"
+    work(root, [one], FakeFairseq(root), force=True)
+    assert status_of(root, one).state == "done"
+
+
+class StopsIn(FakeFairseq):
+    """Is stopped in the training of one row, after 100 updates."""
+
+    def __init__(self, root, row):
+        super().__init__(root)
+        self.row = row
+
+    def _train(self, overrides, log, on_lines):
+        self.stop_at = 100 if overrides["model"] == self.row else None
+        return super()._train(overrides, log, on_lines)
+
+
+def test_an_interrupted_forced_call_goes_on_without_force(root, planned, capsys):
+    base, rope, lrpe = planned
+    work(root, planned, FakeFairseq(root))
+    before = {one.run: (root / one.run.result).read_text() for one in planned}
+    assert work(root, planned, StopsIn(root, "rope"), force=True) == 130
+    assert (
+        "Stopped. The same command without --force goes on from the last checkpoint. Not begun, "
+        f"and to be named with --force again: {lrpe.run.name}.\n"
+    ) in capsys.readouterr().out
+    assert (root / rope.run.result).read_text() == before[rope.run], "it stays until the new one"
+    assert status_of(root, rope).state == "stopped"
+    assert [runner.is_recorded(root, one) for one in planned] == [True, False, True]
+    fake = FakeFairseq(root)
+    assert work(root, planned, fake) == 0
+    assert fake.trained == [(rope.run.name, 100)]
+    assert (root / rope.run.result).read_text() != before[rope.run]
+    assert work(root, planned, fake) == 0
+    assert len(fake.trained) == 1
+    assert (root / base.run.result).read_text() != before[base.run]
+
+
+def test_a_forced_run_that_failed_is_tried_again_without_force(root, planned):
+    one = planned[0]
+    work(root, [one], FakeFairseq(root))
+    before = (root / one.run.result).read_text()
+    work(root, [one], FakeFairseq(root, failing=["base"]), force=True)
+    failing_again = FakeFairseq(root, failing=["base"])
+    assert work(root, [one], failing_again) == 1
+    assert failing_again.trained == [(one.run.name, 0)]
+    assert work(root, [one], FakeFairseq(root)) == 0
+    assert (root / one.run.result).read_text() != before
+    assert status_of(root, one).state == "done"
+
+
+def test_a_forced_run_that_was_cut_off_takes_no_other_tables_result(root, configs, planned):
+    words = {"rows": ["lrpe_type2"], "attentions": ["linear"], "seeds": [1]}
+    (five,), _ = plan(configs, TABLE_5, TOY, Devices(0), **words)
+    work(root, planned[2:], FakeFairseq(root))
+    work(root, [five], FakeFairseq(root, stop_at=100), table=TABLE_5, force=True)
+    fake = FakeFairseq(root)
+    assert work(root, [five], fake, table=TABLE_5) == 0
+    assert fake.trained == [(five.run.name, 100)]
+
+
+def test_a_forced_run_of_another_experiment_goes_on_without_force(root, planned):
+    one = planned[1]
+    path = make_by_another_experiment(root, one)
+    assert work(root, [one], FakeFairseq(root, stop_at=100), force=True) == 130
+    fake = FakeFairseq(root)
+    assert work(root, [one], fake) == 0
+    assert fake.trained == [(one.run.name, 100)]
+    assert read(path)["config"] == one.config
+
+
+class FullDisk(FakeFairseq):
+    """After its first evaluation no file can be written below results/."""
+
+    def __call__(self, command, log, on_lines, keep_open=()):
+        status = super().__call__(command, log, on_lines, keep_open)
+        if self.evaluated:
+            shutil.rmtree(self.root / "results", ignore_errors=True)
+            (self.root / "results").touch()
+        return status
+
+
+def test_results_that_cannot_be_written_are_kept_and_taken_by_the_next_call(root, planned, capsys):
+    full = FullDisk(root)
+    assert work(root, planned, full) == 1
+    assert [name for name, _ in full.trained] == [one.run.name for one in planned]
+    said = capsys.readouterr().out
+    for one in planned:
+        kept = one.run.folder / "result.json"
+        assert f"FAILED {one.run.name}: {one.run.result} cannot be written" in said
+        assert f"the result is in {kept}, from where the same command takes it" in said
+        assert (root / kept).is_file()
+    assert "FAILED results/table2/toy.md" in said
+    assert "cannot be written" in status_of(root, planned[0]).reason
+    (root / "results").unlink()
+    fake = FakeFairseq(root)
+    assert work(root, planned, fake) == 0
+    assert fake.trained == fake.evaluated == []
+    for one in planned:
+        assert read(root / one.run.result)
+        assert not (root / one.run.folder / "result.json").exists()
+        assert status_of(root, one).state == "done"
+
+
+def test_a_kept_result_that_another_process_takes_first_is_taken(root, planned, monkeypatch):
+    one = planned[0]
+    work(root, [one], FakeFairseq(root))
+    kept = root / one.run.folder / "result.json"
+    (root / one.run.result).rename(kept)
+
+    def write_json(path, value):
+        files.write_json(path, value)
+        kept.unlink(missing_ok=True)
+
+    monkeypatch.setattr(runner, "write_json", write_json)
+    assert work(root, [one], FakeFairseq(root)) == 0
+    assert read(root / one.run.result)
+
+
+def test_a_kept_result_of_another_experiment_is_not_taken(root, planned):
+    one = planned[0]
+    work(root, [one], FakeFairseq(root))
+    result = json.loads((root / one.run.result).read_text())
+    (root / one.run.result).unlink()
+    result["config"]["optimization"]["max_update"] = 100
+    (root / one.run.folder / "result.json").write_text(json.dumps(result))
+    fake = FakeFairseq(root)
+    assert work(root, [one], fake) == 0
+    assert len(fake.evaluated) == 2
+    assert read(root / one.run.result)["config"] == one.config
+
+
+@pytest.mark.parametrize("name", ["results", "checkpoints"])
+def test_a_folder_that_cannot_be_written_is_refused_before_anything_starts(root, planned, name):
+    (root / name).touch()
+    with pytest.raises(ValueError, match=rf"^{name}/table2/toy cannot be written to \("):
+        session.require(root, planned, force=False)
+
+
+def test_a_full_disk_is_refused_before_anything_starts(root, planned):
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))  # small files can be written still
+    try:
+        with pytest.raises(ValueError, match=r"table2/toy cannot be written to \("):
+            session.require(root, planned, force=False)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    session.require(root, planned, force=False)
+    assert not list((root / "results/table2/toy").iterdir())
+
+
+def test_a_run_that_another_process_holds_is_left_to_it(root, planned, capsys):
+    one = planned[0]
+    with checkpoints.exclusive(folder_of(root, one)):
+        assert work(root, [one], FakeFairseq(root)) == 1
+    holder = f"process {os.getpid()} on {socket.gethostname()}"
+    assert f"{holder} is at this run already" in capsys.readouterr().out
+    assert work(root, [one], FakeFairseq(root)) == 0
+
+
+def test_table_5_takes_the_rows_that_table_2_has(root, configs, planned, capsys):
+    work(root, planned[2:], FakeFairseq(root))
+    (five,), _ = plan(
+        configs, TABLE_5, TOY, Devices(0),
+        rows=["lrpe_type2"], attentions=["linear"], seeds=[1],
+    )  # fmt: skip
+    fake = FakeFairseq(root)
+    assert work(root, [five], fake, table=TABLE_5) == 0
+    assert fake.trained == fake.evaluated == []
+    assert "from table2" in capsys.readouterr().out
+    assert read(root / five.run.result)["table"] == "table5"
+
+
+def test_missing_data_is_refused_before_anything_starts(root, capsys):
+    (root / "data/toy/dict.txt").unlink()
+    with pytest.raises(SystemExit) as stopped:
+        main(["table2", "--scale", "toy", "--rows", "rope", "--attention", "linear"], root)
+    assert stopped.value.code == 2
+    error = capsys.readouterr().err
+    assert "data/toy lacks dict.txt" in error
+    assert "scripts/prepare_toy.sh" in error
+    assert not (root / "checkpoints").exists()
+
+
+def test_a_scale_for_gpus_is_refused_where_there_are_none(root, planned, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    one = replace(planned[0], devices=Devices(8))
+    with pytest.raises(ValueError, match=r"`--gpus` must be at most the 0 .* toy and mini train"):
+        session.require(root, [one], force=False)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"position_encoding": "alibi"},
+            "it has `alibi` under linear attention, this run asks for `rope`; scripts/table2.sh",
+        ),
+        ({"_name": "fconv_lm"}, "must be a pe_transformer_lm, but is a fconv_lm"),
+    ],
+)
+def test_a_finished_run_of_another_model_is_not_evaluated(root, planned, options, message, capsys):
+    """Training, which would refuse it, is not started again."""
+    (rope,) = [one for one in planned if one.run.row == "rope"]
+    folder, model = folder_of(root, rope), rope.trainings[0].config["model"]
+    work(root, [rope], FakeFairseq(root, stop_at=TOTAL))
+    for changed, status in ((options, 1), ({}, 0)):
+        cfg = {"model": {**model, **changed}, "task": rope.trainings[0].config["task"]}
+        state = {"model": {}, "optimizer_history": [{"num_updates": TOTAL}], "cfg": cfg}
+        for name in ("checkpoint_best.pt", "checkpoint_last.pt"):
+            torch.save(state, folder / name)
+        fake = FakeFairseq(root)
+        assert work(root, [rope], fake) == status
+        assert (message in capsys.readouterr().out) == bool(changed)
+        assert bool(fake.evaluated) == (status == 0) and not fake.trained

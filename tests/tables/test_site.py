@@ -1,0 +1,235 @@
+"""The site says what the results say, and nothing in a result becomes markup."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from fairseq_plugins.encodings import ENCODINGS
+from fairseq_plugins.papers import CLAIMS, TABLES
+from fairseq_plugins.site import charts
+from fairseq_plugins.site.build import MARKER, build, same_charts
+from fairseq_plugins.site.figures import FigureView
+from fairseq_plugins.site.formula import mathml
+from fairseq_plugins.site.kinds import kind_of
+from fairseq_plugins.site.markdown import to_html
+from fairseq_plugins.site.reading import read_evidence
+from fairseq_plugins.site.runs import cell_view, shared_of
+from fairseq_plugins.site.tables import lines_of
+from fairseq_plugins.statistics.evidence import Evidence, TableEvidence
+from tests.site_links import dead_links, pages
+
+ROOT = Path(__file__).parents[2]
+HOSTILE = "</script><img src=x onerror=alert(1)>\"'&{{ 7*7 }}"
+KEPT = [f"{row}-linear-s{seed}" for row in ("base", "rope", "lrpe_type2") for seed in (1, 2, 3)]
+
+
+@pytest.fixture(scope="module")
+def evidence(tmp_path_factory: pytest.TempPathFactory) -> Evidence:
+    """Some of the repository's results, one of them damaged, one with a hostile machine."""
+    root = tmp_path_factory.mktemp("repository")
+    (root / "configs").symlink_to(ROOT / "configs")
+    folder = root / "results" / "table2" / "mini"
+    folder.mkdir(parents=True)
+    for name in KEPT:
+        shutil.copy(ROOT / "results" / "table2" / "mini" / f"{name}.json", folder)
+    hostile = folder / "rope-linear-s1.json"
+    content = json.loads(hostile.read_text())
+    content["hardware"]["cpu"] = HOSTILE
+    content["command"].append(HOSTILE)
+    hostile.write_text(json.dumps(content))
+    (folder / "rope-linear-s9.json").write_text("{")
+    timings = root / "results" / "table9" / "cpu"
+    timings.mkdir(parents=True)
+    shutil.copy(ROOT / "results" / "table9" / "cpu" / "rope-linear.json", timings)
+    (timings / "base-linear.json").write_text("[]")
+    shutil.copytree(timings, root / "results" / "table9" / "toy" / "cpu")  # of a toy paper
+    return read_evidence(root, processes=1)
+
+
+@pytest.fixture(scope="module")
+def site(evidence: Evidence, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("made") / "site"
+    build(evidence, folder, say=lambda _: None, pictures=["rope"])
+    return folder
+
+
+def test_every_link_leads_somewhere(site: Path) -> None:
+    assert dead_links(site) == []
+
+
+def test_nothing_comes_from_a_network(site: Path) -> None:
+    assert not [name for name, page in pages(site).items() if page.from_elsewhere]
+
+
+def test_there_is_a_page_for_each_claim_and_each_encoding(site: Path) -> None:
+    found = set(pages(site))
+    assert {f"claim-{claim.name}.html" for claim in CLAIMS} <= found
+    assert {f"encoding-{name}.html" for name in ENCODINGS} <= found
+
+
+def test_nothing_in_a_result_becomes_markup(site: Path) -> None:
+    for name, page in pages(site).items():
+        assert page.tags.count("img") == 0, name
+    text = (site / "run-table2-mini-rope-linear.html").read_text(encoding="utf-8")
+    assert "&lt;img src=x onerror=alert(1)&gt;" in text
+    assert "{{ 7*7 }}" in text
+    data = (site / "static" / "compare-data.js").read_text(encoding="utf-8")
+    assert "<" not in data
+
+
+def test_the_timings_of_a_toy_paper_are_no_device(evidence: Evidence) -> None:
+    assert list(evidence.timings) == ["cpu"]
+
+
+def test_a_damaged_result_is_shown_as_such(evidence: Evidence, site: Path) -> None:
+    (table,) = evidence.tables
+    assert len(table.left_out) == 1
+    for page in ("index.html", "table2-mini.html"):
+        text = (site / page).read_text(encoding="utf-8")
+        assert "rope-linear-s9.json is not a complete result" in text, page
+
+
+def test_a_line_says_paper_ours_and_how_sure(evidence: Evidence) -> None:
+    (table,) = evidence.tables
+    lines = {(line.row, line.attention): line for line in lines_of(table)}
+    line = lines["rope", "linear"]
+    assert line.numbers[1].paper == "33.13"
+    assert line.numbers[1].ours.endswith("(3)")
+    assert (line.seeds, line.kind) == (3, "transforms q, k")
+    assert lines["base", "linear"].verdict == "reference"
+    assert lines["rope", "vanilla"].verdict == "not run"
+    better = lines["lrpe_type2", "linear"]
+    assert better.verdict in ("better", "tie")
+    assert better.effect_order < 0
+
+
+def test_a_claims_page_says_how_sure_and_how_to_run_it(site: Path) -> None:
+    text = (site / "claim-lm-linear-type2-rope.html").read_text(encoding="utf-8")
+    assert "over 3 seeds that both sides share" in text
+    assert "--rows lrpe_type2,rope --attention linear --seeds 1,2,3" in text
+
+
+def test_a_cells_page_has_its_runs(site: Path) -> None:
+    text = (site / "run-table2-mini-rope-linear.html").read_text(encoding="utf-8")
+    for word in ("Seed 1", "Seed 3", "model=rope", "model.position_encoding", "torch"):
+        assert word in text
+    assert "results/table2/mini/rope-linear-s1.json" in text
+
+
+def test_a_cells_page_has_commands_of_two_seeds_once(evidence: Evidence, site: Path) -> None:
+    """RoPE's first has one of its own here, so that its second is told whole, and its third not."""
+    (found,) = evidence.tables
+    by_seed = {run["seed"]: run for run in found.runs["rope", "linear"]}
+    views = cell_view(found, "rope", "linear", shared_of(found)).runs
+    assert [(view.as_of, bool(view.commands)) for view in views] == [
+        (1, True),
+        (2, True),
+        (2, False),
+    ]
+    assert views[1].commands == "\n".join(by_seed[2]["command"])
+    told = re.sub(r"(seed=|-s)2\b", r"\g<1>3", views[1].commands)
+    assert told == "\n".join(by_seed[3]["command"]), "what the page says of the third is so"
+    assert not any(view.differs for view in views), "the seed and its folders are no difference"
+    assert "machine" in dict(views[1].circumstances), "the first's machine is another one"
+    text = (site / "run-table2-mini-rope-linear.html").read_text()
+    assert "those of seed 2 with <code>3</code> for the seed" in text
+
+
+def test_commands_that_start_from_one_model_are_told_once_too() -> None:
+    """Those of Table 4 of the BERT paper, whose seeds fine-tune the model of seed 1."""
+    folder = ROOT / "results" / "bert_table4" / "mini"
+    runs = [json.loads((folder / f"learned-vanilla-s{s}.json").read_bytes()) for s in (1, 2, 3)]
+    found = TableEvidence(TABLES["bert_table4"], "mini", runs, [])
+    views = cell_view(found, "learned", "vanilla", shared_of(found)).runs
+    assert [(view.as_of, view.from_one) for view in views] == [(1, False), (1, True), (1, True)]
+    assert views[0].commands and not views[1].commands
+    own = re.compile(r"(/bert_table4/mini/learned-vanilla-s|seed[= ])1\b")
+    for view, run in zip(views[1:], runs[1:], strict=True):
+        lines = views[0].commands.splitlines()
+        said = [own.sub(rf"\g<1>{view.seed}", x) if "bert_table4" in x else x for x in lines]
+        assert said == run["command"], "what the page says of them is so"
+
+
+def test_charts_with_the_same_numbers_are_kept_once() -> None:
+    def figure(name: str, *tops: float) -> FigureView:
+        return FigureView(name, name, [("", charts.heat([[0.0, top]], x="", y="")) for top in tops])
+
+    assert same_charts([figure("one", 1.0, 2.0), figure("other", 2.0, 3.0)]) == {"other-1": "one-2"}
+
+
+def test_a_folder_of_something_else_is_left_alone(evidence: Evidence, tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("mine")
+    with pytest.raises(ValueError, match="--output must be a new folder or a report"):
+        build(evidence, tmp_path, pictures=[])
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+    assert not (tmp_path / MARKER).exists()
+
+
+@pytest.mark.parametrize("name", sorted(n for n, e in ENCODINGS.items() if not e.parts))
+def test_every_formula_is_well_formed(name: str) -> None:
+    from lxml import etree
+
+    text = str(mathml(ENCODINGS[name].formula))
+    tree = etree.fromstring(re.sub(r"&(?!(?:amp|lt|gt|quot|#x27);)\w+;", "x", text))
+    assert tree.tag == "math"
+    assert tree.get("aria-label") == ENCODINGS[name].formula
+
+
+def test_a_formula_has_what_stands_below_above_and_under_a_root() -> None:
+    assert "<msub><mi>x</mi><mi>s</mi></msub>" in mathml("x_s + p_s")
+    assert "<msup><mi>P</mi><mi>H</mi></msup>" in mathml("P^H Lambda(s) P")
+    assert "<msqrt><mi>D</mi></msqrt>" in mathml("q.k / sqrt(D)")
+    assert "<munder><mo>∑</mo><mi>j</mi></munder>" in mathml("sum_j w_j")
+    assert "<mtext>&nbsp;learned&nbsp;</mtext>" in mathml("theta learned")
+    assert "&lt;" in mathml("0 < p")
+
+
+def test_markdown_has_no_markup_of_its_own() -> None:
+    html = to_html("# a\n\n<b onclick=x>b</b> ![i](http://x/y.png)\n\n| a |\n| - |\n| <i> |")
+    assert "<b" not in html
+    assert "<img" not in html
+    assert "<i>" not in html
+    assert 'role="region"' in html
+
+
+def test_kinds_follow_from_the_hooks() -> None:
+    kinds = {name: kind_of(name) for name in ("base", "rope", "alibi", "shaw", "none")}
+    assert kinds == {
+        "base": "absolute",
+        "rope": "transforms q, k",
+        "alibi": "bias",
+        "shaw": "relative logits",
+        "none": "none",
+    }
+    assert kind_of("no_such") == "other"
+
+
+def test_a_heat_map_keeps_its_numbers_to_a_ninetieth_of_the_largest() -> None:
+    values = [[0.0, -2.0], [1.0, 0.5], [2.0, -0.3]]
+    (trace,) = charts.heat(values, x="", y="")["data"]
+    back = [[(ord(one) - trace["zero"]) * trace["unit"] for one in row] for row in trace["shades"]]
+    for row, kept in zip(values, back, strict=True):
+        assert kept == pytest.approx(row, abs=2.0 / 90 + 1e-3)
+
+
+def test_a_few_numbers_do_not_leave_a_heat_map_pale() -> None:
+    values = [[0.01 * (row - column) for column in range(20)] for row in range(20)]
+    values[0][0], values[3][2] = 50.0, -40.0
+    (trace,) = charts.heat(values, x="", y="")["data"]
+    ends = [45 * trace["unit"] * sign for sign in (1, -1)]
+    assert ends == pytest.approx([0.19, -0.19], abs=0.02)
+    assert [trace["shades"][0][0], trace["shades"][3][2]] == [chr(80 + 45), chr(80 - 45)]
+    assert trace["beyond"] == 2
+    (trace,) = charts.heat([[0.0] * 100] * 2 + [[0.0, 7.0]], x="", y="")["data"]
+    assert trace["unit"] == pytest.approx(7 / 45, rel=1e-3) and not trace["beyond"]
+
+
+def test_even_places_of_a_line_are_its_start_and_step() -> None:
+    even, uneven = [(-2.0, 1.0), (-1.0, 4.0), (0.0, 9.0)], [(1.0, 1.0), (2.0, 4.0), (4.0, 9.0)]
+    traces = charts.lines({"even": even, "uneven": uneven}, x="", y="")["data"]
+    assert (traces[0]["x0"], traces[0]["dx"]) == (-2, 1) and "x" not in traces[0]
+    assert traces[1]["x"] == [1, 2, 4] and "x0" not in traces[1]
+    assert [trace["y"] for trace in traces] == [[1, 4, 9]] * 2

@@ -1,0 +1,259 @@
+"""Tables on one's own data, budget and settings, and results that came with the repository."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from fairseq_plugins.cli.train_table import main
+from fairseq_plugins.common.root import PLACES
+from fairseq_plugins.experiments.devices import Devices
+from fairseq_plugins.experiments.lm import LANGUAGE_MODEL
+from fairseq_plugins.papers.lrpe import TABLE_2, TABLE_3
+from fairseq_plugins.records import results
+from fairseq_plugins.records.recipe import hydra_word
+from fairseq_plugins.records.runs import Run, Study
+from fairseq_plugins.runner import session
+from fairseq_plugins.runner.plan import check_study, plan, tracked
+from fairseq_plugins.runner.published import describe, split_published
+from tests.tables.fake_fairseq import FakeFairseq
+
+TOY = LANGUAGE_MODEL.scales["toy"]
+STUDY = Study("mine", ("lr_scheduler.warmup_updates=20",))
+
+
+def planned(configs: Path, study: Study | None = STUDY):
+    runs, _ = plan(
+        configs, TABLE_2, TOY, Devices(0),
+        rows=["base", "rope"], attentions=["linear"], seeds=[1], study=study,
+    )  # fmt: skip
+    return runs
+
+
+def work(root: Path, runs):
+    return session.work(root, TABLE_2, TOY, runs, force=False, launcher=FakeFairseq(root))
+
+
+def test_a_study_has_its_own_folder_and_says_what_differs(root, configs, capsys):
+    assert work(root, planned(configs)) == 0
+    folder = root / "results" / "table2"
+    files = ["mine", *(f"mine.{kind}" for kind in ("json", "md", "png", "svg"))]
+    assert sorted(path.name for path in folder.iterdir()) == files
+    result = json.loads((folder / "mine" / "rope-linear-s1.json").read_text())
+    assert result["study"] == {**STUDY.record(), "overrides": [*STUDY.overrides]}
+    assert results.run_of(result) == Run("table2", "toy", "rope", "linear", 1, STUDY)
+    assert "lr_scheduler.warmup_updates=20" in result["command"][0]
+    page = (folder / "mine.md").read_text()
+    assert "study `mine`, from scale `toy`" in page
+    assert "- `lr_scheduler.warmup_updates: 50 -> 20`" in page
+    assert page.count("-> ") == 1
+    assert "33.74" not in page, "the paper's numbers are of other data"
+    assert "study mine" in capsys.readouterr().out
+
+
+def test_data_of_ones_own_is_trained_and_measured_on(root, configs, tmp_path_factory):
+    own = tmp_path_factory.mktemp("corpora") / "my text"
+    (root / "data" / "toy").rename(own)
+    (one, _) = planned(configs, Study("mine", (), own))
+    assert one.missing_data(root) == []
+    train, evaluate, _ = one.commands()
+    assert f"task.data='{own}'" in train and evaluate[1] == str(own)
+    assert one.config["task"]["data"] == "my text"
+    assert work(root, [one]) == 0
+    text = (root / one.run.result).read_text()
+    assert str(own.parent) not in text and '"data": "my text"' in text
+    assert "- data: `my text`" in (root / "results" / "table2" / "mine.md").read_text()
+
+
+def test_the_same_name_with_other_settings_is_refused(root, configs, capsys):
+    work(root, planned(configs)[:1])
+    assert work(root, planned(configs, Study("mine", ("lr_scheduler.warmup_updates=30",)))[:1]) == 1
+    assert "lr_scheduler.warmup_updates: 20 -> 30" in capsys.readouterr().out
+    more = (*STUDY.overrides, "dataset.max_tokens=500")  # of which the recipe has none
+    assert work(root, planned(configs, Study("mine", more))[:1]) == 1
+    assert "dataset.max_tokens: None -> 500" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--set", "model.decoder_layrs=3"], "decoder_layrs"),
+        (["--set", "optimization.max_updat=3"], "max_updat"),
+        (["--set", "model.decoder_layers=many"], "a number like the recipe's 2, but has 'many'"),
+        (["--set", "model.decoder_attention_heads=3"], "3 attention heads share, but it is 64"),
+        (["--set", "model.decoder_attention_heads=0"], "must leave attention heads, but has 0"),
+        (["--set", "dataset.batch_size=0"], "`dataset.batch_size` must be at least 1, but is 0"),
+        (["--set", "optimization.update_freq=[]"], "must be one number of at least 1, the same"),
+        (["--set", "optimization.update_freq=[1,4]"], "but is [1, 4] instead"),
+        (
+            ["--set", "optimization.max_update=0"],
+            "above 0 and neither below it, but they are 0 and 0",
+        ),
+        (["--set", "optimization.max_update=-5"], "neither below it, but they are -5 and 0"),
+        (["--set", "common.seed=3"], "must leave common.seed to the table"),
+        (["--set", "model.attention_type=linear"], "must leave model.attention_type"),
+        (["--set", "+model=rope"], "must leave model to the table"),
+        (["--set", "decoder_layers"], "must be like key=value"),
+        (["--set", "common={seed:7}"], "must leave common to the table"),
+        (["--set", "+checkpoint={save_dir:x}"], "must leave checkpoint to the table"),
+        (["--set", "checkpoint.finetune_from_model=a.pt"], "must leave checkpoint.finetune_from"),
+        (["--set", "checkpoint.restore_file=a.pt"], "must leave checkpoint.restore_file"),
+        (["--set", "model.init_from='/a.pt'"], "must give model.init_from a path from the folder"),
+        (["--updates", "0"], "`--updates` must be at least 1"),
+        (
+            ["--updates", "5", "--set", "++optimization.max_update=9"],
+            "must set optimization.max_update once, but do so 2 times",
+        ),
+        (["--set", "model.dropout=0", "--set", "model.dropout=1"], "must set model.dropout once"),
+        (["--name", "mini"], "no scale"),
+        (["--name", "../x"], "must be a word"),
+        (
+            ["--data", "/no/such/folder"],
+            "`--data` must be an existing folder, but is /no/such/folder",
+        ),
+    ],
+)
+def test_what_cannot_be_is_refused_before_anything_starts(root, capsys, words, message):
+    with pytest.raises(SystemExit) as stopped:
+        main(["table2", "--scale", "toy", "--rows", "rope", *words], root)
+    assert stopped.value.code == 2
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert message in error and error.startswith("fairseq-pe table table2: error: ")
+    assert not (root / "checkpoints").exists()
+
+
+@pytest.mark.parametrize("content", ['{"request": {"cor', "[]", "null"])
+@pytest.mark.parametrize("more", [["--render"], []])
+def test_data_whose_description_is_damaged_is_refused_by_name(root, configs, capsys, content, more):
+    work(root, planned(configs, None)[:1])
+    (root / "data" / "toy" / "data.json").write_text(content)
+    with pytest.raises(SystemExit) as stopped:
+        main(["table2", "--scale", "toy", "--rows", "rope", *more], root)
+    assert stopped.value.code == 2
+    assert "data/toy/data.json is damaged: " in capsys.readouterr().err
+
+
+def test_data_that_is_damaged_meanwhile_fails_its_runs(root, configs, capsys):
+    runs = planned(configs, None)
+    (root / "data" / "toy" / "data.json").write_text("")
+    assert work(root, runs) == 1
+    said = capsys.readouterr().out
+    assert all(f"FAILED {one.run.name}: " in said for one in runs) and "json is damaged" in said
+
+
+def test_tables_that_start_from_others_take_no_settings():
+    check_study(TABLE_2)
+    with pytest.raises(ValueError, match="table3 starts from another table's models"):
+        check_study(TABLE_3)
+
+
+def test_the_name_alone_goes_on_with_the_study_there_is(root, configs, capsys):
+    work(root, planned(configs)[:1])
+    words = ["table2", "--name", "mine", "--rows", "rope", "--attention", "linear", "--dry-run"]
+    assert main(words, root) == 0
+    said = capsys.readouterr().out
+    assert "scale/lm=toy" in said and "lr_scheduler.warmup_updates=20" in said
+
+
+def test_a_study_of_another_scale_is_refused(root, configs, capsys):
+    work(root, planned(configs)[:1])
+    words = ["table2", "--name", "mine", "--rows", "rope", "--dry-run"]
+    assert main([*words, "--scale", "toy"], root) == 0
+    with pytest.raises(SystemExit) as stopped:
+        main([*words, "--scale", "mini"], root)
+    assert stopped.value.code == 2
+    message = "`--scale` must be toy, of which the study mine is, but is mini"
+    assert message in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize("kind", PLACES)
+def test_the_environment_says_where_things_are(root, configs, monkeypatch, tmp_path_factory, kind):
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    if kind == "data":
+        (root / "data" / "toy").rename(elsewhere / "toy")
+    monkeypatch.setenv(PLACES[kind], str(elsewhere))
+    one = planned(configs, None)[0]
+    assert work(root, [one]) == 0
+    assert any(elsewhere.iterdir())
+    others = {"data", "checkpoints", "results"} - {kind}
+    assert all(any((root / other).iterdir()) for other in others)
+    assert not (root / kind).exists() or not any((root / kind).iterdir())
+    assert str(elsewhere) not in (root / one.run.result).read_text()
+
+
+def test_values_are_quoted_where_hydra_needs_it():
+    assert hydra_word("data/toy-1.x") == "data/toy-1.x"
+    assert hydra_word("a b's") == "'a b\\'s'"
+
+
+@pytest.mark.parametrize(
+    ("tracker", "option"),
+    [
+        ("tensorboard", "common.tensorboard_logdir=outputs/tensorboard/table2/mine/rope-linear-s1"),
+        ("wandb", "common.wandb_project=table2-mine"),
+    ],
+)
+def test_a_tracker_is_told_the_run_and_no_result(configs, tracker, option):
+    one = planned(configs)[1]
+    shown = tracked(one, tracker)
+    assert option in shown.trainings[0].overrides
+    assert shown.config == one.config
+    assert shown.options[-2:] == ("--log", tracker)
+
+
+@pytest.fixture
+def published(root, configs):
+    """A repository with the results of both rows in its history."""
+    work(root, planned(configs, None))
+    git = ["git", "-c", "user.name=a", "-c", "user.email=a@b"]
+    for words in (["init", "-q"], ["add", "results"], ["commit", "-qm", "results"]):
+        subprocess.run([*git, *words], cwd=root, check=True)
+    return root
+
+
+def test_published_results_are_shown_and_not_made_again(published, configs, capsys):
+    left, found = split_published(published, planned(configs, None))
+    assert left == [] and [result["row"] for result in found] == ["base", "rope"]
+    words = ["table2", "--scale", "toy", "--rows", "base,rope", "--attention", "linear"]
+    assert main(words, published) == 0
+    said = capsys.readouterr().out
+    assert describe(found, 2) in said and "--rerun trains them here" in said
+    assert "skipped" not in said and "90.51" in said
+
+
+def test_what_was_made_here_or_changed_is_not_published(published, configs):
+    base, rope = planned(configs, None)
+    path = published / base.run.result
+    path.write_text(path.read_text().replace('"seed": 1', '"seed":  1'))
+    left, _ = split_published(published, [base, rope])
+    assert left == [base]
+
+
+def test_what_force_has_begun_to_replace_is_not_published(published, configs):
+    base, rope = planned(configs, None)
+    fake = FakeFairseq(published, stop_at=100)
+    session.work(published, TABLE_2, TOY, [rope], force=True, launcher=fake)
+    left, found = split_published(published, [base, rope])
+    assert left == [rope] and [result["row"] for result in found] == ["base"]
+
+
+def test_rerun_goes_to_a_folder_of_its_own(published, monkeypatch, capsys):
+    for variable in PLACES.values():
+        monkeypatch.setenv(variable, "")  # so that what the command sets is undone
+    words = ["table2", "--scale", "toy", "--rows", "rope", "--attention", "linear", "--rerun"]
+    assert main([*words, "--dry-run"], published) == 0
+    assert "save_dir=checkpoints/local/table2/toy/rope-linear-s1" in capsys.readouterr().out
+
+
+def test_rerun_leaves_checkpoints_where_they_were_put(published, monkeypatch, capsys):
+    for variable in PLACES.values():
+        monkeypatch.setenv(variable, "")
+    words = ["table2", "--scale", "toy", "--rows", "rope", "--attention", "linear", "--rerun"]
+    assert main([*words, "--checkpoints", "/disk/c", "--dry-run"], published) == 0
+    assert "save_dir=/disk/c/local/table2/toy/rope-linear-s1" in capsys.readouterr().out
+    with pytest.raises(SystemExit) as stopped:
+        main([*words, "--results", "/disk/r", "--dry-run"], published)
+    assert stopped.value.code == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "must be left out with `--rerun`, which writes to results/local, but are /disk/r" in said

@@ -1,0 +1,255 @@
+"""A claim is confirmed or contradicted only by what chance does not explain."""
+
+import json
+import logging
+
+import numpy as np
+import pytest
+
+from fairseq_plugins.cli.train_table import main
+from fairseq_plugins.common.files import write_json
+from fairseq_plugins.papers import CLAIMS
+from fairseq_plugins.papers.claims import Claim, Comparison, Correlation, Floor, Speed
+from fairseq_plugins.report.claims_page import as_data, read_numbers, render_claims
+from fairseq_plugins.statistics.claims import printed
+from fairseq_plugins.statistics.verdicts import Numbers, judge
+
+LM = {"table": "table2", "metric": "test_ppl", "attention": "linear"}
+
+
+def claim(evidence):
+    return Claim("one", "A paper", "Table 1", "it is so", evidence)
+
+
+def numbers(floors=None, **rows):
+    cells = {(row, "linear"): {"test_ppl": dict(enumerate(v))} for row, v in rows.items()}
+    return Numbers({"table2": cells}, floors or {})
+
+
+def word(evidence, found):
+    return judge(claim(evidence), found).word
+
+
+def below(first=("rope",), second=("base",), **more):
+    return Comparison(**LM, first=first, second=second, claimed="below", **more)
+
+
+@pytest.mark.parametrize(
+    ("rope", "expected"),
+    [
+        ((50.0, 51.2, 52.1), "confirmed"),
+        ((70.0, 71.2, 72.1), "contradicted"),
+        ((60.5, 60.4, 62.6), "undecided"),
+    ],
+)
+def test_the_interval_decides(rope, expected):
+    found = numbers(base=(60.0, 61.0, 62.0), rope=rope)
+    assert word(below(), found) == expected
+    mirrored = Comparison(**LM, first=("base",), second=("rope",), claimed="above")
+    assert word(mirrored, found) == expected
+
+
+def test_what_is_undecided_says_why():
+    """Without its floor the first would be confirmed; the second has one seed a row."""
+    values = {"base": (60.0, 61.0, 62.0), "rope": (50.0, 51.2, 52.1)}
+    floors = {"table2": {"test_ppl": {"unigram": 40.0}}}
+    found = {"mini": {"one": judge(claim(below()), numbers(floors, **values))}}
+    page = render_claims((claim(below()),), found)
+    assert "**undecided** -9.90 (" in page
+    assert "); at the floor |" in page
+    assert "| `mini` | 0 | 0 | 1 | 0 | 0 | 1 | 0 | 0 |" in page
+    (data,) = as_data((claim(below()),), found)
+    assert data["verdicts"]["mini"]["at_floor"] is True
+    found = {"mini": {"one": judge(claim(below()), numbers(base=(60.0,), rope=(50.0,)))}}
+    assert "| `mini` | 0 | 0 | 1 | 0 | 0 | 0 | 1 | 0 |" in render_claims((claim(below()),), found)
+
+
+def test_what_is_undecided_over_seeds_says_how_many_would_decide():
+    verdict = judge(claim(below()), numbers(base=(60.0, 61.0, 62.0), rope=(58.5, 61.1, 60.1)))
+    assert verdict.word == "undecided" and 3 < verdict.enough < 20
+    found = {"mini": {"one": verdict}}
+    page = render_claims((claim(below()),), found)
+    assert f"; {verdict.enough} seeds would decide" in page
+    assert "| `mini` | 0 | 0 | 1 | 1 | 0 | 0 | 0 | 0 |" in page
+    sure = judge(claim(below()), numbers(base=(60.0, 61.0, 62.0), rope=(50.0, 51.2, 52.1)))
+    assert sure.enough is None
+
+
+@pytest.mark.parametrize(("apart", "smaller"), [(0.9, False), (0.2, True)])
+def test_what_is_undecided_may_be_surely_smaller_than_the_papers(apart, smaller):
+    """The paper's RoPE is 0.61 below Base, ours as good as Base, and not equally sure of it."""
+    paper = printed(claim(below())).estimate.effect
+    assert paper < 0
+    rope = tuple(60.0 + seed + apart * sign for seed, sign in enumerate((-1, 1, 0)))
+    verdict = judge(claim(below()), numbers(base=(60.0, 61.0, 62.0), rope=rope))
+    assert verdict.word == "undecided"
+    assert (verdict.estimate.low > paper) is smaller
+    page = render_claims((claim(below()),), {"mini": {"one": verdict}})
+    assert ("); smaller than the paper's |" in page) is smaller
+    assert f"| `mini` | 0 | 0 | 1 | 1 | {int(smaller)} | 0 | 0 | 0 |" in page
+    (data,) = as_data((claim(below()),), {"mini": {"one": verdict}})
+    assert data["verdicts"]["mini"]["smaller_than_printed"] is smaller
+
+
+def test_single_seeds_decide_nothing_without_a_spread():
+    assert word(below(), numbers(base=(60.0,), rope=(10.0,))) == "undecided"
+    spread = numbers(base=(60.0,), rope=(10.0,), xpos=(5.0, 5.2, 5.1))
+    assert word(below(), spread) == "confirmed"
+
+
+def test_the_size_that_is_claimed_counts():
+    found = numbers(base=(100.0, 102.0, 98.0), rope=(80.1, 81.5, 78.5))  # a fifth less
+    assert word(below(by=10.0, relative=True), found) == "confirmed"
+    assert word(below(by=30.0, relative=True), found) == "contradicted"
+    verdict = judge(claim(below(relative=True)), found)
+    assert verdict.estimate.effect == pytest.approx(-20.0, abs=0.5)
+    assert verdict.estimate.low < verdict.estimate.effect < verdict.estimate.high < 0
+    # At most one per cent worse.
+    near = numbers(base=(100.0, 102.0, 98.0), rope=(100.1, 102.2, 98.15))
+    assert word(below(by=-1.0, relative=True), near) == "confirmed"
+    assert word(below(), near) == "contradicted"
+
+
+def test_a_claim_on_every_row_needs_them_all():
+    last = Comparison(**LM, first=("spe",), second=("base", "rope"), claimed="above", of_every=True)
+    base, rope = (60.0, 61.0, 62.0), (50.0, 51.1, 52.0)
+    assert word(last, numbers(spe=(70.0, 71.1, 72.0), base=base, rope=rope)) == "confirmed"
+    assert word(last, numbers(spe=(60.5, 60.4, 62.6), base=base, rope=rope)) == "undecided"
+    assert word(last, numbers(spe=(55.0, 56.1, 57.0), base=base, rope=rope)) == "contradicted"
+
+
+def test_of_a_claim_on_every_row_the_effect_is_shown_that_decides():
+    """The least effect may be of a row whose seeds differ much, and decide nothing."""
+    last = Comparison(**LM, first=("spe",), second=("base", "rope"), claimed="above", of_every=True)
+    spe, noisy, sure = (60.0, 61.0, 62.0), (50.0, 90.0, 55.0), (61.0, 62.1, 63.0)
+    verdict = judge(claim(last), numbers(spe=spe, base=noisy, rope=sure))
+    assert verdict.word == "contradicted"
+    assert verdict.estimate.high < 0
+    unsure = (59.5, 60.9, 61.0)
+    verdict = judge(claim(last), numbers(spe=spe, base=(50.0, 51.1, 52.0), rope=unsure))
+    assert verdict.word == "undecided" and 3 < verdict.enough < 30
+    assert verdict.estimate.low < 0 < verdict.estimate.high
+
+
+def test_what_is_missing_is_named():
+    verdict = judge(claim(below()), numbers(base=(60.0,)))
+    assert (verdict.word, verdict.estimate) == ("not run", None)
+    assert "`rope` of LRPE, Table 2, linear attention" in verdict.missing
+
+
+def test_a_floor_is_a_number_without_seeds():
+    floor = Floor(**LM, row="none", floor="unigram", claimed="below")
+    value = {"table2": {"test_ppl": {"unigram": 300.0}}}
+    assert word(floor, numbers(value, none=(70.0, 71.0))) == "confirmed"
+    assert word(floor, numbers(value, none=(400.0, 401.0))) == "contradicted"
+    near = judge(claim(floor), numbers(value, none=(298.0, 301.0, 297.5)))
+    assert near.word == "undecided" and near.enough > 3
+    assert "floor `unigram`" in judge(claim(floor), numbers(none=(70.0,))).missing
+
+
+def test_speeds_are_judged_on_average():
+    def timed(*values):
+        cells = {(str(i), "linear"): {"relative_speed": {0: v}} for i, v in enumerate(values)}
+        return Numbers({"table9": cells}, {})
+
+    speed = Speed("linear", ("0", "1", "2"), 0.91, 0.95)
+    assert word(speed, timed(0.97, 0.99, 0.96)) == "confirmed"
+    assert word(speed, timed(0.5, 0.51, 0.49)) == "contradicted"
+    assert word(speed, timed(0.8, 0.95, 1.0)) == "undecided"
+    assert word(speed, timed(0.97, 0.99)) == "not run"
+    estimate = judge(claim(speed), timed(0.97, 0.99, 0.96)).estimate
+    assert (estimate.p, estimate.seeds) == (None, 0), "no p of being 0, and types are no seeds"
+    page = render_claims(
+        (claim(speed),), {"a-cpu": {"one": judge(claim(speed), timed(0.97, 0.99, 0.96))}}
+    )
+    assert "**confirmed** 0.973 x (0.935 to 1.011)" in page, "a ratio has no sign"
+
+
+def test_a_claim_of_no_effect_is_confirmed_once_in_forty_times():
+    """Which is what the page says of claims that are judged each by itself."""
+    random = np.random.default_rng(4)
+    trials = 600
+    drawn = (random.normal(60, 1, (2, 4)) for _ in range(trials))
+    words = [word(below(), numbers(base=base, rope=rope)) for base, rope in drawn]
+    share = words.count("confirmed") / trials
+    assert share == pytest.approx(1 / 40, abs=3 * np.sqrt(1 / 40 * 39 / 40 / trials))
+    assert "of forty claims of no effect at all, one is" in render_claims((), {})
+
+
+def test_correlations_need_rows():
+    rows = ("a", "b", "c", "d", "e", "f")
+
+    def both(values):
+        ones = {(r, "vanilla"): {"symmetry": {0: float(i)}} for i, r in enumerate(rows)}
+        others = {(r, "vanilla"): {"v1_f1": {0: v}} for r, v in zip(rows, values, strict=False)}
+        return Numbers({"bert_table2": ones, "bert_table4": others}, {})
+
+    falls = Correlation(
+        ("bert_table2", "symmetry"), ("bert_table4", "v1_f1"), "vanilla", rows, "below"
+    )
+    assert word(falls, both([9.0, 8.1, 6.9, 6.0, 5.2, 3.9])) == "confirmed"
+    assert word(falls, both([3.9, 5.2, 6.0, 6.9, 8.1, 9.0])) == "contradicted"
+    assert word(falls, both([5.0, 9.0, 4.0, 8.0, 5.0, 7.0])) == "undecided"
+    assert word(falls, both([5.0] * 6)) == "undecided"
+    assert word(falls, both([5.0, 4.0, 3.0])) == "not run"
+
+
+def test_damaged_results_stop_nothing(root, make_result, capsys):
+    folder = root / "results" / "table2" / "toy"
+    write_json(folder / "base-linear-s1.json", make_result("base", "linear", 1, 80.0))
+    (folder / "rope-linear-s1.json").write_text("{")
+    timings = root / "results" / "table9" / "cpu"
+    write_json(timings / "rope-linear.json", {"row": "rope", "attention": "linear"})
+    measured = {"relative_speed": 1.0, "quartiles": [0.9, 1.1]}
+    good = {"row": "base", "attention": "linear", "metrics": measured}
+    write_json(timings / "base-linear.json", good)
+    write_json(timings.parent / "toy" / "cpu" / "base-linear.json", good)  # of a toy paper
+    said: list[str] = []
+    found = read_numbers(root, say=said.append)
+    assert set(found) == {"toy", "cpu"}
+    assert found["toy"].cells == {"table2": {}}
+    assert found["cpu"].cells == {"table9": {("base", "linear"): {"relative_speed": {0: 1.0}}}}
+    assert len(said) == 3 and "rope-linear-s1.json" in said[1] and "rope-linear.json" in said[2]
+    assert main(["claims"], root) == 0
+    assert all(f"Left out: {one}\n" in capsys.readouterr().err for one in said[:1])
+    assert logging.root.manager.disable == logging.INFO, "libraries have nothing to say to users"
+    trained = [one for one in CLAIMS if not isinstance(one.evidence, Speed)]
+    page = (root / "results" / "claims.md").read_text()
+    assert f"| `toy` | 0 | 0 | 0 | 0 | 0 | 0 | 0 | {len(trained)} |" in page
+    for stem in ("claims", "claims-summary"):
+        drawn = (root / "results" / f"{stem}.svg").read_text()
+        assert f"{len(trained)} claims of the papers" in drawn and "0 confirmed" in drawn
+    assert len(json.loads((root / "results" / "claims.json").read_text())) == len(CLAIMS)
+
+
+def test_claims_are_written_where_results_are(root, make_result, tmp_path, monkeypatch):
+    monkeypatch.setenv("FAIRSEQ_PE_RESULTS", "")  # given back at the end
+    elsewhere = tmp_path / "elsewhere"
+    write_json(
+        elsewhere / "table2" / "toy" / "base-linear-s1.json", make_result("base", "linear", 1, 80.0)
+    )
+    assert main(["claims", "--results", str(elsewhere)], root) == 0
+    assert "| `toy` |" in (elsewhere / "claims.md").read_text()
+    assert not (root / "results" / "claims.md").exists()
+
+
+def test_claims_of_a_folder_that_is_not_there_are_refused(root, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("FAIRSEQ_PE_RESULTS", "")  # given back at the end
+    nowhere = tmp_path / "nowhere"
+    with pytest.raises(SystemExit) as stopped:
+        main(["claims", "--results", str(nowhere)], root)
+    assert stopped.value.code == 2
+    assert f"`--results` must be a folder with results, but {nowhere}" in capsys.readouterr().err
+    assert not nowhere.exists()
+
+
+def test_the_page_has_every_verdict_and_the_json_the_same():
+    one = claim(below())
+    found = {"mini": {"one": judge(one, numbers(base=(60.0, 61.0, 62.0), rope=(50.0, 51.2, 52.1)))}}
+    page = render_claims((one,), found)
+    assert "| it is so | Table 1 | -0.61 | **confirmed** -9.90 (" in page
+    assert "| `mini` | 1 | 0 | 0 | 0 | 0 | 0 |" in page
+    (data,) = json.loads(json.dumps(as_data((one,), found)))
+    assert data["verdicts"]["mini"]["verdict"] == "confirmed"
+    assert data["verdicts"]["mini"]["effect"] == pytest.approx(-9.9)
+    assert data["printed_effect"] == pytest.approx(-0.61)
