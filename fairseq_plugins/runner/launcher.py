@@ -1,9 +1,11 @@
 """Starting a command, following its log, and never leaving it behind."""
 
 import ctypes
+import errno
 import json
 import os
 import select
+import shutil
 import signal
 import socket
 import subprocess
@@ -60,10 +62,10 @@ class Child(Protocol):
 
 
 def die_with_parent(parent: int | None = None) -> None:
-    """A process killed by SIGKILL cannot stop its child; Linux does it.
+    """Have Linux kill this process when the thread that started it ends.
 
-    It goes by the thread that started the child, which has to live as long.
-    parent: its number, where it may have ended already.
+    Args:
+        parent: process id of the parent; if it is gone already, exit with status 1.
     """
     if _PRCTL is not None:
         _PRCTL(_PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -71,17 +73,36 @@ def die_with_parent(parent: int | None = None) -> None:
         os._exit(1)
 
 
+# Runs in a new interpreter, not as `preexec_fn`: Python code in the fork of a process with threads
+# can crash or hang.
+_EXEC = """
+import ctypes, os, sys
+ctypes.CDLL(None).prctl(1, 9)  # PR_SET_PDEATHSIG, SIGKILL
+if os.getppid() != int(sys.argv[1]):
+    os._exit(1)
+os.execvp(sys.argv[2], sys.argv[2:])
+"""
+
+
 def _spawn(
     root: Path, command: Sequence[str], keep_open: Sequence[int], **options: Any
 ) -> "subprocess.Popen[bytes]":
-    """A process in `root`, in a group of its own, that does not outlive this one."""
+    """Start a command in `root`, in a process group of its own, that Linux kills with this process.
+
+    Raises:
+        FileNotFoundError: there is no such program.
+    """
+    if shutil.which(command[0]) is None:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), command[0])
+    words = [*command]
+    if sys.platform == "linux":
+        words = [sys.executable, "-S", "-E", "-c", _EXEC, str(os.getpid()), *words]
     return subprocess.Popen(
-        command,
+        words,
         cwd=root,
         stdin=subprocess.DEVNULL,
         pass_fds=tuple(keep_open),
         start_new_session=True,
-        preexec_fn=die_with_parent,  # one call of the system: safe beside other threads
         **options,
     )
 

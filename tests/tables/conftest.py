@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import types
 from collections.abc import Callable
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -99,8 +100,8 @@ def make_result() -> MakeResult:
                 "parameters": 1_820_000,
             },
             "command": ["fairseq-hydra-train ..."],
-            "config": more.pop("config", CONFIG),
-            "data": more.pop("data", DATA),
+            "config": deepcopy(more.pop("config", CONFIG)),
+            "data": deepcopy(more.pop("data", DATA)),
             "commit": "0" * 40,
             "versions": {"torch": "2.13.0", "fairseq": "0.12.3.1"},
             "hardware": {"cpu": "A CPU", "cores": 2, "gpus": []},
