@@ -1,7 +1,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help quickstart report docs test-browser test test-slow test-triton test-hub test-newest test-gpu test-slurm test-slurm-quick bench bench-gpu lint setup wheelhouse clean
+.PHONY: help quickstart report docs test-browser test test-slow test-triton test-hub test-newest release-check test-gpu test-slurm test-slurm-quick bench bench-gpu lint setup wheelhouse clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -25,8 +25,8 @@ ALL_CORES := $(if $(filter file,$(origin OMP_NUM_THREADS)),env -u OMP_NUM_THREAD
 
 # A set-up is done when the stamp with the checksum of all that it depends on is there.
 checksum = $(shell { echo '$(CURDIR)'; cat $(1); } | cksum | tr ' ' '-')
-RUNTIME := $(VENV)/.runtime-$(call checksum,requirements.txt setup.py)
-DEV := $(VENV)/.dev-$(call checksum,requirements.txt requirements-dev.txt requirements-wandb.txt setup.py)
+RUNTIME := $(VENV)/.runtime-$(call checksum,requirements.txt setup.py pyproject.toml)
+DEV := $(VENV)/.dev-$(call checksum,requirements.txt requirements-dev.txt requirements-wandb.txt setup.py pyproject.toml)
 DOCS := $(VENV)/.docs-$(call checksum,requirements-docs.txt)
 
 help: ## show this help
@@ -52,7 +52,7 @@ test-triton: $(DEV) ## install triton and run the GPU kernel's tests in its inte
 	    $(PIP_INSTALL) -q --no-deps -r requirements-gpu.txt
 	TRITON_INTERPRET=1 $(VENV)/bin/python -m pytest -m triton
 
-# The lowest and the newest version within the bounds of setup.py.
+# The lowest and the newest version within the bounds of pyproject.toml.
 HUB_VERSIONS := 5.23.0 5.24.0
 test-hub: $(DEV) $(HUB_VERSIONS:%=$(VENV)/transformers-%) ## test models of Hugging Face on the lowest and the newest transformers
 	@for version in $(HUB_VERSIONS); do echo "transformers $$version"; \
@@ -67,7 +67,7 @@ $(VENV)/transformers-%: | $(DEV)
 # torch first: fairseq is compiled against it.
 NEWEST := .venv-newest
 NEWEST_EXTRAS := train,report,figures,wordpiece,hub,dev
-test-newest: ## install the newest dependencies within setup.py's bounds in .venv-newest, run a quick suite
+test-newest: ## install the newest dependencies within pyproject.toml's bounds in .venv-newest, run a quick suite
 	$(PYTHON) -m venv --clear $(NEWEST)
 	$(NEWEST)/bin/python -m pip install -q --upgrade pip "setuptools<81" wheel "cython<3.1" "numpy<2"
 	$(NEWEST)/bin/python -m pip install -q torch
@@ -76,6 +76,23 @@ test-newest: ## install the newest dependencies within setup.py's bounds in .ven
 	$(NEWEST)/bin/python -m pip list
 	OMP_NUM_THREADS=1 $(NEWEST)/bin/python -m pytest -n $(TEST_WORKERS) -m "not slow and not gpu and not triton" \
 	    tests/integrations tests/encodings tests/integration/test_eval_lm.py
+
+# In an empty environment with what the index gives: as who installs the release has it.
+RELEASE := .venv-release
+release-check: ## build wheel and sdist in dist/, check them, install the wheel in an empty environment, run the toy table
+	$(PYTHON) -m venv --clear $(RELEASE)
+	$(RELEASE)/bin/python -m pip install -q build==1.5.1 twine==6.2.0
+	rm -rf dist
+	$(RELEASE)/bin/python -m build -q
+	$(RELEASE)/bin/python -m twine check --strict dist/*
+	$(PYTHON) -m venv --clear $(RELEASE)
+	$(RELEASE)/bin/python -m pip install -q "setuptools<81" wheel "cython<3.1" "numpy<2" torch
+	CFLAGS="-g0 $${CFLAGS:-}" $(RELEASE)/bin/python -m pip install -q --no-build-isolation fairseq-fixed
+	$(RELEASE)/bin/python -m pip install -q "$$(echo $(CURDIR)/dist/*.whl)[train,figures]"
+	rm -rf $(RELEASE)/quickstart && mkdir $(RELEASE)/quickstart
+	cd $(RELEASE)/quickstart && ../bin/fairseq-pe prepare toy && \
+	    ../bin/fairseq-pe table table2 --scale toy --rows none,rope --attention linear,vanilla
+	@ls dist
 
 BROWSER := $(VENV)/.browser-$(call checksum,requirements-browser.txt)
 AXE := axe-core@4.14.1

@@ -14,7 +14,7 @@ import pytest
 
 from fairseq_plugins.experiments.training import SRUN
 from fairseq_plugins.runner.commands import executable
-from tests.test_packaging import SETUP
+from tests.test_packaging import PROJECT
 
 ROOT = Path(__file__).parents[1]
 DEFINITION = (ROOT / "containers" / "fairseq-pe.def").read_text()
@@ -49,7 +49,7 @@ def test_it_copies_what_make_setup_reads() -> None:
 
 def test_its_python_is_one_that_the_package_supports() -> None:
     (version,) = re.findall(r"^From: python:(\d+\.\d+)-", DEFINITION, re.MULTILINE)
-    assert f"Programming Language :: Python :: {version}" in SETUP["classifiers"]
+    assert f"Programming Language :: Python :: {version}" in PROJECT["classifiers"]
 
 
 @pytest.fixture

@@ -1,9 +1,11 @@
-"""setup.py, the pinned requirements, the imports and the Makefile agree with each other."""
+"""pyproject.toml, the pinned requirements, the imports and the Makefile agree with each other."""
 
 import ast
+import importlib
 import re
 import subprocess
 import sys
+import tomllib
 from importlib import metadata
 from pathlib import Path
 
@@ -49,32 +51,19 @@ RUNTIME, TOOLS = pins("requirements.txt"), pins("requirements-dev.txt")
 GPU, WANDB = pins("requirements-gpu.txt"), pins("requirements-wandb.txt")
 
 
-def setup_arguments():
-    """The literal keywords of the call of setup() in setup.py, without running it."""
-    for node in ast.walk(ast.parse((ROOT / "setup.py").read_text())):
-        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "setup":
-            return {
-                keyword.arg: ast.literal_eval(keyword.value)
-                for keyword in node.keywords
-                if keyword.arg not in ("packages", "long_description")
-            }
-    raise AssertionError("setup.py calls no setup()")
-
-
-SETUP = setup_arguments()
-
-
-EXTRAS_OF_USERS = [name for name in SETUP["extras_require"] if name != "dev"]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+EXTRAS_ASKED = PROJECT["optional-dependencies"]
+EXTRAS_OF_USERS = [name for name in EXTRAS_ASKED if name != "dev"]
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        *SETUP["install_requires"],
-        *SETUP["extras_require"]["train"],
-        *SETUP["extras_require"]["figures"],
-        *SETUP["extras_require"]["report"],
-        *SETUP["extras_require"]["wordpiece"],
+        *PROJECT["dependencies"],
+        *EXTRAS_ASKED["train"],
+        *EXTRAS_ASKED["figures"],
+        *EXTRAS_ASKED["report"],
+        *EXTRAS_ASKED["wordpiece"],
     ],
 )
 def test_requirements_pin_what_setup_asks_for(text):
@@ -84,19 +73,19 @@ def test_requirements_pin_what_setup_asks_for(text):
     assert wanted.specifier.contains(RUNTIME[canonicalize_name(wanted.name)])
 
 
-@pytest.mark.parametrize("text", SETUP["extras_require"]["dev"])
+@pytest.mark.parametrize("text", EXTRAS_ASKED["dev"])
 def test_tools_are_pinned(text):
     wanted = Requirement(text)
     assert wanted.specifier.contains(TOOLS[canonicalize_name(wanted.name)])
 
 
-@pytest.mark.parametrize("text", SETUP["extras_require"]["gpu"])
+@pytest.mark.parametrize("text", EXTRAS_ASKED["gpu"])
 def test_what_gpus_need_is_pinned(text):
     wanted = Requirement(text)
     assert wanted.specifier.contains(GPU[canonicalize_name(wanted.name)])
 
 
-@pytest.mark.parametrize("text", SETUP["extras_require"]["hub"])
+@pytest.mark.parametrize("text", EXTRAS_ASKED["hub"])
 def test_what_models_of_hugging_face_need_is_pinned(text):
     wanted = Requirement(text)
     assert wanted.specifier.contains(TOOLS[canonicalize_name(wanted.name)])
@@ -110,8 +99,8 @@ def test_metadata_and_citation_name_every_paper_of_the_readme():
     )
     assert len(rows) == 5
     urls = [url for *_, url in rows]
-    assert list(SETUP["project_urls"].values()) == urls
-    assert all(len(label) <= 32 for label in SETUP["project_urls"])  # what indexes accept
+    assert list(PROJECT["urls"].values()) == urls
+    assert all(len(label) <= 32 for label in PROJECT["urls"])  # what indexes accept
     cited = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))["references"]
     assert [one["url"] for one in cited] == urls
     for one, (authors, year, _) in zip(cited, rows, strict=True):
@@ -121,10 +110,10 @@ def test_metadata_and_citation_name_every_paper_of_the_readme():
 
 def test_classifiers_name_the_pythons_that_are_asked_for():
     prefix = "Programming Language :: Python :: 3."
-    minors = [int(c.removeprefix(prefix)) for c in SETUP["classifiers"] if c.startswith(prefix)]
-    least = int(SETUP["python_requires"].removeprefix(">=3."))
+    minors = [int(c.removeprefix(prefix)) for c in PROJECT["classifiers"] if c.startswith(prefix)]
+    least = int(PROJECT["requires-python"].removeprefix(">=3."))
     assert minors == list(range(least, least + len(minors)))
-    assert len(set(SETUP["classifiers"])) == len(SETUP["classifiers"])
+    assert len(set(PROJECT["classifiers"])) == len(PROJECT["classifiers"])
 
 
 def test_no_version_stands_in_two_files():
@@ -154,8 +143,8 @@ def test_every_import_is_declared():
     declared = [
         Requirement(text)
         for text in [
-            *SETUP["install_requires"],
-            *(text for extra in EXTRAS_OF_USERS for text in SETUP["extras_require"][extra]),
+            *PROJECT["dependencies"],
+            *(text for extra in EXTRAS_OF_USERS for text in EXTRAS_ASKED[extra]),
         ]
     ]
     known = {canonicalize_name(requirement.name) for requirement in declared}
@@ -182,9 +171,7 @@ def test_what_is_said_of_a_missing_module_names_the_extra_that_brings_it():
         for extra, (_, modules) in EXTRAS.items()
     }
     asked = {
-        extra: {
-            canonicalize_name(Requirement(text).name) for text in SETUP["extras_require"][extra]
-        }
+        extra: {canonicalize_name(Requirement(text).name) for text in EXTRAS_ASKED[extra]}
         for extra in EXTRAS_OF_USERS
     }
     assert by_extra == asked
@@ -195,6 +182,30 @@ def test_every_package_is_found_by_setup():
     """A folder with modules but without __init__.py would be missing in an installation."""
     folders = {path.parent for path in (ROOT / "fairseq_plugins").rglob("*.py")}
     assert [str(f) for f in folders if not (f / "__init__.py").is_file()] == []
+
+
+@pytest.mark.parametrize("name", ["encodings", "attention", "kernels", "integrations.huggingface"])
+def test_the_alias_has_the_same_objects(name):
+    if name.startswith("integrations"):
+        pytest.importorskip("transformers", reason="the models are its")
+    own = importlib.import_module(f"fairseq_plugins.{name}")
+    alias = importlib.import_module(f"fairseq_position_encodings.{name}")
+    assert alias.__all__ == own.__all__
+    assert all(getattr(alias, one) is getattr(own, one) for one in own.__all__)
+
+
+def test_workflows_call_targets_of_the_makefile():
+    called = set()
+    for path in (ROOT / ".github" / "workflows").glob("*.yml"):
+        jobs = yaml.safe_load(path.read_text())["jobs"].values()
+        for job in jobs:
+            targets = job["strategy"]["matrix"].get("target", [])
+            for step in job["steps"]:
+                words = step.get("run", "").split()
+                called |= {*targets} if "matrix.target" in step.get("run", "") else {*words[1:]}
+    makefile = (ROOT / "Makefile").read_text()
+    assert {"lint", "test", "test-slow"} <= called
+    assert not {one for one in called if not re.search(rf"^{one}:", makefile, re.MULTILINE)}
 
 
 def test_continuous_integration_runs_the_tests():
@@ -212,6 +223,7 @@ def test_continuous_integration_runs_the_tests():
         "test-slow",
         "test-triton",
         "test-hub",
+        "release-check",
         "test-gpu",
         "test-slurm",
         "test-slurm-quick",
@@ -230,7 +242,12 @@ def test_make_refuses_an_old_python(tmp_path):
         f'#!/bin/sh\nexec {sys.executable} -c "import sys; sys.version_info = (3, 10, 0)\n$2"\n'
     )
     old.chmod(0o755)
-    for name in ("Makefile", "setup.py", *(path.name for path in ROOT.glob("requirements*.txt"))):
+    for name in (
+        "Makefile",
+        "setup.py",
+        "pyproject.toml",
+        *(path.name for path in ROOT.glob("requirements*.txt")),
+    ):
         (tmp_path / name).write_text((ROOT / name).read_text())
     command = ["make", "setup", f"PYTHON={old}"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)

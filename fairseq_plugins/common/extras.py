@@ -8,7 +8,7 @@ from fairseq_plugins.common.root import IS_CHECKOUT
 
 DISTRIBUTION = "fairseq-position-encodings"
 _FILE = "fairseq_position_encodings-{}-py3-none-any.whl"
-# Modules by the extra of setup.py that installs them, with what they are for.
+# Modules by the extra of pyproject.toml that installs them, with what they are for.
 EXTRAS = {
     "train": (
         "training, tables, data and metrics",

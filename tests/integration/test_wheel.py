@@ -220,6 +220,7 @@ def test_a_source_distribution_builds_the_same_wheel(wheel: Path, tmp_path: Path
     source = tmp_path / "source"
     shutil.copytree(ROOT / "fairseq_plugins", source / "fairseq_plugins")
     shutil.copytree(ROOT / "configs", source / "configs")
+    shutil.copytree(ROOT / "fairseq_position_encodings", source / "fairseq_position_encodings")
     for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE", "MANIFEST.in"):
         shutil.copy(ROOT / name, source)
     words = ["setup.py", "-q", "sdist", "-d", str(tmp_path)]

@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parents[2]
 def build_wheel(folder: Path) -> Path:
     """Built in a folder from what the checkout has, away from it."""
     source, target = folder / "source", folder / "dist"
-    for name in ("fairseq_plugins", "configs"):
+    for name in ("fairseq_plugins", "fairseq_position_encodings", "configs"):
         shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE", "MANIFEST.in"):
         shutil.copy(ROOT / name, source)
