@@ -16,7 +16,7 @@ import pytest
 
 from fairseq_plugins.common.provenance import sources
 from tests.integration.wheels import build_wheel
-from tests.test_packaging import setup_arguments
+from tests.test_packaging import PROJECT
 
 ROOT = Path(__file__).resolve().parents[2]
 OURS = (
@@ -111,10 +111,9 @@ def test_the_metadata_is_complete(wheel: Path, installed: Path) -> None:
     text = (about / "METADATA").read_text()
     holder = (ROOT / "LICENSE").read_text().split("2026 ", 1)[1].splitlines()[0]
     assert f"Author: {holder}" in text
-    told = setup_arguments()
-    for label, url in told["project_urls"].items():
+    for label, url in PROJECT["urls"].items():
         assert f"Project-URL: {label}, {url}\n" in text
-    for classifier in told["classifiers"]:
+    for classifier in PROJECT["classifiers"]:
         assert f"Classifier: {classifier}\n" in text
     assert (about / "licenses" / "LICENSE").read_text() == (ROOT / "LICENSE").read_text()
     assert (ROOT / "README.md").read_text().splitlines()[0] in text
