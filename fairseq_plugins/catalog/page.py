@@ -6,10 +6,11 @@ import sys
 from collections.abc import Callable, Iterable
 from textwrap import dedent
 
-from fairseq_plugins.catalog.facts import Facts, describe
-from fairseq_plugins.catalog.text import LEGEND, cells, headings, select, word
+from fairseq_plugins.attention import ATTENTIONS
+from fairseq_plugins.catalog.facts import DIRECTIONS, SIZE, Facts
+from fairseq_plugins.catalog.text import cells, headings, select, word
 from fairseq_plugins.common import tables
-from fairseq_plugins.encodings import ENCODINGS, EncodingEntry
+from fairseq_plugins.encodings import ENCODINGS, EncodingEntry, get_entry
 
 COMMAND = "fairseq-pe encodings --write docs/encodings.md"
 
@@ -19,19 +20,26 @@ SECTIONS = {"Args:": "Options:", "Attributes:": "Attributes:", "Raises:": "Error
 INTRODUCTION = """\
 # Encodings
 
-Every position encoding that there is, with its definition, its options and where it fits. This
-page is made from the code by
+All {count} names of position encodings. The table says where each fits; below, each has a section
+with its definition and options. `fairseq-pe encodings NAME` prints more, with deviations from the
+paper.
 
-    {command}
+{table}
 
-and a test holds the two together, so edit the docstrings and run that.
+- **softmax, linear**: whether the attention supports it. *Causal only* excludes bidirectional and
+  cross-attention; *not causal* excludes causal language models. What acts on the token embeddings
+  has no effect of its own on cross-attention.
+- **longer**: whether positions beyond the longest of training are supported; otherwise an error.
+- **base stays**: whether a language model keeps the absolute embedding `base` beside it
+  (`--no-token-positional-embeddings` turns that off).
+- **parameters**: learned ones at {size}.
 
-On the documentation's site, which `make docs` builds, each has a picture of what it does before any
-training; [pictures.md](pictures.md) says what these show.
+Linear attention never computes the T x S logits, so it supports no encoding that adds to them.
 
-## How to name one
+## Name an encoding
 
-A name, and options as words `name=value`:
+In plain PyTorch: `build_encoding("shaw", num_heads=8, head_dim=64, max_distance=16)`. In fairseq,
+options are words `name=value`:
 
 ```sh
 fairseq-train DATA --user-dir fairseq_plugins --task language_modeling --arch pe_transformer_lm \\
@@ -44,58 +52,77 @@ fairseq-hydra-train --config-dir configs --config-name wikitext103_lm \\
     model=shaw 'model.position_encoding_options="max_distance=16 values=false"'
 ```
 
-In plain PyTorch: `build_encoding("shaw", num_heads=8, head_dim=64, max_distance=16)`. An unknown
-name or option is refused with the nearest one, a bad value with what it must be.
+An unknown name or option is an error that names the nearest one.
 
-## What composes
+## Combine encodings
 
-Names joined by `+` act together, `learned+shaw`; an option then says whose it is,
-`shaw.max_distance=16`. Transforms of queries and keys are chained in the order of the names,
-everything that is added is summed. A language model keeps fairseq's absolute embedding (`base`)
-on beside an encoding, except where its section says "none"; `--no-token-positional-embeddings`
-turns it off. What cannot be composed is refused when the model is built:
+Join names by `+`: `learned+shaw`. Options then name their encoding: `shaw.max_distance=16`.
+Transforms of queries and keys are chained in the order of the names; everything else is summed.
+These are errors when the model is built:
 
-- what one part cannot have: an attention or direction that refuses a part refuses the whole;
-- a transform before the feature map of linear attention and one after it;
+- a part that the attention or the direction does not support;
+- a transform before the feature map of linear attention together with one after it;
 - a transform after one that changes the number of features of a head;
 - two decays, two feature maps, or two scales of the logits;
-- an encoding with itself.
+- the same encoding twice.
 
-`fairseq-pe encodings NAME+NAME` says whether two go together.
-
-## Table
-
-{legend}
-
-{table}
+*This page is made by `{command}`. On the site of `make docs` each section has a
+[picture](pictures.md).*
 """
+PAGE_HEADINGS = ("name", "softmax", "linear", "longer", "base stays", "parameters", "source")
 
 
-def markdown_table(found: Iterable[Facts], *, linked: bool = False) -> str:
-    """The table; ``linked`` makes each name a link to its section."""
+def markdown_table(found: Iterable[Facts]) -> str:
+    """Return the table of the command line in Markdown."""
     lines = []
     for facts in found:
         hooks = ", ".join(f"`{hook}`" for hook in facts.hooks)
         name, *rest, source = cells(facts, hooks or "-")
-        lines.append([_link(name) if linked else f"`{name}`", *rest, prose(source)])
+        lines.append([f"`{name}`", *rest, prose(source)])
     return tables.markdown_table(headings(), lines)
 
 
 def page() -> str:
-    """The whole document."""
+    """Return the whole page."""
     found = {facts.name: facts for facts in select(None, None)}
-    legend = [f"- **{columns}**: {meaning}." for columns, meaning in LEGEND.items()]
-    table = markdown_table(found.values(), linked=True)
-    blocks = [INTRODUCTION.format(command=COMMAND, legend="\n".join(legend), table=table)]
+    table = tables.markdown_table(PAGE_HEADINGS, [_row(facts) for facts in found.values()])
+    values = {"command": COMMAND, "count": len(found), "size": SIZE, "table": table}
+    blocks = [INTRODUCTION.format(**values)]
     for heading, entries in families().items():
-        module = sys.modules[entries[0].make.__module__]
-        rest = "" if entries[0].parts else _paragraphs(inspect.getdoc(module) or "")[1:]
-        blocks += [f"## {heading}", *(prose(paragraph) for paragraph in rest)]
-        defined: dict[Callable, str] = {}
+        blocks.append(f"## {heading}")
+        defined: dict[Callable, EncodingEntry] = {}
         for entry in entries:
             blocks += _section(entry, found[entry.name], defined.get(entry.make))
-            defined.setdefault(entry.make, entry.name)
+            if not entry.parts:
+                defined.setdefault(entry.make, entry)
     return "\n\n".join(block.rstrip() for block in blocks) + "\n"
+
+
+def _row(facts: Facts) -> list[str]:
+    """Return the cells of an encoding under ``PAGE_HEADINGS``."""
+    return [
+        _link(facts.name),
+        *(_support(facts, attention) for attention in ATTENTIONS),
+        "yes" if facts.about_positions.extrapolates else "no",
+        "no" if facts.replaces_absolute else "yes",
+        f"{facts.parameters:,}",
+        prose(get_entry(facts.name).source),
+    ]
+
+
+def _support(facts: Facts, attention: str) -> str:
+    """Return the directions in which an attention supports an encoding, in a word or two."""
+    usable = {d for d in DIRECTIONS if facts.fits[attention, d] != "no"}
+    names = {
+        frozenset(DIRECTIONS): "yes",
+        frozenset(): "no",
+        frozenset({"causal"}): "causal only",
+        frozenset(DIRECTIONS) - {"causal"}: "not causal",
+    }
+    is_in_input = facts.fits[attention, "cross"] == "-"
+    if is_in_input and usable == {"cross"}:
+        return "no"
+    return names.get(frozenset(usable), ", ".join(d for d in DIRECTIONS if d in usable))
 
 
 def families() -> dict[str, list[EncodingEntry]]:
@@ -117,26 +144,69 @@ def families() -> dict[str, list[EncodingEntry]]:
     return result
 
 
-def _section(entry: EncodingEntry, facts: Facts, defined_under: str | None) -> list[str]:
-    """The blocks about a name; a class that has several is defined under the first."""
-    lines = [f"**what it is**: {prose(entry.summary)}", f"**formula**: `{entry.formula}`"]
+def _section(entry: EncodingEntry, facts: Facts, first: EncodingEntry | None) -> list[str]:
+    """Return the blocks about a name; ``first`` is the name under which its class is defined."""
+    blocks = [f"### `{entry.name}`", f"{_sentence(entry.summary)[:-1]}: `{entry.formula}`."]
     if entry.parts:
-        lines[1] = f"**stands for**: {' and '.join(map(_link, entry.parts))}"
-    lines.append(f"**source**: {prose(entry.source)}")
-    if entry.known_as:
-        lines.append(f"**other words for it**: {prose(', '.join(entry.known_as))}")
-    lines += [f"**{label}**: {prose(what)}" for label, what in describe(facts)]
-    options = [f"`{key}={word(option.default)}`" for key, option in entry.options.items()]
-    if not (defined_under or entry.parts):
-        allowed = (f" ({option.expected})" for option in entry.options.values())
-        options = [name + what for name, what in zip(options, allowed, strict=True)]
-    lines.append(f"**options**: {', '.join(options) or 'none'}")
-    if defined_under:
-        lines.append(f"**definition and meaning of the options**: see {_link(defined_under)}")
-    blocks = [f"### `{entry.name}`", "\n".join(f"- {line}" for line in lines)]
-    if not (defined_under or entry.parts):
-        blocks += definition(inspect.getdoc(entry.make) or "")
-    return blocks
+        links = " and ".join(map(_link, entry.parts))
+        blocks[1] = f"**Stands for** {links}, with their options."
+    doc = "" if first or entry.parts else inspect.getdoc(entry.make) or ""
+    blocks += [prose(paragraph) for paragraph in _paragraphs(doc)[:2] if _is_prose(paragraph)]
+    blocks += [_sentence(note) for note in _notes(facts)]
+    if first:
+        own = {k: o for k, o in entry.options.items() if o.default != first.options[k].default}
+        values = ", ".join(f"`{key}={word(option.default)}`" for key, option in own.items())
+        blocks.append(f"Options of {_link(first.name)}{f', with {values}' if own else ''}.")
+    elif not entry.parts:
+        meanings = _meanings(doc)
+        lines = [
+            f"- `{key}={word(option.default)}` ({option.expected}){meanings.get(key, '')}"
+            for key, option in entry.options.items()
+        ]
+        blocks.append("\n".join(lines))
+    return [block for block in blocks if block]
+
+
+def _notes(facts: Facts) -> Iterable[str]:
+    """Yield what holds for few encodings: reasons of errors, random draws, feature maps."""
+    for reason, places in facts.refusals.items():
+        if any(attention != "linear" for attention, _ in places):
+            yield prose(reason)
+    if facts.about_positions.needs_lengths:
+        yield "needs the lengths of the sequences"
+    if facts.is_stochastic:
+        yield "random values are drawn anew in every pass, once for a whole decoding"
+    if facts.feature_map:
+        yield f"the feature map of linear attention is {facts.feature_map}"
+
+
+def _sentence(text: str) -> str:
+    """Return a phrase as a sentence of Markdown."""
+    text = prose(text).rstrip(".")
+    is_name = text.partition(" ")[0].strip(",") in ENCODINGS or text.startswith("fairseq")
+    return f"{text}." if is_name else f"{text[0].upper()}{text[1:]}."
+
+
+def _meanings(docstring: str) -> dict[str, str]:
+    """Return the first sentence about each option in a docstring, behind a colon."""
+    for paragraph in _paragraphs(docstring):
+        title, _, rest = paragraph.partition("\n")
+        if title == "Args:":
+            items = [item.partition(":") for item in re.split(r"\n(?! )", dedent(rest))]
+            return {n: f": {prose(_first_sentence(text))}" for n, _, text in items}
+    return {}
+
+
+def _first_sentence(text: str) -> str:
+    sentences = re.split(r"(?<!Eq\.)(?<=[a-z)`\d]\.)\s+(?=[A-Z`\d])", text.strip())
+    is_short = len(sentences[0].split()) < 3
+    return " ".join(sentences[: 2 if is_short else 1])
+
+
+def _is_prose(paragraph: str) -> bool:
+    """Return whether a paragraph is no section of a docstring and no block of code."""
+    is_code = re.search(r"^\s", paragraph, re.MULTILINE)
+    return paragraph.partition("\n")[0] not in SECTIONS and not is_code
 
 
 def _link(name: str) -> str:
