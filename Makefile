@@ -81,7 +81,7 @@ test-newest: ## install the newest dependencies within pyproject.toml's bounds i
 RELEASE := .venv-release
 release-check: ## build wheel and sdist in dist/, check them, install the wheel in an empty environment, run the toy table
 	$(PYTHON) -m venv --clear $(RELEASE)
-	$(RELEASE)/bin/python -m pip install -q build==1.5.1 twine==6.2.0
+	$(RELEASE)/bin/python -m pip install -q build==1.6.1 twine==7.0.0
 	rm -rf dist
 	$(RELEASE)/bin/python -m build -q
 	$(RELEASE)/bin/python -m twine check --strict dist/*

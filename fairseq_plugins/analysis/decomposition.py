@@ -1,0 +1,110 @@
+"""P and Lambda of a unitary relative encoding, from its matrices W_s alone (LRPE, Appendix C.3).
+
+A family of unitary matrices with W_0 = I that depends on differences of positions alone, W_s^H W_t
+= W_{t-s} (Eq. 14), consists of the powers of W_1. Theorem C.1 diagonalises these over the complex
+numbers, Theorem C.2 brings them to rotations of planes over the reals.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from scipy.linalg import schur
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Decomposition:
+    """W_s = P^H Lambda(s) P of integer positions s.
+
+    Attributes:
+        basis: P, (D, D): unitary complex128, or orthogonal float64.
+        angles: in radians per position. Complex: (D,), one for each diagonal entry exp(i s angle).
+            Real: (r,), one for each plane of two features, which come first.
+        signs: (D - 2r,) of a real family: 1 for a feature that no position changes, -1 for one that
+            changes its sign with every step; empty for a complex one.
+    """
+
+    basis: Tensor
+    angles: Tensor
+    signs: Tensor
+
+    def position_matrix(self, position: int) -> Tensor:
+        """Return Lambda(position), (D, D)."""
+        if self.basis.is_complex():
+            return torch.diag(torch.polar(torch.ones_like(self.angles), self.angles * position))
+        turned = self.angles * position
+        rows = torch.stack([turned.cos(), -turned.sin(), turned.sin(), turned.cos()], -1)
+        return torch.block_diag(*rows.view(-1, 2, 2), *(self.signs**position).view(-1, 1, 1))
+
+    def relative_matrix(self, position: int) -> Tensor:
+        """Return W_position = P^H Lambda(position) P, (D, D)."""
+        return self.basis.mH @ self.position_matrix(position) @ self.basis
+
+
+def decompose(
+    family: Callable[[int], Tensor] | Tensor, *, steps: int = 8, tolerance: float = 1e-5
+) -> Decomposition:
+    """Find P and Lambda of a family W_s.
+
+    Args:
+        family: W_s, (D, D), real or complex, for an integer s; or the matrix W_1, of whose powers
+            the family then consists.
+        steps: positions up to which the family is compared with the powers of W_1.
+        tolerance: largest difference of an entry from what a unitary, shift-consistent family has.
+
+    Raises:
+        ValueError: W_1 is not unitary, W_0 is not the identity, or W_s is no power of W_1: such a
+            family has no P and Lambda.
+    """
+    first = (family if isinstance(family, Tensor) else family(1)).detach().cpu()
+    first = first.to(torch.complex128 if first.is_complex() else torch.float64)
+    if first.dim() != 2 or first.size(0) != first.size(1):
+        raise ValueError(f"W_1 must be (D, D), but is {tuple(first.shape)} instead.")
+    unit = torch.eye(first.size(0), dtype=first.dtype)
+    _require(first.mH @ first, unit, tolerance, "W_1 is not unitary: W_1^H W_1 and I")
+    if not isinstance(family, Tensor):
+        power = unit
+        for step in range(steps + 1):
+            found = family(step).detach().cpu().to(first.dtype)
+            _require(
+                found,
+                power,
+                tolerance,
+                f"the family is not shift-consistent: W_{step} and W_1^{step}",
+            )
+            power = power @ first
+    found = _of_complex(first) if first.is_complex() else _of_real(first)
+    _require(found.relative_matrix(1), first, max(tolerance, 1e-9), "W_1 and P^H Lambda(1) P")
+    return found
+
+
+def _require(found: Tensor, wanted: Tensor, tolerance: float, what: str) -> None:
+    difference = (found - wanted).abs().max().item()
+    if not difference <= tolerance:
+        raise ValueError(f"{what} differ by up to {difference:.2g}, above {tolerance:.2g}.")
+
+
+def _of_complex(first: Tensor) -> Decomposition:
+    """Theorem C.1: the Schur form of a unitary matrix is diagonal."""
+    form, vectors = schur(first.numpy(), output="complex")
+    basis = torch.from_numpy(vectors).mH.contiguous()
+    return Decomposition(basis, torch.from_numpy(form.diagonal().copy()).angle(), torch.empty(0))
+
+
+def _of_real(first: Tensor) -> Decomposition:
+    """Theorem C.2: the real Schur form of an orthogonal matrix has blocks of 2 x 2 and 1 x 1."""
+    form, vectors = (torch.from_numpy(found) for found in schur(first.numpy(), output="real"))
+    planes, lines, at = [], [], 0
+    while at < len(form):
+        is_plane = at + 1 < len(form) and abs(form[at + 1, at]) > 1e-12
+        (planes if is_plane else lines).append(at)
+        at += 2 if is_plane else 1
+    order = [*(one for plane in planes for one in (plane, plane + 1)), *lines]
+    angles = (
+        torch.stack([torch.atan2(form[at + 1, at], form[at, at]) for at in planes])
+        if planes
+        else form.new_empty(0)
+    )
+    signs = form.diagonal()[lines].sign()
+    return Decomposition(vectors.mT[order].contiguous(), angles, signs)
