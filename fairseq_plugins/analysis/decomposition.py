@@ -66,9 +66,8 @@ def decompose(
     if not isinstance(family, Tensor):
         power = unit
         for step in range(steps + 1):
-            found = family(step).detach().cpu().to(first.dtype)
             _require(
-                found,
+                family(step).detach().cpu().to(first.dtype),
                 power,
                 tolerance,
                 f"the family is not shift-consistent: W_{step} and W_1^{step}",
@@ -94,17 +93,16 @@ def _of_complex(first: Tensor) -> Decomposition:
 
 def _of_real(first: Tensor) -> Decomposition:
     """Theorem C.2: the real Schur form of an orthogonal matrix has blocks of 2 x 2 and 1 x 1."""
-    form, vectors = (torch.from_numpy(found) for found in schur(first.numpy(), output="real"))
-    planes, lines, at = [], [], 0
+    form, vectors = (torch.from_numpy(part) for part in schur(first.numpy(), output="real"))
+    planes: list[int] = []
+    lines: list[int] = []
+    at = 0
     while at < len(form):
         is_plane = at + 1 < len(form) and abs(form[at + 1, at]) > 1e-12
         (planes if is_plane else lines).append(at)
         at += 2 if is_plane else 1
-    order = [*(one for plane in planes for one in (plane, plane + 1)), *lines]
-    angles = (
-        torch.stack([torch.atan2(form[at + 1, at], form[at, at]) for at in planes])
-        if planes
-        else form.new_empty(0)
-    )
+    order = [*(row for plane in planes for row in (plane, plane + 1)), *lines]
+    sines = form.diagonal(-1)[planes]
+    cosines = form.diagonal()[planes]
     signs = form.diagonal()[lines].sign()
-    return Decomposition(vectors.mT[order].contiguous(), angles, signs)
+    return Decomposition(vectors.mT[order].contiguous(), torch.atan2(sines, cosines), signs)
