@@ -19,8 +19,8 @@ from fairseq_plugins.encodings import (
     Stochastic,
 )
 from fairseq_plugins.encodings.base import Projection
-from fairseq_plugins.encodings.ends import is_recorded, known_end, with_end
 from fairseq_plugins.encodings.noise import draw_seed
+from fairseq_plugins.encodings.position_bounds import is_recorded, known_end, with_end
 
 State = dict[str, Tensor]
 
@@ -41,7 +41,7 @@ def _rows_of(x: Tensor, rows: Tensor) -> Tensor:
     return x if x.size(0) == 1 else with_end(x[rows], known_end(x))
 
 
-def numbers(
+def indices_where(
     parts: Sequence[PositionEncoding], has: Callable[[PositionEncoding], bool]
 ) -> tuple[int, ...]:
     """Numbers of the parts that have a property."""
@@ -99,7 +99,7 @@ class Attention(nn.Module):
         encoded_values = self.hooks & {"transform_value", "transform_output", "relative_values"}
         self._sized = ("q", "k", "v") if encoded_values else ("q", "k")
         # Their numbers and not the parts, which are others in a replica of the model.
-        self._drawn = numbers(self.parts, lambda part: isinstance(part, Stochastic))
+        self._drawn = indices_where(self.parts, lambda part: isinstance(part, Stochastic))
         self.reads_projections = any(map(_reads_projections, self.parts))
 
     @property
@@ -192,11 +192,11 @@ class Attention(nn.Module):
     def unfold_basis_(self, *projections: nn.Module) -> None:
         """The projections as they were before ``fold_basis_``."""
 
-    def _placed(self, *positions: Tensor) -> tuple[Tensor, ...]:
+    def _sampled_positions(self, *positions: Tensor) -> tuple[Tensor, ...]:
         """Positions for what is asked of a part by itself: in training drawn, where one draws."""
         if not isinstance(self.encoding, Compose):
             return positions
-        return self.encoding.placed(positions, {})[0]
+        return self.encoding.with_sampled_positions(positions, {})[0]
 
     def _rows_by_seed(self, state: State | None) -> list[Tensor]:
         """The rows of each seed in a state joined from several decodings; empty if all are one."""

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from fairseq_plugins.attention.base import State
-from fairseq_plugins.encodings.ends import known_end, with_end
+from fairseq_plugins.encodings.position_bounds import known_end, with_end
 
 _FIRST_CAPACITY = 64
 # An attribute of a buffer, the rows of it that are taken. Only what was made here has one: a view

@@ -6,7 +6,7 @@ Shapes: B batch, T tokens.
 import torch
 from torch import Tensor
 
-from fairseq_plugins.encodings.ends import known_end, with_end
+from fairseq_plugins.encodings.position_bounds import known_end, with_end
 
 
 def check_span(label: str, span: int, *positions: Tensor) -> None:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fairseq_plugins.attention.base import Attention
 from fairseq_plugins.attention.positions import make_positions
-from fairseq_plugins.encodings.ends import with_end
+from fairseq_plugins.encodings.position_bounds import with_end
 
 
 @dataclass(frozen=True, eq=False)

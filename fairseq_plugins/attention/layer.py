@@ -26,7 +26,7 @@ from fairseq_plugins.attention.positions import (
 )
 from fairseq_plugins.encodings import IncompatibleEncodingError, build_encoding
 from fairseq_plugins.encodings.base import Projection
-from fairseq_plugins.encodings.ends import with_end
+from fairseq_plugins.encodings.position_bounds import with_end
 
 _NEXT = "next_position"  # (B, 1) int64 in the state of a layer: tokens so far, without padding
 

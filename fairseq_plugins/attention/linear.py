@@ -14,7 +14,7 @@ from fairseq_plugins.attention.output_norm import OutputNorm, OutputNormKind
 from fairseq_plugins.attention.shared import SharedPass
 from fairseq_plugins.encodings import LinearFacts, PositionEncoding
 from fairseq_plugins.encodings.base import TRANSFORM_HOOKS
-from fairseq_plugins.encodings.facts import ENCODED
+from fairseq_plugins.encodings.properties import ENCODED
 from fairseq_plugins.kernels import LinearState, causal_linear_attention, linear_attention
 from fairseq_plugins.kernels.linear import attend_state, remember_keys
 from fairseq_plugins.kernels.normalizer import LEAST_COSINE
@@ -263,8 +263,8 @@ class LinearAttention(Attention):
     ) -> tuple[Tensor, Tensor]:
         """What the sums decay by at each token (B or 1, H, T), and the position then reached."""
         assert self.encoding is not None
-        (placed,) = self._placed(positions)
-        steps, reached = advances(placed, key_padding_mask, last)
+        (sampled,) = self._sampled_positions(positions)
+        steps, reached = advances(sampled, key_padding_mask, last)
         return self.encoding.log_decay().view(-1, 1) * steps.unsqueeze(1), reached
 
     def _decode_output(self, output: Tensor, positions: Tensor, dtype: torch.dtype) -> Tensor:

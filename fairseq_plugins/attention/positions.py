@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from fairseq_plugins.attention.shared import SharedPass
-from fairseq_plugins.encodings.ends import with_end
+from fairseq_plugins.encodings.position_bounds import with_end
 
 
 def make_positions(

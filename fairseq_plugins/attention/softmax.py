@@ -4,13 +4,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from fairseq_plugins.attention.base import Attention, State, check_dtypes, numbers
+from fairseq_plugins.attention.base import Attention, State, check_dtypes, indices_where
 from fairseq_plugins.attention.cache import append_rows
 from fairseq_plugins.attention.masks import attention_mask
 from fairseq_plugins.attention.shared import SharedPass
 from fairseq_plugins.encodings import ALL_HOOKS, PositionEncoding, SeesMask
 from fairseq_plugins.encodings.base import relative_positions
-from fairseq_plugins.encodings.ends import known_end, with_end
+from fairseq_plugins.encodings.position_bounds import known_end, with_end
 from fairseq_plugins.encodings.protocols import parts_to_fold
 from fairseq_plugins.kernels.softmax import can_go_by_head, softmax_by_head
 
@@ -48,7 +48,7 @@ class SoftmaxAttention(Attention):
             raise ValueError(f"`dropout` must be between 0 and 1, but is {dropout} instead.")
         self.dropout = dropout
         self.scale = encoding.logit_scale() if encoding is not None else head_dim**-0.5
-        self._seeing_mask = numbers(self.parts, lambda part: isinstance(part, SeesMask))
+        self._seeing_mask = indices_where(self.parts, lambda part: isinstance(part, SeesMask))
         self._biases_are_shared = all(part.shared_across_layers for part in self._biases)
 
     @property
@@ -274,7 +274,7 @@ class SoftmaxAttention(Attention):
         for part in self._biases:
 
             def make(part: PositionEncoding = part) -> Tensor:
-                return part.attn_bias(*self._placed(q_positions, k_positions))
+                return part.attn_bias(*self._sampled_positions(q_positions, k_positions))
 
             is_shared = part.shared_across_layers
             bias = shared.once(("bias", id(part)), make) if is_shared else make()
@@ -287,7 +287,7 @@ class SoftmaxAttention(Attention):
         Later keys, which the causal mask hides, count as at the query's position.
         """
         assert self.encoding is not None
-        relative = relative_positions(*self._placed(q_positions, k_positions))
+        relative = relative_positions(*self._sampled_positions(q_positions, k_positions))
         distance = -relative.clamp(max=0).unsqueeze(1)
         log_decay = self.encoding.log_decay().view(-1, 1, 1)
         factor = torch.exp(log_decay * distance) - 1

@@ -13,8 +13,8 @@ from fairseq_plugins.encodings.base import (
     PositionEncoding,
 )
 from fairseq_plugins.encodings.compose import Compose
-from fairseq_plugins.encodings.facts import LinearFacts, PositionFacts
 from fairseq_plugins.encodings.layers import ModelEncodings, build_model_encodings
+from fairseq_plugins.encodings.properties import LinearFacts, PositionFacts
 from fairseq_plugins.encodings.protocols import (
     FoldsBasis,
     RelativeOnAverage,

@@ -11,13 +11,13 @@ from fairseq_plugins.encodings.base import (
     PositionEncoding,
     at_least_float32,
 )
-from fairseq_plugins.encodings.ends import check_not_negative
 from fairseq_plugins.encodings.frequencies import (
     check_even,
     fixed_sinusoids,
     sinusoidal_frequencies,
     sinusoids,
 )
+from fairseq_plugins.encodings.position_bounds import check_not_negative
 from fairseq_plugins.encodings.registry import register_encoding
 from fairseq_plugins.encodings.tables import Formula, PositionTable, check_within_table
 

@@ -95,8 +95,8 @@ class PositionEncoding(nn.Module):
             A class with ``log_decay`` that says nothing has a sentence about that.
         embed_window: how many tokens, up to its own, ``embed`` looks at in a causal model.
 
-    What linear attention or the catalogue asks beyond that is in ``facts.py``, with defaults for
-    whoever says nothing; what only a few can do, as to draw anew, in ``protocols.py``.
+    Further properties, with defaults, are in ``properties.py``; optional methods, such as
+    ``redraw``, in ``protocols.py``.
 
     Parameters have the dtype that the model is cast to, and are computed with in float32 or wider
     (``widened``): a position beyond 256 is not representable in bfloat16. Fixed draws, which are

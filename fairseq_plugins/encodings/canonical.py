@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from fairseq_plugins.encodings.base import PositionEncoding
-from fairseq_plugins.encodings.facts import PositionFacts
+from fairseq_plugins.encodings.properties import PositionFacts
 from fairseq_plugins.encodings.protocols import RelativeOnAverage
 
 Argument = Literal["content", "one"]

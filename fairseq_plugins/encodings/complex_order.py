@@ -10,8 +10,8 @@ from fairseq_plugins.encodings.base import (
     IncompatibleEncodingError,
     PositionEncoding,
 )
-from fairseq_plugins.encodings.ends import check_not_negative
 from fairseq_plugins.encodings.frequencies import geometric
+from fairseq_plugins.encodings.position_bounds import check_not_negative
 from fairseq_plugins.encodings.registry import register_encoding
 
 

@@ -14,7 +14,7 @@ from fairseq_plugins.encodings.base import (
     Projection,
     overridden_hooks,
 )
-from fairseq_plugins.encodings.facts import LinearFacts, PositionFacts
+from fairseq_plugins.encodings.properties import LinearFacts, PositionFacts
 from fairseq_plugins.encodings.protocols import Repositions, Stochastic
 
 _POSITIONS = frozenset({"positions", "q_positions", "k_positions"})
@@ -27,7 +27,7 @@ def _chained(hook: str, *, backwards: bool = False) -> Callable[..., Any]:
         parts = composition.parts_with(hook)
         if hook == "embed":
             composition.begin_pass()
-        args, options = composition.placed(args, options)
+        args, options = composition.with_sampled_positions(args, options)
         for part in reversed(parts) if backwards else parts:
             x = getattr(part, hook)(x, *args, **options)
         return x
@@ -40,7 +40,7 @@ def _summed(hook: str) -> Callable[..., Any]:
 
     def call(composition: "Compose", *args: Any, **options: Any) -> Tensor:
         terms: Iterable[Tensor]
-        args, options = composition.placed(args, options)
+        args, options = composition.with_sampled_positions(args, options)
         terms = (getattr(part, hook)(*args, **options) for part in composition.parts_with(hook))
         return reduce(operator.add, terms)
 
@@ -89,7 +89,7 @@ class Compose(PositionEncoding):
         self.shared_across_layers = all(e.shared_across_layers for e in encodings)
         self.keeps_absolute_embedding = all(e.keeps_absolute_embedding for e in encodings)
         self.embed_window = max(e.embed_window for e in encodings)
-        self._placing = repositioning(encodings)
+        self._position_sampler = find_position_sampler(encodings)
         LinearFacts.of(self)  # which refuses parts that contradict each other
         if len(self.parts_with("log_decay")) > 1:
             raise ValueError(f"{self.label} has more than one decay.")
@@ -133,19 +133,19 @@ class Compose(PositionEncoding):
 
     def begin_pass(self) -> None:
         """Have positions drawn anew in training, where a part draws them and nobody did."""
-        if self._placing is not None and self.training:
-            self._placing.begin_pass()
+        if self._position_sampler is not None and self.training:
+            self._position_sampler.begin_pass()
 
-    def placed(
+    def with_sampled_positions(
         self, args: tuple[Any, ...], options: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """A hook's arguments, in training with positions drawn where a part draws them."""
-        if self._placing is None or not self.training:
+        if self._position_sampler is None or not self.training:
             return args, options
-        place = self._placing.reposition
+        sample = self._position_sampler.reposition
         # Nothing but positions is both an integer and handed over in its place.
-        placed = tuple(a if a.is_floating_point() else place(a) for a in args)
-        return placed, {k: place(a) if k in _POSITIONS else a for k, a in options.items()}
+        sampled = tuple(a if a.is_floating_point() else sample(a) for a in args)
+        return sampled, {k: sample(a) if k in _POSITIONS else a for k, a in options.items()}
 
     @property
     def encoded_dim(self) -> int:
@@ -180,22 +180,22 @@ class Compose(PositionEncoding):
 assert overridden_hooks(Compose) == ALL_HOOKS
 
 
-def repositioning(encodings: Iterable[PositionEncoding]) -> Repositions | None:
+def find_position_sampler(encodings: Iterable[PositionEncoding]) -> Repositions | None:
     """The one that draws positions for the others, or None.
 
     Raises:
         IncompatibleEncodingError: another one needs true lengths, which say nothing about them.
     """
     parts = list(encodings)
-    placing = next((part for part in parts if isinstance(part, Repositions)), None)
+    position_sampler = next((part for part in parts if isinstance(part, Repositions)), None)
     for part in parts:
-        if placing is not None and PositionFacts.of(part).needs_lengths:
+        if position_sampler is not None and PositionFacts.of(part).needs_lengths:
             raise IncompatibleEncodingError(
-                f"the encoding {part.label!r} cannot be beside {placing.label!r}: it compares "
-                "positions with the sequence's length, and drawn positions go beyond it. An "
-                "encoding of positions alone would work."
+                f"the encoding {part.label!r} cannot be beside {position_sampler.label!r}: "
+                "it compares positions with the sequence's length, and drawn positions go beyond "
+                "it. An encoding of positions alone would work."
             )
-    return placing
+    return position_sampler
 
 
 def _first(reasons: Iterable[str | None]) -> str | None:

@@ -7,7 +7,7 @@ from fairseq_plugins.encodings.base import EncodingContext, PositionEncoding, wi
 from fairseq_plugins.encodings.registry import register_encoding
 
 
-def runs(positions: Tensor) -> Tensor:
+def stretches_of(positions: Tensor) -> Tensor:
     """Numbers of the stretches in which positions rise one by one: (B or 1, T) -> (B or 1, T).
 
     Padding repeats the position beside it, so that it is never in a stretch with a token.
@@ -23,7 +23,7 @@ def neighbour(x: Tensor, stretches: Tensor, offset: int) -> Tensor:
 
     Args:
         x: (B, T, C).
-        stretches: (B or 1, T), from ``runs``.
+        stretches: (B or 1, T), from ``stretches_of``.
         offset: of either sign.
 
     Returns:
@@ -89,7 +89,7 @@ class Convolution(PositionEncoding):
         tokens: Tensor | None = None,
     ) -> Tensor:
         """x + conv(x): (B, T, C) -> (B, T, C)."""
-        total, stretches = torch.zeros((), device=x.device), runs(positions)
+        total, stretches = torch.zeros((), device=x.device), stretches_of(positions)
         for offset, weight in zip(self.offsets, widened(self.weight).unbind(1), strict=True):
             total = total + neighbour(x, stretches, offset) * weight
         return x + total.to(x.dtype)

@@ -12,7 +12,7 @@ from fairseq_plugins.encodings.base import (
     relative_positions,
     widened,
 )
-from fairseq_plugins.encodings.ends import check_not_negative
+from fairseq_plugins.encodings.position_bounds import check_not_negative
 from fairseq_plugins.encodings.registry import register_encoding
 
 

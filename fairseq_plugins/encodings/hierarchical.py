@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 from fairseq_plugins.encodings.absolute import Absolute
 from fairseq_plugins.encodings.base import EncodingContext, widened
-from fairseq_plugins.encodings.ends import end_of
+from fairseq_plugins.encodings.position_bounds import end_of
 from fairseq_plugins.encodings.registry import register_encoding
 
 

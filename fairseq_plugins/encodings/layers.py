@@ -11,7 +11,7 @@ from fairseq_plugins.encodings.base import (
     IncompatibleEncodingError,
     PositionEncoding,
 )
-from fairseq_plugins.encodings.compose import Compose, repositioning
+from fairseq_plugins.encodings.compose import Compose, find_position_sampler
 from fairseq_plugins.encodings.registry import build_one, contexts_of, split_options
 
 
@@ -23,12 +23,12 @@ class ModelEncodings:
         inputs: for each layer what acts on its input, or None; layer 0's input are the token
             embeddings.
         layers: for each layer what its attention uses, or None.
-        placing: what draws, in training, the positions that all of them are given; else None.
+        position_sampler: the encoding that draws positions for all of them in training, or None.
     """
 
     inputs: list[PositionEncoding | None]
     layers: list[PositionEncoding | None]
-    placing: PositionEncoding | None = None
+    position_sampler: PositionEncoding | None = None
 
 
 def build_model_encodings(
@@ -60,11 +60,11 @@ def build_model_encodings(
     attending = [c for c in columns if c[0].hooks & (TRANSFORM_HOOKS | LOGIT_HOOKS)]
     for column, _ in embedding:
         _check_input(column[0])
-    placing = repositioning(column[0] for column in columns)
+    position_sampler = find_position_sampler(column[0] for column in columns)
     return ModelEncodings(
         [_compose([c[i] for c, at in embedding if i in at]) for i in range(num_layers)],
         [_compose([c[i] for c in attending]) for i in range(num_layers)],
-        placing if isinstance(placing, PositionEncoding) else None,
+        position_sampler if isinstance(position_sampler, PositionEncoding) else None,
     )
 
 

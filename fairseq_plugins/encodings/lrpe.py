@@ -22,7 +22,7 @@ from fairseq_plugins.encodings.frequencies import ThetaType, geometric, theta
 from fairseq_plugins.encodings.registry import register_encoding
 from fairseq_plugins.encodings.rotation import Layout
 from fairseq_plugins.encodings.tables import Formula
-from fairseq_plugins.encodings.unitary import LRPE, pair
+from fairseq_plugins.encodings.unitary import LRPE, build_lrpe
 
 Rotated = Literal["all", "half", "quarter"]
 BasisName = Literal["identity", "householder", "odd_even", "fft", "dct"]
@@ -158,7 +158,7 @@ def lrpe(
             Householder P; ``learned_theta`` with a permutation; theta types b and c in a causal
             model or with another core.
     """
-    return pair(
+    return build_lrpe(
         context,
         basis(p, context.head_dim, is_learned=learned_p),
         _core(core, context, rotated, layout, theta_type, base, learned_theta),

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from fairseq_plugins.encodings.base import relative_positions
-from fairseq_plugins.encodings.ends import is_recorded, known_end
+from fairseq_plugins.encodings.position_bounds import is_recorded, known_end
 
 _QUERIES = 128  # of a block
 

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from fairseq_plugins.encodings.ends import bounds_of, is_recorded
 from fairseq_plugins.encodings.frequencies import Device
+from fairseq_plugins.encodings.position_bounds import bounds_of, is_recorded
 from fairseq_plugins.encodings.tables import Constant, power_of_two, without_modes
 
 _FEWEST_ROWS = 64

@@ -5,7 +5,7 @@ from typing import Protocol, runtime_checkable
 from torch import Tensor, nn
 
 from fairseq_plugins.encodings.base import PositionEncoding
-from fairseq_plugins.encodings.facts import ENCODED
+from fairseq_plugins.encodings.properties import ENCODED
 
 
 @runtime_checkable

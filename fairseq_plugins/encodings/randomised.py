@@ -4,8 +4,8 @@ import torch
 from torch import Tensor
 
 from fairseq_plugins.encodings.base import EncodingContext, PositionEncoding
-from fairseq_plugins.encodings.ends import check_not_negative, known_end, with_end
 from fairseq_plugins.encodings.noise import Draw, draw_seed
+from fairseq_plugins.encodings.position_bounds import check_not_negative, known_end, with_end
 from fairseq_plugins.encodings.registry import register_composition, register_encoding
 
 _TIMES = 8  # the default range, in lengths of the training's sequences

@@ -10,7 +10,7 @@ from torch.nn.utils import skip_init
 from fairseq_plugins.common.extras import remedy
 from fairseq_plugins.encodings.absolute import Absolute
 from fairseq_plugins.encodings.base import EncodingContext, PositionEncoding, widened
-from fairseq_plugins.encodings.ends import end_of
+from fairseq_plugins.encodings.position_bounds import end_of
 from fairseq_plugins.encodings.registry import register_encoding
 from fairseq_plugins.encodings.uncompiled import uncompiled
 

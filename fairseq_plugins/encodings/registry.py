@@ -15,7 +15,7 @@ from fairseq_plugins.encodings.base import (
     overridden_hooks,
 )
 from fairseq_plugins.encodings.compose import Compose
-from fairseq_plugins.encodings.facts import PositionFacts
+from fairseq_plugins.encodings.properties import PositionFacts
 from fairseq_plugins.encodings.protocols import Repositions
 
 Maker = TypeVar("Maker", bound=Callable[..., PositionEncoding])
@@ -311,13 +311,13 @@ def contexts_of(
     split: Mapping[str, Mapping[str, Any]], context: EncodingContext
 ) -> dict[str, EncodingContext]:
     """What each part is told: as many positions as there are, or as one draws for the others."""
-    placing = [name for name in split if hasattr(get_entry(name).cls, "reposition")]
-    if not placing:
+    samplers = [name for name in split if hasattr(get_entry(name).cls, "reposition")]
+    if not samplers:
         return dict.fromkeys(split, context)
-    first = build_one(placing[0], context, split[placing[0]])
+    first = build_one(samplers[0], context, split[samplers[0]])
     assert isinstance(first, Repositions)
     wide = replace(context, max_positions=first.reach)
-    return {name: context if name in placing else wide for name in split}
+    return {name: context if name in samplers else wide for name in split}
 
 
 def parse_options(text: str) -> dict[str, str]:

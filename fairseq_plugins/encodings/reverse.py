@@ -7,7 +7,7 @@ from torch import Tensor
 
 from fairseq_plugins.encodings.absolute import Scale, Sinusoidal
 from fairseq_plugins.encodings.base import EncodingContext, PositionEncoding
-from fairseq_plugins.encodings.ends import check_not_negative, known_end, with_end
+from fairseq_plugins.encodings.position_bounds import check_not_negative, known_end, with_end
 from fairseq_plugins.encodings.registry import register_encoding
 
 

@@ -9,9 +9,9 @@ from torch import Tensor
 from fairseq_plugins.encodings.base import EncodingContext, PositionEncoding, check_features
 from fairseq_plugins.encodings.bases import Identity
 from fairseq_plugins.encodings.cores import Rotation
-from fairseq_plugins.encodings.ends import check_not_negative, is_recorded, known_end
 from fairseq_plugins.encodings.frequencies import Device, geometric
 from fairseq_plugins.encodings.lrpe import Rotated, lrpe, rotation_angles
+from fairseq_plugins.encodings.position_bounds import check_not_negative, is_recorded, known_end
 from fairseq_plugins.encodings.registry import register_encoding
 from fairseq_plugins.encodings.rotation import Layout, rotate
 from fairseq_plugins.encodings.tables import Formula, PositionTable

@@ -8,13 +8,13 @@ from fairseq_plugins.encodings.base import (
     PositionEncoding,
     relative_positions,
 )
-from fairseq_plugins.encodings.ends import is_recorded, known_end, with_end
 from fairseq_plugins.encodings.frequencies import (
     Device,
     check_even,
     fixed_sinusoids,
     sinusoidal_frequencies,
 )
+from fairseq_plugins.encodings.position_bounds import is_recorded, known_end, with_end
 from fairseq_plugins.encodings.registry import register_encoding
 from fairseq_plugins.encodings.tables import Constant, Formula, PositionTable
 

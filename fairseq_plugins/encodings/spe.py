@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from fairseq_plugins.encodings.base import EncodingContext, PositionEncoding, check_features
-from fairseq_plugins.encodings.ends import is_recorded
 from fairseq_plugins.encodings.noise import Draw, group_by_position, runs
+from fairseq_plugins.encodings.position_bounds import is_recorded
 from fairseq_plugins.encodings.registry import register_encoding
 from fairseq_plugins.encodings.uncompiled import uncompiled
 from fairseq_plugins.encodings.wave_products import wave_products

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fairseq_plugins.encodings.ends import (
+from fairseq_plugins.encodings.position_bounds import (
     bounds_of,
     check_not_negative,
     end_of,

@@ -4,13 +4,13 @@ import torch
 from torch import Tensor, nn
 
 from fairseq_plugins.encodings.base import EncodingContext, PositionEncoding
-from fairseq_plugins.encodings.ends import end_of, is_recorded, with_end
 from fairseq_plugins.encodings.frequencies import geometric
 from fairseq_plugins.encodings.offsets import (
     gather_offsets,
     occurring_offsets,
     products_by_offset,
 )
+from fairseq_plugins.encodings.position_bounds import end_of, is_recorded, with_end
 from fairseq_plugins.encodings.registry import register_encoding
 from fairseq_plugins.encodings.tables import Formula, PositionTable
 

@@ -85,7 +85,7 @@ class LRPE(PositionEncoding):
         return basis.mH @ self.core.matrix(position, dim, tensor) @ basis
 
 
-def pair(context: EncodingContext, basis: Basis, core: Core) -> LRPE:
+def build_lrpe(context: EncodingContext, basis: Basis, core: Core) -> LRPE:
     """The encoding of P and Lambda, by the shortest way that the two have."""
     match basis, core:
         case Householder() | Cosine(), _:

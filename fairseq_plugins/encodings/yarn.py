@@ -15,7 +15,7 @@ from fairseq_plugins.encodings.lrpe import BasisName, Rotated, basis, rotation_a
 from fairseq_plugins.encodings.registry import register_encoding
 from fairseq_plugins.encodings.rotation import Layout
 from fairseq_plugins.encodings.tables import Formula
-from fairseq_plugins.encodings.unitary import LRPE, pair
+from fairseq_plugins.encodings.unitary import LRPE, build_lrpe
 
 Ramp = Literal["turns", "pairs"]
 
@@ -201,4 +201,4 @@ def yarn(
         layout=layout,
         is_learned=learned_theta,
     )
-    return pair(context, basis(p, context.head_dim, is_learned=learned_p), core)
+    return build_lrpe(context, basis(p, context.head_dim, is_learned=learned_p), core)

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from fairseq_plugins.attention.positions import CrossPositions, Positions
 from fairseq_plugins.encodings import PositionEncoding
-from fairseq_plugins.encodings.ends import with_end
+from fairseq_plugins.encodings.position_bounds import with_end
 from fairseq_plugins.modules.options import PositionEncodingConfig
 from fairseq_plugins.modules.stack import (
     build_cross_attention,
@@ -18,8 +18,8 @@ from fairseq_plugins.modules.stack import (
     checkpointed,
     embed_deeper,
     has_padding,
-    placed,
     register_inputs,
+    with_sampled_positions,
 )
 
 
@@ -167,7 +167,7 @@ class PositionalDecoder(TransformerDecoderBase):
         padding = tokens.eq(self.padding_idx)
         padded = padding if has_padding(padding) else None
         positions = Positions.of(padded, tokens.size(1), tokens.device)
-        own = placed(self, positions)
+        own = with_sampled_positions(self, positions)
         index = own.index
         if last_only:
             embedding = self.position_embedding

@@ -17,9 +17,9 @@ from fairseq_plugins.modules.stack import (
     checkpointed,
     embed_deeper,
     has_padding,
-    placed,
     query_passes,
     register_inputs,
+    with_sampled_positions,
 )
 
 
@@ -146,7 +146,9 @@ class PositionalEncoder(TransformerEncoderBase):
         """fairseq's dictionary of outputs for tokens (B, T), padded on either side."""
         padding = src_tokens.eq(self.padding_idx)
         padded = padding if has_padding(padding) else None
-        positions = placed(self, Positions.of(padded, src_tokens.size(1), src_tokens.device))
+        positions = with_sampled_positions(
+            self, Positions.of(padded, src_tokens.size(1), src_tokens.device)
+        )
         lengths = (~padding).sum(1)
         x, embedding = self._embed(src_tokens, positions.index, lengths, token_embeddings)
         if padded is not None:

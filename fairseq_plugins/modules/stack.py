@@ -21,7 +21,7 @@ from fairseq_plugins.encodings import (
     get_entry,
     parse_options,
 )
-from fairseq_plugins.encodings.ends import known_end
+from fairseq_plugins.encodings.position_bounds import known_end
 from fairseq_plugins.modules.naming import name_stack
 from fairseq_plugins.modules.options import PositionEncodingConfig, build_model_attention
 
@@ -151,7 +151,7 @@ def _check_absolute(name: str, side: str, *, off: bool, learned: bool, replaced:
 def register_inputs(stack: Any, encodings: ModelEncodings) -> None:
     """Put what acts on the layers' inputs in place of fairseq's own embedding."""
     stack.embed_positions = None
-    stack.placing = encodings.placing
+    stack.position_sampler = encodings.position_sampler
     stack.position_embedding, *deeper = encodings.inputs
     stack.deeper_embeddings = nn.ModuleDict(
         {str(i): encoding for i, encoding in enumerate(deeper, 1) if encoding is not None}
@@ -161,15 +161,15 @@ def register_inputs(stack: Any, encodings: ModelEncodings) -> None:
         stack.layers[index].layer_index = index
 
 
-def placed(stack: Any, positions: Positions) -> Positions:
+def with_sampled_positions(stack: Any, positions: Positions) -> Positions:
     """The positions that the encodings of a stack are given.
 
     In training drawn ones, where a name draws them: one draw for all layers and sentences.
     """
-    if stack.placing is None or not stack.training:
+    if stack.position_sampler is None or not stack.training:
         return positions
-    stack.placing.redraw(attention_base.draw_seed())
-    index = stack.placing.reposition(positions.index)
+    stack.position_sampler.redraw(attention_base.draw_seed())
+    index = stack.position_sampler.reposition(positions.index)
     end = known_end(index)
     assert end is not None
     return Positions(index, end, positions.padding_mask, positions.shared)

@@ -9,7 +9,7 @@ import torch
 from fairseq_plugins.attention import LinearAttention, build_attention, floored_share
 from fairseq_plugins.attention.normalizers import defaults_of
 from fairseq_plugins.encodings import build_encoding, parse_options
-from fairseq_plugins.encodings.facts import ENCODED
+from fairseq_plugins.encodings.properties import ENCODED
 from fairseq_plugins.experiments.base import Experiment, Stack
 from fairseq_plugins.modules.options import NORMALIZER_OPTIONS
 from fairseq_plugins.records.recipe import trainings_of

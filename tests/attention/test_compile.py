@@ -15,7 +15,7 @@ from fairseq_plugins.attention.base import draw_seed
 from fairseq_plugins.attention.multihead import FairseqMultiheadAttention
 from fairseq_plugins.attention.positions import CrossPositions, Positions
 from fairseq_plugins.encodings import ENCODINGS, PositionEncoding, Stochastic, build_encoding
-from fairseq_plugins.encodings.ends import with_end
+from fairseq_plugins.encodings.position_bounds import with_end
 from tests.quick import first_of_each_kind
 
 LENGTH, LONGEST = 6, 32

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from fairseq_plugins.attention import make_positions
 from fairseq_plugins.attention.positions import Positions
-from fairseq_plugins.encodings.ends import known_end, with_end
+from fairseq_plugins.encodings.position_bounds import known_end, with_end
 
 
 def test_without_padding_one_row_serves_the_batch():

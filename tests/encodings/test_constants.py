@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 
 from fairseq_plugins.encodings import ENCODINGS, PositionEncoding, build_encoding
-from fairseq_plugins.encodings.facts import PositionFacts
+from fairseq_plugins.encodings.properties import PositionFacts
 from fairseq_plugins.encodings.protocols import RelativeOnAverage
 from fairseq_plugins.encodings.tables import Constant, Formula, PositionTable
 

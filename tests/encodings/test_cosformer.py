@@ -14,7 +14,7 @@ from fairseq_plugins.attention import LinearAttention, SoftmaxAttention
 from fairseq_plugins.attention.normalizers import MIN_COSINE
 from fairseq_plugins.attention.positions import Positions
 from fairseq_plugins.encodings import LinearFacts, build_encoding
-from fairseq_plugins.encodings.ends import with_end
+from fairseq_plugins.encodings.position_bounds import with_end
 from fairseq_plugins.kernels import naive_linear_attention
 
 HEADS, DIM, LONGEST = 2, 6, 50

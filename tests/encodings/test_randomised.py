@@ -12,7 +12,7 @@ from fairseq_plugins.encodings import (
     build_model_encodings,
 )
 from fairseq_plugins.encodings.base import EncodingContext
-from fairseq_plugins.encodings.ends import known_end, with_end
+from fairseq_plugins.encodings.position_bounds import known_end, with_end
 from fairseq_plugins.encodings.randomised import Randomised, ordered_draw
 
 HEADS, DIM, LONGEST = 2, 8, 16
@@ -85,10 +85,10 @@ def scores(encoding: PositionEncoding, x: Tensor, at: Tensor) -> Tensor:
 def test_the_others_see_the_draw_in_training_and_positions_in_evaluation():
     x, at, plain = torch.randn(1, HEADS, 6, DIM), count(6), build("rope")
     encoding = build("randomised+rope", **{"randomised.reach": 100})
-    placing = encoding.parts[0]
-    assert isinstance(placing, Randomised)
-    placing.redraw(3)
-    drawn = placing.reposition(at)
+    position_sampler = encoding.parts[0]
+    assert isinstance(position_sampler, Randomised)
+    position_sampler.redraw(3)
+    drawn = position_sampler.reposition(at)
     torch.testing.assert_close(scores(encoding, x, at), scores(plain, x, drawn))
     torch.testing.assert_close(scores(encoding.eval(), x, at), scores(plain, x, at))
 
@@ -140,13 +140,13 @@ def test_every_part_of_an_attention_sees_the_draw():
     with_options = {"per": {"per.decay": True}, "t5": {"t5.num_buckets": 8}}
     for name in ("rope", "shaw", "alibi", "t5", "kerple_log", "fire", "per"):
         encoding = build(f"randomised+{name}", **with_options.get(name, {}))
-        placing, other = encoding.parts
+        position_sampler, other = encoding.parts
         for kind in ("vanilla", "linear") if name in ("rope", "per") else ("vanilla",):
             sizes = {"num_heads": HEADS, "head_dim": DIM, "causal": True}
             output = build_attention(kind, encoding, **sizes)(
                 q, k, v, q_positions=at, k_positions=at
             )[0]
-            drawn = placing.reposition(at)
+            drawn = position_sampler.reposition(at)
             expected = build_attention(kind, other, **sizes)(
                 q, k, v, q_positions=drawn, k_positions=drawn
             )[0]
@@ -156,11 +156,11 @@ def test_every_part_of_an_attention_sees_the_draw():
 def test_a_stack_has_one_that_draws_and_no_layer_has_another():
     context = EncodingContext(HEADS, DIM, HEADS * DIM, LONGEST, causal=True)
     built = build_model_encodings("randomised+learned+shaw", 3, context, {"randomised.reach": 50})
-    assert isinstance(built.placing, Randomised)
+    assert isinstance(built.position_sampler, Randomised)
     assert built.inputs[0].context.max_positions == 50
     for encoding in (built.inputs[0], *built.layers):
         assert not any(isinstance(part, Randomised) for part in encoding.parts)
-    assert build_model_encodings("rope", 3, context, {}).placing is None
+    assert build_model_encodings("rope", 3, context, {}).position_sampler is None
 
 
 @pytest.mark.parametrize("name", ["rspe", "dpe"])

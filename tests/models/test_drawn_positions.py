@@ -69,8 +69,8 @@ def test_training_is_the_encoding_alone_at_the_draw(seeds) -> None:
     model = build_lm("vanilla", "randomised_rope").train()
     tokens = random_tokens(1, 12)
     actual = model(tokens)[0]
-    placing = model.decoder.placing
-    drawn = placing.reposition(torch.arange(12))
+    position_sampler = model.decoder.position_sampler
+    drawn = position_sampler.reposition(torch.arange(12))
     plain = build_lm("vanilla", "rope", max_target_positions=REACH)
     plain.load_state_dict(model.state_dict())
     stack = plain.decoder
@@ -89,5 +89,5 @@ def test_a_learned_table_of_the_range_learns_where_tokens_were(seeds) -> None:
     stack = model.encoder.sentence_encoder
     table = stack.position_embedding.weight
     assert table.size(0) == REACH
-    drawn = stack.placing.reposition(torch.arange(9))
+    drawn = stack.position_sampler.reposition(torch.arange(9))
     assert table.grad.any(1).nonzero().flatten().tolist() == drawn.tolist()

@@ -55,7 +55,7 @@ def before_model(
     at = Pass(
         attentions=modules.attentions,
         inputs=dict(modules.encodings_of_inputs()),
-        positions=drawn(modules.placing, positions, training=base.training),
+        positions=drawn(modules.position_sampler, positions, training=base.training),
         padding_mask=None if padding is None else padding[:, seen:],
         states=None if cache is None else _states(cache),
         documents=documents,

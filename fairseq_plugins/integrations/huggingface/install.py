@@ -76,7 +76,7 @@ class PositionModules(nn.Module):
         self.inputs = nn.ModuleDict(
             {str(i): encoding for i, encoding in enumerate(built.inputs) if encoding is not None}
         )
-        self.placing = built.placing
+        self.position_sampler = built.position_sampler
         self.causal, self.croppable = context.causal, settings.attention == "vanilla"
         for layer, encoding in zip(layers, built.layers, strict=True):
             if encoding is not None:

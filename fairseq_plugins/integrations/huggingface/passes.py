@@ -16,7 +16,7 @@ from fairseq_plugins.attention import base as attention_base
 from fairseq_plugins.attention.documents import Documents, attend_documents
 from fairseq_plugins.attention.shared import SharedPass
 from fairseq_plugins.encodings import PositionEncoding
-from fairseq_plugins.encodings.ends import known_end, with_end
+from fairseq_plugins.encodings.position_bounds import known_end, with_end
 from fairseq_plugins.integrations.huggingface.cache import StateLayer
 
 # Options of AttentionInterface that change the attention itself.
@@ -314,10 +314,12 @@ def _packed(given: Tensor, origin: int) -> tuple[Tensor, Documents]:
     return with_end(make_positions(None, longest, device=given.device), longest), documents
 
 
-def drawn(placing: PositionEncoding | None, positions: Tensor, *, training: bool) -> Tensor:
+def drawn(
+    position_sampler: PositionEncoding | None, positions: Tensor, *, training: bool
+) -> Tensor:
     """The positions that encodings are given: in training drawn ones, where a name draws them."""
-    if placing is None or not training:
+    if position_sampler is None or not training:
         return positions
-    placing.redraw(attention_base.draw_seed())  # type: ignore[operator]
-    placed: Tensor = placing.reposition(positions)  # type: ignore[operator]
-    return placed
+    position_sampler.redraw(attention_base.draw_seed())  # type: ignore[operator]
+    sampled: Tensor = position_sampler.reposition(positions)  # type: ignore[operator]
+    return sampled

@@ -47,7 +47,7 @@ class LinearFacts:
             ValueError: parts of which some transform before and some after the feature map, or
                 with more than one feature map.
         """
-        parts = [(part.hooks, cls(**_said(cls, part))) for part in encoding.parts]
+        parts = [(part.hooks, cls(**_declared(cls, part))) for part in encoding.parts]
         facts = [f for _, f in parts]
         if len(facts) == 1:
             return facts[0]
@@ -94,7 +94,7 @@ class PositionFacts:
     @classmethod
     def together(cls, parts: Sequence[tuple[frozenset[str], Any]]) -> "PositionFacts":
         """Of several encodings or classes, each behind its hooks."""
-        facts = [cls(**_said(cls, part)) for _, part in parts]
+        facts = [cls(**_declared(cls, part)) for _, part in parts]
         # Two transforms need not commute: q R_s^T P_s^T P_t R_t k then depends on s and t.
         encoded = sum(bool(hooks & ENCODED) for hooks, _ in parts)
         return cls(
@@ -105,6 +105,6 @@ class PositionFacts:
         )
 
 
-def _said(value: type[LinearFacts] | type[PositionFacts], part: Any) -> dict[str, Any]:
+def _declared(value: type[LinearFacts] | type[PositionFacts], part: Any) -> dict[str, Any]:
     """The fields that an encoding or a class has as attributes."""
     return {f.name: getattr(part, f.name) for f in fields(value) if hasattr(part, f.name)}
