@@ -29,6 +29,7 @@ COMMANDS = {
         "BERT, RoBERTa from and to Hugging Face's format",
     ),
     "completion": ("fairseq_plugins.cli.completion", "make the shell complete these words"),
+    "results": ("fairseq_plugins.cli.results", "results as data, or a table's cells for a paper"),
     "report": ("fairseq_plugins.cli.report", "the site of all results, to open in a browser"),
     "path": ("fairseq_plugins.cli.path", "fairseq's --user-dir, and Hydra's --config-dir"),
 }

@@ -13,7 +13,16 @@ EXTRAS = {
     "train": (
         "training, tables, data and metrics",
         (
-            *("fairseq", "fairseq_cli", "hydra", "omegaconf", "filelock", "numpy", "pydantic"),
+            *(
+                "fairseq",
+                "fairseq_cli",
+                "hydra",
+                "omegaconf",
+                "filelock",
+                "numpy",
+                "pandas",
+                "pydantic",
+            ),
             *("pydantic_core", "rich", "sacrebleu", "sacremoses", "safetensors", "sklearn"),
             *("scipy", "statsmodels", "subword_nmt", "torchdiffeq"),
         ),
