@@ -81,5 +81,5 @@ print(
 
 # %% [markdown]
 # Where many rows are read together some will differ by chance; the pages correct for that
-# (Holm), as `docs/reproducing.md` says, and `results/claims.md` judges the papers' claims in
+# (Holm), as `docs/reading.md` says, and `results/claims.md` judges the papers' claims in
 # this way.

@@ -101,18 +101,26 @@ def test_the_readmes_commands_of_fairseq_train_as_they_stand(tmp_path: Path) -> 
         check=False,
     )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    assert (tmp_path / "checkpoints" / "checkpoint_last.pt").is_file()
+    assert (tmp_path / "checkpoints" / "lrpe_type2-linear" / "checkpoint_last.pt").is_file()
 
 
 def test_the_readmes_numbers_stand_on_their_pages() -> None:
-    """In the table of numbers; who renders a page anew puts the new ones there."""
+    """In the table of findings; who renders a page anew puts the new ones there."""
     rows = re.findall(r"^\| (.*) \| (.*) \| \[.*\]\((.*)\) \|$", README, re.M)
-    numbers = [(row, re.findall(r"\d+\.\d+", said), path) for row, said, path in rows]
-    numbers = [(row, found, path) for row, found, path in numbers if found]
-    assert len(numbers) == 4
-    for row, found, path in numbers:
+    assert len(rows) == 6
+    for row, found, path in rows:
         text = (ROOT / path).read_text(encoding="utf-8")
-        assert any(all(one in line for one in found) for line in text.splitlines()), row
+        numbers = re.findall(r"\d+\.\d+", found)
+        assert numbers and all(number in text for number in numbers), row
+
+
+def test_the_readmes_perplexities_are_those_of_table_2() -> None:
+    lines = (ROOT / "results" / "table2" / "mini.md").read_text(encoding="utf-8").splitlines()
+    rows = re.findall(r"^\| `(\w+)`.* \| ([\d.]+) \| ([\d.]+|-) \|$", README, re.M)
+    assert len(rows) == 11
+    for name, *numbers in rows:
+        line = next(line for line in lines if line.startswith("|") and f"`{name}`" in line[:60])
+        assert all(number in line for number in numbers), name
 
 
 def test_the_navigation_of_the_site_is_complete() -> None:
