@@ -79,11 +79,11 @@ TABLE_7 = {
     "optimizer.weight_decay": 0.01,
     "lr_scheduler._name": "inverse_sqrt",
     "lr_scheduler.warmup_updates": 4000,
-    # Unstated in the paper; fairseq's README recipe.
+    # Unstated in the paper; the authors' released models, and fairseq's README recipe.
     "lr_scheduler.warmup_init_lr": 1e-7,
     "task.sample_break_mode": "none",
     "model.share_decoder_input_output_embed": True,
-    "model.decoder_normalize_before": False,
+    "model.decoder_normalize_before": True,
     "common.fp16": True,
     # The same loss as cross_entropy, without the logits.
     "criterion._name": "blockwise_cross_entropy",
