@@ -30,21 +30,21 @@ from fairseq_plugins.encodings.tables import Formula, PositionTable, check_withi
     formula="x_s stays x_s",
 )
 class NoEncoding(PositionEncoding):
-    """x unchanged: what order a model then knows comes from the causal mask alone."""
+    """No encoding: a model then knows the order of tokens from the causal mask alone."""
 
     keeps_absolute_embedding = False
     reads_positions = False
 
 
 class Absolute(PositionEncoding):
-    """A vector per position added to the token embeddings, in place of the framework's own."""
+    """A vector per position, added to the token embeddings in place of the framework's own."""
 
     keeps_absolute_embedding = False
     shared_across_layers = True
     is_relative = False
 
     def rows(self, positions: Tensor) -> Tensor:
-        """The vectors p_s: (B or 1, T) -> (B or 1, T, C) float32."""
+        """Return the vectors p_s: (B or 1, T) -> (B or 1, T, C) float32."""
         raise NotImplementedError
 
     def embed(
@@ -55,7 +55,7 @@ class Absolute(PositionEncoding):
         lengths: Tensor | None = None,
         tokens: Tensor | None = None,
     ) -> Tensor:
-        """x + p: (B, T, C) -> (B, T, C)."""
+        """Add p to x: (B, T, C) -> (B, T, C)."""
         return x + self.rows(positions).to(x.dtype)
 
 
@@ -89,7 +89,7 @@ class FairseqSinusoidal(Absolute):
 
 
 def _fairseq_sinusoids(positions: Tensor, dim: int, offset: int) -> Tensor:
-    """Positions (...) -> (..., dim); the last feature of an odd ``dim`` is 0."""
+    """Return fairseq's sinusoids: (...) -> (..., dim); the last feature of an odd dim is 0."""
     half = dim // 2
     steps = torch.arange(half, dtype=torch.float64, device=positions.device)
     frequencies = torch.exp(steps * (-math.log(10000.0) / (half - 1)))
@@ -102,18 +102,17 @@ Scale = Literal["tokens", "one"]
 
 
 class Sines(Absolute):
-    """Sines and cosines of features in pairs, as they are or scaled to the size of the tokens.
+    """Interleaved sines and cosines, optionally scaled to the size of the token embeddings.
 
-    Their root mean square is sqrt(1/2). The words of a model that multiplies its embeddings by
-    sqrt(C) are as large; others begin with a few hundredths, and sines as they are would drown
-    them (``EncodingContext.token_std``). The factor is in the state dict where it is not 1; a
-    checkpoint from before there was one has sines as they are.
+    Their root mean square is sqrt(1/2). Token embeddings that are multiplied by sqrt(C) are as
+    large; others begin at a few hundredths, and unscaled sines would drown them
+    (``EncodingContext.token_std``). A factor other than 1 is in the state dict; checkpoints
+    without it have unscaled sines.
 
     Args:
         context: of the model.
-        scale: ``tokens``, to the root mean square of the token embeddings at the start where
-            the model does not multiply them by sqrt(C), and as they are where it does; ``one``,
-            as they are.
+        scale: ``tokens``, scaled to the initial root mean square of the token embeddings, unless
+            the model multiplies those by sqrt(C); ``one``, unscaled.
     """
 
     scale: Tensor | None
@@ -125,12 +124,12 @@ class Sines(Absolute):
             self.scale_to(context.token_std)
 
     def scale_to(self, token_std: float | None) -> None:
-        """From now on as large as tokens of this standard deviation; None is as they are."""
+        """Scale to tokens of this standard deviation; None is unscaled."""
         factor = 1.0 if token_std is None else math.sqrt(2) * token_std
         self.scale = torch.tensor(factor, dtype=torch.float32)
 
     def sines(self, positions: Tensor) -> Tensor:
-        """[sin(w_1 s), cos(w_1 s), ...]: (B or 1, T) -> (B or 1, T, C) float32."""
+        """Return [sin(w_1 s), cos(w_1 s), ...]: (B or 1, T) -> (B or 1, T, C) float32."""
         raise NotImplementedError
 
     def rows(self, positions: Tensor) -> Tensor:
@@ -156,14 +155,14 @@ class Sines(Absolute):
 class Sinusoidal(Sines):
     """p_s = [sin(w_1 s), cos(w_1 s), sin(w_2 s), ...], w_i = 10000^(-2(i-1)/C).
 
-    In a model that does not multiply its token embeddings by sqrt(C), as RoBERTa, p_s is scaled
-    to their size: the words would drown in sines that are 35 times as large. A checkpoint has
-    the factor; one from before there was a factor is of a model without.
+    In a model that does not multiply its token embeddings by sqrt(C), such as RoBERTa, p_s is
+    scaled to their size, since unscaled sines would be 35 times as large. The factor is in the
+    checkpoint; older checkpoints without one have unscaled sines.
 
     Args:
         context: of the model.
-        scale: ``tokens``, p_s as large as the token embeddings at the start, or as it is where
-            those are multiplied by sqrt(C); ``one``, as it is in every model.
+        scale: ``tokens``, scaled to the initial size of the token embeddings, unless those are
+            multiplied by sqrt(C); ``one``, unscaled in every model.
 
     Raises:
         ValueError: for an odd embed_dim.
@@ -185,7 +184,7 @@ class Sinusoidal(Sines):
     formula="x_s + a [sin(w_1 s), cos(w_1 s), sin(w_2 s), ...], w learned, a as in sinusoidal",
 )
 class LearnableSinusoidal(Sines):
-    """``sinusoidal`` with its C/2 frequencies learned, from those of ``sinusoidal`` on.
+    """``sinusoidal`` with C/2 learned frequencies, which start at those of ``sinusoidal``.
 
     Args:
         context: of the model.
@@ -223,10 +222,10 @@ class Learned(Absolute):
         self.weight = nn.Parameter(weight * context.embed_dim**-0.5)
 
     def rows(self, positions: Tensor) -> Tensor:
-        """The vectors p_s: (B or 1, T) -> (B or 1, T, C).
+        """Return the vectors p_s: (B or 1, T) -> (B or 1, T, C).
 
         Raises:
-            ValueError: for a position beyond the table, which has nothing to say about it.
+            ValueError: for a position beyond the table.
         """
         check_within_table(self.label, positions, self.context.max_positions)
         return self.weight[positions]

@@ -1,4 +1,28 @@
-"""The one abstraction: a position encoding overrides only the hooks that its paper defines.
+"""Base class of all position encodings, and the context that a model builds them with.
+
+Write an encoding: the three hooks you will need. A new file in this package, a class with
+``register_encoding``, and one of these methods:
+
+- ``embed(x, positions)``: an absolute encoding, added to the token embeddings::
+
+      def embed(self, x, positions, *, lengths=None, tokens=None):
+          return x + self.table[positions]
+
+- ``transform_query(q, positions)``: a relative encoding under softmax and linear attention. Write
+  ``transform_key`` too; their dot product must depend on the difference of the positions alone::
+
+      def transform_query(self, q, positions):
+          return rotate(q, *self.cos_sin(positions))
+
+- ``attn_bias(q_positions, k_positions)``: a bias on the logits, softmax attention only::
+
+      def attn_bias(self, q_positions, k_positions):
+          distance = relative_positions(q_positions, k_positions).abs()
+          return -self.slopes.view(-1, 1, 1) * distance.unsqueeze(1)
+
+Everything else has a default: the other hooks, the class attributes, ``properties.py`` (what linear
+attention and the catalogue ask) and ``protocols.py`` (optional methods). The tests in
+``tests/encodings`` and ``tests/attention`` cover every registered name. docs/extending.md has more.
 
 Shapes: B batch, H heads, T queries, S keys, D head_dim, D' encoded head_dim, C embed_dim.
 Positions are 0-based int64 of shape (B or 1, T).
@@ -28,11 +52,10 @@ _DECAY_REFUSAL = (
 
 
 class IncompatibleEncodingError(ValueError):
-    """An encoding and an attention (or direction) that cannot go together, with the reason.
+    """Error for an encoding that an attention, or its direction, does not support.
 
     Attributes:
-        reason: in short, without names and without what would work instead; the message where
-            nothing shorter is known.
+        reason: the short reason, without names or alternatives; by default the whole message.
     """
 
     def __init__(self, message: str, reason: str = "") -> None:
@@ -42,21 +65,21 @@ class IncompatibleEncodingError(ValueError):
 
 @dataclass(frozen=True)
 class EncodingContext:
-    """What a model tells an encoding about itself.
+    """Properties of the model that an encoding is built for.
 
     Attributes:
         num_heads: attention heads H.
         head_dim: features per head D.
-        embed_dim: model width C; ``num_heads * head_dim`` where a caller does not say.
+        embed_dim: model width C; ``num_heads * head_dim`` by default.
         max_positions: longest sequence that the model is built for.
         causal: whether a query sees only keys at or before its own position.
-        vocab_size: symbols of the dictionary, for an encoding with a parameter per word; None
-            where a caller does not say.
-        begins_with_cls: whether the first token of a bidirectional model's sequences is [CLS], as
-            RoBERTa's <s>, and not a word, as a translation model's.
-        token_std: standard deviation of the token embeddings at the start, where the model does
-            not multiply them by sqrt(C); None where it does, or where a caller does not say.
-        generator: source of the random draws of fixed parameters; None is torch's global one.
+        vocab_size: size of the dictionary, for encodings with a parameter per word; None if
+            unknown.
+        begins_with_cls: whether the sequences of a bidirectional model begin with [CLS], such as
+            RoBERTa's <s>, and not with a word, as in translation models.
+        token_std: initial standard deviation of the token embeddings; None if unknown, or if the
+            model multiplies them by sqrt(C).
+        generator: source of random fixed parameters; None is torch's global one.
     """
 
     num_heads: int
@@ -82,25 +105,25 @@ class EncodingContext:
 
 
 class PositionEncoding(nn.Module):
-    """Base class. A subclass overrides some of the nine hooks; the rest are the identity or zero.
-
-    Its attributes say what a model has to know before it is built.
+    """Base class: a subclass overrides some of the nine hooks; the others do nothing.
 
     Attributes:
         shared_across_layers: one instance for the whole model instead of one per layer.
         keeps_absolute_embedding: whether the framework's absolute embedding stays on beside it,
             as in the LRPE paper, or is replaced by it.
-        causal_refusal: why a causal model cannot have it; None where it can.
-        bidirectional_refusal: why bidirectional and cross-attention cannot; None where they can.
-            A class with ``log_decay`` that says nothing has a sentence about that.
-        embed_window: how many tokens, up to its own, ``embed`` looks at in a causal model.
+        causal_refusal: why causal models do not support it; None if they do.
+        bidirectional_refusal: why bidirectional and cross-attention do not support it; None if
+            they do. A class with ``log_decay`` gets a default reason.
+        embed_window: tokens that ``embed`` reads for one output in a causal model, its own
+            included.
 
     Further properties, with defaults, are in ``properties.py``; optional methods, such as
     ``redraw``, in ``protocols.py``.
 
-    Parameters have the dtype that the model is cast to, and are computed with in float32 or wider
-    (``widened``): a position beyond 256 is not representable in bfloat16. Fixed draws, which are
-    buffers, stay in float32. What follows from sizes alone is no part of a module (``tables.py``).
+    Parameters have the dtype of the model, but computations with them use float32 or wider
+    (``widened``), since bfloat16 cannot represent positions beyond 256. Buffers with random draws
+    stay in float32. Constants that follow from sizes alone are not stored in a module: see
+    ``tables.py``.
     """
 
     shared_across_layers: bool = False
@@ -110,8 +133,8 @@ class PositionEncoding(nn.Module):
     embed_window: int = 1
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        # Here, so that it also holds for a class whose author does not think of it: the sums of
-        # linear attention decay from token to token, and would leave later keys out in silence.
+        # Set for every subclass, because the decaying sums of linear attention would silently
+        # leave out later keys.
         super().__init_subclass__(**kwargs)
         if "log_decay" in overridden_hooks(cls) and cls.bidirectional_refusal is None:
             cls.bidirectional_refusal = _DECAY_REFUSAL
@@ -128,11 +151,11 @@ class PositionEncoding(nn.Module):
 
     @property
     def parts(self) -> tuple["PositionEncoding", ...]:
-        """The encodings that a composition is made of; itself where it is none."""
+        """The encodings of a composition; for any other encoding, itself."""
         return (self,)
 
     def parts_with(self, hook: str) -> list["PositionEncoding"]:
-        """The parts that override a hook."""
+        """Return the parts that override a hook."""
         return [part for part in self.parts if hook in part.hooks]
 
     def embed(
@@ -143,10 +166,10 @@ class PositionEncoding(nn.Module):
         lengths: Tensor | None = None,
         tokens: Tensor | None = None,
     ) -> Tensor:
-        """Put absolute positions into token embeddings: (B, T, C) -> (B, T, C).
+        """Add absolute positions to token embeddings: (B, T, C) -> (B, T, C).
 
-        ``lengths`` (B,) int64 are the true lengths, ``tokens`` (B, T) the token ids, for the
-        encodings that are defined by them.
+        ``lengths`` (B,) int64 are the lengths without padding and ``tokens`` (B, T) the token ids;
+        few encodings need them.
         """
         return x
 
@@ -163,51 +186,50 @@ class PositionEncoding(nn.Module):
         return v
 
     def transform_output(self, output: Tensor, positions: Tensor) -> Tensor:
-        """Decode what a query gathered from encoded values: (B, H, T, D) -> (B, H, T, D)."""
+        """Decode the weighted sum of encoded values: (B, H, T, D) -> (B, H, T, D)."""
         return output
 
     def log_decay(self) -> Tensor:
-        """log r <= 0 (H,) float32: q.k is multiplied by r^(s - t), for a causal attention only."""
+        """Return log r <= 0 (H,) float32: causal attention multiplies q.k by r^(s - t)."""
         raise NotImplementedError
 
     def attn_bias(self, q_positions: Tensor, k_positions: Tensor) -> Tensor:
-        """A bias (B or 1, H, T, S) added to the logits after scaling."""
+        """Return a bias (B or 1, H, T, S) that is added to the logits after scaling."""
         raise NotImplementedError
 
     def relative_logits(
         self, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor
     ) -> Tensor:
-        """A content-dependent term (B, H, T, S) added to q.k before scaling.
+        """Return a content-dependent term (B, H, T, S) that is added to q.k before scaling.
 
-        ``q`` (B, H, T, D) and ``k`` (B, H, S, D) come before ``transform_query`` and
-        ``transform_key``.
+        ``q`` (B, H, T, D) and ``k`` (B, H, S, D) are not transformed yet.
         """
         raise NotImplementedError
 
     def relative_values(self, weights: Tensor, q_positions: Tensor, k_positions: Tensor) -> Tensor:
-        """A position-dependent addition (B, H, T, D) to the output, given weights (B, H, T, S)."""
+        """Return a term (B, H, T, D) that is added to the output, from weights (B, H, T, S)."""
         raise NotImplementedError
 
     @property
     def encoded_dim(self) -> int:
-        """D', the features of transformed queries and keys."""
+        """D', the number of features of transformed queries and keys."""
         return self.context.head_dim
 
     def logit_scale(self) -> float:
-        """The factor on q.k + relative_logits; 1/sqrt(head_dim), whatever D' is."""
+        """Return the factor on q.k + relative_logits: 1/sqrt(head_dim), whatever D' is."""
         return float(self.context.head_dim**-0.5)
 
     def embed_layers(self, num_layers: int) -> frozenset[int]:
-        """The layers whose input ``embed`` acts on; layer 0's are the token embeddings."""
+        """Return the layers whose input ``embed`` acts on; layer 0 reads the token embeddings."""
         return frozenset({0})
 
     def share_with(self, first: "PositionEncoding") -> None:
-        """Take over the parameters of the first layer's instance that all layers share."""
+        """Use the shared parameters of the first layer's instance."""
 
     def bind_projections(self, q_proj: Projection, k_proj: Projection) -> None:
-        """Be told the layer's own projections (C -> C), for encodings that use them too.
+        """Receive the layer's query and key projections (C -> C), for encodings that use them.
 
-        A layer does it before every pass, since they may be replaced, as by adapters.
+        A layer calls it before every pass, since adapters may replace its projections.
         """
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Any:
@@ -221,31 +243,31 @@ class PositionEncoding(nn.Module):
 
 
 def at_least_float32(*tensors: Tensor) -> torch.dtype:
-    """The widest dtype of some tensors, or float32 where they are in half precision."""
+    """Return the widest dtype of the tensors, at least float32."""
     return reduce(torch.promote_types, (x.dtype for x in tensors), torch.float32)
 
 
 def widened(x: Tensor) -> Tensor:
-    """A tensor in float32 or wider, as which parameters in half precision are computed with."""
+    """Cast half precision to float32; leave wider tensors as they are."""
     return x.to(at_least_float32(x))
 
 
 def overridden_hooks(cls: type[PositionEncoding]) -> frozenset[str]:
-    """The names of the hooks that a class overrides."""
+    """Return the names of the hooks that a class overrides."""
     base = PositionEncoding
     return frozenset(h for h in ALL_HOOKS if getattr(cls, h) is not getattr(base, h))
 
 
 def relative_positions(q_positions: Tensor, k_positions: Tensor) -> Tensor:
-    """``k_positions - q_positions``: (B or 1, T), (B or 1, S) -> (B or 1, T, S)."""
+    """Return ``k_positions - q_positions``: (B or 1, T), (B or 1, S) -> (B or 1, T, S)."""
     return k_positions.unsqueeze(-2) - q_positions.unsqueeze(-1)
 
 
 def check_features(encoding: PositionEncoding, x: Tensor) -> None:
-    """Refuse heads (B, H, T, D) of other sizes than an encoding was built for.
+    """Check that x (B, H, T, D) has the head_dim that the encoding was built for.
 
     Raises:
-        ValueError: another D, with which some encodings would compute something else.
+        ValueError: another D, with which some encodings would silently compute something else.
     """
     if x.size(-1) != encoding.context.head_dim:
         raise ValueError(

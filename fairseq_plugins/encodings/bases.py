@@ -1,8 +1,8 @@
-"""P of LRPE: the unitary changes of basis of the features of a head (LRPE, Appendix C.7).
+"""The unitary matrices P of LRPE: changes of basis of a head's features (LRPE, Appendix C.7).
 
-The cosine transform is none of the paper's, but in the authors' code.
+The cosine transform is not in the paper, but in the authors' code.
 
-Complex features are kept as [Re; Im], 2D real features, so that a real dot product is the real
+Complex features are stored as [Re; Im], 2D real features, so that a real dot product is the real
 part of the complex one.
 """
 
@@ -18,11 +18,11 @@ from fairseq_plugins.encodings.tables import Constant, Formula
 
 
 class Basis(nn.Module):
-    """P. A vector that it is made of belongs to the encoding, in whose state dict it is ``v``.
+    """A unitary matrix P. The encoding owns its vector, if any, as ``v`` in its state dict.
 
     Attributes:
         is_complex: whether P x is complex.
-        is_permutation: whether features only change their places.
+        is_permutation: whether P only permutes features.
         is_learned: whether the vector is a parameter.
     """
 
@@ -35,19 +35,19 @@ class Basis(nn.Module):
         self.dim = dim
 
     def draw(self, generator: torch.Generator | None) -> Tensor | None:
-        """The vector to begin with, or None where there is none."""
+        """Draw the initial vector; None if P has none."""
         return None
 
     def change(self, x: Tensor, v: Tensor | None) -> Tensor:
-        """P x: (..., D) -> (..., D), or [Re; Im] (..., 2D) where P is complex."""
+        """Return P x: (..., D) -> (..., D), or [Re; Im] (..., 2D) where P is complex."""
         raise NotImplementedError
 
     def undo(self, x: Tensor, v: Tensor | None) -> Tensor:
-        """P^T x of a real P, which is what P did undone: (..., D) -> (..., D)."""
+        """Return P^T x, the inverse of a real P: (..., D) -> (..., D)."""
         raise NotImplementedError
 
     def matrix(self, v: Tensor | None) -> Tensor:
-        """P itself, (D, D) complex128."""
+        """Return P as (D, D) complex128."""
         columns = self.change(torch.eye(self.dim, dtype=torch.float64), v).double().mT
         if not self.is_complex:
             return columns.to(torch.complex128)
@@ -55,7 +55,7 @@ class Basis(nn.Module):
 
 
 class Identity(Basis):
-    """P = I."""
+    """The identity, P = I."""
 
     is_permutation = True
 
@@ -76,18 +76,18 @@ class Householder(Basis):
         self.is_learned = is_learned
 
     def draw(self, generator: torch.Generator | None) -> Tensor:
-        # Fixed unless learned, and then in single precision whatever the default is.
+        # A fixed vector is float32 whatever the default dtype is.
         dtype = None if self.is_learned else torch.float32
         return torch.randn(self.dim, generator=generator, dtype=dtype)
 
     def change(self, x: Tensor, v: Tensor | None) -> Tensor:
         assert v is not None
-        # In float32 and without an epsilon: the reflection is orthogonal only if v is unit.
+        # In float32 and without an epsilon: a reflection is orthogonal only for a unit vector.
         v = v.to(torch.promote_types(x.dtype, torch.float32))
         return reflect(x.to(v.dtype), v / v.norm()).to(x.dtype)
 
     def undo(self, x: Tensor, v: Tensor | None) -> Tensor:
-        """A reflection is its own inverse."""
+        """Return P x: a reflection is its own inverse."""
         return self.change(x, v)
 
 
@@ -105,7 +105,7 @@ class OddEven(Basis):
 
 
 def cosine_matrix(dim: int, device: Device = None) -> Tensor:
-    """The orthonormal cosine transform of the second kind: (D, D) float64.
+    """Return the orthonormal cosine transform of the second kind, (D, D) float64.
 
     Row k is c_k cos(pi k (n + 1/2) / D), c_0 = sqrt(1/D) and the others sqrt(2/D).
     """
@@ -117,14 +117,14 @@ def cosine_matrix(dim: int, device: Device = None) -> Tensor:
 
 
 class Cosine(Basis):
-    """The orthonormal cosine transform: as Fourier's, real."""
+    """The orthonormal cosine transform, a real counterpart of ``Fourier``."""
 
     def __init__(self, dim: int) -> None:
         super().__init__(dim)
         self.rows = Constant(Formula(cosine_matrix, (dim,)))
 
     def _rows(self, x: Tensor) -> Tensor:
-        # Exact where somebody checks in float64 what follows from P^T P = 1.
+        # Exact in float64, for checks of P^T P = 1.
         if x.dtype == torch.float64:
             return cosine_matrix(self.dim, x.device)
         return self.rows.on(x)
@@ -139,13 +139,13 @@ class Cosine(Basis):
 
 
 class Fourier(Basis):
-    """The unitary Fourier matrix: a real FFT would not keep dot products."""
+    """The unitary Fourier matrix, complex since a real FFT does not keep dot products."""
 
     is_complex = True
 
     def change(self, x: Tensor, v: Tensor | None) -> Tensor:
         wide = x.to(torch.promote_types(x.dtype, torch.float32))
-        if not x.numel():  # MKL refuses to transform nothing.
+        if not x.numel():  # MKL raises an error on empty input.
             return torch.cat((wide, wide), dim=-1).to(x.dtype)
         spectrum = torch.fft.fft(wide, norm="ortho")
         return torch.cat((spectrum.real, spectrum.imag), dim=-1).to(x.dtype)

@@ -1,4 +1,4 @@
-"""Additive biases on the attention logits: they need the T x S logits, so softmax only."""
+"""Additive biases on the attention logits, for softmax attention only (it has T x S logits)."""
 
 import math
 
@@ -18,7 +18,7 @@ from fairseq_plugins.encodings.tables import Constant, Formula
 
 
 def alibi_slopes(num_heads: int, device: Device = None) -> Tensor:
-    """The slopes m_h (H,) float32 of ALiBi (Press et al. 2021).
+    """Return the slopes m_h (H,) float32 of ALiBi (Press et al. 2021).
 
     m_h = 2^(-8h/H) for H a power of two; otherwise those of the power below, then every other
     one of the power above. (Eq. 7 of the language-model appendix agrees only for H = 8; its own
@@ -55,21 +55,21 @@ class ALiBi(PositionEncoding):
 
 
 def draw_biases(rows: int, context: EncodingContext) -> nn.Parameter:
-    """A learned bias per row and head: (rows, H), from N(0, 1/C)."""
+    """Draw a learned bias per row and head: (rows, H), from N(0, 1/C)."""
     weight = torch.randn(rows, context.num_heads, generator=context.generator)
     return nn.Parameter(weight * context.embed_dim**-0.5)
 
 
 def gather_biases(weight: Tensor, index: Tensor) -> Tensor:
-    """Rows of a table of biases: (rows, H), (B or 1, T, S) -> (B or 1, H, T, S).
+    """Gather rows of a table of biases: (rows, H), (B or 1, T, S) -> (B or 1, H, T, S).
 
-    In float32 at least, in which the gradients of all pairs with one row are added up too.
+    In float32 at least, in which the gradients of all pairs with the same row are added.
     """
     return widened(weight)[index].permute(0, 3, 1, 2)
 
 
 def t5_buckets(relative: Tensor, *, num_buckets: int, max_distance: int, causal: bool) -> Tensor:
-    """Bucket of each offset ``relative = k_position - q_position`` (T5, Raffel et al. 2020).
+    """Return the bucket of each offset ``k_position - q_position`` (T5, Raffel et al. 2020).
 
     The smaller half of the buckets holds one distance each; the rest grow logarithmically up to
     ``max_distance``, beyond which all share the last. Bidirectional attention gives half of the
@@ -101,7 +101,7 @@ def t5_buckets(relative: Tensor, *, num_buckets: int, max_distance: int, causal:
     formula="logit + b[h, bucket(t - s)]",
 )
 class T5Bias(PositionEncoding):
-    """One table [num_buckets, H], shared by all layers.
+    """A learned bias per bucket of distances and head, shared by all layers.
 
     T5 itself drops the factor 1/sqrt(head_dim); here the logits keep it. Eq. 6 of the
     language-model appendix is a damaged form of the buckets; this follows T5.
@@ -148,11 +148,11 @@ class T5Bias(PositionEncoding):
     formula="logit + w[h, t - s], t - s clipped",
 )
 class ScalarBias(ClippedOffsets):
-    """One table [2 max_distance + 1, H], shared by all layers.
+    """A learned bias per clipped offset and head, shared by all layers.
 
-    Eq. 7 says nothing of heads, layers or clipping: here it is T5's bias with a row for every
-    offset, up to the clip of ``shaw``. Like that one it is added after the scaling by
-    1/sqrt(head_dim), where Eq. 7 adds it before: a learned scalar absorbs the factor.
+    Eq. 7 does not specify heads, layers or clipping: this is T5's bias with a row for every
+    offset, clipped as in ``shaw``. It is added after the scaling by 1/sqrt(head_dim), where Eq. 7
+    adds it before; a learned scalar absorbs the factor.
 
     Args:
         context: of the model.

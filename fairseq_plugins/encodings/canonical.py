@@ -2,8 +2,8 @@
 
 q^ and k^ are the content (q_s and k_t; phi(q_s) and phi(k_t) under linear attention) or the
 constant 1, which the paper writes as an identity; W_{t-s} depends on the difference of positions
-alone. The primitives are read off the hooks of an encoding, so that every relative encoding has
-them: its scores are affine in q and in k, and an affine form is known from its values at a basis.
+alone. The scores of every relative encoding are affine in q and in k, so the primitives are found
+by evaluating its hooks at 0 and the basis vectors.
 """
 
 from dataclasses import dataclass
@@ -24,8 +24,8 @@ class Primitive:
     """One term of Eq. 6 at one offset.
 
     Attributes:
-        query: what q^ is, the query or the constant 1.
-        key: what k^ is, the key or the constant 1.
+        query: whether q^ is the query or the constant 1.
+        key: whether k^ is the key or the constant 1.
         matrix: W_{t-s}, (H, d1, d2) float64 with d1 and d2 = D for content and 1 for the constant.
     """
 
@@ -35,17 +35,15 @@ class Primitive:
 
 
 def canonical_form(encoding: PositionEncoding, offset: int) -> tuple[Primitive, ...]:
-    """The primitives of an encoding for t - s = ``offset``; those that are zero are left out.
+    """Compute the non-zero primitives of an encoding for t - s = ``offset``.
 
-    An attention multiplies their sum by ``encoding.logit_scale()``. What an encoding does to
-    values is no part of the scores. Complex encodings (``lrpe_type8``) are in real form here:
-    W is the real part of P^H Lambda P.
-
-    A stochastic encoding, relative on average, has the primitives of its expected scores.
+    An attention multiplies their sum by ``encoding.logit_scale()``. Transforms of values are not
+    part of the scores. Complex encodings (``lrpe_type8``) are in real form: W is the real part of
+    P^H Lambda P. For a stochastic encoding these are the primitives of its expected scores.
 
     Raises:
-        ValueError: the encoding is not relative, or an offset ahead of the query for one that
-            only a causal attention can have.
+        ValueError: the encoding is not relative, or a positive offset for one that supports only
+            causal attention.
     """
     if isinstance(encoding, RelativeOnAverage):
         with torch.no_grad():
@@ -73,9 +71,9 @@ def canonical_form(encoding: PositionEncoding, offset: int) -> tuple[Primitive, 
 def scores_from_primitives(
     encoding: PositionEncoding, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor
 ) -> Tensor:
-    """Scores before scaling, pair by pair from ``canonical_form``: (B, H, T, S) float64.
+    """Compute scores before scaling from ``canonical_form``: (B, H, T, S) float64.
 
-    For analysis and tests; nothing here is fast.
+    Slow, pair by pair: for analysis and tests.
 
     Args:
         encoding: a relative one.
@@ -100,7 +98,7 @@ def scores_from_primitives(
 
 
 def _argument(kind: Argument, content: Tensor) -> Tensor:
-    """(B, H, T, D), or (B, H, T, 1) of ones."""
+    """Return the content (B, H, T, D), or ones (B, H, T, 1) for the constant."""
     content = content.double()
     return content if kind == "content" else torch.ones_like(content[..., :1])
 
@@ -110,14 +108,14 @@ def _at(position: int, count: int) -> Tensor:
 
 
 def _probes(encoding: PositionEncoding) -> Tensor:
-    """0, e_1, ..., e_D as a sequence: (1, H, D + 1, D) float64."""
+    """Return 0, e_1, ..., e_D as a sequence: (1, H, D + 1, D) float64."""
     heads, dim = encoding.context.num_heads, encoding.context.head_dim
     basis = torch.eye(dim + 1, dim, dtype=torch.float64).roll(1, 0)
     return basis.expand(1, heads, -1, -1)
 
 
 def _transformed(encoding: PositionEncoding, q_position: int, k_position: int) -> Tensor:
-    """q~.k~ as an affine form (H, 1 + D, 1 + D); row and column 0 stand for the constant."""
+    """Return q~.k~ as an affine form (H, 1 + D, 1 + D); row and column 0 are the constant."""
     q = k = _probes(encoding)
     if "transform_query" in encoding.hooks:
         q = encoding.transform_query(q, _at(q_position, q.size(2)))
@@ -127,7 +125,7 @@ def _transformed(encoding: PositionEncoding, q_position: int, k_position: int) -
 
 
 def _relative(encoding: PositionEncoding, q_position: int, k_position: int) -> Tensor:
-    """``relative_logits`` as an affine form (H, 1 + D, 1 + D)."""
+    """Return ``relative_logits`` as an affine form (H, 1 + D, 1 + D)."""
     probes = _probes(encoding)
     count = probes.size(2)
     values = encoding.relative_logits(
@@ -137,7 +135,7 @@ def _relative(encoding: PositionEncoding, q_position: int, k_position: int) -> T
 
 
 def _affine(values: Tensor) -> Tensor:
-    """Coefficients of c + a.q + b.k + q^T W k from its values at 0 and the basis vectors."""
+    """Compute the coefficients of c + a.q + b.k + q^T W k from its values at the probes."""
     form = values.clone()
     form[:, 1:, :] -= values[:, :1, :]
     form[:, :, 1:] -= form[:, :, :1].clone()
@@ -145,7 +143,7 @@ def _affine(values: Tensor) -> Tensor:
 
 
 def _split(form: Tensor) -> tuple[Primitive, ...]:
-    """The four blocks of an affine form (H, 1 + D, 1 + D), as far as they are not zero."""
+    """Return the non-zero blocks of an affine form (H, 1 + D, 1 + D)."""
     content, one = slice(1, None), slice(0, 1)
     blocks = (
         Primitive("content", "content", form[:, content, content]),

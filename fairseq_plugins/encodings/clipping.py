@@ -1,4 +1,4 @@
-"""What the encodings with a row per clipped offset share."""
+"""Base class of encodings with a table row per clipped offset."""
 
 from torch import Tensor
 
@@ -10,7 +10,7 @@ from fairseq_plugins.encodings.base import (
 
 
 class ClippedOffsets(PositionEncoding):
-    """A table of 2 max_distance + 1 rows, one per offset t - s clipped (LRPE, Eq. 32).
+    """An encoding with 2 max_distance + 1 rows, one per clipped offset t - s (LRPE, Eq. 32).
 
     Args:
         context: of the model.
@@ -29,6 +29,6 @@ class ClippedOffsets(PositionEncoding):
         self.max_distance = max_distance
 
     def index(self, q_positions: Tensor, k_positions: Tensor) -> Tensor:
-        """Rows of the table: (B or 1, T), (B or 1, S) -> (B or 1, T, S) int64."""
+        """Return the row of each pair: (B or 1, T), (B or 1, S) -> (B or 1, T, S) int64."""
         relative = relative_positions(q_positions, k_positions)
         return relative.clamp(-self.max_distance, self.max_distance) + self.max_distance

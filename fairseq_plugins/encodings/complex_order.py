@@ -16,7 +16,7 @@ from fairseq_plugins.encodings.registry import register_encoding
 
 
 def waves(x: Tensor, frequencies: Tensor, positions: Tensor) -> Tensor:
-    """[r cos(w s + theta), r sin(w s + theta)] with x = [r, theta].
+    """Return [r cos(w s + theta), r sin(w s + theta)] for x = [r, theta].
 
     Args:
         x: (B, T, C), amplitudes in the first half of the features and phases in the second.
@@ -44,10 +44,9 @@ class ComplexOrder(PositionEncoding):
     """r_j exp(i (w_j s + theta_j)) for word j at position s, C/2 complex features as C real ones.
 
     The word's ordinary embedding holds the amplitudes r (first half) and the phases theta (second
-    half); the frequencies w are a table (vocab_size, C/2) here. They start at the geometric ones
-    of the sinusoidal encoding, 10000^(-2j/C), for every word, and are then the word's own; at zero
-    they would leave an embedding without position. Unlike the paper's, the model behind it
-    computes with real numbers.
+    half); the frequencies w are a learned table (vocab_size, C/2). For every word they start at
+    those of the sinusoidal encoding, 10000^(-2j/C), since with frequencies of zero an embedding
+    would not depend on the position. Unlike the paper's, the rest of the model is real.
 
     Raises:
         ValueError: for an odd embed_dim.
@@ -78,15 +77,15 @@ class ComplexOrder(PositionEncoding):
         lengths: Tensor | None = None,
         tokens: Tensor | None = None,
     ) -> Tensor:
-        """[r; theta] -> [r cos; r sin]: (B, T, C) -> (B, T, C), words from ``tokens`` (B, T).
+        """Map [r; theta] to [r cos; r sin]: (B, T, C) -> (B, T, C), words from ``tokens`` (B, T).
 
         Raises:
             ValueError: without ``tokens``.
         """
         if tokens is None:
             raise ValueError(
-                "`tokens` must be the token ids (B, T), of whose words complex_order has "
-                "frequencies, but is None instead."
+                "`tokens` must be the token ids (B, T), whose frequencies complex_order looks up, "
+                "but is None instead."
             )
         check_not_negative(self.label, positions)
         return waves(x, nn.functional.embedding(tokens, self.frequencies), positions)

@@ -1,4 +1,4 @@
-"""Several encodings as one."""
+"""Composition of several encodings into one."""
 
 import operator
 from collections.abc import Callable, Iterable
@@ -21,7 +21,7 @@ _POSITIONS = frozenset({"positions", "q_positions", "k_positions"})
 
 
 def _chained(hook: str, *, backwards: bool = False) -> Callable[..., Any]:
-    """What a part makes goes into the next one's hook."""
+    """Make a hook that passes the result of each part to the next part's hook."""
 
     def call(composition: "Compose", x: Tensor, *args: Any, **options: Any) -> Tensor:
         parts = composition.parts_with(hook)
@@ -36,7 +36,7 @@ def _chained(hook: str, *, backwards: bool = False) -> Callable[..., Any]:
 
 
 def _summed(hook: str) -> Callable[..., Any]:
-    """What the parts' hooks make is added."""
+    """Make a hook that adds the results of the parts' hooks."""
 
     def call(composition: "Compose", *args: Any, **options: Any) -> Tensor:
         terms: Iterable[Tensor]
@@ -54,10 +54,9 @@ class Compose(PositionEncoding):
         encodings: at least one encoding, all built with the same context.
 
     Raises:
-        ValueError: for an empty list, different contexts, transforms of which some act before
-            and some after the feature map, a transform after one that changed head_dim, or more
-            than one decay, feature map or logit scale; drawn positions beside an encoding that
-            needs true lengths.
+        ValueError: an empty list, different contexts, transforms both before and after the
+            feature map, a transform after one that changes head_dim, more than one decay, feature
+            map or logit scale, or randomised positions with an encoding that needs lengths.
     """
 
     embed = _chained("embed")
@@ -79,7 +78,7 @@ class Compose(PositionEncoding):
             raise ValueError(f"`encodings` must agree on (num_heads, head_dim), but have {shapes}.")
         self.encodings = nn.ModuleList(encodings)
         self.label = "+".join(e.label for e in encodings)
-        # Which parts override a hook is asked at every pass, and does not change.
+        # Computed once, since every pass asks which parts override a hook.
         self._with_hook = {
             hook: [i for i, part in enumerate(self.parts) if hook in part.hooks]
             for hook in ALL_HOOKS
@@ -90,7 +89,7 @@ class Compose(PositionEncoding):
         self.keeps_absolute_embedding = all(e.keeps_absolute_embedding for e in encodings)
         self.embed_window = max(e.embed_window for e in encodings)
         self._position_sampler = find_position_sampler(encodings)
-        LinearFacts.of(self)  # which refuses parts that contradict each other
+        LinearFacts.of(self)  # raises an error for parts that contradict each other
         if len(self.parts_with("log_decay")) > 1:
             raise ValueError(f"{self.label} has more than one decay.")
         for part in self.parts_with("transform_query")[:-1]:
@@ -102,7 +101,7 @@ class Compose(PositionEncoding):
         self._scale = self._common_scale()
 
     def _common_scale(self) -> float:
-        """The one that differs from the default, which the others have."""
+        """Return the one scale that differs from the default, or the default."""
         default = PositionEncoding.logit_scale(self)
         own = [part for part in self.parts if part.logit_scale() != default]
         scales = {part.logit_scale() for part in own}
@@ -132,18 +131,18 @@ class Compose(PositionEncoding):
         return [parts[i] for i in self._with_hook[hook]]
 
     def begin_pass(self) -> None:
-        """Have positions drawn anew in training, where a part draws them and nobody did."""
+        """In training, draw new positions if a part samples them and they are not drawn yet."""
         if self._position_sampler is not None and self.training:
             self._position_sampler.begin_pass()
 
     def with_sampled_positions(
         self, args: tuple[Any, ...], options: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """A hook's arguments, in training with positions drawn where a part draws them."""
+        """Return a hook's arguments; in training, with the positions that a part samples."""
         if self._position_sampler is None or not self.training:
             return args, options
         sample = self._position_sampler.reposition
-        # Nothing but positions is both an integer and handed over in its place.
+        # Of the positional arguments only positions are integers.
         sampled = tuple(a if a.is_floating_point() else sample(a) for a in args)
         return sampled, {k: sample(a) if k in _POSITIONS else a for k, a in options.items()}
 
@@ -156,11 +155,11 @@ class Compose(PositionEncoding):
         return self._scale
 
     def embed_layers(self, num_layers: int) -> frozenset[int]:
-        """Of the parts that embed.
+        """Return the layers of the parts that embed.
 
         Raises:
-            ValueError: they act on the inputs of different layers, as parts of a stack can
-                (``build_model_encodings``), but not as one encoding.
+            ValueError: the parts embed in different layers, which only a stack supports
+                (``build_model_encodings``).
         """
         layers = {part.embed_layers(num_layers) for part in self.parts_with("embed")}
         if len(layers) > 1:
@@ -181,10 +180,10 @@ assert overridden_hooks(Compose) == ALL_HOOKS
 
 
 def find_position_sampler(encodings: Iterable[PositionEncoding]) -> Repositions | None:
-    """The one that draws positions for the others, or None.
+    """Return the encoding that samples positions for the others, or None.
 
     Raises:
-        IncompatibleEncodingError: another one needs true lengths, which say nothing about them.
+        IncompatibleEncodingError: another encoding needs lengths, which sampled positions exceed.
     """
     parts = list(encodings)
     position_sampler = next((part for part in parts if isinstance(part, Repositions)), None)

@@ -1,4 +1,4 @@
-"""Position from the zeros around a sequence: a depthwise convolution."""
+"""A depthwise convolution, which knows positions from the zeros around a sequence."""
 
 import torch
 from torch import Tensor, nn
@@ -8,18 +8,18 @@ from fairseq_plugins.encodings.registry import register_encoding
 
 
 def stretches_of(positions: Tensor) -> Tensor:
-    """Numbers of the stretches in which positions rise one by one: (B or 1, T) -> (B or 1, T).
+    """Number the stretches of consecutive positions: (B or 1, T) -> (B or 1, T).
 
-    Padding repeats the position beside it, so that it is never in a stretch with a token.
+    Padding repeats the position of its neighbour, so that no stretch has both padding and tokens.
     """
     starts = nn.functional.pad(positions.diff(dim=1) != 1, (1, 0))
     return starts.cumsum(1)
 
 
 def neighbour(x: Tensor, stretches: Tensor, offset: int) -> Tensor:
-    """The vectors ``offset`` places further on, zero where that is not in the same stretch.
+    """Return the vectors ``offset`` places ahead, or zero outside the same stretch.
 
-    What stands there has no influence then, whatever its value, and gets no gradient.
+    Vectors of another stretch have no influence, even if they are NaN, and get no gradient.
 
     Args:
         x: (B, T, C).
@@ -31,8 +31,8 @@ def neighbour(x: Tensor, stretches: Tensor, offset: int) -> Tensor:
     """
     if abs(offset) >= x.size(1):
         return torch.zeros_like(x)
-    # A negative width cuts off: zeros come in at one end, and as much goes out at the other. The
-    # number of what comes in does not matter, as it is zero in any case.
+    # A negative width cuts off: zeros enter at one end, and as many vectors leave at the other.
+    # The stretch number of the entering zeros does not matter.
     near = nn.functional.pad(x, (0, 0, -offset, offset))
     there = nn.functional.pad(stretches, (-offset, offset))
     return near.where((there == stretches).unsqueeze(-1), 0.0)
@@ -49,9 +49,9 @@ class Convolution(PositionEncoding):
     """x_s + sum_j w_j * x_{s+j}, * feature by feature, with x = 0 beyond the sequence's ends.
 
     Offsets j are -(kernel_size - 1)..0 in a causal model, so that zeros come in on the left only,
-    and -(kernel_size // 2)..kernel_size // 2 otherwise. The zeros are what tells a token how far
-    the end is; this reaches as far as the kernel does. A gap between positions is an end, too, and
-    where their counting starts makes no difference.
+    and -(kernel_size // 2)..kernel_size // 2 otherwise. The zeros tell a token how far the end is,
+    within the kernel's reach. A gap between positions counts as an end; where counting starts makes
+    no difference.
 
     Args:
         context: of the model.
@@ -88,7 +88,7 @@ class Convolution(PositionEncoding):
         lengths: Tensor | None = None,
         tokens: Tensor | None = None,
     ) -> Tensor:
-        """x + conv(x): (B, T, C) -> (B, T, C)."""
+        """Add conv(x) to x: (B, T, C) -> (B, T, C)."""
         total, stretches = torch.zeros((), device=x.device), stretches_of(positions)
         for offset, weight in zip(self.offsets, widened(self.weight).unbind(1), strict=True):
             total = total + neighbour(x, stretches, offset) * weight

@@ -1,4 +1,4 @@
-"""CoPE: positions that are counted by the content, not by tokens."""
+"""CoPE: positions counted by learned gates on the content."""
 
 import torch
 from torch import Tensor, nn
@@ -8,9 +8,9 @@ from fairseq_plugins.encodings.registry import register_encoding
 
 
 def contextual_positions(gates: Tensor) -> Tensor:
-    """p[s, t] = sum of gates from key t up to the query's own: (..., T, S) -> (..., T, S).
+    """Compute p[s, t], the sum of gates from key t to the query: (..., T, S) -> (..., T, S).
 
-    ``gates`` are 0 for what a query does not see; then p of later keys is 0.
+    ``gates`` are 0 for hidden keys, so that p of later keys is 0.
     """
     return gates.flip(-1).cumsum(-1).flip(-1)
 
@@ -27,19 +27,18 @@ class CoPE(PositionEncoding):
     """q_s.e[p_st] joins q_s.k_t, p_st = sum_j g_sj over the keys j from t up to s.
 
     The gates g_sj = sigmoid(q_s.k_j / sqrt(D)) are those of the release; the paper's equations
-    leave out 1/sqrt(D) here as in the logits. p is between two integers, and q.e is interpolated
-    between theirs, so that gradients reach the gates. What is counted to ``num_positions - 1`` or
-    beyond has the last vector.
+    leave out 1/sqrt(D) here as in the logits. q.e is interpolated between the two integers next to
+    p, so that gradients reach the gates. Counts from ``num_positions - 1`` on use the last vector.
 
-    What positions a model passes plays no part: which keys come before a query is known from
-    their order, and those that a mask hides from it, as padding, are not counted. The table e
-    (num_positions, D) is one per layer for all heads, at 0 to begin with, so that a model starts as
-    one without positions. Work and memory of a pass are those of all pairs.
+    The positions that a model passes are not used: the order of the keys says which come before a
+    query, and masked keys, such as padding, are not counted. Each layer has a table e
+    (num_positions, D) for all heads, initially 0, so that a model starts as one without positions.
+    Time and memory are quadratic in the length.
 
     Args:
         context: of the model.
         num_positions: rows of e, for p = 0..num_positions - 1; 0 for one more than
-            ``max_positions``, with which no count is cut. The paper's language models have 64.
+            ``max_positions``, so that no count is clipped. The paper's language models have 64.
 
     Raises:
         ValueError: for a ``num_positions`` of 1 or below 0.
@@ -61,20 +60,20 @@ class CoPE(PositionEncoding):
         self._hidden: Tensor | None = None
 
     def see_mask(self, hidden: Tensor | None) -> None:
-        """What the next ``relative_logits`` must not count, (B or 1, H or 1, T or 1, S)."""
+        """Set the keys that are not counted next: (B or 1, H or 1, T or 1, S), or None."""
         self._hidden = hidden
 
     def relative_logits(
         self, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor
     ) -> Tensor:
-        """(B, H, T, S); the last T of the S keys are the queries' own. 0 for later keys."""
+        """Return q.e[p] (B, H, T, S), 0 for later keys; the last T keys are the queries' own."""
         queries, keys = q.size(2), k.size(2)
         wide = torch.promote_types(q.dtype, torch.float32)
         gates = torch.sigmoid((self.context.head_dim**-0.5 * q) @ k.mT).to(wide)
         seen = torch.ones(queries, keys, dtype=torch.bool, device=q.device).tril(keys - queries)
         if self._hidden is not None:
             seen = seen & ~self._hidden
-        # Half precision would stop counting at 256 or 2048: summed in float32.
+        # Summed in float32: half precision would stop counting at 256 or 2,048.
         counted = contextual_positions(gates * seen).clamp(max=self.num_positions - 1)
         at_integers = (q @ self.table.to(q.dtype).mT).to(wide)
         lower = counted.detach().floor().long()

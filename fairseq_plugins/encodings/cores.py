@@ -1,4 +1,4 @@
-"""Lambda(s) of LRPE: what is done to the features of a token s times (LRPE, Eq. 23 to 25)."""
+"""The position-dependent matrices Lambda(s) of LRPE (LRPE, Eq. 23 to 25)."""
 
 import torch
 from torch import Tensor, nn
@@ -10,14 +10,14 @@ from fairseq_plugins.encodings.tables import Constant, Formula, PositionTable
 
 
 class Core(nn.Module):
-    """Lambda. A tensor that it is made of belongs to the encoding, in whose state dict it is.
+    """A family of matrices Lambda(s). The encoding owns its tensor, if any, in its state dict.
 
     Attributes:
-        tensor: its name there.
+        tensor: name of the tensor in the state dict.
         is_complex: whether Lambda(s) x is complex.
-        is_permutation: whether features only change their places.
+        is_permutation: whether Lambda(s) only permutes features.
         is_learned: whether the tensor is a parameter.
-        score_factor: on the scores of softmax attention, beside 1/sqrt(D).
+        score_factor: factor on the scores of softmax attention, besides 1/sqrt(D).
     """
 
     tensor: str
@@ -27,25 +27,25 @@ class Core(nn.Module):
     score_factor = 1.0
 
     def draw(self, generator: torch.Generator | None) -> Tensor | None:
-        """The tensor to begin with, or None where there is none."""
+        """Return the initial tensor; None if there is none."""
         raise NotImplementedError
 
     def advance(self, x: Tensor, positions: Tensor, tensor: Tensor | None) -> Tensor:
-        """Lambda(s) x: (B, H, T, D or 2D) -> (B, H, T, D or 2D)."""
+        """Return Lambda(s) x: (B, H, T, D or 2D) -> (B, H, T, D or 2D)."""
         raise NotImplementedError
 
     def matrix(self, position: int, dim: int, tensor: Tensor | None) -> Tensor:
-        """Lambda(s) itself, (D, D) complex128."""
+        """Return Lambda(s) as (D, D) complex128."""
         raise NotImplementedError
 
 
 class Angles(Core):
-    """A Lambda of angles theta per step: learned, or tables of their cosines and sines.
+    """A Lambda(s) of angles s theta, with theta learned or fixed.
 
     Args:
-        angles: called with ``device``, (n,) float64.
+        angles: formula of theta, (n,) float64.
         count: n.
-        is_learned: whether theta is a parameter, with ``angles`` to begin with.
+        is_learned: whether theta is a parameter, initially ``angles``.
     """
 
     tensor = "theta"
@@ -59,7 +59,7 @@ class Angles(Core):
         return self.angles().float() if self.is_learned else None
 
     def cos_sin(self, positions: Tensor, theta: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Of the angles s theta: (B or 1, T) -> (B or 1, 1, T, n) twice, at least float32."""
+        """Return cos and sin of s theta: (B or 1, T) -> 2 x (B or 1, 1, T, n), at least float32."""
         if self.table is not None:
             cos, sin = self.table(positions).unbind(-2)
         else:
@@ -71,19 +71,19 @@ class Angles(Core):
         return cos.unsqueeze(1), sin.unsqueeze(1)
 
     def _at(self, position: int, theta: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Cosines and sines (n,) float64 at one position."""
+        """Return cosines and sines (n,) float64 at one position."""
         cos, sin = self.cos_sin(torch.tensor([[position]]), theta)
         return cos.flatten().double(), sin.flatten().double()
 
 
 def _cos_sin(positions: Tensor, angles: Formula) -> Tensor:
-    """(...) -> (..., 2, n)."""
+    """Return cosines and sines of positions times angles: (...) -> (..., 2, n)."""
     turns = positions.unsqueeze(-1) * angles(device=positions.device)
     return torch.stack((turns.cos(), turns.sin()), dim=-2)
 
 
 class Rotation(Angles):
-    """Feature pairs turned by s theta (Eq. 24); features beyond 2n stay as they are.
+    """Rotation of feature pairs by s theta (Eq. 24); features beyond 2n are unchanged.
 
     Args:
         layout: which features are a pair; the others as in ``Angles``.
@@ -95,7 +95,7 @@ class Rotation(Angles):
 
     @property
     def rotated_dim(self) -> int:
-        """How many features are turned."""
+        """Number of rotated features."""
         return 2 * self.count
 
     def advance(self, x: Tensor, positions: Tensor, tensor: Tensor | None) -> Tensor:
@@ -116,12 +116,12 @@ class Rotation(Angles):
 
 
 class Phase(Angles):
-    """diag exp(i s theta), an angle per feature (Eq. 23)."""
+    """Lambda(s) = diag exp(i s theta), an angle per feature (Eq. 23)."""
 
     is_complex = True
 
     def advance(self, x: Tensor, positions: Tensor, tensor: Tensor | None) -> Tensor:
-        """Of real features (B, H, T, D) or complex ones [Re; Im]."""
+        """Return Lambda(s) x for real features (B, H, T, D) or complex ones [Re; Im]."""
         cos, sin = self.cos_sin(positions, tensor)
         if x.size(-1) == self.count:
             return torch.cat((x * cos, x * sin), dim=-1).to(x.dtype)
@@ -133,11 +133,11 @@ class Phase(Angles):
 
 
 class Permutation(Core):
-    """The s-th power of a random permutation, fixed (Eq. 25).
+    """The s-th power of a fixed random permutation (Eq. 25).
 
     Args:
         dim: D.
-        first: (D,), a permutation that features are gathered by before any of the powers.
+        first: (D,), a permutation that is applied before the powers.
     """
 
     tensor = "permutation"
@@ -152,7 +152,7 @@ class Permutation(Core):
         return torch.randperm(self.dim, generator=generator)
 
     def advance(self, x: Tensor, positions: Tensor, tensor: Tensor | None) -> Tensor:
-        """Of features (B, H, T, D), or of two halves (B, H, T, 2D) alike."""
+        """Return Lambda(s) x: (B, H, T, D), or both halves of (B, H, T, 2D)."""
         assert tensor is not None
         return self.powers(x, tensor, positions)
 

@@ -20,12 +20,12 @@ from fairseq_plugins.encodings.tables import Formula, PositionTable
 class CosFormer(PositionEncoding):
     """q.k cos(pi (t - s) / 2M), as features [x cos(pi s / 2M); x sin(pi s / 2M)] of q and k.
 
-    Its feature map under linear attention is relu; softmax attention gets the product as logits.
+    Its feature map under linear attention is relu; softmax attention uses the product as logits.
 
-    M is a constant of the model. The authors take the length of the batch instead, with which a
-    token's features change as a sequence grows: decoding step by step would not be the model
-    that was trained. Beyond the distance M weights are negative: linear attention refuses such
-    sequences, unless M is below the model's max_positions, where it keeps the denominator from 0.
+    M is a constant of the model. The authors use the length of the batch, with which a token's
+    features would change as a sequence grows, so that decoding differs from training. Beyond the
+    distance M weights are negative: linear attention raises an error for such sequences, or, if M
+    is below the model's max_positions, keeps the denominator away from 0.
 
     Args:
         context: of the model.
@@ -55,17 +55,17 @@ class CosFormer(PositionEncoding):
         return 2 * self.context.head_dim
 
     def transform_query(self, q: Tensor, positions: Tensor) -> Tensor:
-        """[q cos; q sin]: (B, H, T, D) -> (B, H, T, 2D)."""
+        """Return [q cos; q sin]: (B, H, T, D) -> (B, H, T, 2D)."""
         check_features(self, q)
         cos, sin = self.table(positions).unsqueeze(1).split(1, dim=-1)
         return torch.cat((q * cos, q * sin), dim=-1).to(q.dtype)
 
     def transform_key(self, k: Tensor, positions: Tensor) -> Tensor:
-        """[k cos; k sin]: (B, H, S, D) -> (B, H, S, 2D)."""
+        """Return [k cos; k sin]: (B, H, S, D) -> (B, H, S, 2D)."""
         return self.transform_query(k, positions)
 
 
 def _cos_sin(positions: Tensor, angle: float) -> Tensor:
-    """Cosine and sine of ``angle`` times positions: (...) -> (..., 2)."""
+    """Return cosine and sine of ``angle`` times positions: (...) -> (..., 2)."""
     turns = angle * positions
     return torch.stack((turns.cos(), turns.sin()), dim=-1)

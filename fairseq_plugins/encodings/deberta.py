@@ -1,4 +1,4 @@
-"""DeBERTa: content against relative positions in both directions, and its mask decoder."""
+"""DeBERTa: content-to-position and position-to-content scores, and the mask decoder."""
 
 from typing import Literal
 
@@ -29,20 +29,20 @@ class DeBERTa(PositionEncoding):
     """q_s.K_r[delta(s, t)] + k_t.Q_r[delta(t, s)] joins q_s.k_t; all is divided by sqrt(3D).
 
     delta(i, j) = clip(i - j + k, 0, 2k - 1). K_r and Q_r are projections of one table P (2k, C),
-    which all layers share. The release drops out features of P in training; here nothing does.
+    which all layers share. Unlike the release, there is no dropout on P.
 
     Args:
         context: of the model.
-        max_distance: k. 512 is what the released models come to, whose k is their longest input.
-        projections: ``content``, by the layer's own query and key matrices with their biases, as
-            DeBERTa v2 and v3 do. They come by ``bind_projections``; without it the rows of P
-            count as projected and are split into heads. ``own``, by the W_qr (with a bias) and
-            W_kr of Eq. 4, per layer, as the v1 release does.
-        terms: ``both``, or one alone: content to position (``c2p``) or position to content
-            (``p2c``). The scale is 1/sqrt(2D) with one, as in the release.
-        p2c_offset: what the second term looks up: ``key_minus_query``, delta(t, s), as in Eq. 4
-            and LRPE, or ``query_minus_key``, delta(s, t), as the released models do (compared
-            with their port in transformers): they negate query - key, then read rows as keys.
+        max_distance: k; 512 in the released models, whose k is their longest input.
+        projections: ``content``, the layer's query and key matrices with their biases, as in
+            DeBERTa v2 and v3 (from ``bind_projections``; without it the rows of P count as
+            projected). ``own``, W_qr (with a bias) and W_kr of Eq. 4 per layer, as in the v1
+            release.
+        terms: ``both``, or content to position (``c2p``) or position to content (``p2c``) alone,
+            with the scale 1/sqrt(2D) as in the release.
+        p2c_offset: rows of the second term: ``key_minus_query``, delta(t, s), as in Eq. 4 and
+            LRPE, or ``query_minus_key``, delta(s, t), as in the released models (checked against
+            their port in transformers), which negate query - key, then read rows as keys.
 
     Raises:
         ValueError: for a ``max_distance`` below 1, or ``content`` where embed_dim is not
@@ -77,25 +77,25 @@ class DeBERTa(PositionEncoding):
         self.query_weight = self._draw() if own and terms != "c2p" else None
         self.query_bias = nn.Parameter(torch.zeros(features)) if own and terms != "c2p" else None
         self.key_weight = self._draw() if own and terms != "p2c" else None
-        # In a tuple: as submodules they would be the attention's and this encoding's, twice.
+        # In a tuple, since as submodules they would be in the state dict twice.
         self._bound: tuple[Projection, Projection] | None = None
 
     def _draw(self) -> nn.Parameter:
-        """A matrix (H D, C), uniform as Glorot's."""
+        """Draw a matrix (H D, C), Glorot uniform."""
         context = self.context
         weight = torch.empty(context.num_heads * context.head_dim, context.embed_dim)
         return nn.Parameter(nn.init.xavier_uniform_(weight, generator=context.generator))
 
     def share_with(self, first: PositionEncoding) -> None:
-        """Use the first layer's P; projections stay this layer's own."""
+        """Use the first layer's P; projections are not shared."""
         assert isinstance(first, DeBERTa)
         self.table = first.table
 
     def bind_projections(self, q_proj: Projection, k_proj: Projection) -> None:
-        """Project P by these two, unless it has projections of its own.
+        """Project P by these two, unless the encoding has projections of its own.
 
         Raises:
-            ValueError: for a projection that does not take C features.
+            ValueError: a projection whose input does not have C features.
         """
         if self.projections == "own" or self._bound == (q_proj, k_proj):
             return
@@ -109,29 +109,29 @@ class DeBERTa(PositionEncoding):
         self._bound = (q_proj, k_proj)
 
     def logit_scale(self) -> float:
-        """1/sqrt(3D), or 1/sqrt(2D) with one of the terms."""
+        """Return 1/sqrt(3D), or 1/sqrt(2D) with one term."""
         parts = 3 if self.terms == "both" else 2
         return float((parts * self.context.head_dim) ** -0.5)
 
     def _project_query(self, rows: Tensor, dtype: torch.dtype) -> Tensor:
-        """Q_r: (N, C) -> (N, H D)."""
+        """Return Q_r: (N, C) -> (N, H D)."""
         if self.query_weight is not None and self.query_bias is not None:
             own = (widened(x) for x in (rows, self.query_weight, self.query_bias))
             return F.linear(*own)
         return self._by_content(rows, dtype, 0)
 
     def _project_key(self, rows: Tensor, dtype: torch.dtype) -> Tensor:
-        """K_r: (N, C) -> (N, H D)."""
+        """Return K_r: (N, C) -> (N, H D)."""
         if self.key_weight is not None:
             return F.linear(widened(rows), widened(self.key_weight))
         return self._by_content(rows, dtype, 1)
 
     def _by_content(self, rows: Tensor, dtype: torch.dtype, which: int) -> Tensor:
-        """In the dtype of what the projections made of the content."""
+        """Project rows of P by the layer's projections, in the dtype of the projected content."""
         return rows if self._bound is None else self._bound[which](rows.to(dtype))
 
     def _term(self, x: Tensor, offsets: Tensor, bounds: tuple[int, int], *, keys: bool) -> Tensor:
-        """x_i.X_r[clip(n_ij + k)]: x (B, H, T, D), offsets n (B or 1, T, S) -> (B, H, T, S).
+        """Return x_i.X_r[clip(n_ij + k)]: (B, H, T, D), offsets (B or 1, T, S) -> (B, H, T, S).
 
         Only the rows between the ``bounds`` of the offsets are projected and multiplied.
         """
@@ -146,9 +146,9 @@ class DeBERTa(PositionEncoding):
     def relative_logits(
         self, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor
     ) -> Tensor:
-        """(B, H, T, S), through the products of queries and of keys with the rows that occur.
+        """Return both terms (B, H, T, S); only rows for offsets that occur are multiplied.
 
-        A causal model hides later keys; their terms are those of offset 0.
+        In a causal model later keys, which are hidden, get the terms of offset 0.
         """
         offsets, low, high = occurring_offsets(
             q_positions, k_positions, causal=self.context.causal, furthest=self.max_distance
@@ -176,13 +176,13 @@ _PASSES_REFUSAL = (
     formula="as deberta, and x_s + p_s before the last two layers, p_s learned",
 )
 class DebertaWithMaskDecoder(DeBERTa):
-    """DeBERTa whose last two layers know absolute positions, by a learned table (max_positions, C).
+    """DeBERTa with a learned table (max_positions, C) of absolute positions in the last two layers.
 
-    With ``decoder=inputs`` the table is added to the input of the last two layers, so that any
-    stack can have it; in a stack of one, of that one. With ``decoder=queries`` the last layer runs
-    twice as in the release: its first queries are content + position, those of the second pass are
-    the output of the first, and keys and values are the content, the last layer's input, in both.
-    An encoder's keys then never see an absolute position.
+    With ``decoder=inputs`` the table is added to the input of the last two layers (of the only one
+    in a stack of one). With ``decoder=queries`` the last layer runs twice as in the release: the
+    queries of the first pass are content + position, those of the second are the output of the
+    first, and keys and values of both are the content, which is the last layer's input. Keys then
+    have no absolute positions.
 
     Args:
         context: of the model.
@@ -190,15 +190,15 @@ class DebertaWithMaskDecoder(DeBERTa):
         projections: see ``DeBERTa``.
         terms: see ``DeBERTa``.
         p2c_offset: see ``DeBERTa``.
-        decoder: ``inputs`` or ``queries``. A causal model cannot have the second.
+        decoder: ``inputs`` or ``queries``. Causal models support ``inputs`` only.
 
     Raises:
         ValueError: ``queries`` in a stack of one layer; and see ``DeBERTa``.
     """
 
-    LAYERS = 2  # or passes of the last one
+    LAYERS = 2  # or passes of the last layer
 
-    query_passes = 0  # of the last layer, whose queries alone it then acts on
+    query_passes = 0  # passes of the last layer that add the table to queries only
     extrapolates = False
     is_relative = False
 
@@ -231,7 +231,7 @@ class DebertaWithMaskDecoder(DeBERTa):
         self.absolute = first.absolute
 
     def embed_layers(self, num_layers: int) -> frozenset[int]:
-        """The last two, or with ``decoder=queries`` the last."""
+        """Return the last two layers, or with ``decoder=queries`` the last."""
         if self.query_passes:
             if num_layers < 2:
                 raise ValueError(
@@ -249,7 +249,7 @@ class DebertaWithMaskDecoder(DeBERTa):
         lengths: Tensor | None = None,
         tokens: Tensor | None = None,
     ) -> Tensor:
-        """x + p: (B, T, C) -> (B, T, C).
+        """Add p to x: (B, T, C) -> (B, T, C).
 
         Raises:
             ValueError: for a position from ``max_positions`` on.
@@ -265,7 +265,7 @@ class DebertaWithMaskDecoder(DeBERTa):
     formula="as deberta, and the first queries of the last layer are of x_s + p_s, p_s learned",
 )
 class DebertaWithQueryPasses(DebertaWithMaskDecoder):
-    """``deberta_emd`` with ``decoder=queries``, which is what DeBERTa's release does.
+    """``deberta_emd`` with ``decoder=queries``, as in DeBERTa's release.
 
     Args:
         context: of the model.

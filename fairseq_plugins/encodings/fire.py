@@ -1,4 +1,4 @@
-"""FIRE: a learned function of the distance relative to how far the query can look back."""
+"""FIRE: a learned function of the distance, relative to the query's position."""
 
 import math
 from typing import Any
@@ -17,7 +17,7 @@ from fairseq_plugins.encodings.registry import register_encoding
 
 
 def progress(distance: Tensor, longest: Tensor, rate: Tensor) -> Tensor:
-    """psi(n) / psi(m), psi(n) = log(c n + 1) (FIRE): in 0..1 for n <= m.
+    """Return psi(n) / psi(m) with psi(n) = log(c n + 1) (FIRE), in 0..1 for n <= m.
 
     Args:
         distance: n >= 0, any shape.
@@ -38,21 +38,20 @@ def progress(distance: Tensor, longest: Tensor, rate: Tensor) -> Tensor:
 class Fire(PositionEncoding):
     """logits + f(psi(s - t) / psi(max(L, s))), added after scaling; f of 1, 32 and H units, relu.
 
-    The network's input is in 0..1 for every pair at any length (progressive interpolation), which
-    is why it is relative only among queries before L: from there on a distance counts for less
-    the later the query.
+    The network's input is in 0..1 for every pair at any length (progressive interpolation). So it
+    is relative only for queries before L; from there on, a distance counts for less the later the
+    query is.
 
-    The paper is about causal models. In other directions, where a key may be later than the
-    query, the larger of the two positions stands in place of s, which is the paper's formula for
-    every key that a causal query sees, and keeps the input in 0..1.
+    The paper is about causal models. In other directions the larger of the two positions replaces
+    s, which equals the paper's formula for keys up to the query and keeps the input in 0..1.
 
     Args:
         context: of the model.
         hidden: units of the network's hidden layer.
-        rate: c to begin with; 0.1 in the paper. Its logarithm is what is learned, since c must
-            be positive; the release takes absolute values.
-        threshold: L to begin with, learned likewise; 0 for a quarter of ``max_positions``, as
-            the paper's 512 at 2,048 tokens.
+        rate: initial c; 0.1 in the paper. Its logarithm is learned, to keep c positive; the
+            release takes absolute values.
+        threshold: initial L, learned likewise; 0 for a quarter of ``max_positions``, as the
+            paper's 512 at 2,048 tokens.
         shared: one network, c and L for all layers (FIRE-S), in place of one per layer.
 
     Raises:
@@ -85,7 +84,7 @@ class Fire(PositionEncoding):
         threshold = threshold or max(context.max_positions / 4, 1.0)
         self.log_rate = nn.Parameter(torch.tensor([math.log(rate)]))
         self.log_threshold = nn.Parameter(torch.tensor([math.log(threshold)]))
-        # Drawn as nn.Linear's: uniform, by the number of inputs.
+        # Initialised as nn.Linear: uniform, scaled by the number of inputs.
         self.first_weight, self.first_bias = self._uniform(1, hidden), self._uniform(1, hidden)
         self.second_weight = self._uniform(hidden, context.num_heads, hidden)
         self.second_bias = self._uniform(hidden, context.num_heads)
@@ -95,7 +94,7 @@ class Fire(PositionEncoding):
         return nn.Parameter((2 * draws - 1) * inputs**-0.5)
 
     def share_with(self, first: PositionEncoding) -> None:
-        """Use the first layer's parameters, where all layers share them."""
+        """Use the first layer's parameters if ``shared``."""
         assert isinstance(first, Fire)
         if self.shared:
             for name, parameter in first.named_parameters():
@@ -106,12 +105,12 @@ class Fire(PositionEncoding):
     ) -> None:
         for name in ("log_rate", "log_threshold"):
             saved = state_dict.get(prefix + name)
-            if saved is not None and not saved.dim():  # as they were in older checkpoints
+            if saved is not None and not saved.dim():  # scalars in older checkpoints
                 state_dict[prefix + name] = saved.unsqueeze(0)
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
 
     def network(self, x: Tensor) -> Tensor:
-        """f: any shape -> the shape and (H,)."""
+        """Apply f: (...) -> (..., H)."""
         inner = torch.relu(x.unsqueeze(-1) * widened(self.first_weight) + widened(self.first_bias))
         second = widened(self.second_weight), widened(self.second_bias)
         return nn.functional.linear(inner, *second)

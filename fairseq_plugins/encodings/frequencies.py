@@ -13,7 +13,7 @@ Device = torch.device | str | None
 
 
 def geometric(count: int, dim: int, base: float = 10000.0, device: Device = None) -> Tensor:
-    """``base ** (-2 t / dim)`` for t = 0..count-1, float64 (LRPE, Appendix C.7)."""
+    """Return ``base ** (-2 t / dim)`` for t = 0..count-1, float64 (LRPE, Appendix C.7)."""
     steps = torch.arange(count, dtype=torch.float64, device=device)
     return torch.exp(steps * (-2.0 * math.log(base) / dim))
 
@@ -21,7 +21,7 @@ def geometric(count: int, dim: int, base: float = 10000.0, device: Device = None
 def theta(
     theta_type: ThetaType, dim: int, base: float, length: int, device: Device = None
 ) -> Tensor:
-    """Frequencies of ``dim / 2`` rotations, float64 (LRPE, pseudocode of Appendix C.8).
+    """Return the frequencies of ``dim / 2`` rotations, float64 (LRPE, pseudocode of Appendix C.8).
 
     Type a is geometric; b rises and c falls with the index, both so that ``length`` positions
     span a quarter turn at the fastest rotation. The pseudocode's ``np.pi / 2 / 1`` is
@@ -35,7 +35,7 @@ def theta(
 
 
 def check_even(argument: str, dim: int) -> None:
-    """Refuse an odd number of features, which come in pairs.
+    """Check that a number of features is even.
 
     Raises:
         ValueError: for an odd ``dim``; ``argument`` is its name.
@@ -45,17 +45,17 @@ def check_even(argument: str, dim: int) -> None:
 
 
 def sinusoidal_frequencies(dim: int, device: Device = None) -> Tensor:
-    """w_j = 10000^(-2(j-1)/dim), j = 1..dim/2, float64: one per pair of features."""
+    """Return w_j = 10000^(-2(j-1)/dim), j = 1..dim/2, float64: one per pair of features."""
     return geometric(dim // 2, dim, device=device)
 
 
 def fixed_sinusoids(positions: Tensor, dim: int) -> Tensor:
-    """``sinusoids`` of ``sinusoidal_frequencies``: (...) -> (..., dim) float64."""
+    """Return ``sinusoids`` of ``sinusoidal_frequencies``: (...) -> (..., dim) float64."""
     return sinusoids(positions, sinusoidal_frequencies(dim, positions.device))
 
 
 def sinusoids(positions: Tensor, frequencies: Tensor) -> Tensor:
-    """[sin(w_1 s), cos(w_1 s), sin(w_2 s), ...]: (...), (n,) -> (..., 2n) float64.
+    """Return [sin(w_1 s), cos(w_1 s), sin(w_2 s), ...]: (...), (n,) -> (..., 2n) float64.
 
     Float64, because float32 loses three digits of an angle at position 10,000.
     """

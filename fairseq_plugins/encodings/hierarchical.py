@@ -10,15 +10,15 @@ from fairseq_plugins.encodings.registry import register_encoding
 
 
 def decomposed(table: Tensor, alpha: float) -> Tensor:
-    """The vectors u that a trained table is the beginning of: (n, C) -> (n, C) (Su).
+    """Decompose a trained table p into the vectors u: (n, C) -> (n, C) (Su).
 
-    u_j = (p_j - alpha p_0) / (1 - alpha), with which ``combined`` gives p_0, ..., p_{n-1} again.
+    u_j = (p_j - alpha p_0) / (1 - alpha), from which ``combined`` restores p_0, ..., p_{n-1}.
     """
     return (table - alpha * table[:1]) / (1 - alpha)
 
 
 def combined(vectors: Tensor, alpha: float, positions: Tensor) -> Tensor:
-    """p_{i n + j} = alpha u_i + (1 - alpha) u_j: (n, C), (...) below n^2 -> (..., C)."""
+    """Return p_{i n + j} = alpha u_i + (1 - alpha) u_j: (n, C), (...) below n^2 -> (..., C)."""
     size = len(vectors)
     return alpha * vectors[positions // size] + (1 - alpha) * vectors[positions % size]
 
@@ -32,10 +32,10 @@ def combined(vectors: Tensor, alpha: float, positions: Tensor) -> Tensor:
 class Hierarchical(Absolute):
     """p_{i n + j} = alpha u_i + (1 - alpha) u_j with 0 <= i, j < n, for positions below n^2.
 
-    Su derives u from a table that was trained before. So does a ``pe_roberta`` or
-    ``pe_transformer_lm`` that starts from a checkpoint with ``learned`` (``init_from``), with
-    ``table_size`` at most that table's rows; else u is drawn from N(0, 1/C) as the table of
-    ``learned`` is. Either way u is then trained.
+    Su derives u from a trained table. So does a ``pe_roberta`` or ``pe_transformer_lm`` that starts
+    from a checkpoint with ``learned`` (``init_from``), with ``table_size`` at most that table's
+    rows. Otherwise u is drawn from N(0, 1/C) like the table of ``learned``. In both cases u is
+    trained.
 
     Args:
         context: of the model.
@@ -67,7 +67,7 @@ class Hierarchical(Absolute):
         self.weight = nn.Parameter(weight * context.embed_dim**-0.5)
 
     def rows(self, positions: Tensor) -> Tensor:
-        """The vectors p_s: (B or 1, T) -> (B or 1, T, C).
+        """Return the vectors p_s: (B or 1, T) -> (B or 1, T, C).
 
         Raises:
             ValueError: for a position from n^2 on.

@@ -13,20 +13,20 @@ from fairseq_plugins.encodings.base import (
 )
 from fairseq_plugins.encodings.registry import register_encoding
 
-# What the draws are kept away from 0 by: the release keeps its parameters above 0.01.
+# Least initial value: the release keeps its parameters above 0.01.
 _SMALLEST = 0.01
-_LARGEST_POWER = 2.0  # beyond which -|s - t|^r is no such kernel
+_LARGEST_POWER = 2.0  # -|s - t|^r is a conditionally positive definite kernel up to here
 
 _SOURCE = "KERPLE (Chi et al. 2022)"
 
 
 def kerple_log(distance: Tensor, r1: Tensor, r2: Tensor) -> Tensor:
-    """-r1 log(1 + r2 |n|) (KERPLE, log kernel): (..., T, S), two of (H, 1, 1) -> (..., H, T, S)."""
+    """Return -r1 log(1 + r2 |n|) (log kernel): (..., T, S), twice (H, 1, 1) -> (..., H, T, S)."""
     return -r1 * torch.log1p(r2 * distance.abs().unsqueeze(-3))
 
 
 def kerple_power(distance: Tensor, r1: Tensor, r2: Tensor) -> Tensor:
-    """-r1 |n|^r2 (KERPLE, power kernel): (..., T, S), two of (H, 1, 1) -> (..., H, T, S)."""
+    """Return -r1 |n|^r2 (power kernel): (..., T, S), twice (H, 1, 1) -> (..., H, T, S)."""
     far = distance.abs().unsqueeze(-3)
     # 0^r2 = 0 for every r2 > 0, but its gradient by r2 would be log 0.
     return torch.where(far > 0, -r1 * far.clamp(min=1).pow(r2), 0.0)
@@ -51,17 +51,16 @@ def kerple_power(distance: Tensor, r1: Tensor, r2: Tensor) -> Tensor:
 class Kerple(PositionEncoding):
     """logits + k_h(|t - s|), added after scaling; r1 and r2 per head.
 
-    All layers share them, as in the authors' release (chijames/KERPLE), whose model makes one
-    module and gives it to every layer. Other programs give each layer its own.
+    All layers share them, as in the authors' release (chijames/KERPLE). Other implementations have
+    a pair per layer.
 
     ``alibi`` is ``power`` with r2 = 1 and fixed slopes. Where the attention is not causal, the
-    bias is symmetric, as the kernel is.
+    bias is symmetric.
 
-    The release clamps its parameters in every pass, where a gradient that points outside is
-    followed nowhere. Here the logarithm of r1, and of r2 in ``log``, is what is trained, and the
-    logit of r2 / 2 in ``power``, so that every value that training can reach makes a kernel. They
-    begin as in the release, but for draws near 0: r1 uniform in 0..2 and r2 in 0..1 in ``log``, the
-    other way round in ``power``.
+    The release clamps its parameters in every pass, which stops their gradients outside the range.
+    Here the logarithm of r1, that of r2 in ``log`` and the logit of r2 / 2 in ``power`` are
+    trained, so that the range is never left. Initial values are those of the release, except near
+    0: in ``log`` r1 is uniform in 0..2 and r2 in 0..1, in ``power`` the other way round.
 
     Args:
         context: of the model.
@@ -84,12 +83,12 @@ class Kerple(PositionEncoding):
             self.raw_r2 = nn.Parameter(torch.logit(self._uniform(_LARGEST_POWER) / _LARGEST_POWER))
 
     def _uniform(self, end: float) -> Tensor:
-        """(H,) in _SMALLEST..end - _SMALLEST."""
+        """Draw (H,) uniformly from _SMALLEST..end - _SMALLEST."""
         draws = torch.rand(self.context.num_heads, generator=self.context.generator)
         return _SMALLEST + draws * (end - 2 * _SMALLEST)
 
     def parameters_of_kernel(self) -> tuple[Tensor, Tensor]:
-        """r1 and r2, each (H,): the first positive, the second positive or in 0..2."""
+        """Return r1 > 0 and r2 > 0, each (H,); in ``power`` r2 is below 2."""
         log_r1, raw_r2 = widened(self.log_r1), widened(self.raw_r2)
         if self.kernel == "log":
             return log_r1.exp(), raw_r2.exp()

@@ -1,4 +1,4 @@
-"""The encodings of a stack of layers: per layer, or one shared by all, as each says."""
+"""The encodings of a stack of layers, one per layer or shared."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,9 +20,9 @@ class ModelEncodings:
     """The encodings of one stack of layers.
 
     Attributes:
-        inputs: for each layer what acts on its input, or None; layer 0's input are the token
-            embeddings.
-        layers: for each layer what its attention uses, or None.
+        inputs: for each layer the encoding of its input, or None; the input of layer 0 are the
+            token embeddings.
+        layers: for each layer the encoding of its attention, or None.
         position_sampler: the encoding that draws positions for all of them in training, or None.
     """
 
@@ -34,18 +34,18 @@ class ModelEncodings:
 def build_model_encodings(
     name: str, num_layers: int, context: EncodingContext, options: Mapping[str, Any]
 ) -> ModelEncodings:
-    """Build the parts of ``name`` for a stack: per layer, or one shared by all as a part says.
+    """Build an encoding for all layers of a stack, shared where its class says so.
 
     Args:
         name: as for ``build_encoding``.
         num_layers: attention layers of the stack.
-        context: what the stack tells its encodings.
+        context: of the stack.
         options: as for ``build_encoding``.
 
     Raises:
         ValueError: as ``build_encoding``.
-        IncompatibleEncodingError: an encoding of the inputs cannot be in a causal model; those
-            that act inside an attention are refused by it.
+        IncompatibleEncodingError: an encoding of the inputs does not support causal models. (Those
+            inside an attention are checked there.)
     """
     columns: list[list[PositionEncoding]] = []
     split = split_options(name, options)
@@ -77,7 +77,7 @@ def _check_input(encoding: PositionEncoding) -> None:
 
 
 def _later(part: str, first: PositionEncoding, options: Mapping[str, Any]) -> PositionEncoding:
-    """A later layer's instance beside the first layer's, or the first itself."""
+    """Return a later layer's instance: the first layer's if shared, else a new one."""
     if first.shared_across_layers:
         return first
     later = build_one(part, first.context, options)

@@ -1,8 +1,7 @@
 """LRPE: the family W_s = P^H Lambda(s) P of unitary relative encodings, and RoPE among it.
 
 The score is (Lambda(s) P q)^H (Lambda(t) P k) = q^H W_{t-s} k (LRPE, Eq. 13 and 76): the outer
-P^H cancels and is never computed. Complex features are kept as [Re; Im], 2D real features, so
-that a real dot product is the real part of the complex one.
+P^H cancels and is never computed.
 """
 
 import math
@@ -132,31 +131,31 @@ def lrpe(
     learned_p: bool = False,
     learned_theta: bool = False,
 ) -> LRPE:
-    """W_s = P^H Lambda(s) P.
+    """The unitary relative encoding W_s = P^H Lambda(s) P.
 
     Args:
         context: of the model.
         p: P, the unitary change of basis. ``householder`` is I - 2 v v^T / (v^T v) with v drawn
             from a standard normal (Eq. 74); ``odd_even`` interleaves the two halves of the
-            features (Eq. 75 as printed is no bijection; this is the pseudocode's); ``fft`` the
+            features (Eq. 75 as printed is no bijection; this is the pseudocode's); ``fft`` is the
             unitary Fourier matrix.
         core: Lambda(s). ``rotation`` of feature pairs by s theta (Eq. 24), ``permutation`` the
             s-th power of a random permutation (Eq. 25), ``complex`` diag exp(i s alpha) (Eq. 23).
-        rotated: rotate all features, or the leading D - floor(D / 2) rounded up to even. The
-            paper's types 1 and 5 say ``half`` (Appendix C.7, q = floor(d/2)); its released code
-            rotates ``all``, with which type 5 is half-split RoPE. ``quarter``, as GPT-NeoX has
-            it: D - floor(3 D / 4), likewise.
-        layout: which features are a pair of a rotation.
-        theta_type: ``a`` 10000^(-2t/e); ``b`` and ``c`` depend on the longest position, so a
-            causal model cannot have them.
-        base: of theta type a and of alpha.
+        rotated: rotate ``all`` features, or the leading ``half``, D - floor(D / 2), rounded up to
+            even. The paper's types 1 and 5 use ``half`` (Appendix C.7, q = floor(d/2)); its
+            released code rotates ``all``, which makes type 5 half-split RoPE. ``quarter`` is
+            D - floor(3 D / 4), as in GPT-NeoX.
+        layout: which features form the pairs of a rotation.
+        theta_type: ``a`` is 10000^(-2t/e); ``b`` and ``c`` depend on the longest position, so that
+            causal models do not support them.
+        base: base of the geometric angles, theta of type a and alpha.
         learned_p: learn the Householder vector v.
         learned_theta: learn the angles per step of ``rotation`` or ``complex``.
 
     Raises:
         ValueError: an odd head_dim where all features are rotated; ``learned_p`` without a
             Householder P; ``learned_theta`` with a permutation; theta types b and c in a causal
-            model or with another core.
+            model or without a rotation.
     """
     return build_lrpe(
         context,
@@ -166,10 +165,10 @@ def lrpe(
 
 
 def basis(p: BasisName, dim: int, *, is_learned: bool) -> Basis:
-    """P by its name.
+    """Build P by its name.
 
     Raises:
-        ValueError: one without a vector that is to be learned.
+        ValueError: ``is_learned`` for a P without a vector.
     """
     if p == "householder":
         return Householder(dim, is_learned=is_learned)
@@ -212,7 +211,7 @@ def _core(
 def rotation_angles(
     context: EncodingContext, rotated: Rotated, base: float, theta_type: ThetaType = "a"
 ) -> tuple[Formula, int]:
-    """theta_t of ``lrpe``, float64, and how many there are: one per pair of rotated features.
+    """Return the angles theta_t of ``lrpe``, float64, and their number, one per rotated pair.
 
     Raises:
         ValueError: see ``lrpe``.
@@ -237,7 +236,7 @@ def rotation_angles(
 
 
 def rotated_count(rotated: Rotated, dim: int) -> int:
-    """How many of a head's features are rotated: even, since they are in pairs."""
+    """Return the number of rotated features of a head, an even number."""
     share = {"all": dim, "half": dim - dim // 2, "quarter": dim - 3 * dim // 4}[rotated]
     return share + share % 2
 

@@ -1,4 +1,4 @@
-"""Terms that depend on the offset s - t: what occurs, and from one column per offset to pairs.
+"""Terms that depend on the offset s - t: computed once per offset, then gathered for all pairs.
 
 Shapes: B batch, H heads, T queries, S keys, N offsets.
 """
@@ -17,12 +17,12 @@ _QUERIES = 128  # of a block
 def occurring_offsets(
     q_positions: Tensor, k_positions: Tensor, *, causal: bool, furthest: int
 ) -> tuple[Tensor, int, int]:
-    """``q_positions - k_positions`` (B or 1, T, S), and the smallest and largest of them.
+    """Return ``q_positions - k_positions`` (B or 1, T, S), and bounds of these offsets.
 
-    Where ``causal``, later keys count as at the query's own position: they are hidden, and
-    without them half of the offsets need no column. The bounds size tensors, so they cost one
-    transfer from the device, unless the positions say where they end: then they are those of all
-    positions before it. A compiled graph of others has them at ``furthest``.
+    With ``causal``, later keys, which are hidden, get offset 0: half of the offsets then need no
+    column. The bounds are those of all positions below the attached bound (``with_end``). Without
+    one they are computed, which waits for the device, or in a compiled graph taken from
+    ``furthest``.
     """
     offsets = -relative_positions(q_positions, k_positions)
     if causal:
@@ -38,21 +38,24 @@ def occurring_offsets(
 
 
 def gather_offsets(per_offset: Tensor, offsets: Tensor, low: int) -> Tensor:
-    """Columns for ``low``, ``low + 1``, ...: (B, H, T, N), (B or 1, T, S) -> (B, H, T, S)."""
+    """Gather each pair's column of those for ``low``, ``low + 1``, ...
+
+    (B, H, T, N), (B or 1, T, S) -> (B, H, T, S).
+    """
     return gather_columns(per_offset, offsets - low)
 
 
 def products_by_offset(x: Tensor, rows: Tensor, offsets: Tensor, low: int) -> Tensor:
-    """``x_s . rows[s - t]`` of every pair: (B, H, T, D), (H, N, D), (B or 1, T, S) -> (B, H, T, S).
+    """Return ``x_s . rows[s - t]`` for every pair of a query and a key, (B, H, T, S).
 
-    On a CPU by blocks of queries: T consecutive queries have T + S offsets between them, 128 have
-    128 + S, so that fewer products are made which no pair takes. Elsewhere the bounds of a block
-    would cost a transfer from the device.
+    On a CPU this goes by blocks of 128 queries: T consecutive queries have T + S offsets, 128 have
+    128 + S, so that fewer unused products are computed. On a GPU the bounds of a block would cost
+    a transfer from the device.
 
     Args:
-        x: one vector per query.
-        rows: for the offsets ``low``, ``low + 1``, ...
-        offsets: ``s - t`` of every pair.
+        x: (B, H, T, D), one vector per query.
+        rows: (H, N, D), for the offsets ``low``, ``low + 1``, ...
+        offsets: (B or 1, T, S), ``s - t`` of every pair.
         low: the offset of the first row.
     """
     one_block = x.size(2) < 2 * _QUERIES or not offsets.numel() or x.device.type != "cpu"
@@ -67,9 +70,9 @@ def products_by_offset(x: Tensor, rows: Tensor, offsets: Tensor, low: int) -> Te
 
 
 def gather_columns(columns: Tensor, index: Tensor) -> Tensor:
-    """The column of each pair: (B, H, T, N), (B or 1, T, S) -> (B, H, T, S).
+    """Gather the column of each pair: (B, H, T, N), (B or 1, T, S) -> (B, H, T, S).
 
-    Gradients of the pairs that share a column are added up in float32, see ``sum_columns``.
+    Gradients of pairs with the same column are added in float32, see ``sum_columns``.
     """
     index = index.unsqueeze(1).expand(*columns.shape[:3], index.size(-1))
     if columns.dtype == torch.promote_types(columns.dtype, torch.float32):
@@ -79,10 +82,11 @@ def gather_columns(columns: Tensor, index: Tensor) -> Tensor:
 
 
 def sum_columns(pairs: Tensor, index: Tensor, count: int) -> Tensor:
-    """What is gathered per column, the adjoint: (B, H, T, S), (B or 1, T, S) -> (B, H, T, count).
+    """Sum pairs per column, the adjoint of gathering: (B, H, T, S) -> (B, H, T, count).
 
-    Added up in float32: on a GPU every addition is rounded to the tensor's dtype, and a bfloat16
-    sum of equal weights stops growing at 256 of them. Clipped offsets put far more in one column.
+    ``index`` is (B or 1, T, S). Sums are float32: a GPU rounds every addition to the tensor's
+    dtype, and a bfloat16 sum of equal weights stops growing at 256 of them. With clipped offsets
+    far more pairs share a column.
     """
     return _sum(pairs, index.unsqueeze(1).expand(pairs.shape), count)
 

@@ -1,4 +1,4 @@
-"""The pairs of an absolute and a relative encoding of "On Position Embeddings in BERT"."""
+"""Pairs of an absolute and a relative encoding from "On Position Embeddings in BERT"."""
 
 from fairseq_plugins.encodings.registry import register_composition
 

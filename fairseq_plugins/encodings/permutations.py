@@ -14,10 +14,10 @@ _FEWEST_ROWS = 64
 
 
 def odd_even(dim: int, device: Device = None) -> Tensor:
-    """Index (D,) int64 that gathers features as 2k -> k, 2k+1 -> ceil(D/2) + k (LRPE, Eq. 75).
+    """Return the index (D,) int64 of 2k -> k, 2k+1 -> ceil(D/2) + k (LRPE, Eq. 75).
 
-    The equation as printed maps every odd feature to one place; this follows its pseudocode,
-    where element i of the result is element ``index[i]`` of the input.
+    Element i of the result is element ``index[i]`` of the input. The equation as printed maps
+    every odd feature to one place; this follows its pseudocode.
     """
     index = torch.arange(dim, device=device)
     half = dim - dim // 2
@@ -25,10 +25,10 @@ def odd_even(dim: int, device: Device = None) -> Tensor:
 
 
 def power_table(permutation: Tensor, size: int) -> Tensor:
-    """Indices (size, ..., D) of the powers of permutations (..., D) (LRPE, Eq. 59).
+    """Return the indices (size, ..., D) of the powers of permutations (..., D) (LRPE, Eq. 59).
 
-    Row s gathers features ``permutation`` s times. Power s + n is power s gathered by power n,
-    so that the rows double at every turn.
+    Row s applies ``permutation`` s times. Power s + n is power s gathered by power n, so that the
+    number of rows doubles in every iteration.
     """
     table = torch.arange(permutation.size(-1), device=permutation.device)
     table = table.expand_as(permutation).unsqueeze(0)
@@ -41,9 +41,9 @@ def power_table(permutation: Tensor, size: int) -> Tensor:
 
 
 def powers_at(permutation: Tensor, positions: Tensor) -> Tensor:
-    """Indices of the powers at positions of any sign: (H, D), (B, T) -> (B, T, H, D).
+    """Return the indices of the powers at positions of any sign: (H, D), (B, T) -> (B, T, H, D).
 
-    A feature is back at its place after as many steps as its cycle is long, at most D.
+    A feature returns to its place after the length of its cycle, at most D steps.
     """
     dim = permutation.size(-1)
     table = power_table(permutation, dim + 1)
@@ -58,9 +58,9 @@ class _Powers(NamedTuple):
 
     Attributes:
         permutation: (D,) or (H, D).
-        version: counts how often it was written to.
+        version: the permutation's version counter, to detect writes.
         rows: (N, 1 or H, D).
-        inverses: the same.
+        inverses: (N, 1 or H, D).
     """
 
     permutation: "weakref.ref[Tensor]"
@@ -70,14 +70,14 @@ class _Powers(NamedTuple):
 
 
 class PermutationPowers:
-    """Permutes features as often as their position says, by powers of fixed permutations.
+    """Applies powers of fixed permutations to features, with the position as exponent.
 
-    The powers are kept as long as the permutation is the same, with their inverses: a plain
-    gather's backward pass would scatter, which is slower and not deterministic on a GPU. They are
-    no part of a module, and are neither copied nor saved with one.
+    The powers and their inverses are cached as long as the permutation is unchanged. The inverses
+    make the backward pass a gather: the scatter of a plain gather is slower and not deterministic
+    on a GPU. The cache is neither copied nor saved with a module.
 
     Args:
-        first: (D,), a permutation that features are gathered by before any of the powers.
+        first: (D,), a permutation that is applied before the powers.
     """
 
     def __init__(self, first: Constant | None = None) -> None:
@@ -88,10 +88,10 @@ class PermutationPowers:
         return type(self), (self.first,)
 
     def __call__(self, x: Tensor, permutation: Tensor, positions: Tensor) -> Tensor:
-        """Features of token s gathered ``permutation`` s times.
+        """Apply ``permutation`` s times to the features of the token at position s.
 
         Args:
-            x: (B, H, T, D), or (B, H, T, 2D) for two halves that are permuted alike.
+            x: (B, H, T, D), or (B, H, T, 2D) with two halves that are permuted alike.
             permutation: (D,), or (H, D) with one per head.
             positions: (B or 1, T), of any sign.
 
@@ -99,14 +99,14 @@ class PermutationPowers:
             The shape of ``x``.
         """
         index, inverse = self._indices(permutation, positions)
-        # Tokens before heads, as projections leave them in memory: a gather takes half the time.
+        # Tokens before heads, the memory layout of projections, halves the time of a gather.
         halves = x.transpose(1, 2).split(index.size(-1), dim=-1)
         permuted = [_PermuteFeatures.apply(half, index, inverse) for half in halves]
         whole = permuted[0] if len(permuted) == 1 else torch.cat(permuted, dim=-1)
         return whole.transpose(1, 2)
 
     def _indices(self, permutation: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """By which features are gathered, and their gradients: (B or 1, T, 1 or H, D) twice."""
+        """Return the indices and their inverses, each (B or 1, T, 1 or H, D)."""
         low = end = 0
         is_direct = is_recorded(positions) or permutation.is_inference()
         if not is_direct:
@@ -128,7 +128,7 @@ class PermutationPowers:
         return first[there], back[..., first.argsort()]
 
     def _rows(self, permutation: Tensor, count: int) -> tuple[Tensor, Tensor]:
-        """At least ``count`` powers, and their inverses."""
+        """Return at least ``count`` powers and their inverses."""
         device, version = permutation.device, permutation._version
         kept = self._kept.get(device)
         is_same = kept and kept.permutation() is permutation and kept.version == version
@@ -149,7 +149,7 @@ class PermutationPowers:
 
 
 class _PermuteFeatures(torch.autograd.Function):
-    """x[..., index], index (B or 1, T, 1 or H, D); its adjoint is the gather by the inverse."""
+    """x[..., index], index (B or 1, T, 1 or H, D); the gradient gathers by the inverse."""
 
     generate_vmap_rule = True
 

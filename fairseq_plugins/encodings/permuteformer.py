@@ -1,4 +1,4 @@
-"""PermuteFormer: a fixed random permutation of the features per head, once per position."""
+"""PermuteFormer: a fixed random permutation per head, applied s times at position s."""
 
 import torch
 from torch import Tensor
@@ -12,7 +12,7 @@ from fairseq_plugins.encodings.tables import Constant, Formula
 
 
 def decay_rates(num_heads: int, device: Device = None) -> Tensor:
-    """log r_h (H,) float32 of the rates r_h = sigmoid(2 + 3h/H), h = 0..H-1."""
+    """Return log r_h (H,) float32 of the rates r_h = sigmoid(2 + 3h/H), h = 0..H-1."""
     heads = torch.arange(num_heads, dtype=torch.float64, device=device)
     return F.logsigmoid(2 + 3 * heads / num_heads).float()
 
@@ -25,23 +25,22 @@ def decay_rates(num_heads: int, device: Device = None) -> Tensor:
     formula="score = (Pi_h^s q).(Pi_h^t k) = q.(Pi_h^(t-s) k), Pi_h a fixed random permutation",
 )
 def permuteformer(context: EncodingContext, *, decay: bool = False) -> "PermuteFormer":
-    """(Pi_h^s q).(Pi_h^t k), and r_h^(s - t) times that with ``decay``.
+    """The score (Pi_h^s q).(Pi_h^t k), times r_h^(s - t) with ``decay``.
 
-    The permutations are drawn once and kept in the state dict. The paper writes the decay as
-    r^s on queries and r^-t on keys; r^-t overflows float16 at t = 87, so here the attention gets
-    log r and multiplies by powers of the difference only. The paper's feature map is relu + 1e-3
+    The permutations are drawn once and are in the state dict. The paper writes the decay as r^s on
+    queries and r^-t on keys; r^-t overflows float16 at t = 87, so here the attention gets log r and
+    multiplies by powers of the difference. The paper's feature map is relu + 1e-3
     (``relu_shifted``); the LRPE paper's table uses 1 + elu for every row, the default.
 
     Args:
         context: of the model.
-        decay: multiply scores by r_h^(s - t), r_h = sigmoid(2 + 3h/H); only where keys are never
-            after the query.
+        decay: multiply scores by r_h^(s - t), r_h = sigmoid(2 + 3h/H); causal attention only.
     """
     return DecayingPermuteFormer(context) if decay else PermuteFormer(context)
 
 
 class PermuteFormer(PositionEncoding):
-    """(Pi_h^s q).(Pi_h^t k)."""
+    """The score (Pi_h^s q).(Pi_h^t k)."""
 
     keeps_positive = True
     permutation: Tensor
@@ -56,17 +55,17 @@ class PermuteFormer(PositionEncoding):
         self.powers = PermutationPowers()
 
     def transform_query(self, q: Tensor, positions: Tensor) -> Tensor:
-        """Pi_h^s q: (B, H, T, D) -> (B, H, T, D)."""
+        """Return Pi_h^s q: (B, H, T, D) -> (B, H, T, D)."""
         check_features(self, q)
         return self.powers(q, self.permutation, positions)
 
     def transform_key(self, k: Tensor, positions: Tensor) -> Tensor:
-        """Pi_h^t k: (B, H, S, D) -> (B, H, S, D)."""
+        """Return Pi_h^t k: (B, H, S, D) -> (B, H, S, D)."""
         return self.transform_query(k, positions)
 
 
 class DecayingPermuteFormer(PermuteFormer):
-    """r_h^(s - t) (Pi_h^s q).(Pi_h^t k)."""
+    """The score r_h^(s - t) (Pi_h^s q).(Pi_h^t k)."""
 
     bidirectional_refusal = (
         "its option `decay=true` weakens keys by their distance before the query, and has no "
@@ -78,5 +77,5 @@ class DecayingPermuteFormer(PermuteFormer):
         self.rates = Constant(Formula(decay_rates, (context.num_heads,)))
 
     def log_decay(self) -> Tensor:
-        """log r_h (H,) float32."""
+        """Return log r_h (H,) float32."""
         return self.rates.on(self.permutation)

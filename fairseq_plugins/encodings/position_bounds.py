@@ -1,18 +1,21 @@
-"""Positions that say where they end, so that nobody has to ask a GPU for the largest."""
+"""Upper bounds of positions, attached to their tensors, and checks of positions.
+
+A known bound saves waiting for a GPU to compute the largest position.
+"""
 
 import torch
 from torch import Tensor
 
-# An attribute of a tensor of positions: all of them are in 0..end - 1. A subclass of Tensor that
-# has it as a field would say the same, but AOTAutograd cannot trace one.
+# The attribute of a tensor of positions that are all in 0..end - 1. It is no field of a subclass
+# of Tensor because AOTAutograd cannot trace one.
 _END = "_end"
 
 
 def with_end(positions: Tensor, end: int | None) -> Tensor:
-    """The same tensor, which now says that all positions in it are in 0..``end`` - 1.
+    """Attach the bound ``end`` to a tensor whose positions are all in 0..``end`` - 1.
 
-    What is made of it, a slice or a sum, says nothing of its own. Where ``end`` is None, neither
-    does the tensor itself.
+    Returns the same tensor. Slices, sums and copies of it have no bound. ``end=None`` attaches
+    none.
     """
     if end is not None:
         setattr(positions, _END, end)
@@ -20,9 +23,9 @@ def with_end(positions: Tensor, end: int | None) -> Tensor:
 
 
 def known_end(*positions: Tensor) -> int | None:
-    """Find the bound that all these positions are below, if they carry one; else None.
+    """Return the largest bound attached to these positions; None if any of them has none.
 
-    Those that say it are not negative.
+    Positions with a bound are not negative.
     """
     ends: list[int | None] = [getattr(tensor, _END, None) for tensor in positions]
     known = [end for end in ends if end is not None]
@@ -30,10 +33,10 @@ def known_end(*positions: Tensor) -> int | None:
 
 
 def is_recorded(x: Tensor) -> bool:
-    """Tell whether operations on ``x`` are only recorded, so that its values are unknown.
+    """Return whether operations on ``x`` are only recorded, so that its values are unknown.
 
-    So it is in a compiled or exported graph, with fake and meta tensors, and in the capture of a
-    CUDA graph.
+    True in a compiled or exported graph, for fake and meta tensors, and while a CUDA graph is
+    captured.
     """
     if torch.compiler.is_compiling():
         return True
@@ -43,9 +46,9 @@ def is_recorded(x: Tensor) -> bool:
 
 
 def bounds_of(positions: Tensor) -> tuple[int, int]:
-    """The least position, and what all are below; 0 and what they say themselves where they do.
+    """Return bounds of the positions: the smallest and the largest + 1.
 
-    Positions that say nothing cost a wait for their device.
+    An attached bound gives (0, end). Without one this waits for the device.
     """
     end = known_end(positions)
     if end is not None:
@@ -57,22 +60,20 @@ def bounds_of(positions: Tensor) -> tuple[int, int]:
 
 
 def end_of(label: str, positions: Tensor, enough: int) -> int:
-    """A number that ``positions`` (any shape, int64) are below, above ``enough`` only if needed.
+    """Return an upper bound of ``positions`` (any shape, int64), tight if it exceeds ``enough``.
 
-    The one that they say themselves while that is at most ``enough``, else exactly the largest
-    position plus 1, which costs a wait. A compiled graph cannot wait: there what they say always
-    counts, and where they say nothing they are asserted, on their device, to be in 0..``enough``
-    - 1.
+    This is the attached bound if it is at most ``enough``; otherwise the largest position + 1, for
+    which the device is waited for. A compiled graph cannot wait: it takes the attached bound, or
+    asserts on the device that positions are in 0..``enough`` - 1.
 
     Args:
-        label: the encoding's, for the errors.
+        label: name of the encoding, for errors.
         positions: not negative.
-        enough: an end that needs no further question.
+        enough: a bound that need not be tightened.
 
     Raises:
         ValueError: for a negative position.
-        RuntimeError: in a compiled graph, for positions outside of 0..``enough`` - 1 that say no
-            end.
+        RuntimeError: in a compiled graph, for positions without a bound outside 0..``enough`` - 1.
     """
     end = known_end(positions)
     if is_recorded(positions):
@@ -94,11 +95,11 @@ def end_of(label: str, positions: Tensor, enough: int) -> int:
 
 
 def check_not_negative(label: str, positions: Tensor) -> None:
-    """Refuse positions below 0 for an encoding that depends on more than their differences.
+    """Check positions of an encoding that is not defined below 0.
 
     Args:
-        label: the encoding's.
-        positions: any shape, int64; those that say their end are not looked at.
+        label: name of the encoding.
+        positions: any shape, int64; those with a bound are not looked at.
 
     Raises:
         ValueError: for a negative position.
@@ -115,7 +116,7 @@ def check_not_negative(label: str, positions: Tensor) -> None:
 
 
 def refuse_below_0(label: str, least: int) -> None:
-    """Refuse the least position of some if it is negative.
+    """Check that the smallest position is not negative.
 
     Raises:
         ValueError: naming the encoding and the position.

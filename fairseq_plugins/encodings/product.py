@@ -15,10 +15,9 @@ from fairseq_plugins.encodings.registry import register_encoding
     formula="x_s * p_s, feature by feature, a learned vector per position",
 )
 class Product(Learned):
-    """x * p with a table drawn from N(1, 1/C): at first nearly the tokens themselves.
+    """x * p with a learned table p, initially from N(1, 1/C), so that x changes little at first.
 
-    The table is learned only: the survey gives none, and a sinusoid, which is 0 or nearly so at
-    many positions, would erase features of the token there.
+    The survey gives no fixed table, and a sinusoid would erase features where it is near 0.
     """
 
     def __init__(self, context: EncodingContext) -> None:
@@ -34,5 +33,5 @@ class Product(Learned):
         lengths: Tensor | None = None,
         tokens: Tensor | None = None,
     ) -> Tensor:
-        """x * p: (B, T, C) -> (B, T, C)."""
+        """Multiply x by p: (B, T, C) -> (B, T, C)."""
         return (x * self.rows(positions)).to(x.dtype)

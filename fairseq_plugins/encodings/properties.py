@@ -1,8 +1,7 @@
-"""What an encoding says about itself, gathered for those who ask: linear attention, the catalogue.
+"""Properties of encodings that linear attention and the catalogue need.
 
-A class, or an instance where options decide, says a fact as an attribute of its name, as in
-``keeps_norms = False``; what it does not say is the default here. A composition says nothing: it
-is what its parts are together.
+A class declares a property as an attribute, such as ``keeps_norms = False``; an instance does where
+its options decide. The defaults are here. Those of a composition follow from its parts.
 """
 
 from collections.abc import Sequence
@@ -16,20 +15,20 @@ ENCODED = frozenset({"transform_query", "transform_key"})
 
 @dataclass(frozen=True)
 class LinearFacts:
-    """What linear attention has to know, and it alone.
+    """Properties that linear attention needs.
 
     Attributes:
         transform_after_feature_map: transform phi(q) and phi(k) (True: LRPE, Eq. 13, where
             relativity holds after phi), or q and k before phi (False).
-        feature_map: the feature map that belongs to the definition, in place of the attention's;
-            None where any will do.
-        keeps_norms: whether ``transform_query`` and ``transform_key`` keep norms, of which the
-            floor of an encoded denominator is made.
-        keeps_positive: whether products of encoded features are never negative where the features
-            themselves are not; an encoded denominator then needs no floor.
-        positive_span: below which distance between positions that is so; None for any.
+        feature_map: the feature map that the encoding's definition prescribes; None for any.
+        keeps_norms: whether ``transform_query`` and ``transform_key`` keep norms, from which the
+            lower bound of an encoded denominator is computed.
+        keeps_positive: whether non-negative features have non-negative products after encoding;
+            an encoded denominator then needs no lower bound.
+        positive_span: the distance between positions below which ``keeps_positive`` holds; None
+            for any.
         sums_cancel: whether sums of products of encoded features are usually far smaller than
-            their bound, so that half precision would turn their signs.
+            their bound, so that half precision would get their signs wrong.
     """
 
     transform_after_feature_map: bool = True
@@ -41,7 +40,7 @@ class LinearFacts:
 
     @classmethod
     def of(cls, encoding: PositionEncoding) -> "LinearFacts":
-        """Of an encoding, or of the parts of a composition together.
+        """Collect the properties of an encoding, or combine those of a composition's parts.
 
         Raises:
             ValueError: parts of which some transform before and some after the feature map, or
@@ -70,15 +69,15 @@ class LinearFacts:
 
 @dataclass(frozen=True)
 class PositionFacts:
-    """What is true of an encoding's positions, for those who check or describe it.
+    """How an encoding uses positions.
 
     Attributes:
         is_relative: whether scores depend on positions through their differences alone.
-        needs_lengths: whether ``embed`` needs the true lengths of the sequences.
-        extrapolates: whether positions beyond ``max_positions`` have a meaning; where not, they
-            are refused.
-        reads_positions: whether positions as they are passed have any effect; where not, a model
-            knows order from the causal mask alone, or counts for itself.
+        needs_lengths: whether ``embed`` needs the lengths of the sequences without padding.
+        extrapolates: whether positions beyond ``max_positions`` are supported; if not, they raise
+            an error.
+        reads_positions: whether the positions passed have any effect; if not, order comes from the
+            causal mask, or the encoding counts tokens itself.
     """
 
     is_relative: bool = True
@@ -88,12 +87,12 @@ class PositionFacts:
 
     @classmethod
     def of(cls, encoding: PositionEncoding) -> "PositionFacts":
-        """Of an encoding, or of the parts of a composition together."""
+        """Collect the properties of an encoding, or combine those of a composition's parts."""
         return cls.together([(part.hooks, part) for part in encoding.parts])
 
     @classmethod
     def together(cls, parts: Sequence[tuple[frozenset[str], Any]]) -> "PositionFacts":
-        """Of several encodings or classes, each behind its hooks."""
+        """Combine the properties of several encodings or classes, each paired with its hooks."""
         facts = [cls(**_declared(cls, part)) for _, part in parts]
         # Two transforms need not commute: q R_s^T P_s^T P_t R_t k then depends on s and t.
         encoded = sum(bool(hooks & ENCODED) for hooks, _ in parts)
@@ -106,5 +105,5 @@ class PositionFacts:
 
 
 def _declared(value: type[LinearFacts] | type[PositionFacts], part: Any) -> dict[str, Any]:
-    """The fields that an encoding or a class has as attributes."""
+    """Return the fields that an encoding or a class declares as attributes."""
     return {f.name: getattr(part, f.name) for f in fields(value) if hasattr(part, f.name)}

@@ -1,4 +1,7 @@
-"""What few encodings can do beside their hooks. Whoever needs it asks the parts of an encoding."""
+"""Optional methods of encodings, as protocols.
+
+Test the ``parts`` of an encoding with ``isinstance``: a composition implements none of them.
+"""
 
 from typing import Protocol, runtime_checkable
 
@@ -10,13 +13,13 @@ from fairseq_plugins.encodings.properties import ENCODED
 
 @runtime_checkable
 class Stochastic(Protocol):
-    """An encoding whose values are drawn."""
+    """An encoding with random values."""
 
     def redraw(self, seed: int | Tensor) -> None:
-        """Fix the noise: one seed, one draw, at all positions.
+        """Draw the noise of all positions from one seed.
 
-        An attention calls this before every forward pass, and again with the same seed in the
-        steps of one decoding. In a compiled graph the seed is in a tensor () int64.
+        An attention calls it before every forward pass, and with the same seed in all steps of
+        one decoding. In a compiled graph the seed is a tensor () int64.
         """
 
 
@@ -25,61 +28,61 @@ class RelativeOnAverage(Protocol):
     """A stochastic encoding whose scores depend on differences of positions on average."""
 
     def expected_scores(self, offset: int) -> Tensor:
-        """W_{t-s} (H, D, D) with E[q~.k~] = q^T W k, t - s = ``offset``."""
+        """Return W_{t-s} (H, D, D) with E[q~.k~] = q^T W k, t - s = ``offset``."""
 
 
 @runtime_checkable
 class FoldsBasis(Protocol):
-    """An encoding that does the same to queries and keys at every position, before all else.
+    """An encoding that first applies one fixed linear map to all queries and keys.
 
-    For inference the weights of the projections can do it, where nothing stands between.
+    For inference the map can be folded into the weights of the projections.
     """
 
     def fold_basis_(self, *projections: nn.Module) -> None:
-        """Move it into the weights of ``projections`` (C -> C), and do it no more."""
+        """Multiply the map into the weights of ``projections`` (C -> C) and stop applying it."""
 
     def unfold_basis_(self, *projections: nn.Module) -> None:
-        """Take it out of their weights again, and do it as before."""
+        """Remove the map from the weights and apply it in every pass again."""
 
 
 @runtime_checkable
 class Repositions(Protocol):
-    """An encoding that says which positions the others beside it are given in training."""
+    """An encoding that replaces, in training, the positions of the encodings composed with it."""
 
     reach: int
-    """Positions are below it: the others are built for so many."""
+    """Upper bound of the new positions; the other encodings are built for so many."""
 
     def reposition(self, positions: Tensor) -> Tensor:
-        """Other positions, int64, in place of these (any shape)."""
+        """Return the positions, int64, that replace these (any shape)."""
 
     def redraw(self, seed: int | Tensor) -> None:
-        """As of a stochastic encoding: a model does it before every pass."""
+        """Draw new positions from a seed; a model calls it before every pass."""
 
     def begin_pass(self) -> None:
-        """Draw by itself where nobody called ``redraw`` since the last pass.
+        """Draw new positions unless ``redraw`` was called since the last pass.
 
-        A composition calls it where it embeds: no attention draws for that.
+        A composition calls it in ``embed``, which runs before any attention could draw.
         """
 
 
 @runtime_checkable
 class SeesMask(Protocol):
-    """An encoding whose ``relative_logits`` of a pair depend on the keys beside it, too."""
+    """An encoding whose ``relative_logits`` of a query and a key depend on other keys too."""
 
     def see_mask(self, hidden: Tensor | None) -> None:
-        """Be told before ``relative_logits`` what is hidden beside the future of a causal model.
+        """Receive the mask of the next ``relative_logits``, without the causal mask.
 
         Args:
-            hidden: (B or 1, H or 1, T or 1, S) bool, True where a query does not see a key, as
-                padding; None where nothing is.
+            hidden: (B or 1, H or 1, T or 1, S) bool, True where a key is hidden from a query,
+                such as padding; None where none is.
         """
 
 
 def parts_to_fold(encoding: PositionEncoding) -> tuple[FoldsBasis, ...]:
-    """The part of an encoding whose basis the projections may hold, if there is one.
+    """Return the part of an encoding that may be folded into the projections, if there is one.
 
-    It is the first that transforms queries and keys, where no other part reads them, or the
-    projections, as they were.
+    It is the first part that transforms queries and keys, unless another part reads the
+    untransformed queries and keys, or the projections.
     """
     first = next((part for part in encoding.parts if part.hooks & ENCODED), None)
     for part in encoding.parts:

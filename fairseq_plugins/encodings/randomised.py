@@ -1,4 +1,4 @@
-"""Randomised positions: in training, an ordered draw from a longer range than the sequence's."""
+"""Randomised positions: in training, a sorted draw from a range longer than the sequence."""
 
 import torch
 from torch import Tensor
@@ -8,15 +8,15 @@ from fairseq_plugins.encodings.noise import Draw, draw_seed
 from fairseq_plugins.encodings.position_bounds import check_not_negative, known_end, with_end
 from fairseq_plugins.encodings.registry import register_composition, register_encoding
 
-_TIMES = 8  # the default range, in lengths of the training's sequences
+_TIMES = 8  # the default range, in multiples of the training sequences' length
 
 _SOURCE = "Randomized Positional Encodings (Ruoss et al. 2023)"
 
 
 def ordered_draw(noise: Tensor, count: int) -> Tensor:
-    """The places of the ``count`` largest of ``noise`` (N,), ascending: (count,) int64.
+    """Return the indices of the ``count`` largest of ``noise`` (N,), ascending: (count,) int64.
 
-    Of independent noise that is a subset of 0..N-1 drawn uniformly without replacement.
+    For independent noise this is a uniform sample of 0..N-1 without replacement.
     """
     return noise.topk(count).indices.sort().values
 
@@ -29,26 +29,23 @@ def ordered_draw(noise: Tensor, count: int) -> Tensor:
     formula="i_s in place of s, i_0 < i_1 < ... drawn from 0..L-1 in training; i_s = s after",
 )
 class Randomised(PositionEncoding):
-    """The encodings that it is joined to by ``+`` see drawn positions while a model is trained.
+    """Random positions, in training, for the encodings joined to it by ``+``.
 
-    Once per pass a subset of 0..L-1 with n elements is drawn without replacement and sorted; the
-    token at position s is given its element s. All sequences of a batch and all layers have the
-    same draw. Alone it does nothing.
+    In each pass n numbers are drawn from 0..L-1 without replacement and sorted; the token at
+    position s gets the s-th. All sequences of a batch and all layers share the draw. Alone it does
+    nothing. A model trained on n tokens has then seen positions (or distances) up to L; the other
+    encodings are built for L positions.
 
-    Its purpose is that positions (or distances) up to L are known from training on sequences of n
-    tokens. The others are built for L positions, so that a learned table has a row for each.
-
-    Deviations from the paper: it draws in evaluation too, as many positions as the sequence has;
-    here evaluation is deterministic, position s is s, of which every one and every distance below
-    L was seen in training. A sequence cannot grow token by token, as in generation, where
-    positions depend on its final length. And it draws as many positions in training as a sequence
-    has tokens; here n is a constant and a shorter sequence has the first of them, since
-    positions must not depend on what else is in a batch. In a language model all have n.
+    Deviations from the paper: there, positions are drawn in evaluation too. Here position s is s
+    in evaluation, so that sequences can be generated token by token; every position and distance
+    below L was seen in training. And there, as many positions are drawn in training as a sequence
+    has tokens. Here n is a constant and a shorter sequence has the first of them, so that positions
+    do not depend on the rest of the batch.
 
     Args:
         context: of the model.
-        longest: n, tokens of the longest sequences in training; 0 for ``max_positions``. Positions
-            from n on follow the range one by one.
+        longest: n, tokens of the longest sequences in training; 0 for ``max_positions``. Position
+            s >= n becomes L + s - n.
         reach: L, the range; 0 for eight times n.
 
     Raises:
@@ -84,7 +81,7 @@ class Randomised(PositionEncoding):
         self._is_fresh = False
 
     def reposition(self, positions: Tensor) -> Tensor:
-        """i_s of this draw at positions s: int64 of any shape -> the same shape.
+        """Replace positions s by the drawn ones: int64 of any shape -> the same shape.
 
         Raises:
             ValueError: for a negative position.

@@ -1,4 +1,4 @@
-"""Encodings in which each position's vector follows from the one before: a GRU and an ODE."""
+"""Encodings that compute each position's vector from the one before: a GRU and an ODE."""
 
 import math
 from typing import Any, Literal
@@ -18,21 +18,21 @@ Method = Literal["euler", "midpoint", "rk4", "dopri5", "dopri8"]
 
 
 class Trajectory(Absolute):
-    """p_0, p_1, ... computed one after the other up to the longest position that is asked for.
+    """Base class: p_0, p_1, ... computed one after the other up to the largest position.
 
-    Nothing is kept between calls, since parameters may change: a step of decoding at position s
+    Nothing is cached between calls, since parameters may change: a decoding step at position s
     costs s steps of the recursion.
     """
 
     def trajectory(self, count: int) -> Tensor:
-        """p_0 to p_{count-1}: (count, C)."""
+        """Return p_0 to p_{count-1}: (count, C)."""
         raise NotImplementedError
 
     @uncompiled("a recursion's steps are no graph")
     def rows(self, positions: Tensor) -> Tensor:
-        """The vectors p_s: (B or 1, T) -> (B or 1, T, C)."""
+        """Return the vectors p_s: (B or 1, T) -> (B or 1, T, C)."""
         count = end_of(self.label, positions, self.context.max_positions)
-        # Steps in half precision round away what a slow feature moves by in one.
+        # Half precision would round away the small steps of slow features.
         with torch.autocast(positions.device.type, enabled=False):
             return self.trajectory(max(count, 1))[positions]
 
@@ -50,16 +50,16 @@ class Recursive(Trajectory):
     The GRU has no bias, and its input is always 1, so that its input weights are the biases.
     p_0 is uniform in the range of a GRU's states, (-1, 1). The biases of the gate that keeps the
     old state are the logarithms of U(1, max_positions - 1) (chrono initialisation, Tallec and
-    Ollivier 2018): features forget over all times from one position to the whole length. At
-    PyTorch's own initial values the states are at a fixed point after some 20 positions, and
-    later ones could not be told apart.
+    Ollivier 2018), so that features forget over times from one position to the whole length. With
+    PyTorch's initial values the states reach a fixed point after about 20 positions, and later
+    positions would be indistinguishable.
     """
 
     def __init__(self, context: EncodingContext) -> None:
         super().__init__(context)
         dim, generator = context.embed_dim, context.generator
         self.start = nn.Parameter(2 * torch.rand(dim, generator=generator) - 1)
-        # Without values at first: its own would be drawn from torch's global generator.
+        # Built without values, which would be drawn from torch's global generator.
         self.gru = nn.GRU(1, dim, bias=False, device="meta").to_empty(device=self.start.device)
         for weight in self.gru.parameters():
             nn.init.uniform_(weight, -(dim**-0.5), dim**-0.5, generator=generator)
@@ -71,9 +71,9 @@ class Recursive(Trajectory):
     def trajectory(self, count: int) -> Tensor:
         start = widened(self.start).unsqueeze(0)
         weights = [widened(self.gru.get_parameter(f"weight_{side}_l0")) for side in ("ih", "hh")]
-        # One step more than needed, as a GRU wants at least one.
+        # One step more than needed, since a GRU needs at least one.
         ones = start.new_ones(count, 1, 1)
-        # cuDNN's GRU would compute in TF32, and has no gradient in evaluation mode.
+        # cuDNN's GRU uses TF32 and has no gradient in evaluation mode.
         with torch.backends.cudnn.flags(enabled=False):
             states, _ = torch.gru(
                 ones,
@@ -93,14 +93,14 @@ class DriftField(nn.Module):
     """h(p, t) = V tanh(U [p; t] + a) + b, the right side of FLOATER's differential equation.
 
     Weights are uniform as in PyTorch's linear layers; V and b are divided by ``duration``, the
-    time that a sequence lasts, so that at first p moves by about 1 in all of it.
+    time of a whole sequence, so that initially p moves by about 1 over it.
     """
 
     def __init__(
         self, dim: int, hidden_dim: int, duration: float, generator: torch.Generator | None
     ) -> None:
         super().__init__()
-        # Without values at first: their own would be drawn from torch's global generator.
+        # Built without values, which would be drawn from torch's global generator.
         self.inner = skip_init(nn.Linear, dim + 1, hidden_dim)
         self.outer = skip_init(nn.Linear, hidden_dim, dim)
         for layer, scale in ((self.inner, 1.0), (self.outer, 1.0 / duration)):
@@ -109,14 +109,14 @@ class DriftField(nn.Module):
                 nn.init.uniform_(parameter, -bound, bound, generator=generator)
 
     def forward(self, time: Tensor, p: Tensor) -> Tensor:
-        """dp/dt at a time (), p (C): (C)."""
-        given = torch.cat((p, time.view(1))).unsqueeze(0)  # quantised layers want a batch
+        """Return dp/dt (C) at a time () and p (C)."""
+        given = torch.cat((p, time.view(1))).unsqueeze(0)  # quantised layers need a batch
         change: Tensor = _linear(self.outer, _linear(self.inner, given).tanh()).squeeze(0)
         return change
 
 
 def _linear(layer: nn.Module, x: Tensor) -> Tensor:
-    """A layer in float32 or wider, as which parameters in half precision are computed with."""
+    """Apply a layer in float32 or wider."""
     if isinstance(layer, nn.Linear):
         return nn.functional.linear(x, widened(layer.weight), widened(layer.bias))
     result: Tensor = layer(x)
@@ -124,10 +124,10 @@ def _linear(layer: nn.Module, x: Tensor) -> Tensor:
 
 
 def _solver() -> Any:
-    """torchdiffeq's, which is no part of the light core.
+    """Import torchdiffeq's solver, an optional dependency.
 
     Raises:
-        ModuleNotFoundError: naming what installs it.
+        ModuleNotFoundError: torchdiffeq is not installed.
     """
     try:
         from torchdiffeq import odeint  # type: ignore[import-untyped]
@@ -147,15 +147,15 @@ def _solver() -> Any:
 class Floater(Trajectory):
     """p_s = p(s * step) where dp/dt = h(p, t) from a learned p(0); h is a ``DriftField``.
 
-    Position s is reached at time s * ``step``. Fixed-step methods take one step from each position
-    to the next, adaptive ones as many as ``tolerance`` asks for. Gradients go through the solver.
+    Fixed-step methods take one step from each position to the next, adaptive ones as many as
+    ``tolerance`` requires. Gradients go through the solver.
 
     Args:
         context: of the model.
         step: time between neighbouring positions; 0.1 in the paper.
-        method: of torchdiffeq: euler, midpoint and rk4 with fixed steps, dopri5 and dopri8
-            adaptive.
-        tolerance: relative and absolute, of the adaptive methods.
+        method: torchdiffeq's name of it: euler, midpoint and rk4 have fixed steps, dopri5 and
+            dopri8 are adaptive.
+        tolerance: relative and absolute tolerance of adaptive methods.
         hidden_dim: width of h; 0 for ``embed_dim``.
         every_layer: add p to the input of every layer instead of the first only, as the paper
             does; layers share h, and each has its own p(0).
@@ -194,7 +194,7 @@ class Floater(Trajectory):
         return frozenset(range(num_layers)) if self.every_layer else frozenset({0})
 
     def share_with(self, first: PositionEncoding) -> None:
-        """One field for all layers."""
+        """Share the field between layers."""
         assert isinstance(first, Floater)
         self.field = first.field
 

@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 def reflect(x: Tensor, unit: Tensor) -> Tensor:
-    """x - 2 u (u.x), with a gradient to ``unit`` only where that is learned (LRPE, Eq. 74).
+    """Reflect x: x - 2 u (u.x), with a gradient to ``unit`` only if it requires one (LRPE, Eq. 74).
 
     Args:
         x: (..., D).
@@ -20,12 +20,12 @@ def reflect(x: Tensor, unit: Tensor) -> Tensor:
 
 
 def _reflect(x: Tensor, unit: Tensor) -> Tensor:
-    # A sum of products and not a matrix product, which takes twice as long for one column.
+    # A sum of products, since a matrix product with one column takes twice as long.
     return torch.addcmul(x, (x * unit).sum(-1, keepdim=True), unit, value=-2)
 
 
 class _Reflect(torch.autograd.Function):
-    """A reflection is its own adjoint; nothing but u has to be kept for it."""
+    """The reflection for a fixed u, which is its own adjoint, so that only u is saved."""
 
     generate_vmap_rule = True
 

@@ -1,4 +1,4 @@
-"""One table of names, and the checks between a user's words and an encoding's constructor."""
+"""The registry of encodings by name, with checked options."""
 
 import inspect
 import typing
@@ -36,7 +36,7 @@ class Option:
 
     @property
     def expected(self) -> str:
-        """What a value must be, in words."""
+        """The type or the allowed values, in words."""
         if self.choices:
             return "one of " + ", ".join(map(str, self.choices))
         return {bool: "true or false", int: "an integer", float: "a number"}.get(
@@ -46,9 +46,9 @@ class Option:
 
 @dataclass(frozen=True)
 class EncodingEntry:
-    """A name of the table: what makes it, the options that the name fixes, where it comes from.
+    """A registered name: its constructor, preset options, source and formula.
 
-    A name may also stand for several others, ``parts``; its class is then ``Compose``.
+    A name with ``parts`` stands for the composition of other names; its class is ``Compose``.
     """
 
     name: str
@@ -62,7 +62,7 @@ class EncodingEntry:
 
     @property
     def cls(self) -> type[PositionEncoding]:
-        """The class; of a function that chooses between several, the first that it names."""
+        """The class; for a function with several result types, the first of them."""
         if isinstance(self.make, type):
             return self.make
         returned = typing.get_type_hints(self.make)["return"]
@@ -78,25 +78,25 @@ class EncodingEntry:
 
     @property
     def classes(self) -> list[type[PositionEncoding]]:
-        """The class, or those of the parts."""
+        """The class, or the classes of the parts."""
         return [get_entry(part).cls for part in self.parts] or [self.cls]
 
     def refusal(self, *, causal: bool) -> str | None:
-        """Why a causal (or any other) attention cannot have it; None where it can."""
+        """Return why causal (or other) attentions do not support it; None if they do."""
         attribute = "causal_refusal" if causal else "bidirectional_refusal"
         reasons = (getattr(cls, attribute) for cls in self.classes)
         return next((reason for reason in reasons if reason), None)
 
     @property
     def facts(self) -> PositionFacts:
-        """As far as the class, or those of the parts, know without options."""
+        """The properties that the classes declare, without regard to options."""
         return PositionFacts.together([(overridden_hooks(cls), cls) for cls in self.classes])
 
     @property
     def options(self) -> dict[str, Option]:
-        """Every option with its default under this name, in the constructor's order.
+        """All options with their defaults under this name, in the constructor's order.
 
-        Those of a name with parts are named ``part.option``.
+        The options of a composition are named ``part.option``.
         """
         if self.parts:
             return {f"{p}.{key}": o for p in self.parts for key, o in get_entry(p).options.items()}
@@ -120,18 +120,18 @@ def register_encoding(
     known_as: tuple[str, ...] = (),
     **presets: Any,
 ) -> Callable[[Maker], Maker]:
-    """Decorator: enter a class, with some options preset, under a name.
+    """Decorate a class to register it under a name, with some options preset.
 
-    A class may carry several names; each is a row of the tables. Where an option decides which
-    hooks there are, each has a class, and what is decorated is a function of the context and
-    the options that makes one of them; its return type names that of the defaults first.
+    A class may have several names; each is a row of the tables. If an option decides which hooks
+    are overridden, write a class for each case and decorate a function of the context and the
+    options that builds one of them; its return type names the default's class first.
 
     Args:
         name: lower-case letters, digits and ``_``.
-        summary: what it is, in a line.
+        summary: one line.
         source: paper and equation.
         formula: the definition in one line of plain text; queries at s, keys at t, from 0.
-        known_as: what else people call it, to be told its name; a word may mean several.
+        known_as: other common names, for suggestions; one may belong to several encodings.
         presets: options with their default under this name.
     """
 
@@ -143,7 +143,7 @@ def register_encoding(
 
 
 def register_composition(name: str, parts: tuple[str, ...], *, summary: str, source: str) -> None:
-    """Enter a name that stands for several others, as if they were joined by ``+``.
+    """Register a name for the composition of several others, as if they were joined by ``+``.
 
     The parts need not be registered yet.
     """
@@ -157,10 +157,10 @@ def _enter(entry: EncodingEntry) -> None:
 
 
 def expand_name(name: str) -> list[str]:
-    """The names that ``name`` is made of: split at ``+``, compositions replaced by their parts.
+    """Split a name at ``+`` and replace compositions by their parts.
 
     Raises:
-        ValueError: for an unknown name, or one that stands in it twice.
+        ValueError: for an unknown or repeated name.
     """
     words = [(word, get_entry(word)) for word in name.split("+")]
     parts = [part for word, entry in words for part in (entry.parts or (word,))]
@@ -170,10 +170,10 @@ def expand_name(name: str) -> list[str]:
 
 
 def get_entry(name: str) -> EncodingEntry:
-    """The entry of a name.
+    """Return the entry of a name.
 
     Raises:
-        ValueError: for an unknown name, with those that are near in spelling or meaning.
+        ValueError: for an unknown name; the message suggests similar names.
     """
     if name not in ENCODINGS:
         known = sorted(ENCODINGS)
@@ -186,7 +186,7 @@ def get_entry(name: str) -> EncodingEntry:
 
 
 def _convert(name: str, option: Option, value: Any) -> Any:
-    """An option's value from a word or a Python value; the error names all three."""
+    """Convert a word or a Python value to the option's type."""
     failure = ValueError(
         f"{name}'s option `{option.name}` must be {option.expected}, but is {value!r} instead."
     )
@@ -208,7 +208,7 @@ def _convert(name: str, option: Option, value: Any) -> Any:
         raise failure from None
     if option.type is int and isinstance(value, float) and converted != value:
         raise failure
-    if option.type is int and abs(converted) >= 2**31:  # sizes, of which none is so large
+    if option.type is int and abs(converted) >= 2**31:  # options are sizes
         raise ValueError(f"{failure} It must be below {2**31:,}.")
     return converted
 
@@ -235,14 +235,14 @@ def build_encoding(
         embed_dim: model width C, by default ``num_heads * head_dim``.
         max_positions: longest sequence; tables that can grow do so beyond it.
         causal: whether the attention is causal.
-        vocab_size: symbols of the dictionary, for encodings with a parameter per word.
-        token_std: of the token embeddings, where they are not multiplied by sqrt(embed_dim).
-        generator: source of fixed random parameters; None is torch's global one.
-        options: the encoding's own, as Python values or words; with a composition the name
-            comes first, ``{"shaw.max_distance": 16}``.
+        vocab_size: size of the dictionary, for encodings with a parameter per word.
+        token_std: see ``EncodingContext``.
+        generator: source of random fixed parameters; None is torch's global one.
+        options: the encoding's options, as Python values or words; in a composition with the
+            name in front, ``{"shaw.max_distance": 16}``.
 
     Raises:
-        ValueError: unknown name or option (the nearest is suggested), or a bad value.
+        ValueError: an unknown name or option (the nearest is suggested), or a bad value.
     """
     context = EncodingContext(
         num_heads=num_heads,
@@ -265,10 +265,10 @@ def build_encoding(
 
 
 def split_options(name: str, options: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """The checked, converted options of every part of ``name``.
+    """Check and convert options, and assign them to the parts of ``name``.
 
     Raises:
-        ValueError: unknown name or option, a name or an option given twice, or a bad value.
+        ValueError: an unknown or repeated name or option, or a bad value.
     """
     names = expand_name(name)
     entries = {n: get_entry(n) for n in names}
@@ -300,7 +300,7 @@ def split_options(name: str, options: Mapping[str, Any]) -> dict[str, dict[str, 
 
 
 def build_one(name: str, context: EncodingContext, options: Mapping[str, Any]) -> PositionEncoding:
-    """An encoding of one name with checked options."""
+    """Build the encoding of a single name from checked options."""
     entry = get_entry(name)
     encoding = entry.make(context, **{**entry.presets, **options})
     encoding.label = name
@@ -310,7 +310,7 @@ def build_one(name: str, context: EncodingContext, options: Mapping[str, Any]) -
 def contexts_of(
     split: Mapping[str, Mapping[str, Any]], context: EncodingContext
 ) -> dict[str, EncodingContext]:
-    """What each part is told: as many positions as there are, or as one draws for the others."""
+    """Return the context of each part: beside a part that samples positions, with its range."""
     samplers = [name for name in split if hasattr(get_entry(name).cls, "reposition")]
     if not samplers:
         return dict.fromkeys(split, context)
@@ -340,10 +340,10 @@ def parse_options(text: str) -> dict[str, str]:
 
 
 def with_absolute_embedding(name: str, absolute: str | None) -> str:
-    """``name`` with the framework's absolute embedding in front where the papers keep it.
+    """Prepend the framework's absolute embedding to ``name`` where the papers keep it.
 
-    ``absolute`` is the framework's encoding (``base``), or None to leave it off. An encoding
-    that replaces it (``none``, ``alibi``, every absolute one) leaves ``name`` as it is.
+    ``absolute`` is the framework's encoding (``base``), or None for none. Encodings that replace
+    it (``none``, ``alibi``, all absolute ones) leave ``name`` unchanged.
     """
     entries = [get_entry(part) for part in expand_name(name)]
     keeps = all(cls.keeps_absolute_embedding for e in entries for cls in e.classes)

@@ -1,4 +1,4 @@
-"""Sinusoids that know the sequence's end: of the distance to it, or of the length itself."""
+"""Sinusoids of the distance to the sequence's end, or of its length."""
 
 from dataclasses import replace
 
@@ -12,16 +12,16 @@ from fairseq_plugins.encodings.registry import register_encoding
 
 
 def to_end(positions: Tensor, lengths: Tensor) -> Tensor:
-    """l - 1 - s, the tokens after each: (B or 1, T), (B,) -> (B, T) int64; 0 in padding behind."""
+    """Return l - 1 - s, the tokens after each: (B or 1, T), (B,) -> (B, T); 0 in padding."""
     distances = (lengths.unsqueeze(-1) - 1 - positions).clamp(min=0)
     return with_end(distances, known_end(positions))
 
 
 class LengthAware(PositionEncoding):
-    """A vector per position and length added to the token embeddings.
+    """Base class: a vector per position and length, added to the token embeddings.
 
-    Made of one sinusoid as in ``sinusoidal``, of ``embed_dim / slices`` features; it must have an
-    even number of them.
+    Each of its ``slices`` is a sinusoid as in ``sinusoidal``, with ``embed_dim / slices`` features,
+    an even number.
 
     Args:
         context: of the model.
@@ -37,7 +37,7 @@ class LengthAware(PositionEncoding):
     needs_lengths = True
     causal_refusal = "it needs the sequence's length, which lies in the future of every token"
     slices = 1
-    longest_row = -1  # the last position that is looked up, relative to max_positions
+    longest_row = -1  # the largest position looked up, relative to max_positions
 
     def __init__(self, context: EncodingContext, *, scale: Scale = "tokens") -> None:
         super().__init__(context)
@@ -52,7 +52,7 @@ class LengthAware(PositionEncoding):
         self.sinusoid = Sinusoidal(narrower, scale=scale)
 
     def rows(self, positions: Tensor, lengths: Tensor) -> Tensor:
-        """The vectors: (B or 1, T), (B,) -> (B, T, C) float32."""
+        """Return the vectors: (B or 1, T), (B,) -> (B, T, C) float32."""
         raise NotImplementedError
 
     def embed(
@@ -63,14 +63,14 @@ class LengthAware(PositionEncoding):
         lengths: Tensor | None = None,
         tokens: Tensor | None = None,
     ) -> Tensor:
-        """x + p: (B, T, C) -> (B, T, C), for true lengths (B,).
+        """Add p to x: (B, T, C) -> (B, T, C), for lengths (B,) without padding.
 
         Raises:
             ValueError: without ``lengths``.
         """
         if lengths is None:
             raise ValueError(
-                f"`lengths` must be the true lengths (B,), by which {self.label} is defined, "
+                f"`lengths` must be the true lengths (B,), which {self.label} needs, "
                 "but is None instead."
             )
         check_not_negative(self.label, positions)
@@ -103,13 +103,12 @@ class ReverseSinusoidal(LengthAware):
     formula="x_s + [sin(w s) + cos(w (l-1-s)), cos(w s) + sin(w (l-1-s)), ...]",
 )
 class AddedSinusoidal(LengthAware):
-    """SPE plus RSPE: neither forward- nor backward-aware.
+    """SPE plus RSPE, neither forward- nor backward-aware.
 
-    Eq. 16 exchanges sine and cosine in the reverse part of the sum; without that, a token as far
-    from the start as another is from the end would have the same vector. Each pair of features is
-    SPE's, read as a complex number, times 1 - i exp(i w (l - 1)): within one length ASPE is a
-    linear function of SPE, and no fixed one over all lengths. (Eq. 18 has the wrong sign in its
-    cosine features.)
+    Eq. 16 exchanges sine and cosine in the reverse part of the sum; otherwise tokens s and
+    l - 1 - s would have the same vector. As complex numbers, pairs of features are those of SPE
+    times 1 - i exp(i w (l - 1)): for each length ASPE is a linear function of SPE, but not the same
+    for all lengths. (Eq. 18 has the wrong sign in its cosine features.)
 
     Args:
         context: of the model.
@@ -132,8 +131,7 @@ class AddedSinusoidal(LengthAware):
 class Dual(LengthAware):
     """The sinusoid of s in the first half of the features, of l - 1 - s in the second.
 
-    So it is forward- and backward-aware. Each half has the frequencies of C/2 features, as in
-    Eq. 24.
+    It is forward- and backward-aware. Each half has the frequencies of C/2 features, as in Eq. 24.
 
     Args:
         context: of the model.
@@ -156,7 +154,7 @@ class Dual(LengthAware):
 class TwoDimensional(LengthAware):
     """The sinusoid of s in the first half of the features, of the length in the second.
 
-    So it is forward-aware; the distance to the end is in it, but in no slice of it.
+    It is forward-aware; no slice of it is the distance to the end.
 
     Args:
         context: of the model.

@@ -1,4 +1,4 @@
-"""Variants of RoPE: on values too, with a decay (xPos), and stretched to longer sequences."""
+"""Variants of RoPE: on values, with a decay (xPos), and stretched to longer sequences."""
 
 import math
 from typing import Literal
@@ -41,18 +41,18 @@ def rope_values(
     layout: Layout = "interleaved",
     base: float = 10000.0,
 ) -> "RelativeValues | RotaryValues":
-    """RoPE whose values are turned by their position, and whose output back by the query's.
+    """RoPE that also rotates values by their position and outputs back by the query's.
 
-    What query s gathers is sum_t w_st R(t) v_t, which carries absolute positions. Turned by
-    R(-s) it is sum_t w_st R(t - s) v_t: a function of differences again.
+    The output of query s is sum_t w_st R(t) v_t, which has absolute positions. Rotated by R(-s) it
+    becomes sum_t w_st R(t - s) v_t, a function of differences.
 
     Args:
         context: of the model.
-        output: ``turned_back`` as above, or ``as_is``, RoFormer's own ``rotary_value``, which is
+        output: ``turned_back`` as above, or ``as_is`` as in RoFormer's ``rotary_value``, which is
             not relative.
-        rotated: see ``LRPE``, as ``layout`` and ``base``.
-        layout: which features are a pair.
-        base: of the angles.
+        rotated: see ``lrpe``.
+        layout: see ``lrpe``.
+        base: base of the angles.
 
     Raises:
         ValueError: see ``LRPE``.
@@ -67,25 +67,25 @@ def _rotation(angles: Formula, count: int, layout: Layout) -> Rotation:
 
 
 class RotaryValues(LRPE):
-    """RoPE on values too; the output carries absolute positions."""
+    """RoPE on values too, whose output has absolute positions."""
 
     core: Rotation
     is_relative = False
 
     def transform_value(self, v: Tensor, positions: Tensor) -> Tensor:
-        """R(t) v: (B, H, S, D) -> (B, H, S, D)."""
+        """Return R(t) v: (B, H, S, D) -> (B, H, S, D)."""
         if not self.is_relative:
             check_not_negative(self.label, positions)
         return self.transform_key(v, positions)
 
 
 class RelativeValues(RotaryValues):
-    """RoPE on values too, whose output is turned back."""
+    """RoPE on values too, whose output is rotated back."""
 
     is_relative = True
 
     def transform_output(self, output: Tensor, positions: Tensor) -> Tensor:
-        """R(-s) output: (B, H, T, D) -> (B, H, T, D)."""
+        """Return R(-s) output: (B, H, T, D) -> (B, H, T, D)."""
         check_features(self, output)
         cos, sin = self.core.cos_sin(positions, self.theta)
         return rotate(output, cos, -sin, self.core.layout)
@@ -116,19 +116,19 @@ def rope_scaled(
     layout: Layout = "interleaved",
     base: float = 10000.0,
 ) -> LRPE:
-    """RoPE stretched to sequences ``factor`` times as long as those it was trained on.
+    """RoPE stretched to sequences ``factor`` times as long as in training.
 
-    The angles of ``rope`` are divided by f (``interpolation``), or made with the base
-    base f^(e/(e-2)) (``ntk``), e the number of rotated features: then the slowest pair is
-    stretched by f and the fastest, which tells neighbours apart, not at all.
+    ``interpolation`` divides the angles of ``rope`` by f. ``ntk`` uses the base
+    base f^(e/(e-2)), e the number of rotated features: the slowest pair is stretched by f, and the
+    fastest, which distinguishes neighbours, not at all.
 
     Args:
         context: of the model.
-        scaling: which of the two.
-        factor: f, at least 1; a model trained as ``rope`` can be continued with any other.
-        rotated: see ``LRPE``, as ``layout`` and ``base``.
-        layout: which features are a pair.
-        base: of the angles before scaling.
+        scaling: ``interpolation`` or ``ntk``.
+        factor: f, at least 1; a model trained with ``rope`` can continue with any f.
+        rotated: see ``lrpe``.
+        layout: see ``lrpe``.
+        base: base of the angles before scaling.
 
     Raises:
         ValueError: a ``factor`` below 1; fewer than 4 rotated features for ``ntk``, whose
@@ -155,22 +155,22 @@ def _divided(angles: Formula, factor: float, device: Device = None) -> Tensor:
 
 
 def _ntk(angles: Formula, count: int, factor: float, device: Device = None) -> Tensor:
-    """base'^(-2j/e) with base' = base f^(e/(e-2)), e = 2 ``count``, the two factors apart."""
+    """Return base'^(-2j/e) with base' = base f^(e/(e-2)), e = 2 ``count``, as two factors."""
     return angles(device=device) * geometric(count, 2 * count - 2, factor, device)
 
 
-# What features, which multiply the scales, may reach.
+# The largest features, by which scales are multiplied, that stay in range.
 _HEADROOM = 64.0
 _LOG_LARGEST_HALF = math.log(torch.finfo(torch.float16).max / _HEADROOM)
-# The largest score is the one of query 0 with the last key, which is hidden from it. Scores are in
-# float32 whatever the features are.
+# The largest score is that of query 0 with the last key, although it is hidden. Scores are float32
+# for all dtypes of features.
 _LOG_LARGEST_SCORE = math.log(torch.finfo(torch.float32).max / _HEADROOM**2)
 _LARGEST_OPTION = 1e12
 _FURTHEST = 2**62  # in an int64
 
 
 def _log_zeta(count: int, gamma: float, device: Device = None) -> Tensor:
-    """log of zeta_i = (i / count + gamma) / (1 + gamma): (count,) float64."""
+    """Return log zeta_i, zeta_i = (i / count + gamma) / (1 + gamma): (count,) float64."""
     fraction = torch.arange(count, dtype=torch.float64, device=device) / count
     return -torch.log1p((1 - fraction) / (fraction + gamma))
 
@@ -178,7 +178,7 @@ def _log_zeta(count: int, gamma: float, device: Device = None) -> Tensor:
 def _scaled_turns(
     positions: Tensor, count: int, base: float, gamma: float, scale_base: float, reference: int
 ) -> Tensor:
-    """zeta^((s - reference) / scale_base) times cosines and sines: (...) -> (..., 2, count)."""
+    """Return zeta^((s - reference) / scale_base) times cos and sin: (...) -> (..., 2, count)."""
     turns = positions.unsqueeze(-1) * geometric(count, 2 * count, base, positions.device)
     log_scales = _log_zeta(count, gamma, positions.device) / scale_base
     scales = torch.exp((positions - reference).unsqueeze(-1) * log_scales)
@@ -192,25 +192,25 @@ def _scaled_turns(
     formula="score = sum_j z_j^((s-t)/512) q_j.R_j(t-s) k_j, z_j = (j/(D/2) + 0.4)/1.4",
 )
 class XPos(PositionEncoding):
-    """q turned as by RoPE and times zeta^(s / scale_base), k turned and times its inverse.
+    """RoPE with q times zeta^(s / scale_base) and k times zeta^(-t / scale_base).
 
     zeta_i = (i / (D/2) + gamma) / (1 + gamma) < 1 for pair i, so that pair i of a score decays
-    by zeta_i per ``scale_base`` tokens of distance. The paper counts the exponents from the
-    middle of the sequence, which decoding does not know; here from a fixed position, half of
-    ``max_positions``, or earlier where position 0 would else leave the range of float16. Only
+    by zeta_i per ``scale_base`` tokens of distance. The paper counts exponents from the middle of
+    the sequence, which is unknown in decoding; here they count from a fixed position, half of
+    ``max_positions``, or earlier where position 0 would otherwise leave float16's range. Only
     differences matter.
 
-    Scales grow with the distance from there. So that every score, those hidden from a query
-    included, is finite, positions end (with the default options at 32,861, in float16 at 2,832
-    after the fixed one), and those beyond are refused. Norms of queries and keys depend on
-    absolute positions, so that linear attention gives it a plain denominator for an encoded one.
+    Scales grow with the distance from that position. All scores, hidden ones included, must be
+    finite, so positions beyond a largest one raise an error (32,861 with the default options; in
+    float16 2,832 after the fixed position). Norms depend on absolute positions, so that linear
+    attention uses a plain denominator in place of an encoded one.
 
     Args:
         context: of the model.
         scale_base: tokens per power of zeta; 512 in the paper.
         gamma: 0.4 in the paper.
-        layout: which features are a pair.
-        base: of the angles.
+        layout: which features form pairs.
+        base: base of the angles.
 
     Raises:
         ValueError: an odd head_dim, a ``scale_base`` or ``gamma`` that is not positive, a
@@ -257,27 +257,27 @@ class XPos(PositionEncoding):
         )
 
     def _distance(self, log_growth: float) -> int:
-        """Tokens over which no scale grows by more than exp(log_growth)."""
+        """Return the number of tokens over which no scale grows by more than exp(log_growth)."""
         return int(self.scale_base * log_growth / math.log1p(1 / self.gamma))
 
     def last_position(self, dtype: torch.dtype) -> int:
-        """The last position that can be encoded in features of ``dtype``."""
+        """Return the last position that features of ``dtype`` can encode."""
         if dtype == torch.float16:
             return self.reference + self._distance(_LOG_LARGEST_HALF)
         return self._distance(_LOG_LARGEST_SCORE)
 
     def first_position(self, dtype: torch.dtype) -> int:
-        """The first one, at most 0, where no position comes too far behind it."""
+        """Return the first position, at most 0, that features of ``dtype`` can encode."""
         if dtype == torch.float16:
             return self.reference - self._distance(_LOG_LARGEST_HALF)
         return -self._distance(_LOG_LARGEST_SCORE)
 
     def transform_query(self, q: Tensor, positions: Tensor) -> Tensor:
-        """zeta^(s / scale_base) R(s) q: (B, H, T, D) -> (B, H, T, D)."""
+        """Return zeta^(s / scale_base) R(s) q: (B, H, T, D) -> (B, H, T, D)."""
         return self._turn(q, positions, self.query_table)
 
     def transform_key(self, k: Tensor, positions: Tensor) -> Tensor:
-        """zeta^(-t / scale_base) R(t) k: (B, H, S, D) -> (B, H, S, D)."""
+        """Return zeta^(-t / scale_base) R(t) k: (B, H, S, D) -> (B, H, S, D)."""
         return self._turn(k, positions, self.key_table)
 
     def _turn(self, x: Tensor, positions: Tensor, table: PositionTable) -> Tensor:

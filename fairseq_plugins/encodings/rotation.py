@@ -1,4 +1,4 @@
-"""Rotations in planes of two features, by an angle that grows with the position."""
+"""Rotations of pairs of features by angles."""
 
 from typing import Literal
 
@@ -25,7 +25,7 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor, layout: Layout = "interleaved") 
     """
     rotated = 2 * cos.size(-1)
     if layout == "interleaved" and x.size(-1) % 2 == 0 and not torch.compiler.is_compiling():
-        # A pair is a complex number: one multiplication.
+        # A pair as a complex number takes one multiplication.
         wide = x.to(torch.promote_types(x.dtype, cos.dtype))
         return _turn(as_complex(wide), cos, sin).to(x.dtype)
     head, rest = x[..., :rotated], x[..., rotated:]
@@ -39,10 +39,10 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor, layout: Layout = "interleaved") 
 
 
 def rotate_odd_even(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """``rotate`` of ``x[..., odd_even(D)]``, D even, without the gather.
+    """Return ``rotate`` of ``x[..., odd_even(D)]``, D even, without the gather.
 
-    The odd-even permutation puts feature D/2 + j beside feature j: another pairing, which the
-    complex numbers are made by. A shorter ``cos`` leaves the last pairs as they are.
+    The odd-even permutation pairs feature j with D/2 + j, from which complex numbers are built
+    directly. A shorter ``cos`` leaves the last pairs unchanged.
     """
     wide = x.to(torch.promote_types(x.dtype, cos.dtype))
     first, second = wide.chunk(2, dim=-1)
@@ -52,32 +52,32 @@ def rotate_odd_even(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
 
 def as_complex(x: Tensor) -> Tensor:
-    """Pairs of neighbours (..., D) as numbers (..., D / 2), copied only where they must be."""
+    """View pairs of neighbours (..., D) as complex (..., D / 2), copied only if necessary."""
     starts = (*x.stride()[:-1], x.storage_offset())
     if x.stride(-1) != 1 or any(start % 2 for start in starts):
-        # Not by `contiguous`, which leaves alone what merely begins at an odd place.
+        # Not `contiguous`, which does not copy a tensor with an odd storage offset.
         x = x.clone(memory_format=torch.contiguous_format)
     return torch.view_as_complex(x.unflatten(-1, (-1, 2)))
 
 
 def _widen(cos: Tensor, sin: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """(..., n) -> (..., count), with angles of 0 at the end."""
+    """Pad with angles of 0: (..., n) -> (..., count)."""
     missing = (0, count - cos.size(-1))
     return functional.pad(cos, missing, value=1.0), functional.pad(sin, missing)
 
 
 def _turn_real(first: Tensor, second: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """``_turn`` of first + i second, written out: (..., D / 2) twice -> (..., D).
+    """Compute ``_turn`` of first + i second with real numbers: 2 x (..., D / 2) -> (..., D).
 
-    The compiler has no code of its own for complex numbers, and the one it falls back on sums
-    their gradients wrongly in some layouts (PyTorch 2.13).
+    For torch.compile, which has no code for complex numbers; its fallback sums their gradients
+    wrongly in some layouts (PyTorch 2.13).
     """
     parts = (first * cos - second * sin, second * cos + first * sin)
     return torch.stack(parts, dim=-1).flatten(-2)
 
 
 def _turn(pairs: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """(..., D / 2) complex -> (..., D) real, multiplied by cos + i sin; by 1 beyond those."""
+    """Multiply by cos + i sin (by 1 beyond them): (..., D / 2) complex -> (..., D) real."""
     real = pairs.real.dtype
     cos, sin = _widen(cos, sin, pairs.size(-1))
     return torch.view_as_real(pairs * torch.complex(cos.to(real), sin.to(real))).flatten(-2)

@@ -20,7 +20,7 @@ from fairseq_plugins.encodings.tables import Constant, Formula, PositionTable
 
 
 def sinusoidal_products(distances: Tensor, dim: int) -> Tensor:
-    """p_s.p_t = sum_j cos(w_j n) of sinusoidal vectors (dim,) n apart: (N,) -> (N,)."""
+    """Return p_s.p_t = sum_j cos(w_j n) of sinusoidal vectors at distance n: (N,) -> (N,)."""
     frequencies = sinusoidal_frequencies(dim, distances.device)
     return torch.cos(distances.unsqueeze(-1) * frequencies).sum(-1)
 
@@ -35,8 +35,8 @@ def sinusoidal_products(distances: Tensor, dim: int) -> Tensor:
 class Sandwich(PositionEncoding):
     """logits + p_s.p_t / c_h, added after scaling, with c_h = 8 h / H for head h = 1..H.
 
-    Nothing is learned. The sum falls with the distance, steeply at first and then slowly with
-    small waves, like a logarithm; ALiBi's slopes are what the scales c_h are taken from.
+    Nothing is learned. The sum falls with the distance, first steeply and then slowly with small
+    waves, like a logarithm. The scales c_h follow ALiBi's slopes.
 
     Args:
         context: of the model.
@@ -61,7 +61,7 @@ class Sandwich(PositionEncoding):
     def attn_bias(self, q_positions: Tensor, k_positions: Tensor) -> Tensor:
         """(B or 1, H, T, S) float32."""
         if is_recorded(q_positions):
-            # The definition, since a table would need to know the largest distance.
+            # By the definition, since a table needs the largest distance.
             q, k = (fixed_sinusoids(at, self.num_features) for at in (q_positions, k_positions))
             products = (q @ k.mT).float()
         else:
@@ -71,5 +71,5 @@ class Sandwich(PositionEncoding):
 
 
 def _factors(num_heads: int, device: Device = None) -> Tensor:
-    """1 / c_h of the heads: (H,) float64."""
+    """Return 1 / c_h of the heads: (H,) float64."""
     return num_heads / (8.0 * torch.arange(1, num_heads + 1, dtype=torch.float64, device=device))

@@ -1,4 +1,4 @@
-"""Relative position vectors: one per clipped offset, for the keys and mostly for the values."""
+"""Relative position vectors, one per clipped offset, for keys and optionally values."""
 
 import torch
 from torch import Tensor, nn
@@ -18,42 +18,42 @@ from fairseq_plugins.encodings.tables import Constant, Formula
 
 
 class RelativeKeys(ClippedOffsets):
-    """q_s . a_{clip(t - s)} joins q_s . k_t (LRPE, Eq. 32). Shared by heads and layers.
+    """Base class: q_s . a_{clip(t - s)} is added to q_s . k_t (LRPE, Eq. 32).
 
-    A subclass provides the vectors.
+    Heads and layers share the vectors a, which a subclass provides.
     """
 
     def key_vectors(self, like: Tensor) -> Tensor:
-        """The vectors a of the offsets -max_distance..max_distance: (2 max_distance + 1, D).
+        """Return the vectors a for offsets -max_distance..max_distance: (2 max_distance + 1, D).
 
-        On the device of ``like``.
+        They are on the device of ``like``.
         """
         raise NotImplementedError
 
     def relative_logits(
         self, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor
     ) -> Tensor:
-        """q.a: (B, H, T, S), through (B, H, T, 2k + 1) so that no (T, S, D) is ever made."""
+        """Return q.a (B, H, T, S) from products (B, H, T, 2k + 1), without a tensor (T, S, D)."""
         per_offset = q @ self.key_vectors(q).to(q.dtype).mT
         return gather_columns(per_offset, self.index(q_positions, k_positions))
 
 
 class RelativeVectors(RelativeKeys):
-    """Also sum_t w_st c_{clip(t - s)} joins the output, w the attention's weights."""
+    """Base class that also adds sum_t w_st c_{clip(t - s)} to the output, w the weights."""
 
     def value_vectors(self, like: Tensor) -> Tensor:
-        """The vectors c, like ``key_vectors`` and the same ones by default."""
+        """Return the vectors c, by default ``key_vectors``."""
         return self.key_vectors(like)
 
     def relative_values(self, weights: Tensor, q_positions: Tensor, k_positions: Tensor) -> Tensor:
-        """sum_t w_st c_{t-s}: (B, H, T, S) -> (B, H, T, D), weights first summed per offset."""
+        """Return sum_t w_st c_{t-s}: (B, H, T, S) -> (B, H, T, D), summing w per offset first."""
         vectors = self.value_vectors(weights).to(weights.dtype)
         index = self.index(q_positions, k_positions)
         return sum_columns(weights, index, vectors.size(0)) @ vectors
 
 
 def _draw(encoding: ClippedOffsets) -> nn.Parameter:
-    """Vectors (2 max_distance + 1, D), uniform as Glorot's."""
+    """Draw vectors (2 max_distance + 1, D), Glorot uniform."""
     rows, dim = 2 * encoding.max_distance + 1, encoding.context.head_dim
     bound = (6.0 / (rows + dim)) ** 0.5
     draws = torch.rand(rows, dim, generator=encoding.context.generator)
@@ -67,7 +67,7 @@ def _draw(encoding: ClippedOffsets) -> nn.Parameter:
     formula="q_s.(k_t + a_(t-s)) / sqrt(D), t - s clipped",
 )
 class ShawKeys(RelativeKeys):
-    """q_s . a_{clip(t - s)} joins q_s . k_t, a learned. Shared by heads and layers.
+    """q_s . a_{clip(t - s)} is added to q_s . k_t; heads and layers share the learned a.
 
     Args:
         context: of the model.
@@ -95,9 +95,9 @@ class ShawKeys(RelativeKeys):
 def shaw(
     context: EncodingContext, *, max_distance: int = 64, values: bool = True
 ) -> "Shaw | ShawKeys":
-    """q_s . a^K_{clip(t - s)} joins q_s . k_t, and sum_t w_st a^V_{clip(t - s)} joins the output.
+    """q_s . a^K_{clip(t - s)} is added to q_s . k_t, sum_t w_st a^V_{clip(t - s)} to the output.
 
-    The tables are shared by heads and layers.
+    Heads and layers share the learned tables.
 
     Args:
         context: of the model.
@@ -111,7 +111,7 @@ def shaw(
 
 
 class Shaw(RelativeVectors, ShawKeys):
-    """a^K on the keys and a^V on the values."""
+    """``shaw`` with a^K for keys and a^V for values."""
 
     def __init__(self, context: EncodingContext, *, max_distance: int = 64) -> None:
         super().__init__(context, max_distance=max_distance)
@@ -122,12 +122,12 @@ class Shaw(RelativeVectors, ShawKeys):
 
 
 def _offsets(max_distance: int, device: Device = None) -> Tensor:
-    """-max_distance..max_distance: (2 max_distance + 1,) float64."""
+    """Return -max_distance..max_distance: (2 max_distance + 1,) float64."""
     return torch.arange(-max_distance, max_distance + 1, dtype=torch.float64, device=device)
 
 
 def _sinusoids_of_offsets(max_distance: int, dim: int, device: Device = None) -> Tensor:
-    """(2 max_distance + 1, dim) float64."""
+    """Return the sinusoids of all offsets: (2 max_distance + 1, dim) float64."""
     return fixed_sinusoids(_offsets(max_distance, device), dim)
 
 
@@ -143,7 +143,7 @@ def sinusoidal_rpe(
 ) -> "SinusoidalVectors | SinusoidalKeys":
     """``shaw`` with one fixed table: r = clip(t - s) becomes [sin(w_1 r), cos(w_1 r), ...].
 
-    The same vectors go to keys and values, to all heads and layers.
+    Keys, values, heads and layers all use the same vectors.
 
     Args:
         context: of the model.
@@ -157,7 +157,7 @@ def sinusoidal_rpe(
 
 
 class SinusoidalKeys(RelativeKeys):
-    """The sinusoid of the clipped offset on the keys."""
+    """``sinusoidal_rpe`` for keys."""
 
     def __init__(self, context: EncodingContext, *, max_distance: int = 64) -> None:
         super().__init__(context, max_distance=max_distance)
@@ -169,7 +169,7 @@ class SinusoidalKeys(RelativeKeys):
 
 
 class SinusoidalVectors(RelativeVectors, SinusoidalKeys):
-    """It on keys and values."""
+    """``sinusoidal_rpe`` for keys and values."""
 
 
 @register_encoding(
@@ -181,9 +181,9 @@ class SinusoidalVectors(RelativeVectors, SinusoidalKeys):
 def learnable_sinusoidal_rpe(
     context: EncodingContext, *, max_distance: int = 64, values: bool = True
 ) -> "LearnableSinusoidalVectors | LearnableSinusoidalKeys":
-    """``sinusoidal_rpe`` with its D/2 frequencies learned, from the fixed ones on.
+    """``sinusoidal_rpe`` with D/2 learned frequencies, which start at the fixed ones.
 
-    Table 1 counts L parameters; a frequency per pair of features makes them D/2, as for its APE.
+    Table 1 counts L parameters; a frequency per pair of features gives D/2, as for its APE.
 
     Args:
         context: of the model.
@@ -198,7 +198,7 @@ def learnable_sinusoidal_rpe(
 
 
 class LearnableSinusoidalKeys(RelativeKeys):
-    """A sinusoid of learned frequencies of the clipped offset on the keys."""
+    """``learnable_sinusoidal_rpe`` for keys."""
 
     def __init__(self, context: EncodingContext, *, max_distance: int = 64) -> None:
         super().__init__(context, max_distance=max_distance)
@@ -211,4 +211,4 @@ class LearnableSinusoidalKeys(RelativeKeys):
 
 
 class LearnableSinusoidalVectors(RelativeVectors, LearnableSinusoidalKeys):
-    """It on keys and values."""
+    """``learnable_sinusoidal_rpe`` for keys and values."""

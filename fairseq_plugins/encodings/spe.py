@@ -21,25 +21,24 @@ _PAPER = "SPE (Liutkus et al. 2021)"
 
 
 class StochasticEncoding(PositionEncoding):
-    """Feature r of a query at s is sum_d q_d qbar_hdr(s), of a key at t sum_d k_d kbar_hdr(t).
+    """Base class: features of queries are sum_d q_d qbar_hdr(s), of keys sum_d k_d kbar_hdr(t).
 
     The codes qbar and kbar are Gaussian, independent for every head, feature d and realisation
-    r, with E[qbar(s) kbar(t)] = P_hd(s - t): the logit q~.k~ / sqrt(R) of a query and a key is
-    sum_d P_hd(s - t) q_d k_d / sqrt(D) on average over the draws. To this end the codes are
-    divided by (R D)^(1/4), the paper's share of 1 / sqrt(D) on either side.
+    r, with E[qbar(s) kbar(t)] = P_hd(s - t). The logit q~.k~ / sqrt(R) is therefore
+    sum_d P_hd(s - t) q_d k_d / sqrt(D) on average over the draws. Both codes are divided by
+    (R D)^(1/4), which gives the paper's factor 1 / sqrt(D).
 
-    A gated encoding mixes a noise eps_hdr into the codes that is one and the same for queries,
-    keys and all positions, qbar <- sqrt(g) qbar + sqrt(1 - g) eps, g_hd = sigmoid(gate), kbar
-    likewise: the kernel becomes g P + 1 - g, and content without position stays in reach.
+    A gated encoding adds noise eps_hdr, the same for queries, keys and all positions, to the
+    codes: qbar <- sqrt(g) qbar + sqrt(1 - g) eps, g_hd = sigmoid(gate), and likewise kbar. The
+    kernel becomes g P + 1 - g, which can ignore positions.
 
     The draw is a function of the seed given to ``redraw``, which an attention calls before every
-    pass, in evaluation too; it is the same on every device and for every row of the batch.
-    Evaluation is reproducible where PyTorch's global generator, the source of the seeds, is
-    seeded. fairseq-train seeds it for every update and fairseq-generate at its start;
-    fairseq-eval-lm never does, and PyTorch starts differently in every process, so
-    ``pe_transformer_lm`` seeds it by ``--seed`` when it is prepared for inference.
+    pass, in evaluation too; it is the same on every device and for every row of the batch. The
+    seeds come from PyTorch's global generator. fairseq-train seeds that for every update and
+    fairseq-generate at its start; fairseq-eval-lm never does, so ``pe_transformer_lm`` seeds it by
+    ``--seed`` when it is prepared for inference.
 
-    Scores are relative on average only. Under linear attention the feature map comes after.
+    Scores are relative only on average. Linear attention applies its feature map to the result.
 
     Args:
         context: of the model.
@@ -63,12 +62,12 @@ class StochasticEncoding(PositionEncoding):
         self._draw = Draw()
 
     def _normal(self, *shape: int) -> Tensor:
-        """Initial values (H, D, ...) from N(0, 1)."""
+        """Draw initial values (H, D, ...) from N(0, 1)."""
         heads, dim = self.context.num_heads, self.context.head_dim
         return torch.randn(heads, dim, *shape, generator=self.context.generator)
 
     def _noise(self, name: str, rows: int, like: Tensor) -> Tensor:
-        """N(0, 1), (H, D, rows, R)."""
+        """Return noise from N(0, 1), (H, D, rows, R)."""
         shape = (self.context.num_heads, self.context.head_dim, rows, self.num_realizations)
         return self._draw(name, shape, like)
 
@@ -78,21 +77,21 @@ class StochasticEncoding(PositionEncoding):
         return self.num_realizations
 
     def logit_scale(self) -> float:
-        """1/sqrt(R); 1/sqrt(D) is in the codes."""
+        """Return 1/sqrt(R); 1/sqrt(D) is in the codes."""
         return float(self.num_realizations**-0.5)
 
     def redraw(self, seed: int | Tensor) -> None:
-        # Whether a seed in a tensor is another one is not known in a compiled graph.
+        # A compiled graph cannot compare seeds, which are tensors there.
         before = self._draw.seed
         if isinstance(seed, Tensor) or isinstance(before, Tensor) or seed != before:
             self._draw = Draw(seed)
 
     def kernel(self, offset: int) -> Tensor:
-        """P_hd(s - t) at t - s = ``offset``, (H, D) float64, before the gate."""
+        """Return P_hd(s - t) at t - s = ``offset``, (H, D) float64, before the gate."""
         raise NotImplementedError
 
     def expected_scores(self, offset: int) -> Tensor:
-        """(H, D, D) float64, diagonal: P with its gate, times R shares of 1 / sqrt(R D)."""
+        """Return diagonal matrices (H, D, D) float64: the gated P times R / sqrt(R D)."""
         kernel = self.kernel(offset)
         if self.gate is not None:
             share = torch.sigmoid(self.gate.double())
@@ -100,15 +99,15 @@ class StochasticEncoding(PositionEncoding):
         return torch.diag_embed(kernel) * (self.num_realizations / self.context.head_dim) ** 0.5
 
     def codes(self, positions: Tensor, *, of_queries: bool, like: Tensor) -> Tensor:
-        """qbar or kbar before gate and division: ascending (U,) -> (H, U, D, R), dtype of like."""
+        """Return qbar or kbar, not gated or divided: ascending (U,) -> (H, U, D, R)."""
         raise NotImplementedError
 
     def transform_query(self, q: Tensor, positions: Tensor) -> Tensor:
-        """(B, H, T, D) -> (B, H, T, R)."""
+        """Encode queries: (B, H, T, D) -> (B, H, T, R)."""
         return self._encode(q, positions, of_queries=True)
 
     def transform_key(self, k: Tensor, positions: Tensor) -> Tensor:
-        """(B, H, S, D) -> (B, H, S, R)."""
+        """Encode keys: (B, H, S, D) -> (B, H, S, R)."""
         return self._encode(k, positions, of_queries=False)
 
     def _encode(self, x: Tensor, positions: Tensor, *, of_queries: bool) -> Tensor:
@@ -117,8 +116,8 @@ class StochasticEncoding(PositionEncoding):
         share = (self.num_realizations * self.context.head_dim) ** -0.25
         if self.gate is None:
             return self._apply_codes(share * wide, positions, of_queries).to(x.dtype)
-        # The gate acts on x rather than on the codes, so that eps needs no (H, U, D, R); and its
-        # roots are taken through logarithms, since a root's own gradient is infinite at 0.
+        # The gate acts on x rather than on the codes, so that eps needs no (H, U, D, R). Its roots
+        # are computed by logarithms, since the gradient of a root is infinite at 0.
         gate = self.gate.to(wide.dtype).unsqueeze(1)
         moving, still = (share * torch.exp(F.logsigmoid(g) / 2) for g in (gate, -gate))
         result = self._apply_codes(wide * moving, positions, of_queries)
@@ -126,12 +125,12 @@ class StochasticEncoding(PositionEncoding):
         return (result + constant).to(x.dtype)
 
     def _apply_codes(self, x: Tensor, positions: Tensor, of_queries: bool) -> Tensor:
-        """sum_d x_d code_dr at each position: (B, H, T, D) -> (B, H, T, R).
+        """Return sum_d x_d code_dr at each position: (B, H, T, D) -> (B, H, T, R).
 
-        The codes are made once per position that occurs, whichever rows it occurs in, and a
-        product per position multiplies them with the tokens of all rows there.
+        The codes are computed once per distinct position, and one matrix product per position
+        applies them to the tokens of all rows.
         """
-        # Never (B, H, T, D, R).
+        # Without a tensor (B, H, T, D, R).
         batch, heads, length, dim = x.shape
         unique, owner, slot = group_by_position(positions.expand(batch, -1), batch)
         codes = self.codes(unique, of_queries=of_queries, like=x)
@@ -159,11 +158,11 @@ class SineSPE(StochasticEncoding):
     and z' from N(0, 1); kbar(t) the same with the same z, without the phase, which makes P
     asymmetric.
 
-    Frequencies are sigmoid(f) / 2, at most one turn in two positions; f begins at N(0, 1) - 4,
-    about a hundred positions per turn. Gains are softplus(g) / sqrt(2K), g beginning at N(0, 1)
+    Frequencies are sigmoid(f) / 2, at most half a turn per position; f starts at N(0, 1) - 4,
+    about a hundred positions per turn. Gains are softplus(g) / sqrt(2K); g starts at N(0, 1)
     divided by sqrt(|g|) / 2, |g| the norm over k. The factor 1 / sqrt(2K) keeps the variance
-    sum_k gain_k^2 of the codes near 1 for any K: on average it begins at 0.6 for K = 5, between
-    0.4 and 1 for K up to 20. It has first derivatives only.
+    sum_k gain_k^2 of the codes near 1 for any K: initially 0.6 on average for K = 5, and between
+    0.4 and 1 for K up to 20. There are no second derivatives.
 
     Args:
         context: of the model.
@@ -202,9 +201,9 @@ class SineSPE(StochasticEncoding):
         return (waves.permute(0, 3, 1, 2) @ self._mixing(like)).transpose(1, 2)
 
     def _apply_codes(self, x: Tensor, positions: Tensor, of_queries: bool) -> Tensor:
-        # Codes cost the same for any batch, and pay where many rows share them; else their
-        # factors are applied one after the other, (x_d wave_dk) (2KD,) times (2KD, R).
-        # A compiled graph can know neither how many rows nor how many positions there will be.
+        # The cost of codes does not depend on the batch, so they pay off where many rows share
+        # them. Otherwise their factors are applied in turn, (x_d wave_dk) (2KD,) times (2KD, R). A
+        # compiled graph knows neither the number of rows nor that of positions.
         recorded = is_recorded(positions)
         if positions.size(0) == 1 and (recorded or x.size(0) >= self.MANY_ROWS):
             codes = self.codes(positions[0], of_queries=of_queries, like=x)
@@ -216,23 +215,23 @@ class SineSPE(StochasticEncoding):
         return wave_products(x, waves, self._mixing(x).transpose(1, 2).flatten(1, 2))
 
     def _waves(self, positions: Tensor, of_queries: bool, like: Tensor) -> Tensor:
-        """[cos; sin] at positions (U,): (H, U, 2K, D), D last as in what they multiply."""
+        """Return [cos; sin] at positions (U,): (H, U, 2K, D), with D last as in x."""
         per_step = torch.sigmoid(self.frequencies.mT.double()) / 2
         phases = self.phases.mT.to(like.dtype) if of_queries else None
         waves: Tensor = _Waves.apply(per_step, phases, positions, like.dtype)
         return waves
 
     def _mixing(self, like: Tensor) -> Tensor:
-        """Gains times noise: (H, D, 2K, R)."""
+        """Return gains times noise: (H, D, 2K, R)."""
         gains = F.softplus(self.gains.to(like.dtype))
         gains = torch.cat((gains, gains), -1) * (2 * gains.size(-1)) ** -0.5
         return gains.unsqueeze(-1) * self._noise("waves", gains.size(-1), like)
 
 
 class _Waves(torch.autograd.Function):
-    """[cos; sin] of 2 pi s f + phase, (H, U, 2K, D), with its gradient written out.
+    """[cos; sin] of 2 pi s f + phase, (H, U, 2K, D), with an explicit gradient.
 
-    Autograd would keep every step from position to angle in float64, and take sines again.
+    Autograd would save every step from position to angle in float64, and compute sines again.
     """
 
     generate_vmap_rule = True
@@ -241,7 +240,7 @@ class _Waves(torch.autograd.Function):
     def forward(
         per_step: Tensor, phases: Tensor | None, positions: Tensor, dtype: torch.dtype
     ) -> Tensor:
-        """The waves, (H, U, 2K, D).
+        """Compute the waves, (H, U, 2K, D).
 
         Args:
             per_step: f (H, K, D), turns from one position to the next, float64.
@@ -249,7 +248,7 @@ class _Waves(torch.autograd.Function):
             positions: (U,).
             dtype: of the result and the phases.
         """
-        # Whole turns are dropped in float64: float32 has three digits less at position 10,000.
+        # Whole turns are dropped in float64: float32 loses three digits at position 10,000.
         turns = positions.double().view(-1, 1, 1) * per_step.contiguous().unsqueeze(1)
         angles = turns.frac_().to(dtype).mul_(2 * math.pi)
         if phases is not None:
@@ -284,15 +283,15 @@ class _Waves(torch.autograd.Function):
 class ConvSPE(StochasticEncoding):
     """SPE with P_hd(x) = sum_j u_j w_(j + x), a learned filter u for queries and w for keys.
 
-    qbar(s) = sum_j u_j z(s + j) and kbar(t) = sum_j w_j z(t + j), j = 0..kernel_size - 1, z one
-    white noise over the time steps. P is zero from a distance of ``kernel_size`` on.
+    qbar(s) = sum_j u_j z(s + j) and kbar(t) = sum_j w_j z(t + j), j = 0..kernel_size - 1, with
+    white noise z over time steps. P is zero from a distance of ``kernel_size`` on.
 
-    z is drawn in blocks of time steps, each with a seed of its own, so that a position has the
-    same code however long the sequence is; only the blocks in use are kept.
+    z is drawn in blocks of time steps with a seed each, so that the code of a position does not
+    depend on the sequence's length; only the blocks in use are cached.
 
-    The filters are kept multiplied by sqrt(kernel_size). They begin uniform in 0..sqrt(3), which
-    is a choice of ours: the codes have variance 1, and P begins wide as sineSPE's does, near
-    3/4 (1 - |x| / kernel_size), where filters without a common sign would begin near zero.
+    The parameters are the filters times sqrt(kernel_size), initially uniform in 0..sqrt(3), which
+    is our choice: the codes have variance 1, and P starts wide as in sineSPE, near
+    3/4 (1 - |x| / kernel_size). With random signs it would start near zero.
 
     Args:
         context: of the model.
@@ -304,8 +303,8 @@ class ConvSPE(StochasticEncoding):
         ValueError: for numbers below 1.
     """
 
-    BLOCK = 64  # time steps that are drawn together
-    CHUNK = 32  # codes that are made in one product; the fastest of 32, 64 and 128 on a CPU
+    BLOCK = 64  # time steps per draw
+    CHUNK = 32  # codes per product; the fastest of 32, 64 and 128 on a CPU
 
     def __init__(
         self,
@@ -356,7 +355,7 @@ class ConvSPE(StochasticEncoding):
         return super()._apply_codes(x, positions, of_queries)
 
     def _time_steps(self, start: int, count: int, like: Tensor) -> tuple[Tensor, set[str]]:
-        """The noise z of ``count`` time steps (H, D, count, R), and the blocks that it is in."""
+        """Return the noise z of ``count`` time steps (H, D, count, R), and its blocks' names."""
         first, last = start // self.BLOCK, (start + count - 1) // self.BLOCK
         names = [f"block {i}" for i in range(first, last + 1)]
         noise = torch.cat([self._noise(name, self.BLOCK, like) for name in names], dim=2)
@@ -364,7 +363,7 @@ class ConvSPE(StochasticEncoding):
 
 
 def _shifted(taps: Tensor, rows: int) -> Tensor:
-    """The filter in every row, a step further in each: (H, D, L) -> (H, D, rows, rows + L - 1)."""
+    """Shift the filter by a step more in each row: (H, D, L) -> (H, D, rows, rows + L - 1)."""
     padded = F.pad(taps, (rows - 1, rows - 1))
     return padded.unfold(-1, rows + taps.size(-1) - 1, 1).flip(-2)
 

@@ -1,9 +1,9 @@
-"""Constants that follow from sizes alone: computed when used, kept outside of every module.
+"""Cached constants that follow from sizes alone, such as tables of sinusoids.
 
-A module holds a formula and no tensor, so that there is nothing that a wrapper could synchronise,
-average, shard, lose on the meta device or save. Values are computed in float64 on a CPU, the same
-for every device, and kept in float32 once per formula and device. Where operations are recorded
-and not run (a compiled or exported graph, the capture of a CUDA graph), the formula itself is.
+A module holds a formula and no tensor, so that no wrapper can synchronise, average, shard, save or
+lose it on the meta device. Values are computed in float64 on a CPU, the same for every device, and
+cached in float32 per formula and device. Where operations are only recorded (a compiled or exported
+graph, the capture of a CUDA graph), the formula is recorded instead.
 """
 
 import threading
@@ -22,19 +22,19 @@ from fairseq_plugins.encodings.position_bounds import (
     refuse_below_0,
 )
 
-_MOST_KEPT = 64  # tensors, of which those used last stay
+_MOST_KEPT = 64  # cached tensors; the least recently used go first
 _FEWEST_ROWS = 256
-# A table of more rows is not made for a few positions far out.
+# The largest table that is built; rows beyond it are computed for the positions given.
 _MANY_ROWS = 2**17
 
 
 @dataclass(frozen=True)
 class Formula:
-    """A function with its last arguments: equal to another of the same ones, and picklable.
+    """A function with its last arguments bound: hashable, comparable and picklable.
 
     Attributes:
-        function: of a module, not of an object or another function.
-        arguments: what it is called with behind other arguments.
+        function: a module-level function.
+        arguments: its last positional arguments.
     """
 
     function: Callable[..., Tensor]
@@ -46,7 +46,7 @@ class Formula:
 
 @dataclass(frozen=True)
 class Constant:
-    """One tensor.
+    """A cached tensor.
 
     Attributes:
         formula: called with ``device``; floating point results are kept in float32.
@@ -55,7 +55,7 @@ class Constant:
     formula: Formula
 
     def on(self, like: Tensor) -> Tensor:
-        """The tensor, on the device of ``like``."""
+        """Return the tensor on the device of ``like``."""
         if is_recorded(like):
             return _narrow(self.formula(device=like.device))
         return _kept(self, like.device, 0, lambda: self.formula(device="cpu"))
@@ -63,7 +63,7 @@ class Constant:
 
 @dataclass(frozen=True)
 class PositionTable:
-    """A function of the position, as a table of its values at 0, 1, ... that grows by doubling.
+    """A cached table of a function's values at positions 0, 1, ..., which grows by doubling.
 
     Attributes:
         formula: positions (...) float64 of any sign -> rows (..., *row) float64.
@@ -72,11 +72,11 @@ class PositionTable:
     formula: Formula
 
     def at(self, positions: Tensor) -> Tensor:
-        """``__call__`` without a table."""
+        """Compute the rows at ``positions`` without a table."""
         return _narrow(self.formula(positions.double()))
 
     def rows(self, count: int, like: Tensor) -> Tensor:
-        """At least ``count`` rows (N, *row) float32, on the device of ``like``."""
+        """Return at least ``count`` rows (N, *row) float32 on the device of ``like``."""
         size = power_of_two(max(count, _FEWEST_ROWS))
 
         def make() -> Tensor:
@@ -85,11 +85,11 @@ class PositionTable:
         return _kept(self, like.device, size, make)
 
     def __call__(self, positions: Tensor, absolute: str | None = None) -> Tensor:
-        """Rows at ``positions`` (any shape, int64): ``positions.shape`` + row, float32.
+        """Return the rows at ``positions`` (any shape, int64): ``positions.shape`` + row, float32.
 
         Args:
             positions: of any sign.
-            absolute: the label of an encoding that negative ones have no meaning for.
+            absolute: name of the encoding, if it does not support negative positions.
 
         Raises:
             ValueError: a negative position for such an encoding.
@@ -107,7 +107,7 @@ class PositionTable:
 
 
 def power_of_two(size: int) -> int:
-    """The smallest one that is not below ``size``."""
+    """Return the smallest power of two that is at least ``size``."""
     return 1 << max(size - 1, 0).bit_length()
 
 
@@ -116,11 +116,11 @@ _lock = threading.Lock()
 
 
 def _kept(key: Hashable, device: torch.device, size: int, make: Callable[[], Tensor]) -> Tensor:
-    """The tensor of a formula on a device, made again where it has fewer than ``size`` rows."""
+    """Return the cached tensor of a formula on a device, with at least ``size`` rows."""
     with _lock:
         found = _tensors.pop((key, device), None)
         if found is not None and (not size or len(found) >= size):
-            _tensors[key, device] = found  # again as the last
+            _tensors[key, device] = found  # now the most recently used
             return found
     made = without_modes(lambda: _narrow(make()).to(device))
     with _lock:
@@ -133,9 +133,9 @@ def _kept(key: Hashable, device: torch.device, size: int, make: Callable[[], Ten
 def without_modes(make: Callable[[], Tensor]) -> Tensor:
     """Call ``make`` without the caller's modes of computation.
 
-    It runs in a thread of its own, where inference mode, autocast, a default device, transforms of
-    ``torch.func`` and dispatch modes of the caller's have no effect: what is kept serves later
-    callers without them.
+    It runs in a thread of its own, where the caller's inference mode, autocast, default device,
+    transforms of ``torch.func`` and dispatch modes have no effect, since later callers without
+    them use the cached result.
     """
     results: list[Tensor] = []
     errors: list[BaseException] = []
@@ -143,7 +143,7 @@ def without_modes(make: Callable[[], Tensor]) -> Tensor:
     def run() -> None:
         try:
             made = make()
-            if made.is_cuda:  # Another stream may be the next to read it.
+            if made.is_cuda:  # Another stream may read it next.
                 torch.cuda.current_stream(made.device).synchronize()
             results.append(made)
         except BaseException as error:
@@ -158,23 +158,23 @@ def without_modes(make: Callable[[], Tensor]) -> Tensor:
 
 
 def _narrow(values: Tensor) -> Tensor:
-    """float64 in float32; integers as they are."""
+    """Cast float64 to float32; leave integers as they are."""
     return values.float() if values.is_floating_point() else values
 
 
 def continued_rows(table: Tensor, fresh: Tensor) -> Tensor:
-    """The rows that there are, and behind them those of a new table: (n, C), (m, C) -> (m, C).
+    """Resize a table to m rows: its own n rows first, then those of a fresh table.
 
-    Where m is below n, the first m of n.
+    (n, C), (m, C) -> (m, C); for m below n, the first m of the n.
     """
     kept = min(len(table), len(fresh))
     return torch.cat((table[:kept].to(fresh), fresh[kept:]))
 
 
 def interpolated_rows(table: Tensor, size: int) -> Tensor:
-    """A table stretched to ``size`` rows, linearly between neighbours: (n, C) -> (size, C).
+    """Stretch a table to ``size`` rows by linear interpolation: (n, C) -> (size, C).
 
-    The first and the last row stay so; row s is what was at s (n - 1) / (size - 1).
+    Row s is the value at s (n - 1) / (size - 1), so that the first and last rows stay.
     """
     if len(table) == 1 or size == 1:
         return table[:1].expand(size, -1).clone()
@@ -185,7 +185,7 @@ def interpolated_rows(table: Tensor, size: int) -> Tensor:
 
 
 def check_within_table(label: str, positions: Tensor, size: int) -> None:
-    """Refuse a position outside of a learned table, which has nothing to say about it.
+    """Check that positions are inside a learned table.
 
     Raises:
         ValueError: for a position of ``size`` or more, or below 0.

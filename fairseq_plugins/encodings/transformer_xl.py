@@ -23,15 +23,15 @@ from fairseq_plugins.encodings.tables import Formula, PositionTable
     formula="logit ((q_s + u).k_t + (q_s + v).W_R r_(s-t)) / sqrt(D)",
 )
 class TransformerXL(PositionEncoding):
-    """u.k_t + (q_s + v).(W_R r_{s-t}) joins q_s.k_t.
+    """u.k_t + (q_s + v).(W_R r_{s-t}) is added to q_s.k_t.
 
     r_n = [sin(w_1 n), ..., cos(w_1 n), ...] (C,), w_j = 10000^(-2(j-1)/C), for offsets n of either
-    sign, never clipped. W_R (H D, C) is a layer's own; u and v (H, D) are shared by all layers.
-    Every offset that occurs gets its column, gathered by position: the published shift of a
-    matrix holds for consecutive positions and keys up to the query only.
+    sign, never clipped. Each layer has its own W_R (H D, C); all layers share u and v (H, D).
+    Columns of offsets are gathered by position, since the published shift of a matrix is limited
+    to consecutive positions and keys up to the query.
 
-    Transformer-XL itself has no absolute embedding. LRPE's tables keep the framework's beside
-    every row, so it stays on here; ``no_token_positional_embeddings`` switches it off.
+    Transformer-XL itself has no absolute embedding. LRPE's tables keep the framework's in every
+    row, so it stays on here; ``no_token_positional_embeddings`` switches it off.
 
     Raises:
         ValueError: for an odd embed_dim.
@@ -46,17 +46,17 @@ class TransformerXL(PositionEncoding):
         weight = torch.empty(heads * dim, width)
         nn.init.xavier_uniform_(weight, generator=context.generator)
         self.weight = nn.Parameter(weight)
-        # As the authors' code draws them.
+        # Initialised as in the authors' code.
         u, v = 0.02 * torch.randn(2, heads, dim, generator=context.generator)
         self.u, self.v = nn.Parameter(u.clone()), nn.Parameter(v.clone())
 
     def share_with(self, first: PositionEncoding) -> None:
-        """Use the first layer's u and v; W_R stays this layer's own."""
+        """Use the first layer's u and v; W_R is not shared."""
         assert isinstance(first, TransformerXL)
         self.u, self.v = first.u, first.v
 
     def _sinusoids(self, low: int, high: int) -> Tensor:
-        """r_n for n = low..high: (N, C). A sine is odd and a cosine even, so one table serves."""
+        """Return r_n for n = low..high: (N, C), from a table for n >= 0 by symmetry."""
         offsets = torch.arange(low, high + 1, device=self.weight.device)
         if is_recorded(offsets):
             return self.table.at(offsets)
@@ -65,7 +65,7 @@ class TransformerXL(PositionEncoding):
         return torch.cat((sine * offsets.sign().unsqueeze(-1), cosine), dim=-1)
 
     def _by_offset(self, q: Tensor, offsets: Tensor, low: int, high: int) -> Tensor:
-        """(q + v).(W_R r_n) of every pair, in the cheaper of two orders.
+        """Return (q + v).(W_R r_n) for every pair, in the cheaper of two orders.
 
         (B, H, T, D) and (B or 1, T, S) -> (B, H, T, S); offsets lie between ``low`` and ``high``.
         """
@@ -75,16 +75,16 @@ class TransformerXL(PositionEncoding):
         query = q + self.v.to(wide).unsqueeze(1)
         batch, heads, length, _ = q.shape
         if batch * heads * length < rows.size(-1):
-            # The few queries of a decoding step: projecting every offset would cost more.
+            # For the few queries of a decoding step this is cheaper than projecting every offset.
             return gather_offsets((query @ weight @ rows.mT).to(q.dtype), offsets, low)
         return products_by_offset(query.to(q.dtype), (rows @ weight.mT).to(q.dtype), offsets, low)
 
     def relative_logits(
         self, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor
     ) -> Tensor:
-        """u.k + (q + v).(W_R r): (B, H, T, S), through the products of those offsets that occur.
+        """Return u.k + (q + v).(W_R r) (B, H, T, S), from products for the offsets that occur.
 
-        A causal model hides later keys; their terms are those of offset 0.
+        In a causal model later keys, which are hidden, get the terms of offset 0.
         """
         longest = self.context.max_positions
         if is_recorded(q_positions):
@@ -98,6 +98,6 @@ class TransformerXL(PositionEncoding):
 
 
 def _sines_and_cosines(positions: Tensor, width: int) -> Tensor:
-    """[sin(w_1 n), ..., cos(w_1 n), ...] of positions n: (N,) -> (N, width)."""
+    """Return [sin(w_1 n), ..., cos(w_1 n), ...] of positions n: (N,) -> (N, width)."""
     angles = positions.unsqueeze(-1) * geometric(width // 2, width, device=positions.device)
     return torch.cat((angles.sin(), angles.cos()), dim=-1)

@@ -1,4 +1,4 @@
-"""TUPE: positions correlate with positions, words with words, each by their own projections."""
+"""TUPE: separate projections for position-position and word-word scores."""
 
 from typing import Literal
 
@@ -32,30 +32,29 @@ ClsPair = Literal["theta_2", "theta_1"]
 class TUPE(PositionEncoding):
     """(x_s W_Q)(x_t W_K)^T / sqrt(2D) + (p_s U_Q)(p_t U_K)^T / sqrt(2D) per head.
 
-    p is a learned table of ``max_positions`` vectors, layer-normed as in the paper, U_Q and U_K
-    are C x C without bias; all are shared by the layers, whose word embeddings stay free of
-    positions.
+    p is a learned table of ``max_positions`` vectors, layer-normed as in the paper; U_Q and U_K
+    are C x C without bias. All layers share them. Word embeddings have no positions added.
 
-    [CLS], at position 0, is a token without a place: there the whole positional term, T5's bias
-    included, is replaced by two learned scalars per head, theta_1 where [CLS] looks at a token
-    and theta_2 where any looks at [CLS]. The paper gives [CLS] looking at itself to theta_1 too,
-    which makes a constant row, and softmax sees no constant: theta_1 cannot be learned. Here
-    that pair is theta_2's; both begin at 0, where the two forms are one. ``cls_pair=theta_1`` is
-    the paper's form.
+    [CLS], at position 0, has no meaningful position: there two learned scalars per head replace the
+    positional term, T5's bias included: theta_1 where [CLS] is the query and theta_2 where it is
+    the key. In the paper the pair ([CLS], [CLS]) has theta_1 too; theta_1 is then constant in its
+    row, which softmax ignores, and cannot be learned. Here that pair has theta_2. Both start at 0,
+    where the two forms agree. ``cls_pair=theta_1`` is the paper's form.
 
-    ``tupe+t5`` adds a T5 bias of any size, that is not replaced at [CLS].
+    ``tupe+t5`` adds a T5 bias of any size, which is not replaced at [CLS].
 
     Args:
         context: of the model.
         t5_bias: also add T5's bias with its default sizes.
-        cls_token: ``untied`` as above, ``tied`` for a position 0 like all others, as in a model
-            without [CLS]; ``auto`` unties in every bidirectional model but fairseq's translation
-            models, whose first token is a word: where it is one elsewhere, ``tied`` has to say so.
-        cls_pair: whose the pair ([CLS], [CLS]) is, ``theta_2`` or, as in the paper, ``theta_1``.
+        cls_token: ``untied`` as above; ``tied`` treats position 0 like all others, for a model
+            without [CLS]; ``auto`` is ``untied`` in bidirectional models, except fairseq's
+            translation models, whose first token is a word.
+        cls_pair: the scalar of the pair ([CLS], [CLS]): ``theta_2`` or, as in the paper,
+            ``theta_1``.
 
     Raises:
-        ValueError: ``cls_token=untied`` in a causal model, or ``cls_pair=theta_1`` where position
-            0 is like all others.
+        ValueError: ``cls_token=untied`` in a causal model, or ``cls_pair=theta_1`` with a tied
+            position 0.
     """
 
     shared_across_layers = True
@@ -100,7 +99,7 @@ class TUPE(PositionEncoding):
             self.to_cls = nn.Parameter(torch.zeros(context.num_heads))
 
     def logit_scale(self) -> float:
-        """1/sqrt(2D): the sum of two dot products of D features has twice the variance."""
+        """Return 1/sqrt(2D): the sum of two dot products of D features has twice the variance."""
         return float((2 * self.context.head_dim) ** -0.5)
 
     def attn_bias(self, q_positions: Tensor, k_positions: Tensor) -> Tensor:
@@ -117,7 +116,7 @@ class TUPE(PositionEncoding):
         return self._untie(bias, q_positions, k_positions) if self.untied else bias
 
     def _project(self, positions: Tensor, projection: Tensor) -> Tensor:
-        """Projected positions per head: (B or 1, T) -> (B or 1, H, T, D)."""
+        """Project positions per head: (B or 1, T) -> (B or 1, H, T, D)."""
         check_within_table(self.label, positions, self.context.max_positions)
         rows, scale, shift = (widened(x) for x in (self.weight, self.norm.weight, self.norm.bias))
         normed = F.layer_norm(rows[positions], self.norm.normalized_shape, scale, shift)
@@ -125,10 +124,10 @@ class TUPE(PositionEncoding):
         return projected.unflatten(-1, (self.context.num_heads, -1)).transpose(1, 2)
 
     def _untie(self, bias: Tensor, q_positions: Tensor, k_positions: Tensor) -> Tensor:
-        """The bias (B or 1, H, T, S) with the scalars in the row and the column of position 0."""
+        """Replace row and column of position 0 in a bias (B or 1, H, T, S) by the scalars."""
         row = (q_positions.eq(0)[:, None, :, None], widened(self.from_cls))
         column = (k_positions.eq(0)[:, None, None, :], widened(self.to_cls))
-        # The later of the two has the pair that is in both.
+        # The later of the two writes the pair that is in both.
         for is_cls, scalar in (row, column) if self.cls_pair == "theta_2" else (column, row):
             bias = torch.where(is_cls, scalar.view(1, -1, 1, 1), bias)
         return bias

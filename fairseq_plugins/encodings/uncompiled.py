@@ -1,4 +1,7 @@
-"""Functions that torch.compile leaves alone, without loading the compiler until it is used."""
+"""A decorator for functions that torch.compile must not trace.
+
+It does not load the compiler, unlike ``torch.compiler.disable``.
+"""
 
 import sys
 from collections.abc import Callable
@@ -11,7 +14,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def uncompiled(reason: str) -> Callable[[Function], Function]:
-    """Decorator: ``torch.compiler.disable``, which would load torch._dynamo right here.
+    """Decorate a function as ``torch.compiler.disable`` does, without loading torch._dynamo.
 
     Args:
         reason: shown where a graph breaks.
@@ -28,7 +31,7 @@ def uncompiled(reason: str) -> Callable[[Function], Function]:
                 disabled.append(torch.compiler.disable(function, reason=reason))
             return disabled[0](*args, **options)
 
-        # What the compiler looks for before it follows a call.
+        # Attributes by which the compiler decides whether to trace a call.
         run._torchdynamo_disable = True  # type: ignore[attr-defined]
         run._torchdynamo_disable_msg = reason  # type: ignore[attr-defined]
         return run  # type: ignore[return-value]

@@ -1,4 +1,4 @@
-"""W_s = P^H Lambda(s) P, and the pairs of P and Lambda that have a shorter way than in turn.
+"""The encodings W_s = P^H Lambda(s) P, with faster versions for some pairs of P and Lambda.
 
 The score is (Lambda(s) P q)^H (Lambda(t) P k) = q^H W_{t-s} k (LRPE, Eq. 13 and 76): the outer
 P^H cancels and is never computed.
@@ -18,7 +18,7 @@ from fairseq_plugins.encodings.rotation import rotate, rotate_odd_even
 
 
 class LRPE(PositionEncoding):
-    """W_s = P^H Lambda(s) P.
+    """The unitary relative encoding W_s = P^H Lambda(s) P.
 
     Args:
         context: of the model.
@@ -36,13 +36,13 @@ class LRPE(PositionEncoding):
         self.basis, self.core = basis, core
         self._keep("v", basis.draw(context.generator), is_learned=basis.is_learned)
         self._keep(core.tensor, core.draw(context.generator), is_learned=core.is_learned)
-        # Permuted features stay what they are, so that no denominator comes near zero.
+        # Permuted features stay positive, so that no denominator comes near zero.
         self.keeps_positive = basis.is_permutation and core.is_permutation
-        # What positive features have in common is gathered in one, which Lambda turns.
+        # The common part of positive features is gathered in one feature, which Lambda rotates.
         self.sums_cancel = isinstance(basis, Cosine | Fourier)
 
     def _keep(self, name: str, tensor: Tensor | None, *, is_learned: bool) -> None:
-        """A part's tensor under its name in the state dict; None is no part of it."""
+        """Register a tensor of P or Lambda as a parameter or buffer; ignore None."""
         if is_learned and tensor is not None:
             self.register_parameter(name, nn.Parameter(tensor))
         else:
@@ -55,30 +55,30 @@ class LRPE(PositionEncoding):
         return self.context.head_dim * (2 if is_complex else 1)
 
     def logit_scale(self) -> float:
-        """1/sqrt(D), times what Lambda says."""
+        """Return 1/sqrt(D) times Lambda's score factor."""
         return super().logit_scale() * self.core.score_factor
 
     def transform_query(self, q: Tensor, positions: Tensor) -> Tensor:
-        """Lambda(s) P q: (B, H, T, D) -> (B, H, T, D')."""
+        """Return Lambda(s) P q: (B, H, T, D) -> (B, H, T, D')."""
         check_features(self, q)
         return self.advance(self.change_basis(q), positions)
 
     def transform_key(self, k: Tensor, positions: Tensor) -> Tensor:
-        """Lambda(t) P k: (B, H, S, D) -> (B, H, S, D')."""
+        """Return Lambda(t) P k: (B, H, S, D) -> (B, H, S, D')."""
         return self.transform_query(k, positions)
 
     def change_basis(self, x: Tensor) -> Tensor:
-        """P x: (..., D) -> (..., D), or [Re; Im] (..., 2D) where P is complex."""
+        """Return P x: (..., D) -> (..., D), or [Re; Im] (..., 2D) where P is complex."""
         return self.basis.change(x, self.v)
 
     def advance(self, x: Tensor, positions: Tensor) -> Tensor:
-        """Lambda(s) x: (B, H, T, D or 2D) -> (B, H, T, D')."""
+        """Return Lambda(s) x: (B, H, T, D or 2D) -> (B, H, T, D')."""
         return self.core.advance(x, positions, getattr(self, self.core.tensor))
 
     def matrix(self, position: int) -> Tensor:
-        """W_s = P^H Lambda(s) P of one position: (D, D) complex128, from the definition.
+        """Return W_s = P^H Lambda(s) P of one position, (D, D) complex128.
 
-        For analysis and tests; the transforms never build it.
+        For analysis and tests.
         """
         dim, tensor = self.context.head_dim, getattr(self, self.core.tensor)
         basis = self.basis.matrix(self.v)
@@ -86,7 +86,7 @@ class LRPE(PositionEncoding):
 
 
 def build_lrpe(context: EncodingContext, basis: Basis, core: Core) -> LRPE:
-    """The encoding of P and Lambda, by the shortest way that the two have."""
+    """Build the encoding of P and Lambda, in the fastest version for the two."""
     match basis, core:
         case Householder() | Cosine(), _:
             return Foldable(context, basis, core)
@@ -100,19 +100,19 @@ def build_lrpe(context: EncodingContext, basis: Basis, core: Core) -> LRPE:
 
 
 class Foldable(LRPE):
-    """P real and orthogonal: the projections of queries and keys may hold it, and give it back."""
+    """LRPE with a real orthogonal P, which can be folded into the query and key projections."""
 
     _is_folded = False
 
     def transform_query(self, q: Tensor, positions: Tensor) -> Tensor:
-        """Lambda(s) P q, or Lambda(s) q of a q that is P q already."""
+        """Return Lambda(s) P q, or Lambda(s) q if P is folded into the projection."""
         check_features(self, q)
         return self.advance(q if self._is_folded else self.change_basis(q), positions)
 
     @torch.no_grad()
     def fold_basis_(self, *projections: nn.Module) -> None:
-        """P W in place of W."""
-        # Other modules than Linear, as quantised ones, need not have weights that can be written.
+        """Replace weights W by P W."""
+        # Other modules, such as quantised ones, may have no writable weights.
         is_plain = all(type(projection) is nn.Linear for projection in projections)
         if is_plain and not self._is_folded:
             self._write_weights(projections, self.basis.change)
@@ -120,7 +120,7 @@ class Foldable(LRPE):
 
     @torch.no_grad()
     def unfold_basis_(self, *projections: nn.Module) -> None:
-        """P^T P W, which is W."""
+        """Replace weights P W by P^T P W = W."""
         if self._is_folded:
             self._write_weights(projections, self.basis.undo)
             self._is_folded = False
@@ -136,36 +136,36 @@ class Foldable(LRPE):
 
 
 class OddEvenRotation(LRPE):
-    """P only says which features of D, an even number, are a pair; no gather is needed."""
+    """Odd-even P with a rotation, D even: P only changes the pairing, without a gather."""
 
     core: Rotation
 
     def transform_query(self, q: Tensor, positions: Tensor) -> Tensor:
-        """Lambda(s) P q, feature j and D/2 + j as one complex number."""
+        """Return Lambda(s) P q, with features j and D/2 + j as one complex number."""
         check_features(self, q)
         return rotate_odd_even(q, *self.core.cos_sin(positions, self.theta))
 
 
 class OddEvenPermutation(LRPE):
-    """One gather serves P and Lambda, both permutations."""
+    """Odd-even P with a permutation: one gather for both."""
 
     def __init__(self, context: EncodingContext, basis: OddEven, core: Permutation) -> None:
         core.powers = PermutationPowers(basis.order)
         super().__init__(context, basis, core)
 
     def transform_query(self, q: Tensor, positions: Tensor) -> Tensor:
-        """Lambda(s) P q, both by Lambda's powers."""
+        """Return Lambda(s) P q by one gather."""
         check_features(self, q)
         return self.advance(q, positions)
 
 
 class FourierRotation(LRPE):
-    """Lambda is real, so it acts alike on the real and the imaginary half of P q."""
+    """Fourier P with a rotation, which acts alike on real and imaginary parts of P q."""
 
     core: Rotation
 
     def transform_query(self, q: Tensor, positions: Tensor) -> Tensor:
-        """[Lambda(s) Re P q; Lambda(s) Im P q]."""
+        """Return [Lambda(s) Re P q; Lambda(s) Im P q]."""
         check_features(self, q)
         cos, sin = self.core.cos_sin(positions, self.theta)
         halves = self.change_basis(q).chunk(2, dim=-1)

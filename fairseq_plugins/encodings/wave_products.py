@@ -1,4 +1,4 @@
-"""Sums over waves and features of ``x_d wave_kd mixing_kdr``, the work of sineSPE.
+"""Sums over waves and features of ``x_d wave_kd mixing_kdr``, for sineSPE.
 
 Shapes: B batch, H heads, T tokens, D head_dim, W waves per feature, R realisations.
 """
@@ -10,14 +10,14 @@ from torch import Tensor
 
 from fairseq_plugins.kernels.backend import needs_plain_operations
 
-_TOKENS = 32  # of a block: what is made of one stays in the cache
+_TOKENS = 32  # per block, whose products fit in the cache
 
 
 def wave_products(x: Tensor, waves: Tensor, mixing: Tensor) -> Tensor:
-    """``sum_kd x_td wave_tkd mixing_kdr``: (B, H, T, D) -> (B, H, T, R).
+    """Compute ``sum_kd x_td wave_tkd mixing_kdr``: (B, H, T, D) -> (B, H, T, R).
 
-    On a CPU by blocks of tokens, forward and backward, whose W D products each stay in the cache;
-    first derivatives only. Elsewhere a few large operations are faster.
+    On a CPU this goes by blocks of tokens whose products fit in the cache, forward and backward,
+    with first derivatives only. Elsewhere a few large operations are faster.
 
     Args:
         x: (B, H, T, D).
@@ -32,7 +32,7 @@ def wave_products(x: Tensor, waves: Tensor, mixing: Tensor) -> Tensor:
 
 
 class _WaveProducts(torch.autograd.Function):
-    """In blocks of tokens, heads first: rows of a batch and tokens share one product per head."""
+    """The sums by blocks of tokens, with one matrix product per head for all rows and tokens."""
 
     @staticmethod
     def forward(ctx, x: Tensor, waves: Tensor, mixing: Tensor) -> Tensor:  # type: ignore[no-untyped-def]
@@ -71,7 +71,7 @@ class _WaveProducts(torch.autograd.Function):
 
 
 class _Scratch:
-    """Memory for the products of one block, (H, B, tokens, W, D), used again for each."""
+    """Reused memory for the products (H, B, tokens, W, D) of one block."""
 
     def __init__(self, x: Tensor, waves: Tensor, count: int) -> None:
         batch, heads, length, dim = x.shape
@@ -80,25 +80,25 @@ class _Scratch:
         self._shape = waves.size(-2), dim
 
     def of(self, block: Tensor) -> list[Tensor]:
-        """As many tensors as asked for, for a block (H, B, tokens, D)."""
+        """Return the tensors for a block (H, B, tokens, D)."""
         shape = *block.shape[:3], *self._shape
         size = block.numel() * self._shape[0]
         return [memory[:size].view(shape) for memory in self._memory]
 
 
 def _blocks(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
-    """Of tokens, heads first: (B, H, T, ...) -> (H, B, up to 32, ...)."""
-    pieces = (tensor.transpose(0, 1).split(_TOKENS, 2) for tensor in tensors)
-    return zip(*pieces, strict=True)
+    """Split into blocks of tokens, heads first: (B, H, T, ...) -> (H, B, up to 32, ...)."""
+    blocks = (tensor.transpose(0, 1).split(_TOKENS, 2) for tensor in tensors)
+    return zip(*blocks, strict=True)
 
 
 def _by_head(products: Tensor) -> Tensor:
-    """(H, B, T, W, D) -> (H, B T, W D), of the same memory."""
+    """View (H, B, T, W, D) as (H, B T, W D)."""
     return products.view(products.size(0), -1, products.size(-2) * products.size(-1))
 
 
 def _sum_products(left: Sequence[Tensor], right: Sequence[Tensor], out: Tensor) -> None:
-    """The sum of the products of pairs, with no product kept."""
+    """Write the sum of pairwise products to ``out``."""
     torch.mul(left[0], right[0], out=out)
     for one, other in zip(left[1:], right[1:], strict=True):
         out.addcmul_(one, other)

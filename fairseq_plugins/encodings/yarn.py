@@ -1,4 +1,4 @@
-"""YaRN: rotations stretched to longer sequences, each pair by how often it turns in training."""
+"""YaRN: RoPE stretched to longer sequences, each pair by its number of turns in training."""
 
 import math
 from collections.abc import Callable
@@ -22,23 +22,21 @@ Ramp = Literal["turns", "pairs"]
 
 @dataclass(frozen=True)
 class NtkByParts:
-    """theta -> theta ((1 - gamma) / f + gamma): angles (n,) to angles (n,) (YaRN, NTK by parts).
+    """The map theta -> theta ((1 - gamma) / f + gamma) of angles (n,) (YaRN, NTK by parts).
 
-    gamma is 1 where a pair turns ``fast`` times or more in a sequence of the training's length,
-    which tells neighbours apart and stays as it is; 0 where it turns ``slow`` times or less, which
-    is interpolated like the positions; and rises from one to the other between. A factor of 1
-    changes nothing.
+    gamma is 1 for pairs that turn ``fast`` times or more in the training length: they stay
+    unchanged, to distinguish neighbours. It is 0 for pairs that turn ``slow`` times or less: they
+    are interpolated like positions. In between it rises linearly. A factor of 1 changes nothing.
 
     Attributes:
-        factor: f, how many times as long sequences become.
+        factor: f, the new length divided by the training length.
         length: of the sequences in training.
         slow: turns, alpha in the paper.
         fast: turns, beta in the paper.
-        ramp: what gamma rises linearly with: the ``turns`` of a pair, as in the paper, or the
-            index of ``pairs`` between the two whose turns are ``slow`` and ``fast``, as in the
-            release (and transformers).
-        rotated_dim: features that are turned.
-        base: of geometric angles, which ``pairs`` are.
+        ramp: gamma is linear in the ``turns`` of a pair, as in the paper, or in its index among
+            the ``pairs`` between ``slow`` and ``fast``, as in the release (and transformers).
+        rotated_dim: number of rotated features.
+        base: base of the geometric angles, for ``ramp=pairs``.
     """
 
     factor: float
@@ -64,17 +62,17 @@ class NtkByParts:
         return ((index - low) / max(high - low, 0.001)).clamp(0, 1)
 
     def _pair_of(self, turns: float) -> float:
-        """The index, between two pairs, at which geometric angles make so many turns."""
+        """Return the fractional index at which geometric angles make so many turns."""
         longest = self.length / (2 * math.pi * turns)
         return self.rotated_dim * math.log(longest) / (2 * math.log(self.base))
 
 
 class StretchedRotation(Rotation):
-    """A rotation by stretched angles; learned ones are stretched wherever they are by now.
+    """A rotation by stretched angles; learned angles are stretched in every pass.
 
     Args:
-        angles: before stretching; see ``Angles``, as ``count``.
-        stretch: of angles.
+        angles: before stretching, see ``Angles``.
+        stretch: map of angles.
         score_factor: see ``Core``.
         count, layout, is_learned: see ``Rotation``.
     """
@@ -108,7 +106,7 @@ def _stretched(
 
 
 def inverse_temperature(factor: float) -> float:
-    """What multiplies the logits, 1/t = (0.1 ln f + 1)^2 (YaRN, temperature)."""
+    """Return the factor on the logits, 1/t = (0.1 ln f + 1)^2 (YaRN)."""
     return (0.1 * math.log(factor) + 1) ** 2
 
 
@@ -144,33 +142,33 @@ def yarn(
     learned_p: bool = False,
     learned_theta: bool = False,
 ) -> LRPE:
-    """A rotation stretched to sequences ``factor`` times as long as those it was trained on.
+    """A rotation stretched to sequences ``factor`` times as long as in training.
 
-    The weights are those of ``rope``, or of the ``lrpe`` with the same ``p`` and the same things
-    learned: a model trained with one goes on with the other. Permutations and LRPE's complex core
-    have no place here: there are no angles in the one, and the other's type 8 turns single
-    features where the paper turns pairs.
+    The weights are those of ``rope``, or of ``lrpe`` with the same ``p`` and learned parts: a model
+    trained with one can continue with the other. LRPE's other cores are not supported: a
+    permutation has no angles, and the complex core rotates single features instead of pairs.
 
     Args:
         context: of the model.
-        factor: f, at least 1; with 1 it is what it was trained as.
-        trained_length: of the sequences in training; 0 for ``max_positions``.
-        slow: turns in that length up to which a pair is interpolated; alpha, 1 in the paper.
-        fast: turns from which it stays as it is; beta, 32 in the paper.
-        ramp: what is between goes by its ``turns``, as in the paper, or by its place among the
+        factor: f, at least 1; 1 changes nothing.
+        trained_length: length of the training sequences; 0 for ``max_positions``.
+        slow: pairs with at most this many turns in that length are interpolated; alpha, 1 in the
+            paper.
+        fast: pairs with at least this many turns are unchanged; beta, 32 in the paper.
+        ramp: interpolate in between by ``turns``, as in the paper, or by the index among the
             ``pairs``, as in the release.
         temperature: ``paper``, logits times (0.1 ln f + 1)^2, or ``none``. Softmax attention
-            alone has one: a factor on all scores changes nothing where a sum is divided by.
-        p: P of ``lrpe``, as the options that follow.
+            only: the denominator of linear attention cancels it.
+        p: see ``lrpe``.
         rotated: see ``lrpe``.
-        layout: which features are a pair.
-        base: of the angles before stretching.
+        layout: see ``lrpe``.
+        base: base of the angles before stretching.
         learned_p: learn the Householder vector.
         learned_theta: learn the angles before stretching.
 
     Raises:
-        ValueError: a ``factor`` below 1 or infinite, a negative ``trained_length``, ``slow`` and
-            ``fast`` that are not positive and in this order; and see ``lrpe``.
+        ValueError: a ``factor`` below 1 or infinite, a negative ``trained_length``, or not
+            0 < ``slow`` < ``fast``; and see ``lrpe``.
     """
     if not 1.0 <= factor < math.inf:
         raise ValueError(f"`factor` must be finite and at least 1, but is {factor} instead.")
