@@ -1,4 +1,4 @@
-"""What every attention offers: one pass over a sequence, one step of decoding, a fixed memory.
+"""Base class of attentions: whole sequences, decoding steps, and fixed keys (cross-attention).
 
 Shapes: B batch, H heads, T queries, S keys, D head_dim. Positions are (B or 1, T) int64,
 padding masks (B, S) bool with True where padded.
@@ -26,7 +26,7 @@ State = dict[str, Tensor]
 
 
 def check_dtypes(**inputs: Tensor) -> None:
-    """Refuse inputs of several dtypes, except under autocast, which makes them one."""
+    """Check that inputs have one floating dtype, unless autocast will cast them."""
     first = next(iter(inputs.values()))
     if all(x.dtype == first.dtype for x in inputs.values()) and first.is_floating_point():
         return
@@ -37,14 +37,14 @@ def check_dtypes(**inputs: Tensor) -> None:
 
 
 def _rows_of(x: Tensor, rows: Tensor) -> Tensor:
-    """Those of a batch, with the end that positions have; of one row for all, that."""
+    """Select rows of a batch, keeping the bound of positions; one row for all stays."""
     return x if x.size(0) == 1 else with_end(x[rows], known_end(x))
 
 
 def indices_where(
     parts: Sequence[PositionEncoding], has: Callable[[PositionEncoding], bool]
 ) -> tuple[int, ...]:
-    """Numbers of the parts that have a property."""
+    """Return the indices of the parts for which a condition holds."""
     return tuple(number for number, part in enumerate(parts) if has(part))
 
 
@@ -53,26 +53,26 @@ def _reads_projections(part: PositionEncoding) -> bool:
 
 
 class Attention(nn.Module):
-    """What all attentions have in common.
+    """Base class of attentions.
 
     Attributes:
-        reads_projections: whether its encoding uses the projections of the layer, too.
+        reads_projections: whether the encoding also uses the layer's projections.
         name: the value of the option ``attention_type``.
-        supported_hooks: of encodings.
-        refusal: what is said of other hooks, after their names.
-        gives_weights: whether it can honour ``need_weights``.
-        span: below which distance between positions it is defined; None for any.
+        supported_hooks: hooks of encodings that it supports.
+        refusal: why it does not support other hooks, as the end of a sentence.
+        gives_weights: whether it supports ``need_weights``.
+        span: the smallest distance between positions that is not supported; None for none.
 
     Args:
-        encoding: acts inside the attention; None for no position encoding.
+        encoding: the encoding inside the attention; None for none.
         num_heads: H.
         head_dim: D.
         causal: whether query s sees only keys t <= s.
 
     Raises:
-        IncompatibleEncodingError: the encoding needs what this attention never computes, or
-            does not know the sequence's length in a causal model.
-        ValueError: it was built for other sizes, or for the other value of ``causal``.
+        IncompatibleEncodingError: the attention does not support a hook of the encoding, or the
+            encoding does not support ``causal``.
+        ValueError: the encoding was built for other sizes, or for the other value of ``causal``.
     """
 
     name: ClassVar[str]
@@ -95,20 +95,20 @@ class Attention(nn.Module):
         self.hooks = encoding.hooks if encoding is not None else frozenset[str]()
         if encoding is not None:
             self._check(encoding)
-        # Values that nothing encodes may have any size, as unit vectors that read the weights.
+        # Values that are not encoded may have any size, such as unit vectors to read the weights.
         encoded_values = self.hooks & {"transform_value", "transform_output", "relative_values"}
         self._sized = ("q", "k", "v") if encoded_values else ("q", "k")
-        # Their numbers and not the parts, which are others in a replica of the model.
+        # Indices instead of the parts, because a replica of the model has other parts.
         self._drawn = indices_where(self.parts, lambda part: isinstance(part, Stochastic))
         self.reads_projections = any(map(_reads_projections, self.parts))
 
     @property
     def parts(self) -> tuple[PositionEncoding, ...]:
-        """The encodings that its encoding is made of."""
+        """The parts of the encoding."""
         return self.encoding.parts if self.encoding is not None else ()
 
     def bind_projections(self, q_proj: Projection, k_proj: Projection) -> None:
-        """Tell the encodings that use them too which projections the layer has in this pass."""
+        """Pass the layer's projections to the encodings that use them."""
         for part in self.parts if self.reads_projections else ():
             part.bind_projections(q_proj, k_proj)
 
@@ -146,7 +146,7 @@ class Attention(nn.Module):
             )
 
     def _check_inputs(self, key_padding_mask: Tensor | None = None, **inputs: Tensor) -> None:
-        """Refuse what would be broadcast, or taken for something else, without a word.
+        """Check shapes and dtypes that would otherwise broadcast silently.
 
         ``inputs`` are some of ``q``, ``k`` and ``v``.
         """
@@ -179,27 +179,27 @@ class Attention(nn.Module):
 
     @staticmethod
     def _check_positions(x: Tensor, **positions: Tensor) -> None:
-        """Refuse what are not those of the tokens of ``x`` (B, H, T, D), by their names."""
+        """Check that positions fit the tokens of ``x`` (B, H, T, D)."""
         for name, at in positions.items():
             check_positions(name, at, x.size(0), x.size(2))
 
     def fold_basis_(self, *projections: nn.Module) -> None:
-        """Have the encoding fold its change of basis into the projections, for inference.
+        """Fold the encoding's change of basis into the projections, for inference.
 
-        Here nothing is done, since something may stand between the two.
+        The default does nothing, for attentions that transform queries and keys in between.
         """
 
     def unfold_basis_(self, *projections: nn.Module) -> None:
-        """The projections as they were before ``fold_basis_``."""
+        """Restore the projections of before ``fold_basis_``."""
 
     def _sampled_positions(self, *positions: Tensor) -> tuple[Tensor, ...]:
-        """Positions for what is asked of a part by itself: in training drawn, where one draws."""
+        """Return positions for a direct call of a part: in training, the sampled ones."""
         if not isinstance(self.encoding, Compose):
             return positions
         return self.encoding.with_sampled_positions(positions, {})[0]
 
     def _rows_by_seed(self, state: State | None) -> list[Tensor]:
-        """The rows of each seed in a state joined from several decodings; empty if all are one."""
+        """Return the rows of each seed in a state; empty if all rows have the same seed."""
         if not self._drawn or state is None or is_recorded(state["seed"]):
             return []
         seeds = state["seed"][:, 0].tolist()
@@ -219,7 +219,7 @@ class Attention(nn.Module):
         key_padding_mask: Tensor | None,
         state: State,
     ) -> tuple[Tensor, State]:
-        """``step`` of queries, keys and values whose rows have several seeds."""
+        """Run ``step`` for each group of rows with the same seed."""
         outputs, states = [], []
         for rows in groups:
             output, after = self.step(
@@ -242,7 +242,7 @@ class Attention(nn.Module):
         q_positions: Tensor,
         need_weights: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
-        """``attend`` of queries whose rows have several seeds."""
+        """Run ``attend`` for each group of rows with the same seed."""
         results = [
             self.attend(
                 q[rows],
@@ -258,7 +258,7 @@ class Attention(nn.Module):
         return output, torch.cat(weights)[order] if weights else None
 
     def _redraw(self, k: Tensor, state: State | None = None) -> State:
-        """Draw anew for a stochastic encoding, or again as in ``state``.
+        """Draw new noise for stochastic encodings, or that of the seed in ``state``.
 
         Returns:
             ``{"seed": (B, 1)}`` for the state, empty where nothing is drawn.
@@ -266,7 +266,7 @@ class Attention(nn.Module):
         if not self._drawn:
             return {}
         drawn = state["seed"][0, 0] if state else draw_seed()
-        # No number can come out of a compiled graph.
+        # A compiled graph cannot turn a tensor into a number.
         seed = drawn if torch.compiler.is_compiling() else int(drawn)
         parts = self.parts
         for number in self._drawn:
@@ -296,19 +296,17 @@ class Attention(nn.Module):
             k_positions: (B or 1, S).
             key_padding_mask: (B, S).
             attn_mask: (T, S), (B, T, S), (B H, T, S) or (B, H, T, S), bool with True where hidden,
-                or added to the logits; beside the causal mask, which an attention built causal
-                always has.
+                or added to the logits; in addition to the causal mask of a causal attention.
             need_weights: also return the weights (B, H, T, S).
-            shared: what this pass has in common with those of other layers, whose positions and
-                masks are the same; by default nothing.
+            shared: cache of values shared with other layers that have the same positions and
+                masks; None for none.
 
         Returns:
             The output (B, H, T, D), and the weights or None.
 
         Raises:
-            ValueError: the attention cannot honour ``attn_mask`` or ``need_weights``, another
-                number of heads or of their features, several dtypes outside autocast, or a mask
-                of another type or length.
+            ValueError: ``attn_mask`` or ``need_weights`` is not supported, or shapes or dtypes do
+                not fit.
         """
         raise NotImplementedError
 
@@ -323,9 +321,9 @@ class Attention(nn.Module):
         state: State | None = None,
         shared: SharedPass | None = None,
     ) -> tuple[Tensor, State]:
-        """Attend causally with the next T tokens (usually one), after those in ``state``.
+        """Attend causally from the next T tokens (usually 1) to themselves and those in ``state``.
 
-        Positions that say where they end (``with_end``) speak for the tokens in ``state`` too.
+        The bound of ``positions`` (``with_end``) must hold for the tokens in ``state`` too.
 
         Returns:
             The output (B, H, T, D) and the state after these tokens: tensors with the batch
@@ -341,7 +339,7 @@ class Attention(nn.Module):
         k_positions: Tensor,
         key_padding_mask: Tensor | None = None,
     ) -> State:
-        """Everything that queries need to know of fixed keys, as in cross-attention."""
+        """Return the state of fixed keys and values, for cross-attention."""
         raise NotImplementedError
 
     def attend(
@@ -353,5 +351,5 @@ class Attention(nn.Module):
         need_weights: bool = False,
         shared: SharedPass | None = None,
     ) -> tuple[Tensor, Tensor | None]:
-        """Queries (B, H, T, D) against remembered keys, without causality."""
+        """Attend from queries (B, H, T, D) to the keys in ``state``, without a causal mask."""
         raise NotImplementedError

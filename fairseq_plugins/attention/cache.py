@@ -1,4 +1,4 @@
-"""A cache of keys or values that grows by doubling, so that a decoding step copies one row."""
+"""Buffers of keys or values that grow by doubling, so that a decoding step copies one row."""
 
 import torch
 from torch import Tensor
@@ -7,18 +7,16 @@ from fairseq_plugins.attention.base import State
 from fairseq_plugins.encodings.position_bounds import known_end, with_end
 
 _FIRST_CAPACITY = 64
-# An attribute of a buffer, the rows of it that are taken. Only what was made here has one: a view
-# of it has none, nor has a tensor of somebody else.
+# The attribute of a buffer that counts its used rows. Views and tensors from elsewhere have none.
 _FILLED = "_filled"
 
 
 def append_rows(buffer: Tensor, used: int, new: Tensor) -> Tensor:
-    """A buffer whose rows ``used``..``used + T`` are ``new``.
+    """Write ``new`` to rows ``used``..``used + T`` of a buffer, and return the buffer.
 
-    Rows are written in place where there is room that nobody else has taken: a step from a state
-    that another step has continued already leaves that one's rows alone. What another may write
-    to as well, as a part of a batch whose memory is the whole's, is copied first. Under autograd,
-    which does not allow it, everything is copied.
+    Rows are written in place where they are free: if another step already continued from this
+    state, its rows are not overwritten. Memory that others may write to, such as part of a batch,
+    is copied first. Under autograd, which forbids writing in place, everything is copied.
 
     Args:
         buffer: (B, H, capacity, D), of which the first ``used`` rows count.
@@ -42,10 +40,9 @@ def append_rows(buffer: Tensor, used: int, new: Tensor) -> Tensor:
 
 
 def reordered(state: State, order: Tensor) -> State:
-    """A state in which row i is what was row ``order[i]``, in memory of its own.
+    """Reorder the batch of a state: row i becomes row ``order[i]``, in new memory.
 
-    The same as indexing every tensor, but that the next step need not copy the buffers again, nor
-    ask a GPU where positions end.
+    Unlike indexing every tensor, this keeps free rows of the buffers and the bound of positions.
     """
     return {name: _selected(tensor, order.to(tensor.device)) for name, tensor in state.items()}
 

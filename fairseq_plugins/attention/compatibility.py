@@ -1,4 +1,4 @@
-"""Attentions by name, and the question whether an attention can have an encoding."""
+"""Attentions by name, and checks of which encodings they support."""
 
 import inspect
 from typing import Any
@@ -34,17 +34,18 @@ def build_attention(
 
     Args:
         attention_type: ``vanilla`` or ``linear``.
-        encoding: acts inside the attention; None for no position encoding.
+        encoding: the encoding inside the attention; None for none.
         num_heads: H.
         head_dim: D.
         causal: whether query s sees only keys t <= s.
-        options: the attention's own: ``dropout`` of vanilla, ``feature_map`` and ``normalizer``
-            and ``min_cosine`` of linear.
+        options: the attention's own: ``dropout`` of vanilla; ``feature_map``, ``normalizer`` and
+            ``min_cosine`` of linear.
 
     Raises:
-        ValueError: for an unknown attention, an option of another one or of none, or an encoding
-            that was built for other sizes or for the other value of ``causal``.
-        IncompatibleEncodingError: with the reason and with what would work instead.
+        ValueError: an unknown attention or option, or an encoding that was built for other sizes
+            or for the other value of ``causal``.
+        IncompatibleEncodingError: the attention does not support the encoding; the message names
+            the reason and what would work instead.
     """
     if attention_type not in ATTENTIONS:
         raise ValueError(
@@ -74,13 +75,13 @@ def _check_options(attention_type: str, options: dict[str, Any]) -> None:
 
 
 def options_of(cls: type[Attention]) -> list[str]:
-    """The names of an attention's own options, beside those that every attention has."""
+    """Return the names of the options that only this attention has."""
     common = inspect.signature(Attention).parameters
     return [name for name in inspect.signature(cls).parameters if name not in common]
 
 
 def _instead(attention_type: str, encoding: PositionEncoding | None, causal: bool) -> str:
-    """What goes with the attention, and which other attention takes the encoding."""
+    """Describe alternatives: other encodings, and attentions that support this one."""
     hooks = encoding.hooks if encoding is not None else frozenset[str]()
     others = [name for name, cls in ATTENTIONS.items() if not hooks - cls.supported_hooks]
     if attention_type in others and encoding is not None and encoding.causal_refusal:
@@ -109,23 +110,23 @@ def check_compatible(
     head_dim: int = 64,
     max_positions: int = 1024,
 ) -> None:
-    """Refuse what cannot be built, before any work starts.
+    """Check that an attention supports an encoding, before any work starts.
 
     Args:
         attention_type: ``vanilla`` or ``linear``.
         position_encoding: name, or names joined by ``+``.
         position_encoding_options: words like ``p=identity``.
-        causal: of the model.
-        num_heads: of the model.
-        head_dim: of the model.
-        max_positions: of the model.
+        causal: whether the model is causal.
+        num_heads: H.
+        head_dim: D.
+        max_positions: longest sequence.
 
     Raises:
-        IncompatibleEncodingError: the two do not go together.
+        IncompatibleEncodingError: the attention does not support the encoding.
         ValueError: an unknown name or option, or a bad value.
     """
     options: dict[str, Any] = dict(parse_options(position_encoding_options))
-    # First, since a word like `causal=true` would otherwise meet build_encoding's own argument.
+    # First, since an option such as `causal=true` would clash with build_encoding's argument.
     split_options(position_encoding, options)
     encoding = build_encoding(
         position_encoding,
@@ -133,7 +134,7 @@ def check_compatible(
         head_dim=head_dim,
         causal=causal,
         max_positions=max_positions,
-        # Any size will do: what is asked is whether the two go together.
+        # Any size will do for this check.
         vocab_size=1,
         **options,
     )

@@ -1,4 +1,4 @@
-"""Distances between the tokens that linear attention sums up, and lengths of its steps.
+"""Distances between tokens for linear attention: limits, ranges of keys and steps of decays.
 
 Shapes: B batch, T tokens.
 """
@@ -10,10 +10,10 @@ from fairseq_plugins.encodings.position_bounds import known_end, with_end
 
 
 def check_span(label: str, span: int, *positions: Tensor) -> None:
-    """Refuse positions that are too far apart.
+    """Check that positions are less than ``span`` apart.
 
     Args:
-        label: of the encoding, for the message.
+        label: name of the encoding, for the message.
         span: the distance from which on weights are negative.
         positions: (B or 1, T) each.
 
@@ -23,7 +23,7 @@ def check_span(label: str, span: int, *positions: Tensor) -> None:
     end = known_end(*positions)
     if end is not None and end <= span:
         return
-    # Positions may lie close together far out, and below their end where padding counts in it.
+    # A bound is not enough: positions may be large but close together.
     rows = max(p.size(0) for p in positions)
     at = torch.cat([p.expand(rows, -1) for p in positions], dim=1)
     apart = int((at.amax(1) - at.amin(1)).max()) if at.numel() else 0
@@ -36,15 +36,15 @@ def check_span(label: str, span: int, *positions: Tensor) -> None:
 
 
 def key_range(positions: Tensor, batch: int, before: Tensor | None = None) -> Tensor:
-    """Find the smallest and the largest position of each sequence, without waiting for a GPU.
+    """Return the smallest and largest position of each sequence, without waiting for a GPU.
 
     Args:
         positions: (B or 1, T).
         batch: B.
-        before: the range of the tokens before, for which the end of ``positions`` speaks too.
+        before: the range of earlier tokens, for which the bound of ``positions`` holds too.
 
     Returns:
-        (B, 2), or (B, 0) where there is no token yet; with the end that ``positions`` have.
+        (B, 2), or (B, 0) if there is no token yet; with the bound of ``positions``.
     """
     seen = positions.expand(batch, -1)
     if before is not None:
@@ -54,23 +54,22 @@ def key_range(positions: Tensor, batch: int, before: Tensor | None = None) -> Te
     return with_end(seen, known_end(positions))
 
 
-_NOWHERE = torch.iinfo(torch.int64).min  # reached by padding alone
+_NOWHERE = torch.iinfo(torch.int64).min  # the last position if all tokens so far are padding
 
 
 def advances(
     positions: Tensor, padding: Tensor | None, last: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """Count how many positions each token is beyond those before it, never negative.
+    """Return how far each token's position is beyond all earlier ones, at least 0.
 
     Args:
         positions: (B or 1, T).
-        padding: (B, T), True where padded: such a token advances nothing.
-        last: (B, 1), the position reached by the tokens before, ``_NOWHERE`` where they were all
-            padded; None before the first. What the first of all advances does not count, since no
-            sum is there to decay.
+        padding: (B, T), True where padded: padding advances by 0.
+        last: (B, 1), the largest position of earlier tokens, ``_NOWHERE`` where all are padding;
+            None before the first token. The first token advances by 0, since no sum can decay yet.
 
     Returns:
-        (B or 1, T), and the position reached by the last token (B or 1, 1), both int64.
+        (B or 1, T), and the largest position after the last token (B or 1, 1), both int64.
     """
     if padding is not None:
         positions = positions.masked_fill(padding, _NOWHERE)

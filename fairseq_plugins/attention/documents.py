@@ -1,4 +1,4 @@
-"""Several documents in one row, as language models are trained on: attention inside each alone.
+"""Packed documents: attention within each of several documents in one row.
 
 Shapes: N documents, L tokens of the longest, T tokens in all.
 """
@@ -16,14 +16,14 @@ from fairseq_plugins.encodings.position_bounds import with_end
 
 @dataclass(frozen=True, eq=False)
 class Documents:
-    """Where the documents of a packed row lie.
+    """The layout of a packed row.
 
     Attributes:
-        tokens: (N, L) int64, the place in the row of each document's tokens; any place where
+        tokens: (N, L) int64, indices into the row of each document's tokens; arbitrary where
             padded.
         padding_mask: (N, L) bool, True where padded.
-        document: (T,) int64, which document each token belongs to.
-        positions: (T,) int64, where it is in there, from 0.
+        document: (T,) int64, the document of each token.
+        positions: (T,) int64, its position in the document, from 0.
     """
 
     tokens: Tensor
@@ -33,16 +33,16 @@ class Documents:
 
     @classmethod
     def of(cls, cu_seqlens: Tensor, length: int, max_seqlen: int | None = None) -> "Documents":
-        """From the running sum of their lengths.
+        """Build the layout from the cumulative lengths.
 
         Args:
-            cu_seqlens: (N + 1,) integers: 0, the end of the first document, of the second, ...
-            length: T, which the last of them is.
-            max_seqlen: L, for which a device need not be asked then; the bounds are believed, as a
-                compiled graph has to.
+            cu_seqlens: (N + 1,) integers: 0, the end of the first document, of the second, ..., T.
+            length: T.
+            max_seqlen: L. If given, values are not checked, which would wait for the device and is
+                impossible in a compiled graph.
 
         Raises:
-            ValueError: another type, shape or end, or bounds that decrease.
+            ValueError: another type, shape or end, or decreasing values.
         """
         check_cu_seqlens(cu_seqlens, length, look=max_seqlen is None)
         bounds = cu_seqlens.long()
@@ -56,28 +56,28 @@ class Documents:
 
     @property
     def lengths(self) -> Tensor:
-        """(N,) int64."""
+        """Lengths of the documents, (N,) int64."""
         return (~self.padding_mask).sum(1)
 
     def apart(self, x: Tensor) -> Tensor:
-        """A row for each document, padded on the right: (1, ..., T, D) -> (N, ..., L, D)."""
+        """Unpack into a row per document, padded on the right: (1, ..., T, D) -> (N, ..., L, D)."""
         return x[0][..., self.tokens, :].movedim(-3, 0)
 
     def together(self, x: Tensor) -> Tensor:
-        """Back in one row: (N, ..., L, D) -> (1, ..., T, D)."""
+        """Pack into one row: (N, ..., L, D) -> (1, ..., T, D)."""
         return x.movedim(0, -3)[..., self.document, self.positions, :].unsqueeze(0)
 
 
 def check_cu_seqlens(cu_seqlens: Tensor, length: int, *, look: bool = True) -> None:
-    """Refuse bounds that are not those of documents in a row of ``length`` tokens.
+    """Check the cumulative lengths of documents in a row of ``length`` tokens.
 
     Args:
         cu_seqlens: (N + 1,).
         length: T.
-        look: also at the values, for which a GPU has to be waited for.
+        look: also check the values, which waits for the device.
 
     Raises:
-        ValueError: another type, shape or end, or bounds that decrease.
+        ValueError: another type, shape or end, or decreasing values.
     """
     if cu_seqlens.dtype not in (torch.int32, torch.int64):
         raise ValueError(f"`cu_seqlens` must be int32 or int64, but is {cu_seqlens.dtype} instead.")
@@ -108,16 +108,16 @@ def attend_documents(
 ) -> tuple[Tensor, Tensor | None]:
     """Attend within each document of a packed row; positions begin at 0 in each.
 
-    The documents are put under each other, so that time and memory are those of N sequences of
+    The documents are unpacked into a batch, so that time and memory are those of N sequences of
     L tokens, for any attention and encoding.
 
     Args:
-        attention: of the heads.
+        attention: any attention.
         q: (1, H, T, D).
         k: (1, H, T, D).
         v: (1, H, T, D).
-        documents: of this row.
-        need_weights: also return the weights, each document's in its own square.
+        documents: the layout of the row.
+        need_weights: also return the weights, zero between documents.
 
     Returns:
         (1, H, T, D), and the weights (1, H, T, T) or None.
@@ -140,7 +140,7 @@ def attend_documents(
 
 
 def _in_squares(weights: Tensor, documents: Documents) -> Tensor:
-    """(N, H, L, L) -> (1, H, T, T), zero between documents."""
+    """Pack weights: (N, H, L, L) -> (1, H, T, T), zero between documents."""
     rows = documents.together(weights)[..., documents.positions]
     same = documents.document[:, None] == documents.document
     return rows.where(same, 0.0)

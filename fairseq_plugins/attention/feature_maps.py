@@ -8,19 +8,19 @@ from torch import Tensor
 
 
 def elu_plus_one(x: Tensor) -> Tensor:
-    """phi(x) = 1 + elu(x) (Katharopoulos et al. 2020), as exp(x) below zero.
+    """Return phi(x) = 1 + elu(x) (Katharopoulos et al. 2020), as exp(x) below zero.
 
-    ``elu(x) + 1`` is exactly 0 at -8 in bfloat16; exp keeps it positive.
+    ``elu(x) + 1`` is exactly 0 at -8 in bfloat16; exp stays positive.
     """
     mapped: Tensor = _EluPlusOne.apply(x)
     return mapped
 
 
 class _EluPlusOne(torch.autograd.Function):
-    """exp(min(x, 0)) + max(x, 0), whose slope is min(phi(x), 1): a few passes over memory.
+    """exp(min(x, 0)) + max(x, 0), with the slope min(phi(x), 1).
 
-    ``torch.where`` between two branches takes three times as many, and its gradient multiplies
-    the slope of a branch that is not taken by zero, which must then be kept finite.
+    ``torch.where`` of two branches takes three times as many passes over memory, and its gradient
+    multiplies the slope of the unused branch by zero, so that this must stay finite.
     """
 
     generate_vmap_rule = True
@@ -40,11 +40,11 @@ class _EluPlusOne(torch.autograd.Function):
 
 
 def relu_shifted(x: Tensor) -> Tensor:
-    """phi(x) = relu(x) + 1e-3, the map of PermuteFormer (Chen 2021)."""
+    """Return phi(x) = relu(x) + 1e-3, the map of PermuteFormer (Chen 2021)."""
     return torch.relu(x) + 1e-3
 
 
-# Maps that can be 0 in every feature of a query or key, or where those of the two meet.
+# Maps with which the product of a query and a key can be exactly 0.
 VANISHING_MAPS = frozenset({"relu"})
 
 FEATURE_MAPS: dict[str, Callable[[Tensor], Tensor]] = {

@@ -1,4 +1,4 @@
-"""Share of queries at which a floor or clamp acts on linear attention's denominator."""
+"""Share of queries whose linear-attention denominator is clamped."""
 
 import torch
 
@@ -9,18 +9,18 @@ from fairseq_plugins.kernels.normalizer import norms
 
 @torch.no_grad()
 def floored_share(attention: LinearAttention, *, length: int = 512, seed: int = 1) -> float:
-    """Compute the share of queries whose denominator is floored or clamped, at random inputs.
+    """Compute the share of queries whose denominator is clamped, for random inputs.
 
     Features of queries and keys before the feature map are independent draws from N(0, 1); in a
     trained model they are not, so this compares encodings and predicts no model.
 
     Args:
-        attention: with its encoding, and its ``min_cosine`` or ``epsilon``.
-        length: tokens T of the one sequence, at positions 0..T-1, all of which are queries.
+        attention: with its encoding and its ``min_cosine`` or ``epsilon``.
+        length: T; there is one sequence with positions 0..T-1.
         seed: of the draws.
 
     Returns:
-        0..1; 0 where no denominator has a floor or is clamped.
+        A number in 0..1; 0 if the attention never clamps.
     """
     if not attention.min_cosine and attention.epsilon is None:
         return 0.0

@@ -28,12 +28,12 @@ from fairseq_plugins.encodings import IncompatibleEncodingError, build_encoding
 from fairseq_plugins.encodings.base import Projection
 from fairseq_plugins.encodings.position_bounds import with_end
 
-_NEXT = "next_position"  # (B, 1) int64 in the state of a layer: tokens so far, without padding
+_NEXT = "next_position"  # (B, 1) int64 in a layer's state: number of tokens so far, without padding
 
 
 @dataclass(frozen=True)
 class GroupedKeys:
-    """Keys' projection as if each head of queries had its own: (..., C) -> (..., H D).
+    """A projection of keys repeated for each head of queries: (..., C) -> (..., H D).
 
     Attributes:
         linear: C -> G D.
@@ -48,24 +48,24 @@ class GroupedKeys:
     in_features: int
 
     def __call__(self, x: Tensor) -> Tensor:
-        """(..., C) -> (..., H D)."""
+        """Project and repeat: (..., C) -> (..., H D)."""
         heads = self.linear(x).unflatten(-1, (-1, self.head_dim))
         repeated: Tensor = heads.repeat_interleave(self.groups, -2).flatten(-2)
         return repeated
 
 
 class PositionalMultiheadAttention(nn.Module):
-    """In place of ``nn.MultiheadAttention``, batch first, with a position encoding by its name.
+    """Drop-in replacement for ``nn.MultiheadAttention`` (batch first) with a position encoding.
 
-    Calls are those of PyTorch's module, whose state dicts it loads. Positions are counted, from 0
-    in each sequence, without what is padded on either side.
+    It has the interface of PyTorch's module and loads its state dicts. Positions count from 0 in
+    each sequence and skip padding on either side.
 
     Args:
         embed_dim: C.
         num_heads: H, of queries.
-        dropout: of the weights, under vanilla attention; here or in ``attention_options``.
-        bias: of the four projections.
-        add_bias_kv: must be False, as ``add_zero_attn``: no position fits such a key.
+        dropout: of the weights, vanilla attention only; here or in ``attention_options``.
+        bias: whether the four projections have biases.
+        add_bias_kv: must be False, since such a key has no position.
         add_zero_attn: must be False.
         kdim: features of keys; C by default.
         vdim: features of values; C by default.
@@ -82,12 +82,12 @@ class PositionalMultiheadAttention(nn.Module):
         options: the encoding's own.
 
     Raises:
-        ValueError: a value that is not allowed, an unknown name or an option of none.
-        IncompatibleEncodingError: the attention or the direction cannot have the encoding, or it
-            acts on the input of a model and not inside an attention.
+        ValueError: an unknown name or option, or a bad value.
+        IncompatibleEncodingError: the attention or the direction does not support the encoding, or
+            the encoding acts on the input of a model instead of inside an attention.
     """
 
-    # nn.TransformerEncoderLayer asks for these before it takes a path of its own.
+    # nn.TransformerEncoderLayer checks these before it takes its fused path.
     batch_first = True
     in_proj_weight = None
     in_proj_bias = None
@@ -179,9 +179,9 @@ class PositionalMultiheadAttention(nn.Module):
         self.attention.bind_projections(self.q_proj, keys)
 
     def reset_parameters(self) -> None:
-        """As PyTorch's module begins; the encoding's parameters stay as they are."""
+        """Initialise as PyTorch's module does; the encoding's parameters are unchanged."""
         for projection in (self.q_proj, self.k_proj, self.v_proj):
-            # PyTorch draws the three as one matrix (3C, C), whose bound this gain gives.
+            # The bound of PyTorch's single matrix (3C, C) for all three.
             nn.init.xavier_uniform_(projection.weight, gain=2**-0.5)
         for projection in (self.q_proj, self.k_proj, self.v_proj, self.out_proj):
             if projection.bias is not None:
@@ -189,7 +189,7 @@ class PositionalMultiheadAttention(nn.Module):
 
     @property
     def causal(self) -> bool:
-        """Whether query s sees keys t <= s alone."""
+        """Whether query s sees only keys t <= s."""
         return self.attention.causal
 
     def forward(
@@ -208,37 +208,36 @@ class PositionalMultiheadAttention(nn.Module):
         cu_seqlens: Tensor | None = None,
         max_seqlen: int | None = None,
     ) -> tuple[Tensor, Tensor | None]:
-        """Attend as PyTorch's module does.
+        """Attend over whole sequences, as PyTorch's module does.
 
         Args:
             query: (B, T, C), or (T, C) of one sequence.
-            key: (B, S, kdim); the same tensor as ``query`` in self-attention, except in a causal
-                layer, which always attends to the queries' own tokens.
+            key: (B, S, kdim); the same tensor as ``query`` for self-attention. A causal layer is
+                always self-attention, whatever the tensors.
             value: (B, S, vdim).
-            key_padding_mask: (B, S), bool with True where padded, or floating point, padded where
-                -inf and else added to the logits.
-            need_weights: also return the weights; by default where the attention has them.
+            key_padding_mask: (B, S), bool with True where padded, or floating point: -inf where
+                padded, other values are added to the logits.
+            need_weights: also return the weights; by default if the attention has them.
             attn_mask: (T, S), (B, T, S), (B H, T, S) or (B, H, T, S), bool with True where
-                hidden, or floating point and added; vanilla attention alone.
-            average_attn_weights: their mean over heads, or each head's.
-            is_causal: ``attn_mask`` is the causal one, which a layer built ``causal`` has itself;
-                another goes by the mask.
-            query_positions: (B or 1, T) int64; in self-attention those of the keys by default,
-                else counted from 0, and to be given where keys are padded.
-            key_positions: (B or 1, S) int64; in self-attention those given for the queries by
-                default, else counted without what is padded.
-            cu_seqlens: (N + 1,) int32 or int64, 0 and where each document of a packed row ends:
-                positions begin again in each, and attention stays inside. B is then 1.
-            max_seqlen: the longest document, for which a device need not be asked then.
+                hidden, or floating point and added to the logits; vanilla attention only.
+            average_attn_weights: return the mean weights over heads, or those of each head.
+            is_causal: hint that ``attn_mask`` is the causal mask; a causal layer does not need it.
+            query_positions: (B or 1, T) int64; by default ``key_positions`` in self-attention,
+                else counted from 0, and required if keys are padded.
+            key_positions: (B or 1, S) int64; by default ``query_positions`` in self-attention,
+                else counted without padding.
+            cu_seqlens: (N + 1,) int32 or int64, 0 and the end of each document of a packed row
+                (B = 1). Positions restart in each document, and attention stays within it.
+            max_seqlen: longest document; if given, the device is not waited for.
 
         Returns:
             (B, T, C), and the weights (B, T, S), (B, H, T, S) without averaging, or None.
 
         Raises:
-            ValueError: what the layer or its attention cannot honour, by its name.
+            ValueError: an argument that does not fit or is not supported.
         """
-        # A causal layer compares places, so that its keys are those of the queries' tokens whatever
-        # tensor they come in: checkpoints and copies to devices make others of one.
+        # A causal layer is self-attention whatever the tensors, since checkpointing and copies to
+        # devices make several tensors of one.
         is_self = self.causal or key is query
         if query.dim() == 2:
             query, key, value = (x.unsqueeze(0) for x in (query, key, value))
@@ -301,16 +300,16 @@ class PositionalMultiheadAttention(nn.Module):
     def step(
         self, x: Tensor, state: State | None = None, key_padding_mask: Tensor | None = None
     ) -> tuple[Tensor, State]:
-        """Attend causally from the next tokens to those before, which ``state`` knows.
+        """Attend causally from the next tokens to themselves and those in ``state``.
 
         Args:
             x: (B, T, C), usually one token.
-            state: of the tokens before; None at the first.
+            state: of the earlier tokens; None at the first.
             key_padding_mask: (B, T) bool of these tokens, True where padded.
 
         Returns:
-            (B, T, C) and the state: tensors with the batch first, to be indexed by a beam. Under
-            linear attention it has the same size after any number of tokens.
+            (B, T, C) and the state: tensors with the batch first, so that a beam can index them.
+            Under linear attention its size is constant.
 
         Raises:
             ValueError: a layer that is not causal, or a mask that is not bool.
@@ -335,7 +334,7 @@ class PositionalMultiheadAttention(nn.Module):
         return self.out_proj(output.transpose(1, 2).flatten(2)), {**after, _NEXT: seen + count}
 
     def _heads(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """(B, H, T, D), and (B, H, S, D) of keys and values."""
+        """Project and split heads: queries (B, H, T, D), keys and values (B, H, S, D)."""
 
         def split(x: Tensor) -> Tensor:
             return x.unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
@@ -372,8 +371,7 @@ class PositionalMultiheadAttention(nn.Module):
             )
 
     def _refuse_to_count(self) -> None:
-        # Refused at any length: of two sequences that are as long only now and then, a call would
-        # else fail once in a while.
+        # An error at any length; otherwise calls would fail only when lengths happen to differ.
         if self.attention.hooks:
             raise ValueError(
                 "`query_positions` must be given with `key_padding_mask` where `key` is another "
@@ -387,13 +385,13 @@ class PositionalMultiheadAttention(nn.Module):
 
 
 def _counted(padding: Tensor | None, x: Tensor) -> Tensor:
-    """Positions (B or 1, T) of x (B, T, C)."""
+    """Count positions (B or 1, T) of x (B, T, C)."""
     length = x.size(1)
     return with_end(make_positions(padding, length, device=x.device), length)
 
 
 def _check_given(name: str, positions: Tensor | None, x: Tensor) -> None:
-    """By the layer's own name; an attention has another."""
+    """Check positions under the layer's argument name, which differs from the attention's."""
     if positions is not None:
         check_positions(name, positions, x.size(0), x.size(1))
 
@@ -424,7 +422,7 @@ def _check_flags(add_bias_kv: bool, add_zero_attn: bool, batch_first: bool) -> N
 def _split_projections(
     module: PositionalMultiheadAttention, state: dict[str, Any], prefix: str, *more: Any
 ) -> None:
-    """Names of PyTorch's module to ours: one matrix of three projections, or three."""
+    """Convert a state dict of PyTorch's module: split its joint projection into three."""
     for kind in ("weight", "bias"):
         joined = state.pop(f"{prefix}in_proj_{kind}", None)
         if joined is not None:

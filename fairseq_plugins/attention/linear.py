@@ -26,33 +26,33 @@ _HALF = (torch.float16, torch.bfloat16)
 class LinearAttention(Attention):
     """phi(q)~ (sum phi(k)~ v^T) over a denominator (LRPE, Eq. 31 and 39), ~ the encoding.
 
-    A decay multiplies the running sums from token to token, that of an encoded denominator too.
+    A decay multiplies the running sums, including that of an encoded denominator.
 
     Args:
         encoding, num_heads, head_dim, causal: see ``Attention``.
-        feature_map: phi, a key of ``FEATURE_MAPS``; the papers' is 1 + elu. An encoding that
-            has one of its own (``cosformer``) brings it along.
-        normalizer: the denominator. ``encoded``: of the encoded features as in LRPE, Eq. 39, kept
-            away from zero (``min_cosine``; the paper does not say how) where the encoding can
-            make it negative; an encoding that changes norms (``xpos``) has ``plain`` instead,
-            since the floor would depend on absolute positions. ``plain``: of phi(q) and phi(k)
-            before the encoding, always positive. ``clamped``: max(sum of Eq. 39, ``epsilon``), as
-            in the LRPE authors' code of 2022; a negative sum becomes ``epsilon``, so that outputs
-            can be large. ``output_norm``: no denominator, but a norm over all heads' outputs, as
-            in their code since January 2023. ``none``: no denominator and no norm.
-        min_cosine: of ``encoded`` and ``plain``, ``MIN_COSINE`` by default: a denominator below
-            this share of its bound |phi(q)~| sum |phi(k)~| is moved out to it, with its sign, so
-            that the absolute weights of a query sum to at most 1 / ``min_cosine``; 0 for the bare
-            quotient of Eq. 39, down to ``LEAST_COSINE`` of the bound. ``floored_share`` tells how
-            many queries that is at random inputs.
-            It concerns encoded denominators that can be negative, and plain ones with
-            ``feature_map=relu``, which can be 0 under weights of encoded features that are not.
-        epsilon: of ``clamped``, ``EPSILON`` by default: the smallest denominator.
-        output_norm: of ``output_norm``: ``layer_norm`` (the default) or ``rms_norm``.
+        feature_map: phi, a key of ``FEATURE_MAPS``; 1 + elu in the papers. An encoding with a
+            feature map of its own (``cosformer``) overrides it.
+        normalizer: the denominator. ``encoded``: from the encoded features as in LRPE, Eq. 39,
+            clamped (``min_cosine``; the paper does not say how) if the encoding can make it
+            negative; encodings that change norms (``xpos``) use ``plain`` instead, since the clamp
+            would depend on absolute positions. ``plain``: from phi(q) and phi(k) before the
+            encoding, always positive. ``clamped``: max(sum of Eq. 39, ``epsilon``), as in the LRPE
+            authors' code of 2022; a negative sum becomes ``epsilon``, so that outputs can be
+            large. ``output_norm``: no denominator, but a norm over all heads' outputs, as in their
+            code since January 2023. ``none``: no denominator and no norm.
+        min_cosine: lower bound on the absolute denominator of ``encoded`` and ``plain``, as a
+            share of its maximum |phi(q)~| sum |phi(k)~|; ``MIN_COSINE`` by default. Smaller values
+            are moved to the bound, keeping their sign, so that the absolute weights of a query sum
+            to at most 1 / ``min_cosine``. 0 is the plain quotient of Eq. 39, clamped only at
+            ``LEAST_COSINE``. It applies to encoded denominators that can be negative, and to plain
+            ones with ``feature_map=relu``, which can be 0 where encoded weights are not.
+            ``floored_share`` measures how often it acts.
+        epsilon: smallest denominator of ``clamped``; ``EPSILON`` by default.
+        output_norm: ``layer_norm`` (the default) or ``rms_norm``, for ``output_norm``.
 
     Raises:
         IncompatibleEncodingError: the encoding needs the T x S logits.
-        ValueError: an unknown feature map or normaliser, an option of another normaliser, or a
+        ValueError: an unknown feature map or normalizer, an option of another normalizer, or a
             value out of range.
     """
 
@@ -94,7 +94,7 @@ class LinearAttention(Attention):
             self._sized = ("q", "k", "v")
         transforms = bool(self.hooks & ENCODED)
         is_encoded = normalizer == "encoded" and transforms
-        # A sum of products that are 0, under weights of encoded features that are not.
+        # The plain denominator can be 0 where the weights of encoded features are not.
         can_vanish = facts.feature_map is None and feature_map in VANISHING_MAPS
         is_vanishing = normalizer == "plain" and transforms and can_vanish
         if encoding is not None and is_vanishing and not facts.transform_after_feature_map:
@@ -107,7 +107,7 @@ class LinearAttention(Attention):
         self.min_cosine = (options.min_cosine or 0.0) if has_floor else 0.0
         self._floor = max(self.min_cosine, LEAST_COSINE) if has_floor else 0.0
         sums_weights = is_encoded or (normalizer == "clamped" and transforms)
-        # Norms that grow with the position would leave float16's range, too.
+        # Norms that grow with the position would leave float16's range too.
         self._is_exact = (sums_weights and facts.sums_cancel) or not facts.keeps_norms
         self.span = facts.positive_span if sums_weights and facts.keeps_positive else None
         self._decays = "log_decay" in self.hooks
@@ -240,17 +240,17 @@ class LinearAttention(Attention):
         return self._decode_output(output, q_positions, q.dtype), None
 
     def _check_span(self, *positions: Tensor) -> None:
-        """Refuse distances at which weights are negative, for which their sum has no floor."""
+        """Check that no distance gives negative weights, whose sum is not clamped."""
         if self.span is not None and not torch.compiler.is_compiling():
             assert self.encoding is not None
             check_span(self.encoding.label, self.span, *positions)
 
     def _keep_range(self, k: Tensor, positions: Tensor, state: State | None = None) -> State:
-        """Refuse keys that are too far apart, those in ``state`` included.
+        """Check that keys, including those in ``state``, are not too far apart.
 
         Returns:
-            ``{"k_range": (B, 2)}`` for the state, whose sums do not tell where keys are; empty
-            where any distance will do.
+            ``{"k_range": (B, 2)}`` for the state, since its sums have no positions; empty if any
+            distance is supported.
         """
         if self.span is None:
             return {}
@@ -261,14 +261,14 @@ class LinearAttention(Attention):
     def _log_decay(
         self, positions: Tensor, key_padding_mask: Tensor | None, last: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """What the sums decay by at each token (B or 1, H, T), and the position then reached."""
+        """Return the sums' log decay at each token (B or 1, H, T), and the position reached."""
         assert self.encoding is not None
         (sampled,) = self._sampled_positions(positions)
         steps, reached = advances(sampled, key_padding_mask, last)
         return self.encoding.log_decay().view(-1, 1) * steps.unsqueeze(1), reached
 
     def _decode_output(self, output: Tensor, positions: Tensor, dtype: torch.dtype) -> Tensor:
-        """The output as values are; under autocast in its dtype, which softmax has there too."""
+        """Decode and cast the output; under autocast to its dtype, as in softmax attention."""
         if self.output_norm is None:
             output = output.to(dtype)
         if self.encoding is not None and "transform_output" in self.hooks:
@@ -283,10 +283,10 @@ class LinearAttention(Attention):
     def _features(
         self, x: Tensor, transform: Callable[[Tensor], Tensor] | None
     ) -> tuple[Tensor, Tensor | None]:
-        """phi and the encoding in the encoding's order, and phi alone for a plain denominator.
+        """Return phi and the encoding, in the encoding's order, and phi for a plain denominator.
 
-        In half precision they are float32 where that is needed: gradients of small features leave
-        the range of float16, and sums that cancel the precision of both.
+        For half-precision inputs they are float32 where needed: gradients of small features leave
+        float16's range, and sums that cancel need more precision.
         """
         if x.dtype == torch.float16 or (self._is_exact and x.dtype in _HALF):
             return self._map(x.float(), transform)
@@ -308,7 +308,7 @@ class LinearAttention(Attention):
     def denominator_features(
         self, q: Tensor, k: Tensor, positions: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Those of queries and keys (B, H, T, D) whose products the denominator sums up.
+        """Return the features of queries and keys (B, H, T, D) that make the denominator.
 
         Args:
             q: (B, H, T, D).
@@ -322,7 +322,7 @@ class LinearAttention(Attention):
         return plain_q, plain_k
 
     def _encode_query(self, q: Tensor, positions: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Features of the queries, and the denominator's where they are others."""
+        """Return the features of queries, and those for the denominator if they differ."""
         transform = None
         if self.encoding is not None and "transform_query" in self.hooks:
             transform = partial(self.encoding.transform_query, positions=positions)
@@ -331,13 +331,13 @@ class LinearAttention(Attention):
     def _encode_key(
         self, k: Tensor, v: Tensor, positions: Tensor, key_padding_mask: Tensor | None
     ) -> tuple[Tensor, Tensor | None, Tensor]:
-        """Features of the keys, zero where padded, the denominator's, and the values."""
+        """Return the features of keys, zero where padded, those for the denominator, and values."""
         transform = None
         if self.encoding is not None and "transform_key" in self.hooks:
             transform = partial(self.encoding.transform_key, positions=positions)
         padded = None if key_padding_mask is None else key_padding_mask[:, None, :, None]
         if padded is not None:
-            # 0 x NaN is NaN: what padding holds must reach neither sums nor gradients.
+            # 0 x NaN is NaN: padding must reach neither sums nor gradients.
             k, v = k.masked_fill(padded, 0.0), v.masked_fill(padded, 0.0)
         encoded, norm_k = self._features(k, transform)
         if padded is not None:
@@ -351,7 +351,7 @@ class LinearAttention(Attention):
 
 
 def _sums(state: State) -> LinearState:
-    """The kernel's part of a state."""
+    """Return the kernel's part of a state."""
     return LinearState(*(state[name] for name in LinearState._fields))
 
 

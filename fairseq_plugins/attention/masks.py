@@ -1,4 +1,4 @@
-"""Masks in the forms that callers have, made into those of an attention or refused by name."""
+"""Conversion and checks of padding and attention masks."""
 
 import torch
 from torch import Tensor
@@ -9,15 +9,15 @@ from fairseq_plugins.attention.base import Attention
 def padding_mask(
     mask: Tensor | None, key: Tensor, attention: Attention
 ) -> tuple[Tensor | None, Tensor | None]:
-    """Which keys are padded (B, S), and what is added to the logits of the others, or None.
+    """Split a padding mask into a bool mask (B, S) and values added to the logits, or None.
 
     Args:
         mask: (B, S), bool or floating point.
         key: (B, S, C).
-        attention: to which they go.
+        attention: the attention that gets the masks.
 
     Raises:
-        ValueError: another type or shape, or finite values where there are no logits.
+        ValueError: another type or shape, or finite values for an attention without logits.
     """
     if mask is None:
         return None, None
@@ -48,7 +48,7 @@ def padding_mask(
 
 
 def attention_mask(mask: Tensor | None, q: Tensor, k: Tensor) -> Tensor | None:
-    """A mask with its batch and heads apart.
+    """Reshape an attention mask so that batch and heads are separate dimensions.
 
     Args:
         mask: (T, S), (B, T, S), (B H, T, S) or (B, H, T, S).
@@ -66,7 +66,7 @@ def attention_mask(mask: Tensor | None, q: Tensor, k: Tensor) -> Tensor | None:
             f"logits, but is {mask.dtype} instead."
         )
     if mask.dim() != 3 and torch.compiler.is_compiling():
-        return mask  # A comparison would bind the sizes of the graph.
+        return mask  # Comparing sizes would fix them in the graph.
     batch, heads, queries, keys = q.size(0), q.size(1), q.size(2), k.size(2)
     shape = tuple(mask.shape)
     if shape == (batch * heads, queries, keys) and heads > 1:
@@ -82,10 +82,10 @@ def attention_mask(mask: Tensor | None, q: Tensor, k: Tensor) -> Tensor | None:
 
 
 def to_added(mask: Tensor | None, added: Tensor | None, queries: int) -> Tensor | None:
-    """A mask with what a padding mask adds to every query's logits.
+    """Combine a mask with the values that a padding mask adds to the logits.
 
     Args:
-        mask: (T, S), (B, T, S) or (B, H, T, S), bool or added.
+        mask: (T, S), (B, T, S) or (B, H, T, S), bool or added to the logits.
         added: (B, S), or None.
         queries: T.
     """
@@ -100,15 +100,15 @@ def to_added(mask: Tensor | None, added: Tensor | None, queries: int) -> Tensor 
 
 
 def refuse_packed(query: Tensor, is_self: bool, **others: Tensor | None) -> None:
-    """What does not go with packed documents.
+    """Check arguments that packed documents do not support.
 
     Args:
         query: (B, T, C).
-        is_self: whether the keys are the queries' tokens.
-        others: masks and positions by their names.
+        is_self: whether this is self-attention.
+        others: masks and positions by name, which must be None.
 
     Raises:
-        ValueError: several rows, other keys, masks or positions beside them.
+        ValueError: several rows, cross-attention, masks or positions.
     """
     if query.size(0) != 1:
         raise ValueError(
@@ -119,4 +119,4 @@ def refuse_packed(query: Tensor, is_self: bool, **others: Tensor | None) -> None
         raise ValueError("`cu_seqlens` needs self-attention: `key` must be `query`.")
     for name, value in others.items():
         if value is not None:
-            raise ValueError(f"`{name}` must be None with `cu_seqlens`, which says it all.")
+            raise ValueError(f"`{name}` must be None with `cu_seqlens`.")

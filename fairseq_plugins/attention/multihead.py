@@ -1,4 +1,4 @@
-"""The fairseq adapter: projections, positions and incremental state around an attention."""
+"""fairseq adapter: projections, positions and incremental state around an attention."""
 
 import math
 from collections.abc import Callable
@@ -19,24 +19,24 @@ IncrementalState = dict[str, dict[str, Tensor | None]]
 
 @with_incremental_state
 class FairseqMultiheadAttention(nn.Module):
-    """In place of fairseq's ``MultiheadAttention``, with its parameters' names and initial values.
+    """Replacement for fairseq's ``MultiheadAttention`` with the same names and initial values.
 
     Shapes here are fairseq's: T x B x C.
 
     Args:
         embed_dim: C of queries and output.
-        attention: what runs on the heads.
+        attention: the attention of the heads.
         kdim: C of keys; ``embed_dim`` where None.
         vdim: C of values; ``embed_dim`` where None.
         encoder_decoder_attention: keys are fixed, and kept while decoding.
-        q_noise: see fairseq's quantisation noise.
-        qn_block_size: likewise.
+        q_noise: of fairseq's quantisation noise.
+        qn_block_size: of fairseq's quantisation noise.
 
     Raises:
         ValueError: ``embed_dim`` is not ``num_heads * head_dim`` of the attention.
     """
 
-    # From the decorator.
+    # Added by the decorator.
     get_incremental_state: Callable[..., Any]
     set_incremental_state: Callable[..., Any]
 
@@ -101,22 +101,22 @@ class FairseqMultiheadAttention(nn.Module):
             query: (T, B, C).
             key: (S, B, C), or None where a static key is remembered.
             value: like ``key``.
-            key_padding_mask: the positions of the keys with their padding mask, in a step those
-                of the new tokens; of a cross-attention the queries', too. fairseq's layers hand
-                on what they are given in this place. Or the mask alone (B, S), True where
-                padded, of a whole sequence whose queries are not padded.
+            key_padding_mask: ``Positions`` of the keys (in a decoding step, of the new tokens), or
+                ``CrossPositions`` in cross-attention; both include padding masks, and fairseq's
+                layers pass this argument on unchanged. Or a mask (B, S) alone, True where padded,
+                for whole sequences whose queries are not padded.
             incremental_state: of decoding; ``query`` then holds the next tokens only.
             need_weights: return the weights, mean over heads (B, T, S).
             static_kv: the key is the same at every step.
             attn_mask: see ``Attention.forward``.
-            before_softmax: not offered.
+            before_softmax: must be False.
             need_head_weights: return the weights per head (H, B, T, S).
 
         Returns:
             (T, B, C) and the weights or None.
 
         Raises:
-            ValueError: for what the attention cannot honour.
+            ValueError: an argument that is not supported.
         """
         if before_softmax:
             raise ValueError("`before_softmax` must be False: the logits are not kept.")
@@ -141,7 +141,7 @@ class FairseqMultiheadAttention(nn.Module):
         return self.out_proj(merged), weights
 
     def _heads(self, x: Tensor) -> Tensor:
-        """(T, B, C) -> (B, H, T, D)."""
+        """Split heads: (T, B, C) -> (B, H, T, D)."""
         return x.unflatten(-1, (self.num_heads, self.head_dim)).permute(1, 2, 0, 3)
 
     def _key_value(self, key: Tensor | None, value: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -151,7 +151,7 @@ class FairseqMultiheadAttention(nn.Module):
     def _of_whole_sequences(
         self, padding_mask: Tensor | None, query: Tensor, key: Tensor | None
     ) -> Positions | CrossPositions:
-        """For a layer that hands on a padding mask alone."""
+        """Count positions for a layer that passes on a padding mask alone."""
         assert key is not None
         keys = Positions.of(padding_mask, key.size(0), key.device)
         if not self.encoder_decoder_attention:
@@ -226,17 +226,17 @@ class FairseqMultiheadAttention(nn.Module):
         )
 
     def make_generation_fast_(self, **kwargs: Any) -> None:
-        """What fairseq calls once before it generates; a model is not trained after."""
+        """Prepare for inference; fairseq calls this once before generation."""
         self.attention.fold_basis_(self.q_proj, self.k_proj)
 
     def unfold(self) -> None:
-        """Weights as they were trained, before they are saved or others are loaded."""
+        """Restore the trained weights, before saving or loading."""
         self.attention.unfold_basis_(self.q_proj, self.k_proj)
 
     def reorder_incremental_state(
         self, incremental_state: IncrementalState, new_order: Tensor
     ) -> IncrementalState:
-        """Follow the beam: row i becomes row ``new_order[i]``, which may be fewer rows."""
+        """Reorder the state for beam search: row i becomes row ``new_order[i]``."""
         saved = self._get_input_buffer(incremental_state)
         if saved and not _keeps_order(new_order, next(iter(saved.values())).size(0)):
             self._set_input_buffer(incremental_state, reordered(saved, new_order))
@@ -255,10 +255,10 @@ def _unfold(module: FairseqMultiheadAttention, *state: Any) -> None:
 
 
 def _keeps_order(order: Tensor, batch: int) -> bool:
-    """Whether each row of a batch stays where it is, as in greedy search and sampling."""
-    if order.is_inference():  # Whether it was written to is not counted there.
+    """Return whether an order leaves every row in place, as in greedy search and sampling."""
+    if order.is_inference():  # Such tensors have no version counter.
         return bool(order.tolist() == list(range(batch)))
-    # Found once for all layers, which get the same tensor; again where it was written to since.
+    # Cached on the tensor, which all layers get, until it is written to.
     asked = (order._version, batch)
     found = getattr(order, _KEEPS, None)
     if found is None or found[0] != asked:

@@ -8,10 +8,10 @@ from fairseq_plugins.attention.output_norm import OUTPUT_NORMS, OutputNormKind
 
 Normalizer = Literal["encoded", "plain", "none", "clamped", "output_norm"]
 NORMALIZERS: tuple[Normalizer, ...] = ("encoded", "plain", "none", "clamped", "output_norm")
-FLOORED: tuple[Normalizer, ...] = ("encoded", "plain")  # those that `min_cosine` is for
+FLOORED: tuple[Normalizer, ...] = ("encoded", "plain")  # those with `min_cosine`
 UNDIVIDED: tuple[Normalizer, ...] = ("none", "output_norm")
 
-# Left free, encoded denominators cross zero in training, and the gradients there drown the others.
+# Without a bound, encoded denominators cross zero in training, with huge gradients.
 MIN_COSINE = 0.2
 EPSILON = 1e-6
 OUTPUT_NORM: OutputNormKind = "layer_norm"
@@ -19,7 +19,7 @@ OUTPUT_NORM: OutputNormKind = "layer_norm"
 
 @dataclass(frozen=True)
 class NormalizerOptions:
-    """A denominator and its options; those of another denominator are None.
+    """A normalizer and its options; options of other normalizers are None.
 
     Attributes:
         normalizer: see ``LinearAttention``.
@@ -41,11 +41,11 @@ class NormalizerOptions:
         epsilon: float | None = None,
         output_norm: OutputNormKind | None = None,
     ) -> "NormalizerOptions":
-        """Fill in the defaults of what is None.
+        """Replace None by the defaults.
 
         Raises:
-            ValueError: an unknown denominator, a value out of range, or an option of another
-                denominator, which would be ignored.
+            ValueError: an unknown normalizer, a value out of range, or an option of another
+                normalizer.
         """
         if normalizer not in NORMALIZERS:
             raise ValueError(
@@ -65,7 +65,7 @@ class NormalizerOptions:
 
 
 def defaults_of(normalizer: str) -> dict[str, Any]:
-    """The options that a denominator uses, with their defaults."""
+    """Return the options of a normalizer with their defaults."""
     if normalizer in FLOORED:
         return {"min_cosine": MIN_COSINE}
     if normalizer == "clamped":

@@ -1,4 +1,4 @@
-"""The norm that takes the place of linear attention's denominator.
+"""A norm of the output in place of linear attention's denominator.
 
 Shapes: B batch, H heads, T queries, D head_dim.
 """
@@ -16,8 +16,7 @@ OUTPUT_NORMS: tuple[OutputNormKind, ...] = ("layer_norm", "rms_norm")
 class OutputNorm(nn.Module):
     """Layer norm or RMS norm of an attention's output over all heads together.
 
-    Dividing every output of a token by the same positive number, as a denominator that all heads
-    share would, changes nothing after it, up to ``eps``.
+    It is invariant, up to ``eps``, to a positive factor on all outputs of a token.
 
     Args:
         kind: ``layer_norm`` (Ba et al. 2016; weight and bias) or ``rms_norm`` (Zhang and Sennrich
@@ -41,7 +40,7 @@ class OutputNorm(nn.Module):
         self.bias = nn.Parameter(torch.zeros_like(self.weight)) if kind == "layer_norm" else None
 
     def forward(self, x: Tensor) -> Tensor:
-        """(B, H, T, D) -> (B, H, T, D), in the dtype of ``x`` whatever that of the weights is."""
+        """Normalise (B, H, T, D) over heads and features, keeping the dtype of ``x``."""
         joined = x.transpose(1, 2).flatten(2)
         weight, shape = self.weight.to(x.dtype), self.weight.shape
         if self.bias is None:

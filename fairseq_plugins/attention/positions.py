@@ -1,4 +1,4 @@
-"""Positions of tokens, from the padding mask and the decoding step, made once per pass."""
+"""Positions of tokens, computed once per pass from the padding mask and the decoding step."""
 
 from dataclasses import dataclass
 
@@ -16,17 +16,17 @@ def make_positions(
     offset: Tensor | int = 0,
     device: torch.device | None = None,
 ) -> Tensor:
-    """0-based positions that do not count padding, on whichever side it is.
+    """Count positions from 0, skipping padding on either side.
 
     Args:
-        padding_mask: (B, T) bool, True where padded; None where nothing is.
-        length: T, used where there is no mask.
-        offset: tokens before the first, an integer or (B, 1) int64.
-        device: of the result, used where there is no mask.
+        padding_mask: (B, T) bool, True where padded; None for no padding.
+        length: T, used without a mask.
+        offset: number of earlier tokens, an integer or (B, 1) int64.
+        device: of the result, used without a mask.
 
     Returns:
-        (B, T) int64, or (1, T) where neither mask nor offset differ within the batch. Padding
-        before the first token has its position.
+        (B, T) int64, or (1, T) if rows have the same mask and offset. Padding before the first
+        token has the position of that token.
 
     Raises:
         ValueError: a mask that is not bool, or of another length.
@@ -39,7 +39,7 @@ def make_positions(
 
 
 def check_padding_mask(name: str, mask: Tensor, length: int) -> None:
-    """Refuse a mask whose meaning is not plain, as of ones at the tokens that count.
+    """Check a padding mask, which could otherwise be mistaken for ones at tokens.
 
     Raises:
         ValueError: it is not bool, or not (B, ``length``).
@@ -51,7 +51,7 @@ def check_padding_mask(name: str, mask: Tensor, length: int) -> None:
 
 
 def check_positions(name: str, positions: Tensor, batch: int, length: int) -> None:
-    """Refuse positions that are no integers, or not those of the tokens.
+    """Check the dtype and shape of positions.
 
     Raises:
         ValueError: they are not int64, or not (``batch`` or 1, ``length``).
@@ -59,7 +59,7 @@ def check_positions(name: str, positions: Tensor, batch: int, length: int) -> No
     if positions.dtype != torch.int64:
         raise ValueError(f"`{name}` must be int64, but is {positions.dtype} instead.")
     if torch.compiler.is_compiling():
-        return  # A comparison would bind the sizes of the graph.
+        return  # Comparing sizes would fix them in the graph.
     rows = positions.size(0) if positions.dim() == 2 else 0
     if rows not in (1, batch) or positions.size(1) != length:
         raise ValueError(
@@ -70,16 +70,16 @@ def check_positions(name: str, positions: Tensor, batch: int, length: int) -> No
 
 @dataclass(frozen=True, eq=False)
 class Positions:
-    """Where the tokens of one pass are, made once and handed down to every attention.
+    """Positions of the tokens of one pass, computed once and passed to every attention.
 
     Attributes:
-        index: (B or 1, T) int64, which says its end to the encodings that it is given to.
-        end: all positions are below it; a number that the host knows without asking a GPU. In a
-            decoding step, those of all steps before are, too.
-        padding_mask: (B, T) bool, True where padded; None where nothing is.
-        shared: what the self-attentions of these tokens have in common.
-        content: (T, B, C), what keys and values are made of where queries alone go on; None where
-            all three come from what a layer is given.
+        index: (B or 1, T) int64, with ``end`` attached as its bound (``with_end``).
+        end: upper bound of all positions, including those of earlier decoding steps, known without
+            waiting for a GPU.
+        padding_mask: (B, T) bool, True where padded; None for no padding.
+        shared: cache of values that the layers' self-attentions share.
+        content: (T, B, C), the input of keys and values where it differs from that of queries;
+            else None.
     """
 
     index: Tensor
@@ -95,15 +95,15 @@ class Positions:
     def of(
         cls, padding_mask: Tensor | None, length: int, device: torch.device | None = None
     ) -> "Positions":
-        """Those of whole sequences; see ``make_positions``."""
+        """Count positions of whole sequences; see ``make_positions``."""
         index = make_positions(padding_mask, length, device=device)
         return cls(index, length, padding_mask, SharedPass())
 
     def last(self, batch: int) -> "Positions":
-        """Those of the last token alone, the next one of a decoding: (B, 1).
+        """Return the positions (B, 1) of the last token, for a decoding step.
 
         Args:
-            batch: sequences, each of which has a row as in the states of attentions.
+            batch: B.
         """
         padding = None if self.padding_mask is None else self.padding_mask[:, -1:]
         index = self.index[:, -1:].expand(batch, -1)
@@ -112,12 +112,12 @@ class Positions:
 
 @dataclass(frozen=True, eq=False)
 class CrossPositions:
-    """Where the tokens are of one sequence that attends to another.
+    """Positions in cross-attention.
 
     Attributes:
-        queries: of the one.
-        keys: of the other.
-        shared: what the attentions of the one to the other have in common.
+        queries: positions of the queries.
+        keys: positions of the keys.
+        shared: cache of values that the layers' cross-attentions share.
     """
 
     queries: Positions
@@ -126,5 +126,5 @@ class CrossPositions:
 
     @classmethod
     def of(cls, queries: Positions, keys: Positions) -> "CrossPositions":
-        """Those of a new pass."""
+        """Combine positions for a new pass, with an empty cache."""
         return cls(queries, keys, SharedPass())

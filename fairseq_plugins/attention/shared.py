@@ -1,4 +1,4 @@
-"""What is the same in all layers of a stack is computed once per forward pass."""
+"""A cache of values that all layers of a stack share in one forward pass."""
 
 from collections.abc import Callable, Hashable
 from typing import Any, TypeVar
@@ -9,12 +9,11 @@ Value = TypeVar("Value")
 
 
 class SharedPass:
-    """Values of one forward pass, of which all layers that are given this see the same object.
+    """Cache of one forward pass, such as position biases; all layers of the pass share it.
 
-    Each pass has its own, made with its positions, so that passes side by side know nothing of
-    each other. A layer that is computed again in backward (activation checkpointing) ran without
-    gradients the first time and has a graph of its own the second: what was kept then is not
-    given out now.
+    Each pass creates its own with its positions, so that concurrent passes are independent. Under
+    activation checkpointing a layer first runs without gradients and again in backward with a
+    graph of its own: values cached in one mode are not used in the other.
     """
 
     def __init__(self) -> None:
@@ -22,7 +21,7 @@ class SharedPass:
         self._has_graph: bool | None = None
 
     def once(self, key: Hashable, make: Callable[[], Value]) -> Value:
-        """The value under ``key``, made by the first layer that asks."""
+        """Return the value under ``key``, computed by the first layer that asks."""
         if self._has_graph is None:
             self._has_graph = torch.is_grad_enabled()
         if self._has_graph != torch.is_grad_enabled():

@@ -18,10 +18,9 @@ from fairseq_plugins.kernels.softmax import can_go_by_head, softmax_by_head
 class SoftmaxAttention(Attention):
     """softmax(scale (q~ k~^T + relative_logits) + attn_bias) v~ (LRPE, Eq. 2 and 5).
 
-    A decay multiplies q~ k~^T pair by pair, so that nothing grows with the position.
+    A decay multiplies q~ k~^T by powers of the distance, so that nothing grows with the position.
 
-    No T x S mask is made where none is needed: causal attention without padding or bias takes
-    PyTorch's causal path.
+    Causal attention without padding or bias uses PyTorch's causal path, without a T x S mask.
 
     Args:
         encoding, num_heads, head_dim, causal: see ``Attention``.
@@ -82,7 +81,7 @@ class SoftmaxAttention(Attention):
         attn_mask = attention_mask(attn_mask, q, k)
         self._redraw(k)
         state = self._encode_keys(k, v, k_positions, key_padding_mask)
-        # Not expanded to the batch: where all rows agree, their biases are made once.
+        # Not expanded to the batch, so that biases are computed once if all rows agree.
         state["k_positions"] = k_positions
         return self._attend(q, state, q_positions, self.causal, attn_mask, need_weights, shared)
 
@@ -125,7 +124,7 @@ class SoftmaxAttention(Attention):
         self, k: Tensor, v: Tensor, k_positions: Tensor, key_padding_mask: Tensor | None
     ) -> State:
         if key_padding_mask is not None:
-            # A weight of 0 times NaN is NaN: what padding holds must not reach real tokens.
+            # 0 x NaN is NaN: padding must not reach real tokens.
             padded = key_padding_mask[:, None, :, None]
             k, v = k.masked_fill(padded, 0.0), v.masked_fill(padded, 0.0)
         expanded = with_end(k_positions.expand(k.size(0), -1), known_end(k_positions))
@@ -168,7 +167,7 @@ class SoftmaxAttention(Attention):
         need_weights: bool,
         shared: SharedPass | None,
     ) -> tuple[Tensor, Tensor | None]:
-        """The last T of the S keys are the queries' own where ``causal``."""
+        """Attend and decode; with ``causal``, the last T of the S keys are the queries' own."""
         shared = shared or SharedPass()
         output, weights, dropped = self._weigh(
             q, state, q_positions, causal, attn_mask, need_weights, shared
@@ -176,7 +175,7 @@ class SoftmaxAttention(Attention):
         if self.encoding is not None and "transform_output" in self.hooks:
             output = self.encoding.transform_output(output, q_positions)
         if self.encoding is not None and "relative_values" in self.hooks:
-            # Behind it, since they are not encoded as the values are.
+            # After decoding, since this term is not encoded as values are.
             assert dropped is not None
             k_positions = state["k_positions"]
             output = output + self.encoding.relative_values(dropped, q_positions, k_positions)
@@ -192,7 +191,7 @@ class SoftmaxAttention(Attention):
         need_weights: bool,
         shared: SharedPass,
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        """The output, and the weights before and after dropout, or None where nobody needs them."""
+        """Return the output and the weights before and after dropout, None if not needed."""
         relative = self._relative_logits(q, state, q_positions, attn_mask)
         if self.encoding is not None and "transform_query" in self.hooks:
             q = self.encoding.transform_query(q, q_positions)
@@ -201,7 +200,7 @@ class SoftmaxAttention(Attention):
         if self.encoding is not None and "log_decay" in self.hooks:
             decay = self._decay(q, k, q_positions, state["k_positions"])
         if q.size(2) == 1:
-            causal = False  # By a branch: a comparison would be a symbol in a compiled graph.
+            causal = False  # A branch, since a comparison would be symbolic in a compiled graph.
         if need_weights or "relative_values" in self.hooks:
             added = _plus(decay, self._bias(q_positions, state["k_positions"], shared))
             hidden, added = _split_mask(state, attn_mask, added)
@@ -218,7 +217,7 @@ class SoftmaxAttention(Attention):
             return self._mask(q, state, q_positions, causal, attn_mask, content, shared)
 
         if content is None and attn_mask is None and self._biases_are_shared:
-            # Without lengths, which are those of the pass: a dictionary would fix them in a graph.
+            # Without lengths, which a dictionary key would fix in a compiled graph.
             key = ("mask", causal, q.dtype, *map(id, self._biases))
             mask, is_causal = shared.once(key, make)
         else:
@@ -245,7 +244,7 @@ class SoftmaxAttention(Attention):
         content: Tensor | None,
         shared: SharedPass,
     ) -> tuple[Tensor | None, bool]:
-        """What scaled_dot_product_attention takes: a mask, and whether it is to be causal."""
+        """Return the mask for scaled_dot_product_attention, and whether to set is_causal."""
         queries, keys = q.size(2), state["k_positions"].size(1)
         added = _plus(content, self._bias(q_positions, state["k_positions"], shared))
         hidden, added = _split_mask(state, attn_mask, added)
@@ -257,7 +256,7 @@ class SoftmaxAttention(Attention):
     def _relative_logits(
         self, q: Tensor, state: State, q_positions: Tensor, attn_mask: Tensor | None
     ) -> Tensor | None:
-        """The ``relative_logits`` (B, H, T, S), not scaled yet, or None."""
+        """Return the unscaled ``relative_logits`` (B, H, T, S), or None."""
         if self.encoding is None or "relative_logits" not in self.hooks:
             return None
         k = _rows(state, "content_k" if "content_k" in state else "k")
@@ -269,7 +268,7 @@ class SoftmaxAttention(Attention):
         return self.encoding.relative_logits(q, k, q_positions, state["k_positions"])
 
     def _bias(self, q_positions: Tensor, k_positions: Tensor, shared: SharedPass) -> Tensor | None:
-        """The sum of ``attn_bias`` (B or 1, H, T, S), or None; a shared one once per pass."""
+        """Return the sum of biases (B or 1, H, T, S), or None; shared ones once per pass."""
         total: Tensor | None = None
         for part in self._biases:
 
@@ -282,9 +281,9 @@ class SoftmaxAttention(Attention):
         return total
 
     def _decay(self, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor) -> Tensor:
-        """What makes scale q.k into scale q.k r^(s - t): (B, H, T, S).
+        """Return the difference of scale q.k r^(s - t) and scale q.k: (B, H, T, S).
 
-        Later keys, which the causal mask hides, count as at the query's position.
+        Later keys, which the causal mask hides, count as distance 0.
         """
         assert self.encoding is not None
         relative = relative_positions(*self._sampled_positions(q_positions, k_positions))
@@ -304,7 +303,7 @@ class SoftmaxAttention(Attention):
         relative: Tensor | None,
         added: Tensor | None,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """With the weights in hand; softmax in float32 or wider."""
+        """Attend with explicit weights; softmax is in float32 or wider."""
         logits = (self.scale * q) @ k.mT  # in this order float16 reaches further
         logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
         if relative is not None:
@@ -326,7 +325,7 @@ def _has_gradient(logits: Tensor | None) -> bool:
 def _split_mask(
     state: State, attn_mask: Tensor | None, added: Tensor | None
 ) -> tuple[Tensor | None, Tensor | None]:
-    """Which logits padding and a caller's mask hide (bool), and what is added (float)."""
+    """Combine padding and masks: bool, True where hidden, and floats to add to the logits."""
     padded = _padding_of_keys(state)
     if attn_mask is None:
         return padded, added
@@ -335,7 +334,7 @@ def _split_mask(
     if attn_mask.dtype == torch.bool:
         return _either(attn_mask, padded), added
     hidden = attn_mask.eq(float("-inf"))
-    # Finite here, so that `_hidden` alone decides about a row in which everything is hidden.
+    # Finite, so that `_hidden` alone handles rows in which everything is hidden.
     attn_mask = attn_mask.masked_fill(hidden, 0.0)
     return _either(hidden, padded), attn_mask if added is None else added + attn_mask
 
@@ -349,7 +348,7 @@ def _either(first: Tensor | None, second: Tensor | None) -> Tensor | None:
 
 
 def _padding_of_keys(state: State) -> Tensor | None:
-    """(B, 1, 1, S) bool, True where padded, or None."""
+    """Return (B, 1, 1, S) bool, True where padded, or None."""
     padded = state.get("key_padding_mask")
     return None if padded is None else padded[:, None, None, :]
 
@@ -357,10 +356,10 @@ def _padding_of_keys(state: State) -> Tensor | None:
 def _hidden(
     hidden: Tensor | None, causal: bool, queries: int, keys: int, device: torch.device
 ) -> Tensor | None:
-    """The causal mask and ``hidden`` together, bool, True where hidden.
+    """Combine the causal mask and ``hidden``, bool, True where hidden.
 
-    A query that would see nothing (padding on the left, in a causal model) sees everything
-    instead: nobody reads its output, but a softmax over nothing is NaN and would spread.
+    A query that would see no key (left padding in a causal model) sees all keys instead: its
+    output is unused, but a softmax over nothing is NaN and would spread.
     """
     if causal:
         future = torch.ones(queries, keys, dtype=torch.bool, device=device)
@@ -369,21 +368,21 @@ def _hidden(
 
 
 def _sdpa_mask(hidden: Tensor | None, added: Tensor | None, dtype: torch.dtype) -> Tensor | None:
-    """The one mask that scaled_dot_product_attention takes: visible (bool) or added."""
+    """Merge masks for scaled_dot_product_attention: bool, True where visible, or added floats."""
     if added is None:
         return None if hidden is None else ~hidden
     if hidden is not None:
         added = added.masked_fill(hidden, float("-inf"))
     if added.dtype != dtype and dtype in (torch.float16, torch.bfloat16) and added.size(-1):
-        # A softmax sees no constant of a row, but rounding does: it is finest near 0.
+        # Softmax ignores a constant per row, but half precision is most exact near 0.
         added = added - added.detach().amax(-1, keepdim=True)
     return added.to(dtype)
 
 
 def _append(state: State, new: State) -> State:
-    """The keys of ``new`` behind those of ``state``.
+    """Append the keys of ``new`` to those of ``state``.
 
-    ``k``, ``v`` and ``content_k`` may have room for more rows than there are ``k_positions``.
+    ``k``, ``v`` and ``content_k`` may have more rows (free capacity) than ``k_positions``.
     """
     used = state["k_positions"].size(1)
     result: State = {}
@@ -398,7 +397,7 @@ def _append(state: State, new: State) -> State:
 
 
 def _rows(state: State, name: str) -> Tensor:
-    """The keys or values that count: (B, H, S, D)."""
+    """Return the used rows of keys or values: (B, H, S, D)."""
     return state[name][:, :, : state["k_positions"].size(1)]
 
 
