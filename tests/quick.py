@@ -1,9 +1,11 @@
-"""Which of many alike cases run where time is short; the others are marked `slow`."""
+"""Choose which of many similar cases run."""
 
-from collections.abc import Callable, Hashable, Iterable
-from typing import Any
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Any, TypeVar
 
 import pytest
+
+Case = TypeVar("Case")
 
 
 def first_of_each_kind(
@@ -15,5 +17,21 @@ def first_of_each_kind(
     for case in cases:
         marks = [pytest.mark.slow] if kind(case) in seen else []
         found.append(pytest.param(case, id=name(case), marks=marks))
+        seen.add(kind(case))
+    return found
+
+
+def with_choices(
+    cases: Iterable[Case], choices: Sequence[Any], kind: Callable[[Case], Hashable]
+) -> list[tuple[Case, Any]]:
+    """Pair every case with the first choice, and the first case of each kind with the others too.
+
+    For further shapes, dtypes or options that act on a mechanism which many cases share.
+    """
+    seen: set[Hashable] = set()
+    found = []
+    for case in cases:
+        of_case = choices[:1] if kind(case) in seen else choices
+        found += [(case, choice) for choice in of_case]
         seen.add(kind(case))
     return found

@@ -3,9 +3,9 @@
 Shapes: B batch, H heads, T queries, S keys, D head_dim, C embed_dim.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
-import pytest
 import torch
 from torch import Tensor, nn
 
@@ -15,6 +15,7 @@ from fairseq_plugins.attention.positions import Positions
 from fairseq_plugins.attention.shared import SharedPass
 from fairseq_plugins.encodings import ENCODINGS, PositionEncoding, Stochastic, build_encoding
 from fairseq_plugins.encodings.base import LOGIT_HOOKS
+from tests.quick import with_choices
 
 HEADS, DIM, VOCAB = 2, 8, 50
 WIDTH = HEADS * DIM
@@ -64,13 +65,24 @@ CAUSAL, BIDIRECTIONAL = (
     for causal in (True, False)
 )
 DIRECTED = [(*pair, True) for pair in CAUSAL] + [(*pair, False) for pair in BIDIRECTIONAL]
+
+
+def mechanism(case: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The hooks of a case's encoding, and its attention and direction."""
+    return (hooks_of(case[0]), *case[1:])
+
+
+def more_for_each_mechanism(
+    cases: Iterable[tuple[Any, ...]], choices: Sequence[Any]
+) -> list[tuple[Any, ...]]:
+    """Every case with the first choice, and one of each mechanism with the others too."""
+    return [(*case, choice) for case, choice in with_choices(cases, choices, mechanism)]
+
+
 FAR = 10_000
 # Those that can be far out; an ODE's steps up to there take seconds.
-FAR_OUT = [
-    pytest.param(*case, marks=[pytest.mark.slow] if case[0] == "floater" else [])
-    for case in DIRECTED
-    if extrapolates(case[0])
-]
+FAR_OUT = [case for case in DIRECTED if extrapolates(case[0]) and case[0] != "floater"]
+SLOW_FAR_OUT = [case for case in DIRECTED if case[0] == "floater"]
 
 
 class Layer(nn.Module):

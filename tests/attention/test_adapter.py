@@ -14,6 +14,7 @@ from attention_cases import (
     WIDTH,
     count,
     error,
+    more_for_each_mechanism,
     steps_of,
 )
 from torch import Tensor
@@ -25,8 +26,6 @@ from fairseq_plugins.encodings import build_encoding
 multihead = pytest.importorskip(
     "fairseq_plugins.attention.multihead", reason="the adapter needs fairseq"
 )
-every_pair = pytest.mark.parametrize(("name", "attention"), CAUSAL)
-every_bidirectional = pytest.mark.parametrize(("name", "attention"), BIDIRECTIONAL)
 
 
 def build(name: str, attention: str = "vanilla", *, causal: bool, **options):
@@ -48,8 +47,9 @@ def padded_on(side: str | None, batch: int, length: int) -> Tensor | None:
     return mask
 
 
-@every_pair
-@pytest.mark.parametrize("padded", [None, "left"])
+@pytest.mark.parametrize(
+    ("name", "attention", "padded"), more_for_each_mechanism(CAUSAL, ["left", None])
+)
 def test_incremental_is_full_through_a_beam(name, attention, padded):
     module, x, order = build(name, attention, causal=True), words(8), torch.tensor([2, 0, 2])
     padding, state = padded_on(padded, 3, 8), {}
@@ -67,8 +67,10 @@ def test_incremental_is_full_through_a_beam(name, attention, padded):
     assert error(torch.cat(later), whole[4:]) <= 1e-9
 
 
-@every_bidirectional
-@pytest.mark.parametrize("padded", [None, "left", "right"])
+@pytest.mark.parametrize(
+    ("name", "attention", "padded"),
+    more_for_each_mechanism(BIDIRECTIONAL, ["left", None, "right"]),
+)
 def test_cross_attention_keeps_its_keys_while_decoding(name, attention, padded):
     module = build(name, attention, causal=False, encoder_decoder_attention=True)
     x, memory = words(6), words(7)
@@ -89,8 +91,9 @@ def test_cross_attention_keeps_its_keys_while_decoding(name, attention, padded):
     assert error(torch.cat(later), whole[3:]) <= 1e-9
 
 
-@every_bidirectional
-@pytest.mark.parametrize("cross", [True, False])
+@pytest.mark.parametrize(
+    ("name", "attention", "cross"), more_for_each_mechanism(BIDIRECTIONAL, [True, False])
+)
 def test_positions_are_those_of_the_padding_mask(name, attention, cross):
     """The adapter against the inner attention with positions made by hand."""
     module = build(name, attention, causal=False, encoder_decoder_attention=cross)

@@ -2,16 +2,30 @@
 
 import pytest
 import torch
-from attention_cases import DIRECTED, FAR, FAR_OUT, Layer, count, error, tokens
+from attention_cases import (
+    DIRECTED,
+    FAR,
+    FAR_OUT,
+    SLOW_FAR_OUT,
+    Layer,
+    count,
+    error,
+    more_for_each_mechanism,
+    tokens,
+)
 
 # Projections, and under softmax attention weights and what encodings multiply, are rounded.
 UNITS = 16
 DTYPES = pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
-CASES = pytest.mark.parametrize(("name", "attention", "causal"), DIRECTED)
+# bfloat16, which is coarser, near the first position; float16, which ends earlier, far out.
+NEAR = more_for_each_mechanism(DIRECTED, [torch.bfloat16, torch.float16])
+FAR_AWAY = [
+    *more_for_each_mechanism(FAR_OUT, [torch.float16, torch.bfloat16]),
+    *(pytest.param(*case, torch.float16, marks=pytest.mark.slow) for case in SLOW_FAR_OUT),
+]
 
 
-@DTYPES
-@CASES
+@pytest.mark.parametrize(("name", "attention", "causal", "dtype"), NEAR)
 def test_autocast_is_the_same_result_with_its_gradient(name, attention, causal, dtype):
     layer = Layer(name, attention, causal=causal, dtype=torch.float32)
     x, at = tokens(2, 12, torch.float32), count(12)
@@ -26,8 +40,7 @@ def test_autocast_is_the_same_result_with_its_gradient(name, attention, causal, 
     assert error(rounded_slope, slope) <= 2 * UNITS * torch.finfo(dtype).eps
 
 
-@DTYPES
-@pytest.mark.parametrize(("name", "attention", "causal"), FAR_OUT)
+@pytest.mark.parametrize(("name", "attention", "causal", "dtype"), FAR_AWAY)
 def test_autocast_is_the_same_result_far_out(name, attention, causal, dtype):
     layer = Layer(name, attention, causal=causal, dtype=torch.float32)
     x, at = tokens(2, 12, torch.float32), count(12, FAR)
@@ -63,8 +76,10 @@ def test_sums_of_linear_attention_do_not_round(causal, dtype):
 LINEAR = [case for case in DIRECTED if case[1] == "linear"]
 
 
-@pytest.mark.parametrize("given", [torch.float32, torch.float64, torch.bfloat16], ids=str)
-@pytest.mark.parametrize(("name", "attention", "causal"), LINEAR)
+@pytest.mark.parametrize(
+    ("name", "attention", "causal", "given"),
+    more_for_each_mechanism(LINEAR, [torch.float32, torch.float64, torch.bfloat16]),
+)
 def test_linear_attention_gives_what_softmax_does(name, attention, causal, given):
     """In every way in; between its features and the output it computes as without autocast."""
     outputs = {}

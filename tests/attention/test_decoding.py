@@ -2,7 +2,18 @@
 
 import pytest
 import torch
-from attention_cases import BIDIRECTIONAL, CAUSAL, DIM, HEADS, WIDTH, Layer, count, error, tokens
+from attention_cases import (
+    BIDIRECTIONAL,
+    CAUSAL,
+    DIM,
+    HEADS,
+    WIDTH,
+    Layer,
+    count,
+    error,
+    more_for_each_mechanism,
+    tokens,
+)
 from torch import Tensor
 
 from fairseq_plugins.attention import make_positions
@@ -46,15 +57,17 @@ def check_decoding(layer: Layer, dtype: torch.dtype, first: int, tolerance: floa
     assert error(after, whole[:, CUT:]) <= tolerance
 
 
-@every_pair
-@pytest.mark.parametrize("first", [1, 4])
+@pytest.mark.parametrize(("name", "attention", "first"), more_for_each_mechanism(CAUSAL, [4, 1]))
 def test_incremental_is_full_in_float64(name, attention, first):
     layer = Layer(name, attention, causal=True, dtype=torch.float64)
     check_decoding(layer, torch.float64, first, 1e-9)
 
 
-@every_pair
-@pytest.mark.parametrize("sizes", [(3, 2, 4), (1, 5, 1, 2), (9,)], ids=str)
+@pytest.mark.parametrize(
+    ("name", "attention", "sizes"),
+    more_for_each_mechanism(CAUSAL, [(1, 5, 1, 2), (3, 2, 4), (9,)]),
+    ids=str,
+)
 def test_steps_of_any_size(name, attention, sizes):
     check_steps(Layer(name, attention, causal=True), sizes)
 
@@ -80,11 +93,11 @@ def test_incremental_is_full_in_float32(name, attention):
     check_decoding(layer, torch.float32, 1, 1e-5)
 
 
-@every_pair
-@pytest.mark.parametrize("normalizer", ["plain", "none"])
+@pytest.mark.parametrize(
+    ("name", "attention", "normalizer"),
+    more_for_each_mechanism([pair for pair in CAUSAL if pair[1] == "linear"], ["plain", "none"]),
+)
 def test_incremental_is_full_with_the_other_denominators(name, attention, normalizer):
-    if attention == "vanilla":
-        return
     layer = Layer(name, attention, causal=True, dtype=torch.float32, normalizer=normalizer)
     check_decoding(layer, torch.float32, 2, 1e-5)
 
@@ -138,8 +151,10 @@ def check_padding_in_the_middle(layer: Layer) -> None:
     assert error(decoded[1], layer(x[1:], count(6))[0]) <= 1e-9
 
 
-@pytest.mark.parametrize(("name", "attention"), BIDIRECTIONAL)
-@pytest.mark.parametrize("padded", [None, "left", "right"])
+@pytest.mark.parametrize(
+    ("name", "attention", "padded"),
+    more_for_each_mechanism(BIDIRECTIONAL, ["left", None, "right"]),
+)
 def test_cross_attention_remembers_its_keys(name, attention, padded):
     layer = Layer(name, attention, causal=False)
     x, memory = tokens(2, 5), tokens(2, 7)
@@ -161,17 +176,11 @@ def test_cross_attention_remembers_its_keys(name, attention, padded):
 
 
 @every_pair
-def test_a_state_is_tensors_with_the_batch_first(name, attention):
-    layer = Layer(name, attention, causal=True)
-    _, state = layer.step(tokens(3, 2), count(2), None)
-    for tensor in state.values():
-        assert tensor.size(0) == 3
-
-
-@every_pair
-def test_linear_decoding_has_a_state_of_one_size(name, attention):
+def test_a_state_has_the_batch_first_and_one_size_under_linear_attention(name, attention):
     """The same at any context, and so is the work of a step; softmax keeps every key."""
     layer = Layer(name, attention, causal=True)
+    _, state = layer.step(tokens(3, 2), count(2), None)
+    assert all(tensor.size(0) == 3 for tensor in state.values())
     sizes, state = [], None
     for s in range(20):
         _, state = layer.step(tokens(1, 1), count(1, s), state)

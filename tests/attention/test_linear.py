@@ -31,6 +31,7 @@ from fairseq_plugins.encodings import (
 )
 from fairseq_plugins.kernels import naive_linear_attention
 from fairseq_plugins.kernels.normalizer import LEAST_COSINE
+from tests.quick import with_choices
 
 CASES = [(name, causal) for name, attention, causal in DIRECTED if attention == "linear"]
 every_case = pytest.mark.parametrize(("name", "causal"), CASES)
@@ -51,10 +52,19 @@ def phi(x: Tensor) -> Tensor:
     return 1 + functional.elu(x)
 
 
-@every_case
+def algebra(case: tuple[str, bool]) -> tuple[object, ...]:
+    """What the formula reads of an encoding: its hooks, and its facts under linear attention."""
+    encoding = build(case[0], causal=case[1]).encoding
+    facts = LinearFacts.of(encoding)
+    return encoding.hooks, facts.keeps_norms, facts.keeps_positive, facts.feature_map, case[1]
+
+
+DENOMINATORS = [("encoded", MIN_COSINE), ("encoded", 0.0), ("plain", MIN_COSINE), ("none", None)]
+
+
 @pytest.mark.parametrize(
-    ("normalizer", "floor"),
-    [("encoded", MIN_COSINE), ("encoded", 0.0), ("plain", MIN_COSINE), ("none", None)],
+    ("name", "causal", "normalizer", "floor"),
+    [(*case, *chosen) for case, chosen in with_choices(CASES, DENOMINATORS, algebra)],
 )
 def test_it_is_the_formula(name, causal, normalizer, floor):
     """LRPE, Eq. 31 and 39: phi and the encoding in its order; the denominator as asked for.
