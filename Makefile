@@ -1,7 +1,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help quickstart report docs test-browser test test-slow test-triton test-hub test-newest release-check test-gpu test-slurm test-slurm-quick bench bench-gpu lint setup wheelhouse clean
+.PHONY: help quickstart report docs test-browser test coverage test-slow test-triton test-hub test-newest release-check test-gpu test-slurm test-slurm-quick bench bench-gpu lint setup wheelhouse clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -38,10 +38,14 @@ quickstart: $(RUNTIME) ## set up, generate the corpus, train and print the toy t
 	$(ALL_CORES) PYTHON="$(VENV_BIN)/python" scripts/table2.sh --scale toy \
 	    --rows none,base,rope,lrpe_type2 --attention linear,vanilla
 
+QUICK_TESTS = PATH="$(VENV_BIN):$$PATH" OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest \
+    -n $(TEST_WORKERS) --dist worksteal --durations 20 \
+    -m "not slow and not triton and not gpu and not browser and not slurm"
 test: lint $(DOCS) ## set up, lint, and run all tests but the slow ones and those of the GPU kernel
-	PATH="$(VENV_BIN):$$PATH" OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest -n $(TEST_WORKERS) \
-	    --dist worksteal --durations 20 \
-	    -m "not slow and not triton and not gpu and not browser and not slurm"
+	$(QUICK_TESTS)
+
+coverage: $(DEV) $(DOCS) ## run the same tests, show which branches none of them takes (htmlcov/index.html)
+	$(QUICK_TESTS) --cov --cov-report term:skip-covered --cov-report html
 
 test-slow: $(DEV) ## set up and run the slow tests
 	PATH="$(VENV_BIN):$$PATH" $(VENV)/bin/python -m pytest -m "slow and not slurm"
@@ -158,7 +162,8 @@ wheelhouse: $(DEV) ## collect in wheels/ what machines without internet need: ma
 
 clean: ## remove caches and build products; keeps .venv and what was prepared, trained or measured
 	@# outputs has a GPU campaign's measurements and curves, multirun the jobs of sweeps that wait.
-	rm -rf build dist *.egg-info .pytest_cache .mypy_cache .import_linter_cache .ruff_cache .hypothesis
+	rm -rf build dist *.egg-info .pytest_cache .mypy_cache .import_linter_cache .ruff_cache .hypothesis \
+	    .coverage htmlcov
 	find fairseq_plugins benchmarks tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 TOO_OLD = import sys; v = sys.version_info; v >= (3, 11) or sys.exit( \
