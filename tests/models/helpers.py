@@ -24,6 +24,12 @@ PAIRS = [
     if not entry.hooks - cls.supported_hooks and not entry.refusal(causal=True)
 ]
 
+
+def mechanism(pair: tuple[str, str]) -> tuple[str, frozenset[str]]:
+    """A pair's attention and the hooks of its encoding."""
+    return pair[0], ENCODINGS[pair[1]].hooks
+
+
 TINY: dict[str, Any] = {
     "decoder_layers": LAYERS,
     "decoder_embed_dim": WIDTH,

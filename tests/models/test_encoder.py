@@ -93,9 +93,14 @@ def test_base_is_fairseq(options: dict[str, Any]) -> None:
 
 
 @every_pair
-@pytest.mark.parametrize("left", [False, True])
-def test_padding_changes_nothing(attention: str, encoding: str, left: bool) -> None:
-    model, tokens = build(attention, encoding), tokens_of(3, 10)
+def test_padding_changes_nothing(attention: str, encoding: str) -> None:
+    model = build(attention, encoding)
+    for left in (False, True):
+        check_padding(model, left)
+
+
+def check_padding(model: PositionalEncoder, left: bool) -> None:
+    tokens = tokens_of(3, 10)
     lengths = [10, 3, 7]
     padded = pad_rows(tokens, lengths, left=left)
     with torch.no_grad():
@@ -107,16 +112,3 @@ def test_padding_changes_nothing(attention: str, encoding: str, left: bool) -> N
             expected = model(tokens[row : row + 1, :length])["encoder_out"][0][:, 0]
             actual = states[:, row][padded[row] != PAD]
             torch.testing.assert_close(actual, expected, rtol=1e-5, atol=1e-5)
-
-
-@every_pair
-def test_it_trains(attention: str, encoding: str) -> None:
-    """Every parameter of an encoding gets a finite gradient."""
-    model = build(attention, encoding).train()
-    tokens = pad_rows(tokens_of(2, 9), [9, 6], left=False)
-    torch.manual_seed(2)
-    states = model(tokens)["encoder_out"][0]
-    (states * torch.randn_like(states)).sum().backward()
-    for name, parameter in model.named_parameters():
-        assert parameter.grad is not None, name
-        assert parameter.grad.isfinite().all(), name

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 import torch
 
+from fairseq_plugins.models.pe_transformer_lm import PETransformerLM
 from tests.models.helpers import PAD, PAIRS, build_lm, each_step, pad_rows, random_tokens
 
 pytestmark = pytest.mark.usefixtures("no_grad")
@@ -28,8 +29,17 @@ def test_pairs_are_complete() -> None:
 
 
 @every_pair
-def test_decoding_equals_forward(attention: str, encoding: str) -> None:
-    model, tokens, state = build_lm(attention, encoding), random_tokens(3, LENGTH), {}
+def test_steps_padding_and_later_tokens_change_nothing(attention: str, encoding: str) -> None:
+    model = build_lm(attention, encoding)
+    check_decoding(model)
+    for left in (False, True):
+        check_padding(model, left)
+        check_decoding_with_padding(model, left)
+    check_future(model)
+
+
+def check_decoding(model: PETransformerLM) -> None:
+    tokens, state = random_tokens(3, LENGTH), {}
     expected = model(tokens)[0]
     assert_close(each_step(model, tokens[:, :4], state), expected[:, :4])
     for order in ([2, 0, 0, 1], [3, 1]):  # a beam that grows, then one with rows finished
@@ -41,10 +51,8 @@ def test_decoding_equals_forward(attention: str, encoding: str) -> None:
         assert_close(later, model(tokens)[0][:, seen : seen + 3])
 
 
-@every_pair
-@pytest.mark.parametrize("left", [False, True])
-def test_padding_changes_nothing(attention: str, encoding: str, left: bool) -> None:
-    model, tokens = build_lm(attention, encoding), random_tokens(3, LENGTH)
+def check_padding(model: PETransformerLM, left: bool) -> None:
+    tokens = random_tokens(3, LENGTH)
     lengths = [LENGTH, 3, 7]
     padded = pad_rows(tokens, lengths, left=left)
     logits = model(padded)[0]
@@ -54,11 +62,9 @@ def test_padding_changes_nothing(attention: str, encoding: str, left: bool) -> N
         assert_close(logits[row][padded[row] != PAD], expected)
 
 
-@every_pair
-@pytest.mark.parametrize("left", [False, True])
-def test_decoding_with_padding(attention: str, encoding: str, left: bool) -> None:
+def check_decoding_with_padding(model: PETransformerLM, left: bool) -> None:
     """Prompts of different lengths, padded on either side, then decoded on."""
-    model, tokens = build_lm(attention, encoding), random_tokens(2, 5)
+    tokens = random_tokens(2, 5)
     prompts = pad_rows(tokens, [5, 2], left=left)
     whole = torch.cat((prompts, random_tokens(2, 4)), dim=1)
     logits = each_step(model, whole, {})
@@ -67,9 +73,8 @@ def test_decoding_with_padding(attention: str, encoding: str, left: bool) -> Non
         assert_close(logits[row][kept], model(whole[row][kept].unsqueeze(0))[0][0])
 
 
-@every_pair
-def test_future_is_not_seen(attention: str, encoding: str) -> None:
-    model, tokens = build_lm(attention, encoding), random_tokens(2, LENGTH)
+def check_future(model: PETransformerLM) -> None:
+    tokens = random_tokens(2, LENGTH)
     changed = tokens.clone()
     changed[:, 6:] = random_tokens(2, LENGTH - 6)
     assert_close(model(tokens)[0][:, :6], model(changed)[0][:, :6])

@@ -16,10 +16,12 @@ from tests.models.helpers import (
     build_fairseq_lm,
     build_lm,
     check_noise_of_training,
+    mechanism,
     pad_rows,
     random_tokens,
     without_noise,
 )
+from tests.quick import with_choices
 
 every_pair = pytest.mark.parametrize(("attention", "encoding"), PAIRS)
 
@@ -214,8 +216,13 @@ def test_offloading_implies_checkpoints() -> None:
     assert len(runs) == 2  # the second in backward
 
 
-@every_pair
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize(
+    ("attention", "encoding", "dtype"),
+    [
+        (*pair, dtype)
+        for pair, dtype in with_choices(PAIRS, [torch.bfloat16, torch.float16], mechanism)
+    ],
+)
 def test_half_precision(attention: str, encoding: str, dtype: torch.dtype) -> None:
     model, tokens = build_lm(attention, encoding), random_tokens(2, 40)
     with torch.no_grad():
