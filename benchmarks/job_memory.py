@@ -141,7 +141,7 @@ def run(args: argparse.Namespace, command: Sequence[str]) -> None:
         ValueError: the data of a family is missing.
         OSError: this is no Linux.
     """
-    from fairseq_plugins.runner.chain import jobs_of_run
+    from fairseq_plugins.runner.slurm_job import jobs_of_run
 
     if not Path("/proc/self/smaps_rollup").is_file():
         raise OSError("memory is read from /proc/PID/smaps_rollup, which this system lacks")

@@ -39,7 +39,7 @@ from fairseq_plugins.encodings import ENCODINGS, IncompatibleEncodingError
 from fairseq_plugins.encodings.registry import expand_name
 from fairseq_plugins.papers.tables import ATTENTIONS
 from fairseq_plugins.runner.interruption import OutOfTime
-from fairseq_plugins.runner.queue import go_on_later
+from fairseq_plugins.runner.slurm_queue import requeue
 
 
 def table9_settings(device: str, quick: bool) -> Settings:
@@ -243,7 +243,7 @@ def run(parser: argparse.ArgumentParser, args: argparse.Namespace, given: Sequen
         return 1
     except OutOfTime:
         job = os.environ.get("SLURM_JOB_ID") if args.srun else None
-        return go_on_later(int(job) if job else None, has_gained=bool(measured), step="cell")
+        return requeue(int(job) if job else None, has_gained=bool(measured), step="cell")
     except KeyboardInterrupt:
         return 130
     page = context.table9.with_name(f"{context.table9.name}.md")

@@ -30,7 +30,7 @@ if TYPE_CHECKING:  # imports PyTorch, for which --help does not wait
     from fairseq_plugins.records.runs import Run, Study
     from fairseq_plugins.report.page import Report
     from fairseq_plugins.runner.interruption import Interruption
-    from fairseq_plugins.runner.runner import TableRunner
+    from fairseq_plugins.runner.table_runner import TableRunner
     from fairseq_plugins.runner.time_budget import Speed
 
 ATTENTIONS = ("vanilla", "linear")
@@ -209,7 +209,8 @@ def _train(args: argparse.Namespace, report: "Report", begin: float) -> "Report"
     from fairseq_plugins.data.one_text import prepare_one_text
     from fairseq_plugins.runner import time_budget
     from fairseq_plugins.runner.interruption import Interruption
-    from fairseq_plugins.runner.session import Way, crew
+    from fairseq_plugins.runner.run_options import RunOptions
+    from fairseq_plugins.runner.table_run import start_workers
 
     deadline, study = begin + 60 * args.minutes, report.study
     assert study is not None and study.data is not None
@@ -220,7 +221,8 @@ def _train(args: argparse.Namespace, report: "Report", begin: float) -> "Report"
     every = list(range(1, max(args.seeds, time_budget.MOST_SEEDS) + 1))
     names = [*pair, *_plan(args, replace(study, overrides=_settings(TRIAL_UPDATES)), every)]
     interruption = Interruption()
-    with crew(ROOT, f"compare, {study.name}", names, Way(jobs), interruption) as runners:
+    title, options = f"compare, {study.name}", RunOptions(jobs=jobs)
+    with start_workers(ROOT, title, names, options, interruption) as runners:
         runners[0].warm_up()
         speed = _speed(pair, lambda: _side_by_side(pair, runners, interruption))
         left = deadline - time.monotonic()
@@ -263,7 +265,7 @@ def _side_by_side(
         WorkError: one failed, with what its log says.
     """
     from fairseq_plugins.records.logs import last_lines
-    from fairseq_plugins.runner.jobs import side_by_side
+    from fairseq_plugins.runner.worker_pool import side_by_side
 
     ended = side_by_side(lambda one, runner: runner.run(one), pair, runners, interruption)
     for _, failure in ended:

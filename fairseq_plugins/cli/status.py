@@ -11,7 +11,7 @@ from fairseq_plugins.common.parser import Parser
 from fairseq_plugins.common.root import ROOT
 from fairseq_plugins.papers import SCALE_NAMES, TABLES
 from fairseq_plugins.records import submissions
-from fairseq_plugins.runner.queue import NoSlurm, Queued, read_queue
+from fairseq_plugins.runner.slurm_queue import NoSlurm, Queued, read_queue
 from fairseq_plugins.runner.status import (
     CANCELLED,
     DONE,

@@ -23,7 +23,7 @@ from fairseq_plugins.experiments.base import (
     Step,
     scales,
 )
-from fairseq_plugins.experiments.training import Origin, Training, Variant
+from fairseq_plugins.experiments.training import InitialCheckpoint, Training, Variant
 from fairseq_plugins.papers import PUBLISHED
 from fairseq_plugins.records import logs
 from fairseq_plugins.records.metrics import Cosine, Count, MetricsSchema, NotNegative
@@ -32,7 +32,9 @@ from fairseq_plugins.records.runs import Run
 RECIPE = "wikitext103_mlm"
 _STAGES = {PUBLISHED: ("samples_128",)}  # files of configs/mlm_stage/<scale>, before the last part
 # What runs of the adapted models' tables start from.
-_START = Origin("bert_start", row="learned", option="model.init_from", may_be_published=True)
+_START = InitialCheckpoint(
+    "bert_start", row="learned", option="model.init_from", may_be_published=True
+)
 
 _Point = Annotated[tuple[Count, Cosine], Field(strict=False)]
 

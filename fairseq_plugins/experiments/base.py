@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from fairseq_plugins.common.provenance import DATA_FILES
-from fairseq_plugins.experiments.training import Origin, Training, Variant
+from fairseq_plugins.experiments.training import InitialCheckpoint, Training, Variant
 from fairseq_plugins.records.data import DataDescription
 from fairseq_plugins.records.metrics import MetricsSchema
 from fairseq_plugins.records.runs import Run
@@ -95,13 +95,13 @@ class Experiment:
     sides: tuple[str, ...]
     scale_group: str
     data_files: tuple[str, ...] = DATA_FILES
-    origin: Origin | None = None
-    origins: Mapping[str, Origin] = field(default_factory=dict)
+    origin: InitialCheckpoint | None = None
+    origins: Mapping[str, InitialCheckpoint] = field(default_factory=dict)
     leaves: tuple[str, ...] = ()
     settings: str = LRPE_SETTINGS
     shown: str = ""
 
-    def origin_at(self, scale: str) -> Origin | None:
+    def origin_at(self, scale: str) -> InitialCheckpoint | None:
         """The run that the runs of a scale start from."""
         return self.origins.get(scale, self.origin)
 

@@ -11,7 +11,7 @@ from pydantic import ConfigDict, Field, model_validator
 from fairseq_plugins.experiments.base import Experiment, Metrics, Step
 from fairseq_plugins.experiments.lm import LANGUAGE_MODEL
 from fairseq_plugins.experiments.mlm import MASKED_LANGUAGE_MODEL
-from fairseq_plugins.experiments.training import Origin, Training, Variant
+from fairseq_plugins.experiments.training import InitialCheckpoint, Training, Variant
 from fairseq_plugins.papers import TABLES
 from fairseq_plugins.papers.extrapolation import FACTORS, SLIDING, length_metric
 from fairseq_plugins.papers.tables import Adapted
@@ -256,7 +256,7 @@ EXTRAPOLATION = Extrapolation(
     metrics=Lengths,
     sides=LANGUAGE_MODEL.sides,
     scale_group=LANGUAGE_MODEL.scale_group,
-    origin=Origin("table2", same_seed=True),
+    origin=InitialCheckpoint("table2", same_seed=True),
     protocols=("bits", "sliding_bits"),
 )
 MASKED_EXTRAPOLATION = MaskedExtrapolation(
@@ -265,5 +265,5 @@ MASKED_EXTRAPOLATION = MaskedExtrapolation(
     metrics=MaskedLengths,
     sides=MASKED_LANGUAGE_MODEL.sides,
     scale_group=MASKED_LANGUAGE_MODEL.scale_group,
-    origin=Origin("table8", same_seed=True),
+    origin=InitialCheckpoint("table8", same_seed=True),
 )

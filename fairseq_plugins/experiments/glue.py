@@ -17,7 +17,7 @@ from pydantic import ConfigDict, model_validator
 from fairseq_plugins.common.data_commands import COMMANDS
 from fairseq_plugins.common.dictionaries import check_same_dictionary
 from fairseq_plugins.experiments.base import BERT_SETTINGS, Experiment, Metrics, Scale, Step, scales
-from fairseq_plugins.experiments.training import Origin, Training, Variant
+from fairseq_plugins.experiments.training import InitialCheckpoint, Training, Variant
 from fairseq_plugins.glue.tasks import GLUE, HELD_OUT, TOY_GLUE, GlueTask
 from fairseq_plugins.papers import PUBLISHED
 from fairseq_plugins.papers.bert import BERT_GLUE_TABLE
@@ -349,7 +349,7 @@ def _glue(
     table: Table,
     sources: Mapping[str, Source],
     learning_rates: Mapping[str, tuple[float, ...]],
-    origin: Origin,
+    origin: InitialCheckpoint,
     mini: str,
     **more: Any,
 ) -> Glue:
@@ -378,17 +378,17 @@ LRPE_GLUE = _glue(
     TABLE_3,
     LRPE_SOURCES,
     LRPE_RATES,
-    Origin("table8"),
+    InitialCheckpoint("table8"),
     "glue-1000",
-    origins={PUBLISHED: Origin("lrpe_adapted", same_seed=True)},
+    origins={PUBLISHED: InitialCheckpoint("lrpe_adapted", same_seed=True)},
 )
 BERT_GLUE = _glue(
     BERT_GLUE_TABLE,
     BERT_SOURCES,
     BERT_RATES,
-    Origin("bert_continued"),
+    InitialCheckpoint("bert_continued"),
     "glue-mini",
-    origins={PUBLISHED: Origin("bert_adapted", same_seed=True)},
+    origins={PUBLISHED: InitialCheckpoint("bert_adapted", same_seed=True)},
     protocol="bert",
     settings=BERT_SETTINGS,
 )

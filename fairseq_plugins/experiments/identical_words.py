@@ -8,7 +8,7 @@ from typing import Any
 from fairseq_plugins.experiments.adapted import BERT_ADAPTED
 from fairseq_plugins.experiments.base import Experiment, Metrics, Step, scales
 from fairseq_plugins.experiments.mlm import BERT_CONTINUED
-from fairseq_plugins.experiments.training import Origin, Training, Variant
+from fairseq_plugins.experiments.training import InitialCheckpoint, Training, Variant
 from fairseq_plugins.papers import PUBLISHED
 from fairseq_plugins.records import logs
 from fairseq_plugins.records.metrics import Count, NotNegative, StartedMetrics
@@ -91,8 +91,8 @@ IDENTICAL_WORDS = IdenticalWords(
     metrics=Properties,
     sides=BERT_CONTINUED.sides,
     scale_group=BERT_CONTINUED.scale_group,
-    origin=Origin("bert_continued", same_seed=True),
-    origins={PUBLISHED: Origin("bert_adapted", same_seed=True)},
+    origin=InitialCheckpoint("bert_continued", same_seed=True),
+    origins={PUBLISHED: InitialCheckpoint("bert_adapted", same_seed=True)},
     leaves=(PATTERN,),
     settings=BERT_CONTINUED.settings,
 )

@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from fairseq_plugins.common.data_commands import COMMANDS
 from fairseq_plugins.experiments.base import BERT_SETTINGS, Experiment, Metrics, Scale, Step, scales
 from fairseq_plugins.experiments.floors import unigram_floors
-from fairseq_plugins.experiments.training import Origin, Training, Variant
+from fairseq_plugins.experiments.training import InitialCheckpoint, Training, Variant
 from fairseq_plugins.records import logs
 from fairseq_plugins.records.data import DataDescription
 from fairseq_plugins.records.metrics import Count, Loss, MetricsSchema, Perplexity, perplexity
@@ -137,6 +137,8 @@ BERT_CONTINUED = _model(
     budget="bert_continued",
     kind="continued",
     stages={"paper": ("samples_128",)},  # Table 6's first phase
-    origin=Origin("bert_start", row="learned", option="model.init_from", may_be_published=True),
+    origin=InitialCheckpoint(
+        "bert_start", row="learned", option="model.init_from", may_be_published=True
+    ),
     settings=BERT_SETTINGS,
 )

@@ -12,8 +12,14 @@ from fairseq_plugins.experiments import experiment_of
 from fairseq_plugins.experiments.base import Experiment
 from fairseq_plugins.experiments.devices import Devices, Layout, placement, spread
 from fairseq_plugins.experiments.rows import BASE, encoding_of, has_file
-from fairseq_plugins.experiments.start import PREPARE, Start, default_checkpoint
-from fairseq_plugins.experiments.training import FINETUNE, Training, Variant
+from fairseq_plugins.experiments.training import (
+    FINETUNE,
+    PREPARE,
+    PretrainedModel,
+    Training,
+    Variant,
+    default_checkpoint,
+)
 from fairseq_plugins.papers import PUBLISHED, TABLES
 from fairseq_plugins.records.recipe import compose_recipe, hydra_word, record, record_with_encoding
 from fairseq_plugins.records.runs import Run
@@ -95,7 +101,7 @@ class PlannedRun:
     def missing_data(self, root: Path) -> list[MissingData]:
         """List the missing files of its data, those of its pre-training and start first."""
         found = self.pretraining.missing_data(root) if self.pretraining else []
-        start = Start.of(self.config) if self.pretraining is None else None
+        start = PretrainedModel.of(self.config) if self.pretraining is None else None
         if start and not (root / start.checkpoint).is_file():
             found.append(MissingData(start.checkpoint.parent, [start.checkpoint.name], (PREPARE,)))
         for folder in dict.fromkeys(training.data for training in self.trainings):
@@ -129,7 +135,9 @@ def _common(trainings: Sequence[Training]) -> dict[str, Any]:
     return {**config, "optimization": {**config["optimization"], "lr": [*dict.fromkeys(rates)]}}
 
 
-def plan_run(configs: Path, run: Run, devices: Devices, start: Start | None = None) -> PlannedRun:
+def plan_run(
+    configs: Path, run: Run, devices: Devices, start: PretrainedModel | None = None
+) -> PlannedRun:
     """One run with its trainings.
 
     start: a published model, where one may take the place of what is trained here.
@@ -141,7 +149,9 @@ def plan_run(configs: Path, run: Run, devices: Devices, start: Start | None = No
     origin = experiment.origin_at(run.scale)
     published = None
     if origin and origin.may_be_published:
-        published = start or (Start(default_checkpoint(), "") if run.scale == PUBLISHED else None)
+        published = start or (
+            PretrainedModel(default_checkpoint(), "") if run.scale == PUBLISHED else None
+        )
     if origin and not published:
         before = replace(
             run, table=origin.table, row=origin.row or TABLES[run.table].model_of(run.row)

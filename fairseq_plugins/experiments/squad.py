@@ -10,7 +10,7 @@ from pydantic import model_validator
 from fairseq_plugins.common.data_commands import COMMANDS
 from fairseq_plugins.common.dictionaries import check_same_dictionary
 from fairseq_plugins.experiments.base import BERT_SETTINGS, Experiment, Metrics, Scale, Step, scales
-from fairseq_plugins.experiments.training import Origin, Training, Variant
+from fairseq_plugins.experiments.training import InitialCheckpoint, Training, Variant
 from fairseq_plugins.papers import PUBLISHED
 from fairseq_plugins.records import logs
 from fairseq_plugins.records.data import DataDescription
@@ -141,7 +141,7 @@ SQUAD = Squad(
     sides=("encoder",),
     scale_group=_SCALES,
     data_files=("data.json", "dict.txt"),
-    origin=Origin("bert_continued"),
-    origins={PUBLISHED: Origin("bert_adapted", same_seed=True)},
+    origin=InitialCheckpoint("bert_continued"),
+    origins={PUBLISHED: InitialCheckpoint("bert_adapted", same_seed=True)},
     settings=BERT_SETTINGS,
 )

@@ -1,19 +1,29 @@
-"""One training: which recipe it is, where it starts and the command that runs it."""
+"""One training: its recipe, the model that it starts from, and its command."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
-from fairseq_plugins.common.checkpoints import BEST, LAST
-from fairseq_plugins.experiments.start import Start
-from fairseq_plugins.records.recipe import START, hydra_word
+from fairseq_plugins.common.checkpoints import BEST, LAST, read_checkpoint
+from fairseq_plugins.common.data_commands import as_typed
+from fairseq_plugins.common.root import from_root, place
+from fairseq_plugins.data.measure import sha256
+from fairseq_plugins.modules.identity import ROBERTA
+from fairseq_plugins.modules.loading import require_names
+from fairseq_plugins.records.recipe import START, hydra_word, trainings_of
 
 TEACHER = "criterion.teacher"  # of the criterion that copies hidden states
 FINETUNE = "checkpoint.finetune_from_model"  # fairseq's option for a checkpoint to start from
 # One task per node; fairseq starts a process per GPU. Without the last word those of other nodes
 # would wait for one that has ended.
 SRUN = ("srun", "--ntasks-per-node=1", "--kill-on-bad-exit=1")
+# Options of `pe_roberta` that a start fixes for what starts from it.
+SIZES = (
+    *("encoder_layers", "encoder_embed_dim", "encoder_ffn_embed_dim", "encoder_attention_heads"),
+    *("encoder_normalize_before", "layer_norm_eps", "segments", "max_positions"),
+)
+PREPARE = as_typed("scripts/prepare_start.sh")  # makes the checkpoint that is the default
 
 
 def train_command(recipe: str, overrides: Sequence[str], *, srun: bool = False) -> list[str]:
@@ -27,6 +37,77 @@ def train_command(recipe: str, overrides: Sequence[str], *, srun: bool = False) 
         recipe,
         *overrides,
     ]
+
+
+def default_checkpoint() -> Path:
+    """The checkpoint of the published start, relative to the root."""
+    return place("checkpoints") / "start" / "model.pt"
+
+
+@dataclass(frozen=True)
+class PretrainedModel:
+    """A checkpoint of `pe_roberta`, or of fairseq's `roberta`.
+
+    Attributes:
+        checkpoint: to be joined to the root.
+        sha256: of the file, by which a result knows it; empty where the file is not there yet.
+        sizes: options of the model that follow from its weights, which what starts from it shares;
+            empty for those of the recipe.
+    """
+
+    checkpoint: Path = field(compare=False)
+    sha256: str
+    sizes: Mapping[str, Any] = field(default_factory=dict, compare=False)
+
+    @classmethod
+    def read(cls, root: Path, path: Path) -> Self:
+        """The model in a file, relative to the root, where all commands run, or to this folder.
+
+        Raises:
+            ValueError: there is none.
+        """
+        found = next((one for one in (root / path, path.absolute()) if one.is_file()), None)
+        if found is None:
+            raise ValueError(f"`--start` must be a checkpoint, but {path} is missing.")
+        return cls(from_root(found, root), sha256(found))
+
+    @classmethod
+    def published(cls, root: Path) -> Self:
+        """The start of scale `published`, whether or not it is there."""
+        path = default_checkpoint()
+        return cls.read_sizes(root, path) if (root / path).is_file() else cls(path, "")
+
+    @classmethod
+    def read_sizes(cls, root: Path, path: Path) -> Self:
+        """The model in a file, with its sizes.
+
+        Raises:
+            ValueError: there is none, or it is damaged or of another kind.
+        """
+        found = cls.read(root, path)
+        checkpoint = read_checkpoint(root / found.checkpoint)
+        require_names(root / found.checkpoint, checkpoint, [ROBERTA])
+        options = checkpoint["cfg"]["model"]
+        return replace(found, sizes={name: options[name] for name in SIZES if name in options})
+
+    @classmethod
+    def of(cls, recorded: Mapping[str, Any]) -> Self | None:
+        """What a recorded configuration says, None where its rows start from a model of ours."""
+        found = (config.get(START) for config in trainings_of(recorded).values())
+        return next(
+            (cls(Path(s["checkpoint"]), s["sha256"], s.get("sizes", {})) for s in found if s), None
+        )
+
+    def record(self) -> dict[str, Any]:
+        """As a configuration has it, without absolute paths."""
+        path = self.checkpoint
+        shown = Path(path.name) if path.is_absolute() else path
+        sizes = {"sizes": dict(self.sizes)} if self.sizes else {}
+        return {"checkpoint": shown.as_posix(), "sha256": self.sha256, **sizes}
+
+    @property
+    def text(self) -> str:
+        return f"`{self.record()['checkpoint']}` (sha256 {self.sha256[:16]}...)"
 
 
 @dataclass(frozen=True)
@@ -105,7 +186,7 @@ class Training:
         override = f"{option}={(other.folder / other.evaluated).as_posix()}"
         return replace(self, overrides=(*self.overrides, override))
 
-    def with_sizes(self, start: Start) -> "Training":
+    def with_sizes(self, start: PretrainedModel) -> "Training":
         """The training of a model with the sizes of the published one that it starts from."""
         model = self.config["model"]
         sizes = dict(start.sizes)
@@ -116,7 +197,7 @@ class Training:
         config = {**self.config, "model": {**model, **changed}}
         return replace(self, overrides=(*self.overrides, *overrides), config=config)
 
-    def starting_published(self, start: Start, option: str = "") -> "Training":
+    def starting_published(self, start: PretrainedModel, option: str = "") -> "Training":
         """The training with a published model as its start, which its configuration names.
 
         Args:
@@ -133,7 +214,7 @@ class Training:
 
 
 @dataclass(frozen=True)
-class Origin:
+class InitialCheckpoint:
     """The run whose checkpoint others start from: of the table and row of these names.
 
     Attributes:

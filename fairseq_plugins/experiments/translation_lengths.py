@@ -10,7 +10,7 @@ from pydantic import ConfigDict
 from fairseq_plugins.evaluation.bleu_by_length import LEAST
 from fairseq_plugins.experiments.base import Metrics, Step, another_run
 from fairseq_plugins.experiments.mt import TRANSLATION, Translation, generate
-from fairseq_plugins.experiments.training import Origin, Training, Variant
+from fairseq_plugins.experiments.training import InitialCheckpoint, Training, Variant
 from fairseq_plugins.papers.extrapolation import bleu_metric
 from fairseq_plugins.records import logs
 from fairseq_plugins.records.metrics import Count, MetricsSchema, Percent
@@ -83,5 +83,5 @@ TRANSLATION_LENGTHS = TranslationLengths(
     sides=TRANSLATION.sides,
     scale_group=TRANSLATION.scale_group,
     data_files=TRANSLATION.data_files,
-    origin=Origin("table4", same_seed=True),
+    origin=InitialCheckpoint("table4", same_seed=True),
 )

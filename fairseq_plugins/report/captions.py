@@ -7,7 +7,7 @@ from typing import Any
 
 from fairseq_plugins.experiments import EXPERIMENTS
 from fairseq_plugins.experiments.base import Experiment
-from fairseq_plugins.experiments.start import Start
+from fairseq_plugins.experiments.training import PretrainedModel
 from fairseq_plugins.papers import TABLES
 from fairseq_plugins.papers.tables import MARK, Table
 from fairseq_plugins.records.data import DataDescription, Request, Sizes
@@ -155,7 +155,7 @@ def _common_origin(experiment: Experiment, results: Sequence[Result]) -> list[st
     origin = experiment.origin_at(results[0]["scale"]) if results else None
     if origin is None or origin.same_seed:
         return []
-    if origin.may_be_published and any(Start.of(result["config"]) for result in results):
+    if origin.may_be_published and any(PretrainedModel.of(result["config"]) for result in results):
         return []
     model = f"the model `{origin.row}`" if origin.row else "the row's model"
     what = "in the training after it" if origin.row else "in fine-tuning"
@@ -189,7 +189,7 @@ def _nearness(results: Sequence[Result]) -> list[str]:
 
 def _starts(results: Sequence[Result]) -> list[str]:
     """The published model that rows start from, if any."""
-    found = {start.text for r in results if (start := Start.of(r["config"]))}
+    found = {start.text for r in results if (start := PretrainedModel.of(r["config"]))}
     return [
         f"All rows start from a published model, {text}, in place of one that is trained here."
         for text in sorted(found)

@@ -12,7 +12,7 @@ from fairseq_plugins.experiments.base import Scale
 from fairseq_plugins.experiments.devices import Devices
 from fairseq_plugins.experiments.planned import plan_run
 from fairseq_plugins.experiments.rows import known_rows
-from fairseq_plugins.experiments.start import Start
+from fairseq_plugins.experiments.training import PretrainedModel
 from fairseq_plugins.papers.tables import Table, without_paper
 from fairseq_plugins.records import results
 from fairseq_plugins.records.recipe import differences
@@ -154,8 +154,8 @@ class Report:
                 shown.append(result)
         if not shown:
             return shown, left_out
-        newest = Start.of(max(shown, key=lambda result: result["finished_at"])["config"])
-        others = [result for result in shown if Start.of(result["config"]) != newest]
+        newest = PretrainedModel.of(max(shown, key=lambda result: result["finished_at"])["config"])
+        others = [result for result in shown if PretrainedModel.of(result["config"]) != newest]
         left_out += [
             f"`{results.run_of(result).name}`, which starts from another model than the newest."
             for result in others
@@ -167,7 +167,7 @@ class Report:
         if run.row not in known_rows(self.table, configs):
             return f"there is no row {run.row}"
         run = replace(run, scale=self.scale.name, study=self.study)
-        planned = plan_run(configs, run, Devices(gpus=0), Start.of(result["config"]))
+        planned = plan_run(configs, run, Devices(gpus=0), PretrainedModel.of(result["config"]))
         data = planned.describe_data(self.root)
         return "; ".join(results.mismatch(result, run, planned.config, data)[:3])
 

@@ -1,4 +1,4 @@
-"""From which checkpoint a run goes on: damaged files are noticed, said and moved aside."""
+"""Checkpoints of a run: finding one to resume from, checking its model, deleting others."""
 
 import os
 import re
@@ -19,8 +19,11 @@ from fairseq_plugins.common.checkpoints import (
 )
 from fairseq_plugins.common.errors import CheckpointError
 from fairseq_plugins.common.files import writing
+from fairseq_plugins.experiments.planned import PlannedRun
+from fairseq_plugins.experiments.training import Training
 from fairseq_plugins.modules.identity import describe, describe_checkpoint, differences
 from fairseq_plugins.modules.loading import require_names
+from fairseq_plugins.runner.run_options import Retention
 
 _EARLIER = re.compile(r"checkpoint_(\d+)_(\d+)\.pt")  # epoch, updates
 
@@ -28,13 +31,13 @@ Say = Callable[[str], None]
 
 
 def find_restart(folder: Path, say: Say) -> int:
-    """The updates of the checkpoint_last.pt that training goes on from, 0 where it starts anew.
+    """Return the updates of the checkpoint_last.pt that training resumes from, 0 without one.
 
-    Damaged checkpoints become *.corrupt. Where the last one is damaged or missing, the newest
-    intact one before it takes its place: as a copy, since fairseq writes over its last one.
-    checkpoint_best.pt is checked too, as it is copied in the moment before checkpoint_last.pt:
-    where it was cut off, the checkpoint gone on from is older and training writes it again. Where
-    none is left of a training that has ended, `require_model` refuses to measure another one.
+    Damaged checkpoints are renamed to *.corrupt. If the last one is damaged or missing, the newest
+    intact one is copied in its place; a copy, since fairseq overwrites its last one. fairseq copies
+    checkpoint_best.pt just before checkpoint_last.pt, so it is checked too: if that copy was cut
+    off, training resumes from an older checkpoint and writes it again. Where none is left of a
+    training that has ended, `require_model` refuses to measure another one.
     """
     _intact_updates(folder / BEST, say)
     updates = _intact_updates(folder / LAST, say)
@@ -53,7 +56,7 @@ def find_restart(folder: Path, say: Say) -> int:
 
 
 def has_reached(folder: Path, updates: int) -> bool:
-    """Whether a run's last checkpoint is intact and of that update or a later one."""
+    """Tell whether a run's last checkpoint is intact and has at least so many updates."""
     try:
         return read_updates(folder / LAST) >= updates
     except CheckpointError:
@@ -61,25 +64,25 @@ def has_reached(folder: Path, updates: int) -> bool:
 
 
 def was_tidied(folder: Path, evaluated: str) -> bool:
-    """Whether of a training the checkpoint to evaluate was kept and the last one removed."""
+    """Tell whether a training's last checkpoint was deleted and the evaluated one kept."""
     return (folder / evaluated).is_file() and not (folder / LAST).exists()
 
 
 def require_model(path: Path, config: Mapping[str, Any]) -> None:
-    """Refuse to evaluate a checkpoint of another model than the one that a training makes.
+    """Refuse to evaluate a checkpoint whose model differs from the configured one.
 
-    A training that is complete is not started again, so that nothing else would notice.
+    A complete training is not started again, so that nothing else would notice.
 
     Args:
-        path: of the checkpoint.
-        config: the training's, as it is recorded.
+        path: checkpoint.
+        config: recorded configuration of the training.
 
     Raises:
         CheckpointError: missing, damaged, or of another model, with what each has.
     """
     checkpoint = read_checkpoint(path)
     if checkpoint.get("cfg") is None and checkpoint.get("args") is None:
-        return  # fairseq builds nothing from one that does not say what
+        return  # fairseq cannot build a model from it
     require_names(path, checkpoint, [config["model"]["_name"]])
     ours = describe(config["model"], config["task"])
     if found := differences(describe_checkpoint(path, checkpoint), ours):
@@ -107,7 +110,7 @@ def _intact_updates(path: Path, say: Say) -> int | None:
 
 
 def set_aside(folder: Path) -> Path | None:
-    """Move a run's folder to <name>.previous, in place of an older one; None if there is none."""
+    """Move a run's folder to <name>.previous, replacing an older one; None without a folder."""
     if not folder.exists():
         return None
     aside = folder.with_name(folder.name + ".previous")
@@ -120,9 +123,25 @@ def set_aside(folder: Path) -> Path | None:
 def exclusive(
     folder: Path, wait: Say | None = None, pause: Callable[[float], object] = time.sleep
 ) -> AbstractContextManager[int]:
-    """Hold a run for this process, as `locks.exclusive` does.
+    """Lock a run for this process, as `locks.exclusive` does.
 
-    The lock file lies beside the folder, which may be moved while it is held.
+    The lock file lies beside the folder, which may be moved while it is locked.
     """
     path = folder.with_name(f"{folder.name}.lock")
     return locks.exclusive(path, "this run", wait, pause)
+
+
+def kept_names(training: Training, keep: Retention) -> set[str]:
+    """Return the checkpoints of a training to keep, for any `keep` but `all`.
+
+    The measured one always stays, since other tables may start from it.
+    """
+    return {training.evaluated, *({LAST} if keep == "last" else ())}
+
+
+def remove_others(root: Path, planned: PlannedRun, keep: Retention) -> None:
+    """Delete the checkpoints of a measured run that are not to be kept."""
+    for training in planned.trainings if keep != "all" else ():
+        for path in (root / training.folder).glob("*.pt"):
+            if path.name not in kept_names(training, keep):
+                path.unlink()

@@ -1,4 +1,4 @@
-"""Stopping a table: a signal is noted, and each run ends itself when it next looks."""
+"""Graceful shutdown: signal handlers set a flag that workers poll."""
 
 import signal
 import time
@@ -12,26 +12,27 @@ class Terminated(KeyboardInterrupt):
 
 
 class OutOfTime(KeyboardInterrupt):
-    """SIGUSR1: the time of a job is nearly over."""
+    """SIGUSR1: the time limit of a job is near."""
 
 
-SAVING_SECONDS = 60.0  # that a training has for saving before it is ended without
+STOP = "stop"  # a file in a training's folder of checkpoints: it saves and stops
+SAVING_SECONDS = 60.0  # for a training to save before it is ended
 _KINDS = {signal.SIGINT: KeyboardInterrupt, signal.SIGTERM: Terminated, signal.SIGUSR1: OutOfTime}
 
 
 def hold_back_signals() -> None:
-    """Let SIGUSR1, which would end this process, wait until somebody can handle it."""
+    """Block SIGUSR1, which would end this process, until a handler is installed."""
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
 
 
 class Interruption:
-    """Whether the runs of a table are to stop.
+    """A request to stop all runs of a table.
 
-    has_gained: whether any run came further, so that going on later makes sense.
+    Python handles signals in its main thread, which waits for the threads of the runs; these poll
+    this object. It takes no lock, so that a signal may come at any moment.
 
-    Python handles signals in its main thread alone, where runs side by side are waited for; these
-    are in threads of their own and ask here. Nothing here takes a lock, so that a signal may come
-    at any moment.
+    Attributes:
+        has_gained: whether any run made progress, so that requeueing the job makes sense.
     """
 
     def __init__(self) -> None:
@@ -40,7 +41,7 @@ class Interruption:
         self.has_gained = False
 
     def request(self, kind: type[KeyboardInterrupt] = KeyboardInterrupt) -> None:
-        """Stop; the first request says as what."""
+        """Request a stop; the first request sets the exception that `check` raises."""
         if not self._kind:
             self._since = time.monotonic()
         self._kind = self._kind or kind
@@ -50,9 +51,9 @@ class Interruption:
         return self._kind is OutOfTime
 
     def check(self, *, is_saving: bool = False) -> None:
-        """Raise KeyboardInterrupt where a stop was requested.
+        """Raise KeyboardInterrupt if a stop was requested.
 
-        is_saving: of somebody who saves where the time is over, and has some for it.
+        is_saving: wait up to `SAVING_SECONDS` for a training that saves at the time limit.
         """
         has_time = time.monotonic() - self._since < SAVING_SECONDS
         if self._kind and not (is_saving and self.is_out_of_time and has_time):
@@ -65,9 +66,9 @@ class Interruption:
 
     @contextmanager
     def on_signals(self) -> Iterator[None]:
-        """These signals request, also where a shell started this program with SIGINT ignored.
+        """Handle signals as stop requests, also if a shell started this program ignoring SIGINT.
 
-        For the main thread.
+        Call it in the main thread.
         """
 
         def request(signum: int, frame: FrameType | None) -> None:

@@ -1,4 +1,4 @@
-"""What a run's folder remembers: what it trains, and for how long it has."""
+"""The journal of a run: configuration, data, time spent and state, in its run.json."""
 
 import json
 import math
@@ -9,11 +9,11 @@ from typing import Any
 
 from fairseq_plugins.common.files import write_json
 
-JOURNAL_SECONDS = 5.0  # at most this much time is not counted when a run is killed
+JOURNAL_SECONDS = 5.0  # time that is not counted when a run is killed, at most
 
 
 def written(path: Path) -> float:
-    """When a file was, in seconds since 1970; 0 where there is none."""
+    """Return when a file was written, in seconds since 1970; 0 if it is missing."""
     try:
         return path.stat().st_mtime
     except OSError:
@@ -39,12 +39,17 @@ def _is_count(value: Any) -> bool:
 
 
 class Journal:
-    """A run's run.json: what it trains, and the seconds it took over all its stretches.
+    """A run's run.json, kept over all the processes that work on the run.
 
-    `updates` in it are those of each training by its name, in their order; 0 where epochs end it.
-    `failed` says why the run could not be finished, empty while it may be; `log` is the file that
-    says more, seen from its folder. `useless`: what was trained cannot be measured.
-    `forced`: whether an older result is to be replaced; `job`: the Slurm job that began it last.
+    Keys of `content`:
+        config, data: what is trained, and on what.
+        updates: of each training by name, in order; 0 if its epochs are limited.
+        train_seconds, wall_seconds: of training alone, and of all commands.
+        finished: whether the run has ended.
+        failed: why it failed, else empty; log: of the command that failed, relative to the folder.
+        useless: whether it failed since what was trained cannot be measured.
+        forced: whether an older result is to be replaced.
+        job: number of the Slurm job that began the run last.
     """
 
     def __init__(self, path: Path, config: dict[str, Any], data: dict[str, Any]) -> None:
@@ -66,7 +71,7 @@ class Journal:
 
     @classmethod
     def read(cls, path: Path) -> "Journal | None":
-        """The journal in a file; None where there is none or it is damaged."""
+        """Read a journal; None if the file is missing or damaged."""
         try:
             content = json.loads(path.read_text())
             journal = cls(path, content["config"], content["data"])
@@ -76,7 +81,7 @@ class Journal:
         return journal if _is_sound(journal.content) else None
 
     def add(self, seconds: float, *, training: bool) -> None:
-        """Count time; the file follows every few seconds."""
+        """Add time, and write the file every few seconds."""
         self.content["wall_seconds"] += seconds
         if training:
             self.content["train_seconds"] += seconds
@@ -84,23 +89,23 @@ class Journal:
             self.write()
 
     def begin(self, updates: dict[str, int], *, forced: bool, job: int | None) -> None:
-        """Note what is trained, for what and where, and that nothing has failed yet."""
+        """Record that the run begins, in which job, and clear an earlier failure."""
         self.content |= {"updates": updates, "failed": "", "log": "", "useless": False}
         self.content |= {"forced": forced, "job": job}
         self.write()
 
     def is_of_job(self, job: int | None) -> bool:
-        """Whether that job began the run last, perhaps before it was put back into the queue."""
+        """Tell whether that job began the run last, perhaps before it was requeued."""
         return bool(job) and self.content["job"] == job
 
     def is_open_after(self, result: Path) -> bool:
-        """Whether the run was begun again after a result, and not brought to its end since."""
+        """Tell whether the run began after its result was written and has not ended."""
         is_open = self.content["failed"] or not self.content["finished"]
         return bool(is_open) and written(self.path) >= written(result)
 
     def fail(self, reason: str, log: Path | None, *, is_useless: bool = False) -> None:
-        """Note why the run could not be finished, until it is tried again."""
-        # Of a run that measures another one's model it is in the folder of that.
+        """Record why the run failed, until it is tried again."""
+        # The log may be in the folder of the run whose model this one measures.
         seen = os.path.relpath(log, self.path.parent) if log else ""
         self.content |= {"failed": reason, "log": seen, "useless": is_useless}
         self.write()

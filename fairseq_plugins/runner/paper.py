@@ -1,4 +1,4 @@
-"""`scripts/paper.sh`: all tables and figures of a paper, here or as jobs of Slurm."""
+"""All tables and figures of a paper, made here or by Slurm jobs (`scripts/paper.sh`)."""
 
 import argparse
 import json
@@ -14,17 +14,18 @@ from fairseq_plugins.experiments.devices import Devices
 from fairseq_plugins.experiments.planned import PlannedRun
 from fairseq_plugins.papers import PAPERS, TABLES
 from fairseq_plugins.records.runs import Run
-from fairseq_plugins.runner import budget, session, slurm
-from fairseq_plugins.runner.chain import Job, command_of
-from fairseq_plugins.runner.jobs import check_jobs
+from fairseq_plugins.runner import cost_estimates, slurm_submission
+from fairseq_plugins.runner.dependent_jobs import Job, command_of
 from fairseq_plugins.runner.plan import check_devices, plan
+from fairseq_plugins.runner.preflight import check_jobs, check_ready
+from fairseq_plugins.runner.run_options import RunOptions
 
-_STOPPED = (130, 143)  # exit statuses of what Ctrl-C or SIGTERM ended
-_TIMED = {"lrpe": "table9"}  # a script of its own, which times and trains nothing
+_STOPPED = (130, 143)  # exit statuses after Ctrl-C and SIGTERM
+_TIMED = {"lrpe": "table9"}  # a script of its own, which only measures speed
 
 
 def plan_paper(root: Path, args: argparse.Namespace) -> list[list[PlannedRun]]:
-    """The runs of each table.
+    """Plan the runs of each table.
 
     Raises:
         ValueError: rows that no table has, GPUs that do not share a batch, or more runs in a job
@@ -59,9 +60,9 @@ def plan_paper(root: Path, args: argparse.Namespace) -> list[list[PlannedRun]]:
 
 
 def _timing(root: Path, args: argparse.Namespace, gpus: int) -> tuple[str, ...]:
-    """The command of the table that times, empty where there is none, as without a checkout.
+    """Return the command of the table of speeds; empty if there is none, as without a checkout.
 
-    What it finds at scale toy stays apart from the published page.
+    At scale toy its results have a folder of their own.
     """
     name = _TIMED.get(args.paper)
     if name is None or not (root / "scripts" / f"{name}.sh").is_file():
@@ -75,7 +76,7 @@ def _timing(root: Path, args: argparse.Namespace, gpus: int) -> tuple[str, ...]:
 
 
 def _timing_jobs(root: Path, args: argparse.Namespace, gpus: int) -> list[Job]:
-    """The job of the table that times, unless one like it has timed all; alone on its node."""
+    """Return the job of the table of speeds, alone on its node, unless it is done."""
     command = _timing(root, args, gpus)
     if not command:
         return []
@@ -90,7 +91,7 @@ def _timing_jobs(root: Path, args: argparse.Namespace, gpus: int) -> list[Job]:
 
 
 def _is_timed(root: Path, done: Path, command: Sequence[str]) -> bool:
-    """Whether a job has noted in a file that it ended this command, and its page is there."""
+    """Tell whether a job recorded that it finished this command, and its page exists."""
     try:
         found = json.loads((root / done).read_text())
         return found["command"] == [*command] and (root / found["page"]).is_file()
@@ -99,29 +100,34 @@ def _is_timed(root: Path, done: Path, command: Sequence[str]) -> bool:
 
 
 def make(root: Path, args: argparse.Namespace, refuse: Callable[[str], NoReturn]) -> int:
-    """Do as the options of `options.get_paper_parser` say; returns the exit status.
+    """Make all tables of a paper, submit them, or print what they take; return the exit status.
 
-    refuse: is told what cannot be.
+    Args:
+        root: folder of results and checkpoints.
+        args: of `table_options.get_paper_parser`.
+        refuse: called with the message for a wrong option.
     """
     try:
-        budget.check_rate(args.tflops)
+        cost_estimates.check_rate(args.tflops)
         tables = plan_paper(root, args)
         if args.slurm and not args.dry_run:
             for planned in tables:
-                session.require(root, planned, force=False, jobs=0)
+                check_ready(root, planned, force=False, jobs=0)
     except (ValueError, OSError) as error:
         refuse(str(error))
     gpus = max(one.devices.gpus for planned in tables for one in planned)
-    options = ("--keep", args.keep) if args.keep != "all" else ()
-    request = slurm.Request(packed=args.jobs, running=args.max_running, options=options)
+    options = RunOptions(jobs=args.jobs, max_running=args.max_running, keep=args.keep)
     if args.dry_run:
-        jobs = [*slurm.make_chain(root, tables, request), *_timing_jobs(root, args, gpus)]
+        jobs = [
+            *slurm_submission.make_jobs(root, tables, options),
+            *_timing_jobs(root, args, gpus),
+        ]
         at_once = args.max_running * args.jobs
-        plan_lines = budget.describe(root, tables, jobs, args.tflops, args.keep, at_once)
+        plan_lines = cost_estimates.describe(root, tables, jobs, args.tflops, args.keep, at_once)
         print("\n".join(plan_lines))
         return 0
     if args.slurm:
-        return slurm.submit(root, tables, request, _timing_jobs(root, args, gpus))
+        return slurm_submission.submit(root, tables, options, _timing_jobs(root, args, gpus))
     return _work(root, tables, args, _timing(root, args, gpus))
 
 
@@ -131,9 +137,9 @@ def _work(
     args: argparse.Namespace,
     timing: Sequence[str],
 ) -> int:
-    """Every table by its own script, one after the other; the first exit status that is not 0.
+    """Make the tables by their scripts, one after the other; return the first status but 0.
 
-    A script that was stopped is the last one.
+    Stops after a script that was interrupted.
     """
     statuses: list[int] = []
     commands = []
@@ -153,9 +159,9 @@ def _work(
 
 
 def _run(root: Path, words: Sequence[str]) -> int:
-    """The exit status of a command, which gets the signals that are to stop this process.
+    """Run a command, hand it the signals that this process gets, and return its exit status.
 
-    `subprocess.run` would kill it while it ends its trainings and says how to go on.
+    `subprocess.run` would kill it while it stops its trainings and prints how to resume.
     """
     with subprocess.Popen(words, cwd=root) as process:
         kinds = (signal.SIGINT, signal.SIGTERM)

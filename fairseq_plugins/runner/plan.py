@@ -12,8 +12,7 @@ from fairseq_plugins.experiments.compatibility import incompatibility
 from fairseq_plugins.experiments.devices import GPUS_PER_NODE, Devices
 from fairseq_plugins.experiments.planned import PlannedRun, plan_run
 from fairseq_plugins.experiments.rows import check_rows, default_rows
-from fairseq_plugins.experiments.start import Start
-from fairseq_plugins.experiments.training import Training
+from fairseq_plugins.experiments.training import PretrainedModel, Training
 from fairseq_plugins.papers import PUBLISHED, TABLES
 from fairseq_plugins.papers.tables import Table
 from fairseq_plugins.records.recipe import hydra_word
@@ -59,7 +58,7 @@ def plan(
     attentions: Sequence[str],
     seeds: Sequence[int],
     lengths: tuple[int, ...] = (),
-    start: Start | None = None,
+    start: PretrainedModel | None = None,
     study: Study | None = None,
 ) -> tuple[list[PlannedRun], list[SkippedCell]]:
     """The runs of a table in the order of its rows, and the cells that cannot be run.

@@ -15,7 +15,7 @@ from fairseq_plugins.common.root import from_root, place
 from fairseq_plugins.records import logs
 from fairseq_plugins.records.identity import fault_of
 from fairseq_plugins.runner.journal import Journal, written
-from fairseq_plugins.runner.queue import Queued
+from fairseq_plugins.runner.slurm_queue import Queued
 
 DONE, RUNNING, WAITING = "done", "running", "waiting"
 STOPPED, FAILED, CANCELLED = "stopped", "failed", "cancelled"

@@ -14,7 +14,6 @@ was stopped. Here `checkpoint_last.pt` is written by fairseq's own function, and
 """
 
 import os
-import socket
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -33,7 +32,8 @@ from hydra._internal.utils import get_args
 from omegaconf import DictConfig
 
 from fairseq_plugins.common.cpu import prepare_cpu
-from fairseq_plugins.runner.stopping import STOP
+from fairseq_plugins.runner.interruption import STOP
+from fairseq_plugins.runner.worker_pool import gpu_mismatch
 
 SAVE_SECONDS = 45.0  # what a dead node loses, with an update and the time of writing: under 60 s
 _LOOK_SECONDS = 1.0  # between two looks for the file
@@ -151,12 +151,7 @@ def check_gpus(world_size: int, nodes: int, visible: int) -> None:
     asked = world_size // nodes
     if visible == asked or (world_size == 1 and visible > 1):
         return
-    listed = os.environ.get("CUDA_VISIBLE_DEVICES")
-    why = "CUDA is missing" if not torch.version.cuda else f"CUDA_VISIBLE_DEVICES={listed}"
-    raise ValueError(
-        f"node {socket.gethostname()} was to have {asked} GPUs, but PyTorch finds {visible} there "
-        f"({why})."
-    )
+    raise ValueError(gpu_mismatch(asked, visible))
 
 
 def run(cfg: DictConfig) -> float:

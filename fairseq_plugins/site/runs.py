@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fairseq_plugins.common.data_commands import as_typed
-from fairseq_plugins.experiments.start import Start
+from fairseq_plugins.experiments.training import PretrainedModel
 from fairseq_plugins.records.recipe import trainings_of
 from fairseq_plugins.records.results import Result, curves_of, run_of
 from fairseq_plugins.site.tables import cell_page
@@ -116,7 +116,7 @@ def script(
         words += ["--name", study.name]
         words += ["--data", study.data.as_posix()] if study.data else []
         words += [word for text in study.overrides for word in ("--set", text)]
-    if found.shown and (start := Start.of(found.shown[0]["config"])):  # of all
+    if found.shown and (start := PretrainedModel.of(found.shown[0]["config"])):  # of all
         words += ["--start", start.checkpoint.as_posix()]
     return typed(words)
 

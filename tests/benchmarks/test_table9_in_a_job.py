@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from benchmarks import context, table9, table9_cells
-from fairseq_plugins.runner import queue
+from fairseq_plugins.runner import slurm_queue
 
 WORDS = ["--quick", "--rows", "base,rope", "--attention", "linear"]
 
@@ -23,7 +23,7 @@ def repository(tmp_path, monkeypatch):
 def asked(monkeypatch):
     """The commands that were given to Slurm."""
     found = []
-    monkeypatch.setattr(queue, "_ask", lambda words: found.append(words) or "")
+    monkeypatch.setattr(slurm_queue, "_ask", lambda words: found.append(words) or "")
     monkeypatch.setenv("SLURM_JOB_ID", "12")
     return found
 

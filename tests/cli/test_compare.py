@@ -10,7 +10,7 @@ import pytest
 
 from fairseq_plugins.cli import compare
 from fairseq_plugins.data import one_text
-from fairseq_plugins.runner import session, time_budget
+from fairseq_plugins.runner import table_run, time_budget
 from tests.tables.fake_fairseq import save
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -72,9 +72,9 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def run(root: Path, monkeypatch, fake: Fake, *words: str) -> int:
-    crew = partial(session.crew, launcher=fake)
+    crew = partial(table_run.start_workers, launcher=fake)
     with monkeypatch.context() as patch:
-        patch.setattr(session, "crew", crew)
+        patch.setattr(table_run, "start_workers", crew)
         return compare.main([*WORDS, "--text", str(root / "book.txt"), *words])
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from fairseq_plugins.runner.stopping import STOP
+from fairseq_plugins.runner.interruption import STOP
 from tests.integration.helpers import (
     REPOSITORY,
     fairseq_hydra_train,

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from fairseq_plugins.runner import training_job
-from fairseq_plugins.runner.stopping import STOP
+from fairseq_plugins.runner.interruption import STOP
 from tests.integration.helpers import (
     REPOSITORY,
     fairseq_hydra_train,

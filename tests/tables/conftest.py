@@ -14,7 +14,7 @@ import yaml
 
 from fairseq_plugins.records.results import Result
 from fairseq_plugins.records.runs import Run
-from fairseq_plugins.runner import queue, slurm
+from fairseq_plugins.runner import slurm_queue, slurm_submission
 from tests.tables.fake_slurm import FakeSlurm
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -70,8 +70,8 @@ def cluster(place: Path, monkeypatch: pytest.MonkeyPatch) -> FakeSlurm:
     own = types.SimpleNamespace(
         run=fake.run, PIPE=subprocess.PIPE, TimeoutExpired=subprocess.TimeoutExpired
     )
-    monkeypatch.setattr(slurm, "subprocess", own)
-    monkeypatch.setattr(queue, "subprocess", own)
+    monkeypatch.setattr(slurm_submission, "subprocess", own)
+    monkeypatch.setattr(slurm_queue, "subprocess", own)
     return fake
 
 

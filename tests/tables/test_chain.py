@@ -9,16 +9,17 @@ from fairseq_plugins.experiments.devices import Devices
 from fairseq_plugins.experiments.planned import plan_run
 from fairseq_plugins.records import submissions
 from fairseq_plugins.records.runs import Run
-from fairseq_plugins.runner import queue, slurm
-from fairseq_plugins.runner.chain import Chain, Job, at_most, jobs_of_run
+from fairseq_plugins.runner import slurm_queue, slurm_submission
+from fairseq_plugins.runner.dependent_jobs import DependentJobs, at_most
 from fairseq_plugins.runner.memory import DEFAULT_MIB
-from fairseq_plugins.runner.slurm import Request
+from fairseq_plugins.runner.run_options import RunOptions
+from fairseq_plugins.runner.slurm_job import Job, jobs_of_run
 from tests.tables.fake_slurm import planned
 
 
 def test_what_others_start_from_is_submitted_once_and_first(place, cluster):
     fine = planned(place, "bert_table4", "rope", "none")
-    assert slurm.submit(place, [fine], Request()) == 0
+    assert slurm_submission.submit(place, [fine], RunOptions()) == 0
     assert cluster.names() == [
         "bert_start-toy-learned-vanilla-s1",
         "bert_continued-toy-rope-vanilla-s1",
@@ -42,29 +43,29 @@ def test_what_others_start_from_is_submitted_once_and_first(place, cluster):
 def test_what_is_in_the_queue_is_said_and_not_submitted_again(place, cluster, capsys):
     both = planned(place, "table2", "base", "rope", attention="linear")
     cluster.queued = {"table2-toy-base-linear-s1": 41}
-    assert slurm.submit(place, [both], Request()) == 0
+    assert slurm_submission.submit(place, [both], RunOptions()) == 0
     assert cluster.names() == ["table2-toy-rope-linear-s1", "table2-toy-render"]
     assert "is in the queue already as job 41 (pending)" in capsys.readouterr().out
     # The page waits for that one, too.
     assert cluster.dependency("table2-toy-render") == "afterany:41:100,singleton"
     cluster.queued |= {"table2-toy-rope-linear-s1": 100, "table2-toy-render": 101}
     cluster.submitted.clear()
-    assert slurm.submit(place, [both], Request()) == 0
+    assert slurm_submission.submit(place, [both], RunOptions()) == 0
     assert cluster.submitted == []
 
 
 def test_jobs_of_another_folder_are_not_ours(place, cluster):
-    assert queue.read_queue(place) == {}
+    assert slurm_queue.read_queue(place) == {}
     cluster.queued = {"a": 3}
-    assert queue.read_queue(place)["a"].number == 3
+    assert slurm_queue.read_queue(place)["a"].number == 3
 
 
 def test_without_slurm_it_is_said(place, monkeypatch, capsys):
     def run(*_, **__):
         raise FileNotFoundError
 
-    monkeypatch.setattr(queue.subprocess, "run", run)
-    assert slurm.submit(place, [planned(place, "table2", "base")], Request()) == 1
+    monkeypatch.setattr(slurm_queue.subprocess, "run", run)
+    assert slurm_submission.submit(place, [planned(place, "table2", "base")], RunOptions()) == 1
     assert "squeue was not found" in capsys.readouterr().out
 
 
@@ -90,7 +91,7 @@ def test_many_gpus_do_not_wait_for_an_evaluation(place, table, gpus, expected):
 
 
 def test_a_run_that_two_tables_share_is_trained_once(place):
-    chain = Chain(lambda one: False, lambda one: False)
+    chain = DependentJobs(lambda one: False, lambda one: False)
     chain.add_all(planned(place, "table2", "lrpe_type2"))
     chain.add_all(planned(place, "table5", "lrpe_type2"))
     first, second = chain.jobs.values()
@@ -100,7 +101,7 @@ def test_a_run_that_two_tables_share_is_trained_once(place):
 
 def test_packed_runs_share_a_node(place):
     rows = planned(place, "table2", "base", "rope", "t5", scale="paper", gpus=1)
-    chain = Chain(lambda one: one.run.row == "t5", lambda one: False)
+    chain = DependentJobs(lambda one: one.run.row == "t5", lambda one: False)
     chain.add_all(rows, packed=8)
     (job,) = chain.jobs.values()
     assert job.gpus == 2 and [run.row for run in job.runs] == ["base", "rope"]
@@ -109,7 +110,7 @@ def test_packed_runs_share_a_node(place):
 
 
 def test_a_pack_trains_no_run_that_another_table_trains(place):
-    chain = Chain(lambda one: False, lambda one: False)
+    chain = DependentJobs(lambda one: False, lambda one: False)
     chain.add_all(planned(place, "table2", "lrpe_type2", "lrpe_type6"), packed=3)
     chain.add_all(planned(place, "table5", "lrpe_type2", "lrpe_type6", "lrpe_identity"), packed=3)
     trained = [run.row for job in chain.jobs.values() if job.stage == "all" for run in job.runs]
@@ -124,7 +125,7 @@ def test_a_bad_row_of_a_pack_cancels_no_child_of_the_others(place):
     """Who waits for a pack, or is one, begins however it ends, and looks for its own parent."""
     rows = ("base", "rope", "spe")
     for first, second in ((3, 1), (3, 3), (1, 3)):
-        chain = Chain(lambda one: False, lambda one: False)
+        chain = DependentJobs(lambda one: False, lambda one: False)
         chain.add_all(planned(place, "table8", *rows), packed=first)
         parents = {job.name for job in chain.jobs.values()}
         chain.add_all(planned(place, "table3", *rows), packed=second)
@@ -140,7 +141,7 @@ def test_packs_leave_a_lacking_checkpoint_to_the_first_of_them(place):
         plan_run(place / "configs", replace(one.run, seed=seed), Devices(0))
         for seed, one in enumerate(seeds, 1)
     ]
-    chain = Chain(lambda one: one.run.table == "table8", lambda one: False)
+    chain = DependentJobs(lambda one: one.run.table == "table8", lambda one: False)
     chain.add_all(seeds, packed=2)
     first, second = chain.jobs.values()
     assert first.finally_after == () and second.finally_after == (first.name,)
@@ -159,7 +160,7 @@ def test_a_checkpoint_that_a_result_lacks_is_made_by_the_first_that_needs_it(pla
     """As in a new clone: the result of the start is there, its checkpoint is not."""
     rows = planned(place, "table3", "rope", scale="toy")
     more = [plan_run(place / "configs", replace(rows[0].run, seed=2), Devices(0))]
-    chain = Chain(lambda one: one.run.table == "table8", lambda one: False)
+    chain = DependentJobs(lambda one: one.run.table == "table8", lambda one: False)
     chain.add_all([*rows, *more])
     first, second = chain.jobs.values()
     assert first.after == second.after == first.finally_after == ()
@@ -167,14 +168,14 @@ def test_a_checkpoint_that_a_result_lacks_is_made_by_the_first_that_needs_it(pla
 
 
 def test_forced_runs_leave_what_they_start_from_alone(place):
-    chain = Chain(lambda one: True, lambda one: False, force=True)
+    chain = DependentJobs(lambda one: True, lambda one: False, force=True)
     chain.add_all(planned(place, "bert_table4", "rope"))
     forced = {job.name for job in chain.jobs.values() if "--force" in job.words}
     assert forced == {"bert_table4-toy-rope-vanilla-s1"}
 
 
 def test_options_reach_every_job(place):
-    chain = Chain(lambda one: False, lambda one: False, options=("--keep", "best"))
+    chain = DependentJobs(lambda one: False, lambda one: False, job_words=("--keep", "best"))
     chain.add_all(planned(place, "bert_table4", "rope"))
     assert all("--keep best" in " ".join(job.words) for job in chain.jobs.values())
 
@@ -189,7 +190,7 @@ def test_a_variable_of_sbatch_is_not_overridden(place, monkeypatch):
 
 
 def test_what_would_end_at_the_signal_is_not_sent_it(place, cluster):
-    slurm.submit(place, [planned(place, "table2", "base")], Request())
+    slurm_submission.submit(place, [planned(place, "table2", "base")], RunOptions())
     run, page = cluster.submitted
     assert "--signal=B:USR1@120" in run and not any(w.startswith("--signal") for w in page)
 

@@ -30,9 +30,10 @@ from fairseq_plugins.report.beyond_training import what_is_seen
 from fairseq_plugins.report.lengths import draw_lengths, highest_shown, lengths_picture
 from fairseq_plugins.report.panels import styles
 from fairseq_plugins.report.render import render
-from fairseq_plugins.runner import runner, session
-from fairseq_plugins.runner.chain import jobs_of_run
+from fairseq_plugins.runner import run_state, table_run
 from fairseq_plugins.runner.plan import plan
+from fairseq_plugins.runner.run_options import RunOptions
+from fairseq_plugins.runner.slurm_job import jobs_of_run
 from fairseq_plugins.runner.status import gather as status_of_all
 from fairseq_plugins.statistics.comparisons import gather
 from fairseq_plugins.statistics.series import length_lines, longest_places, place_lines
@@ -184,9 +185,9 @@ def test_rows_that_nobody_named_are_left_out_where_nothing_is_trained(root, monk
     planned, _ = plan(
         root / "configs", TABLE, SCALE, Devices(0), rows=["rope"], attentions=["vanilla"], seeds=[1]
     )
-    assert runner.with_what_is_trained(root, planned) == []
-    monkeypatch.setattr(runner, "is_pretrained", lambda root, one: one.run.table == "table2")
-    assert runner.with_what_is_trained(root, planned) == planned
+    assert run_state.without_untrained(root, planned) == []
+    monkeypatch.setattr(run_state, "is_pretrained", lambda root, one: one.run.table == "table2")
+    assert run_state.without_untrained(root, planned) == planned
 
 
 class Evaluator:
@@ -207,8 +208,8 @@ def test_more_lengths_are_measured_beside_those_there_are(root, monkeypatch, cap
     (planned,), _ = plan(
         root / "configs", TABLE, SCALE, Devices(0), rows=["rope"], attentions=["vanilla"], seeds=[1]
     )
-    monkeypatch.setattr(runner, "is_pretrained", lambda root, one: True)
-    attempt = "fairseq_plugins.runner.attempt"
+    monkeypatch.setattr(run_state, "is_pretrained", lambda root, one: True)
+    attempt = "fairseq_plugins.runner.run_execution"
     monkeypatch.setattr(f"{attempt}.checkpoints.require_model", lambda *a: None)
     folder = root / planned.measured[0].folder
     folder.mkdir(parents=True)
@@ -218,7 +219,7 @@ def test_more_lengths_are_measured_beside_those_there_are(root, monkeypatch, cap
     def work(*factors: int) -> None:
         asked = planned.experiment.at_lengths(factors)
         one = replace(planned, asked=asked)
-        assert session.work(root, TABLE, SCALE, [one], force=False, launcher=fake) == 0
+        assert table_run.run_table(root, TABLE, SCALE, [one], RunOptions(), launcher=fake) == 0
 
     work(1, 2)
     work(2)
@@ -236,12 +237,14 @@ def test_a_damaged_model_fails_its_row_alone_and_says_what_trains_it_again(root,
     planned, _ = plan(root / "configs", TABLE, SCALE, Devices(0), **words)
     models = [one.pretraining for one in planned]
     fake = FakeFairseq(root)
-    assert session.work(root, TABLES["table2"], SCALE, models, force=False, launcher=fake) == 0
+    assert (
+        table_run.run_table(root, TABLES["table2"], SCALE, models, RunOptions(), launcher=fake) == 0
+    )
     rope, alibi = planned
     best = root / rope.pretraining.run.folder / "checkpoint_best.pt"
     best.write_bytes(best.read_bytes()[:-300])
     capsys.readouterr()
-    status = session.work(root, TABLE, SCALE, planned, force=False, launcher=Evaluator())
+    status = table_run.run_table(root, TABLE, SCALE, planned, RunOptions(), launcher=Evaluator())
     assert status == 1 and (root / alibi.run.result).is_file()
     again = "scripts/table2.sh --scale toy --rows rope --attention vanilla --seeds 1 --force"
     said = capsys.readouterr().out

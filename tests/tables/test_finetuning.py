@@ -29,9 +29,10 @@ from fairseq_plugins.records.recipe import compose_recipe, record
 from fairseq_plugins.records.runs import Run
 from fairseq_plugins.report.captions import caption
 from fairseq_plugins.report.render import render
-from fairseq_plugins.runner import checkpoints, session
+from fairseq_plugins.runner import checkpoints, preflight, table_run
 from fairseq_plugins.runner.journal import Journal
 from fairseq_plugins.runner.progress import Progress
+from fairseq_plugins.runner.run_options import RunOptions
 from tests.quick import first_of_each_kind
 from tests.tables.fake_commands import FakeCommands
 
@@ -48,7 +49,9 @@ def work(root, table, row, fake, seed=1, **options):
     run = Run(table.name, "toy", row, "vanilla", seed)
     planned = plan_run(root / "configs", run, Devices(0))
     scale = planned.experiment.scales["toy"]
-    status = session.work(root, table, scale, [planned], force=False, launcher=fake, **options)
+    status = table_run.run_table(
+        root, table, scale, [planned], RunOptions(**options), launcher=fake
+    )
     return status, run
 
 
@@ -213,7 +216,9 @@ def test_a_pretraining_of_another_experiment_is_refused_once_for_all_rows(place,
     runs = [Run("bert_table4", "toy", row, "vanilla", 1) for row in ("rope", "none")]
     planned = [plan_run(place / "configs", run, Devices(0)) for run in runs]
     scale = planned[0].experiment.scales["toy"]
-    status = session.work(place, BERT_SQUAD_TABLE, scale, planned, force=False, launcher=fake)
+    status = table_run.run_table(
+        place, BERT_SQUAD_TABLE, scale, planned, RunOptions(), launcher=fake
+    )
     assert (status, fake.trained) == (1, [])
     output = capsys.readouterr().out
     assert "scripts/bert_start.sh --force" in output
@@ -288,11 +293,11 @@ def test_data_in_other_pieces_than_the_pretraining_is_refused_with_file_and_line
         (place / "data/toy-glue" / task / "input0/dict.txt").write_text(words)
     run = Run("table3", "toy", "rope", "vanilla", 1)
     planned = plan_run(place / "configs", run, Devices(0))
-    session.require(place, [planned], force=False)
+    preflight.check_ready(place, [planned], force=False)
     path = place / "data/toy-glue/Place/input0/dict.txt"
     path.write_text(words.replace("b 2", "x 2"))
     with pytest.raises(ValueError, match=r"Place/input0/dict.txt, line 2: must be 'b'.*'x'"):
-        session.require(place, [planned], force=False)
+        preflight.check_ready(place, [planned], force=False)
 
 
 @pytest.mark.parametrize("experiment", [LRPE_GLUE, BERT_GLUE])

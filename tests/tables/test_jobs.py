@@ -18,12 +18,13 @@ from fairseq_plugins.experiments import EXPERIMENTS
 from fairseq_plugins.experiments.devices import Devices
 from fairseq_plugins.papers.lrpe import TABLE_2
 from fairseq_plugins.records.results import read_result
-from fairseq_plugins.runner import jobs, session
+from fairseq_plugins.runner import preflight, table_run, worker_pool
 from fairseq_plugins.runner.interruption import Interruption, Terminated
-from fairseq_plugins.runner.jobs import environments, side_by_side
 from fairseq_plugins.runner.launcher import PreloadedLauncher, ProcessLauncher, get_launchers
 from fairseq_plugins.runner.plan import plan
 from fairseq_plugins.runner.progress import DONE, TRAINING, Board, Progress
+from fairseq_plugins.runner.run_options import RunOptions
+from fairseq_plugins.runner.worker_pool import environments, side_by_side
 from tests.tables.fake_fairseq import FakeFairseq
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -46,7 +47,7 @@ def plan_rows(configs, devices):
 
 
 def work(root, planned, fake, count):
-    return session.work(root, TABLE_2, TOY, planned, force=False, jobs=count, launcher=fake)
+    return table_run.run_table(root, TABLE_2, TOY, planned, RunOptions(jobs=count), launcher=fake)
 
 
 def result_of(root, one):
@@ -266,10 +267,10 @@ def test_gpus_are_the_runs_own(root, configs, monkeypatch):
         parties = threading.Barrier(2)
         yield [OnGpus(root, parties, own) for own in found]
 
-    monkeypatch.setattr(session, "get_launchers", fakes)
+    monkeypatch.setattr(table_run, "get_launchers", fakes)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,3,6,7,8")
     planned = plan_rows(configs, Devices(2))
-    assert session.work(root, TABLE_2, TOY, planned, force=False, jobs=2) == 0
+    assert table_run.run_table(root, TABLE_2, TOY, planned, RunOptions(jobs=2)) == 0
     assert ["2,3", "6,7"] in most
     assert {gpu for found in most for gpu in found} == {"2,3", "6,7"}
 
@@ -297,17 +298,17 @@ def test_a_container_s_limit_counts_and_so_does_a_set_number(tmp_path, monkeypat
     monkeypatch.setattr(cpu, "_QUOTA", tmp_path / "cpu.max")
     monkeypatch.setattr(cpu, "cores", lambda: 6)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    assert jobs.usable_threads() == cores
+    assert worker_pool.usable_threads() == cores
     for words in ("0", "many"):
         monkeypatch.setenv("OMP_NUM_THREADS", words)
-        assert jobs.usable_threads() == cores
+        assert worker_pool.usable_threads() == cores
     monkeypatch.setenv("OMP_NUM_THREADS", "3,2")
-    assert jobs.usable_threads() == 3
+    assert worker_pool.usable_threads() == 3
 
 
 def test_by_default_there_is_a_run_for_each_thread(root, planned, monkeypatch):
     def default(devices, force=False):
-        return session.default_jobs(root, planned, devices, force=force)
+        return preflight.default_jobs(root, planned, devices, force=force)
 
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
     assert default(Devices(0)) == 3

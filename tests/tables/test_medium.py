@@ -19,7 +19,8 @@ from fairseq_plugins.records.results import check_result
 from fairseq_plugins.records.runs import Run
 from fairseq_plugins.report.parts import part_lines
 from fairseq_plugins.report.short_samples import what_short_samples_show
-from fairseq_plugins.runner import session
+from fairseq_plugins.runner import table_run
+from fairseq_plugins.runner.run_options import RunOptions
 from tests.tables.fake_commands import FakeCommands
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
@@ -100,7 +101,7 @@ def test_the_page_the_figure_and_the_json_have_every_part(place: Path) -> None:
     fake = FakeCommands(place)
     todo = [plan_run(place / "configs", run, Devices(0)) for run in runs]
     scale = todo[0].experiment.scales["toy"]
-    assert session.work(place, table, scale, todo, force=False, launcher=fake) == 0
+    assert table_run.run_table(place, table, scale, todo, RunOptions(), launcher=fake) == 0
     assert fake.trained[:4] == [
         f"{TABLE}/toy/{RUN.name}/{name}" for name in ("part_1", "part_1_v1", "part_1_v2", "part_2")
     ]
@@ -125,7 +126,7 @@ def test_the_page_the_figure_and_the_json_have_every_part(place: Path) -> None:
     assert numbers["v1_f1"] == {"learned-vanilla": [70.0] * 3, "shaw_only-vanilla": [70.0] * 3}
 
     again = FakeCommands(place)
-    assert session.work(place, table, scale, todo, force=False, launcher=again) == 0
+    assert table_run.run_table(place, table, scale, todo, RunOptions(), launcher=again) == 0
     assert again.trained == []
 
     lines = part_lines([result, _with(result, 1, v1_f1=80.0)], "v1_f1")

@@ -12,8 +12,9 @@ from fairseq_plugins.papers.bert import BERT_PROPERTIES_TABLE
 from fairseq_plugins.papers.lrpe import TABLE_3, TABLE_8
 from fairseq_plugins.papers.tables import Table
 from fairseq_plugins.records.runs import Run
-from fairseq_plugins.runner import session
-from fairseq_plugins.runner.runner import lacks_checkpoint
+from fairseq_plugins.runner import table_run
+from fairseq_plugins.runner.run_options import RunOptions
+from fairseq_plugins.runner.run_state import lacks_checkpoint
 from tests.tables.fake_commands import FakeCommands
 
 PRETRAINED = "table8/toy/rope-vanilla-s1"
@@ -29,7 +30,9 @@ def work(
 ) -> PlannedRun:
     planned = plan_one(place, table, row)
     scale = planned.experiment.scales["toy"]
-    found = session.work(place, table, scale, [planned], force=force, launcher=fake, **options)
+    found = table_run.run_table(
+        place, table, scale, [planned], RunOptions(force=force, **options), launcher=fake
+    )
     assert found == status
     return planned
 
@@ -46,7 +49,7 @@ def test_models_are_trained_again_and_their_results_stay(place, capsys):
     assert lacks_checkpoint(place, one, "tuned")
     capsys.readouterr()
     fake = FakeCommands(place, scores={"Order": 80.0})
-    work(place, TABLE_3, "rope", fake, keep="tuned", checkpoints=True)
+    work(place, TABLE_3, "rope", fake, keep="tuned", missing_checkpoints=True)
     assert fake.trained == [PRETRAINED, *TUNED]
     assert {path: path.read_text() for path in before} == before
     assert not lacks_checkpoint(place, one, "tuned")
@@ -54,7 +57,7 @@ def test_models_are_trained_again_and_their_results_stay(place, capsys):
     told = re.search(r"made again, .*65\.00; results/table3/toy/rope\S+ stays, with .*70\.00", said)
     assert told is not None
     again = FakeCommands(place)
-    work(place, TABLE_3, "rope", again, keep="tuned", checkpoints=True)
+    work(place, TABLE_3, "rope", again, keep="tuned", missing_checkpoints=True)
     assert again.trained == again.measured == []
 
 
@@ -63,11 +66,11 @@ def test_a_result_stays_where_making_its_model_again_failed(place):
     before = (place / one.run.result).read_text()
     remove(place, "*.pt")
     failing = FakeCommands(place, failing="rope")
-    work(place, TABLE_8, "rope", failing, checkpoints=True, status=1)
+    work(place, TABLE_8, "rope", failing, missing_checkpoints=True, status=1)
     fake = FakeCommands(place)
     work(place, TABLE_8, "rope", fake)
     assert fake.trained == []
-    work(place, TABLE_8, "rope", fake, checkpoints=True)
+    work(place, TABLE_8, "rope", fake, missing_checkpoints=True)
     assert fake.trained == [PRETRAINED] and (place / one.run.result).read_text() == before
 
 
@@ -98,7 +101,7 @@ def test_fine_tuned_models_are_missed_where_they_are_to_stay_alone(place):
     assert not lacks_checkpoint(place, one, "all")
     assert lacks_checkpoint(place, one, "tuned")
     fake = FakeCommands(place)
-    work(place, TABLE_3, "rope", fake, keep="tuned", checkpoints=True)
+    work(place, TABLE_3, "rope", fake, keep="tuned", missing_checkpoints=True)
     assert fake.trained == TUNED  # although their numbers are in the run's folder
 
 
@@ -119,7 +122,7 @@ def test_what_a_figure_is_of_counts_as_one(place):
     remove(place, "attention.npy")
     assert lacks_checkpoint(place, one, "all")
     fake = FakeCommands(place, scores={"monotonicity_20": 0.5})
-    work(place, BERT_PROPERTIES_TABLE, "rope", fake, checkpoints=True)
+    work(place, BERT_PROPERTIES_TABLE, "rope", fake, missing_checkpoints=True)
     assert fake.trained == [] and len(fake.measured) == 1
     assert path.read_text() == before
     assert not lacks_checkpoint(place, one, "all")

@@ -12,10 +12,11 @@ from fairseq_plugins.experiments.devices import Devices
 from fairseq_plugins.experiments.lm import LANGUAGE_MODEL
 from fairseq_plugins.papers.lrpe import TABLE_2
 from fairseq_plugins.records import results
-from fairseq_plugins.runner import interruption, jobs, queue, session
+from fairseq_plugins.runner import interruption, preflight, slurm_queue, table_run
+from fairseq_plugins.runner.interruption import STOP
 from fairseq_plugins.runner.journal import Journal
 from fairseq_plugins.runner.plan import plan
-from fairseq_plugins.runner.stopping import STOP
+from fairseq_plugins.runner.run_options import RunOptions
 from tests.tables.fake_fairseq import TRAINING_JOB, FakeFairseq, save
 
 TOY = LANGUAGE_MODEL.scales["toy"]
@@ -64,12 +65,12 @@ def requeued(monkeypatch):
         return types.SimpleNamespace(returncode=0, stdout="", stderr="")
 
     own = types.SimpleNamespace(run=run, TimeoutExpired=subprocess.TimeoutExpired)
-    monkeypatch.setattr(queue, "subprocess", own)
+    monkeypatch.setattr(slurm_queue, "subprocess", own)
     return found
 
 
 def work(root, one, fake, **more):
-    return session.work(root, TABLE_2, TOY, [one], force=False, launcher=fake, **more)
+    return table_run.run_table(root, TABLE_2, TOY, [one], RunOptions(**more), launcher=fake)
 
 
 def test_it_saves_goes_back_and_on(root, one, requeued):
@@ -97,7 +98,9 @@ def test_what_it_has_made_it_does_not_make_again(root, configs, requeued):
     planned = plan_rows(configs, "base", "rope")
 
     def forced(fake, job):
-        work = session.work(root, TABLE_2, TOY, planned, force=True, launcher=fake, job=job)
+        work = table_run.run_table(
+            root, TABLE_2, TOY, planned, RunOptions(force=True, job=job), launcher=fake
+        )
         assert work == 0
         return fake.trained
 
@@ -116,11 +119,11 @@ def test_a_forced_one_that_cannot_go_back_says_how_to_go_on(
     work(root, one, FakeFairseq(root))
 
     def refuse(words):
-        raise queue.NoSlurm("scontrol does not answer")
+        raise slurm_queue.NoSlurm("scontrol does not answer")
 
-    monkeypatch.setattr(queue, "_ask", refuse)
+    monkeypatch.setattr(slurm_queue, "_ask", refuse)
     words = {"force": True, "launcher": Warned(root, 70), "job": 12}
-    assert session.work(root, TABLE_2, TOY, [one], **words) == 1
+    assert table_run.run_table(root, TABLE_2, TOY, [one], RunOptions(**words)) == 1
     said = capsys.readouterr().out
     assert "Submitting again without --force goes on from the last checkpoint.\n" in said
 
@@ -196,7 +199,7 @@ def test_a_node_without_its_gpus(gpus, available, only_measures, given, is_fine,
     if given:
         monkeypatch.setenv("SLURM_GPUS_ON_NODE", given)
     if is_fine:
-        jobs.check_node(gpus, available, only_measures=only_measures)
+        preflight.check_node(gpus, available, only_measures=only_measures)
         return
     with pytest.raises(ValueError, match=f"was to have .* GPUs, but PyTorch finds {available}"):
-        jobs.check_node(gpus, available, only_measures=only_measures)
+        preflight.check_node(gpus, available, only_measures=only_measures)

@@ -8,7 +8,7 @@ from fairseq_plugins.experiments.devices import Devices
 from fairseq_plugins.experiments.planned import plan_run
 from fairseq_plugins.records.phases import training_phases
 from fairseq_plugins.records.runs import Run
-from fairseq_plugins.runner.overheads import overheads
+from fairseq_plugins.runner.phase_times import phase_table
 
 # Seconds, and the line as Hydra's commands write it; two stretches with an hour between them.
 LOG = [
@@ -42,18 +42,18 @@ def test_time_goes_to_the_phase_that_a_line_begins():
     assert set(training_phases(["nothing"]).values()) == {0.0}
 
 
-def test_overheads_are_told_of_the_runs_there_are(root, configs):
+def test_phase_table_are_told_of_the_runs_there_are(root, configs):
     one, other = (
         plan_run(configs, Run("table2", "toy", row, "linear", 1), Devices(0))
         for row in ("rope", "base")
     )
-    assert overheads(root, [one, other]) == "No run of these has been trained here."
+    assert phase_table(root, [one, other]) == "No run of these has been trained here."
     folder = root / one.run.folder
     folder.mkdir(parents=True)
     (folder / "train.log").write_text(text())
     times = {"train_seconds": 50.0, "wall_seconds": 58.0}
     (folder / "run.json").write_text(json.dumps({"config": {}, "data": {}, **times}))
-    header, row, total = (line.split() for line in overheads(root, [one, other]).splitlines())
+    header, row, total = (line.split() for line in phase_table(root, [one, other]).splitlines())
     assert header == [
         "seconds", "start", "loading", "updates", "validation", "checkpoints", "evaluation",
         "overhead",

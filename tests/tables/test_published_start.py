@@ -10,10 +10,11 @@ import pytest
 from fairseq_plugins.cli.train_table import main
 from fairseq_plugins.experiments.devices import Devices
 from fairseq_plugins.experiments.planned import plan_run
-from fairseq_plugins.experiments.start import Start
+from fairseq_plugins.experiments.training import PretrainedModel
 from fairseq_plugins.papers import TABLES
 from fairseq_plugins.records.runs import Run
-from fairseq_plugins.runner import session
+from fairseq_plugins.runner import table_run
+from fairseq_plugins.runner.run_options import RunOptions
 from fairseq_plugins.site.reading import read_evidence
 from fairseq_plugins.site.runs import script
 from tests.tables.fake_commands import FakeCommands
@@ -23,19 +24,19 @@ RUN = Run("bert_table4", "toy", "shaw_only", "vanilla", 1)
 CONTINUED = "bert_continued/toy/shaw_only-vanilla-s1"
 
 
-def publish(place: Path, content: str = "weights", name: str = PUBLISHED) -> Start:
+def publish(place: Path, content: str = "weights", name: str = PUBLISHED) -> PretrainedModel:
     path = place / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(content)
-    return Start.read(place, path)
+    return PretrainedModel.read(place, path)
 
 
-def work(place: Path, start: Start | None, run: Run = RUN) -> tuple[int, FakeCommands]:
+def work(place: Path, start: PretrainedModel | None, run: Run = RUN) -> tuple[int, FakeCommands]:
     fake = FakeCommands(place)
     planned = plan_run(place / "configs", run, Devices(0), start)
     scale = planned.experiment.scales["toy"]
     table = TABLES[run.table]
-    status = session.work(place, table, scale, [planned], force=False, launcher=fake)
+    status = table_run.run_table(place, table, scale, [planned], RunOptions(), launcher=fake)
     return status, fake
 
 

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from fairseq_plugins.runner.queue import NoSlurm, read_queue
+from fairseq_plugins.runner.slurm_queue import NoSlurm, read_queue
 
 
 @pytest.fixture

@@ -21,9 +21,10 @@ from fairseq_plugins.papers.lrpe import TABLE_2, TABLE_5
 from fairseq_plugins.records import results
 from fairseq_plugins.records.results import Result
 from fairseq_plugins.records.schema import ResultSchema
-from fairseq_plugins.runner import checkpoints, runner, session
+from fairseq_plugins.runner import checkpoints, preflight, run_state, table_run, table_runner
 from fairseq_plugins.runner import status as run_status
 from fairseq_plugins.runner.plan import plan
+from fairseq_plugins.runner.run_options import RunOptions
 from tests.tables.fake_fairseq import TOTAL, FakeFairseq
 
 TOY = LANGUAGE_MODEL.scales["toy"]
@@ -44,7 +45,7 @@ def planned(configs):
 
 
 def work(root, planned, fake, *, force=False, table=TABLE_2):
-    return session.work(root, table, TOY, planned, force=force, launcher=fake)
+    return table_run.run_table(root, table, TOY, planned, RunOptions(force=force), launcher=fake)
 
 
 def folder_of(root, one):
@@ -348,7 +349,7 @@ def test_an_interrupted_forced_call_goes_on_without_force(root, planned, capsys)
     ) in capsys.readouterr().out
     assert (root / rope.run.result).read_text() == before[rope.run], "it stays until the new one"
     assert status_of(root, rope).state == "stopped"
-    assert [runner.is_recorded(root, one) for one in planned] == [True, False, True]
+    assert [run_state.is_recorded(root, one) for one in planned] == [True, False, True]
     fake = FakeFairseq(root)
     assert work(root, planned, fake) == 0
     assert fake.trained == [(rope.run.name, 100)]
@@ -434,7 +435,7 @@ def test_a_kept_result_that_another_process_takes_first_is_taken(root, planned, 
         files.write_json(path, value)
         kept.unlink(missing_ok=True)
 
-    monkeypatch.setattr(runner, "write_json", write_json)
+    monkeypatch.setattr(table_runner, "write_json", write_json)
     assert work(root, [one], FakeFairseq(root)) == 0
     assert read(root / one.run.result)
 
@@ -456,7 +457,7 @@ def test_a_kept_result_of_another_experiment_is_not_taken(root, planned):
 def test_a_folder_that_cannot_be_written_is_refused_before_anything_starts(root, planned, name):
     (root / name).touch()
     with pytest.raises(ValueError, match=rf"^{name}/table2/toy cannot be written to \("):
-        session.require(root, planned, force=False)
+        preflight.check_ready(root, planned, force=False)
 
 
 def test_a_full_disk_is_refused_before_anything_starts(root, planned):
@@ -464,10 +465,10 @@ def test_a_full_disk_is_refused_before_anything_starts(root, planned):
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))  # small files can be written still
     try:
         with pytest.raises(ValueError, match=r"table2/toy cannot be written to \("):
-            session.require(root, planned, force=False)
+            preflight.check_ready(root, planned, force=False)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    session.require(root, planned, force=False)
+    preflight.check_ready(root, planned, force=False)
     assert not list((root / "results/table2/toy").iterdir())
 
 
@@ -508,7 +509,7 @@ def test_a_scale_for_gpus_is_refused_where_there_are_none(root, planned, monkeyp
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     one = replace(planned[0], devices=Devices(8))
     with pytest.raises(ValueError, match=r"`--gpus` must be at most the 0 .* toy and mini train"):
-        session.require(root, [one], force=False)
+        preflight.check_ready(root, [one], force=False)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,8 @@ from fairseq_plugins.experiments.devices import Devices
 from fairseq_plugins.experiments.planned import plan_run
 from fairseq_plugins.papers.bert import BERT_CONTINUED_TABLE
 from fairseq_plugins.records.runs import Run
-from fairseq_plugins.runner import session
+from fairseq_plugins.runner import table_run
+from fairseq_plugins.runner.run_options import RunOptions
 from tests.tables.fake_commands import FakeCommands
 
 START = "bert_start/toy/learned-vanilla-s1"
@@ -32,8 +33,8 @@ def work(root, fake):
     runs = [Run(BERT_CONTINUED_TABLE.name, "toy", row, "vanilla", 1) for row in ROWS]
     planned = [plan_run(root / "configs", run, Devices(0)) for run in runs]
     scale = planned[0].experiment.scales["toy"]
-    return session.work(
-        root, BERT_CONTINUED_TABLE, scale, planned, force=False, jobs=3, launcher=fake
+    return table_run.run_table(
+        root, BERT_CONTINUED_TABLE, scale, planned, RunOptions(jobs=3), launcher=fake
     )
 
 

@@ -9,7 +9,8 @@ from fairseq_plugins.experiments.devices import Devices
 from fairseq_plugins.experiments.planned import plan_run
 from fairseq_plugins.papers import TABLES
 from fairseq_plugins.records.runs import Run
-from fairseq_plugins.runner import session
+from fairseq_plugins.runner import table_run
+from fairseq_plugins.runner.run_options import RunOptions
 from tests.tables.fake_commands import FakeCommands
 
 RUN = Run("table8", "small", "rope", "linear", 1)
@@ -27,7 +28,9 @@ def place(root: Path) -> Path:
 def work(root: Path, fake: FakeCommands, run: Run = RUN) -> int:
     planned = plan_run(root / "configs", run, Devices(1))
     scale = planned.experiment.scales["small"]
-    return session.work(root, TABLES[run.table], scale, [planned], force=False, launcher=fake)
+    return table_run.run_table(
+        root, TABLES[run.table], scale, [planned], RunOptions(), launcher=fake
+    )
 
 
 def files(folder: Path, pattern: str) -> list[str]:

@@ -14,9 +14,10 @@ from fairseq_plugins.papers.lrpe import TABLE_2, TABLE_3
 from fairseq_plugins.records import results
 from fairseq_plugins.records.recipe import hydra_word
 from fairseq_plugins.records.runs import Run, Study
-from fairseq_plugins.runner import session
+from fairseq_plugins.runner import table_run
 from fairseq_plugins.runner.plan import check_study, plan, tracked
-from fairseq_plugins.runner.published import describe, split_published
+from fairseq_plugins.runner.run_options import RunOptions
+from fairseq_plugins.runner.run_state import describe_published, split_published
 from tests.tables.fake_fairseq import FakeFairseq
 
 TOY = LANGUAGE_MODEL.scales["toy"]
@@ -32,7 +33,7 @@ def planned(configs: Path, study: Study | None = STUDY):
 
 
 def work(root: Path, runs):
-    return session.work(root, TABLE_2, TOY, runs, force=False, launcher=FakeFairseq(root))
+    return table_run.run_table(root, TABLE_2, TOY, runs, RunOptions(), launcher=FakeFairseq(root))
 
 
 def test_a_study_has_its_own_folder_and_says_what_differs(root, configs, capsys):
@@ -218,7 +219,7 @@ def test_published_results_are_shown_and_not_made_again(published, configs, caps
     words = ["table2", "--scale", "toy", "--rows", "base,rope", "--attention", "linear"]
     assert main(words, published) == 0
     said = capsys.readouterr().out
-    assert describe(found, 2) in said and "--rerun trains them here" in said
+    assert describe_published(found, 2) in said and "--rerun trains them here" in said
     assert "skipped" not in said and "90.51" in said
 
 
@@ -233,7 +234,7 @@ def test_what_was_made_here_or_changed_is_not_published(published, configs):
 def test_what_force_has_begun_to_replace_is_not_published(published, configs):
     base, rope = planned(configs, None)
     fake = FakeFairseq(published, stop_at=100)
-    session.work(published, TABLE_2, TOY, [rope], force=True, launcher=fake)
+    table_run.run_table(published, TABLE_2, TOY, [rope], RunOptions(force=True), launcher=fake)
     left, found = split_published(published, [base, rope])
     assert left == [rope] and [result["row"] for result in found] == ["base"]
 

@@ -8,8 +8,8 @@ from fairseq_plugins.experiments.devices import Devices
 from fairseq_plugins.experiments.planned import plan_run
 from fairseq_plugins.records import submissions
 from fairseq_plugins.records.runs import Study
-from fairseq_plugins.runner import slurm
-from fairseq_plugins.runner.slurm import Request
+from fairseq_plugins.runner import slurm_submission
+from fairseq_plugins.runner.run_options import RunOptions
 from tests.tables.fake_slurm import planned
 
 ROWS = ("base", "rope", "lrpe_type1", "lrpe_type2")
@@ -20,19 +20,19 @@ PACKS = ["table2-toy-base-vanilla-s1-and-1-more", "table2-toy-lrpe_type1-vanilla
 def done(monkeypatch):
     """The names of runs that are taken for done."""
     names = set()
-    monkeypatch.setattr(slurm, "is_recorded", lambda root, one: one.run.name in names)
+    monkeypatch.setattr(slurm_submission, "is_recorded", lambda root, one: one.run.name in names)
     return names
 
 
 def test_packs_are_not_cut_anew_while_they_wait(place, cluster, done, capsys):
     rows = planned(place, "table2", *ROWS)
-    assert slurm.submit(place, [rows], Request(packed=2)) == 0
+    assert slurm_submission.submit(place, [rows], RunOptions(jobs=2)) == 0
     assert cluster.names() == [*PACKS, "table2-toy-render"]
     cluster.keep()
     done.add("base-vanilla-s1")
     capsys.readouterr()
     for packed in (2, 1, 4):
-        assert slurm.submit(place, [rows], Request(packed=packed)) == 0
+        assert slurm_submission.submit(place, [rows], RunOptions(jobs=packed)) == 0
         assert cluster.submitted == []
         said = capsys.readouterr().out
         assert "base-vanilla-s1: done already" in said
@@ -47,9 +47,9 @@ def test_packs_are_not_cut_anew_while_they_wait(place, cluster, done, capsys):
 
 def test_single_jobs_are_not_packed_while_they_wait(place, cluster):
     rows = planned(place, "table2", *ROWS)
-    assert slurm.submit(place, [rows[:2]], Request()) == 0
+    assert slurm_submission.submit(place, [rows[:2]], RunOptions()) == 0
     cluster.keep()
-    assert slurm.submit(place, [rows], Request(packed=4)) == 0
+    assert slurm_submission.submit(place, [rows], RunOptions(jobs=4)) == 0
     assert cluster.names() == [PACKS[1], "table2-toy-render"]
     # The page waits for what was in the queue, too.
     assert cluster.dependency("table2-toy-render") == "afterany:103:100:101,singleton"
@@ -57,29 +57,33 @@ def test_single_jobs_are_not_packed_while_they_wait(place, cluster):
 
 def test_what_left_the_queue_undone_is_packed_again(place, cluster):
     rows = planned(place, "table2", *ROWS)
-    slurm.submit(place, [rows], Request(packed=2))
+    slurm_submission.submit(place, [rows], RunOptions(jobs=2))
     cluster.keep()
     del cluster.queued[PACKS[0]]
-    assert slurm.submit(place, [rows], Request(packed=4)) == 0
+    assert slurm_submission.submit(place, [rows], RunOptions(jobs=4)) == 0
     assert cluster.names() == [PACKS[0], "table2-toy-render"]
 
 
 def test_an_evaluation_alone_is_submitted_after_its_training_in_the_queue(place, cluster):
     rows = planned(place, "table2", "base", gpus=2)
-    slurm.submit(place, [rows], Request())
+    slurm_submission.submit(place, [rows], RunOptions())
     names = ["table2-toy-base-vanilla-s1", "table2-toy-base-vanilla-s1-evaluate"]
     assert cluster.names() == [*names, "table2-toy-render"]
     cluster.keep()
     cluster.queued = {names[0]: 100}
-    slurm.submit(place, [rows], Request(packed=4))
+    slurm_submission.submit(place, [rows], RunOptions(jobs=4))
     assert cluster.names() == [names[1], "table2-toy-render"]
     assert cluster.dependency(names[1]) == "afterok:100,singleton"
 
 
 def test_a_run_that_another_table_has_in_the_queue_is_waited_for(place, cluster):
-    slurm.submit(place, [planned(place, "table2", "base", "lrpe_type2")], Request(packed=2))
+    slurm_submission.submit(
+        place, [planned(place, "table2", "base", "lrpe_type2")], RunOptions(jobs=2)
+    )
     cluster.keep()
-    slurm.submit(place, [planned(place, "table5", "lrpe_type2", "lrpe_identity")], Request())
+    slurm_submission.submit(
+        place, [planned(place, "table5", "lrpe_type2", "lrpe_identity")], RunOptions()
+    )
     name = "table5-toy-lrpe_type2-vanilla-s1"
     (job,) = (one for one in submissions.read(place) if one["name"] == name)
     assert job["stage"] == "take"
@@ -89,9 +93,9 @@ def test_a_run_that_another_table_has_in_the_queue_is_waited_for(place, cluster)
 
 
 def test_children_wait_for_parents_that_an_earlier_submission_made(place, cluster):
-    slurm.submit(place, [planned(place, "table8", "rope")], Request())
+    slurm_submission.submit(place, [planned(place, "table8", "rope")], RunOptions())
     cluster.keep()
-    slurm.submit(place, [planned(place, "table3", "rope")], Request())
+    slurm_submission.submit(place, [planned(place, "table3", "rope")], RunOptions())
     assert cluster.names() == ["table3-toy-rope-vanilla-s1", "table3-toy-render"]
     assert cluster.dependency("table3-toy-rope-vanilla-s1") == "afterok:100,singleton"
 
@@ -99,24 +103,24 @@ def test_children_wait_for_parents_that_an_earlier_submission_made(place, cluste
 def test_a_refused_job_says_what_was_submitted_and_the_same_command_goes_on(place, cluster, capsys):
     rows = planned(place, "table2", "base", "rope", "t5")
     cluster.refused = ("table2-toy-rope-vanilla-s1",)
-    assert slurm.submit(place, [rows], Request()) == 1
+    assert slurm_submission.submit(place, [rows], RunOptions()) == 1
     said = capsys.readouterr().out
     assert "Submitted: table2-toy-base-vanilla-s1\n" in said
     left = "table2-toy-rope-vanilla-s1, table2-toy-t5-vanilla-s1, table2-toy-render"
     assert f"Not submitted: {left}. The same command goes on with these." in said
     cluster.keep()
     cluster.refused = ()
-    assert slurm.submit(place, [rows], Request()) == 0
+    assert slurm_submission.submit(place, [rows], RunOptions()) == 0
     assert cluster.names() == left.split(", ")
 
 
 def test_a_page_alone_that_was_refused_is_submitted(place, cluster):
     rows = planned(place, "table2", "base")
     cluster.refused = ("table2-toy-render",)
-    assert slurm.submit(place, [rows], Request()) == 1
+    assert slurm_submission.submit(place, [rows], RunOptions()) == 1
     cluster.keep()
     cluster.refused = ()
-    assert slurm.submit(place, [rows], Request()) == 0
+    assert slurm_submission.submit(place, [rows], RunOptions()) == 0
     assert cluster.names() == ["table2-toy-render"]
     assert cluster.dependency("table2-toy-render") == "afterany:100,singleton"
 
@@ -129,7 +133,7 @@ def test_studies_of_one_name_do_not_share_a_run_by_what_is_noted(place, cluster)
         study = Study("own", (f"optimization.max_update={updates}",))
         return [plan_run(place / "configs", replace(one.run, study=study), Devices(0))]
 
-    slurm.submit(place, [own("table2", 5)], Request())
+    slurm_submission.submit(place, [own("table2", 5)], RunOptions())
     cluster.keep()
-    slurm.submit(place, [own("table5", 9)], Request())
+    slurm_submission.submit(place, [own("table5", 9)], RunOptions())
     assert cluster.dependency("table5-own-lrpe_type2-vanilla-s1") == "singleton"

@@ -1,96 +1,70 @@
-"""Submitting runs as Slurm jobs."""
+"""Submission of runs as Slurm jobs."""
 
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fairseq_plugins.experiments.planned import PlannedRun
 from fairseq_plugins.records import submissions
-from fairseq_plugins.runner.chain import (
-    EVALUATE,
-    RENDER,
-    Cell,
-    Chain,
-    Holder,
-    Job,
-    at_most,
-    cell_of,
-    name_of,
-)
-from fairseq_plugins.runner.queue import NoSlurm, Queued, read_queue
-from fairseq_plugins.runner.runner import is_pretrained, is_recorded
+from fairseq_plugins.runner.dependent_jobs import DependentJobs, QueuedJob, at_most
+from fairseq_plugins.runner.run_options import RunOptions
+from fairseq_plugins.runner.run_state import is_pretrained, is_recorded
+from fairseq_plugins.runner.slurm_job import EVALUATE, RENDER, Job, RunKey, key_of, name_of
+from fairseq_plugins.runner.slurm_queue import NoSlurm, Queued, read_queue
 
 
-@dataclass(frozen=True)
-class Request:
-    """What a user asks for beside the runs.
-
-    Attributes:
-        force: whether what is done is made again.
-        packed: runs in one job.
-        running: jobs that run at once at most, 0 for no limit.
-        options: of the tables' scripts, for every job.
-    """
-
-    force: bool = False
-    packed: int = 1
-    running: int = 0
-    options: tuple[str, ...] = ()
-
-
-def make_chain(
+def make_jobs(
     root: Path,
     tables: Sequence[Sequence[PlannedRun]],
-    request: Request,
+    options: RunOptions,
     queued: Mapping[str, Queued] | None = None,
 ) -> list[Job]:
-    """The jobs of the runs of tables that are not done, in the order of submission.
+    """Return the jobs of the runs of tables that are not done, in the order of submission.
 
-    queued: the jobs in the queue by name, whose runs are left out.
+    queued: the jobs in the queue by name; their runs get no other job.
     """
     queued = queued or {}
-    chain = Chain(
+    dependent = DependentJobs(
         lambda one: is_recorded(root, one),
         lambda one: is_pretrained(root, one),
-        request.force,
-        request.options,
-        _holders(root, queued),
+        options.force,
+        options.job_words,
+        _jobs_in_queue(root, queued),
     )
     for planned in tables:
-        chain.add_all(planned, request.packed)
-    for run in chain.done:
+        dependent.add_all(planned, options.jobs)
+    for run in dependent.done:
         print(f"{run.name}: done already")
-    for run, name in chain.queued.items():
+    for run, name in dependent.queued.items():
         is_own = name in (name_of(run), name_of(run, EVALUATE))
-        print(f"{name_of(run)}: {_told(queued[name])}{'' if is_own else f', {name}'}")
+        print(f"{name_of(run)}: {_in_queue(queued[name])}{'' if is_own else f', {name}'}")
     for planned in tables:
         runs = {one.run: None for one in planned}
-        made = {run for job in chain.jobs.values() for run in job.runs}
-        if runs.keys() & (made | chain.queued.keys()):
-            chain.add_page(runs, planned[0].options)
-    jobs = [*chain.jobs.values()]
-    return at_most(jobs, request.running) if request.running else jobs
+        made = {run for job in dependent.jobs.values() for run in job.runs}
+        if runs.keys() & (made | dependent.queued.keys()):
+            dependent.add_page(runs, planned[0].options)
+    jobs = [*dependent.jobs.values()]
+    return at_most(jobs, options.max_running) if options.max_running else jobs
 
 
 def submit(
     root: Path,
     tables: Sequence[Sequence[PlannedRun]],
-    request: Request,
+    options: RunOptions,
     further: Sequence[Job] = (),
 ) -> int:
-    """Submit jobs for the runs that are neither done nor in the queue, and further ones.
+    """Submit jobs for the runs that are neither done nor in the queue, and further jobs.
 
     Returns:
-        the exit status.
+        Exit status.
     """
     queued, problem = {}, None
     try:
         queued = read_queue(root)
     except NoSlurm as error:
         problem = error
-    jobs = [*make_chain(root, tables, request, queued), *further]
+    jobs = [*make_jobs(root, tables, options, queued), *further]
     if not jobs:
         return 0
     if problem is not None:
@@ -103,7 +77,7 @@ def submit(
         # A page is made once more after what is submitted now.
         is_page = job.name.endswith(f"-{RENDER}")
         if there and not (is_page and set(job.finally_after) & new.keys()):
-            print(f"{job.name}: {_told(there)}")
+            print(f"{job.name}: {_in_queue(there)}")
             continue
         number = _submit(root, job, numbers)
         if number is None:
@@ -120,26 +94,26 @@ def submit(
     return 0
 
 
-def _holders(root: Path, queued: Mapping[str, Queued]) -> dict[Cell, Holder]:
-    """By run the noted job in the queue that makes it; of two the one that measures."""
-    found: dict[Cell, Holder] = {}
+def _jobs_in_queue(root: Path, queued: Mapping[str, Queued]) -> dict[RunKey, QueuedJob]:
+    """Return by run the recorded job in the queue that makes it; of two the one that evaluates."""
+    found: dict[RunKey, QueuedJob] = {}
     for record in submissions.read(root):
         if record["name"] not in queued:
             continue
         only_trains = record.get("stage") == "train"
-        holder = Holder(record["name"], len(record["runs"]) > 1, only_trains)
+        job = QueuedJob(record["name"], len(record["runs"]) > 1, only_trains)
         for table, folder, name in record["runs"]:
             if not only_trains or (table, folder, name) not in found:
-                found[table, folder, name] = holder
+                found[table, folder, name] = job
     return found
 
 
-def _told(queued: Queued) -> str:
+def _in_queue(queued: Queued) -> str:
     return f"is in the queue already as job {queued.number} ({queued.state.lower()})"
 
 
 def _submit(root: Path, job: Job, numbers: Mapping[str, int]) -> int | None:
-    """Submit one job; its number, or None where that failed, which is said."""
+    """Submit one job; return its number, or None after printing why it failed."""
     (root / job.folder).mkdir(parents=True, exist_ok=True)  # Slurm makes none for a log
     try:
         done = subprocess.run(
@@ -158,7 +132,7 @@ def _record(job: Job, number: int) -> dict[str, Any]:
     return {
         "name": job.name,
         "number": number,
-        "runs": [list(cell_of(run)) for run in job.runs],
+        "runs": [list(key_of(run)) for run in job.runs],
         "stage": job.stage,
         "after": list(job.after),
     }

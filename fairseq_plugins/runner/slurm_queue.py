@@ -1,4 +1,4 @@
-"""What Slurm's queue says of this repository's jobs, and putting a job back into it."""
+"""Slurm's queue: reading the jobs of this repository and requeueing one."""
 
 import os
 import subprocess
@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _FIELDS = "%A|%j|%T|%r|%e|%N|%Z"
-_SECONDS_OF_TIMES = {"SLURM_TIME_FORMAT": "%s"}  # since 1970, as `time.time` has them
-# All that a job is in before it runs, or again.
+_TIMES_IN_SECONDS = {"SLURM_TIME_FORMAT": "%s"}  # since 1970, as `time.time`
+# States of a job that will run, or run again.
 _WAITS = frozenset(
     {"PENDING", "COMPLETING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT"}
 )
-GOES_ON = "goes on from the last checkpoint."  # the same command, or submitting again
-_SECONDS = 30.0  # that a busy slurmctld may take for an answer
+RESUMES = "goes on from the last checkpoint."  # the subject is a command
+_TIMEOUT_SECONDS = 30.0  # for a busy slurmctld
 
 
 @dataclass(frozen=True)
@@ -22,12 +22,11 @@ class Queued:
     """A job that waits or runs.
 
     Attributes:
-        number: Slurm's.
-        name: of the run, as `chain.Job` has it.
-        state: in Slurm's words, as PENDING. COMPLETING, its processes and its nodes' epilog end
-            and it begins once more.
-        reason: why it waits, in Slurm's words.
-        nodes: empty where it is PENDING.
+        number: Slurm's job number.
+        name: as in `slurm_job.Job`.
+        state: Slurm's state, as PENDING. COMPLETING is a job that ends and will be requeued.
+        reason: Slurm's reason for waiting.
+        nodes: empty while it is PENDING.
     """
 
     number: int
@@ -38,19 +37,19 @@ class Queued:
 
     @property
     def waits(self) -> bool:
-        """Whether it runs later and not now."""
+        """Whether it is not running yet."""
         return self.state in _WAITS
 
 
 class NoSlurm(Exception):
-    """Slurm's commands are not here, or do not answer."""
+    """Slurm's commands are missing or do not answer."""
 
 
 def _ask(words: Sequence[str]) -> str:
-    """What a command of Slurm's prints.
+    """Run a Slurm command and return its output.
 
     Raises:
-        NoSlurm: it is not here, or it failed, with what it said.
+        NoSlurm: it is missing, takes too long or failed, with its message.
     """
     try:
         done = subprocess.run(
@@ -58,21 +57,21 @@ def _ask(words: Sequence[str]) -> str:
             capture_output=True,
             text=True,
             check=False,
-            timeout=_SECONDS,
-            env=os.environ | _SECONDS_OF_TIMES,
+            timeout=_TIMEOUT_SECONDS,
+            env=os.environ | _TIMES_IN_SECONDS,
         )
     except FileNotFoundError:
         raise NoSlurm(f"{words[0]} was not found") from None
     except subprocess.TimeoutExpired:
         raise NoSlurm(f"{words[0]} does not answer") from None
     if done.returncode:
-        said = " ".join(done.stderr.split())  # in one line
-        raise NoSlurm(f"{words[0]}: {said or f'status {done.returncode}'}")
+        message = " ".join(done.stderr.split())
+        raise NoSlurm(f"{words[0]}: {message or f'status {done.returncode}'}")
     return done.stdout
 
 
 def read_queue(root: Path) -> dict[str, Queued]:
-    """This user's jobs that were submitted in this repository and have not ended, by name.
+    """Read this user's waiting and running jobs of this repository, by name.
 
     Raises:
         NoSlurm: as `_ask` does.
@@ -86,20 +85,21 @@ def read_queue(root: Path) -> dict[str, Queued]:
 
 
 def _has_ended(state: str, end: str) -> bool:
-    """Whether a job that Slurm cleans up after will not run again.
+    """Tell whether a COMPLETING job will not run again.
 
-    The end of one that goes back into the queue lies ahead, or has no limit: NONE.
+    A job that is requeued has its end in the future, or no time limit: NONE.
     """
     return state == "COMPLETING" and end.isdecimal() and int(end) <= time.time()
 
 
-def go_on_later(
-    job: int | None, *, has_gained: bool, step: str = "update", how: str = GOES_ON
-) -> int:
-    """Put this process's job back into the queue, its time being over; returns the exit status.
+def requeue(job: int | None, *, has_gained: bool, step: str = "update", how: str = RESUMES) -> int:
+    """Requeue the Slurm job of this process at its time limit; return the exit status.
 
-    A job that came no further would come back for ever. step: what it would have gained. how: what
-    a user does where it cannot go back.
+    Args:
+        job: its number, None outside Slurm.
+        has_gained: whether it made progress; a job without progress would be requeued for ever.
+        step: unit of the progress.
+        how: how a user resumes the work if it cannot be requeued.
     """
     if job is None:
         print(f"\nStopped by SIGUSR1. The same command {how}")

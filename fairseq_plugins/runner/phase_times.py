@@ -30,7 +30,7 @@ def phases_of(root: Path, planned: PlannedRun) -> dict[str, float] | None:
     return {STARTING: starting, **found, EVALUATION: wall - training}
 
 
-def overheads(root: Path, planned: Sequence[PlannedRun]) -> str:
+def phase_table(root: Path, planned: Sequence[PlannedRun]) -> str:
     """A table of the runs there are: seconds of each phase, and all but updates in % of these."""
     runs = {one.run.name: phases for one in planned if (phases := phases_of(root, one))}
     if not runs:

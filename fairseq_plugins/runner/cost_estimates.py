@@ -11,8 +11,9 @@ from fairseq_plugins.common.tables import columns
 from fairseq_plugins.experiments.planned import PlannedRun
 from fairseq_plugins.experiments.training import Training
 from fairseq_plugins.records.recipe import total_batch
-from fairseq_plugins.runner.chain import Job
-from fairseq_plugins.runner.keep import Keep, kept_names
+from fairseq_plugins.runner.checkpoints import kept_names
+from fairseq_plugins.runner.run_options import Retention
+from fairseq_plugins.runner.slurm_job import Job
 
 # Of data that is not here yet: entries of its dictionaries.
 _VOCABULARIES = {"wikitext-103": 267_744, "wmt14-en-de": 42_720}
@@ -37,7 +38,7 @@ class Cost:
     rest: int
 
 
-def cost_of(root: Path, planned: PlannedRun, keep: Keep = "all") -> Cost:
+def cost_of(root: Path, planned: PlannedRun, keep: Retention = "all") -> Cost:
     """What a run takes that starts anew; what it starts from is another run."""
     operations, peak, rest = 0.0, 0, 0
     for training in planned.trainings:
@@ -62,7 +63,7 @@ def _files(training: Training) -> int:
     return 1 + before + (0 if config["dataset"]["disable_validation"] else 1)
 
 
-def _files_that_stay(planned: PlannedRun, training: Training, keep: Keep) -> int:
+def _files_that_stay(planned: PlannedRun, training: Training, keep: Retention) -> int:
     """Of one of several trainings only what another starts from, and with `tuned` the measured."""
     name = training.variant.name
     if name:
@@ -156,7 +157,7 @@ def describe(
     tables: Sequence[Sequence[PlannedRun]],
     jobs: Sequence[Job],
     tflops: float,
-    keep: Keep = "all",
+    keep: Retention = "all",
     at_once: int = 0,
 ) -> list[str]:
     """The plan of a submission: runs, GPU-hours and disk of each table, then the jobs in order.

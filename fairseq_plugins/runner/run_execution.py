@@ -1,4 +1,4 @@
-"""One run in this process: trained to its end, measured, and written down."""
+"""Training and measuring one run, and writing its result."""
 
 import json
 import shlex
@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from fairseq_plugins.common import provenance
 from fairseq_plugins.common.errors import CheckpointError
@@ -20,27 +20,21 @@ from fairseq_plugins.records import logs, results
 from fairseq_plugins.records.recipe import differences
 from fairseq_plugins.records.results import Result
 from fairseq_plugins.runner import checkpoints
-from fairseq_plugins.runner.chain import script
 from fairseq_plugins.runner.commands import executable
-from fairseq_plugins.runner.interruption import Interruption, OutOfTime
+from fairseq_plugins.runner.interruption import STOP, Interruption, OutOfTime
 from fairseq_plugins.runner.journal import Journal
-from fairseq_plugins.runner.keep import Keep
 from fairseq_plugins.runner.launcher import Launcher
 from fairseq_plugins.runner.progress import EVALUATING, Progress
-from fairseq_plugins.runner.stopping import STOP
+from fairseq_plugins.runner.run_options import RunOptions
+from fairseq_plugins.runner.slurm_job import script
 
-KEPT = "result.json"  # in a run's folder: what could not be written below results/
+UNWRITTEN = "result.json"  # in a run's folder: a result that could not be written below results/
 HARDWARE = "hardware"  # in the journal: of a job that only trained
-MEASURED = "metrics.json"  # in the folder of one of several trainings: it is done
-
-
-# A job on many GPUs trains, and another one on one GPU measures; of a run that another table makes
-# one takes the result.
-Stage = Literal["all", "train", "evaluate", "take"]
+MEASURED = "metrics.json"  # in the folder of one of several trainings that is measured
 
 
 class RunFailed(Exception):
-    """A run that could not be finished; `log` holds what its command said."""
+    """A run failed; `log` is the output of the command that failed."""
 
     def __init__(self, reason: str, log: Path | None = None) -> None:
         super().__init__(reason)
@@ -48,60 +42,53 @@ class RunFailed(Exception):
 
 
 class NoModel(RunFailed):
-    """What was trained cannot be measured, and trying again changes nothing."""
+    """The trained model cannot be measured; trying again would not help."""
 
 
 @dataclass(frozen=True)
-class Context:
-    """What the runs of a table share, but for the launcher of each that runs beside others.
+class RunContext:
+    """What all runs of a command share.
 
     Attributes:
-        root: the repository.
-        interruption: asked wherever the run can stop.
-        force: whether what is done is made again.
-        checkpoints: whether a run is not done while its checkpoint is not here.
-        commit: of the code that runs, with the digest of its `sources`.
-        threads: of its commands, where they have others than this process.
-        job: the number of the Slurm job that this process is, None outside.
-        stage: what of a run is done here.
-        keep: which checkpoints stay when a run is measured.
+        root: folder of results and checkpoints.
+        launcher: starts the commands.
+        interruption: checked wherever a run can stop.
+        commit: of the running code.
+        sources: digest of the running code.
+        threads: of the commands, if not those of this process.
     """
 
     root: Path
     launcher: Launcher
     progress: Progress
     interruption: Interruption
-    force: bool
+    options: RunOptions
     commit: str
     sources: str
     threads: int | None = None
-    job: int | None = None
-    stage: Stage = "all"
-    keep: Keep = "all"
-    checkpoints: bool = False
 
     @property
     def in_job(self) -> bool:
-        return self.job is not None
+        return self.options.job is not None
 
 
 def summary(result: Result) -> str:
-    """The numbers of a result for one line."""
+    """Format a result's last two columns in one line."""
     numbers = result["metrics"]
     columns = [c for c in TABLES[result["table"]].columns if numbers.get(c.metric) is not None]
     return ", ".join(f"{c.label} {numbers[c.metric]:.{c.digits}f}" for c in columns[-2:])
 
 
-class Attempt:
-    """One run in this process, while its lock is held.
+class RunExecution:
+    """The work of this process on one run, while it holds the run's lock.
 
-    forced: whether it is to replace an older result. shown_as: what is said of it, where it is
-    another run that is shown.
+    forced: whether an older result is to be replaced. shown_as: title in messages, for a run that
+    the progress display does not list, as the pre-training of one that it does.
     """
 
     def __init__(
         self,
-        context: Context,
+        context: RunContext,
         planned: PlannedRun,
         lock: int,
         *,
@@ -116,7 +103,7 @@ class Attempt:
         self.data = planned.describe_data(context.root) or {}
         self.journal = self._open_folder()
         updates = {t.variant.name: t.max_update for t in planned.trainings}
-        self.journal.begin(updates, forced=forced, job=context.job)
+        self.journal.begin(updates, forced=forced, job=context.options.job)
         if shown_as:
             self.progress.say(shown_as)
 
@@ -125,7 +112,7 @@ class Attempt:
 
     @contextmanager
     def noting_failure(self) -> Iterator[None]:
-        """Have the journal say so where the run fails, before anything else is done."""
+        """Record a failure in the journal at once."""
         try:
             yield
         except (RunFailed, OSError) as failed:
@@ -135,7 +122,7 @@ class Attempt:
             raise
 
     def train_all(self) -> None:
-        """All trainings of a run, which another job measures."""
+        """Train everything; another job evaluates it."""
         for training in self.planned.trainings:
             (self.context.root / training.folder).mkdir(exist_ok=True)
             self.train(training)
@@ -146,7 +133,7 @@ class Attempt:
         return provenance.hardware(self.planned.devices.gpus, self.context.threads)
 
     def complete(self) -> Result:
-        """Train and measure everything; what is to be recorded of it."""
+        """Train and measure everything; return the result."""
         parts = {t.variant.name: self._measured(t) for t in self.planned.measured}
         result = self._result(parts)
         try:
@@ -156,7 +143,7 @@ class Attempt:
         return result
 
     def _open_folder(self) -> Journal:
-        """The journal of a run to go on with; anything else in the folder is set aside."""
+        """Open the journal of a run to resume, or set its folder aside and begin anew."""
         path = self.folder / "run.json"
         journal = Journal.read(path)
         reasons = (
@@ -164,7 +151,7 @@ class Attempt:
         )
         if journal and not reasons:
             return journal
-        if self.context.stage == "evaluate":
+        if self.context.options.stage == "evaluate":
             raise RunFailed(f"there is no training to measure: {'; '.join(reasons[:3])}")
         if aside := checkpoints.set_aside(self.folder):
             self.say(
@@ -177,8 +164,8 @@ class Attempt:
         reasons = differences(journal.content["config"], self.planned.config)
         if not provenance.same_data(journal.content["data"], self.data):
             reasons.append("the data differs")
-        # A job that was put back into the queue still has --force, for what it has not made.
-        is_forced = self.context.force and not journal.is_of_job(self.context.job)
+        # A requeued job still has --force, for the runs that it has not finished.
+        is_forced = self.context.options.force and not journal.is_of_job(self.context.options.job)
         if journal.content["finished"] and is_forced:
             reasons.append("it is finished and --force was given")
         if journal.content["useless"] and is_forced:
@@ -186,7 +173,11 @@ class Attempt:
         return reasons
 
     def _launch(self, command: Sequence[str], log: Path, *, training: bool) -> None:
-        """Run a command, counting its time; RunFailed where it fails."""
+        """Run a command, adding its time to the journal.
+
+        Raises:
+            RunFailed: it failed.
+        """
         interruption = self.context.interruption
         interruption.check()
         stop = log.with_name(STOP)
@@ -220,32 +211,32 @@ class Attempt:
             raise RunFailed(f"{word} ended with status {status}", log)
 
     def _measured(self, training: Training) -> Metrics:
-        """The metrics of one training.
+        """Train and measure one training.
 
-        Of several, each keeps its own in metrics.json, and of its checkpoints only the one that
-        another training starts from, or with `--keep tuned` the measured one.
+        If a run has several, each writes its metrics.json and deletes its checkpoints, except the
+        evaluated one if another training starts from it or `--keep tuned` asks for it.
         """
-        if training not in self.planned.trainings:  # of the run that this one starts from
+        if training not in self.planned.trainings:  # but one of the run that this one starts from
             return self.evaluate(training)
         folder = self.context.root / training.folder
-        kept, name = folder / MEASURED, training.variant.name
+        path, name = folder / MEASURED, training.variant.name
         is_needed = any(t.variant.after == name for t in self.planned.trainings)
-        stays = is_needed or self.context.keep == "tuned"
+        stays = is_needed or self.context.options.keep == "tuned"
         is_there = not stays or (folder / training.evaluated).is_file()
-        if name and is_there and (found := _read_metrics(kept)) is not None:
+        if name and is_there and (found := _read_metrics(path)) is not None:
             return found
         folder.mkdir(exist_ok=True)
         self.train(training)
         metrics = self.evaluate(training)
         if name:
-            write_json(kept, metrics)
+            write_json(path, metrics)
             for checkpoint in folder.glob("*.pt"):
                 if not (stays and checkpoint.name == training.evaluated):
                     checkpoint.unlink()
         return metrics
 
     def train(self, training: Training) -> None:
-        """Train until the last update, from the newest intact checkpoint."""
+        """Train to the last update, from the newest intact checkpoint."""
         folder = self.context.root / training.folder
         if training.variant.name:
             self.say(training.variant.name)
@@ -254,7 +245,7 @@ class Attempt:
         if (self.journal.content["finished"] and is_tidied) or (total and updates >= total):
             self.say("training is complete already; it is evaluated")
             return
-        if self.context.stage == "evaluate":
+        if self.context.options.stage == "evaluate":
             raise RunFailed(f"its training ended after {updates} of {total} updates")
         if self.is_shown:
             self.progress.begin_training(self.run.name, updates, total)
@@ -271,13 +262,17 @@ class Attempt:
             raise RunFailed(f"it trained on {found} devices, but was to on {asked}", log)
 
     def _note_gain(self, folder: Path, before: int) -> None:
-        """Tell whether a training that was to save came further than it was before."""
+        """Record whether a training made progress; one out of time must have saved it."""
         interruption = self.context.interruption
         if not interruption.is_out_of_time or checkpoints.has_reached(folder, before + 1):
             interruption.has_gained = True
 
     def evaluate(self, training: Training) -> Metrics:
-        """What is measured of a training."""
+        """Measure a training.
+
+        Raises:
+            RunFailed: its model is missing or a command failed.
+        """
         folder, experiment = self.context.root / training.folder, self.planned.experiment
         if self.is_shown:
             self.progress.change(self.run.name, EVALUATING)
@@ -291,9 +286,9 @@ class Attempt:
         except (FileNotFoundError, ValueError) as error:
             raise RunFailed(str(error), log) from None
         checkpoint, gpus = training.folder / training.evaluated, self.planned.devices.gpus
-        own = folder if training in self.planned.trainings else self.folder
+        log_folder = folder if training in self.planned.trainings else self.folder
         for step in experiment.steps(training, checkpoint, self.run, gpus):
-            log = own / step.log
+            log = log_folder / step.log
             log.unlink(missing_ok=True)
             self._launch(step.command, log, training=False)
             try:
@@ -304,22 +299,22 @@ class Attempt:
         return metrics
 
     def _training_again(self, training: Training) -> list[str]:
-        """The command that makes anew what is measured, which another run may have made."""
+        """Return the command that trains the measured model again."""
         before = self.planned.pretraining
-        made = self.planned if training in self.planned.trainings or before is None else before
-        return [*script(made.run), *made.options, "--force"]
+        trained = self.planned if training in self.planned.trainings or before is None else before
+        return [*script(trained.run), *trained.options, "--force"]
 
     def _result(self, parts: Mapping[str, Metrics]) -> Result:
         root, times = self.context.root, self.journal.content
         before = self.planned.pretraining
-        trained = [logs.read_training_log(root / _log(t)) for t in self.planned.measured]
+        training_logs = [logs.read_training_log(root / _log(t)) for t in self.planned.measured]
         curves = {t.variant.name: logs.read_curves(root / _log(t)) for t in self.planned.trainings}
         return results.make_result(
             self.run,
             metrics={
                 **self.planned.experiment.combine(parts),
                 **(before.experiment.start_metrics(before.trainings, root) if before else {}),
-                **results.training_metrics(trained, times["train_seconds"]),
+                **results.training_metrics(training_logs, times["train_seconds"]),
             },
             command=[shlex.join(provenance.portable(words)) for words in self.planned.commands()],
             config=self.planned.config,
@@ -332,34 +327,34 @@ class Attempt:
         )
 
     def close(self) -> None:
-        """Note in the journal that all is done."""
+        """Record in the journal that the run has ended."""
         self.journal.content["finished"] = True
         self.journal.write()
 
     def write(self, result: Result) -> None:
-        """Close the journal and write the result, into the run's folder where nothing else goes.
+        """Close the journal and write the result.
 
         Raises:
-            RunFailed: it is in the run's folder.
+            RunFailed: results/ cannot be written to; the result is in the run's folder.
         """
         self.close()
         try:
             write_json(self.context.root / self.run.result, result)
         except OSError as error:
-            write_json(self.folder / KEPT, result)
+            write_json(self.folder / UNWRITTEN, result)
             raise RunFailed(
                 f"{self.run.result} cannot be written ({error.strerror}); the result is in "
-                f"{self.run.folder / KEPT}, from where the same command takes it"
+                f"{self.run.folder / UNWRITTEN}, from where the same command takes it"
             ) from None
 
 
 def _log(training: Training) -> Path:
-    """What a training printed, relative to the repository."""
+    """Return the log of a training, relative to the root."""
     return training.folder / "train.log"
 
 
 def _merged(one: Metrics, other: Metrics) -> Metrics:
-    """Both, dictionaries in both merged."""
+    """Merge metrics, and dictionaries that both have."""
     found = {**one, **other}
     for key in one.keys() & other.keys():
         if isinstance(one[key], dict) and isinstance(other[key], dict):

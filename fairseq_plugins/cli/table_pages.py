@@ -1,0 +1,67 @@
+"""`fairseq-pe table pages` and `fairseq-pe table claims`: pages of the existing results."""
+
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from fairseq_plugins.common.parser import Parser
+from fairseq_plugins.common.root import add_places, place, put_places
+from fairseq_plugins.papers import SCALE_NAMES
+
+CLAIMS = "claims"  # of the papers, compared with the results of all tables
+PAGES = "pages"  # of all tables, and of the claims
+
+
+def claims(arguments: Sequence[str], root: Path) -> int:
+    """Write results/claims.md and claims.json; return the exit status."""
+    _folder_of_results(
+        arguments,
+        root,
+        CLAIMS,
+        "Compares the papers' claims with the results of all tables, and writes claims.md and "
+        "claims.json beside them. Trains nothing.",
+    )
+    _write_claims(root, lambda text: print(f"Left out: {text}", file=sys.stderr))
+    return 0
+
+
+def pages(arguments: Sequence[str], root: Path) -> int:
+    """Write the pages and figures of all results; return the exit status."""
+    _folder_of_results(
+        arguments,
+        root,
+        PAGES,
+        "Writes the page and the figures of every table, scale and study with results, the BERT "
+        "paper's Table 5, and the claims; use it after copying results from another machine, or "
+        "after an update. Trains nothing.",
+    )
+    from fairseq_plugins.report.pages import write_correlations_page, write_table_pages
+
+    def warn(text: str) -> None:
+        print(text, file=sys.stderr)
+
+    for page in write_table_pages(root, warn):
+        print(page)
+    for scale in SCALE_NAMES:
+        if correlations := write_correlations_page(root, scale):
+            print(correlations)
+    _write_claims(root, lambda _: None)  # the tables have printed what is left out
+    return 0
+
+
+def _folder_of_results(arguments: Sequence[str], root: Path, word: str, description: str) -> None:
+    """Set the folder of results that a command reads, from its options."""
+    parser = Parser(prog=f"fairseq-pe table {word}", description=description)
+    add_places(parser, ["results"])
+    put_places(parser.parse_args(arguments))
+    results = place("results")
+    if not (root / results).is_dir():
+        parser.error(f"`--results` must be a folder with results, but {results} is none.")
+
+
+def _write_claims(root: Path, say: Callable[[str], None]) -> None:
+    from fairseq_plugins.report.claims_page import PAGE, write_claims
+
+    for scale, words in write_claims(root, say).items():
+        print(f"{scale}: {', '.join(f'{count} {word}' for word, count in sorted(words.items()))}")
+    print(f"All of them: {place('results') / PAGE}.md")

@@ -1,0 +1,185 @@
+"""Checks before any work starts: data, GPUs, disk space and `--jobs`."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+
+from fairseq_plugins.common.root import place
+from fairseq_plugins.experiments.devices import GPUS_PER_NODE, Devices
+from fairseq_plugins.experiments.planned import PlannedRun
+from fairseq_plugins.records import results
+from fairseq_plugins.runner.cost_estimates import cost_of
+from fairseq_plugins.runner.run_options import Retention
+from fairseq_plugins.runner.run_state import is_recorded
+from fairseq_plugins.runner.worker_pool import gpu_mismatch, usable_threads
+
+_PROBE_BYTES = 2**20  # more than the results of a call
+
+
+def check_ready(
+    root: Path,
+    planned: Sequence[PlannedRun],
+    *,
+    force: bool,
+    jobs: int = 1,
+    keep: Retention = "all",
+) -> None:
+    """Refuse to start runs that lack data, GPUs or disk space.
+
+    Args:
+        root: folder of results and checkpoints.
+        planned: runs; those with a result are not checked unless `force`.
+        force: whether runs with a result are trained again.
+        jobs: runs at once in this process, 0 if others train them.
+        keep: which checkpoints stay.
+
+    Raises:
+        ValueError: data is missing, does not match that of the pre-training, or a folder cannot
+            be written to, or GPUs or disk space do not suffice.
+    """
+    to_make = [p for p in planned if force or not is_recorded(root, p)]
+    for one in to_make:
+        for missing in one.missing_data(root):
+            raise ValueError(
+                f"the data folder {missing.folder} lacks {', '.join(missing.files)}; "
+                f"{' and '.join(missing.prepare)} makes it."
+            )
+        results.check_data(one.describe_data(root))
+    _check_pretraining_data(root, to_make)
+    for folder in {f.parent for p in to_make for f in (p.run.result, p.run.folder)}:
+        _check_writable(root, folder)
+    gpus = max((p.devices.gpus for p in to_make if not p.devices.srun), default=0)
+    if jobs:
+        check_gpus(jobs, gpus, torch.cuda.device_count())
+        check_room(root, to_make, jobs, keep)
+
+
+def default_jobs(
+    root: Path, planned: Sequence[PlannedRun], devices: Devices, *, force: bool
+) -> int:
+    """Return how many runs go side by side: on a CPU one for each thread, else one.
+
+    Models that are trained on a CPU are too small to keep more than one thread busy.
+    """
+    if devices.gpus or devices.srun:
+        return 1
+    to_make = sum(force or not is_recorded(root, one) for one in planned)
+    return max(1, min(to_make, usable_threads()))
+
+
+def _check_writable(root: Path, folder: Path) -> None:
+    """Refuse a folder that a file of many results cannot be written to.
+
+    Raises:
+        ValueError: naming the folder and the reason.
+    """
+    try:
+        (root / folder).mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=root / folder) as probe:
+            probe.write(bytes(_PROBE_BYTES))
+            probe.flush()
+            os.fsync(probe.fileno())
+    except OSError as error:
+        raise ValueError(f"{folder} cannot be written to ({error.strerror}).") from None
+
+
+def _check_pretraining_data(root: Path, planned: Sequence[PlannedRun]) -> None:
+    """Refuse fine-tuning data whose dictionary differs from the pre-trained model's."""
+    pairs = {
+        (training.data, (one.pretraining or one).data[0]): one.experiment
+        for one in planned
+        for training in one.trainings
+    }
+    for (data, before), experiment in pairs.items():
+        experiment.check_data(root / data, root / before)
+
+
+def check_jobs(jobs: int, gpus: int, *, is_slurm: bool) -> None:
+    """Refuse a number of runs at once that is impossible.
+
+    Args:
+        jobs: runs at once.
+        gpus: of each run.
+        is_slurm: whether they share a Slurm job, which has one node.
+
+    Raises:
+        ValueError: naming the option and the value.
+    """
+    if jobs < 1:
+        raise ValueError(f"`--jobs` must be at least 1, but is {jobs} instead.")
+    if is_slurm and jobs > 1 and jobs * gpus > GPUS_PER_NODE:
+        raise ValueError(
+            f"`--jobs` times `--gpus` must be at most the {GPUS_PER_NODE} GPUs of a node with "
+            f"--slurm, but is {jobs} x {gpus} = {jobs * gpus} instead."
+        )
+
+
+def check_gpus(jobs: int, gpus: int, available: int) -> None:
+    """Refuse more GPUs than there are.
+
+    Args:
+        jobs: runs at once.
+        gpus: of each run.
+        available: how many PyTorch finds.
+
+    Raises:
+        ValueError: naming the options and the values.
+    """
+    if jobs * gpus <= available:
+        return
+    if jobs == 1:
+        raise ValueError(
+            f"`--gpus` must be at most the {available} that PyTorch finds here, "
+            f"but is {gpus} instead; scales toy and mini train on a CPU (--gpus 0)."
+        )
+    raise ValueError(
+        f"`--jobs` times `--gpus` must be at most the {available} GPUs that PyTorch finds here, "
+        f"but is {jobs} x {gpus} = {jobs * gpus} instead."
+    )
+
+
+def check_node(gpus: int, available: int, *, only_measures: bool) -> None:
+    """Refuse to begin a Slurm job on a node without the GPUs that it was submitted for.
+
+    Args:
+        gpus: of the run, on all nodes.
+        available: how many PyTorch finds on this node.
+        only_measures: whether one GPU is enough, if Slurm allocated any.
+
+    Raises:
+        ValueError: naming the node.
+    """
+    expected = min(gpus, GPUS_PER_NODE)
+    if only_measures:
+        expected = min(1, gpus, int(os.environ.get("SLURM_GPUS_ON_NODE", 0)))
+    if available < expected or (available > expected > 1):
+        raise ValueError(gpu_mismatch(expected, available))
+
+
+def check_room(
+    root: Path, planned: Sequence[PlannedRun], jobs: int, keep: Retention = "all"
+) -> None:
+    """Refuse to start runs whose checkpoints do not fit on the disk.
+
+    Args:
+        root: folder of the checkpoints.
+        planned: runs to train.
+        jobs: runs at once.
+        keep: which checkpoints stay.
+
+    Raises:
+        ValueError: naming the runs, the space that they need and what is free.
+    """
+    needs = sorted(((cost_of(root, one, keep).peak, one.run.name) for one in planned), reverse=True)
+    needed = sum(size for size, _ in needs[:jobs])
+    folder = root / place("checkpoints")
+    free = shutil.disk_usage(folder if folder.is_dir() else root).free
+    if needs and needed > free:
+        raise ValueError(
+            f"checkpoints must have room for {needed / 1e9:.1f} GB, by estimate, for "
+            f"{', '.join(name for _, name in needs[:jobs])}, but {free / 1e9:.1f} GB are free."
+        )

@@ -1,0 +1,138 @@
+"""Whether runs are recorded, trained, published or being replaced, read from their files."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from fairseq_plugins.common import provenance
+from fairseq_plugins.common.root import IS_CHECKOUT
+from fairseq_plugins.experiments.planned import PlannedRun
+from fairseq_plugins.experiments.training import Training
+from fairseq_plugins.records import results
+from fairseq_plugins.records.results import Result
+from fairseq_plugins.records.runs import LOCAL
+from fairseq_plugins.runner import checkpoints
+from fairseq_plugins.runner.journal import Journal
+from fairseq_plugins.runner.run_options import Retention
+
+MOST_NAMED = 3
+
+
+def read_journal(root: Path, planned: PlannedRun) -> Journal | None:
+    """Read a run's journal; None if it is missing or damaged."""
+    return Journal.read(root / planned.run.folder / "run.json")
+
+
+def is_being_replaced(root: Path, planned: PlannedRun) -> bool:
+    """Tell whether `--force` started a run after its result was written and it has not ended."""
+    journal = read_journal(root, planned)
+    return (
+        journal is not None
+        and bool(journal.content["forced"])
+        and journal.is_open_after(root / planned.run.result)
+    )
+
+
+def is_recorded(root: Path, planned: PlannedRun) -> bool:
+    """Tell whether a run has a result with all requested metrics that is not being replaced.
+
+    The result may be of another recipe or other data.
+    """
+    if is_being_replaced(root, planned):
+        return False
+    result = results.read_result(root / planned.run.result, planned.experiment.metrics)
+    return result is not None and not planned.experiment.lacks(result["metrics"])
+
+
+def matching_result(root: Path, planned: PlannedRun) -> Result | None:
+    """Read a run's result if it is of the same recipe and data."""
+    result = results.read_result(root / planned.run.result, planned.experiment.metrics)
+    if result is None or results.mismatch(
+        result, planned.run, planned.config, planned.describe_data(root)
+    ):
+        return None
+    return result
+
+
+def without_untrained(root: Path, planned: Sequence[PlannedRun]) -> list[PlannedRun]:
+    """Leave out the runs that measure a model which is not trained yet."""
+    return [
+        one for one in planned if one.pretraining is None or is_pretrained(root, one.pretraining)
+    ]
+
+
+def is_pretrained(root: Path, planned: PlannedRun) -> bool:
+    """Tell whether other runs can start from a run: it has its result and its checkpoint.
+
+    The result may be there without a checkpoint, as in a new clone, and the best checkpoint
+    before the training has ended.
+    """
+    return matching_result(root, planned) is not None and _has_model(root, planned, planned.final)
+
+
+def lacks_checkpoint(root: Path, planned: PlannedRun, keep: Retention) -> bool:
+    """Tell whether a checkpoint that `keep` retains, or a file for figures, is missing."""
+    trainings = (t for t in planned.trainings if not t.variant.name or keep == "tuned")
+    if not all(_has_model(root, planned, training) for training in trainings):
+        return True
+    folder = root / planned.run.folder
+    return not all((folder / name).is_file() for name in planned.experiment.leaves)
+
+
+def _has_model(root: Path, planned: PlannedRun, training: Training) -> bool:
+    """Tell whether a training has ended and the checkpoint to evaluate is here."""
+    folder = root / training.folder
+    if not (folder / training.evaluated).exists():
+        return False
+    if checkpoints.was_tidied(folder, training.evaluated):
+        journal = read_journal(root, planned)
+        return journal is not None and bool(journal.content["finished"])
+    return checkpoints.has_reached(folder, training.max_update)
+
+
+def split_published(
+    root: Path, planned: Sequence[PlannedRun]
+) -> tuple[list[PlannedRun], list[Result]]:
+    """Split runs into those to make and the results of those that are published.
+
+    A result is published if it is committed to the repository unchanged, matches the run, and
+    `--force` has not begun to replace it.
+    """
+    folders = {one.run.result.parent for one in planned}
+    committed = {p for f in folders for p in provenance.committed(root, f)} if IS_CHECKOUT else ()
+    left: list[PlannedRun] = []
+    published: list[Result] = []
+    for one in planned:
+        may_stay = one.run.result in committed and not is_being_replaced(root, one)
+        result = matching_result(root, one) if may_stay else None
+        if result is None or one.experiment.lacks(result["metrics"]):
+            left.append(one)
+        else:
+            published.append(result)
+    return left, published
+
+
+def describe_published(published: Sequence[Result], count: int) -> str:
+    """Say in one line which machines and commits published results are from.
+
+    count: of all requested runs.
+    """
+    machines = _most_common(f"{r['hardware']['cores']} cores of {_device(r)}" for r in published)
+    commits = _most_common(r["commit"].removesuffix("-dirty")[:10] for r in published)
+    return (
+        f"Published: {len(published)} of {count} runs, made on {machines}, commit {commits}; "
+        f"--rerun trains them here, into results/{LOCAL}"
+    )
+
+
+def _device(result: Result) -> str:
+    cpu, gpus = result["hardware"]["cpu"], result["hardware"]["gpus"]
+    return f"{cpu} with {len(gpus)} {gpus[0]}" if gpus else str(cpu)
+
+
+def _most_common(words: Iterable[str]) -> str:
+    """List the most frequent words, and count the others."""
+    ordered = [word for word, _ in Counter(words).most_common()]
+    more = len(ordered) - MOST_NAMED
+    named = ", ".join(ordered[:MOST_NAMED])
+    return f"{named} and {more} more" if more > 0 else named

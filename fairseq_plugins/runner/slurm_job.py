@@ -1,0 +1,181 @@
+"""Slurm jobs of runs: their commands, devices, dependencies and names."""
+
+import os
+import shlex
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from fairseq_plugins.common.root import IS_CHECKOUT
+from fairseq_plugins.experiments.devices import GPUS_PER_NODE
+from fairseq_plugins.experiments.planned import PlannedRun
+from fairseq_plugins.records.runs import Run
+from fairseq_plugins.runner.memory import asked_mib
+
+_CPUS_PER_GPU = 4
+# SIGUSR1 to the batch shell. Slurm may send it up to a minute early, and
+# a training has a minute to save.
+_WARNING = "B:USR1@120"
+EVALUATE, RENDER = "evaluate", "render"
+RunKey = tuple[str, str, str]  # table, folder of the scale or study, name of the run
+
+
+@dataclass(frozen=True)
+class Job:
+    """A Slurm job.
+
+    Attributes:
+        name: of the job and of its log.
+        folder: of its log, relative to the root.
+        words: the command, run in the root.
+        gpus: of all its nodes, 0 for a CPU.
+        cpus: CPUs, without GPUs.
+        runs: which it trains or evaluates.
+        after: jobs that must succeed before it starts (afterok).
+        finally_after: jobs that must end before it starts, whatever their status (afterany).
+        alone: whether it gets a whole node.
+    """
+
+    name: str
+    folder: Path
+    words: tuple[str, ...]
+    gpus: int = 0
+    cpus: int = 1
+    runs: tuple[Run, ...] = ()
+    after: tuple[str, ...] = ()
+    finally_after: tuple[str, ...] = ()
+    alone: bool = False
+
+    def sbatch(self, numbers: dict[str, int]) -> list[str]:
+        """Return the command that submits it; numbers: of the jobs that it waits for, by name."""
+        # Other commands would be ended by the signal. An option here would override the variable
+        # that a user has set for sbatch.
+        is_warned = "--srun" in self.words and "SBATCH_SIGNAL" not in os.environ
+        return [
+            "sbatch",
+            "--parsable",
+            f"--job-name={self.name}",
+            *self._devices(),
+            *(["--exclusive"] if self.alone else []),
+            # All memory of the node; an amount for each CPU would count for all CPUs of the node.
+            *(["--mem=0"] if self.alone and not _is_memory_set() else []),
+            # After preemption or a node failure Slurm starts it again; it appends to its log.
+            "--requeue",
+            "--open-mode=append",
+            *([f"--signal={_WARNING}"] if is_warned else []),
+            *self._dependency(numbers),
+            f"--output={(self.folder / f'{self.name}.slurm-%j.log').as_posix()}",
+            f"--wrap={self._wrap()}",
+        ]
+
+    @property
+    def stage(self) -> str:
+        """The `Stage` of its runs."""
+        return self.words[self.words.index("--stage") + 1] if "--stage" in self.words else "all"
+
+    @property
+    def trains(self) -> bool:
+        """Whether it trains runs, not only evaluates or copies them."""
+        return bool(self.runs) and self.stage in ("all", "train")
+
+    def _devices(self) -> list[str]:
+        if not self.gpus:
+            is_set = self.alone or _is_memory_set()
+            return [
+                "--nodes=1",
+                "--ntasks-per-node=1",
+                f"--cpus-per-task={self.cpus}",
+                *([] if is_set else [f"--mem-per-cpu={asked_mib(self.runs)}M"]),
+            ]
+        return [
+            f"--nodes={max(1, self.gpus // GPUS_PER_NODE)}",
+            "--ntasks-per-node=1",
+            f"--gpus-per-node={min(self.gpus, GPUS_PER_NODE)}",
+            # A trainer and its data workers; without it Slurm gives one core to all of a node.
+            *([] if "SBATCH_CPUS_PER_GPU" in os.environ else [f"--cpus-per-gpu={_CPUS_PER_GPU}"]),
+        ]
+
+    def _dependency(self, numbers: dict[str, int]) -> list[str]:
+        """Return the dependency options; `singleton` also waits for jobs of the same name."""
+        kinds = {"afterok": self.after, "afterany": self.finally_after}
+        words = [
+            ":".join([kind, *(str(numbers[name]) for name in names if name in numbers)])
+            for kind, names in kinds.items()
+        ]
+        known = [word for word in words if ":" in word]
+        return [f"--dependency={','.join([*known, 'singleton'])}", "--kill-on-invalid-dep=yes"]
+
+    def _wrap(self) -> str:
+        # Slurm signals the shell that sbatch starts, so the program replaces it.
+        command = f"exec {shlex.join(self.words)}"
+        threads = 'export OMP_NUM_THREADS="${OMP_NUM_THREADS:-$SLURM_CPUS_PER_TASK}"'
+        return command if self.gpus else f"{threads}; {command}"
+
+
+def _is_memory_set() -> bool:
+    return any(name.startswith("SBATCH_MEM_PER_") for name in os.environ)
+
+
+def key_of(run: Run) -> RunKey:
+    """Return the key of a run in the records of submitted jobs."""
+    return run.table, run.folder_name, run.name
+
+
+def name_of(run: Run, suffix: str = "") -> str:
+    """Return the name of a run's job."""
+    return "-".join(filter(None, (run.table, run.folder_name, run.name, suffix)))
+
+
+def script(run: Run, *, rows: Iterable[str] = (), is_run: bool = True) -> list[str]:
+    """Return the command of a run, or without `is_run` of rows of its table."""
+    own = ("--attention", run.attention, "--seeds", str(run.seed)) if is_run else ()
+    rows = ("--rows", ",".join(rows) or run.row)
+    return [*command_of(run.table), "--scale", run.scale, *rows, *own]
+
+
+def command_of(table: str) -> tuple[str, ...]:
+    """Return the command of a table: its script, or without a checkout the module."""
+    own = (sys.executable, "-m", "fairseq_plugins", "table", table)
+    return (f"scripts/{table}.sh",) if IS_CHECKOUT else own
+
+
+def jobs_of_run(planned: PlannedRun, options: Sequence[str] = (), *, force: bool) -> list[Job]:
+    """Return the jobs of a run: one, or two if evaluation would leave GPUs idle."""
+    run, gpus = planned.run, planned.devices.gpus
+    words = (
+        *script(run),
+        *("--gpus", str(gpus)),
+        *planned.options,
+        *options,
+        "--srun",
+        *(["--force"] if force else []),
+    )
+    job = Job(name_of(run), run.folder.parent, words, gpus, runs=(run,))
+    if not _evaluates_apart(planned) or force:
+        return [job]
+    training = replace(job, words=(*words, "--stage", "train"))
+    measuring = replace(
+        job,
+        name=name_of(run, EVALUATE),
+        words=(*words, "--stage", "evaluate"),
+        gpus=1,
+        after=(job.name,),
+    )
+    return [training, measuring]
+
+
+def copying_job(planned: PlannedRun) -> Job:
+    """Return the job that copies the result of the same run in another table."""
+    run = planned.run
+    words = (*script(run), "--gpus", str(planned.devices.gpus), *planned.options)
+    return Job(name_of(run), run.folder.parent, (*words, "--srun", "--stage", "take"), runs=(run,))
+
+
+def _evaluates_apart(planned: PlannedRun) -> bool:
+    """Tell whether a run on several GPUs has one training, evaluated by commands on one GPU."""
+    if planned.devices.gpus < 2 or len(planned.trainings) != 1:
+        return False
+    training = planned.final
+    checkpoint = training.folder / training.evaluated
+    return bool(planned.experiment.steps(training, checkpoint, planned.run, planned.devices.gpus))

@@ -1,0 +1,205 @@
+"""Train and measure the runs of a table, and render its page."""
+
+import shlex
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import replace
+from pathlib import Path
+
+from fairseq_plugins.common import provenance
+from fairseq_plugins.common.errors import DataError
+from fairseq_plugins.common.root import from_root
+from fairseq_plugins.experiments.base import Scale
+from fairseq_plugins.experiments.planned import PlannedRun
+from fairseq_plugins.papers import TABLES
+from fairseq_plugins.papers.tables import Table
+from fairseq_plugins.records.logs import THE_PAGE, last_lines
+from fairseq_plugins.records.runs import Run
+from fairseq_plugins.report.page import Report
+from fairseq_plugins.runner import slurm_queue
+from fairseq_plugins.runner.commands import with_folders
+from fairseq_plugins.runner.interruption import Interruption, OutOfTime, Terminated
+from fairseq_plugins.runner.launcher import Launcher, get_launchers
+from fairseq_plugins.runner.progress import Progress
+from fairseq_plugins.runner.run_execution import RunContext
+from fairseq_plugins.runner.run_options import RunOptions
+from fairseq_plugins.runner.run_state import is_recorded
+from fairseq_plugins.runner.slurm_job import Job
+from fairseq_plugins.runner.table_runner import Failure, Pretrainings, TableRunner
+from fairseq_plugins.runner.worker_pool import environments, share_of_threads, side_by_side
+
+_MOST_NAMED = 3  # files that are not committed
+
+
+def dry_run(
+    planned: Sequence[PlannedRun], scale: Scale, jobs: Sequence[Job] | None = None
+) -> list[str]:
+    """Return the commands of all runs, as they are typed in the root.
+
+    jobs: Slurm jobs, if the runs are to be submitted.
+    """
+    before = [c for one in planned if one.pretraining for c in one.pretraining.prepare]
+    prepare = dict.fromkeys([*before, *scale.prepare])
+    lines = [f"# Runs: {len(planned)}. Data, where it is not there yet:", *prepare]
+    printed: set[str] = set()  # several runs may start from the same one
+    for one in planned:
+        run = one.run
+        lines += ["", f"# {run.row}, {run.attention} attention, seed {run.seed}"]
+        commands = [shlex.join(with_folders(command)) for command in one.commands()]
+        if jobs is not None:
+            lines += [f"#   runs: {command}" for command in commands]
+        else:
+            lines += [command for command in commands if command not in printed]
+            printed.update(commands)
+    return [*lines, *_submissions(jobs or ())]
+
+
+def _submissions(jobs: Sequence[Job]) -> list[str]:
+    """Return the commands that submit jobs, in order, without the numbers that Slurm gives them."""
+    lines: list[str] = []
+    for folder in dict.fromkeys(job.folder for job in jobs):  # Slurm makes none for a log
+        lines += ["", shlex.join(["mkdir", "-p", folder.as_posix()])]
+    for job in jobs:
+        lines.append("")
+        waits = {"well": job.after, "anyhow": job.finally_after}
+        lines += [f"# {job.name}"]
+        lines += [
+            f"#   after, ended {how}: {', '.join(names)}" for how, names in waits.items() if names
+        ]
+        lines.append(shlex.join(job.sbatch({})))
+    return lines
+
+
+def get_report(root: Path, table: Table, scale: Scale, planned: Sequence[PlannedRun]) -> Report:
+    """Return the page of a table; all runs of a command are of one study or of none."""
+    return Report(root, table, scale, planned[0].run.study if planned else None)
+
+
+def _reports_before(root: Path, planned: Sequence[PlannedRun]) -> list[Report]:
+    """Return the pages of the tables whose runs these started from."""
+    found = {before.run.table: before for one in planned for before in one.before}
+    return [
+        Report(root, TABLES[name], before.experiment.scales[before.run.scale])
+        for name, before in found.items()
+    ]
+
+
+def render(root: Path, table: Table, scale: Scale, planned: Sequence[PlannedRun]) -> None:
+    """Write the pages and figures of the existing results, and print the table."""
+    report = get_report(root, table, scale, planned)
+    for each in (report, *_reports_before(root, planned)):
+        for sentence in each.make():
+            print(f"Left out of {each.page}: {sentence}", file=sys.stderr)
+    where = (
+        "in the paper and, at scale {}, ours" if report.shown_table.is_printed else "at scale {}"
+    )
+    heading = f"{table.source}: {table.ranked_by.label} {where.format(scale.name)}"
+    heading += f", study {report.study.name}" if report.study else ""
+    print(f"\n{heading}\n\n{report.text()}\n\n{THE_PAGE}{report.page}")
+
+
+@contextmanager
+def start_workers(
+    root: Path,
+    title: str,
+    planned: Sequence[PlannedRun],
+    options: RunOptions,
+    interruption: Interruption,
+    launcher: Launcher | None = None,
+) -> Iterator[list[TableRunner]]:
+    """Start `options.jobs` workers that report their progress and end with the block.
+
+    launcher: runs all commands in place of real ones.
+    """
+    gpus, jobs = max((one.devices.gpus for one in planned), default=0), options.jobs
+    # Read now: the code that runs is the code of this moment.
+    commit, sources = provenance.commit(root), provenance.sources(root)
+    threads = share_of_threads(jobs) if jobs > 1 and not gpus else None
+    with (
+        interruption.on_signals(),
+        nullcontext([launcher] * jobs)
+        if launcher
+        else get_launchers(root, gpus, environments(jobs, gpus)) as launchers,
+        Progress(title, [one.run.name for one in planned], jobs) as progress,
+    ):
+        if commit.endswith("-dirty"):
+            progress.say(_dirty_warning(root, commit))
+        pretrainings = Pretrainings(interruption)
+        context = RunContext(
+            root, launchers[0], progress, interruption, options, commit, sources, threads
+        )
+        yield [TableRunner(replace(context, launcher=launch), pretrainings) for launch in launchers]
+
+
+def _dirty_warning(root: Path, commit: str) -> str:
+    """Warn before hours of training whose results would name no commit."""
+    files = provenance.uncommitted(root)
+    more = f" and {len(files) - _MOST_NAMED} more" if len(files) > _MOST_NAMED else ""
+    return (
+        f"results will name {commit[:10]}-dirty, which is no commit, since these are not "
+        f"committed: {', '.join(files[:_MOST_NAMED])}{more}"
+    )
+
+
+def run_table(
+    root: Path,
+    table: Table,
+    scale: Scale,
+    planned: Sequence[PlannedRun],
+    options: RunOptions,
+    launcher: Launcher | None = None,
+) -> int:
+    """Train and measure all runs, `options.jobs` at once, and print the table.
+
+    Args:
+        root: folder of results and checkpoints.
+        table: table of the runs.
+        scale: scale of the runs.
+        planned: runs, in order.
+        options: how they are made.
+        launcher: runs all commands in place of real ones.
+
+    Returns:
+        Exit status: 0 all done, 1 a run failed, 130 Ctrl-C, 143 SIGTERM, 138 SIGUSR1.
+    """
+    interruption, report = Interruption(), get_report(root, table, scale, planned)
+    outcomes: dict[Run, Failure | None] = {}  # of the runs that ended
+
+    def run(one: PlannedRun, worker: TableRunner) -> None:
+        outcomes[one.run] = worker.run(one)
+
+    title = f"{table.name}, {report.name}"
+    try:
+        with start_workers(root, title, planned, options, interruption, launcher) as workers:
+            for _ in side_by_side(run, planned, workers, interruption):
+                with suppress(OSError, DataError):  # reported by `render`
+                    report.write()
+            interruption.check()
+        failures = [failure for one in planned if (failure := outcomes.get(one.run))]
+        try:
+            render(root, table, scale, planned)
+        except (OSError, DataError) as error:
+            failures.append(Failure(report.page.as_posix(), str(error), None))
+    except KeyboardInterrupt as stop:
+        how = _how_to_resume(root, planned, outcomes) if options.force else slurm_queue.RESUMES
+        if isinstance(stop, OutOfTime):
+            return slurm_queue.requeue(options.job, has_gained=interruption.has_gained, how=how)
+        print(f"\nStopped. The same command {how}")
+        return 143 if isinstance(stop, Terminated) else 130
+    for failure in failures:
+        print(f"\nFAILED {failure.name}: {failure.reason}")
+        if failure.log:
+            print(f"  log: {from_root(failure.log, root)}")
+            print("\n".join(f"  | {line}" for line in last_lines(failure.log)))
+    return 1 if failures else 0
+
+
+def _how_to_resume(
+    root: Path, planned: Sequence[PlannedRun], outcomes: Mapping[Run, Failure | None]
+) -> str:
+    """Say which command resumes runs of which `--force` has begun some."""
+    done = {run for run, failure in outcomes.items() if failure is None}
+    left = [p.run.name for p in planned if p.run not in done and is_recorded(root, p)]
+    more = f" Not begun, and to be named with --force again: {', '.join(left)}." if left else ""
+    return f"without --force {slurm_queue.RESUMES}{more}"

@@ -1,0 +1,307 @@
+"""Worker that trains and measures planned runs: skips done ones and resumes interrupted ones."""
+
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from fairseq_plugins.common.data_commands import as_typed
+from fairseq_plugins.common.errors import DataError
+from fairseq_plugins.common.files import write_json
+from fairseq_plugins.common.locks import Busy
+from fairseq_plugins.experiments.planned import PlannedRun
+from fairseq_plugins.papers import TABLES
+from fairseq_plugins.records import results
+from fairseq_plugins.records.results import Result
+from fairseq_plugins.runner import checkpoints
+from fairseq_plugins.runner.interruption import Interruption
+from fairseq_plugins.runner.launcher import POLL_SECONDS
+from fairseq_plugins.runner.progress import DONE, FAILED, PRETRAINING, SKIPPED
+from fairseq_plugins.runner.run_execution import (
+    UNWRITTEN,
+    RunContext,
+    RunExecution,
+    RunFailed,
+    summary,
+)
+from fairseq_plugins.runner.run_state import (
+    is_being_replaced,
+    is_pretrained,
+    is_recorded,
+    lacks_checkpoint,
+    read_journal,
+)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A failed run, as it is listed at the end."""
+
+    name: str
+    reason: str
+    log: Path | None
+
+
+class Pretrainings:
+    """Locks for the runs that others start from; one that fails does so for all threads."""
+
+    def __init__(self, interruption: Interruption) -> None:
+        self._interruption = interruption
+        self._guard = threading.Lock()
+        self._locks: dict[Path, threading.Lock] = {}
+        self._failed: dict[Path, RunFailed] = {}
+
+    @contextmanager
+    def locked(self, planned: PlannedRun, on_wait: Callable[[], None]) -> Iterator[None]:
+        """Lock a run for this thread.
+
+        on_wait: called before waiting for another thread.
+
+        Raises:
+            RunFailed: the run failed in another thread.
+        """
+        path = planned.run.result
+        with self._guard:
+            lock = self._locks.setdefault(path, threading.Lock())
+        if not lock.acquire(blocking=False):
+            on_wait()
+            while not lock.acquire(timeout=POLL_SECONDS):
+                self._interruption.check()
+        try:
+            if path in self._failed:
+                raise self._failed[path]
+            yield
+        except RunFailed as failed:
+            self._failed[path] = failed
+            raise
+        finally:
+            lock.release()
+
+
+class TableRunner:
+    """Worker that trains and measures runs, one after another.
+
+    pretrainings: shared by all workers of a command.
+    """
+
+    def __init__(self, context: RunContext, pretrainings: Pretrainings) -> None:
+        self._context, self._pretrainings = context, pretrainings
+        self.root, self.progress, self.options = context.root, context.progress, context.options
+
+    def warm_up(self) -> None:
+        """Start the process that commands are forked from, before the first one needs it."""
+        nothing = [sys.executable, "-m", "fairseq_plugins.common.errors"]
+        self._context.launcher(nothing, Path(os.devnull), lambda lines: None)
+
+    def run(self, planned: PlannedRun) -> Failure | None:
+        """Finish one run; return a failure, raise an interruption."""
+        name = planned.run.name
+        try:
+            self._run(planned)
+        except Busy as busy:
+            failure = Failure(name, f"{busy}; wait for it or end it", None)
+        except RunFailed as failed:
+            failure = Failure(name, str(failed), failed.log)
+        except (OSError, DataError) as error:
+            failure = Failure(name, str(error), None)
+        else:
+            return None
+        self.progress.change(name, FAILED, failure.reason)
+        return failure
+
+    def _run(self, planned: PlannedRun) -> None:
+        if self._is_done(planned):
+            return
+        if self.options.stage == "take":
+            raise RunFailed("the job of the same run in another table has left no result")
+        if planned.pretraining:
+            self._check_made(planned.pretraining)
+            self._pretrain(planned.pretraining, planned.run.name)
+        with checkpoints.exclusive(self.root / planned.run.folder) as lock:
+            if self._is_done(planned):  # by the process that held the lock until now
+                return
+            existing = self._recorded(planned) if self.options.missing_checkpoints else None
+            forced = self.options.force or is_being_replaced(self.root, planned)
+            with_metrics = self._with_recorded_metrics(planned)
+            execution = RunExecution(self._context, with_metrics, lock, forced=forced)
+            if self.options.stage == "train":
+                with execution.noting_failure():
+                    execution.train_all()
+                self._context.interruption.has_gained = True
+                self.progress.change(planned.run.name, DONE, "trained; another job measures it")
+                return
+            note = self._complete(execution, existing)
+            checkpoints.remove_others(self.root, planned, self.options.keep)
+            self.progress.change(planned.run.name, DONE, note)
+
+    def _complete(self, execution: RunExecution, existing: Result | None) -> str:
+        """Train and measure; return the numbers in a line.
+
+        existing: the run's result, which is not replaced.
+        """
+        path = execution.run.result
+        if existing is not None:
+            execution.say(
+                f"{path} stays; its checkpoint is not here and is trained again, which on another "
+                "machine gives other last digits"
+            )
+        with execution.noting_failure():
+            result = execution.complete()
+            if existing is None:
+                execution.write(result)
+                return summary(result)
+            execution.close()
+        return f"made again, {summary(result)}; {path} stays, with {summary(existing)}"
+
+    def _with_recorded_metrics(self, planned: PlannedRun) -> PlannedRun:
+        """Also measure what the earlier result of the run has, which will be replaced."""
+        path, experiment = self.root / planned.run.result, planned.experiment
+        result = results.read_result(path, experiment.metrics)
+        if result is None:
+            return planned
+        return replace(planned, asked=experiment.with_those_of(result["metrics"]))
+
+    def _check_made(self, planned: PlannedRun) -> None:
+        """Refuse, in a Slurm job, to train what an earlier job was to train, maybe on other GPUs.
+
+        A run with a result but no checkpoint is trained by the first job that needs it.
+
+        Raises:
+            RunFailed: the run has neither.
+        """
+        is_made = is_recorded(self.root, planned) or is_pretrained(self.root, planned)
+        if self._context.in_job and not is_made:
+            run = planned.run
+            raise RunFailed(f"it starts from {run.table} {run.name}, whose job has left no result")
+
+    def _pretrain(self, planned: PlannedRun, name: str) -> None:
+        """Finish the run that run `name` starts from, with its checkpoint.
+
+        Raises:
+            RunFailed: it failed, here or in another thread.
+        """
+
+        def show() -> None:
+            self.progress.change(name, PRETRAINING, f"{planned.run.table} {planned.run.name}")
+
+        with self._pretrainings.locked(planned, show):
+            if is_pretrained(self.root, planned):
+                return
+            if planned.pretraining:
+                self._pretrain(planned.pretraining, name)
+            show()
+            self._train_checkpoint(planned)
+
+    def _train_checkpoint(self, planned: PlannedRun) -> None:
+        title = f"pre-training {planned.run.table} {planned.run.name}"
+
+        def say(text: str) -> None:
+            self.progress.say(f"{title}: {text}")
+
+        # Other processes may need it: all seeds of a row, or all rows of a table, start from it.
+        pause = self._context.interruption.pause
+        with checkpoints.exclusive(self.root / planned.run.folder, say, pause) as lock:
+            if is_pretrained(self.root, planned):  # by the process that held the lock until now
+                return
+            existing = self._recorded(planned)
+            forced = is_being_replaced(self.root, planned)
+            execution = RunExecution(self._context, planned, lock, forced=forced, shown_as=title)
+            note = self._complete(execution, existing)
+            if existing is not None:
+                say(note)
+
+    def _is_done(self, planned: PlannedRun) -> bool:
+        if self.options.force and not self._was_made_in_this_job(planned):
+            return False
+        result = self._recorded(planned)
+        if result is None and not self._copy_from_other_table(planned):
+            return False
+        if self.options.missing_checkpoints and lacks_checkpoint(
+            self.root, planned, self.options.keep
+        ):
+            return False
+        if result is None:
+            return True
+        self.progress.change(planned.run.name, SKIPPED, summary(result))
+        return True
+
+    def _was_made_in_this_job(self, planned: PlannedRun) -> bool:
+        """Tell whether this Slurm job finished the run before it was requeued."""
+        journal = read_journal(self.root, planned)
+        return (
+            journal is not None
+            and bool(journal.content["finished"])
+            and journal.is_of_job(self.options.job)
+        )
+
+    def _recorded(self, planned: PlannedRun) -> Result | None:
+        """Return the run's complete result, unless it is being replaced.
+
+        Raises:
+            RunFailed: the result is of another recipe or other data.
+        """
+        run = planned.run
+
+        def say(text: str) -> None:
+            self.progress.say(f"{text}; it is made again")
+
+        unwritten = self._write_unwritten(planned)
+        if is_being_replaced(self.root, planned):
+            return None
+        result = unwritten or results.read_result(
+            self.root / run.result, planned.experiment.metrics, say
+        )
+        if result is None:
+            return None
+        reasons = results.mismatch(result, run, planned.config, planned.describe_data(self.root))
+        if reasons:
+            raise RunFailed(
+                f"{run.result} was made by another experiment ({'; '.join(reasons[:3])}); "
+                f"{as_typed(f'scripts/{run.table}.sh')} --force trains it again"
+            )
+        if lacks := planned.experiment.lacks(result["metrics"]):
+            say(f"{run.result}: {lacks}")
+            return None
+        return result
+
+    def _write_unwritten(self, planned: PlannedRun) -> Result | None:
+        """Write a result below results/ that an earlier process could not write there."""
+        run = planned.run
+        path = self.root / run.folder / UNWRITTEN
+        try:
+            result = results.load_result(path, planned.experiment.metrics)
+        except (OSError, ValueError):
+            return None
+        if results.mismatch(result, run, planned.config, planned.describe_data(self.root)):
+            return None
+        write_json(self.root / run.result, result)
+        path.unlink(missing_ok=True)  # no lock is held yet: another process may do the same
+        self.progress.say(
+            f"{run.result} was kept in {run.folder / UNWRITTEN}, and is taken from there"
+        )
+        return result
+
+    def _copy_from_other_table(self, planned: PlannedRun) -> bool:
+        """Copy the result of the same run in another table; Tables 2 and 5 share rows.
+
+        A run that `--force` trains again is copied in stage `take` only.
+        """
+        if self.options.stage != "take" and is_being_replaced(self.root, planned):
+            return False
+        run = planned.run
+        data = planned.describe_data(self.root)
+        own = TABLES[run.table]
+        for table in (name for name, t in TABLES.items() if t.experiment == own.experiment):
+            other = replace(run, table=table)
+            result = results.read_result(self.root / other.result, planned.experiment.metrics)
+            if result is None or results.mismatch(result, other, planned.config, data):
+                continue
+            if planned.experiment.lacks(result["metrics"]):
+                continue
+            write_json(self.root / run.result, {**result, "table": run.table})
+            self.progress.change(run.name, SKIPPED, f"{summary(result)}, from {table}")
+            return True
+        return False
