@@ -113,11 +113,11 @@ def setting(text: str) -> str:
 
 
 def _done(table: Table) -> str:
-    return "Measures" if table.only_trained else "Trains and evaluates"
+    return "Measures" if table.evaluate_only else "Trains and evaluates"
 
 
 def _default_rows(table: Table) -> str:
-    if table.only_trained:
+    if table.evaluate_only:
         return "those whose model is in checkpoints/; one that is named is trained first"
     beyond = "every other encoding" if table.takes_any_encoding else "none"
     return f"those, and beyond them {beyond}"
@@ -146,10 +146,10 @@ def get_parser(name: str) -> Parser:
     )
     add(
         "--attention",
-        type=words("--attention", [*table.attentions, *table.further]),
+        type=words("--attention", [*table.attentions, *table.extra_attentions]),
         default=list(table.attentions),
         metavar="A,B",
-        help=f"among {', '.join([*table.attentions, *table.further])} "
+        help=f"among {', '.join([*table.attentions, *table.extra_attentions])} "
         f"(default: {','.join(table.attentions)})",
     )
     several = ",".join(map(str, table.seeds))

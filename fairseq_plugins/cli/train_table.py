@@ -208,7 +208,7 @@ def _plan(
         planned = [one for one in planned if one.run.name in args.runs]
     for cell in skipped if args.rows and not args.runs else ():
         print(f"{cell.row} under {cell.attention} attention stays empty: {cell.reason}")
-    if args.rows is None and table.only_trained:
+    if args.rows is None and table.evaluate_only:
         every, planned = len(planned), without_untrained(root, planned)
         if left := every - len(planned):
             print(f"Not trained yet, and left out unless named in --rows: {left} of {every} runs")

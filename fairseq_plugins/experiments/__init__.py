@@ -1,4 +1,4 @@
-"""What the runs of a table are, by the name that the table gives."""
+"""The experiments of all tables, by name."""
 
 from fairseq_plugins.experiments.adapted import BERT_ADAPTED, LRPE_ADAPTED
 from fairseq_plugins.experiments.base import Experiment
@@ -6,11 +6,9 @@ from fairseq_plugins.experiments.extrapolation import EXTRAPOLATION, MASKED_EXTR
 from fairseq_plugins.experiments.glue import BERT_GLUE, LRPE_GLUE
 from fairseq_plugins.experiments.identical_words import IDENTICAL_WORDS
 from fairseq_plugins.experiments.lm import FLOOR_SWEEP, LANGUAGE_MODEL
-from fairseq_plugins.experiments.medium import MEDIUM
 from fairseq_plugins.experiments.mlm import BERT_CONTINUED, BERT_START, MASKED_LANGUAGE_MODEL
-from fairseq_plugins.experiments.mt import TRANSLATION
-from fairseq_plugins.experiments.squad import SQUAD
-from fairseq_plugins.experiments.translation_lengths import TRANSLATION_LENGTHS
+from fairseq_plugins.experiments.mt import TRANSLATION, TRANSLATION_LENGTHS
+from fairseq_plugins.experiments.squad import BERT_FIGURE7, SQUAD
 from fairseq_plugins.papers import TABLES
 
 EXPERIMENTS: dict[str, Experiment] = {
@@ -25,7 +23,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     "lrpe_adapted": LRPE_ADAPTED,
     "bert_glue": BERT_GLUE,
     "squad": SQUAD,
-    "bert_medium": MEDIUM,
+    "bert_medium": BERT_FIGURE7,
     "identical_words": IDENTICAL_WORDS,
     "extrapolation": EXTRAPOLATION,
     "masked_extrapolation": MASKED_EXTRAPOLATION,
@@ -34,11 +32,11 @@ EXPERIMENTS: dict[str, Experiment] = {
 
 
 def may_start_published(table: str, scale: str) -> bool:
-    """Tell whether the rows of a table may start from a published model, directly or by others."""
+    """Tell whether a table's rows may start from a published model, maybe through other runs."""
     origin = experiment_of(table).origin_at(scale)
     return bool(origin and (origin.may_be_published or may_start_published(origin.table, scale)))
 
 
 def experiment_of(table: str) -> Experiment:
-    """The experiment of a table by its name."""
+    """Return the experiment of a table, by the table's name."""
     return EXPERIMENTS[TABLES[table].experiment]

@@ -1,9 +1,9 @@
-"""Published models after an exchange of their position encoding or attention.
+"""Published models adapted to another position encoding or attention.
 
-The BERT paper exchanges the position embedding of a published model and trains it on. An exchanged
-model first has to come back: until its hidden states are near those of the unchanged model, what
-is fine-tuned from it measures the way back and not the encoding. Here it is trained to copy them,
-and how near it comes is recorded beside everything that starts from it.
+The BERT paper replaces the position embedding of a published model and trains it on. Until the
+changed model has recovered, fine-tuning it measures the recovery and not the encoding. So it is
+trained to copy the hidden states of the unchanged model, and how near it comes is recorded with
+everything that starts from it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,8 +30,8 @@ from fairseq_plugins.records.metrics import Cosine, Count, MetricsSchema, NotNeg
 from fairseq_plugins.records.runs import Run
 
 RECIPE = "wikitext103_mlm"
-_STAGES = {PUBLISHED: ("samples_128",)}  # files of configs/mlm_stage/<scale>, before the last part
-# What runs of the adapted models' tables start from.
+_STAGES = {PUBLISHED: ("samples_128",)}  # files of configs/mlm_stage/<scale>, before the last stage
+# The model that adapted models start from.
 _START = InitialCheckpoint(
     "bert_start", row="learned", option="model.init_from", may_be_published=True
 )
@@ -55,7 +55,7 @@ class Nearness(MetricsSchema):
 
 @dataclass(frozen=True)
 class Adapted(Experiment):
-    """Trained to copy the hidden states of the model it starts from; measured while it trains."""
+    """Model trained to copy the hidden states of its start, measured during training."""
 
     def variants(self, scale: str) -> Sequence[Variant]:
         budget = f"+adapted={scale}"
@@ -85,7 +85,7 @@ class Adapted(Experiment):
         }
 
     def combine(self, parts: Mapping[str, Metrics]) -> Metrics:
-        """Numbers of the last part, with the cosines of all of them by the tokens of all."""
+        """Return the numbers of the last stage, with the cosines of all by tokens seen so far."""
         before, cosines = 0, []
         for part in parts.values():
             cosines += [[before + tokens, cosine] for tokens, cosine in part["cosines"]]
@@ -98,7 +98,7 @@ class Adapted(Experiment):
         found = self.combine(parts)
         return {"start_cosine": found["cosine"], "start_tokens": found["tokens"]}
 
-    def facts(self, results: Sequence[Mapping[str, Any]]) -> list[str]:
+    def caption_notes(self, results: Sequence[Mapping[str, Any]]) -> list[str]:
         tokens = sorted({result["metrics"]["tokens"] for result in results})
         return [
             f"Each row copies the hidden states of all layers of the unchanged start on "
@@ -109,7 +109,7 @@ class Adapted(Experiment):
 
 
 def tokens_per_update(config: Mapping[str, Any]) -> int:
-    """Tokens of a training's batch, where every sample is full."""
+    """Return the tokens of an update, with full samples."""
     batch = config["dataset"]["batch_size"] * config["optimization"]["update_freq"][0]
     devices = config["distributed_training"]["distributed_world_size"]
     return int(batch * devices * config["task"]["tokens_per_sample"])

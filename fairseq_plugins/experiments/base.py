@@ -1,11 +1,14 @@
-"""What the runs of a table are: which recipes train them, and how they are measured."""
+"""Experiments: how the runs of a table are trained and measured."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import log2
 from pathlib import Path
 from typing import Any, Self
 
+from fairseq_plugins.attention import check_compatible
 from fairseq_plugins.common.provenance import DATA_FILES
+from fairseq_plugins.encodings import IncompatibleEncodingError
 from fairseq_plugins.experiments.training import InitialCheckpoint, Training, Variant
 from fairseq_plugins.records.data import DataDescription
 from fairseq_plugins.records.metrics import MetricsSchema
@@ -13,7 +16,7 @@ from fairseq_plugins.records.runs import Run
 
 Metrics = dict[str, Any]
 
-# Where the papers say with what they train.
+# Where the papers state their settings.
 LRPE_SETTINGS, BERT_SETTINGS = "LRPE's Table 7", "the BERT paper's Table 6"
 
 
@@ -21,7 +24,7 @@ LRPE_SETTINGS, BERT_SETTINGS = "LRPE's Table 7", "the BERT paper's Table 6"
 class Scale:
     """A size of an experiment; its model and budget are in configs/<scale group>/<name>.yaml.
 
-    gpus: what one run takes by default, 0 for a CPU. prepare: the commands that make its data.
+    gpus: of one run by default, 0 for a CPU. prepare: the commands that prepare its data.
     """
 
     name: str
@@ -30,14 +33,14 @@ class Scale:
 
 
 def scales(*found: Scale) -> dict[str, Scale]:
-    """By name, from the smallest on."""
+    """Return scales by name, from the smallest on."""
     return {scale.name: scale for scale in found}
 
 
 def another_run(table: str) -> str:
-    """Says of models that a table has, too, and that were trained anew, what this changes.
+    """Say how far models may differ that a table has, too, and that were trained again.
 
-    Other code or another processor rounds otherwise, and trainings drift apart from there.
+    Other code or another processor rounds differently, and trainings diverge from there.
     """
     return (
         f"the same row and seed in {table} is another run, and their numbers may differ by as much "
@@ -47,9 +50,9 @@ def another_run(table: str) -> str:
 
 @dataclass(frozen=True)
 class Step:
-    """A command that measures, the name of its log, and what reads metrics there.
+    """A command that measures, the name of its log, and the function that reads metrics from it.
 
-    read raises ValueError where the log does not say them.
+    read raises ValueError if the log has no metrics.
     """
 
     log: str
@@ -59,7 +62,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Stack:
-    """A stack of layers as far as a position encoding has to fit it."""
+    """The properties of an encoder or decoder that a position encoding has to fit."""
 
     attention_type: str
     position_encoding: str
@@ -78,15 +81,17 @@ class Experiment:
     """How the runs of some tables are trained and measured.
 
     Attributes:
-        scale_group: Hydra's group of its scales.
-        metrics: what a run measures, and what its numbers may be.
-        sides: those (``encoder``, ``decoder``) whose layers a run's encoding is in.
-        data_files: what each folder of data must hold.
-        origin: what each run starts from, None for weights drawn from its seed.
-        origins: by scale, what runs start from there in place of `origin`.
-        leaves: files in a run's folder, beside checkpoints, that figures are of.
-        settings: where the paper says with what it trains.
-        shown: which measurement of a run a table shows, empty where there is one.
+        recipe: name of the Hydra configuration.
+        scales: by name.
+        metrics: schema of the metrics of a run.
+        sides: ``encoder``, ``decoder`` or both, where the row's encoding is.
+        scale_group: Hydra group of the scales.
+        data_files: files that each folder of data must have.
+        origin: the run that each run starts from, None for random weights.
+        origins: by scale, in place of `origin`.
+        leaves: files in a run's folder that figures are drawn from.
+        settings: where the paper states its settings.
+        shown: which of several evaluations of a run a table shows, empty if there is one.
     """
 
     recipe: str
@@ -102,27 +107,27 @@ class Experiment:
     shown: str = ""
 
     def origin_at(self, scale: str) -> InitialCheckpoint | None:
-        """The run that the runs of a scale start from."""
+        """Return the run that the runs of a scale start from."""
         return self.origins.get(scale, self.origin)
 
     def attention(self, word: str) -> dict[str, str | float]:
-        """The model's options that a run's attention sets."""
+        """Return the model options of an attention."""
         return {"attention_type": word}
 
     def variants(self, scale: str) -> Sequence[Variant]:
-        """The trainings of a run; without any, the one that it starts from is measured."""
+        """Return the trainings of a run; if there are none, its initial checkpoint is measured."""
         return [Variant("", self.recipe)]
 
     def steps(self, training: Training, checkpoint: Path, run: Run, gpus: int) -> Sequence[Step]:
-        """What measures a training, paths relative to the repository."""
+        """Return the commands that measure a training, with paths relative to the root."""
         raise NotImplementedError
 
     def measure(self, training: Training, folder: Path) -> Metrics:
-        """Metrics that the training's folder holds without another command."""
+        """Return the metrics that a training's folder has without further commands."""
         return {}
 
     def combine(self, parts: Mapping[str, Metrics]) -> Metrics:
-        """The metrics of a run from those of its trainings by name."""
+        """Combine the metrics of a run's trainings, by name."""
         (only,) = parts.values()
         return dict(only)
 
@@ -136,61 +141,77 @@ class Experiment:
         return {}
 
     def at_lengths(self, factors: tuple[int, ...]) -> Self:
-        """The same at these lengths, in those of the training; for tables with `lengths`."""
+        """Return the experiment at multiples of the training length; for tables with `lengths`."""
         raise NotImplementedError
 
     def lacks(self, metrics: Mapping[str, Any]) -> str:
-        """What the metrics of a finished run do not have that is asked for; empty for nothing."""
+        """Say which requested metrics a finished run lacks; empty for none."""
         return ""
 
     def with_those_of(self, metrics: Mapping[str, Any]) -> Self:
-        """The same, asking too for all that a finished run has."""
+        """Return the experiment that also measures what a finished run has."""
         return self
 
     def stacks(self, model: Mapping[str, Any]) -> list[Stack]:
-        """The stacks of a composed model."""
+        """Return the stacks of a composed model."""
         return [self._stack(model, side) for side in self.sides]
 
     def _stack(self, model: Mapping[str, Any], side: str) -> Stack:
-        def of(option: str) -> Any:
+        def get(option: str) -> Any:
             own = model.get(f"{side}_{option}")
             return model.get(option, "") if own is None else own
 
-        # As the model does: a side with an encoding of its own does not inherit options.
-        is_common = of("position_encoding") == model.get("position_encoding")
+        # As in the model: a side with an encoding of its own does not inherit options.
+        is_common = get("position_encoding") == model.get("position_encoding")
         options = model.get(f"{side}_position_encoding_options")
         if options is None:
             options = model.get("position_encoding_options", "") if is_common else ""
         return Stack(
-            of("attention_type"),
-            of("position_encoding"),
+            get("attention_type"),
+            get("position_encoding"),
             options,
             side == "decoder",
             int(model[f"{side}_attention_heads"]),
             int(model[f"{side}_embed_dim"] or model["encoder_embed_dim"]),
         )
 
+    def incompatibility(self, model: Mapping[str, Any]) -> IncompatibleEncodingError | None:
+        """Return why an attention of a composed model does not support its encoding, or None."""
+        for stack in self.stacks(model):
+            try:
+                check_compatible(
+                    stack.attention_type,
+                    stack.position_encoding,
+                    stack.options,
+                    causal=stack.causal,
+                    num_heads=stack.num_heads,
+                    head_dim=stack.head_dim,
+                )
+            except IncompatibleEncodingError as error:
+                return error
+        return None
+
     def check_data(self, data: Path, pretraining: Path) -> None:
-        """Refuse data that does not go with that of the pre-training, as another dictionary.
+        """Refuse data that does not match that of the pre-training, as another dictionary.
 
         Raises:
             ValueError: naming the file and the line.
         """
 
-    def facts(self, results: Sequence[Mapping[str, Any]]) -> list[str]:
-        """Sentences of a table's caption beside those that all tables have."""
+    def caption_notes(self, results: Sequence[Mapping[str, Any]]) -> list[str]:
+        """Return sentences for the caption of a table of these results."""
         return []
 
     def floors(self, data: DataDescription, scale: str) -> dict[str, dict[str, float]]:
-        """By metric what needs no model of ours, by the name of what gives it."""
+        """Return the scores of trivial baselines, by metric and name of the baseline."""
         return {}
 
     def examples(self, data: DataDescription, scale: str) -> dict[str, int]:
-        """By metric, where it is a share of examples in per cent, how many there are."""
+        """Return the number of examples of each metric that is a share of examples."""
         return {}
 
     def further_evaluations(self, results: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
-        """Measurements of the same runs in another way.
+        """Return other evaluations of the same runs.
 
         Returns:
             For each the suffix of its metrics' names, and a heading for its table.
@@ -198,7 +219,7 @@ class Experiment:
         return []
 
     def comparability(self, scale: str) -> str:
-        """What a reader may compare with the paper's numbers."""
+        """Say which of the paper's numbers can be compared."""
         if scale == "paper":
             return ""
         return (
@@ -207,3 +228,14 @@ class Experiment:
             f"compared is the order of the rows. What differs from {self.settings} is the same for "
             "every row."
         )
+
+
+def unigram_floors(data: DataDescription, splits: Iterable[str]) -> dict[str, dict[str, float]]:
+    """Return the perplexity and loss in bits of word frequencies, of splits whose data has them."""
+    found: dict[str, dict[str, float]] = {}
+    for split in splits:
+        value = data.floors.number(split, "unigram", "ppl")
+        if value:
+            found[f"{split}_ppl"] = {"unigram": value}
+            found[f"{split}_loss"] = {"unigram": log2(value)}
+    return found

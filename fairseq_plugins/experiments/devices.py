@@ -1,4 +1,4 @@
-"""On how many devices a run goes, and how its total batch is spread over them."""
+"""Devices of a run, and how its total batch is spread over them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,18 +8,18 @@ from typing import Any
 from fairseq_plugins.records.recipe import total_batch
 
 GPUS_PER_NODE = 8
-# Below those that Linux hands out by itself, from 32768 on.
+# Below the ports that Linux assigns, from 32768 on.
 _FIRST_PORT, _PORTS = 10_000, 20_000
 
 
 @dataclass(frozen=True)
 class Devices:
-    """What one run gets.
+    """The devices of one run.
 
     Attributes:
         gpus: 0 for a process on the CPU.
-        srun: whether it is in a Slurm job.
-        job: the job's number, 0 before it has one.
+        srun: whether commands start with srun, in a Slurm job.
+        job: number of the job, 0 before it has one.
     """
 
     gpus: int
@@ -29,12 +29,12 @@ class Devices:
 
 @dataclass(frozen=True)
 class Layout:
-    """How a total batch is spread.
+    """A total batch spread over devices.
 
     Attributes:
         batch_size: sequences per device and step, None where batches are counted in tokens.
         update_freq: steps per update.
-        devices: how many.
+        devices: number of devices.
     """
 
     batch_size: int | None
@@ -52,12 +52,12 @@ class Layout:
 
 
 def spread(recorded: Mapping[str, Any], devices: int) -> Layout:
-    """Spread the total batch of a configuration.
+    """Spread the total batch of a configuration over devices.
 
     Each device has at most the configuration's own batch at once.
 
     Raises:
-        ValueError: where there is no batch, or the devices cannot share it equally.
+        ValueError: there is no batch, or the devices cannot share it equally.
     """
     per_device, steps = (
         recorded["dataset"].get("batch_size"),
@@ -86,9 +86,9 @@ def spread(recorded: Mapping[str, Any], devices: int) -> Layout:
 
 
 def placement(folder: Path, devices: Devices, layout: Layout) -> list[str]:
-    """The Hydra overrides that say where a run is trained.
+    """Return the Hydra overrides of devices and folder.
 
-    Slurm may put two jobs on a node, which must not meet at one port.
+    Slurm may put two jobs on a node, so each job has a port of its own.
     """
     is_node = devices.gpus == GPUS_PER_NODE
     where = "slurm" if devices.srun else "node8" if is_node else "local"

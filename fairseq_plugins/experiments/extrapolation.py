@@ -1,4 +1,4 @@
-"""Lengths beyond training: Table 2's language models and Table 8's masked ones, as they are."""
+"""Length extrapolation of Table 2's language models and of Table 8's masked ones."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ from fairseq_plugins.records import logs
 from fairseq_plugins.records.metrics import Count, Loss, MetricsSchema, Perplexity, perplexity
 from fairseq_plugins.records.runs import Run
 
-# Read of the test split. At scale mini a row then takes some twenty seconds of one core.
+# Tokens of the test split. At scale mini a row then takes some twenty seconds of one core.
 TOKENS = {"toy": 8192, "mini": 32768, "small": 131_072, "paper": 262_144}
 DIGITS = 6  # of a recorded loss
 
@@ -28,7 +28,7 @@ Factor = Annotated[str, Field(pattern=r"^[1-9][0-9]{0,3}x$")]
 
 
 class Lengths(MetricsSchema):
-    """Beside these `ppl_2x` and the like, None where a length has no meaning: see `reasons`."""
+    """Metrics by length; extra ones are `ppl_2x` etc., None if `reasons` says why."""
 
     model_config = ConfigDict(extra="allow")
     __pydantic_extra__: dict[str, Perplexity | None]
@@ -54,28 +54,28 @@ class Lengths(MetricsSchema):
 
 
 class MaskedLengths(Lengths):
-    """Of a masked model.
+    """Metrics of a masked model.
 
-    unscored: what is never scored; None of a result from before, in which <s> was.
+    unscored: the token that is never scored; None in older results, which score <s>.
     """
 
     unscored: Literal["<s>"] | None = None
 
 
 def factors_of(metrics: Mapping[str, Any]) -> tuple[int, ...]:
-    """The lengths that a result has, or says why not."""
+    """Return the lengths that a result has a number or a reason for."""
     names = {*metrics["by_position"], *metrics["reasons"]}
     return tuple(sorted(int(name.removesuffix("x")) for name in names))
 
 
 @dataclass(frozen=True)
 class Extrapolation(Experiment):
-    """Trains nothing: measures the row's model, of the same seed.
+    """Perplexity of the row's model of the same seed at several lengths; trains nothing.
 
     Metrics: those of `Lengths`. by_position: by length ("2x") the mean loss in bits over each
     quarter of the training length.
 
-    factors: the lengths that are measured, in those of the training.
+    factors: lengths in multiples of the training length.
     """
 
     factors: tuple[int, ...] = FACTORS
@@ -131,16 +131,16 @@ class Extrapolation(Experiment):
             "checkpoint": found["checkpoint"],
         }
 
-    def facts(self, results: Sequence[Mapping[str, Any]]) -> list[str]:
-        def of(metric: str) -> str:
+    def caption_notes(self, results: Sequence[Mapping[str, Any]]) -> list[str]:
+        def values(metric: str) -> str:
             return " / ".join(map(str, sorted({r["metrics"][metric] for r in results})))
 
-        told = [self._protocol(of("trained_length"), of("tokens"))]
+        notes = [self._protocol(values("trained_length"), values("tokens"))]
         further = sorted({f for r in results for f in factors_of(r["metrics"])} - {*FACTORS})
         if further:
             words = ", ".join(f"{factor}x" for factor in further)
-            told.append(f"Measured too, in the figure and in the results' JSON: {words}.")
-        return [*told, *_adapted(results), *_dashes(results)]
+            notes.append(f"Measured too, in the figure and in the results' JSON: {words}.")
+        return [*notes, *_adapted(results), *_dashes(results)]
 
     def _protocol(self, length: str, tokens: str) -> str:
         return (
@@ -171,7 +171,7 @@ class Extrapolation(Experiment):
 
 @dataclass(frozen=True)
 class MaskedExtrapolation(Extrapolation):
-    """The same of a masked model, which sees both sides: in whole windows alone."""
+    """Length extrapolation of masked models, which are scored in whole windows only."""
 
     def lacks(self, metrics: Mapping[str, Any]) -> str:
         scores_first = "" if metrics.get("unscored") else "its numbers count <s>"
@@ -180,15 +180,15 @@ class MaskedExtrapolation(Extrapolation):
     def _read(self, found: Mapping[str, Any]) -> Metrics:
         return {**super()._read(found), "unscored": "<s>"}
 
-    def facts(self, results: Sequence[Mapping[str, Any]]) -> list[str]:
-        told = super().facts(results)
+    def caption_notes(self, results: Sequence[Mapping[str, Any]]) -> list[str]:
+        notes = super().caption_notes(results)
         if old := [r for r in results if not r["metrics"].get("unscored")]:
-            told.append(
+            notes.append(
                 f"In {len(old)} of {len(results)} runs, from before, masked tokens that are scored "
                 "include <s>, which costs a model nothing and is one of each sample's tokens: they "
                 "flatter short samples, so that what a length adds is less than it seems."
             )
-        return told
+        return notes
 
     def _protocol(self, length: str, tokens: str) -> str:
         return (
@@ -201,39 +201,39 @@ class MaskedExtrapolation(Extrapolation):
 
 
 def _adapted(results: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What the rows are that measure another row's model with something changed."""
+    """Describe the rows that measure another row's model with something changed."""
     rows = {(r["row"], a) for r in results if (a := TABLES[r["table"]].adapted.get(r["row"]))}
-    told = [
+    changes = [
         f"`{row}` is `{a.of}` with `{' '.join(_changes(a))}`" for row, a in sorted(rows, key=str)
     ]
-    if not told:
+    if not changes:
         return []
     return [
         "Trained as another row, and made longer by the length in those of the training when they "
-        f"are evaluated (at 1x not at all): {'; '.join(told)}."
+        f"are evaluated (at 1x not at all): {'; '.join(changes)}."
     ]
 
 
 def _changes(adapted: Adapted) -> tuple[str, ...]:
-    """What is changed in a row's model, as options of the command."""
+    """Return the options that change a row's model."""
     if adapted.grow_table:
         return ("--grow-table", adapted.grow_table)
     return ("--encoding", adapted.encoding)
 
 
-_NAMED = re.compile(r"^`[^`]+` under \w+ attention ")  # how a reason begins
+_SUBJECT = re.compile(r"^`[^`]+` under \w+ attention ")  # of a reason
 
 
 def _dashes(results: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Why cells are dashes, each reason once with its rows, or with every row where it is all."""
+    """Explain the dashes of a table: each reason once, with its rows and lengths."""
     found: dict[str, dict[str, set[int]]] = {}
     for result in results:
         for name, reason in result["metrics"]["reasons"].items():
-            reason = _NAMED.sub("it ", reason)  # the same of all rows
+            reason = _SUBJECT.sub("it ", reason)  # the same for all rows
             rows = found.setdefault(reason, {})
             rows.setdefault(_cell(result), set()).add(int(name.removesuffix("x")))
     everyone = {_cell(result) for result in results}
-    told = []
+    notes = []
     for reason, rows in sorted(found.items()):
         shared = set.intersection(*(rows.get(cell, set()) for cell in everyone))
         own = {cell: factors - shared for cell, factors in sorted(rows.items())}
@@ -242,8 +242,8 @@ def _dashes(results: Sequence[Mapping[str, Any]]) -> list[str]:
             for who, factors in {"every row": shared, **own}.items()
             if factors
         ]
-        told.append(f"A dash, {'; '.join(places)}: {reason}.")
-    return told
+        notes.append(f"A dash, {'; '.join(places)}: {reason}.")
+    return notes
 
 
 def _cell(result: Mapping[str, Any]) -> str:

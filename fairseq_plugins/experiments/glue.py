@@ -29,10 +29,10 @@ from fairseq_plugins.records.metrics import Correlation, NotNegative, StartedMet
 from fairseq_plugins.records.recipe import trainings_of
 from fairseq_plugins.records.runs import Run
 
-PUBLISHED_RATES = (1e-4,)  # of both papers' tables, for a model of 384 features
-_SMALL_RATES = (1e-4, 3e-4)  # of both papers' tables, chosen between on what is held out
-# Of the LRPE paper; two of them, ten times as high, for the few updates of a small model, chosen
-# between on what is held out at scales mini and small.
+PUBLISHED_RATES = (1e-4,)  # for a published model of 384 features
+_SMALL_RATES = (1e-4, 3e-4)  # chosen on held-out data
+# The LRPE paper's at scale paper. Small models with few updates need rates ten times as high; at
+# scales mini and small the rate is chosen on held-out data.
 LRPE_RATES = {
     "paper": (1e-5, 3e-5, 6e-5, 1e-4),
     "small": _SMALL_RATES,
@@ -40,7 +40,7 @@ LRPE_RATES = {
     "mini": (3e-4, 1e-3),
     "toy": (1e-3,),
 }
-# The BERT paper has one.
+# The BERT paper has one rate.
 BERT_RATES = {
     "paper": (2e-5,),
     "small": _SMALL_RATES,
@@ -50,14 +50,14 @@ BERT_RATES = {
 }
 
 
-MOST_SEEN = 10  # per cent of the development examples, up to which nothing is said of them
+MOST_SEEN = 10  # per cent of development examples seen in training; more are mentioned
 
 
 @dataclass(frozen=True)
 class Source:
-    """Where a column's number comes from: a task, a metric and a part of its development data.
+    """The source of a column: a task, a metric and a development subset.
 
-    instead: the part that fills the column where the data lacks that one; empty for none.
+    instead: the subset to use where the data lacks `subset`; empty for none.
     """
 
     task: str
@@ -67,11 +67,11 @@ class Source:
 
     @property
     def subsets(self) -> tuple[str, ...]:
-        """The parts that may fill the column, the wanted one first."""
+        """The subsets that may fill the column, the preferred one first."""
         return (self.subset, self.instead) if self.instead else (self.subset,)
 
     def value(self, subsets: Mapping[str, Mapping[str, float]]) -> tuple[float | None, bool]:
-        """The number in metrics[subset][metric], and whether it is of the part `instead`."""
+        """Return the number from metrics[subset][metric], and whether it is of `instead`."""
         for subset in self.subsets:
             value = subsets.get(subset, {}).get(self.metric)
             if value is not None:
@@ -79,7 +79,7 @@ class Source:
         return None, False
 
 
-# By the columns of the papers' tables.
+# By column of the papers' tables.
 LRPE_SOURCES = {
     "MNLI-m": Source("MNLI"),
     "MNLI-mm": Source("MNLI", subset="valid1"),
@@ -101,7 +101,7 @@ BERT_SOURCES = {
 
 
 class Scores(StartedMetrics):
-    """In per cent; beside these the paper's columns, as far as there is data."""
+    """Scores in per cent; extra metrics are the paper's columns that there is data for."""
 
     model_config = ConfigDict(extra="allow")
     __pydantic_extra__: dict[str, Correlation]
@@ -122,15 +122,15 @@ class Scores(StartedMetrics):
 
 @dataclass(frozen=True, kw_only=True)
 class Glue(Experiment):
-    """Fine-tunes the row's pre-trained model on every task with every learning rate.
+    """Fine-tuning of the row's pre-trained model on every task with every learning rate.
 
-    The learning rate that is best on the data that training validates on is kept: the development
-    set as in the papers, or `held_out`, a part of the training set, so that the development set is
-    reported only.
+    The learning rate is chosen on the validation data of the training: the development set as in
+    the papers, or `held_out`, a part of the training set, so that the development set is only
+    reported.
 
     Attributes:
         sources: of the paper's columns; at scale toy two generated tasks take their place.
-        averaged: the columns that count in the average.
+        averaged: columns of the average.
         learning_rates: by scale.
         protocol: a file of configs/glue_protocol, empty for LRPE's, configs/glue/common.yaml.
     """
@@ -164,7 +164,7 @@ class Glue(Experiment):
     def steps(self, training: Training, checkpoint: Path, run: Run, gpus: int) -> Sequence[Step]:
         (task,) = (t for t in self.tasks(run.scale) if t.name == training.variant.kind)
         subsets = [split.name for split in task.splits if split.name.startswith("valid")]
-        # A second development set may be absent, as MNLI's mismatched one in a part of the data.
+        # The data may lack a second development set, as MNLI's mismatched one.
         own = [subset for subset in subsets if self._is_wanted(task.name, subset, run.scale)]
         if training.config["dataset"]["valid_subset"] == HELD_OUT:
             own.append(HELD_OUT)
@@ -178,7 +178,7 @@ class Glue(Experiment):
         )
 
     def _measured(self, source: Source, scale: str) -> list[str]:
-        """The parts that may fill a column at a scale, the wanted one first."""
+        """Return the subsets that may fill a column at a scale, the preferred one first."""
         return [one for one in source.subsets if self._is_wanted(source.task, one, scale)]
 
     def check_data(self, data: Path, pretraining: Path) -> None:
@@ -207,10 +207,10 @@ class Glue(Experiment):
     def _columns(
         self, metrics: Mapping[str, Mapping[str, Mapping[str, float]]]
     ) -> tuple[dict[str, float], list[str]]:
-        """The paper's columns that there is data for, from metrics[task][subset][metric].
+        """Return the paper's columns that there is data for, from metrics[task][subset][metric].
 
         Returns:
-            The columns, and those of them that are filled from another part of the data.
+            The columns, and the names of those filled from another subset.
         """
         cells, replaced = {}, []
         for label, source in self.sources.items():
@@ -222,7 +222,7 @@ class Glue(Experiment):
         return cells, replaced
 
     def _score(self, metrics: Metrics) -> float:
-        """By what learning rates of a task are compared: its column's metric, or its own first."""
+        """Return the score that chooses the learning rate: the column's metric or the first."""
         subsets = metrics["subsets"]
         chosen_on = subsets[HELD_OUT] if HELD_OUT in subsets else subsets["valid"]
         names = [s.metric for s in self.sources.values() if s.task == metrics["task"]]
@@ -258,7 +258,7 @@ class Glue(Experiment):
                     found.setdefault(label, count)
         return found
 
-    def facts(self, results: Sequence[Mapping[str, Any]]) -> list[str]:
+    def caption_notes(self, results: Sequence[Mapping[str, Any]]) -> list[str]:
         rates = {name.rpartition("-lr")[2] for r in results for name in r["metrics"]["tried"]}
         replaced = sorted({name for r in results for name in r["metrics"]["replaced"]})
         averaged = list(dict.fromkeys(n for r in results for n in r["metrics"]["averaged"]))
@@ -281,24 +281,24 @@ class Glue(Experiment):
             chosen = "; the best one on the development set counts, whose numbers these are"
         else:
             chosen = "; the numbers are of the development set"
-        told = [
+        notes = [
             f"Every task is fine-tuned with learning rate {', '.join(sorted(rates, key=float))}"
             f"{chosen}, in per cent. The average is over {', '.join(averaged)}."
         ]
         if replaced:
-            told.append(
+            notes.append(
                 f"{', '.join(replaced)}: matched instead of mismatched, which the data lacks."
             )
         measured = {label for r in results for label in self.sources if label in r["metrics"]}
         if measured and (lacking := [label for label in self.sources if label not in measured]):
-            told.append(f"Not measured, for want of data at this scale: {', '.join(lacking)}.")
-        told += self._seen(results)
+            notes.append(f"Not measured, for want of data at this scale: {', '.join(lacking)}.")
+        notes += self._seen(results)
         if any(r["scale"] == "mini" for r in results):
-            told.append("`docs/experiments.md` has what was tried to pass the bag of words below.")
-        return told
+            notes.append("`docs/experiments.md` has what was tried to pass the bag of words below.")
+        return notes
 
     def _seen(self, results: Sequence[Mapping[str, Any]]) -> list[str]:
-        """Where development examples share first sentences with training examples."""
+        """Name the tasks whose development examples have first sentences of training examples."""
         shares: dict[str, float] = {}
         for result in results:
             data = DataDescription.model_validate(result["data"])
@@ -310,15 +310,15 @@ class Glue(Experiment):
                     shares.setdefault(label, share)
         if not shares:
             return []
-        told = ", ".join(f"{label} {share:.0f} %" for label, share in shares.items())
+        by_task = ", ".join(f"{label} {share:.0f} %" for label, share in shares.items())
         return [
             "Development examples whose first sentence is that of a training example, too, "
-            f"where these are more than {MOST_SEEN} %: {told}."
+            f"where these are more than {MOST_SEEN} %: {by_task}."
         ]
 
 
 def _of_task(found: Numbers, task: str) -> Numbers:
-    """What is measured of the data of a task, whose folder has its name."""
+    """Return the numbers of a task's data, whose folder has its name."""
     tasks = {Path(folder).name: part for folder, part in found.parts().items()}
     return tasks.get(task) or Numbers.model_validate({})
 

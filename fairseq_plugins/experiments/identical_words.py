@@ -14,11 +14,11 @@ from fairseq_plugins.records import logs
 from fairseq_plugins.records.metrics import Count, NotNegative, StartedMetrics
 from fairseq_plugins.records.runs import Run
 
-PATTERN = "attention.npy"  # in a run's folder: the weights (T, T) that the figure shows
+PATTERN = "attention.npy"  # in a run's folder: the attention weights (T, T) of the figure
 
 
 class Properties(StartedMetrics):
-    """None where a property is not defined, as of weights that are all the same."""
+    """Properties of the attention; None if undefined, as for equal weights."""
 
     monotonicity: NotNegative | None
     monotonicity_20: NotNegative | None
@@ -32,12 +32,10 @@ class Properties(StartedMetrics):
 
 @dataclass(frozen=True)
 class IdenticalWords(Experiment):
-    """Trains nothing: measures the row's continued pre-training of the same seed.
+    """Properties of the row's continued pre-training of the same seed; trains nothing.
 
-    The seed also draws the words.
-
-    Metrics: those of `analysis.indicators.measure`, None where one is not defined, and how many
-    `words` and which `length` the sentences had.
+    The seed also draws the words. Metrics: those of `analysis.indicators.measure`, and the number
+    of `words` and the `length` of the sentences.
     """
 
     def variants(self, scale: str) -> Sequence[Variant]:
@@ -61,7 +59,7 @@ class IdenticalWords(Experiment):
 
         return [Step("identical_words.log", command, read)]
 
-    def facts(self, results: Sequence[Mapping[str, Any]]) -> list[str]:
+    def caption_notes(self, results: Sequence[Mapping[str, Any]]) -> list[str]:
         def sizes(metric: str) -> str:
             return " / ".join(map(str, sorted({r["metrics"][metric] for r in results})))
 

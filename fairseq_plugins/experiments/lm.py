@@ -8,8 +8,15 @@ from typing import Any
 from pydantic import ConfigDict
 
 from fairseq_plugins.common.data_commands import COMMANDS
-from fairseq_plugins.experiments.base import Experiment, Metrics, Scale, Step, another_run, scales
-from fairseq_plugins.experiments.floors import unigram_floors
+from fairseq_plugins.experiments.base import (
+    Experiment,
+    Metrics,
+    Scale,
+    Step,
+    another_run,
+    scales,
+    unigram_floors,
+)
 from fairseq_plugins.experiments.training import Training
 from fairseq_plugins.papers.floor_sweep import CLAMPED, FLOORS, OUTPUT_NORMS, PLAIN
 from fairseq_plugins.records import logs
@@ -20,10 +27,10 @@ from fairseq_plugins.records.runs import Run
 
 @dataclass(frozen=True)
 class Evaluation:
-    """How fairseq-eval-lm is called, which the training's YAML has no place for.
+    """Options of fairseq-eval-lm, which the training's YAML cannot hold.
 
-    contexts: each the least number of tokens before a scored one (--context-window). Context 0
-    is the one in the table. The paper does not say which it used.
+    contexts: each the least number of tokens before a scored one (--context-window). The table
+    shows context 0. The paper does not say which it used.
     """
 
     contexts: tuple[int, ...]
@@ -40,12 +47,12 @@ EVALUATIONS = {
 
 
 def _suffix(context: int) -> str:
-    """Of the names of an evaluation's log and metrics; empty without extra context."""
+    """Return the suffix of an evaluation's log and metrics; empty without extra context."""
     return f"_context_{context}" if context else ""
 
 
 class Perplexities(MetricsSchema):
-    """Others are the same with more context."""
+    """Perplexities and losses; extra metrics are the same with more context."""
 
     model_config = ConfigDict(extra="allow")
     __pydantic_extra__: dict[str, NotNegative]
@@ -57,7 +64,7 @@ class Perplexities(MetricsSchema):
 
 @dataclass(frozen=True)
 class LanguageModel(Experiment):
-    """Trained by `language_modeling`, measured by perplexity per token of fairseq-eval-lm."""
+    """Causal language model, measured by the perplexity per token of fairseq-eval-lm."""
 
     def steps(self, training: Training, checkpoint: Path, run: Run, gpus: int) -> Sequence[Step]:
         evaluation = EVALUATIONS[run.scale]
@@ -70,7 +77,7 @@ class LanguageModel(Experiment):
     def floors(self, data: DataDescription, scale: str) -> dict[str, dict[str, float]]:
         return unigram_floors(data, ("valid", "test"))
 
-    def facts(self, results: Sequence[Mapping[str, Any]]) -> list[str]:
+    def caption_notes(self, results: Sequence[Mapping[str, Any]]) -> list[str]:
         return ["Perplexities are per unit of the data: words, or pieces of these."]
 
     def further_evaluations(self, results: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
@@ -94,7 +101,7 @@ class LanguageModel(Experiment):
 def _step(
     training: Training, checkpoint: Path, subset: str, context: int, batch_size: int, gpus: int
 ) -> Step:
-    """fairseq-eval-lm of one checkpoint on one subset, in one process."""
+    """Return the step that runs fairseq-eval-lm on one subset, in one process."""
     command = [
         "fairseq-eval-lm",
         training.data.as_posix(),
@@ -131,7 +138,7 @@ def _step(
 
 @dataclass(frozen=True)
 class FloorSweep(LanguageModel):
-    """Train under linear attention with a denominator of its own for each column."""
+    """Linear attention with another denominator in each column."""
 
     def attention(self, word: str) -> dict[str, str | float]:
         if word in FLOORS:
@@ -146,9 +153,9 @@ class FloorSweep(LanguageModel):
             }
         return super().attention(word)
 
-    def facts(self, results: Sequence[Mapping[str, Any]]) -> list[str]:
+    def caption_notes(self, results: Sequence[Mapping[str, Any]]) -> list[str]:
         return [
-            *super().facts(results),
+            *super().caption_notes(results),
             "Models were trained anew for this page. Under a floor of 0.2 they have the recipe of "
             f"Table 2's linear attention, yet {another_run('Table 2')}.",
         ]

@@ -1,4 +1,4 @@
-"""The masked language model: LRPE's Table 8 and Figure 2, and the start of the BERT paper's."""
+"""Masked language models: LRPE's Table 8 and Figure 2, and the pre-training of the BERT paper."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,8 +8,15 @@ from typing import Annotated, Any, Self
 from pydantic import Field, model_validator
 
 from fairseq_plugins.common.data_commands import COMMANDS
-from fairseq_plugins.experiments.base import BERT_SETTINGS, Experiment, Metrics, Scale, Step, scales
-from fairseq_plugins.experiments.floors import unigram_floors
+from fairseq_plugins.experiments.base import (
+    BERT_SETTINGS,
+    Experiment,
+    Metrics,
+    Scale,
+    Step,
+    scales,
+    unigram_floors,
+)
 from fairseq_plugins.experiments.training import InitialCheckpoint, Training, Variant
 from fairseq_plugins.records import logs
 from fairseq_plugins.records.data import DataDescription
@@ -19,7 +26,7 @@ from fairseq_plugins.records.runs import Run
 
 
 class Curve(MetricsSchema):
-    """The best validation, and all of them as pairs of updates and loss."""
+    """The best validation, and all validations as pairs of updates and loss."""
 
     valid_loss: Loss
     valid_ppl: Perplexity
@@ -36,14 +43,15 @@ class Curve(MetricsSchema):
 
 @dataclass(frozen=True)
 class MaskedLanguageModel(Experiment):
-    """Trained by `masked_lm`; measured while it trains, at every validation.
+    """Masked language model, measured at every validation of its training.
 
     Metrics: the best `valid_loss` (base 2, per masked token), its `valid_ppl` and `best_update`,
     and the `curve`, pairs of updates and loss.
 
-    budget: the group of configs/ that changes the scale's budget, empty for none. kind: as a
-    training's, where others start from this one. stages: by scale the files of
-    configs/mlm_stage/<scale> with the stages before the last one, the first one first.
+    Attributes:
+        budget: Hydra group that changes the scale's budget, empty for none.
+        kind: of the training, for runs that start from it.
+        stages: by scale the files of configs/mlm_stage/<scale> for the stages before the last.
     """
 
     budget: str = ""
@@ -77,14 +85,14 @@ class MaskedLanguageModel(Experiment):
         }
 
     def combine(self, parts: Mapping[str, Metrics]) -> Metrics:
-        """Those of the last stage: losses of samples of another length are another measure."""
+        """Return those of the last stage; losses at other sample lengths cannot be compared."""
         *_, last = parts.values()
         return dict(last)
 
     def floors(self, data: DataDescription, scale: str) -> dict[str, dict[str, float]]:
         return unigram_floors(data, ("valid",))
 
-    def facts(self, results: Sequence[Mapping[str, Any]]) -> list[str]:
+    def caption_notes(self, results: Sequence[Mapping[str, Any]]) -> list[str]:
         configs = [config for r in results for config in trainings_of(r["config"]).values()]
         shares = sorted({_predicted(config["task"]) for config in configs})
         return [
@@ -102,13 +110,13 @@ class MaskedLanguageModel(Experiment):
 
 
 def _predicted(task: Mapping[str, Any]) -> str:
-    """15% of the tokens."""
+    """Describe the predicted tokens, as "15% of the tokens"."""
     what = "words, each with all of its pieces" if task.get("mask_whole_words") else "tokens"
     return f"{float(task['mask_prob']):.0%} of the {what}"
 
 
 def _model(mini: str, **more: Any) -> MaskedLanguageModel:
-    """mini: the folder of data at that scale."""
+    """Return the experiment; mini: the folder of data at that scale."""
     return MaskedLanguageModel(
         recipe="wikitext103_mlm",
         scales=scales(
@@ -129,8 +137,8 @@ MASKED_LANGUAGE_MODEL = _model(
     "novels-1000",
     stages={"mini": ("samples_8", "samples_16"), "small": ("samples_16", "samples_32")},
 )
-# A stand-in for the published BERT, in LRPE's settings, and what the BERT paper makes of it: the
-# position embedding replaced and all weights trained on.
+# A substitute for published BERT, in LRPE's settings, and the BERT paper's continued training of it
+# with another position embedding.
 BERT_START = _model("novels-mini", budget="bert_start", stages={"small": ("samples_16",)})
 BERT_CONTINUED = _model(
     "novels-mini",

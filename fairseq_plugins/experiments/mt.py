@@ -1,4 +1,4 @@
-"""Translation: Table 4 of LRPE."""
+"""Translation: Table 4 of LRPE, and BLEU of its models by the length of the source."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -6,23 +6,34 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from pydantic import ConfigDict
+
 from fairseq_plugins.common.data_commands import COMMANDS
-from fairseq_plugins.experiments.base import Experiment, Metrics, Scale, Step, scales
-from fairseq_plugins.experiments.training import Training
+from fairseq_plugins.evaluation.bleu_by_length import LEAST
+from fairseq_plugins.experiments.base import Experiment, Metrics, Scale, Step, another_run, scales
+from fairseq_plugins.experiments.training import InitialCheckpoint, Training, Variant
+from fairseq_plugins.papers.extrapolation import bleu_metric
 from fairseq_plugins.records import logs
-from fairseq_plugins.records.metrics import Loss, MetricsSchema, Percent, Perplexity, perplexity
+from fairseq_plugins.records.metrics import (
+    Count,
+    Loss,
+    MetricsSchema,
+    Percent,
+    Perplexity,
+    perplexity,
+)
 from fairseq_plugins.records.runs import Run
 from fairseq_plugins.translation.decoding import Decoding
 
 DECODING = Decoding()
 SUBSETS = ("valid", "test")
-TOKENS_PER_BATCH = 4000  # sets how far a hypothesis may go that does not end
+TOKENS_PER_BATCH = 4000  # also limits the length of a hypothesis without an end
 
 
 class Bleu(MetricsSchema):
-    """BLEU of both splits, and what the checkpoint loses on the validation set.
+    """BLEU of both splits, and the loss of the decoded checkpoint on the validation set.
 
-    The loss is the cross-entropy without label smoothing, in bits a piece; older results have none.
+    The loss is the cross-entropy without label smoothing, in bits a token; older results lack it.
     """
 
     valid_bleu: Percent
@@ -33,12 +44,12 @@ class Bleu(MetricsSchema):
 
 @dataclass(frozen=True)
 class Translation(Experiment):
-    """Trained by `translation`, measured by SacreBLEU of detokenised text.
+    """Translation model of task `translation`, measured by SacreBLEU of detokenised text.
 
-    A run that is ``linear`` has linear attention and the row's encoding in the encoder only, as in
-    the paper ("we only embed the linear attention and its corresponding relative positional
-    encoding in encoders"): the decoder is Base's. ``vanilla`` has the row's encoding on both sides,
-    and ``linear_both`` linear attention too.
+    ``linear`` has linear attention and the row's encoding in the encoder only, as in the paper
+    ("we only embed the linear attention and its corresponding relative positional encoding in
+    encoders"): the decoder is Base's. ``vanilla`` has the row's encoding on both sides, and
+    ``linear_both`` also linear attention on both.
     """
 
     def attention(self, word: str) -> dict[str, str | float]:
@@ -55,7 +66,7 @@ class Translation(Experiment):
         )
         return [_validate(training, checkpoint, gpus), *chain.from_iterable(decoded)]
 
-    def facts(self, results: Sequence[Mapping[str, Any]]) -> list[str]:
+    def caption_notes(self, results: Sequence[Mapping[str, Any]]) -> list[str]:
         return [
             f"Decoding: beam {DECODING.beam}, length penalty {DECODING.length_penalty}, of one "
             "checkpoint, not an average. BLEU is SacreBLEU of detokenised output against the raw "
@@ -68,7 +79,7 @@ class Translation(Experiment):
 
 
 def _validate(training: Training, checkpoint: Path, gpus: int) -> Step:
-    """fairseq-validate of the checkpoint that is decoded."""
+    """Return the step that runs fairseq-validate on the decoded checkpoint."""
     command = [
         "fairseq-validate",
         training.data.as_posix(),
@@ -91,13 +102,13 @@ def _validate(training: Training, checkpoint: Path, gpus: int) -> Step:
 
 
 def _on_all_sentences(gpus: int) -> tuple[str, ...]:
-    """Options of whatever measures a whole subset in one process."""
+    """Return the options for commands that evaluate a whole subset in one process."""
     return (
         "--user-dir",
         "fairseq_plugins",
         "--max-tokens",
         str(TOKENS_PER_BATCH),
-        # With another multiple fairseq leaves out the last sentences.
+        # With a larger multiple fairseq drops the last sentences.
         "--required-batch-size-multiple",
         "1",
         "--num-workers",
@@ -109,7 +120,7 @@ def _on_all_sentences(gpus: int) -> tuple[str, ...]:
 
 
 def generate(training: Training, checkpoint: Path, subset: str, gpus: int) -> Step:
-    """Decodes a subset with a checkpoint."""
+    """Return the step that decodes a subset with a checkpoint."""
     command = [
         "fairseq-generate",
         training.data.as_posix(),
@@ -167,4 +178,72 @@ TRANSLATION = Translation(
     sides=("encoder", "decoder"),
     scale_group="scale/mt",
     data_files=("data.json",),
+)
+
+
+class BleuByLength(MetricsSchema):
+    """BLEU of all sentences, and `bleu_1_10` etc. by length; None for too few sentences."""
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, Percent | None]
+    test_bleu: Percent
+    sentences: dict[str, Count]
+
+
+@dataclass(frozen=True)
+class TranslationLengths(Translation):
+    """BLEU by the length of the source, of Table 4's model of the same row and seed."""
+
+    def variants(self, scale: str) -> Sequence[Variant]:
+        return []
+
+    def measure(self, training: Training, folder: Path) -> Metrics:
+        return {}
+
+    def steps(self, training: Training, checkpoint: Path, run: Run, gpus: int) -> Sequence[Step]:
+        decode = generate(training, checkpoint, "test", gpus)
+        command = [
+            *("python", "-m", "fairseq_plugins.evaluation.bleu_by_length"),
+            *((run.folder / decode.log).as_posix(), "--data", training.data.as_posix()),
+            *("--subset", "test"),
+        ]
+
+        def read(log: Path) -> Metrics:
+            found = logs.read_json(log)
+            buckets: dict[str, Any] = found["buckets"]
+            return {
+                "test_bleu": found["bleu"],
+                **{bleu_metric(name): bucket["bleu"] for name, bucket in buckets.items()},
+                "sentences": {name: bucket["sentences"] for name, bucket in buckets.items()},
+                "signature": found["signature"],
+            }
+
+        return [decode, Step("bleu-by-length.log", command, read)]
+
+    def caption_notes(self, results: Sequence[Mapping[str, Any]]) -> list[str]:
+        counts = [result["metrics"]["sentences"] for result in results]
+        by_length = ", ".join(f"{count} of {name}" for name, count in counts[0].items())
+        return [
+            *super().caption_notes(results),
+            "Models are Table 4's own, or trained anew by its recipe where no checkpoint of it was "
+            f"left; then {another_run('Table 4')}.",
+            f"Test sentences by the number of words of their tokenised source: {by_length}. Those "
+            f"of fewer than {LEAST} sentences are a dash.",
+        ]
+
+    def comparability(self, scale: str) -> str:
+        return (
+            "In the figure: BLEU against the words of the source, a line for each row, the mean "
+            "over seeds; buckets that are dashes are left out."
+        )
+
+
+TRANSLATION_LENGTHS = TranslationLengths(
+    recipe=TRANSLATION.recipe,
+    scales=TRANSLATION.scales,
+    metrics=BleuByLength,
+    sides=TRANSLATION.sides,
+    scale_group=TRANSLATION.scale_group,
+    data_files=TRANSLATION.data_files,
+    origin=InitialCheckpoint("table4", same_seed=True),
 )

@@ -1,4 +1,4 @@
-"""A run with everything that it will do: its trainings, their configuration, data and commands."""
+"""Planned runs: their trainings, configurations, data and commands."""
 
 import functools
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ from fairseq_plugins.records.runs import Run
 
 @dataclass(frozen=True)
 class MissingData:
-    """A folder of data that lacks files, and the commands that make it."""
+    """A folder of data that lacks files, and the commands that prepare it."""
 
     folder: Path
     files: list[str]
@@ -36,34 +36,35 @@ class MissingData:
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """A run with its trainings, and the run whose checkpoint they start from, if any.
+    """A run with its trainings.
 
-    One without trainings of its own measures that checkpoint.
-
-    asked: the experiment as a user's options change it, None for the table's own. options: of the
-    table's script, that change it so.
+    Attributes:
+        trainings: in order; without any, the run measures the checkpoint of `pretraining`.
+        pretraining: the run whose checkpoint the trainings start from.
+        requested: the experiment as options change it, None for the table's own.
+        options: of the table's script, that change it.
     """
 
     run: Run
     devices: Devices
     trainings: tuple[Training, ...]
     pretraining: "PlannedRun | None" = None
-    asked: Experiment | None = None
+    requested: Experiment | None = None
     options: tuple[str, ...] = ()
 
     @property
     def experiment(self) -> Experiment:
-        return self.asked or experiment_of(self.run.table)
+        return self.requested or experiment_of(self.run.table)
 
     @functools.cached_property
     def config(self) -> dict[str, Any]:
-        """What is recorded of it: the configuration of its training, or one for each kind."""
+        """The recorded configuration: of its training, or of each kind of training."""
         if self.pretraining is None and len(self.trainings) == 1:
             return self.trainings[0].config
         return {"trainings": self._kinds()}
 
     def _kinds(self) -> dict[str, dict[str, Any]]:
-        """The configuration of each kind of training, those that it starts from first."""
+        """Return the configuration of each kind of training, those of the pre-training first."""
         kinds: dict[str, list[Training]] = {}
         for training in self.trainings:
             kinds.setdefault(training.variant.kind or "pretraining", []).append(training)
@@ -72,7 +73,7 @@ class PlannedRun:
 
     @property
     def before(self) -> "list[PlannedRun]":
-        """The runs that it starts from one after the other, the first one first."""
+        """The chain of runs that it starts from, the first one first."""
         return [*self.pretraining.before, self.pretraining] if self.pretraining else []
 
     @property
@@ -84,17 +85,17 @@ class PlannedRun:
 
     @property
     def final(self) -> Training:
-        """The last of its trainings, from which other runs start."""
+        """The last training, from which other runs start."""
         return self.trainings[-1]
 
     @property
     def prepare(self) -> tuple[str, ...]:
-        """The commands that make its data."""
+        """The commands that prepare its data."""
         return self.experiment.scales[self.run.scale].prepare
 
     @property
     def data(self) -> tuple[Path, ...]:
-        """The folders of its data, relative to the repository."""
+        """The folders of its data, relative to the root."""
         before = self.pretraining.data if self.pretraining else ()
         return tuple(dict.fromkeys((*before, *(t.data for t in self.trainings))))
 
@@ -110,14 +111,14 @@ class PlannedRun:
         return found
 
     def describe_data(self, root: Path) -> dict[str, Any] | None:
-        """The description of its data, or None where it is not all there."""
+        """Describe its data; None if some is missing."""
         if self.missing_data(root):
             return None
         shown = {Path(f.name) if f.is_absolute() else f: root / f for f in self.data}
         return describe_all({folder.as_posix(): path for folder, path in shown.items()})
 
     def commands(self) -> list[list[str]]:
-        """All its commands, in order, when nothing goes wrong."""
+        """Return all commands in order, those of the runs that it starts from first."""
         found = self.pretraining.commands() if self.pretraining else []
         for training in self.measured:
             if training in self.trainings:
@@ -129,7 +130,7 @@ class PlannedRun:
 
 
 def _common(trainings: Sequence[Training]) -> dict[str, Any]:
-    """The configuration of trainings that differ in their learning rate, with all of these."""
+    """Return the configuration of trainings that differ in their learning rate, with all rates."""
     config = trainings[0].config
     rates = [rate for training in trainings for rate in training.config["optimization"]["lr"]]
     return {**config, "optimization": {**config["optimization"], "lr": [*dict.fromkeys(rates)]}}
@@ -138,12 +139,12 @@ def _common(trainings: Sequence[Training]) -> dict[str, Any]:
 def plan_run(
     configs: Path, run: Run, devices: Devices, start: PretrainedModel | None = None
 ) -> PlannedRun:
-    """One run with its trainings.
+    """Plan one run.
 
-    start: a published model, where one may take the place of what is trained here.
+    start: a published model that replaces the model trained here that the run would start from.
 
     Raises:
-        ValueError: GPUs that do not share the batch, or an option that the recipe does not have.
+        ValueError: GPUs that cannot share the batch, or an option that the recipe lacks.
     """
     experiment, pretraining = experiment_of(run.table), None
     origin = experiment.origin_at(run.scale)
@@ -158,7 +159,7 @@ def plan_run(
         )
         before = before if origin.same_seed else replace(before, seed=1)
         pretraining = plan_run(configs, before, devices, start)
-    made: dict[str, Training] = {}
+    planned: dict[str, Training] = {}
     control = TABLES[run.table].controls.get(run.row)
     exchanges = bool(origin and origin.option != FINETUNE)
     for variant in experiment.variants(run.scale):
@@ -174,20 +175,20 @@ def plan_run(
         if published and variant.after is not None:
             training = training.starting_published(published)
         if variant.after is not None:
-            training = training.starting_from(made[variant.after])
+            training = training.starting_from(planned[variant.after])
         elif origin and pretraining:
             training = training.starting_from(pretraining.final, origin.option)
         elif origin and published:
             training = training.starting_published(published, origin.option)
-        made[variant.name] = training
+        planned[variant.name] = training
     options = ("--start", start.checkpoint.as_posix()) if start else ()
-    return PlannedRun(run, devices, tuple(made.values()), pretraining, options=options)
+    return PlannedRun(run, devices, tuple(planned.values()), pretraining, options=options)
 
 
 def _training(
     configs: Path, run: Run, variant: Variant, folder: Path, devices: Devices
 ) -> Training:
-    # All attentions and seeds of a row are copies of one that is composed once.
+    # Composing is slow, so it is done once for all attentions and seeds of a row.
     first = replace(run, attention="vanilla", seed=1)
     base = replace(first, row=BASE)
     layout = _layout(configs, base, variant, devices)
@@ -214,16 +215,16 @@ def _training(
     return Training(variant, folder, overrides, config, devices.srun, data)
 
 
-_encoding_of = functools.cache(encoding_of)  # reads as long as the composition is kept
+_encoding_of = functools.cache(encoding_of)  # cached as long as the composition is
 
 
 def _shown(folder: Path) -> str:
-    """A folder as a record has it, without what is above it where it is absolute."""
+    """Return a folder as it is recorded: of an absolute one only the name."""
     return folder.name if folder.is_absolute() else folder.as_posix()
 
 
 def _data_elsewhere(run: Run, own: Path) -> Path | None:
-    """Where a training's data is, if not in the recipe's folder below data/."""
+    """Return the folder of a training's data, if not the recipe's folder below data/."""
     if run.study and run.study.data:
         return run.study.data
     folder = place("data")
@@ -233,7 +234,7 @@ def _data_elsewhere(run: Run, own: Path) -> Path | None:
 
 
 def _layout(configs: Path, run: Run, variant: Variant, devices: Devices) -> Layout:
-    """How the scale's total batch, which is the same for all rows, is spread."""
+    """Spread the total batch of a scale, the same for all rows, over the devices."""
     composed = _compose_variant(configs, run, variant, variant.overrides)
     return spread(composed, max(1, devices.gpus))
 
@@ -245,9 +246,9 @@ def _compose_variant(
     more: tuple[str, ...],
     encoding: str | None = None,
 ) -> dict[str, Any]:
-    """The recorded configuration of a training, on one device unless `more` overrides say other.
+    """Return the recorded configuration of a training, on one device unless overridden.
 
-    Composed once per process, so not to be changed. encoding: in place of the run's own.
+    The result is cached and must not be changed. encoding: in place of the run's own.
     """
     overrides = (*_selection(configs, run, variant), *more)
     return _compose(configs.resolve(), variant.recipe, overrides, encoding)
@@ -263,7 +264,7 @@ def _compose(
 
 
 def _selection(configs: Path, run: Run, variant: Variant) -> list[str]:
-    """The Hydra overrides that say what is trained, without where.
+    """Return the Hydra overrides that select the model, scale and seed.
 
     A row without a file in configs/model is Base with the encoding of that name.
     """
@@ -280,7 +281,7 @@ def _selection(configs: Path, run: Run, variant: Variant) -> list[str]:
 
 
 def _set(config: Mapping[str, Any], run: Run, variant: Variant, folder: Path) -> dict[str, Any]:
-    """The configuration of another attention, seed and variant of a row, without composing it."""
+    """Set attention, seed, learning rate and folder in a row's composed configuration."""
     optimization = dict(config["optimization"])
     if variant.learning_rate is not None:
         optimization["lr"] = [variant.learning_rate]

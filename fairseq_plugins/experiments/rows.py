@@ -1,4 +1,4 @@
-"""The rows of a table by name: which there are, which run by default, and which were asked for."""
+"""The rows of a table: which exist, which run by default, and checks of their names."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,17 +8,17 @@ from omegaconf import OmegaConf
 from fairseq_plugins.common.suggestions import did_you_mean
 from fairseq_plugins.papers.tables import Table
 
-BASE = "base"  # the row that others are told from
-PAPER = "paper"  # in --rows: the paper's own
+BASE = "base"  # the recipe that other rows modify
+PAPER = "paper"  # in --rows: the rows of the paper
 
 
 def has_file(configs: Path, row: str) -> bool:
-    """Whether a row has settings of its own, in configs/model/<row>.yaml."""
+    """Tell whether a row has settings of its own, in configs/model/<row>.yaml."""
     return (configs / "model" / f"{row}.yaml").is_file()
 
 
 def encoding_of(configs: Path, row: str) -> str | None:
-    """The encoding of a row that is Base but for it; None where files say more than that."""
+    """Return the encoding of a row that differs from Base in it alone; None for other rows."""
     if not has_file(configs, row):
         return row
     path = configs / "model" / f"{row}.yaml"
@@ -31,7 +31,7 @@ def encoding_of(configs: Path, row: str) -> str | None:
 
 
 def runnable_rows(configs: Path) -> list[str]:
-    """Rows by name, sorted: those with a file, and every encoding, which is Base with that one."""
+    """Return the names of all rows: those with a file, and every encoding as Base with it."""
     from fairseq_plugins.encodings import ENCODINGS  # imports torch, which takes seconds
 
     files = {path.stem for path in (configs / "model").glob("*.yaml")}
@@ -39,19 +39,19 @@ def runnable_rows(configs: Path) -> list[str]:
 
 
 def known_rows(table: Table, configs: Path) -> list[str]:
-    """The rows that a table can have, by name, sorted."""
+    """Return the names of the rows that a table can have, sorted."""
     return sorted({*runnable_rows(configs), *table.adapted, *table.controls})
 
 
 def default_rows(table: Table, configs: Path) -> list[str]:
-    """The rows of a table that run when none are asked for."""
+    """Return the names of the rows that run by default."""
     runnable = known_rows(table, configs)
     own = [name for name in table.row_names if name in runnable]
     return [*own, *(n for n in runnable if n not in own)] if table.takes_any_encoding else own
 
 
 def check_rows(table: Table, configs: Path, asked: list[str]) -> list[str]:
-    """The asked-for rows, each once; the word ``paper`` stands for the paper's own.
+    """Return the requested rows, each once; the word ``paper`` stands for the rows of the paper.
 
     Raises:
         ValueError: for an unknown row, with the nearest name.
@@ -67,8 +67,7 @@ def check_rows(table: Table, configs: Path, asked: list[str]) -> list[str]:
 def check_row(runnable: Sequence[str], name: str, must_be: str) -> None:
     """Refuse a name that is no row.
 
-    runnable: the names that are. must_be: how the message begins, with the option and whatever else
-    it may be.
+    runnable: names of rows. must_be: the beginning of the message, with the option.
 
     Raises:
         ValueError: with the nearest name.

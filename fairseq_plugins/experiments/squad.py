@@ -1,24 +1,27 @@
-"""Fine-tuning on SQuAD: Table 4 of the BERT paper."""
+"""Fine-tuning on SQuAD: Table 4 and Figure 7 of the BERT paper."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from fairseq_plugins.common.data_commands import COMMANDS
 from fairseq_plugins.common.dictionaries import check_same_dictionary
 from fairseq_plugins.experiments.base import BERT_SETTINGS, Experiment, Metrics, Scale, Step, scales
+from fairseq_plugins.experiments.mlm import BERT_CONTINUED
 from fairseq_plugins.experiments.training import InitialCheckpoint, Training, Variant
 from fairseq_plugins.papers import PUBLISHED
 from fairseq_plugins.records import logs
 from fairseq_plugins.records.data import DataDescription
-from fairseq_plugins.records.metrics import Percent, StartedMetrics
+from fairseq_plugins.records.metrics import Count, Loss, Percent, StartedMetrics, Strict
+from fairseq_plugins.records.recipe import trainings_of
 from fairseq_plugins.records.runs import Run
 from fairseq_plugins.squad.examples import VERSIONS
 
 RECIPES = {"v1": "squad_v1", "v2": "squad_v2"}  # by version
+GROUP = "bert_figure7"  # of configs/: by scale the budgets of a part and of a fine-tuning
 NAMES = {"1.1": "v1", "2.0": "v2"}
 _SCALES = "scale/squad"  # Hydra's group of its sizes
 
@@ -26,14 +29,14 @@ _SCALES = "scale/squad"  # Hydra's group of its sizes
 def fine_tuning(
     version: str, name: str, overrides: tuple[str, ...] = (), after: str | None = None
 ) -> Variant:
-    """A training on a version of SQuAD; the rest as a variant's."""
+    """Return the variant that fine-tunes on a version of SQuAD."""
     kind = f"SQuAD {version}"
     recipe = RECIPES[version]
     return Variant(name, recipe, overrides, kind, after=after, scale_group=_SCALES)
 
 
 class Answers(StartedMetrics):
-    """Exact matches and F1, in per cent; an exact match has an F1 of 1."""
+    """Exact match and F1 in per cent, of both versions of SQuAD."""
 
     v1_exact: Percent
     v1_f1: Percent
@@ -49,26 +52,23 @@ class Answers(StartedMetrics):
 
 @dataclass(frozen=True)
 class Squad(Experiment):
-    """Starts from the row's continued pre-training; fine-tunes on both versions.
-
-    Metrics: `v1_exact`, `v1_f1`, `v2_exact`, `v2_f1`, in per cent on the development set.
-    """
+    """Fine-tuning of the row's continued pre-training on both versions, measured on dev sets."""
 
     def variants(self, scale: str) -> Sequence[Variant]:
         return [fine_tuning(version, version) for version in RECIPES]
 
     def steps(self, training: Training, checkpoint: Path, run: Run, gpus: int) -> Sequence[Step]:
-        answers = training.folder / "predictions.json"
+        output = training.folder / "predictions.json"
         device = () if gpus else ("--cpu",)
         predict = [
             *("python", "-m", "fairseq_plugins.squad", "predict"),
             *("--path", checkpoint.as_posix(), "--data", training.data.as_posix()),
-            *("--output", answers.as_posix(), *device),
+            *("--output", output.as_posix(), *device),
         ]
         gold = training.data / "raw" / "valid.json"
         evaluate = [
             *("python", "-m", "fairseq_plugins.squad", "evaluate"),
-            *(gold.as_posix(), answers.as_posix()),
+            *(gold.as_posix(), output.as_posix()),
         ]
 
         def read(log: Path) -> Metrics:
@@ -91,7 +91,7 @@ class Squad(Experiment):
         found: dict[str, dict[str, float]] = {}
         share = _unanswerable(data)
         if share is not None:
-            known = round(share, 4)  # as what is measured
+            known = round(share, 4)  # as measured numbers are
             found = {metric: {"answers nothing": known} for metric in ("v2_f1", "v2_exact")}
         for folder, request in data.request.parts().items():
             version = NAMES.get(request.version or "")
@@ -102,7 +102,7 @@ class Squad(Experiment):
                         found.setdefault(f"{version}_{key}", {})[name] = value
         return found
 
-    def facts(self, results: Sequence[Mapping[str, Any]]) -> list[str]:
+    def caption_notes(self, results: Sequence[Mapping[str, Any]]) -> list[str]:
         unanswerable = _unanswerable(DataDescription.model_validate(results[0]["data"]))
         if unanswerable is None:
             return []
@@ -115,7 +115,7 @@ class Squad(Experiment):
 
 
 def _unanswerable(data: DataDescription) -> float | None:
-    """The share of v2.0's development questions that have no answer, in per cent."""
+    """Return the share of v2.0's development questions without an answer, in per cent."""
     for folder, request in data.request.parts().items():
         valid = data.splits.part(folder).part("valid")
         answers = valid.part("answers").questions
@@ -144,4 +144,166 @@ SQUAD = Squad(
     origin=InitialCheckpoint("bert_continued"),
     origins={PUBLISHED: InitialCheckpoint("bert_adapted", same_seed=True)},
     settings=BERT_SETTINGS,
+)
+
+
+class PretrainingPart(Strict):
+    """Numbers after a part; samples: their length, updates: of all parts so far."""
+
+    samples: Count
+    updates: Count
+    valid_loss: Loss
+    v1_exact: Percent
+    v1_f1: Percent
+    v2_exact: Percent
+    v2_f1: Percent
+
+
+class ByPart(Answers):
+    """Numbers after the last part, after the last one with shorter samples, and after each."""
+
+    short_v1_exact: Percent
+    short_v1_f1: Percent
+    short_v2_exact: Percent
+    short_v2_f1: Percent
+    parts: list[PretrainingPart] = Field(min_length=2)
+
+    @model_validator(mode="after")
+    def _are_those_of_the_parts(self) -> Self:
+        last = self.parts[-1]
+        short = next((p for p in reversed(self.parts) if p.samples < last.samples), None)
+        if short is None:
+            raise ValueError("parts must have samples that are shorter than those of the last one")
+        for version in RECIPES:
+            for key in (f"{version}_exact", f"{version}_f1"):
+                for name, part in ((key, last), (f"short_{key}", short)):
+                    if getattr(self, name) != getattr(part, key):
+                        raise ValueError(f"{name} must be that of its part, {getattr(part, key)}")
+        return self
+
+
+@dataclass(frozen=True)
+class PretrainingInParts(Squad):
+    """Pre-training from scratch in parts, fine-tuned on both versions of SQuAD after each part.
+
+    parts: by scale the sample length of each part, `configs/bert_figure7/<scale>/samples_N`.
+    """
+
+    parts: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+
+    def variants(self, scale: str) -> Sequence[Variant]:
+        found: list[Variant] = []
+        before = None
+        for number, length in enumerate(self.parts[scale], start=1):
+            name = f"part_{number}"
+            own = (f"+{GROUP}/{scale}=samples_{length}",)
+            kind = f"samples of {length}"
+            found.append(Variant(name, self.recipe, own, kind, after=before))
+            tuned = (f"+{GROUP}/{scale}=squad",)
+            found += [fine_tuning(v, f"{name}_{v}", tuned, after=name) for v in RECIPES]
+            before = name
+        return found
+
+    def steps(self, training: Training, checkpoint: Path, run: Run, gpus: int) -> Sequence[Step]:
+        if training.variant.recipe == self.recipe:
+            return []
+        return super().steps(training, checkpoint, run, gpus)
+
+    def measure(self, training: Training, folder: Path) -> Metrics:
+        """Return the sample length, updates and best loss of a part; nothing of a fine-tuning."""
+        if training.variant.recipe != self.recipe:
+            return {}
+        curve = logs.read_validations(folder / "train.log")
+        if not curve:
+            raise ValueError("the training printed no validation loss")
+        return {
+            "samples": int(training.config["task"]["tokens_per_sample"]),
+            "updates": training.max_update,
+            "valid_loss": min(loss for _, loss in curve),
+        }
+
+    def combine(self, parts: Mapping[str, Metrics]) -> Metrics:
+        found = list(_by_part(parts))
+        last = found[-1]
+        short = [part for part in found if part["samples"] < last["samples"]][-1]
+        return {
+            **{key: last[key] for key in _answers(last)},
+            **{f"short_{key}": short[key] for key in _answers(short)},
+            "parts": found,
+        }
+
+    def floors(self, data: DataDescription, scale: str) -> dict[str, dict[str, float]]:
+        found = super().floors(data, scale)
+        return {**found, **{f"short_{metric}": floor for metric, floor in found.items()}}
+
+    def caption_notes(self, results: Sequence[Mapping[str, Any]]) -> list[str]:
+        lengths = sorted({tuple(p["samples"] for p in r["metrics"]["parts"]) for r in results})
+        by_part = " / ".join(", ".join(map(str, parts)) for parts in lengths)
+        warmups = sorted(
+            {
+                int(config["lr_scheduler"].get("warmup_updates", 0))
+                for result in results
+                for name, config in trainings_of(result["config"]).items()
+                if name.startswith("samples")
+            }
+        )
+        return [
+            f"Pre-trained from scratch in parts, on samples of {by_part} tokens, each part from "
+            "the best checkpoint of the one before; both versions of SQuAD are fine-tuned after "
+            "each. "
+            "Every part begins with a new optimiser and a warm-up of "
+            f"{' / '.join(map(str, warmups))} updates, after which its learning rate stays where "
+            "it is. The paper does not say its schedule; presumably one over all epochs.",
+            "After short samples, positions beyond their length have not been trained.",
+            *super().caption_notes(results),
+        ]
+
+    def comparability(self, scale: str) -> str:
+        return "\n\n".join(
+            (
+                super().comparability(scale),
+                "In the figure, a point for each part, the mean over seeds; the vertical line is "
+                "where samples get as long as they ever are. The paper saw that before it "
+                "learnable sinusoids and relative embeddings are ahead of the learned embedding "
+                "on both versions, and prints no numbers.",
+            )
+        )
+
+
+def _by_part(parts: Mapping[str, Metrics]) -> Iterator[Metrics]:
+    """Yield the numbers after each part, from the metrics of all trainings by name."""
+    updates = 0
+    for name, metrics in parts.items():
+        if "samples" not in metrics:
+            continue
+        updates += metrics["updates"]
+        answers = (parts[f"{name}_{version}"] for version in RECIPES)
+        merged = {key: value for found in answers for key, value in found.items()}
+        yield {**metrics, "updates": updates, **merged}
+
+
+def _answers(part: Metrics) -> list[str]:
+    return [key for key in part if key.startswith(tuple(RECIPES))]
+
+
+def _both(name: str) -> Scale:
+    """Return a scale with the data of pre-training and of SQuAD."""
+    first, second = BERT_CONTINUED.scales[name], SQUAD.scales[name]
+    return Scale(name, (*first.prepare, *second.prepare), second.gpus)
+
+
+BERT_FIGURE7 = PretrainingInParts(
+    recipe=BERT_CONTINUED.recipe,
+    scales={name: _both(name) for name in BERT_CONTINUED.scales},
+    metrics=ByPart,
+    sides=SQUAD.sides,
+    scale_group=BERT_CONTINUED.scale_group,
+    data_files=SQUAD.data_files,
+    settings=SQUAD.settings,
+    parts={
+        "toy": (16, 16, 64),
+        "mini": (8, 16, 32, 128),
+        "small": (16, 32, 128, 128),
+        "paper": (128,) * 10 + (512,) * 2,  # Table 6: epochs
+    },
 )

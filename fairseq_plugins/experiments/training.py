@@ -13,21 +13,21 @@ from fairseq_plugins.modules.identity import ROBERTA
 from fairseq_plugins.modules.loading import require_names
 from fairseq_plugins.records.recipe import START, hydra_word, trainings_of
 
-TEACHER = "criterion.teacher"  # of the criterion that copies hidden states
+TEACHER = "criterion.teacher"  # option of the criterion that copies hidden states
 FINETUNE = "checkpoint.finetune_from_model"  # fairseq's option for a checkpoint to start from
-# One task per node; fairseq starts a process per GPU. Without the last word those of other nodes
-# would wait for one that has ended.
+# One task per node; fairseq starts a process per GPU. Without the last option the other nodes would
+# wait for one that has ended.
 SRUN = ("srun", "--ntasks-per-node=1", "--kill-on-bad-exit=1")
-# Options of `pe_roberta` that a start fixes for what starts from it.
+# Options of `pe_roberta` that a model has in common with the model that it starts from.
 SIZES = (
     *("encoder_layers", "encoder_embed_dim", "encoder_ffn_embed_dim", "encoder_attention_heads"),
     *("encoder_normalize_before", "layer_norm_eps", "segments", "max_positions"),
 )
-PREPARE = as_typed("scripts/prepare_start.sh")  # makes the checkpoint that is the default
+PREPARE = as_typed("scripts/prepare_start.sh")  # writes `default_checkpoint`
 
 
 def train_command(recipe: str, overrides: Sequence[str], *, srun: bool = False) -> list[str]:
-    """fairseq-hydra-train with Hydra's overrides."""
+    """Return the command fairseq-hydra-train with Hydra overrides."""
     return [
         *(SRUN if srun else ()),
         "fairseq-hydra-train",
@@ -40,19 +40,18 @@ def train_command(recipe: str, overrides: Sequence[str], *, srun: bool = False) 
 
 
 def default_checkpoint() -> Path:
-    """The checkpoint of the published start, relative to the root."""
+    """Return the default checkpoint of a published model, relative to the root."""
     return place("checkpoints") / "start" / "model.pt"
 
 
 @dataclass(frozen=True)
 class PretrainedModel:
-    """A checkpoint of `pe_roberta`, or of fairseq's `roberta`.
+    """A published checkpoint of `pe_roberta` or fairseq's `roberta` that rows start from.
 
     Attributes:
-        checkpoint: to be joined to the root.
-        sha256: of the file, by which a result knows it; empty where the file is not there yet.
-        sizes: options of the model that follow from its weights, which what starts from it shares;
-            empty for those of the recipe.
+        checkpoint: relative to the root.
+        sha256: of the file, which identifies it in results; empty if the file is missing.
+        sizes: model options that follow from its weights; empty for those of the recipe.
     """
 
     checkpoint: Path = field(compare=False)
@@ -61,10 +60,10 @@ class PretrainedModel:
 
     @classmethod
     def read(cls, root: Path, path: Path) -> Self:
-        """The model in a file, relative to the root, where all commands run, or to this folder.
+        """Read a file, with a path relative to the root or to the working folder.
 
         Raises:
-            ValueError: there is none.
+            ValueError: the file is missing.
         """
         found = next((one for one in (root / path, path.absolute()) if one.is_file()), None)
         if found is None:
@@ -73,16 +72,16 @@ class PretrainedModel:
 
     @classmethod
     def published(cls, root: Path) -> Self:
-        """The start of scale `published`, whether or not it is there."""
+        """Return the default model of scale `published`, which may be missing."""
         path = default_checkpoint()
         return cls.read_sizes(root, path) if (root / path).is_file() else cls(path, "")
 
     @classmethod
     def read_sizes(cls, root: Path, path: Path) -> Self:
-        """The model in a file, with its sizes.
+        """Read a file with the sizes of its model.
 
         Raises:
-            ValueError: there is none, or it is damaged or of another kind.
+            ValueError: the file is missing, damaged or of another architecture.
         """
         found = cls.read(root, path)
         checkpoint = read_checkpoint(root / found.checkpoint)
@@ -92,14 +91,14 @@ class PretrainedModel:
 
     @classmethod
     def of(cls, recorded: Mapping[str, Any]) -> Self | None:
-        """What a recorded configuration says, None where its rows start from a model of ours."""
+        """Read the model from a recorded configuration; None if the run starts from another run."""
         found = (config.get(START) for config in trainings_of(recorded).values())
         return next(
             (cls(Path(s["checkpoint"]), s["sha256"], s.get("sizes", {})) for s in found if s), None
         )
 
     def record(self) -> dict[str, Any]:
-        """As a configuration has it, without absolute paths."""
+        """Return it as a configuration records it, without absolute paths."""
         path = self.checkpoint
         shown = Path(path.name) if path.is_absolute() else path
         sizes = {"sizes": dict(self.sizes)} if self.sizes else {}
@@ -115,13 +114,12 @@ class Variant:
     """One of the trainings that a run consists of.
 
     Attributes:
-        name: a word for its folder, empty where the run is this training alone.
-        overrides: Hydra's.
-        kind: what trainings with the same settings but for the learning rate share; one of them
-            is recorded.
-        after: of several stages, the name of the one before, whose checkpoint it starts from; None
-            for what the run itself starts from.
-        scale_group: Hydra's group of its recipe's scales, empty for that of the experiment.
+        name: of its folder, empty if the run has this training alone.
+        recipe: name of the Hydra configuration.
+        overrides: Hydra overrides.
+        kind: shared by trainings that differ in the learning rate alone, which are recorded once.
+        after: name of the training whose checkpoint it starts from; None for the run's own start.
+        scale_group: Hydra group of the scales, empty for that of the experiment.
     """
 
     name: str
@@ -135,13 +133,14 @@ class Variant:
 
 @dataclass(frozen=True)
 class Training:
-    """A training with what its commands need.
+    """A training with its folder and configuration.
 
     Attributes:
-        folder: of its checkpoints and logs, relative to the repository.
-        overrides: Hydra's.
-        config: what `recipe.record` gives of it.
-        data_elsewhere: the folder of its data, where that is not the recipe's.
+        folder: of its checkpoints and logs, relative to the root.
+        overrides: Hydra overrides.
+        config: as `recipe.record` returns it.
+        srun: whether the command starts with srun.
+        data_elsewhere: folder of its data, if not the recipe's.
     """
 
     variant: Variant
@@ -153,7 +152,7 @@ class Training:
 
     @property
     def max_update(self) -> int:
-        """Zero where epochs end it."""
+        """The number of updates, 0 if epochs end the training."""
         return int(self.config["optimization"]["max_update"])
 
     @property
@@ -163,31 +162,26 @@ class Training:
 
     @property
     def evaluated(self) -> str:
-        """The checkpoint that is evaluated: the best on the validation set.
-
-        Where training does without validation it is the last.
-        """
+        """The checkpoint that is evaluated: the best on validation, or without it the last."""
         return LAST if self.config["dataset"]["disable_validation"] else BEST
 
     @property
     def command(self) -> list[str]:
-        """It goes on from its own checkpoint_last.pt, where there is one."""
+        """The command, which resumes from checkpoint_last.pt if there is one."""
         return train_command(self.variant.recipe, self.overrides, srun=self.srun)
 
     def starting_from(self, other: "Training", option: str = FINETUNE) -> "Training":
-        """With the weights of another training at its start.
-
-        They are taken once; a training that is started again goes on from checkpoint_last.pt.
+        """Return the training with the weights of another one at its start.
 
         Args:
-            other: of which the evaluated checkpoint is taken.
-            option: takes that checkpoint.
+            other: its evaluated checkpoint is loaded; a resumed training loads checkpoint_last.pt.
+            option: fairseq option that loads the checkpoint.
         """
         override = f"{option}={(other.folder / other.evaluated).as_posix()}"
         return replace(self, overrides=(*self.overrides, override))
 
     def with_sizes(self, start: PretrainedModel) -> "Training":
-        """The training of a model with the sizes of the published one that it starts from."""
+        """Return the training with the model sizes of the published model that it starts from."""
         model = self.config["model"]
         sizes = dict(start.sizes)
         if "max_positions" in sizes and "min_positions" in model:
@@ -198,11 +192,11 @@ class Training:
         return replace(self, overrides=(*self.overrides, *overrides), config=config)
 
     def starting_published(self, start: PretrainedModel, option: str = "") -> "Training":
-        """The training with a published model as its start, which its configuration names.
+        """Return the training with a published model as its start, recorded in its configuration.
 
         Args:
-            start: the published model; also the teacher, where hidden states are copied.
-            option: takes the checkpoint; empty where an earlier stage has taken it.
+            start: the published model; also the teacher if hidden states are copied.
+            option: fairseq option that loads it; empty if an earlier stage has loaded it.
         """
         word = hydra_word(start.checkpoint.as_posix())
         options = [option] if option else []
@@ -215,14 +209,15 @@ class Training:
 
 @dataclass(frozen=True)
 class InitialCheckpoint:
-    """The run whose checkpoint others start from: of the table and row of these names.
+    """The run whose checkpoint other runs start from.
 
     Attributes:
-        row: None for the same row as theirs.
-        option: takes the checkpoint: fairseq's `finetune_from_model`, where all but the head is
-            the same, or `model.init_from` of `pe_roberta`, where the position encoding is another.
-        same_seed: whether it is of the same seed as theirs; else it is of seed 1.
-        may_be_published: whether a published model may take its place.
+        table: of the run.
+        row: of the run, None for the row that starts from it.
+        option: loads the checkpoint: fairseq's `finetune_from_model` if all but the head is the
+            same, or `model.init_from` of `pe_roberta` for another position encoding.
+        same_seed: whether it has the seed of the run that starts from it; else it has seed 1.
+        may_be_published: whether a published model may replace it.
     """
 
     table: str

@@ -48,7 +48,7 @@ BERT_START_TABLE = Table(
     rows=(Row(LEARNED, _LABELS[LEARNED], "", {}),),
     attentions=VANILLA,
     reference=LEARNED,
-    further=BEYOND,
+    extra_attentions=BEYOND,
     notes=(WORDS_ALONE,),
 )
 BERT_CONTINUED_TABLE = Table(
@@ -60,7 +60,7 @@ BERT_CONTINUED_TABLE = Table(
     rows=tuple(Row(name, label, "", {}) for name, label in _LABELS.items()),
     attentions=VANILLA,
     reference=LEARNED,
-    further=BEYOND,
+    extra_attentions=BEYOND,
     notes=(PRETRAINED, WORDS_ALONE),
     may_start_published=True,
 )
@@ -79,7 +79,7 @@ BERT_ADAPTED_TABLE = Table(
     controls=CONTROLS,
     attentions=VANILLA,
     reference=LEARNED,
-    further=BEYOND,
+    extra_attentions=BEYOND,
     may_start_published=True,
 )
 
@@ -173,7 +173,7 @@ BERT_GLUE_TABLE = Table(
     average_of=tuple(column.metric for column in _GLUE if column.metric not in (AVERAGE, "WNLI")),
     attentions=VANILLA,
     reference=LEARNED,
-    further=BEYOND,
+    extra_attentions=BEYOND,
     seeds=SEEDS,
     notes=("WNLI is left out of the mean, as in the paper.", PRETRAINED, WORDS_ALONE),
     may_start_published=True,
@@ -216,7 +216,7 @@ BERT_SQUAD_TABLE = Table(
     ),
     attentions=VANILLA,
     reference=LEARNED,
-    further=BEYOND,
+    extra_attentions=BEYOND,
     seeds=SEEDS,
     mark="better than `learned` by a two-sided test with p 0.05, over five runs; the paper names "
     "neither the test nor a correction for the many rows, and marks no row that is worse",
@@ -248,7 +248,7 @@ BERT_MEDIUM_TABLE = Table(
     rows=tuple(Row(name, _LABELS[name], "", {}) for name in MEDIUM_ROWS),
     attentions=VANILLA,
     reference=LEARNED,
-    further=BEYOND,
+    extra_attentions=BEYOND,
     figures=(Figure("parts", f"{PAPER}, Figure 7"),),
     notes=(WORDS_ALONE,),
 )

@@ -113,8 +113,8 @@ EXTRAPOLATION = Table(
     figures=(Figure("lengths"),),
     lengths=FACTORS,
     adapted=ADAPTED,
-    only_trained=True,
-    saw=_SAW,
+    evaluate_only=True,
+    published_observations=_SAW,
 )
 MASKED_EXTRAPOLATION = Table(
     name="extrapolation_masked",
@@ -129,8 +129,8 @@ MASKED_EXTRAPOLATION = Table(
     figures=(Figure("lengths"),),
     lengths=FACTORS,
     adapted=ADAPTED,
-    only_trained=True,
-    saw=_SAW_OF_MASKED,
+    evaluate_only=True,
+    published_observations=_SAW_OF_MASKED,
 )
 TRANSLATION_LENGTHS = Table(
     name="translation_lengths",
@@ -143,8 +143,10 @@ TRANSLATION_LENGTHS = Table(
     ),
     rows=_rows(TABLE_4),
     rank="test_bleu",
-    further=TABLE_4.further,
+    extra_attentions=TABLE_4.extra_attentions,
     figures=(Figure("buckets"),),
-    only_trained=True,
-    saw=(("LRPE (Qin et al. 2023)", "BLEU of all sentences together (Table 4), not by length."),),
+    evaluate_only=True,
+    published_observations=(
+        ("LRPE (Qin et al. 2023)", "BLEU of all sentences together (Table 4), not by length."),
+    ),
 )

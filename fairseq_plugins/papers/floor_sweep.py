@@ -31,7 +31,10 @@ FLOOR_SWEEP = Table(
         CLAMPED: "clamped denominator",
         **OUTPUT_NORMS,
     },
-    against=("floor_20", "layer_norm"),  # that of all other tables, and the authors' of today
+    reference_attentions=(
+        "floor_20",
+        "layer_norm",
+    ),  # that of all other tables, and the authors' of today
     seeds=(1, 2, 3),
     reference="rope",
     figures=(Figure("settings"),),

@@ -133,7 +133,7 @@ TABLE_4 = Table(
         _LABELS,
     ),
     seeds=(1, 2, 3, 4, 5),
-    further={"linear_both": "Linear attention in the decoder too, beyond the paper"},
+    extra_attentions={"linear_both": "Linear attention in the decoder too, beyond the paper"},
 )
 
 TABLE_5 = Table(

@@ -142,17 +142,17 @@ class Table:
     attentions: tuple[str, ...] = ATTENTIONS
     seeds: tuple[int, ...] = (1,)
     names: Mapping[str, str] = field(default_factory=dict)
-    against: tuple[str, ...] = ()
-    further: Mapping[str, str] = field(default_factory=dict)
+    reference_attentions: tuple[str, ...] = ()
+    extra_attentions: Mapping[str, str] = field(default_factory=dict)
     reference: str = "base"
     figures: tuple[Figure, ...] = (Figure("ranking"),)
     mark: str = ""
     notes: tuple[str, ...] = ()
     lengths: tuple[int, ...] = ()
-    saw: tuple[tuple[str, str], ...] = ()
+    published_observations: tuple[tuple[str, str], ...] = ()
     may_start_published: bool = False
     adapted: Mapping[str, Adapted] = field(default_factory=dict)
-    only_trained: bool = False
+    evaluate_only: bool = False
 
     @property
     def is_printed(self) -> bool:

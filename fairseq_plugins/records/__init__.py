@@ -1,1 +1,1 @@
-"""What is kept of a run: its log as numbers, its recipe, its JSON."""
+"""Records of runs: logs, recipes and the JSON of results."""

@@ -1,4 +1,4 @@
-"""What is recorded of a run's data: what was asked for, and how much of it there is."""
+"""Schema of the recorded description of a run's data."""
 
 from typing import Annotated, Any, Self
 
@@ -11,32 +11,32 @@ Other = str | int | float | bool | list[Any] | None
 
 
 class _Parts(Open):
-    """A description that may consist of others, by whatever it is parted into."""
+    """A description that may contain others, as of folders or splits."""
 
     def parts(self) -> dict[str, Self]:
-        """These, in their order."""
+        """Return the contained descriptions by name, in order."""
         extra = self.__pydantic_extra__ or {}
         return {name: part for name, part in extra.items() if isinstance(part, type(self))}
 
     def part(self, name: str) -> Self:
-        """That of a name, empty where there is none."""
+        """Return the contained description of a name, empty if there is none."""
         return self.parts().get(name) or type(self).model_validate({})
 
 
-class Request(_Parts):
-    """What a folder's data was made from, or that of several folders by name."""
+class PreparationRequest(_Parts):
+    """The options that a folder of data was prepared with, or those of folders by name."""
 
-    __pydantic_extra__: "dict[str, Request | Other]"
+    __pydantic_extra__: "dict[str, PreparationRequest | Other]"
     corpus: str | None = None
     target: str | None = None
     version: str | None = None
     merges: Count | None = None
 
 
-class Sizes(_Parts):
-    """How much there is of a split, or that of several splits and folders by name."""
+class SplitSizes(_Parts):
+    """The size of a split, or those of several splits and folders by name."""
 
-    __pydantic_extra__: "dict[str, Sizes | Other]"
+    __pydantic_extra__: "dict[str, SplitSizes | Other]"
     words: Count | None = None
     lines: Count | None = None
     examples: Count | None = None
@@ -44,12 +44,12 @@ class Sizes(_Parts):
 
 
 class Numbers(_Parts):
-    """What is measured of the data, by name, or that of several splits and folders by name."""
+    """Measurements of the data by name, or those of several splits and folders."""
 
     __pydantic_extra__: "dict[str, Numbers | float | None]"
 
     def number(self, *names: str) -> float | None:
-        """A number, each name one step further in; None where there is none."""
+        """Return the number below these names, the outermost first; None if there is none."""
         *path, last = names
         found = self
         for name in path:
@@ -61,12 +61,12 @@ class Numbers(_Parts):
 class DataDescription(Open):
     """The description of one folder, or of several by name.
 
-    floors: what needs no model, by split, predictor and metric. seen_first_sentences: by split the
-    examples whose first sentence a training example has, in per cent.
+    floors: scores of trivial baselines by split, baseline and metric. seen_first_sentences: by
+    split the percentage of examples whose first sentence is one of a training example.
     """
 
-    request: Annotated[Request, _EMPTY] = Field(default=None, validate_default=True)
-    splits: Annotated[Sizes, _EMPTY] = Field(default=None, validate_default=True)
+    request: Annotated[PreparationRequest, _EMPTY] = Field(default=None, validate_default=True)
+    splits: Annotated[SplitSizes, _EMPTY] = Field(default=None, validate_default=True)
     floors: Annotated[Numbers, _EMPTY] = Field(default=None, validate_default=True)
     seen_first_sentences: Annotated[Numbers, _EMPTY] = Field(default=None, validate_default=True)
     dictionary_size: "Count | dict[str, Count | dict[str, Count] | None] | None" = None

@@ -1,4 +1,4 @@
-"""Check that a file is the result of a run, without the libraries that its schema needs."""
+"""A check of result files that does not import the libraries of their schema."""
 
 import json
 import math
@@ -13,9 +13,9 @@ _TABLES = ("metrics", "config", "data", "versions", "hardware")
 
 
 def fault_of(path: Path) -> str:
-    """Describe the fault of a file in the place of a result; empty where it is that result.
+    """Say what is wrong with the file of a result; empty if nothing is.
 
-    It has to be complete JSON of the run that its path names, with metrics that are finite.
+    It must be complete JSON of the run that its path names, with finite metrics.
 
     Args:
         path: <results>/<table>/<scale or study>/<row>-<attention>-s<seed>.json.

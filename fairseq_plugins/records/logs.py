@@ -1,4 +1,4 @@
-"""What fairseq says in its logs, as numbers."""
+"""Numbers read from the logs of fairseq and other commands."""
 
 import json
 import math
@@ -12,12 +12,12 @@ from typing import Any
 _PARAMETERS = re.compile(r"num\. shared model params: ([\d,]+)")
 _OBJECT = re.compile(r"^\{", re.MULTILINE)
 _DEVICES = re.compile(r"training on (\d+) devices")
-# What makes a page says last, before the page's path: a table's runner, and Table 9's.
+# Commands that write a page print one of these before its path, at the end.
 THE_PAGE = "The whole table: "
 _PAGE_IS_MADE = (THE_PAGE, "written: ")
-MOST_POINTS = 40  # of a curve that is kept
-_COUNTS = ("num_updates", "wall")  # ends of the keys of what is always finite
-CURVE_DIGITS = 5  # that count
+MOST_POINTS = 40  # of a recorded curve
+_COUNTS = ("num_updates", "wall")  # ends of keys whose numbers must be finite
+CURVE_DIGITS = 5  # significant digits
 _EVALUATED = re.compile(r"Loss \(base 2\): (\S+), Perplexity: ")
 
 
@@ -31,7 +31,7 @@ class Measured:
 
 
 def read_statistics(line: str) -> dict[str, Any] | None:
-    """The JSON object of a line of `log_format: json`; None for any other line."""
+    """Parse a line of `log_format: json`; None for any other line."""
     start = line.find("{")
     if start < 0 or not line.rstrip().endswith("}"):
         return None
@@ -43,9 +43,9 @@ def read_statistics(line: str) -> dict[str, Any] | None:
 
 
 def read_numbers(line: str, *keys: str) -> tuple[float, ...] | None:
-    """Read the numbers under these keys of a line of statistics; None where one is absent or none.
+    """Read the numbers of these keys from a line of statistics; None if one is missing or invalid.
 
-    A loss may be infinite, as that of a training that diverged; updates and seconds may not.
+    A loss may be infinite, as of a diverged training; updates and seconds may not.
     """
     found = read_statistics(line)
     if not found or not {*keys} <= found.keys():
@@ -59,17 +59,17 @@ def read_numbers(line: str, *keys: str) -> tuple[float, ...] | None:
 
 
 def read_training(line: str) -> Measured | None:
-    """The numbers of a mid-epoch training line; None for any other line."""
+    """Read a training line within an epoch; None for any other line."""
     found = read_numbers(line, "num_updates", "loss", "wps")
     return Measured(int(found[0]), found[1], found[2]) if found else None
 
 
 @dataclass(frozen=True)
 class TrainingLog:
-    """A whole training.
+    """Numbers of a whole training.
 
-    updates: of its last line. tokens_per_second: the median over its lines, which neither
-    start-up nor validation nor a pause touches; None where it was too short to have any.
+    updates: of its last line. tokens_per_second: the median over its lines, without start-up,
+    validation and pauses; None if it was too short to print one.
     """
 
     parameters: int | None
@@ -78,13 +78,13 @@ class TrainingLog:
 
 
 def read_losses(path: Path) -> dict[int, float]:
-    """The base-2 loss by updates, of every line that a training printed within an epoch."""
+    """Read the base-2 loss by updates from all training lines within epochs."""
     found = (read_training(line) for line in _lines(path))
     return {one.updates: one.loss for one in found if one is not None}
 
 
 def read_training_log(path: Path) -> TrainingLog:
-    """Read train.log, which holds all stretches of a run that was cut off."""
+    """Read train.log, which has the output of all processes of a resumed training."""
     parameters, updates, speeds = None, None, []
     for line in _lines(path):
         if found := _PARAMETERS.search(line):
@@ -99,7 +99,7 @@ def read_training_log(path: Path) -> TrainingLog:
 
 
 def read_devices(path: Path) -> int | None:
-    """On how many devices the last stretch of a training was; None where its log does not say."""
+    """Read how many devices the last process of a training used; None if the log lacks it."""
     if not path.is_file():
         return None
     found = [match[1] for line in _lines(path) if (match := _DEVICES.search(line))]
@@ -107,20 +107,20 @@ def read_devices(path: Path) -> int | None:
 
 
 def read_evaluation_loss(path: Path) -> float:
-    """The base-2 loss per token that fairseq-eval-lm printed last.
+    """Read the last base-2 loss per token that fairseq-eval-lm printed.
 
     Raises:
-        ValueError: where it printed none or no finite one.
+        ValueError: there is none, or it is not finite.
     """
     found = [match[1] for line in _lines(path) if (match := _EVALUATED.search(line))]
     return _last_loss(found, "fairseq-eval-lm", "evaluated")
 
 
 def read_validation_loss(path: Path) -> float:
-    """The base-2 loss per token, without label smoothing, that fairseq-validate printed last.
+    """Read the last base-2 loss per token, without label smoothing, of fairseq-validate.
 
     Raises:
-        ValueError: where it printed none or no finite one.
+        ValueError: there is none, or it is not finite.
     """
     found = [
         measured["valid_nll_loss"]
@@ -131,7 +131,7 @@ def read_validation_loss(path: Path) -> float:
 
 
 def _last_loss(found: Sequence[str], command: str, what: str) -> float:
-    """The last loss that a command printed, which has to be a finite number."""
+    """Return the last loss that a command printed, a finite number."""
     if not found:
         raise ValueError(f"{command} printed no loss")
     loss = float(found[-1])
@@ -141,18 +141,18 @@ def _last_loss(found: Sequence[str], command: str, what: str) -> float:
 
 
 def read_validations(path: Path) -> list[tuple[int, float]]:
-    """(updates, base-2 loss) of every validation of a training, by updates.
+    """Read (updates, base-2 loss) of every validation of a training, by updates.
 
-    A run that was cut off validates again where it goes on: the later line counts.
+    A resumed training may validate again; the later line counts.
     """
     found = read_validated(path, ("loss",))
     return sorted((updates, numbers["loss"]) for updates, numbers in found.items())
 
 
 def read_validated(path: Path, names: Sequence[str]) -> dict[int, dict[str, float]]:
-    """Named statistics of every validation of a training, by updates.
+    """Read named statistics of every validation of a training, by updates.
 
-    A run that was cut off validates again where it goes on: the later line counts.
+    A resumed training may validate again; the later line counts.
     """
     found = {}
     for line in _lines(path):
@@ -163,11 +163,11 @@ def read_validated(path: Path, names: Sequence[str]) -> dict[int, dict[str, floa
 
 
 def read_curves(path: Path) -> dict[str, list[list[float]]]:
-    """Pairs of updates and loss of a training, `MOST_POINTS` of each kind at most.
+    """Read the curves of a training, at most `MOST_POINTS` pairs of updates and loss each.
 
     Returns:
-        Under "train" the losses within epochs, under "valid" those of validations; without what
-        the log has none of, and without what is not finite.
+        "train", the losses within epochs, and "valid", those of validations; a curve without
+        finite points is left out.
     """
     train = [(n, v) for n, v in sorted(read_losses(path).items()) if math.isfinite(v)]
     found = {"train": train, "valid": read_validations(path)}
@@ -175,17 +175,17 @@ def read_curves(path: Path) -> dict[str, list[list[float]]]:
 
 
 def _thinned(points: list[tuple[int, float]]) -> list[list[float]]:
-    """As many as are kept, evenly, the first and the last one among them."""
+    """Select evenly spaced points, including the first and the last."""
     count = min(len(points), MOST_POINTS)
-    places = [round(i * (len(points) - 1) / max(1, count - 1)) for i in range(count)]
-    return [[points[i][0], float(f"{points[i][1]:.{CURVE_DIGITS}g}")] for i in places]
+    indices = [round(i * (len(points) - 1) / max(1, count - 1)) for i in range(count)]
+    return [[points[i][0], float(f"{points[i][1]:.{CURVE_DIGITS}g}")] for i in indices]
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """The JSON object that a command printed last, from the beginning of a line on.
+    """Read the last JSON object that a command printed, from the beginning of a line.
 
     Raises:
-        ValueError: where it printed none.
+        ValueError: there is none.
     """
     text = path.read_text(errors="replace")
     for start in reversed([match.start() for match in _OBJECT.finditer(text)]):
@@ -199,14 +199,14 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def last_lines(path: Path, count: int = 8) -> list[str]:
-    """The last lines of a log that say something."""
+    """Return the last lines of a log that are not blank."""
     if not path.exists():
         return []
     return [line.rstrip() for line in _lines(path) if line.strip()][-count:]
 
 
 def says_page(path: Path) -> bool:
-    """Whether the log of what was to make a page ends by saying where it is."""
+    """Tell whether a log ends with the path of a written page."""
     return any(line.startswith(_PAGE_IS_MADE) for line in last_lines(path))
 
 

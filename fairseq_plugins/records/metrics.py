@@ -1,4 +1,4 @@
-"""What the numbers of a result may be."""
+"""Types and schemas of metrics."""
 
 import math
 from typing import Annotated, Any, Self
@@ -6,7 +6,7 @@ from typing import Annotated, Any, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 DIGITS = 4  # of a recorded perplexity, after the point
-_MOST_BITS = 1000.0  # of a loss, two to the power of which is still a number
+_MOST_BITS = 1000.0  # of a loss; its perplexity is still a finite number
 
 Count = Annotated[int, Field(ge=0, lt=10**15)]
 Loss = Annotated[float, Field(ge=0, le=_MOST_BITS)]  # in bits
@@ -18,10 +18,10 @@ NotNegative = Annotated[float, Field(ge=0)]
 
 
 def perplexity(loss: float) -> float:
-    """Two to a loss in bits, as it is recorded.
+    """Return 2 to the power of a loss in bits, rounded as it is recorded.
 
     Raises:
-        ValueError: for a loss that is no number, or has no perplexity.
+        ValueError: the loss is negative, not a number or too large.
     """
     if not 0 <= loss <= _MOST_BITS:  # false for nan
         raise ValueError(f"a loss must be from 0 to {_MOST_BITS:g} bits, but is {loss} instead")
@@ -29,13 +29,13 @@ def perplexity(loss: float) -> float:
 
 
 class Strict(BaseModel):
-    """Numbers are numbers, and finite: no words, no truth values, no NaN."""
+    """A schema whose numbers are finite numbers: no strings, booleans or NaN."""
 
     model_config = ConfigDict(strict=True, allow_inf_nan=False, frozen=True)
 
 
 class Open(Strict):
-    """May have keys that it does not name."""
+    """A schema that allows further keys."""
 
     model_config = ConfigDict(extra="allow")
 

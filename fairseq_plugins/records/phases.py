@@ -1,4 +1,4 @@
-"""Where the time of a training went, from the times of the lines in its log."""
+"""Seconds of each phase of a training, from the time stamps in its log."""
 
 import re
 from collections.abc import Iterable
@@ -7,8 +7,8 @@ from datetime import datetime
 LOADING, UPDATES, VALIDATION, SAVING = "loading", "updates", "validation", "checkpoints"
 
 _LINE = re.compile(r"\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3})\]\[[\w.]+\]\[\w+\] - (.*)")
-# What a line begins with -> what goes on from there; None where fairseq has just started, so that
-# what lies before is of an earlier process.
+# Beginning of a line -> the phase after it; None for the first line of a process, so that the time
+# before it is not counted.
 _MARKS = {
     "{'_name'": None,
     "begin training epoch": UPDATES,
@@ -19,10 +19,10 @@ _MARKS = {
 
 
 def training_phases(lines: Iterable[str]) -> dict[str, float]:
-    """Seconds of each phase, over all stretches of a training that was cut off.
+    """Return the seconds of each phase, over all processes of a resumed training.
 
-    Loading is of model, data and checkpoint. Not in any log is what comes before: the start of the
-    process, its imports and the composition of its configuration.
+    Loading is that of model, data and checkpoint. The start of a process, its imports and the
+    composition of its configuration are not in the log.
     """
     found = dict.fromkeys((LOADING, UPDATES, VALIDATION, SAVING), 0.0)
     phase, before = LOADING, None

@@ -1,4 +1,4 @@
-"""The composed training configuration: what a run trains, and whether two results had the same."""
+"""Composed training configurations, and the differences between two recorded ones."""
 
 import functools
 import os
@@ -19,9 +19,9 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
-import fairseq_plugins.registration  # noqa: F401  (the schemas of what the recipes name)
+import fairseq_plugins.registration  # noqa: F401  (schemas of the recipes)
 
-# What a run's record keeps; fairseq's other sections belong to other commands.
+# Recorded sections; fairseq's other sections belong to other commands.
 SECTIONS = (
     "task",
     "model",
@@ -35,10 +35,10 @@ SECTIONS = (
     "distributed_training",
 )
 
-START = "start"  # beside the sections: a published model that the training begins with
+START = "start"  # key beside the sections: the published model that the training starts from
 
-# Where and how fast a run goes, but not what it trains. Batch size and update frequency count
-# as their product with the number of devices, which is compared as `total_batch`.
+# Settings that do not change what is trained. Batch size and update frequency are compared as their
+# product with the number of devices, `total_batch`.
 NOT_THE_EXPERIMENT = frozenset(
     {
         "task.data",
@@ -58,17 +58,17 @@ NOT_THE_EXPERIMENT = frozenset(
         "dataset.num_workers",
         "optimization.update_freq",
         f"{START}.checkpoint",  # its sha256 counts
-        "criterion.teacher",  # the start, or the run that stands for it
+        "criterion.teacher",  # the start
     }
 )
 
 
-# What composing raises for an override that cannot be.
+# Exceptions of composing a wrong override.
 REFUSED = (ValueError, HydraException, OmegaConfBaseException)
 
 
 def in_a_line(error: BaseException) -> str:
-    """What is wrong with an override, in one line: Hydra's own message has several."""
+    """Return the message of a wrong override in one line; Hydra's has several."""
     found = [error, *([error.__cause__] if error.__cause__ else [])]
     lines = [line.strip() for one in found for line in str(one).splitlines()]
     noise = ("full_key:", "object_type=", "To append to your config")
@@ -76,10 +76,10 @@ def in_a_line(error: BaseException) -> str:
 
 
 def compose_recipe(configs: Path, recipe: str, overrides: Sequence[str]) -> DictConfig:
-    """What `fairseq-hydra-train --config-dir configs --config-name recipe overrides` composes.
+    """Compose what `fairseq-hydra-train --config-dir configs --config-name recipe overrides` does.
 
     Raises:
-        hydra.errors.HydraException: for a group, name or key that does not exist.
+        hydra.errors.HydraException: a group, name or key does not exist.
     """
     config = _compose(configs, recipe, tuple(overrides))
     with _known_to_hydra(config):
@@ -92,7 +92,7 @@ def compose_recipe(configs: Path, recipe: str, overrides: Sequence[str]) -> Dict
 
 
 def hydra_word(value: str) -> str:
-    """A value as Hydra's grammar of overrides has it: in quotes where it has to be."""
+    """Quote a value for Hydra's overrides where that is needed."""
     if re.fullmatch(r"[\w./:+-]+", value):
         return value
     return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
@@ -101,18 +101,18 @@ def hydra_word(value: str) -> str:
 def record_with_encoding(
     configs: Path, recipe: str, overrides: Sequence[str], encoding: str
 ) -> dict[str, Any]:
-    """The record of what `overrides` and one more, `model.position_encoding=`, compose.
+    """Return the record of `overrides` with another `model.position_encoding`.
 
-    All encodings share one composition, which takes as long as the records of fifty.
+    All encodings share one composition, which takes as long as fifty records.
     """
     config, settings = _compose_once(configs.resolve(), recipe, tuple(overrides))
-    config.model.position_encoding = encoding  # in place of that of the last call
+    config.model.position_encoding = encoding  # replaces that of the last call
     with _known_to_hydra(config, settings):
         return record(config)
 
 
 def _compose(configs: Path, recipe: str, overrides: tuple[str, ...]) -> DictConfig:
-    """With Hydra's own section, of which the names of folders are made."""
+    """Compose a recipe with Hydra's own section, which the names of folders refer to."""
     _register_schema(recipe)
     _share_schemas()
     with warnings.catch_warnings():
@@ -126,13 +126,13 @@ def _compose(configs: Path, recipe: str, overrides: tuple[str, ...]) -> DictConf
 def _compose_once(
     configs: Path, recipe: str, overrides: tuple[str, ...]
 ) -> tuple[DictConfig, HydraConf]:
-    """A composition, and Hydra's own settings of it."""
+    """Return a composition and its Hydra settings."""
     config = _compose(configs, recipe, overrides)
     return config, _settings(config)
 
 
 def _settings(config: DictConfig) -> HydraConf:
-    """Hydra's own, which it has for the whole process."""
+    """Return the Hydra settings of a configuration, which Hydra keeps for the whole process."""
     hydra = HydraConfig.instance()
     before = hydra.cfg
     hydra.set_config(config)
@@ -143,9 +143,9 @@ def _settings(config: DictConfig) -> HydraConf:
 
 @contextmanager
 def _known_to_hydra(config: DictConfig, settings: HydraConf | None = None) -> Iterator[None]:
-    """Write out folders as Hydra does, of the recipe, the scale and overrides.
+    """Set Hydra's settings of the process, so that references to them resolve.
 
-    It can do so in its own commands alone, where its settings are known to the whole process.
+    Otherwise Hydra sets them in its own commands only.
     """
     hydra = HydraConfig.instance()
     before = hydra.cfg
@@ -163,17 +163,16 @@ def _register_schema(recipe: str) -> None:
 
 @functools.cache
 def _share_schemas() -> None:
-    """Have Hydra copy no schema but those that it loads.
+    """Keep Hydra from copying the store of all schemas for every composition.
 
-    Every composition copies the store of all of them, which takes half of its time, and then each
-    one again that it takes out.
+    That copy takes half of the time; Hydra copies each schema that it loads anyway.
     """
     store = ConfigStore.instance()
     vars(store)["__deepcopy__"] = lambda memo: store
 
 
 def record(config: DictConfig) -> dict[str, Any]:
-    """The composed configuration as plain data, without absolute paths."""
+    """Return a composed configuration as plain data, without absolute paths."""
     return {
         name: _without_absolute_paths(
             OmegaConf.to_container(config[name], resolve=True, enum_to_str=True)
@@ -193,14 +192,14 @@ def _without_absolute_paths(value: Any) -> Any:
 
 
 def trainings_of(recorded: Mapping[str, Any]) -> dict[str, Any]:
-    """The recorded configurations of a run by name; a run that is one training has the name ""."""
+    """Return the recorded configurations of a run by name; the name of a single training is ""."""
     return recorded.get("trainings") or {"": recorded}
 
 
 def total_batch(recorded: Mapping[str, Any]) -> int:
-    """Sequences per update, over all devices (Table 7: "Total batch size").
+    """Return the sequences per update over all devices (LRPE, Table 7: "Total batch size").
 
-    Tokens where a batch is counted in these (its "Max token per batch").
+    If batches are limited in tokens, these ("Max token per batch").
     """
     return int(
         (recorded["dataset"].get("batch_size") or recorded["dataset"]["max_tokens"])
@@ -210,7 +209,7 @@ def total_batch(recorded: Mapping[str, Any]) -> int:
 
 
 def _with_defaults(model: Mapping[str, Any]) -> dict[str, Any]:
-    """A model's section with what it leaves at its defaults, written out or not."""
+    """Return a model's section with the defaults of all missing options."""
     options = MODEL_DATACLASS_REGISTRY.get(model.get("_name"))
     return {**(vars(options()) if options else {}), **model}
 
@@ -228,9 +227,9 @@ def _experiment(recorded: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    """What makes two recorded configurations different experiments: "key: old -> new".
+    """List the differences of two recorded configurations as "key: old -> new".
 
-    Of runs with several trainings, which are recorded by name, "name: key: old -> new".
+    For runs with several trainings, which are recorded by name, "name: key: old -> new".
     """
     if "trainings" not in new:
         return _differences(old, new)
@@ -243,7 +242,7 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
 
 
 def _names(recorded: Mapping[str, Any], key: str) -> bool:
-    """Whether a recorded configuration has a key, be it without a value."""
+    """Tell whether a recorded configuration has a key, even without a value."""
     section, _, name = key.partition(".")
     return name in recorded.get(section, {})
 
@@ -254,8 +253,8 @@ def _differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     except (KeyError, TypeError, AttributeError, IndexError):
         return ["the recorded configuration is not complete"]
     keys = before.keys() | after.keys()
-    # These sections hold all of fairseq's defaults, so a key may come and go with its version; one
-    # that is there without a value and then with one is a setting.
+    # These sections hold all of fairseq's defaults, whose keys differ between its versions. Only a key
+    # that both have, one of them without a value, is a setting.
     unknown = {
         key
         for key in before.keys() ^ after.keys()

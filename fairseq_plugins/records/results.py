@@ -1,4 +1,4 @@
-"""The JSON of a finished run: what it holds, and how it is read back."""
+"""Results: the JSON of finished runs, written, read and compared."""
 
 import re
 import reprlib
@@ -21,12 +21,14 @@ from fairseq_plugins.records.schema import ResultSchema
 
 Result = dict[str, Any]
 Say = Callable[[str], None]
-# What pydantic puts between the keys of a place where a value may have several types.
-_ALTERNATIVE = re.compile(r"Request|Sizes|str|int|float|bool|constrained-int|(list|dict)\[.*\]")
+# Names of types that pydantic adds to the location of an error in a value of several types.
+_ALTERNATIVE = re.compile(
+    r"PreparationRequest|SplitSizes|str|int|float|bool|constrained-int|(list|dict)\[.*\]"
+)
 
 
 def training_metrics(trainings: Sequence[TrainingLog], train_seconds: float) -> dict[str, Any]:
-    """What is told of the trainings of a run: the first one's parameters and speed, all updates."""
+    """Return the metrics of all experiments; parameters and speed are of the first training."""
     first = trainings[0]
     return {
         "train_seconds": round(train_seconds, 1),
@@ -49,10 +51,10 @@ def make_result(
     sources: str,
     curves: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Result:
-    """Everything that is recorded of a finished run, in the order of `ResultSchema`.
+    """Return the result of a finished run, with the keys of `ResultSchema` in order.
 
-    A metric `signature` stands beside the metrics. hardware: as `provenance.hardware` gives it.
-    curves: by training what `logs.read_curves` gives.
+    A metric `signature` becomes a key of its own. hardware: as `provenance.hardware` returns it.
+    curves: by training, as `logs.read_curves` returns them.
     """
     metrics = dict(metrics)
     signature = {"signature": metrics.pop("signature")} if "signature" in metrics else {}
@@ -79,20 +81,20 @@ def make_result(
 
 
 def _ignore(text: str) -> None:
-    """For whoever need not know what is wrong with a file."""
+    """Ignore what is wrong with a file."""
 
 
 def check_result(result: Any, metrics: type[MetricsSchema]) -> None:
-    """Refuse what is no result of an experiment that measures `metrics`.
+    """Refuse an invalid result of an experiment with these metrics.
 
     Raises:
-        ValueError: the first key that is missing or holds what cannot stand there.
+        ValueError: naming the first key that is missing or has a wrong value.
     """
     _check(ResultSchema[metrics], result)  # type: ignore[valid-type]
 
 
 def check_data(described: Any) -> None:
-    """Refuse a description of data that no result could hold.
+    """Refuse an invalid description of data.
 
     Raises:
         ValueError: as `check_result` does.
@@ -104,7 +106,7 @@ def _check(schema: type[BaseModel], value: Any) -> None:
     try:
         schema.model_validate(value)
     except ValidationError as error:
-        # Of the alternatives that a value may have, the one that got furthest says most.
+        # If a value may have several types, the deepest error is the most specific.
         found = max(error.errors(include_url=False), key=lambda one: len(one["loc"]))
         keys = [key for key in map(str, found["loc"]) if key and not _ALTERNATIVE.fullmatch(key)]
         is_table = isinstance(found["input"], dict)
@@ -114,11 +116,11 @@ def _check(schema: type[BaseModel], value: Any) -> None:
 
 
 def load_result(path: Path, metrics: type[MetricsSchema]) -> Result:
-    """The result in a file of any name.
+    """Read a result from a file of any name.
 
     Raises:
         OSError: it cannot be read.
-        ValueError: it is no result.
+        ValueError: it is not a valid result.
     """
     result: Result = from_json(path.read_bytes(), allow_inf_nan=False)
     check_result(result, metrics)
@@ -126,9 +128,9 @@ def load_result(path: Path, metrics: type[MetricsSchema]) -> Result:
 
 
 def read_result(path: Path, metrics: type[MetricsSchema], say: Say = _ignore) -> Result | None:
-    """The result in <results>/<table>/<scale or study>/<name>.json; None where there is none.
+    """Read <results>/<table>/<scale or study>/<name>.json; None if it is missing or invalid.
 
-    A file that is no result is none, whatever is in it; what is wrong with it is said.
+    say: called with what is wrong with an invalid file.
     """
     try:
         result = load_result(path, metrics)
@@ -144,13 +146,13 @@ def read_result(path: Path, metrics: type[MetricsSchema], say: Say = _ignore) ->
 
 
 def run_of(result: Result) -> Run:
-    """The run that a result is of."""
+    """Return the run of a result."""
     cell = {f.name: result[f.name] for f in fields(Run) if f.name != "study"}
     return Run(**cell, study=Study.read(result.get("study")))
 
 
 def curves_of(result: Result) -> dict[tuple[str, str], list[tuple[int, float]]]:
-    """Updates and losses by training and kind, "valid" or "train"; older results have few."""
+    """Return updates and losses by training and kind ("valid" or "train") of a result."""
     found = {
         (name, kind): [(step, loss) for step, loss in one[kind]]
         for name, one in (result.get("curves") or {}).items()
@@ -166,9 +168,9 @@ def curves_of(result: Result) -> dict[tuple[str, str], list[tuple[int, float]]]:
 def mismatch(
     result: Result, run: Run, config: Mapping[str, Any], data: Mapping[str, Any] | None
 ) -> list[str]:
-    """Why a result is not the one that this run would make; empty where it is.
+    """Say how a result differs from what a run would record; empty if it does not.
 
-    data: as `describe_data` gives it; None where the data is not there to compare with.
+    data: description of the run's data; None if it is missing and cannot be compared.
     """
     reasons = [
         f"{key}: {result[key]} -> {getattr(run, key)}"
@@ -182,6 +184,6 @@ def mismatch(
 
 
 def read_results(folder: Path, metrics: type[MetricsSchema], say: Say) -> list[Result]:
-    """All results of a table at a scale, or of a study; what is wrong with another file is said."""
+    """Read all results in a folder; `say` is called with what is wrong with invalid files."""
     found = (read_result(path, metrics, say) for path in sorted(folder.glob("*.json")))
     return [result for result in found if result is not None]

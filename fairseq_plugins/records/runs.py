@@ -1,4 +1,4 @@
-"""Which run it is: one cell of a table, and where its files are."""
+"""Runs: the cells of tables, and where their files are."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,25 +7,25 @@ from typing import Any
 
 from fairseq_plugins.common.root import place
 
-LOCAL = "local"  # below results/ and checkpoints/: what --rerun makes
+LOCAL = "local"  # below results/ and checkpoints/, for --rerun
 
 
 @dataclass(frozen=True)
 class Study:
-    """A table on data, with a budget or settings of one's own, beside the published runs.
+    """A custom run of a table: its data, budget or settings, in place of the scale's.
 
     Attributes:
-        name: of its folder, where that of a scale would stand.
-        overrides: Hydra's, of the recipe at the run's scale.
-        data: the folder, None for the scale's own.
+        name: of its folder, which takes the place of the scale's.
+        overrides: Hydra overrides of the recipe at the run's scale.
+        data: folder, None for the scale's data.
     """
 
     name: str
     overrides: tuple[str, ...] = ()
-    data: Path | None = field(default=None, compare=False)  # on another machine somewhere else
+    data: Path | None = field(default=None, compare=False)  # differs between machines
 
     def record(self) -> dict[str, Any]:
-        """As a result has it, without absolute paths."""
+        """Return it as a result records it, without absolute paths."""
         data = self.data
         if data is not None:
             data = Path(data.name) if data.is_absolute() else data
@@ -37,7 +37,7 @@ class Study:
 
     @classmethod
     def read(cls, recorded: Mapping[str, Any] | None) -> "Study | None":
-        """That of a result; None for a result of a scale's own recipe."""
+        """Read it from a result; None for a result of a scale's own recipe."""
         if not recorded:
             return None
         data = recorded["data"]
@@ -49,7 +49,7 @@ class Study:
 class Run:
     """One cell of a table: a row under an attention, from one seed, at a scale.
 
-    study: what differs from the scale's recipe, None for nothing.
+    study: custom data, budget or settings, None for the scale's recipe.
     """
 
     table: str
@@ -65,15 +65,15 @@ class Run:
 
     @property
     def folder_name(self) -> str:
-        """Of the scale, or of the study."""
+        """The folder of the scale or study."""
         return self.study.name if self.study else self.scale
 
     @property
     def result(self) -> Path:
-        """Its JSON, to be joined to the root."""
+        """The path of its JSON, relative to the root."""
         return place("results") / self.table / self.folder_name / f"{self.name}.json"
 
     @property
     def folder(self) -> Path:
-        """Its checkpoints and logs, to be joined to the root."""
+        """The folder of its checkpoints and logs, relative to the root."""
         return place("checkpoints") / self.table / self.folder_name / self.name

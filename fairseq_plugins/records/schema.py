@@ -1,4 +1,4 @@
-"""The one schema that results are read through: which keys they have, and what may stand there."""
+"""Schema of results."""
 
 from datetime import datetime
 from typing import Annotated, Any, Generic, TypeVar
@@ -55,7 +55,7 @@ Points = Annotated[list[Annotated[tuple[Count, float], Field(strict=False)]], Fi
 
 
 class CurvesSchema(Strict):
-    """Updates and loss of a training, as fairseq prints them."""
+    """Curves of a training: updates and loss, as fairseq prints them."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -64,7 +64,7 @@ class CurvesSchema(Strict):
 
 
 class StudySchema(Strict):
-    """What a run has other than the recipe of its scale."""
+    """A study, as `runs.Study.record` returns it."""
 
     name: str
     overrides: list[str]
@@ -72,7 +72,7 @@ class StudySchema(Strict):
 
 
 class ResultSchema(Strict, Generic[M]):
-    """A result whose experiment measures `M`; its fields have the order of its file."""
+    """A result with metrics `M`; its fields are in the order of the file."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -83,7 +83,7 @@ class ResultSchema(Strict, Generic[M]):
     seed: Count
     study: StudySchema | None = None
     metrics: M
-    signature: str | None = None  # of BLEU: how it was counted
+    signature: str | None = None  # SacreBLEU's signature
     curves: dict[str, CurvesSchema] | None = None  # by training; not in older results
     command: list[str]
     config: Annotated[

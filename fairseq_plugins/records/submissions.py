@@ -1,4 +1,4 @@
-"""What was submitted to Slurm from here: a line of JSON for each job, the first one first."""
+"""Records of submitted Slurm jobs: a line of JSON each, the oldest first."""
 
 import json
 import time
@@ -13,19 +13,19 @@ _WORDS_OF_A_RUN = 3  # its table, scale or study, and name
 
 
 def note(root: Path, folder: Path, record: Mapping[str, Any]) -> None:
-    """Add a job to the file in a folder below `root`, with the time, in seconds since 1970."""
+    """Append a job and the time, in seconds since 1970, to the file in a folder."""
     with (root / folder / NAME).open("a") as file:
         file.write(json.dumps({**record, "submitted": time.time()}) + "\n")
 
 
 def read(root: Path) -> list[dict[str, Any]]:
-    """All jobs of all tables, the latest of each name, with the `folder` of its log."""
+    """Read the jobs of all tables, the latest of each name, with the `folder` of its log."""
     found: dict[str, dict[str, Any]] = {}
     for path in sorted((root / place("checkpoints")).glob(f"*/*/{NAME}")):
         for line in path.read_text(errors="replace").splitlines():
             try:
                 record = json.loads(line)
-            except (ValueError, RecursionError):  # cut off while it was written
+            except (ValueError, RecursionError):  # the writing process was killed
                 continue
             if _is_sound(record):
                 found[record["name"]] = {**record, "folder": path.parent}
@@ -33,7 +33,7 @@ def read(root: Path) -> list[dict[str, Any]]:
 
 
 def _is_sound(record: Any) -> bool:
-    """Tell whether a line is that of a job, each entry of the right type."""
+    """Tell whether a record has the keys of a job, with the right types."""
     if not isinstance(record, dict) or not {"name", "number", "runs", "after"} <= record.keys():
         return False
     runs, since = record["runs"], record.get("submitted", 0.0)

@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from fairseq_plugins.experiments.compatibility import incompatibility
 from fairseq_plugins.experiments.devices import Devices
 from fairseq_plugins.experiments.planned import plan_run
 from fairseq_plugins.papers.tables import Table
@@ -33,7 +32,7 @@ def absences(configs: Path, table: Table, scale: str, results: Iterable[Result])
             planned = plan_run(
                 configs, Run(table.name, scale, row.name, attention, 1), Devices(gpus=0)
             )
-            error = incompatibility(planned.experiment, planned.measured[0].config["model"])
+            error = planned.experiment.incompatibility(planned.measured[0].config["model"])
             if error is not None:
                 reason = error.reason
             else:

@@ -67,8 +67,8 @@ def what_is_seen(table: Table, results: Sequence[Result]) -> list[str]:
     if not sentences:
         return []
     parts = ["## What is seen", "\n".join(f"- {sentence}" for sentence in sentences)]
-    if table.saw:
-        saw = "\n".join(f"- {paper}: {text}" for paper, text in table.saw)
+    if table.published_observations:
+        saw = "\n".join(f"- {paper}: {text}" for paper, text in table.published_observations)
         parts += [
             "**The papers saw**, with far larger models and mostly other texts:",
             saw,

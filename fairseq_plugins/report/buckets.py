@@ -43,7 +43,7 @@ def draw_buckets(
 
 def buckets_picture(table: Table, lines: Lines, sentences: Mapping[str, int]) -> Picture:
     """The mean over seeds against the bucket; buckets and attentions without any are left out."""
-    labels = labels_of(table, lines, [*table.attentions, *table.further])
+    labels = labels_of(table, lines, [*table.attentions, *table.extra_attentions])
     picture, (panels, places) = make_panels(labels, 1, sharey="row")
     drawn = styles({row for row, _ in lines})
     shown = sorted({x for line in lines.values() for x, _ in line})

@@ -18,7 +18,7 @@ def told_by_source_length(table: Table, results: Sequence[Result]) -> list[str]:
         return []
     cells, lines = gather(results, table.columns), bucket_lines(results)
     sentences = []
-    for attention in (*table.attentions, *table.further):
+    for attention in (*table.attentions, *table.extra_attentions):
         own = {row: line for (row, a), line in lines.items() if a == attention}
         for told in (_falls(own), _gains(table, cells, own, attention)):
             if told:

@@ -46,7 +46,7 @@ def caption(
     told = [f"Data: {_distinct(results, _data)}."]
     told += _trainings(results)
     told += [_runs(results), *_common_origin(experiment, results)]
-    told += [*experiment.facts(results), *table.notes]
+    told += [*experiment.caption_notes(results), *table.notes]
     told += [*_starts(results), *_nearness(results), _machine(results), _commits(results)]
     signatures = _distinct(results, lambda r: r.get("signature"))
     if signatures != UNKNOWN:

@@ -42,7 +42,7 @@ def differences(table: Table, cells: Cells) -> list[str]:
     """The section on each row against the reference; empty where nothing says what seeds do."""
     ranked, reference = table.ranked_by, table.reference
     parts = []
-    for attention in [*table.attentions, *table.further]:
+    for attention in [*table.attentions, *table.extra_attentions]:
         found = against(table, cells, attention, ranked.metric)
         spread = spread_of(cells, attention, ranked.metric)
         if not found or spread is None:

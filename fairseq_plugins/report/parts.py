@@ -40,7 +40,7 @@ def draw_parts(
     }
     write_json(base.with_suffix(".json"), numbers)
     shown = {result["attention"] for result in results}
-    attentions = [a for a in (*table.attentions, *table.further) if a in shown]
+    attentions = [a for a in (*table.attentions, *table.extra_attentions) if a in shown]
     picture = Picture(figsize=(13, 5 * len(attentions)), layout="constrained")
     grid = picture.subplots(len(attentions), len(VERSIONS), squeeze=False)
     for panels, attention in zip(grid, attentions, strict=True):

@@ -72,7 +72,7 @@ def render(
     parts += [f"Left out: {sentence}" for sentence in left_out]
     parts += _views(table, study.name if study else scale, results)
     parts += _rows(table, cells, "## ")
-    for attention, heading in table.further.items():
+    for attention, heading in table.extra_attentions.items():
         rows = sorted(row for row, a in cells if a == attention)
         if rows:
             own = ours_table(table, rows, [attention], cells, _apart(table, cells, [attention]))

@@ -30,8 +30,10 @@ def attention_differences(table: Table, cells: Cells, against: str) -> Differenc
 
 
 def within_rows(table: Table, cells: Cells) -> list[str]:
-    """Write a section for each of `table.against`; none where it has no results."""
-    return [part for against in table.against for part in _section(table, cells, against)]
+    """Write a section for each of `table.reference_attentions`; none where it has no results."""
+    return [
+        part for against in table.reference_attentions for part in _section(table, cells, against)
+    ]
 
 
 def _section(table: Table, cells: Cells, reference: str) -> list[str]:

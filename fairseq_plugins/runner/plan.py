@@ -1,4 +1,4 @@
-"""From what a user asks for to the runs of a table, everything refused that cannot work."""
+"""Planning the runs of a table from the options, and refusing what cannot work."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -8,7 +8,6 @@ from typing import Any
 from fairseq_plugins.common.root import place
 from fairseq_plugins.experiments import EXPERIMENTS
 from fairseq_plugins.experiments.base import Scale
-from fairseq_plugins.experiments.compatibility import incompatibility
 from fairseq_plugins.experiments.devices import GPUS_PER_NODE, Devices
 from fairseq_plugins.experiments.planned import PlannedRun, plan_run
 from fairseq_plugins.experiments.rows import check_rows, default_rows
@@ -23,7 +22,7 @@ TENSORBOARD = Path("outputs", "tensorboard")
 
 @dataclass(frozen=True)
 class SkippedCell:
-    """A cell that stays empty, with the reason."""
+    """A cell of a table that stays empty, with the reason."""
 
     row: str
     attention: str
@@ -31,7 +30,7 @@ class SkippedCell:
 
 
 def check_devices(scale: Scale, devices: Devices) -> None:
-    """Refuse a number of GPUs that no run could use.
+    """Refuse a number of GPUs that no run can use.
 
     Raises:
         ValueError: naming the option and the value.
@@ -61,16 +60,23 @@ def plan(
     start: PretrainedModel | None = None,
     study: Study | None = None,
 ) -> tuple[list[PlannedRun], list[SkippedCell]]:
-    """The runs of a table in the order of its rows, and the cells that cannot be run.
+    """Plan the runs of a table in the order of its rows; return also the cells that stay empty.
 
-    rows: those asked for by name; None for the table's own. lengths: to be measured, in those of
-    the training, where the table lets a user choose; empty for its own. start: a published model
-    in place of the one that rows start from, likewise. study: of one's own data, budget and
-    settings.
+    Args:
+        configs: folder of the recipes.
+        table: whose runs.
+        scale: of the runs.
+        devices: of each run.
+        rows: names of rows, None for the table's own.
+        attentions: of each row.
+        seeds: of each row and attention.
+        lengths: to measure, in multiples of the training length; empty for the table's own.
+        start: a published model for rows to start from.
+        study: data, budget and settings that replace the scale's.
 
     Raises:
-        ValueError: an unknown row, GPUs that do not share the batch, or a row asked for by
-            name that none of the attentions can have.
+        ValueError: an unknown row, GPUs that cannot share the batch, or a named row that supports
+            none of the attentions.
     """
     if rows is None:
         controls = table.controls if scale.name == PUBLISHED else ()
@@ -85,7 +91,7 @@ def plan(
             runs = [Run(table.name, scale.name, name, attention, seed, study) for seed in seeds]
             first = plan_run(configs, runs[0], devices, start)
             _check_settings(configs, first)
-            error = incompatibility(first.experiment, first.measured[0].config["model"])
+            error = first.experiment.incompatibility(first.measured[0].config["model"])
             if error is not None:
                 skipped.append(SkippedCell(name, attention, str(error)))
                 continue
@@ -96,10 +102,10 @@ def plan(
 
 
 def check_study(table: Table) -> None:
-    """Refuse settings of one's own where a run starts from one of another table.
+    """Refuse a study of a table whose runs start from those of another table.
 
     Raises:
-        ValueError: naming the tables that take them.
+        ValueError: naming the tables that support studies.
     """
     if EXPERIMENTS[table.experiment].origin is not None:
         able = [n for n, one in TABLES.items() if EXPERIMENTS[one.experiment].origin is None]
@@ -110,7 +116,7 @@ def check_study(table: Table) -> None:
 
 
 def _check_settings(configs: Path, planned: PlannedRun) -> None:
-    """Refuse a setting of another kind than the recipe's own value, which Hydra would let through.
+    """Refuse settings of a wrong type or without sense, which Hydra would accept.
 
     Raises:
         ValueError: naming the key and the values.
@@ -123,10 +129,10 @@ def _check_settings(configs: Path, planned: PlannedRun) -> None:
         section, _, key = override.partition("=")[0].lstrip("+").partition(".")
         before = recipe.config.get(section, {}).get(key)
         after = planned.trainings[-1].config.get(section, {}).get(key)
-        if _kind(before) is not None and _kind(after) != _kind(before):
+        if _type_name(before) is not None and _type_name(after) != _type_name(before):
             raise ValueError(
-                f"`--set` must give {section}.{key} a {_kind(before)} like the recipe's {before}, "
-                f"but has {after!r}."
+                f"`--set` must give {section}.{key} a {_type_name(before)} like the recipe's "
+                f"{before}, but has {after!r}."
             )
     for budget in (training.config["optimization"] for training in planned.trainings):
         ends = {key: budget[key] for key in ("max_update", "max_epoch")}
@@ -145,15 +151,15 @@ def _check_settings(configs: Path, planned: PlannedRun) -> None:
             )
 
 
-def _kind(value: Any) -> str | None:
-    """What a setting is, as far as another kind could not stand in its place."""
+def _type_name(value: Any) -> str | None:
+    """Return the name of a setting's type, None for types that any value may replace."""
     if isinstance(value, bool):
         return "truth value (true or false)"
     return "number" if isinstance(value, (int, float)) else None
 
 
 def tracked(planned: PlannedRun, tracker: str) -> PlannedRun:
-    """The same, each training's loss in TensorBoard or Weights & Biases by its run's name."""
+    """Return the run with each training's loss logged to TensorBoard or Weights & Biases."""
     before = planned.pretraining and tracked(planned.pretraining, tracker)
     trainings = planned.trainings
     trainings = tuple(
@@ -168,7 +174,7 @@ def tracked(planned: PlannedRun, tracker: str) -> PlannedRun:
 
 
 def _log(training: Training, tracker: str) -> str:
-    """fairseq's option; Weights & Biases names a run as the last folder of its checkpoints."""
+    """Return fairseq's option; Weights & Biases names a run by the folder of its checkpoints."""
     folder = training.folder.relative_to(place("checkpoints"))
     if tracker == "wandb":
         return f"common.wandb_project={'-'.join(folder.parts[:2])}"
@@ -177,5 +183,5 @@ def _log(training: Training, tracker: str) -> str:
 
 def _at_lengths(planned: PlannedRun, factors: tuple[int, ...]) -> PlannedRun:
     words = ",".join(f"{factor}x" for factor in factors)
-    asked = planned.experiment.at_lengths(factors)
-    return replace(planned, asked=asked, options=("--lengths", words))
+    experiment = planned.experiment.at_lengths(factors)
+    return replace(planned, requested=experiment, options=("--lengths", words))

@@ -162,7 +162,7 @@ class TableRunner:
         result = results.read_result(path, experiment.metrics)
         if result is None:
             return planned
-        return replace(planned, asked=experiment.with_those_of(result["metrics"]))
+        return replace(planned, requested=experiment.with_those_of(result["metrics"]))
 
     def _check_made(self, planned: PlannedRun) -> None:
         """Refuse, in a Slurm job, to train what an earlier job was to train, maybe on other GPUs.

@@ -51,7 +51,7 @@ def _pairs(found: TableEvidence) -> Mapping[str, Data]:
     verdict on the first.
     """
     result = {}
-    for attention in [*found.table.attentions, *found.table.further]:
+    for attention in [*found.table.attentions, *found.table.extra_attentions]:
         judged = judge_pairs(found.table, found.cells, attention)
         names = sorted({name for pair in judged for name in pair})
         places = {name: place for place, name in enumerate(names)}

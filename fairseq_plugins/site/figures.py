@@ -42,7 +42,7 @@ def ranking(found: TableEvidence) -> list[tuple[str, charts.Chart]]:
     """A table's ranking under each attention, the best row on top."""
     table, column = found.table, found.table.ranked_by
     panels = []
-    for attention in [*table.attentions, *table.further]:
+    for attention in [*table.attentions, *table.extra_attentions]:
         rows = rows_of(found.cells, attention, column.metric)
         sign = -1 if column.higher_is_better else 1
         names = sorted(rows, key=lambda row: sign * mean(rows[row].values()))
@@ -92,7 +92,7 @@ def _of_table(found: TableEvidence, figure: Figure) -> FigureView:
 
 def _by_attention(table: Table, found: Lines, **words: Any) -> list[tuple[str, charts.Chart]]:
     panels = []
-    for attention in [*table.attentions, *table.further]:
+    for attention in [*table.attentions, *table.extra_attentions]:
         own = {row: line for (row, a), line in found.items() if a == attention and line}
         best_first = sorted(own, key=lambda row: own[row][-1][1])
         if own:

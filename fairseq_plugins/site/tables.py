@@ -76,7 +76,7 @@ def lines_of(found: TableEvidence) -> list[Line]:
     table, cells = found.table, found.cells
     encodings = {(r["row"], r["attention"]): encoding_of(r) for r in found.shown}
     lines = []
-    for attention in [*table.attentions, *table.further]:
+    for attention in [*table.attentions, *table.extra_attentions]:
         compared = {c.metric: against(table, cells, attention, c.metric) for c in table.columns}
         own = {row for row, a in cells if a == attention}
         printed = [row.name for row in table.rows if attention in row.paper]

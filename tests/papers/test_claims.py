@@ -29,7 +29,7 @@ def test_a_comparison_is_of_what_there_is(claim):
     table = TABLES[evidence.table]
     metrics = [column.metric for column in table.columns]
     assert {evidence.metric, evidence.second_metric or evidence.metric} <= {*metrics}
-    known = {*table.attentions, *table.further}
+    known = {*table.attentions, *table.extra_attentions}
     assert {evidence.attention, evidence.second_attention or evidence.attention} <= known
     same = evidence.attention == (evidence.second_attention or evidence.attention)
     same &= evidence.metric == (evidence.second_metric or evidence.metric)

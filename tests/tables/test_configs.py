@@ -12,7 +12,6 @@ from omegaconf import OmegaConf
 
 import fairseq_plugins.registration  # noqa: F401
 from fairseq_plugins.encodings import ENCODINGS
-from fairseq_plugins.experiments.compatibility import incompatibility
 from fairseq_plugins.experiments.devices import Devices, spread
 from fairseq_plugins.experiments.lm import LANGUAGE_MODEL
 from fairseq_plugins.papers.lrpe import TABLE_2
@@ -249,7 +248,7 @@ def test_every_row_of_the_paper_that_the_paper_ran_is_compatible():
         for attention in row.paper if row.name in ROWS else ():
             config = record(composed(f"model={row.name}"))
             config["model"]["attention_type"] = attention
-            assert incompatibility(LANGUAGE_MODEL, config["model"]) is None, (row.name, attention)
+            assert LANGUAGE_MODEL.incompatibility(config["model"]) is None, (row.name, attention)
 
 
 def test_differences_name_the_key_and_ignore_where_a_run_goes():

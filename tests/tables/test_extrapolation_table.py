@@ -101,8 +101,8 @@ def test_masked_results_in_which_the_first_token_counts_are_told_and_made_again(
         results.check_result(result, experiment.metrics)
     assert experiment.lacks(new["metrics"]) == ""
     assert experiment.lacks(old["metrics"]) == "its numbers count <s>"
-    assert not any("include <s>" in fact for fact in experiment.facts([new]))
-    assert any("In 1 of 2 runs" in fact for fact in experiment.facts([new, old]))
+    assert not any("include <s>" in fact for fact in experiment.caption_notes([new]))
+    assert any("In 1 of 2 runs" in fact for fact in experiment.caption_notes([new, old]))
 
 
 def test_a_number_without_a_reason_is_no_result(make):
@@ -218,7 +218,7 @@ def test_more_lengths_are_measured_beside_those_there_are(root, monkeypatch, cap
 
     def work(*factors: int) -> None:
         asked = planned.experiment.at_lengths(factors)
-        one = replace(planned, asked=asked)
+        one = replace(planned, requested=asked)
         assert table_run.run_table(root, TABLE, SCALE, [one], RunOptions(), launcher=fake) == 0
 
     work(1, 2)
@@ -415,7 +415,9 @@ def test_lengths_that_no_row_has_a_number_at_are_neither_drawn_nor_told_of(make,
 
 
 def test_masked_models_have_what_papers_saw_of_them(make):
-    (told,) = [text for paper, text in MASKED_TABLE.saw if "implemented here" in paper]
+    (told,) = [
+        text for paper, text in MASKED_TABLE.published_observations if "implemented here" in paper
+    ]
     assert told.startswith("none measured the loss of masked models beyond")
     seen = what_is_seen(MASKED_TABLE, [make("rope", {1: 3.0, 2: 4.0, 8: None})])
     assert "at 2x, none of 1 rows" in seen[1] and told in seen[-1] and "ALiBi" not in seen[-1]

@@ -385,7 +385,7 @@ def test_the_caption_says_what_answering_nothing_scores(make_result):
         "splits": {"v2": {"valid": {"questions": 8, "answers": {"questions": 3}}}},
     }
     results = [{**made, "metrics": {"v2_f1": value}} for value in (62.5, 63.0)]
-    (told,) = SQUAD.facts(results)
+    (told,) = SQUAD.caption_notes(results)
     assert "62.50" in told and "1 of the 2 runs" in told
 
 
@@ -411,7 +411,7 @@ def test_every_table_has_its_script():
 )
 def test_commands_compose_to_what_is_recorded(configs, table):
     """The recorded configuration is put together without Hydra for every attention and rate."""
-    for attention in [*table.attentions, *table.further]:
+    for attention in [*table.attentions, *table.extra_attentions]:
         scale = "mini" if "mini" in experiment_of(table.name).scales else PUBLISHED
         run = Run(table.name, scale, "lrpe_type2", attention, 3)
         training = plan_run(configs, run, Devices(0)).measured[-1]

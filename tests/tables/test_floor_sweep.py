@@ -55,9 +55,9 @@ def test_the_command_says_the_floor():
 def test_a_page_of_models_trained_anew_says_that_they_are_other_runs(make_result, table, theirs):
     result = make_result("rope", table.attentions[0], 1, 70.0, table=table.name)
     result["metrics"] |= {"sentences": {}}
-    told = " ".join(experiment_of(table.name).facts([result]))
+    told = " ".join(experiment_of(table.name).caption_notes([result]))
     assert f"the same row and seed in Table {theirs} is another run" in told
-    assert "is another run" not in " ".join(experiment_of("table2").facts([result]))
+    assert "is another run" not in " ".join(experiment_of("table2").caption_notes([result]))
 
 
 VALUES = {"floor_0": 80.0, "floor_20": 70.0, "plain": 70.1}
@@ -113,7 +113,7 @@ def test_pages_call_a_floor_by_its_number(results):
 
 
 def test_the_recipes_own_floor_is_one_of_them():
-    assert FLOORS[FLOOR_SWEEP.against[0]] == MIN_COSINE
+    assert FLOORS[FLOOR_SWEEP.reference_attentions[0]] == MIN_COSINE
     assert planned("linear", "table2").config["model"]["min_cosine"] == MIN_COSINE
 
 

@@ -53,7 +53,7 @@ def told(*metrics, data=None, scale="mini", experiment=LRPE_GLUE):
         {"scale": scale, "metrics": {**one, "tried": {}}, "config": {"dataset": {}}, "data": data}
         for one in metrics
     ]
-    return experiment.facts(results)
+    return experiment.caption_notes(results)
 
 
 def test_a_complete_row_and_the_mismatched_column():

@@ -9,8 +9,8 @@ import pytest
 
 from fairseq_plugins.experiments import experiment_of
 from fairseq_plugins.experiments.devices import Devices
-from fairseq_plugins.experiments.medium import MEDIUM
 from fairseq_plugins.experiments.planned import PlannedRun, plan_run
+from fairseq_plugins.experiments.squad import BERT_FIGURE7
 from fairseq_plugins.experiments.training import Training
 from fairseq_plugins.papers import TABLES
 from fairseq_plugins.papers.bert import MEDIUM_ROWS
@@ -39,7 +39,7 @@ def split(one: PlannedRun) -> tuple[list[Training], list[Training]]:
     return parts, [t for t in one.trainings if t not in parts]
 
 
-@pytest.mark.parametrize("scale", MEDIUM.scales)
+@pytest.mark.parametrize("scale", BERT_FIGURE7.scales)
 def test_samples_get_longer_and_every_model_has_one_size_and_enough_positions(scale: str) -> None:
     parts, tuned = split(planned(scale))
     lengths = [part.config["task"]["tokens_per_sample"] for part in parts]

@@ -75,7 +75,7 @@ def test_every_table_says_its_commands_without_data_or_a_gpu(
 @pytest.mark.parametrize("table", COMPOSED)
 def test_every_row_composes_under_every_attention(table: Table) -> None:
     scale = experiment_of(table.name).scales[SMALL]
-    attentions = [*table.attentions, *table.further]
+    attentions = [*table.attentions, *table.extra_attentions]
     planned, skipped = plan(
         CONFIGS, table, scale, Devices(scale.gpus), rows=None, attentions=attentions, seeds=[1]
     )
@@ -224,5 +224,5 @@ def test_pages_say_what_is_chosen_on_what_is_held_out(name: str, told: str) -> N
     one = run(name)
     metrics = {"tried": {"SST-2-lr0.0001": 50.0}, "replaced": [], "averaged": ["SST-2"]}
     made = {"metrics": metrics, "config": one.config, "scale": SMALL, "data": {}}
-    (fact,) = one.experiment.facts([made])
+    (fact,) = one.experiment.caption_notes([made])
     assert told in fact and "held out, and the numbers are of the development set" in fact

@@ -14,8 +14,8 @@ from fairseq_plugins.evaluation.bleu_by_length import (
     read_source_lengths,
 )
 from fairseq_plugins.experiments.devices import Devices
+from fairseq_plugins.experiments.mt import TRANSLATION_LENGTHS
 from fairseq_plugins.experiments.planned import plan_run
-from fairseq_plugins.experiments.translation_lengths import TRANSLATION_LENGTHS
 from fairseq_plugins.papers.extrapolation import TRANSLATION_LENGTHS as TABLE
 from fairseq_plugins.papers.extrapolation import bleu_metric
 from fairseq_plugins.records.runs import Run
