@@ -253,8 +253,8 @@ def _differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     except (KeyError, TypeError, AttributeError, IndexError):
         return ["the recorded configuration is not complete"]
     keys = before.keys() | after.keys()
-    # These sections hold all of fairseq's defaults, whose keys differ between its versions. Only a key
-    # that both have, one of them without a value, is a setting.
+    # These sections hold all of fairseq's defaults, whose keys differ between its versions. Only a
+    # key that both have, one of them without a value, is a setting.
     unknown = {
         key
         for key in before.keys() ^ after.keys()
