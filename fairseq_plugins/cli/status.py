@@ -1,4 +1,4 @@
-"""``fairseq-pe status``: how the runs and pages of all tables are."""
+"""``fairseq-pe status``: the status of all runs and pages."""
 
 import argparse
 import sys
@@ -28,30 +28,30 @@ from fairseq_plugins.runner.status import (
 if TYPE_CHECKING:  # for which --help does not wait
     from rich.table import Table as RichTable
 
-_TABLES = (*TABLES, "table9")  # which times, and has a job without runs
+_TABLES = (*TABLES, "table9")  # whose job has no runs
 _HEADINGS = ("run", "state", "job", "updates", "loss", "left", "")
 _COLOURS = {DONE: "green", RUNNING: "yellow", FAILED: "red", CANCELLED: "red", WAITING: "cyan"}
-_SECONDS = 5.0  # between two looks
+_SECONDS = 5.0  # between two updates
 
 
 def get_parser() -> argparse.ArgumentParser:
-    """The options of the command line."""
+    """Return the parser of the command line."""
     parser = Parser(
         prog="fairseq-pe status",
-        description="What of the tables is done, running, waiting (with Slurm's reason), failed "
-        "(with the last lines of its log) or was cut off. On a terminal it goes on until Ctrl-C.",
+        description="Shows which runs are done, running, waiting (with Slurm's reason), failed "
+        "(with the last lines of the log) or interrupted. On a terminal it updates until Ctrl-C.",
     )
     add = parser.add_argument
     add("tables", nargs="*", metavar="TABLE", help=f"among {', '.join(_TABLES)} (default: all)")
     add("--scale", choices=SCALE_NAMES, help="(default: all)")
-    add("--all", action="store_true", help="name the runs that are done, too")
-    add("--once", action="store_true", help="look once, also on a terminal")
-    add("--json", action="store_true", help="all that is known, for programs")
+    add("--all", action="store_true", help="also list the runs that are done")
+    add("--once", action="store_true", help="print once, also on a terminal")
+    add("--json", action="store_true", help="print everything as JSON")
     return parser
 
 
-def _look(tables: Sequence[str], scale: str | None) -> tuple[list[Status], str]:
-    """The runs and pages asked for, and why of some the state is not known, empty where it is."""
+def _read(tables: Sequence[str], scale: str | None) -> tuple[list[Status], str]:
+    """Return the requested statuses, and why Slurm's queue is not known, if that matters."""
     submitted, problem = submissions.read(ROOT), ""
     queue: dict[str, Queued] | None = None
     try:
@@ -84,7 +84,7 @@ def _cells(one: Status) -> list[str]:
 
 
 def _shown(states: Sequence[Status], *, is_all: bool) -> list[Status]:
-    """The liveliest first, and of what is done only the number unless all is asked for."""
+    """Sort statuses, running ones first; leave out those that are done unless `is_all`."""
     chosen = [one for one in states if is_all or one.state != DONE]
     return sorted(chosen, key=lambda one: STATES.index(one.state))
 
@@ -118,7 +118,7 @@ def _plain(states: Sequence[Status], problem: str, *, is_all: bool) -> str:
 
 
 def _drawn(states: Sequence[Status], problem: str, room: int, *, is_all: bool) -> "RichTable":
-    """As many runs as there is room for; brackets in Slurm's words are no markup of rich's."""
+    """Return a table of as many runs as fit; rich must not parse Slurm's brackets as markup."""
     from rich.table import Table as RichTable
     from rich.text import Text
 
@@ -132,12 +132,12 @@ def _drawn(states: Sequence[Status], problem: str, room: int, *, is_all: bool) -
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Returns the exit status: 1 where a run failed."""
+    """Run `fairseq-pe status`; return the exit status, 1 if a run failed."""
     parser = get_parser()
     args = parser.parse_args(argv)
     if unknown := set(args.tables) - set(_TABLES):
         parser.error(f"TABLE must be among {', '.join(_TABLES)}, but is {min(unknown)!r}.")
-    states, problem = _look(args.tables, args.scale)
+    states, problem = _read(args.tables, args.scale)
     if args.json:
         print(as_json(states, problem))
     elif args.once or not sys.stdout.isatty():
@@ -148,7 +148,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _watch(args: argparse.Namespace, states: list[Status], problem: str) -> list[Status]:
-    """Draw until Ctrl-C; what was seen last."""
+    """Redraw until Ctrl-C; return the last statuses."""
     from rich.console import Console
     from rich.live import Live
 
@@ -159,7 +159,7 @@ def _watch(args: argparse.Namespace, states: list[Status], problem: str) -> list
                 room = max(5, console.size.height - 7)
                 live.update(_drawn(states, problem, room, is_all=args.all), refresh=True)
                 time.sleep(_SECONDS)
-                states, problem = _look(args.tables, args.scale)
+                states, problem = _read(args.tables, args.scale)
         except KeyboardInterrupt:
             pass
     print("\n".join(_complaints(states)))

@@ -1,6 +1,6 @@
-"""What papers say, as data: a file for each paper has its tables, numbers read off the page.
+"""Published tables, figures and claims of the papers, as data.
 
-What a paper claims about its numbers is data too: `<paper>_claims.py`.
+Each paper has a file with the numbers of its tables, and one with its claims, `<paper>_claims.py`.
 """
 
 from fairseq_plugins.papers.bert import (
@@ -53,11 +53,11 @@ TABLES: dict[str, Table] = {
         FLOOR_SWEEP,
     )
 }
-# In the order in which what one table leaves is used by the next.
+# In order: models of one table are used by the next.
 PAPERS: dict[str, tuple[str, ...]] = {
     "lrpe": ("table2", "table5", "table8", "table3", "table4"),
     "bert": ("bert_start", "bert_continued", "bert_table2", "bert_table3", "bert_table4"),
 }
 CLAIMS = (*LRPE_CLAIMS, *BERT_CLAIMS, *SURVEY_CLAIMS)
-PUBLISHED = "published"  # the scale whose models start from published weights
+PUBLISHED = "published"  # the scale at which models start from published weights
 SCALE_NAMES = ("toy", "mini", PUBLISHED, "small", "paper")

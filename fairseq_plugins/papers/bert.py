@@ -1,4 +1,4 @@
-"""On Position Embeddings in BERT (Wang et al. 2021): Tables 2, 3 and 4, and the models in them."""
+"""On Position Embeddings in BERT (Wang et al. 2021): Tables 2, 3 and 4, Figure 7, their models."""
 
 from fairseq_plugins.papers.lrpe import MASKED, NEARNESS
 from fairseq_plugins.papers.tables import AVERAGE, Column, Control, Figure, Row, Table, read_rows

@@ -1,4 +1,4 @@
-"""What "On Position Embeddings in BERT" (Wang et al. 2021) claims about its tables."""
+"""Claims of "On Position Embeddings in BERT" (Wang et al. 2021) about its tables."""
 
 from fairseq_plugins.papers.bert import BERT_SQUAD_TABLE
 from fairseq_plugins.papers.bert_correlations import ROWS
@@ -11,8 +11,8 @@ _RELATIVE = ("shaw_only", "sinusoidal_rpe_only", "learnable_sinusoidal_rpe_only"
 _BOTH = tuple(
     name for name in BERT_SQUAD_TABLE.row_names if name not in (*_ABSOLUTE, *_RELATIVE, "none")
 )
-# By exact matches, as the paper's Table 5. Its claims name no metric but once, and then this one;
-# in F1 a long answer without any understanding is not told from a good one.
+# Exact match, as in the paper's Table 5. Only one of its claims names a metric, and it is this one;
+# F1 rewards long answers without any understanding.
 _EXACT = {"v1_exact": "SQuAD v1.1", "v2_exact": "SQuAD v2.0"}
 _DEVIATION = 0.71  # the largest one that the paper prints of GLUE's mean
 

@@ -1,7 +1,7 @@
 """On Position Embeddings in BERT (Wang et al. 2021), Table 5: properties against performance.
 
-Pearson correlations over the paper's embeddings, without row `none`: between what Table 2 says of
-a model's attention and what Tables 3 and 4 say of its answers.
+Pearson correlations over the paper's embeddings, without row `none`, between the properties of
+Table 2 and the scores of Tables 3 and 4.
 """
 
 from fairseq_plugins.papers.bert import (
@@ -17,7 +17,7 @@ SOURCE = f"{PAPER}, Table 5"
 WITHOUT = "none"  # the paper's footnote 11
 ROWS = tuple(name for name in BERT_PROPERTIES_TABLE.row_names if name != WITHOUT)
 
-# What a property is correlated with: each column of these tables.
+# Properties are correlated with each column of these tables.
 PERFORMANCES: tuple[tuple[str, Column], ...] = tuple(
     (table.name, column)
     for table in (BERT_GLUE_TABLE, BERT_SQUAD_TABLE)
@@ -26,10 +26,10 @@ PERFORMANCES: tuple[tuple[str, Column], ...] = tuple(
 PROPERTIES = BERT_PROPERTIES_TABLE.columns
 
 _COLUMNS = {column.metric: column for _, column in PERFORMANCES}
-# The paper does not say whether SQuAD is by F1 or by exact matches. It is by exact matches: from
-# its Table 4 these give the printed numbers to 0.01, and F1 gives some that are 0.10 off.
+# The paper does not say whether SQuAD's score is F1 or exact match. Exact match of its Table 4
+# gives the printed numbers to 0.01; F1 is off by up to 0.10.
 _PRINTED = ("CoLA", "SST-2", "MNLI", "QQP", AVERAGE, "v1_exact", "v2_exact")
-# By property and, under "vanilla", by the metric of the performance.
+# By property and metric.
 PRINTED = {
     row.name: row.paper["vanilla"]
     for row in read_rows(

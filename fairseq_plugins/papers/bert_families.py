@@ -1,6 +1,6 @@
 """On Position Embeddings in BERT (Wang et al. 2021), Table 7: models of other families."""
 
-# By the metric of a property, what the paper calls it.
+# By metric, the paper's name of a property.
 COLUMNS = {
     "monotonicity": "monotonicity, all offsets",
     "monotonicity_20": "monotonicity, first 20",
@@ -9,7 +9,7 @@ COLUMNS = {
     "direction_balance": "direction balance",
 }
 
-# The models, with their numbers in the order of the columns. An infinite balance is the paper's.
+# By model the numbers of the columns. The infinite balance is the paper's.
 TABLE_7 = {
     "BERT": (0.2461, 0.0208, 0.0143, 0.0012, 1.1940),
     "GPT": (0.1019, 0.0044, 0.1114, 0.0070, float("inf")),

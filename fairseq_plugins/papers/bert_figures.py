@@ -1,4 +1,4 @@
-"""Which trained models the figures of "On Position Embeddings in BERT" are of, by their cells."""
+"""The trained models in the figures of "On Position Embeddings in BERT"."""
 
 from dataclasses import dataclass
 
@@ -7,13 +7,14 @@ from fairseq_plugins.papers.bert import BERT_CONTINUED_TABLE, BERT_START_TABLE, 
 
 @dataclass(frozen=True)
 class Model:
-    """What the first seed of a row that is there leaves in a table.
+    """The model of a row, of the first seed that is trained, or several of its checkpoints.
 
     Attributes:
-        label: for a panel.
-        parts: a pattern for the folders of several trainings of one run, each a panel.
-        study: what a study's name has behind that of the scale; its settings keep the checkpoints
-            of a training while it goes on, some of which are a panel each.
+        table, row: of the run.
+        label: of the panel.
+        parts: pattern for the folders of several trainings of the run, a panel each.
+        study: suffix of a study's name, after the scale's, whose settings keep checkpoints during
+            training; some of them get a panel each.
         settings: of that study.
     """
 
@@ -26,14 +27,14 @@ class Model:
 
     @property
     def attention(self) -> str:
-        return VANILLA[0]  # the figures are of weights between pairs of words
+        return VANILLA[0]  # the figures show weights of pairs of words
 
 
 def _continued(*rows: str) -> tuple[Model, ...]:
     return tuple(Model(BERT_CONTINUED_TABLE.name, row, row) for row in rows)
 
 
-SPANS, CLASSES = "SQuAD", "GLUE"  # what the models of Figure 4 that are fine-tuned begin with
+SPANS, CLASSES = "SQuAD", "GLUE"  # prefixes of the labels of fine-tuned models in Figure 4
 _ABSOLUTE = ("learned", "sinusoidal", "learnable_sinusoidal")
 _RELATIVE = ("shaw_only", "sinusoidal_rpe_only", "learnable_sinusoidal_rpe_only")
 _LEARNABLE = "learnable_sinusoidal"

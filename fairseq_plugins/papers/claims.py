@@ -1,4 +1,4 @@
-"""What a claim of a paper is: where it is made, and which numbers would confirm it."""
+"""Claims of papers, and the numbers that would confirm them."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -8,16 +8,17 @@ Side = Literal["above", "below"]
 
 @dataclass(frozen=True)
 class Comparison:
-    """That some rows of a table are above or below others in a metric, by their means.
+    """The claim that the mean of some rows is above or below that of others.
 
     Attributes:
-        first, second: names of rows; a group counts by the mean of its rows.
-        claimed: where `first` is, seen from `second`.
-        by: at least so much; below zero, that it is at most so much on the other side.
-        relative: differences are ratios, in per cent.
-        of_every: `second` is not a group: it is claimed of each of its rows.
-        second_attention: where it is not that of `first`.
-        second_metric: likewise.
+        table, metric, attention: of the numbers.
+        first, second: names of rows.
+        claimed: whether `first` is above or below `second`.
+        by: minimum difference; a negative one allows so much on the other side.
+        relative: whether differences are in per cent.
+        of_every: whether it is claimed for each row of `second`, not for their mean.
+        second_attention: of `second`, if not that of `first`.
+        second_metric: of `second`, if not that of `first`.
     """
 
     table: str
@@ -35,9 +36,9 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Correlation:
-    """That a property and a performance rise together (`above`) or against each other.
+    """The claim that two metrics correlate positively (`above`) or negatively (`below`).
 
-    of, with_: table and metric of each; over the rows that both have, among `rows`.
+    of, with_: table and metric of each. rows: to correlate over, as far as both tables have them.
     """
 
     of: tuple[str, str]
@@ -49,9 +50,9 @@ class Correlation:
 
 @dataclass(frozen=True)
 class Speed:
-    """That training with some rows is at least so fast, as a share of Base's speed, on average.
+    """The claim that rows train at least so fast on average, relative to Base (Table 9).
 
-    Decided by Table 9. printed: the paper's number.
+    printed: the paper's number.
     """
 
     attention: str
@@ -62,7 +63,7 @@ class Speed:
 
 @dataclass(frozen=True)
 class Floor:
-    """That a row is above or below what needs no model of ours, by its name on the pages."""
+    """The claim that a row is above or below a trivial baseline, by its name on the pages."""
 
     table: str
     metric: str
@@ -77,14 +78,14 @@ Evidence = Comparison | Correlation | Speed | Floor
 
 @dataclass(frozen=True)
 class Claim:
-    """A sentence of a paper that numbers can confirm or contradict.
+    """A statement of a paper that numbers can confirm or contradict.
 
     Attributes:
         name: unique.
         place: section, table or figure.
-        text: what is claimed, in our words.
-        mismatch: where the paper's own printed numbers say otherwise, how; else empty.
-        note: what else a reader should know.
+        text: the claim, paraphrased.
+        mismatch: how the paper's own numbers contradict it; empty if they do not.
+        note: further remarks for the reader.
     """
 
     name: str

@@ -1,13 +1,13 @@
-"""Beyond the training length: tables that no paper prints, of the models of those that some do."""
+"""Tables of this project on lengths: extrapolation, and BLEU by the length of the source."""
 
 from fairseq_plugins.papers.lrpe import TABLE_2, TABLE_4, TABLE_8
 from fairseq_plugins.papers.tables import Adapted, Column, Figure, Row, Table
 
-FACTORS = (1, 2, 4, 8)  # lengths of the columns, in those of the training
-GOES_ON = 5.0  # per cent by which the perplexity of what goes on working may rise
+FACTORS = (1, 2, 4, 8)  # lengths of the columns, in multiples of the training length
+GOES_ON = 5.0  # a perplexity that rises by at most so many per cent counts as extrapolating
 SLIDING = "_sliding"  # suffix of the metrics in sliding windows
-# As these are used: a trained model, stretched when it is evaluated by the length in those of its
-# training (Dynamic Scaling: YaRN, Section 3.3), or a trained table made as long.
+# Trained models whose positions are scaled at evaluation by the length over the training length
+# (Dynamic Scaling: YaRN, Section 3.3), or whose position table is extended.
 ADAPTED = {
     "rope_dynamic_interpolation": Adapted("rope_only", "none+rope_interpolated"),
     "rope_dynamic_ntk": Adapted("rope_only", "none+rope_ntk"),
@@ -20,12 +20,12 @@ ADAPTED = {
 
 
 def length_metric(factor: int) -> str:
-    """The perplexity at so many times the training length, in whole windows."""
+    """Return the metric of the perplexity at a multiple of the training length."""
     return f"ppl_{factor}x"
 
 
 def bleu_metric(bucket: str) -> str:
-    """BLEU of the sentences whose source has so many words, as 11-20 or 51+."""
+    """Return the metric of BLEU of sentences by the words of their source, as 11-20 or 51+."""
     return f"bleu_{bucket.replace('-', '_').replace('+', '_more')}"
 
 
@@ -34,11 +34,11 @@ _COLUMNS = tuple(Column(length_metric(factor), f"PPL at {factor}x") for factor i
 
 
 def _rows(table: Table) -> tuple[Row, ...]:
-    """The same ones, without numbers."""
+    """Return the rows of a table without published numbers."""
     return tuple(Row(row.name, row.label, row.group, {}) for row in table.rows)
 
 
-# Of language models, all but Ruoss et al.
+# On language models, except Ruoss et al.
 _SAW = (
     (
         "ALiBi (Press et al. 2022)",
@@ -81,7 +81,7 @@ _SAW = (
         "can be expected to go on to some degree, and recursive encodings well.",
     ),
 )
-# The papers of encodings above measured causal models.
+# The papers above measured causal models.
 _SAW_OF_MASKED = (
     (
         "The papers that are implemented here",

@@ -1,13 +1,13 @@
-"""Denominators of linear attention compared: an experiment of our own, no paper's table."""
+"""Comparison of denominators of linear attention, an experiment of this project."""
 
 from fairseq_plugins.papers.lrpe import PERPLEXITIES, TABLE_2
 from fairseq_plugins.papers.tables import Figure, Row, Table
 
-PLAIN = "plain"  # the denominator of un-encoded features, which needs no floor
-# By the word of a column: `min_cosine`, a share of the largest value that a denominator may have.
+PLAIN = "plain"  # denominator of un-encoded features, which needs no lower bound
+# By column: `min_cosine`, the lower bound of the denominator as a fraction of its maximum.
 FLOORS = {"floor_0": 0.0, "floor_5": 0.05, "floor_10": 0.1, "floor_20": 0.2, "floor_40": 0.4}
-CLAMPED = "clamped"  # max(sum, 1e-6): the LRPE authors' code of 2022
-# Norms of the heads' output in place of a denominator: their code since January 2023.
+CLAMPED = "clamped"  # max(sum, 1e-6), as in the LRPE authors' code of 2022
+# Norms of the output in place of a denominator, as in their code since January 2023.
 OUTPUT_NORMS = {"layer_norm": "layer norm of the output", "rms_norm": "RMS norm of the output"}
 
 

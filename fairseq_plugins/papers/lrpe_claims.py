@@ -1,4 +1,4 @@
-"""What LRPE (Qin et al. 2023) claims about its tables."""
+"""Claims of LRPE (Qin et al. 2023) about its tables."""
 
 from fairseq_plugins.papers.claims import Claim, Comparison, Side, Speed
 from fairseq_plugins.papers.lrpe import TABLE_2, TABLE_4

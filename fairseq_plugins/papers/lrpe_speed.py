@@ -1,6 +1,6 @@
 """Table 9 of "Linearized Relative Positional Encoding": training speed against Base.
 
-Its one row LRPE does not say which type it is: its number stands beside each.
+The paper does not say which type its row LRPE is; its number is shown for each type.
 """
 
 LRPE = tuple(f"lrpe_type{i}" for i in range(1, 9))

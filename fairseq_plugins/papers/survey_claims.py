@@ -1,10 +1,10 @@
-"""What the survey of position encodings, and papers on single encodings, claim."""
+"""Claims of the survey of position encodings, and of papers on single encodings."""
 
 from fairseq_plugins.papers.claims import Claim, Comparison, Floor, Side
 from fairseq_plugins.papers.extrapolation import GOES_ON, length_metric
 
 SURVEY = "Survey of position encodings"
-# The appendix on language models defines these encodings and claims nothing of them.
+# LRPE's appendix on language models defines these encodings and makes no claims about them.
 SINGLE = "Papers on single encodings"
 _HAVIV = "Haviv et al. 2022, abstract"
 _PRESS = "Press et al. 2022, Figure 1"
@@ -14,12 +14,10 @@ _BESIDE_BASE = "as in Table 2, the relative ones have Base's sinusoids beside th
 def _longer(
     row: str, factor: int, text: str, claimed: Side, paper: str, place: str, note: str = ""
 ) -> Claim:
-    """That a row's perplexity at a multiple of the training length is so, seen from 1x.
+    """Return a claim on a row's perplexity at a multiple of the training length, against 1x.
 
-    The row has the encoding alone, as the papers speak of it: `rope_only`, where `rope` has Base's
-    sinusoids beside it.
-
-    With `below` it may be above by `GOES_ON`.
+    The row has the encoding alone, as in the papers: `rope_only`, since `rope` also has Base's
+    sinusoids. `below` allows a rise by `GOES_ON` per cent.
     """
     return Claim(
         f"longer-{row}-{factor}x" + ("-survey" if paper == SURVEY else ""),

@@ -1,19 +1,19 @@
-"""What a table of a paper is, and the one notation in which its numbers are written down."""
+"""Tables of papers: rows, columns, figures, and a parser of printed numbers."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-ATTENTIONS = ("linear", "vanilla")  # the columns of the LRPE paper, in its order
+ATTENTIONS = ("linear", "vanilla")  # in the order of the LRPE paper; vanilla is softmax
 AVERAGE = "average"  # the metric of a column that is the mean of others
 MARK = "†"  # of significance
 
 
 @dataclass(frozen=True)
 class Printed:
-    """A published number, with the standard deviation where the paper prints one.
+    """A published number, with the standard deviation if the paper prints one.
 
-    is_marked: whether the paper marks it as significant, by the test that the table's `mark` says.
+    is_marked: whether the paper marks it as significant, by the test of `Table.mark`.
     """
 
     mean: float
@@ -21,7 +21,7 @@ class Printed:
     is_marked: bool = False
 
     def text(self, digits: int) -> str:
-        """As the paper prints it, with that many digits after the point."""
+        """Format it as in the paper, with that many decimals."""
         mark = MARK if self.is_marked else ""
         spread = "" if self.deviation is None else f" ± {self.deviation:.{digits}f}"
         return f"{self.mean:.{digits}f}{mark}{spread}"
@@ -29,9 +29,9 @@ class Printed:
 
 @dataclass(frozen=True)
 class Column:
-    """A measured quantity of a table; ``metric`` is its key in a result's metrics.
+    """A column of a table; ``metric`` is its key in a result's metrics.
 
-    digits: after the point, where it is shown.
+    digits: number of decimals.
     """
 
     metric: str
@@ -42,10 +42,13 @@ class Column:
 
 @dataclass(frozen=True)
 class Row:
-    """A row: `name` is its configs/model/<name>.yaml, `label` what the paper prints.
+    """A row of a table.
 
-    paper: per attention the published numbers by metric; an attention without any is a dash in
-    the paper.
+    Attributes:
+        name: of its encoding or of configs/model/<name>.yaml.
+        label: as printed in the paper.
+        group: heading above it in the paper.
+        paper: by attention and metric the published numbers; a dash in the paper is left out.
     """
 
     name: str
@@ -56,16 +59,16 @@ class Row:
 
 @dataclass(frozen=True)
 class Figure:
-    """A picture made of a table's runs.
+    """A figure drawn from a table's runs.
 
     Attributes:
-        kind: ``ranking`` has a dot for each row and attention, ``curves`` the perplexity at every
-            evaluation of a training, ``attention`` the weights of each row's model, ``lengths``
-            the perplexity at each length, ``parts`` the answers after each part of a pre-training,
-            ``buckets`` BLEU by the length of the source, ``settings`` a line for each row over
-            what stands in the place of attentions.
-        source: the paper's name for it, empty where it is none of the paper's.
-        name: of its own script and page, empty where it stands beside the table's page.
+        kind: ``ranking``, a dot for each row and attention; ``curves``, the perplexity at every
+            validation; ``attention``, the attention weights of each row; ``lengths``, the
+            perplexity at each length; ``parts``, SQuAD after each part of a pre-training;
+            ``buckets``, BLEU by the length of the source; ``settings``, a line for each row over
+            the columns.
+        source: the paper's name for it, empty if it is not in the paper.
+        name: of its own script and page, empty if it is on the table's page.
     """
 
     kind: Literal["ranking", "curves", "attention", "lengths", "parts", "buckets", "settings"]
@@ -75,12 +78,12 @@ class Figure:
 
 @dataclass(frozen=True)
 class Adapted:
-    """A row that measures the model of another one with something changed, and trains nothing.
+    """A row that evaluates the model of another row with something changed.
 
     Attributes:
-        of: the row whose model it is.
-        encoding: in place of that row's; empty for the same.
-        grow_table: how its learned table is made longer; empty for not at all.
+        of: the row whose model is evaluated.
+        encoding: replaces that row's; empty to keep it.
+        grow_table: how a learned table is extended; empty to keep its length.
     """
 
     of: str
@@ -90,11 +93,11 @@ class Adapted:
 
 @dataclass(frozen=True)
 class Control:
-    """A row beyond the paper that shows what an exchange of the encoding costs by itself.
+    """A row beyond the paper that shows what replacing an encoding costs by itself.
 
     Attributes:
         of: the row whose model it has.
-        overrides: Hydra's, of the training that starts from another encoding's model.
+        overrides: Hydra overrides of the training that starts from another encoding's model.
     """
 
     of: str
@@ -106,27 +109,31 @@ class Table:
     """A table of a paper.
 
     Attributes:
-        experiment: how its runs are trained and measured, a name in `experiments.EXPERIMENTS`.
+        name: of its script, folders and page.
+        source: where it is in the paper.
+        title: its caption.
+        experiment: key of `experiments.EXPERIMENTS`.
         columns: the last one, or that of the metric `rank`, ranks the rows.
-        rows: the paper's, in its order.
-        controls: by name, rows that run by default where rows start from a published model.
-        average_of: the metrics whose mean the column `AVERAGE` is.
+        rows: of the paper, in order.
+        controls: by name, rows that run by default if rows start from a published model.
+        rank: metric of the column that ranks the rows, None for the last column.
+        average_of: metrics whose mean is the column `AVERAGE`.
         takes_any_encoding: whether every other encoding is a row beyond the paper.
-        attentions: what runs by default.
-        seeds: likewise, at scale paper.
-        names: what pages call an attention, where that is not its word.
-        against: attentions that all others are compared with in each row, a section for each.
-        further: attentions beyond the paper, with a heading for their rows.
+        attentions: run by default.
+        seeds: run by default at scale paper.
+        names: of attentions on pages, if not the attention's own name.
+        reference_attentions: attentions that all others are compared with, a section for each.
+        extra_attentions: attentions beyond the paper, with a heading for their rows.
         reference: the row that the others are compared with.
-        figures: what is drawn of its runs.
-        mark: what the paper's marks of significance mean, empty where it prints none.
+        figures: drawn from its runs.
+        mark: meaning of the paper's marks of significance, empty if it has none.
         notes: sentences of the caption.
-        lengths: what is measured by default where a user may choose, in training lengths.
-        saw: what papers say of what the figure shows, each with the paper's name before.
-        may_start_published: whether a user may choose a published model for its rows to start from.
-        adapted: further rows by name, of models that others are.
-        only_trained: whether rows that nobody asked for by name are left out where what they start
-            from is not trained yet.
+        lengths: measured by default, in multiples of the training length; empty if fixed.
+        published_observations: names of papers, and what they say about what the figure shows.
+        may_start_published: whether rows may start from a published model.
+        adapted: by name, extra rows that evaluate the model of another row.
+        evaluate_only: whether runs whose model is not trained yet are left out unless the row is
+            named.
     """
 
     name: str
@@ -156,38 +163,38 @@ class Table:
 
     @property
     def is_printed(self) -> bool:
-        """Whether the paper has numbers of it."""
+        """Whether the paper prints numbers."""
         return any(row.paper for row in self.rows)
 
     @property
     def ranked_by(self) -> Column:
-        """The column by which rows are compared."""
+        """The column that ranks the rows."""
         return self.columns[-1] if self.rank is None else self.column(self.rank)
 
     def column(self, metric: str) -> Column:
-        """The column of a metric, of which there is one."""
+        """Return the column of a metric."""
         (found,) = (column for column in self.columns if column.metric == metric)
         return found
 
     def row(self, name: str) -> Row:
-        """The paper's row of that name, or one without published numbers."""
+        """Return the paper's row of that name, or one without published numbers."""
         return next((row for row in self.rows if row.name == name), Row(name, name, "", {}))
 
     def word_of(self, attention: str) -> str:
-        """What the head of a column calls an attention."""
+        """Return the name of an attention in a column heading."""
         return self.names.get(attention, attention)
 
     def name_of(self, attention: str) -> str:
-        """What a sentence calls it."""
+        """Return the name of an attention in a sentence."""
         return self.names.get(attention, f"{attention} attention")
 
     def model_of(self, name: str) -> str:
-        """The row whose model a row measures: its own, but for the adapted ones."""
+        """Return the row whose model a row evaluates: itself, except for adapted rows."""
         return self.adapted[name].of if name in self.adapted else name
 
     @property
     def printed_columns(self) -> tuple[Column, ...]:
-        """Those of which the paper has numbers."""
+        """The columns that the paper prints."""
         printed = {m for row in self.rows for numbers in row.paper.values() for m in numbers}
         return tuple(column for column in self.columns if column.metric in printed)
 
@@ -197,7 +204,7 @@ class Table:
 
 
 def without_paper(table: Table) -> Table:
-    """The same rows and columns without published numbers and what is said of these."""
+    """Return the table without published numbers and their marks."""
     rows = tuple(replace(row, paper={}) for row in table.rows)
     return replace(table, rows=rows, mark="")
 
@@ -208,31 +215,30 @@ def read_rows(
     labels: Mapping[str, str],
     attentions: tuple[str, ...] = ATTENTIONS,
 ) -> tuple[Row, ...]:
-    """Rows of a table from its numbers as printed.
+    """Parse the rows of a table from its numbers as printed.
 
-    A line is a row: its name, then its numbers, all columns under one attention after the other.
-    ``26.34±1.05`` has a standard deviation, ``26.34±1.05†`` a mark too, ``-`` is a dash in the
-    paper. A line that ends with a
-    colon names the group of the rows below it.
+    A line is a row: its name, then the columns of one attention after the other. ``26.34±1.05``
+    has a standard deviation, ``26.34±1.05†`` also a mark, ``-`` is a dash in the paper. A line that
+    ends with a colon is the heading of the rows below it.
 
     Args:
         printed: the table.
         columns: of one attention.
-        attentions: in the order of the page.
-        labels: what the paper calls each row, by its name.
+        labels: the paper's name of each row, by row.
+        attentions: in the order of the paper.
 
     Raises:
-        ValueError: a line with too few or too many numbers, or a word that is none.
+        ValueError: a line with too few or too many numbers, or a word that is not a number.
     """
     rows, group = [], ""
-    places = [(attention, column.metric) for attention in attentions for column in columns]
+    cells = [(attention, column.metric) for attention in attentions for column in columns]
     for line in filter(None, map(str.strip, printed.splitlines())):
         if line.endswith(":"):
             group = line.removesuffix(":")
             continue
         name, *words = line.split()
         paper: dict[str, dict[str, Printed]] = {}
-        for (attention, metric), word in zip(places, words, strict=True):
+        for (attention, metric), word in zip(cells, words, strict=True):
             if word != "-":
                 mean, _, deviation = word.removesuffix(MARK).partition("±")
                 spread = float(deviation) if deviation else None

@@ -1,4 +1,4 @@
-"""fairseq's commands as this interpreter runs them."""
+"""fairseq's commands, run by this interpreter."""
 
 import os
 import sys
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from fairseq_plugins.common.root import IS_CHECKOUT, PACKAGE, configs_folder
 from fairseq_plugins.experiments.training import SRUN
 
-# fairseq's commands as modules of this interpreter, so that no PATH has to be right.
+# Modules of this interpreter, so that commands do not depend on PATH.
 _MODULES = {
     "fairseq-hydra-train": ("-m", "fairseq_cli.hydra_train"),
     "fairseq-eval-lm": ("-m", "fairseq_cli.eval_lm"),
@@ -17,12 +17,12 @@ _MODULES = {
 }
 
 _IN_JOBS = {"fairseq-hydra-train": ("-m", "fairseq_plugins.runner.training_job")}
-# Set in a container to what is this interpreter outside of it, where srun starts commands.
+# Set in a container to the interpreter outside, where srun starts commands.
 _OUTSIDE = "FAIRSEQ_PE_PYTHON"
 
 
 def with_folders(command: Sequence[str]) -> list[str]:
-    """A command as it runs in the root: an installed package has its recipes inside itself."""
+    """Return a command with the package's own folders of recipes if it is installed."""
     words = list(command)
     if IS_CHECKOUT:
         return words
@@ -30,14 +30,14 @@ def with_folders(command: Sequence[str]) -> list[str]:
     for index, option in enumerate(words[:-1]):
         if option in folders:
             words[index + 1] = str(folders[option])
-    # Which the recipes name, and which fairseq finds beside itself alone.
+    # The recipes name the package, which fairseq would only find beside itself.
     return [*words, f"common.user_dir={PACKAGE}"] if "--config-dir" in words else words
 
 
 def executable(command: Sequence[str], *, in_job: bool = False) -> list[str]:
-    """The command with this interpreter in place of fairseq's command names.
+    """Return a command with this interpreter in place of fairseq's command names.
 
-    in_job: whether a training may be ended by Slurm at any moment.
+    in_job: whether Slurm may end the training at any moment.
     """
     words = with_folders(command)
     modules = _MODULES | _IN_JOBS if in_job else _MODULES

@@ -1,4 +1,4 @@
-"""What runs take before they are made: operations, GPU-hours, files. Estimates, by arithmetic."""
+"""Estimates of GPU-hours and disk space of planned runs."""
 
 import math
 import shutil
@@ -15,22 +15,22 @@ from fairseq_plugins.runner.checkpoints import kept_names
 from fairseq_plugins.runner.run_options import Retention
 from fairseq_plugins.runner.slurm_job import Job
 
-# Of data that is not here yet: entries of its dictionaries.
+# Dictionary sizes of data that is not here yet.
 _VOCABULARIES = {"wikitext-103": 267_744, "wmt14-en-de": 42_720}
-_GPT2_PIECES = 50_265
-_SAMPLE = 64  # pieces of a sentence or pair of GLUE, a guess
-_WINDOW = 384  # of SQuAD, in the BERT paper
-_SPECIAL = 4
+_GPT2_SUBWORDS = 50_265
+_SAMPLE = 64  # tokens of a sentence or pair of GLUE, a guess
+_WINDOW = 384  # tokens of a window of SQuAD, as in the BERT paper
+_SPECIAL = 4  # special tokens
 
 
 @dataclass(frozen=True)
 class Cost:
-    """Of one run.
+    """Estimated cost of one run.
 
     Attributes:
-        operations: floating-point, forward and backward, of all its trainings.
-        peak: bytes of its checkpoints while it is trained, at most.
-        rest: bytes of those that stay when it is measured.
+        operations: floating-point operations of all trainings, forward and backward.
+        peak: most bytes of checkpoints during training.
+        rest: bytes of checkpoints that stay.
     """
 
     operations: float
@@ -39,24 +39,24 @@ class Cost:
 
 
 def cost_of(root: Path, planned: PlannedRun, keep: Retention = "all") -> Cost:
-    """What a run takes that starts anew; what it starts from is another run."""
+    """Estimate the cost of a run from its beginning, without the run that it starts from."""
     operations, peak, rest = 0.0, 0, 0
     for training in planned.trainings:
         vocabulary = _vocabulary(root, training.data)
         operations += _operations(training.config, vocabulary)
         size = parameters(training.config["model"], vocabulary) * _bytes(training.config)
-        peak = max(peak, rest + size * (_files(training) + 1))  # one more while it is written
+        peak = max(peak, rest + size * (_files(training) + 1))  # one more while it is being written
         rest += size * _files_that_stay(planned, training, keep)
     return Cost(operations, peak, rest)
 
 
 def _bytes(config: Mapping[str, Any]) -> int:
-    """Of a checkpoint for each parameter: the weight and Adam's two moments."""
+    """Return the bytes of a checkpoint per parameter: the weight and Adam's two moments."""
     return 10 if config["common"]["fp16"] or config["common"]["bf16"] else 12
 
 
 def _files(training: Training) -> int:
-    """checkpoint_last.pt, the best one, and those before the last."""
+    """Count the checkpoints of a training: the last one, the best one, and earlier ones."""
     config = training.config
     kept = int(config["checkpoint"]["keep_interval_updates"])
     before = max(0, kept) if config["checkpoint"]["save_interval_updates"] else 0
@@ -64,7 +64,7 @@ def _files(training: Training) -> int:
 
 
 def _files_that_stay(planned: PlannedRun, training: Training, keep: Retention) -> int:
-    """Of one of several trainings only what another starts from, and with `tuned` the measured."""
+    """Count the checkpoints that stay; several trainings keep few, as `RunExecution` has it."""
     name = training.variant.name
     if name:
         return int(keep == "tuned" or any(t.variant.after == name for t in planned.trainings))
@@ -72,7 +72,7 @@ def _files_that_stay(planned: PlannedRun, training: Training, keep: Retention) -
 
 
 def peak_of(costs: Collection[Cost], at_once: int) -> int:
-    """Bytes of checkpoints at most, where so many runs are trained at once, 0 for all."""
+    """Return the most bytes of checkpoints if `at_once` runs (0: all) train at the same time."""
     more = sorted((cost.peak - cost.rest for cost in costs), reverse=True)
     return sum(cost.rest for cost in costs) + sum(more[: at_once or None])
 
@@ -83,7 +83,7 @@ def _vocabulary(root: Path, data: Path) -> int:
         if path.is_file():
             with path.open("rb") as lines:
                 return sum(1 for _ in lines) + _SPECIAL
-    return _VOCABULARIES.get(data.name, _GPT2_PIECES)
+    return _VOCABULARIES.get(data.name, _GPT2_SUBWORDS)
 
 
 def _sides(model: Mapping[str, Any]) -> list[str]:
@@ -91,7 +91,7 @@ def _sides(model: Mapping[str, Any]) -> list[str]:
 
 
 def _layers(model: Mapping[str, Any], side: str) -> int:
-    """Weights of the layers of one side: four projections, feed-forward, cross-attention."""
+    """Count the weights of one side's layers: attention, feed-forward and cross-attention."""
     width, inner = int(model[f"{side}_embed_dim"]), int(model[f"{side}_ffn_embed_dim"])
     has_cross = side == "decoder" and "encoder" in _sides(model)
     weights = (8 if has_cross else 4) * width**2 + 2 * width * inner
@@ -99,26 +99,26 @@ def _layers(model: Mapping[str, Any], side: str) -> int:
 
 
 def parameters(model: Mapping[str, Any], vocabulary: int) -> int:
-    """Of a model whose input and output share their embedding; encodings are left out."""
+    """Count the parameters of a model with shared embeddings, without position encodings."""
     width = int(model[f"{_sides(model)[-1]}_embed_dim"])
     return vocabulary * width + sum(_layers(model, side) for side in _sides(model))
 
 
 def _operations(config: Mapping[str, Any], vocabulary: int) -> float:
-    """Two for each weight that a piece meets, and those of attention; thrice with backward."""
+    """Estimate operations: 2 per weight and token, and attention; times 3 with backward."""
     model, task = config["model"], config["task"]
     length = _length(task, config["dataset"])
-    per_piece = 0.0
+    per_token = 0.0
     for side in _sides(model):
         width, heads = int(model[f"{side}_embed_dim"]), int(model[f"{side}_attention_heads"])
         kind = model.get(f"{side}_attention_type") or model.get("attention_type")
         reach = width // heads if kind == "linear" else length
         attention = 4 * reach * width * int(model[f"{side}_layers"])
-        per_piece += 2 * _layers(model, side) + attention
+        per_token += 2 * _layers(model, side) + attention
     predicted = float(task.get("mask_prob") or 1.0)
     if task["_name"] in ("language_modeling", "masked_lm", "translation"):
-        per_piece += 2 * predicted * vocabulary * int(model[f"{_sides(model)[-1]}_embed_dim"])
-    return 3 * per_piece * _pieces(config, length)
+        per_token += 2 * predicted * vocabulary * int(model[f"{_sides(model)[-1]}_embed_dim"])
+    return 3 * per_token * _tokens(config, length)
 
 
 def _length(task: Mapping[str, Any], dataset: Mapping[str, Any]) -> int:
@@ -127,8 +127,8 @@ def _length(task: Mapping[str, Any], dataset: Mapping[str, Any]) -> int:
     return _WINDOW if task["_name"] == "squad" else _SAMPLE
 
 
-def _pieces(config: Mapping[str, Any], length: int) -> float:
-    """That a training sees; where batches are counted in them, at most."""
+def _tokens(config: Mapping[str, Any], length: int) -> float:
+    """Return the tokens that a training sees, or the limit if batches are limited in tokens."""
     updates = int(config["optimization"]["max_update"])
     devices = int(config["distributed_training"]["distributed_world_size"])
     if config["dataset"]["batch_size"]:
@@ -138,7 +138,7 @@ def _pieces(config: Mapping[str, Any], length: int) -> float:
 
 
 def check_rate(tflops: float) -> None:
-    """Refuse a rate that no GPU has.
+    """Refuse an impossible rate.
 
     Raises:
         ValueError: naming the option and the value.
@@ -148,7 +148,7 @@ def check_rate(tflops: float) -> None:
 
 
 def hours(operations: float, tflops: float) -> float:
-    """Of one GPU that does so many 10^12 operations a second."""
+    """Return the hours of a GPU with so many 10^12 operations per second."""
     return operations / (tflops * 1e12) / 3600
 
 
@@ -160,19 +160,19 @@ def describe(
     keep: Retention = "all",
     at_once: int = 0,
 ) -> list[str]:
-    """The plan of a submission: runs, GPU-hours and disk of each table, then the jobs in order.
+    """Describe a submission: runs, GPU-hours and disk space of each table, and the jobs in order.
 
     Args:
-        root: the repository.
-        tables: the runs of each.
-        jobs: that are submitted.
-        tflops: as `hours` has it.
-        keep: which checkpoints stay when a run is measured.
-        at_once: runs at the same time at most, 0 for all.
+        root: folder of results and checkpoints.
+        tables: the runs of each table.
+        jobs: to be submitted.
+        tflops: 10^12 operations per second of a GPU.
+        keep: which checkpoints stay.
+        at_once: most runs at the same time, 0 for all.
     """
     plans = {one.run: one for planned in tables for one in planned}
     plans |= {before.run: before for one in list(plans.values()) for before in one.before}
-    # A run that another table makes takes nothing.
+    # A run that is copied from another table costs nothing.
     made = [run for job in jobs if job.trains for run in job.runs if run in plans]
     costs = {run: cost_of(root, plans[run], keep) for run in dict.fromkeys(made)}
     rows = []

@@ -1,4 +1,4 @@
-"""Starting a command, following its log, and never leaving it behind."""
+"""Starting commands, following their logs, and stopping them with this process."""
 
 import ctypes
 import errno
@@ -28,12 +28,12 @@ preloaded.serve()
 """
 
 _PR_SET_PDEATHSIG = 1
-# Looked up here, since a fork of a program with threads must not wait for the loader's locks.
+# Looked up here, since a fork of a process with threads must not wait for the loader's locks.
 _PRCTL = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
 
 
 class Launcher(Protocol):
-    """Runs a command to its end; tests put a fake in its place."""
+    """A function that runs a command to its end."""
 
     def __call__(
         self,
@@ -57,7 +57,7 @@ class Child(Protocol):
     def pid(self) -> int: ...
 
     def wait(self, timeout: float) -> int:
-        """Its exit status; raises subprocess.TimeoutExpired where it has not ended by then."""
+        """Return its exit status; raise subprocess.TimeoutExpired if it has not ended by then."""
         ...
 
 
@@ -108,12 +108,11 @@ def _spawn(
 
 
 def _environment(command: Sequence[str], own: Mapping[str, str]) -> dict[str, str]:
-    """What a command sees of this process's environment, and variables of its own.
+    """Return the environment of a command: this process's with changes, and its own variables.
 
-    Line by line, so that what libraries log does not come between the words of one. Without
-    Slurm's variables where Slurm does not start it: fairseq would take the number of processes from
-    the shell's allocation in place of the one it is given. Threads that wait for others sleep: on
-    a machine with other work, spinning ones keep the processor from those that they wait for.
+    Output is unbuffered, so that lines of several libraries do not mix. Without srun, Slurm's
+    variables are removed: fairseq would take the number of processes from the allocation. Waiting
+    threads sleep, since spinning ones keep busy processors from the threads that they wait for.
     """
     kept = dict(os.environ)
     if not kept.keys() & {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"}:
@@ -124,12 +123,12 @@ def _environment(command: Sequence[str], own: Mapping[str, str]) -> dict[str, st
 
 
 class ProcessLauncher:
-    """The real launcher: a subprocess in the repository's root, in a process group of its own.
+    """Launcher that runs a command in the root, in a process group of its own.
 
-    The group keeps a Ctrl-C from the child until the runner has said what happens; then the
-    child gets SIGTERM and, if that does not end it, SIGKILL.
+    Ctrl-C does not reach the group, so that this process can print what happens first. Then the
+    command gets SIGTERM and, if it does not end, SIGKILL.
 
-    environment: variables that commands see beside those of this process.
+    environment: variables added to those of this process.
     """
 
     def __init__(self, root: Path, environment: Mapping[str, str] | None = None) -> None:
@@ -156,13 +155,13 @@ class ProcessLauncher:
 
 
 class PreloadedLauncher:
-    """Runs modules of this interpreter in forks of a process that has imported torch and fairseq.
+    """Launcher that runs modules in forks of a process with torch and fairseq imported.
 
-    Every other command runs as `ProcessLauncher` has it. For trainings on a CPU, of which there may
-    be many short ones, several at once in as many threads. The process starts with the first
-    command, in a thread that must not end before this object's, and ends with that.
+    It saves the imports of many short trainings on a CPU; several threads may use it. Other
+    commands run as in `ProcessLauncher`. The process starts with the first command, in a thread
+    that must outlive it.
 
-    environment: variables that commands see beside those of this process.
+    environment: variables added to those of this process.
     """
 
     def __init__(self, root: Path, environment: Mapping[str, str] | None = None) -> None:
@@ -191,18 +190,18 @@ class PreloadedLauncher:
                     words = json.dumps(list(command[2:])).encode()
                     descriptors = [theirs.fileno(), output.fileno(), *keep_open]
                     _send(channel, words, descriptors)
-                # The first one is not started before the process has imported everything.
+                # The first command waits until the process has imported everything.
                 while not _is_readable(ours, POLL_SECONDS):
                     on_lines([])
                 return _follow(_Forked(ours), log, size, on_lines)
-        except _HasEnded:  # the next command has a new one
+        except _HasEnded:  # the next command starts a new process
             with self._lock:
                 if self._channel is channel:
                     self._end()
             raise
 
     def close(self) -> None:
-        """End the process, and with it the commands that it still runs."""
+        """End the process and the commands that it still runs."""
         with self._lock:
             self._end()
 
@@ -218,7 +217,7 @@ class PreloadedLauncher:
         self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             command = [sys.executable, "-c", _PRELOADED, str(theirs.fileno())]
-            # The runtime of the threads reads its settings here, not in the forks.
+            # OpenMP reads its settings in this process, not in the forks.
             self._process = _spawn(
                 self.root,
                 command,
@@ -233,9 +232,9 @@ class PreloadedLauncher:
 def get_launchers(
     root: Path, gpus: int, environments: Sequence[Mapping[str, str]]
 ) -> Iterator[list[Launcher]]:
-    """The launchers of runs at once, one for each environment.
+    """Yield a launcher for each environment of runs at once.
 
-    On a CPU (no `gpus`) these are the same, and so is the process that the runs are forked from.
+    On a CPU (no `gpus`) all share one launcher and its process.
     """
     if gpus or sys.platform != "linux":
         yield [ProcessLauncher(root, environment) for environment in environments]
@@ -248,7 +247,7 @@ def get_launchers(
 
 
 class _HasEnded(OSError):
-    """The other process is gone, and with it all commands that it ran."""
+    """The process that runs the commands has ended, and the commands with it."""
 
     def __init__(self) -> None:
         super().__init__("the process that runs the commands has ended by itself")
@@ -262,7 +261,7 @@ def _send(channel: socket.socket, message: bytes, descriptors: Sequence[int]) ->
 
 
 class _Forked:
-    """A command that the other process runs, of which it tells over a socket of its own."""
+    """A command that runs in the other process, which answers over a socket."""
 
     def __init__(self, channel: socket.socket) -> None:
         self._channel = channel
@@ -284,12 +283,12 @@ class _Forked:
 
 
 def _is_readable(channel: socket.socket, seconds: float) -> bool:
-    """Whether something is there to be received, or comes within some seconds."""
+    """Tell whether something can be received within some seconds."""
     return bool(select.select([channel], [], [], seconds)[0])
 
 
 def _follow(process: Child, log: Path, position: int, on_lines: Callable[[list[str]], None]) -> int:
-    """Hand on the lines of the log behind a position until the command ends; its status."""
+    """Pass on new lines of the log until the command ends; return its exit status."""
     lines = LineReader()
     try:
         with log.open("r", errors="replace") as tail:
@@ -308,13 +307,13 @@ def _follow(process: Child, log: Path, position: int, on_lines: Callable[[list[s
 
 
 class LineReader:
-    """Cuts growing text into complete lines."""
+    """Splitter of growing text into complete lines."""
 
     def __init__(self) -> None:
         self._rest = ""
 
     def feed(self, text: str) -> list[str]:
-        """The lines that `text` completes."""
+        """Return the lines that `text` completes."""
         *lines, self._rest = (self._rest + text).split("\n")
         return lines
 

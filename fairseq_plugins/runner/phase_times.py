@@ -1,4 +1,4 @@
-"""What the runs of a table spent outside the updates of their trainings."""
+"""Time that runs spend outside the updates of their trainings."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -13,9 +13,9 @@ STARTING, EVALUATION = "start", "evaluation"
 
 
 def phases_of(root: Path, planned: PlannedRun) -> dict[str, float] | None:
-    """Seconds of each phase of a run, None where it has not been trained here.
+    """Return the seconds of each phase of a run, None if it was not trained here.
 
-    Starting is what the commands of trainings took beyond what their logs tell.
+    The start is the time of the training commands that is not in their logs.
     """
     journal = Journal.read(root / planned.run.folder / "run.json")
     logs = [root / training.folder / "train.log" for training in planned.trainings]
@@ -31,7 +31,7 @@ def phases_of(root: Path, planned: PlannedRun) -> dict[str, float] | None:
 
 
 def phase_table(root: Path, planned: Sequence[PlannedRun]) -> str:
-    """A table of the runs there are: seconds of each phase, and all but updates in % of these."""
+    """Format the seconds of each phase of the trained runs, and the overhead in % of updates."""
     runs = {one.run.name: phases for one in planned if (phases := phases_of(root, one))}
     if not runs:
         return "No run of these has been trained here."

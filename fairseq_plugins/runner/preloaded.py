@@ -1,10 +1,10 @@
-"""A process that has imported what trainings and evaluations need, and runs each in a fork.
+"""A process with torch and fairseq imported that runs each command in a fork.
 
-Starting `python -m` anew costs some ten seconds of imports, more than a short fine-tuning takes.
-`PreloadedLauncher` starts this program and talks to it over a socket: a request is a JSON list of
-words, the module's name first, with the descriptors of a socket to answer on, of the log, and those
-to keep open. The answers are the process's number and, when it has ended, its exit status; requests
-that come until then run beside it.
+Starting `python -m` costs some ten seconds of imports, more than a short fine-tuning takes.
+`PreloadedLauncher` starts this program and talks to it over a socket. A request is a JSON list of
+words, the module's name first, with file descriptors: a socket for answers, the log, and those that
+the command inherits. The answers are the process id and, at its end, the exit status. Requests run
+concurrently.
 """
 
 import importlib
@@ -24,7 +24,7 @@ from fairseq_plugins.runner.launcher import die_with_parent
 MODULES = (
     "hydra",
     "sklearn.metrics",
-    "torch._dynamo",  # which the first step of an optimizer imports
+    "torch._dynamo",  # imported by the first step of an optimizer
     "fairseq.trainer",
     "fairseq.model_parallel.megatron_trainer",
     "fairseq.sequence_generator",
@@ -35,26 +35,26 @@ DESCRIPTORS = 16
 
 
 def serve() -> None:
-    """Run one request after another until the other side is gone.
+    """Run requests until the socket is closed.
 
-    The first word of the command line is the socket's number.
+    The first word of the command line is the socket's file descriptor.
     """
     channel = socket.socket(fileno=int(sys.argv[1]))
     prepare_cpu()
     for name in MODULES:
         importlib.import_module(name)
-    # As it is in a new process: some module logs as it is imported, which sets logging up.
+    # Some module configures logging as it is imported; a new process starts without that.
     logging.disable(logging.NOTSET)
     logging.root.handlers.clear()
     ends, woken = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.signal(signal.SIGCHLD, lambda signum, frame: None)
-    signal.set_wakeup_fd(woken)  # a command that ends is noticed where requests are waited for
+    signal.set_wakeup_fd(woken)  # the end of a command wakes the select below
     running: dict[int, socket.socket] = {}
     while True:
         ready, _, _ = select.select([channel.fileno(), ends], [], [])
         if ends in ready:
             os.read(ends, MESSAGE_BYTES)
-            _tell_ends(running)
+            _answer_ended(running)
         if channel.fileno() not in ready:
             continue
         message, descriptors, _, _ = socket.recv_fds(channel, MESSAGE_BYTES, DESCRIPTORS)
@@ -71,7 +71,7 @@ def serve() -> None:
             for each in (channel, answers, *running.values()):
                 each.close()
             _run(json.loads(message), descriptors[1], server)
-        os.setpgid(child, child)  # here too, so that it is done before anybody signals the group
+        os.setpgid(child, child)  # here too, so that the group exists before it is signalled
         for descriptor in descriptors[1:]:
             os.close(descriptor)
         running[child] = answers
@@ -79,8 +79,8 @@ def serve() -> None:
             os.killpg(child, signal.SIGKILL)  # stopped before it began
 
 
-def _tell_ends(running: dict[int, socket.socket]) -> None:
-    """Answer with the statuses of the commands that have ended, which are no longer running."""
+def _answer_ended(running: dict[int, socket.socket]) -> None:
+    """Send the exit status of each command that has ended, and remove it."""
     for child in list(running):
         ended, status = os.waitpid(child, os.WNOHANG)
         if ended:
@@ -89,7 +89,7 @@ def _tell_ends(running: dict[int, socket.socket]) -> None:
 
 
 def _answer(answers: socket.socket, number: int) -> bool:
-    """Whether somebody still wants to know."""
+    """Send a number; tell whether the other side still listens."""
     try:
         answers.send(json.dumps(number).encode())
     except BrokenPipeError:
@@ -98,7 +98,7 @@ def _answer(answers: socket.socket, number: int) -> bool:
 
 
 def _run(words: list[str], log: int, server: int) -> None:
-    """What `python -m` does with these words, in this process, which then ends."""
+    """Run these words as `python -m` does, in this process, and end it."""
     os.setpgid(0, 0)
     die_with_parent(server)
     os.dup2(log, sys.stdout.fileno())

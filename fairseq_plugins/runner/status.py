@@ -1,4 +1,4 @@
-"""How all runs are: from results, journals, logs, the locks of this machine and Slurm's queue.
+"""Status of every run, from results, journals, logs, locks of this machine and Slurm's queue.
 
 Nothing is started, locked or changed, and neither PyTorch nor fairseq is imported.
 """
@@ -21,27 +21,29 @@ DONE, RUNNING, WAITING = "done", "running", "waiting"
 STOPPED, FAILED, CANCELLED = "stopped", "failed", "cancelled"
 UNKNOWN = "unknown"
 STATES = (RUNNING, WAITING, UNKNOWN, FAILED, CANCELLED, STOPPED, DONE)
-_RENDER = "render"  # the last word of the name of a page's job, as `chain` gives it
-_TAIL = 1 << 16  # bytes of a log that are read
+_RENDER = "render"  # suffix of the name of a page's job, as `slurm_job.RENDER`
+_TAIL = 1 << 16  # bytes that are read at the end of a log
 _LOCKS = Path("/proc/locks")
 
 
 @dataclass(frozen=True)
 class Status:
-    """How one run is, or a job that makes a page.
+    """Status of a run, or of a job that makes a page.
 
     Attributes:
-        table: the run's, with the next two words; the name of a page is `page`, that of another
-            job without a run its own.
-        state: one of `STATES`; STOPPED was cut off, and the same command goes on with it. UNKNOWN
-            was submitted, and Slurm does not say whether it waits, runs or has ended.
-        job: its job in the queue, None where there is none.
-        updates: of all its trainings, up to the last line that is logged; `total` are to be.
-        loss: base 2, of the same line.
-        seconds_left: of all its trainings, at the speed of the last lines.
-        reason: why it waits, in Slurm's words, why it was not started, or why it failed.
-        lines: the last ones of the log of one that failed.
-        log: their file, relative to the repository where it is below it.
+        table: of the run.
+        scale: of the run, or its study.
+        name: of the run; `page`, or the name of another job without runs.
+        state: one of `STATES`. STOPPED was interrupted and can be resumed. UNKNOWN was submitted,
+            but Slurm does not answer.
+        job: number of its job in the queue, None without one.
+        updates: of all its trainings so far.
+        total: updates of all its trainings at the end.
+        loss: base 2, last logged.
+        seconds_left: of all its trainings, at their last speed.
+        reason: why it waits (Slurm's word), was cancelled or failed.
+        lines: the last lines of the log of a failed run.
+        log: the log of a failed run, relative to the root if it is below it.
     """
 
     table: str
@@ -59,8 +61,8 @@ class Status:
 
 
 @dataclass(frozen=True)
-class _Place:
-    """What is known of a run beside its result: its folder, and the jobs submitted for it."""
+class _RunKey:
+    """Identification of a run by its folder."""
 
     table: str
     scale: str
@@ -76,17 +78,17 @@ class _Place:
 def gather(
     root: Path, submitted: Sequence[Mapping[str, Any]], queue: Mapping[str, Queued] | None
 ) -> list[Status]:
-    """All runs that have a result, a folder or a job, then the jobs that make pages, by table.
+    """Return the status of all runs with a result, folder or job, and of the pages, by table.
 
     Args:
-        root: the repository.
-        submitted: what `submissions.read` gives, read before the queue.
-        queue: None where Slurm does not answer.
+        root: folder of results and checkpoints.
+        submitted: jobs from `submissions.read`, read before the queue.
+        queue: None if Slurm does not answer.
     """
-    jobs: dict[_Place, list[Mapping[str, Any]]] = {}
+    jobs: dict[_RunKey, list[Mapping[str, Any]]] = {}
     for record in submitted:
         for run in record["runs"]:
-            jobs.setdefault(_Place(*run), []).append(record)
+            jobs.setdefault(_RunKey(*run), []).append(record)
     found = {*jobs, *_results(root), *_folders(root)}
     held = _held_inodes()
     ordered = sorted(found, key=lambda one: (one.table, one.scale, one.name))
@@ -95,21 +97,21 @@ def gather(
     return _with_reasons(sorted(states, key=lambda one: (one.table, one.scale)), jobs)
 
 
-def _results(root: Path) -> Iterator[_Place]:
+def _results(root: Path) -> Iterator[_RunKey]:
     for path in (root / place("results")).glob("*/*/*-s*.json"):
-        yield _Place(path.parts[-3], path.parts[-2], path.stem)
+        yield _RunKey(path.parts[-3], path.parts[-2], path.stem)
 
 
-def _folders(root: Path) -> Iterator[_Place]:
+def _folders(root: Path) -> Iterator[_RunKey]:
     for path in (root / place("checkpoints")).glob("*/*/*/run.json"):
         name = path.parent.name
         if not name.endswith(".previous"):
-            yield _Place(path.parts[-4], path.parts[-3], name)
+            yield _RunKey(path.parts[-4], path.parts[-3], name)
 
 
 def _of_run(
     root: Path,
-    own: _Place,
+    own: _RunKey,
     jobs: Sequence[Mapping[str, Any]],
     queue: Mapping[str, Queued] | None,
     held: frozenset[int],
@@ -123,7 +125,7 @@ def _of_run(
     names = {one.name for one in queued}
     waiting = [job for job in jobs if job["name"] in names]
     result, journal = own.result(root), Journal.read(folder / "run.json")
-    # An attempt that came after a result was to replace it, by --force or for its checkpoint.
+    # A run that began after its result was written: with --force, or for its checkpoint.
     is_open = journal is not None and journal.is_open_after(result)
     if not is_open and _is_newer(result, waiting):
         fault = fault_of(result)
@@ -140,21 +142,21 @@ def _of_run(
 
 
 def _of_page(root: Path, job: Mapping[str, Any], queue: Mapping[str, Queued] | None) -> Status:
-    """How a job is that makes no run, but a page of them, or Table 9 with its page."""
+    """Return the status of a job without runs, which makes a page or Table 9."""
     table, scale = job["folder"].parts[-2:]
     is_page = job["name"] == f"{table}-{scale}-{_RENDER}"
     found = Status(table, scale, "page" if is_page else job["name"], DONE)
     if _queued([job], queue):
         return _by_jobs(root, found, [job], queue)
     pages = (root / place("results") / table).glob(f"{scale}.md" if is_page else "*.md")
-    # Each job of a table makes its page as it ends; this one may wait for all of them.
+    # Every job of a table writes its page at its end; this one may still wait for them.
     may_wait = queue is None and not _last_log([job])
     is_made = not may_wait and _is_made(pages, job)
     return found if is_made else _by_jobs(root, found, [job], queue)
 
 
 def _is_made(pages: Iterable[Path], job: Mapping[str, Any]) -> bool:
-    """Whether the job that was to make a page did, or something else did later."""
+    """Tell whether a page was written by its job or later."""
     log = _last_log([job])
     if log and logs.says_page(log):
         return True
@@ -163,7 +165,7 @@ def _is_made(pages: Iterable[Path], job: Mapping[str, Any]) -> bool:
 
 
 def _queued(jobs: Iterable[Mapping[str, Any]], queue: Mapping[str, Queued] | None) -> list[Queued]:
-    """Those of the jobs that are in the queue."""
+    """Return the jobs that are in the queue."""
     known = queue or {}
     return [known[job["name"]] for job in jobs if job["name"] in known]
 
@@ -174,7 +176,7 @@ def _by_jobs(
     jobs: Sequence[Mapping[str, Any]],
     queue: Mapping[str, Queued] | None,
 ) -> Status:
-    """How that is which is not done; as it was `found` where no job of it was submitted."""
+    """Set the state of an unfinished run from its jobs, if any were submitted."""
     queued = _queued(jobs, queue)
     for one in queued:
         if not one.waits:
@@ -193,15 +195,15 @@ def _by_jobs(
 
 def _failed(root: Path, found: Status, log: Path) -> Status:
     found = replace(found, state=FAILED, seconds_left=None)
-    if not log.is_file():  # it failed before anything was logged
+    if not log.is_file():  # it failed before it logged anything
         return found
     return replace(found, lines=logs.last_lines(log), log=str(from_root(log, root)))
 
 
 def _is_newer(path: Path, jobs: Iterable[Mapping[str, Any]]) -> bool:
-    """Whether a file was written after all these jobs were submitted.
+    """Tell whether a file was written after all these jobs were submitted.
 
-    One of several runs in a job is done before the job is; with `--force` a job comes after a
+    A run is done before its job is, if the job has several; a job with `--force` is newer than the
     result that it replaces.
     """
     since = written(path)
@@ -209,27 +211,27 @@ def _is_newer(path: Path, jobs: Iterable[Mapping[str, Any]]) -> bool:
 
 
 def _last_log(jobs: Iterable[Mapping[str, Any]]) -> Path | None:
-    """The log of the latest of these jobs that began."""
+    """Return the newest log of these jobs, None if none has begun."""
     paths = [job["folder"] / f"{job['name']}.slurm-{job['number']}.log" for job in jobs]
     found = [path for path in paths if path.is_file()]
     return max(found, key=lambda path: path.stat().st_mtime, default=None)
 
 
 def _with_reasons(
-    states: list[Status], jobs: Mapping[_Place, Sequence[Mapping[str, Any]]]
+    states: list[Status], jobs: Mapping[_RunKey, Sequence[Mapping[str, Any]]]
 ) -> list[Status]:
-    """What was cancelled says which of the runs before it is to blame."""
-    bad = {
+    """Add to cancelled runs which failed job they depended on."""
+    failed = {
         job["name"]
         for state in states
         if state.state in (FAILED, CANCELLED)
-        for job in jobs.get(_Place(state.table, state.scale, state.name), [])
+        for job in jobs.get(_RunKey(state.table, state.scale, state.name), [])
     }
 
     def reason(state: Status) -> str:
-        own = jobs.get(_Place(state.table, state.scale, state.name), [])
+        own = jobs.get(_RunKey(state.table, state.scale, state.name), [])
         names = {job["name"] for job in own}
-        after = [name for job in own for name in job["after"] if name in bad - names]
+        after = [name for job in own for name in job["after"] if name in failed - names]
         return f"after {', '.join(after)}" if after else "before it began"
 
     return [
@@ -239,7 +241,7 @@ def _with_reasons(
 
 
 def _progress(folder: Path) -> dict[str, Any]:
-    """updates, total and seconds left of a run's trainings, the loss of the last one begun."""
+    """Read updates, total, loss and remaining seconds of a run from its newest training log."""
     paths = [*folder.glob("train.log"), *folder.glob("*/train.log")]
     if not paths:
         return {"updates": None, "total": None, "loss": None, "seconds_left": None}
@@ -257,7 +259,7 @@ def _progress(folder: Path) -> dict[str, Any]:
 
 
 def _planned(folder: Path, training: Path) -> tuple[int, int | None]:
-    """The updates of a run's trainings before that of a folder, and of all; None if unknown."""
+    """Return the updates of all trainings before one, and of all; None if unknown."""
     journal = Journal.read(folder / "run.json")
     updates: dict[str, int] = journal.content["updates"] if journal else {}
     name = "" if training == folder else training.name
@@ -267,7 +269,7 @@ def _planned(folder: Path, training: Path) -> tuple[int, int | None]:
 
 
 def _last_stretch(lines: Sequence[tuple[float, ...]]) -> list[tuple[float, ...]]:
-    """Those since a training was last started: its `wall`, the last number, begins anew."""
+    """Return the lines of the last process; `wall`, the last number, starts at 0 in each."""
     found = list(lines[-1:])
     for line in reversed(lines[:-1]):
         if line[-1] > found[-1][-1]:
@@ -283,7 +285,7 @@ def _tail(path: Path) -> list[str]:
 
 
 def _held_inodes() -> frozenset[int]:
-    """Of the files that processes of this machine have locked; asking would lock them."""
+    """Return the inodes of files locked on this machine, without trying to lock them."""
     try:
         lines = _LOCKS.read_text().splitlines()
     except OSError:
@@ -299,9 +301,9 @@ def _inode(path: Path) -> int | None:
 
 
 def as_json(states: Sequence[Status], problem: str) -> str:
-    """All that is known, for programs.
+    """Format all statuses as JSON.
 
-    problem: why Slurm's queue is not known, empty where that does not matter.
+    problem: why Slurm's queue is not known, empty if that does not matter.
     """
     found = {
         "problem": problem,

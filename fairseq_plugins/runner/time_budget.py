@@ -1,43 +1,43 @@
-"""How much of a training fits into a given time: pairs of runs, a seed each, until it is over."""
+"""Numbers of seeds and updates that fit into a given time, for pairs of runs."""
 
 import math
 from dataclasses import dataclass
 
-RESERVE_SECONDS = 8.0  # at the end, for the page and the pictures
-MARGIN = 0.85  # of the time, so that a machine that slows down keeps within it
+RESERVE_SECONDS = 8.0  # for the page and the figures at the end
+MARGIN = 0.85  # share of the time that is planned, for a machine that slows down
 FEWEST_UPDATES, MOST_UPDATES = 50, 3000
 FEWEST_SEEDS, MOST_SEEDS = 3, 10
 
 
 @dataclass(frozen=True)
 class Speed:
-    """Of a pair of runs side by side, measured in a trial.
+    """Speed of a pair of runs side by side, measured in a trial.
 
-    update: seconds of an update of the slower one. beside: seconds that a pair takes for all else,
-    as loading and evaluation.
+    update: seconds of an update of the slower run. beside: seconds for all else, as loading and
+    evaluation.
     """
 
     update: float
     beside: float
 
     def pair(self, updates: int) -> float:
-        """Seconds that a pair takes."""
+        """Return the seconds of a pair."""
         return self.beside + updates * self.update
 
 
 @dataclass(frozen=True)
 class Share:
-    """What a budget is spent on: so many seeds, so many updates in each run."""
+    """The seeds and the updates of each run that a time budget is spent on."""
 
     seeds: int
     updates: int
 
 
 def share(seconds: float, speed: Speed, seeds: int) -> Share:
-    """Split what is left of a budget; fewer seeds where runs would become too short.
+    """Split the remaining seconds; use fewer seeds if runs would become too short.
 
     Raises:
-        ValueError: the time is too short for three pairs, with the minutes that are needed.
+        ValueError: the time is too short for three pairs, with the seconds that are needed.
     """
     usable = (seconds - RESERVE_SECONDS) * MARGIN
     for count in range(max(seeds, FEWEST_SEEDS), FEWEST_SEEDS - 1, -1):
@@ -52,12 +52,12 @@ def share(seconds: float, speed: Speed, seeds: int) -> Share:
 
 
 def fits_another(seconds: float, pairs: list[float], seeds: int) -> bool:
-    """Whether another pair is to be run, with what is left of the budget.
+    """Tell whether the remaining time is enough for another pair.
 
     Args:
-        seconds: left.
-        pairs: that each pair so far took.
-        seeds: that were planned; more are run where time is left.
+        seconds: remaining.
+        pairs: seconds of each pair so far.
+        seeds: planned number; more are run if time remains.
     """
     if len(pairs) >= max(seeds, MOST_SEEDS):
         return False

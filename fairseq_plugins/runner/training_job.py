@@ -1,16 +1,16 @@
-"""fairseq-hydra-train as jobs run it, `python -m fairseq_plugins.runner.training_job`.
+"""fairseq-hydra-train for Slurm jobs, `python -m fairseq_plugins.runner.training_job`.
 
-It differs from fairseq's own in what a job needs that may end at any moment:
+Since a job may end at any moment, it differs from fairseq's own:
 
-- it saves at least every `SAVE_SECONDS` of training, beside fairseq's own moments;
-- where a file `STOP` appears in its folder of checkpoints, it saves within about a second and ends
+- it saves at least every `SAVE_SECONDS` of training, in addition to fairseq's checkpoints;
+- if a file `STOP` appears in its folder of checkpoints, it saves within about a second and exits
   with status 0;
-- it goes on with the next batch on another number of GPUs too;
-- it refuses to start where the GPUs that it was given are not there.
+- it resumes with the next batch also on another number of GPUs;
+- it refuses to start without the GPUs that it was given.
 
-fairseq's `stop_time_hours` and `save_interval_updates` would validate at every such moment, which
+fairseq's `stop_time_hours` and `save_interval_updates` would validate whenever they save, which
 adds points to a curve and may choose another best checkpoint: results would depend on when a job
-was stopped. Here `checkpoint_last.pt` is written by fairseq's own function, and no more is done.
+was stopped. Here fairseq's own function writes `checkpoint_last.pt`, and nothing else happens.
 """
 
 import os
@@ -35,33 +35,33 @@ from fairseq_plugins.common.cpu import prepare_cpu
 from fairseq_plugins.runner.interruption import STOP
 from fairseq_plugins.runner.worker_pool import gpu_mismatch
 
-SAVE_SECONDS = 45.0  # what a dead node loses, with an update and the time of writing: under 60 s
-_LOOK_SECONDS = 1.0  # between two looks for the file
-_PROCESSES = "data_parallel_world_size"  # the key in checkpoints for how many shared the batches
+SAVE_SECONDS = 45.0  # a node failure loses less than 60 s, with an update and the time of saving
+_CHECK_SECONDS = 1.0  # between checks for the file
+_PROCESSES = "data_parallel_world_size"  # key in checkpoints
 
 
 def with_names(function: Callable[..., Any], **names: Any) -> Callable[..., Any]:
-    """The same function with other values for names of its module, which itself stays as it is."""
+    """Return a copy of a function with other values for globals of its module."""
     assert isinstance(function, FunctionType)
     return FunctionType(function.__code__, {**function.__globals__, **names}, function.__name__)
 
 
 class SavingTrainer(Trainer):
-    """fairseq's trainer, which also saves between fairseq's own moments."""
+    """fairseq's trainer, which also saves between fairseq's own checkpoints."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._batches: Any = None
-        self._looked = self._saved = 0.0
+        self._checked = self._saved = 0.0
 
     def get_train_iterator(self, *arguments: Any, **options: Any) -> Any:
         self._batches = super().get_train_iterator(*arguments, **options)
         if not self._saved:
-            self._looked = self._saved = self.cumulative_training_time()
+            self._checked = self._saved = self.cumulative_training_time()
         return self._batches
 
     def consolidate_optimizer(self) -> None:
-        """fairseq calls it in every process whenever it saves."""
+        """Remember when fairseq saves; it calls this in every process."""
         super().consolidate_optimizer()
         self._saved = self.cumulative_training_time()
 
@@ -71,44 +71,44 @@ class SavingTrainer(Trainer):
         )
 
     def load_checkpoint(self, *arguments: Any, **options: Any) -> dict[str, Any] | None:
-        """fairseq's, where the place in the epoch counts the batches of a process of now.
+        """Load a checkpoint, with its position in the epoch for the present number of processes.
 
-        fairseq saves and reads it as those of each process, so that half as many processes would
-        go on in the middle of what has been read.
+        fairseq counts the batches of each process, so that half as many processes would resume in
+        the middle of what has been read.
         """
         extra_state: dict[str, Any] | None = super().load_checkpoint(*arguments, **options)
         if extra_state is not None and "train_iterator" in extra_state:
             now = self.data_parallel_world_size
-            place = extra_state["train_iterator"]
-            read = place["iterations_in_epoch"] * extra_state.get(_PROCESSES, now)
-            place["iterations_in_epoch"] = read // now
+            iterator = extra_state["train_iterator"]
+            read = iterator["iterations_in_epoch"] * extra_state.get(_PROCESSES, now)
+            iterator["iterations_in_epoch"] = read // now
         return extra_state
 
     def train_step(self, samples: Any, raise_oom: bool = False) -> Any:
-        """An update; a save after it, and the end, where it is time.
+        """Make an update; save and stop after it when it is time.
 
         Raises:
-            SystemExit: it was asked to stop, and has saved.
+            SystemExit: it was asked to stop and has saved.
         """
         output = super().train_step(samples, raise_oom)
-        # The mean over all processes, so that they agree.
+        # This time is the mean over all processes, so that they agree.
         now = self.cumulative_training_time()
-        if now - self._looked < _LOOK_SECONDS or not self._is_between_fairseqs_moments():
+        if now - self._checked < _CHECK_SECONDS or not self._is_idle_in_fairseq():
             return output
-        self._looked = now
+        self._checked = now
         is_to_stop = self._is_asked_to_stop()
         if is_to_stop or now - self._saved >= SAVE_SECONDS:
             checkpoint_utils.save_checkpoint(self.cfg.checkpoint, self, self._batches, None)
         if is_to_stop:
             if torch.distributed.is_initialized():
-                torch.distributed.barrier()  # until it is written: who ends first ends the others
+                torch.distributed.barrier()  # the first process to end would end the one that saves
             raise SystemExit(0)
         return output
 
-    def _is_between_fairseqs_moments(self) -> bool:
-        """Whether fairseq itself logs, validates and saves nothing after this update.
+    def _is_idle_in_fairseq(self) -> bool:
+        """Tell whether fairseq itself neither logs, validates nor saves after this update.
 
-        A run that goes on from a checkpoint goes on after these.
+        A run that resumes from a checkpoint would skip these.
         """
         updates, cfg = self.get_num_updates(), self.cfg
         last = cfg.optimization.max_update
@@ -124,7 +124,7 @@ class SavingTrainer(Trainer):
         )
 
     def _is_asked_to_stop(self) -> bool:
-        """As the first process sees it, on whose node the file is written; the same in all."""
+        """Tell whether the file exists for the first process, whose node it is on; same in all."""
         path = Path(self.cfg.checkpoint.save_dir) / STOP
         is_asked = self.is_data_parallel_master and path.exists()
         if not torch.distributed.is_initialized():
@@ -135,18 +135,18 @@ class SavingTrainer(Trainer):
 
 
 def train(cfg: DictConfig) -> None:
-    """fairseq's training of one process with that trainer."""
+    """Run fairseq's training of one process with `SavingTrainer`."""
     prepare_cpu()
     with_names(fairseq_train.main, Trainer=SavingTrainer)(cfg)
 
 
 def check_gpus(world_size: int, nodes: int, visible: int) -> None:
-    """Refuse to train on other GPUs than those that were asked for.
+    """Refuse to train on another number of GPUs than requested.
 
-    fairseq would take as many as it sees, with another total batch, or the CPU where it sees none.
+    fairseq would use all visible GPUs, with another total batch, or the CPU if there are none.
 
     Raises:
-        ValueError: naming the node, what it was to have and what it has.
+        ValueError: naming the node, the requested and the visible number.
     """
     asked = world_size // nodes
     if visible == asked or (world_size == 1 and visible > 1):
@@ -155,7 +155,7 @@ def check_gpus(world_size: int, nodes: int, visible: int) -> None:
 
 
 def run(cfg: DictConfig) -> float:
-    """fairseq-hydra-train with a composed configuration; the best validation value."""
+    """Run fairseq-hydra-train with a composed configuration; return the best validation value."""
     if not cfg.common.cpu:
         world, nodes = cfg.distributed_training.distributed_world_size, _nodes()
         try:
@@ -167,7 +167,7 @@ def run(cfg: DictConfig) -> float:
 
 
 def _nodes() -> int:
-    """Of the step that this process is a task of, 1 outside Slurm."""
+    """Return the nodes of this process's Slurm step, 1 outside Slurm."""
     return int(os.environ.get("SLURM_NNODES", 1))
 
 
