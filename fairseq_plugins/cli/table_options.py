@@ -1,10 +1,10 @@
-"""The options of a table's command, and what of them makes a study of one's own."""
+"""Options of the commands that make tables, and the study that they describe."""
 
 import argparse
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 from fairseq_plugins.common.errors import OptionError
 from fairseq_plugins.common.parser import Parser
@@ -13,28 +13,28 @@ from fairseq_plugins.common.root import add_places, from_root
 from fairseq_plugins.common.seeds import parse_seed
 from fairseq_plugins.papers import PAPERS, SCALE_NAMES, TABLES
 from fairseq_plugins.papers.tables import Table
+from fairseq_plugins.runner.run_options import Retention, Stage
 
 if TYPE_CHECKING:  # imports PyTorch, for which --help does not wait
     from fairseq_plugins.records.runs import Study
 
 # A figure with a script of its own shares the runs of its table.
 SCRIPTS = TABLES | {f.name: table for table in TABLES.values() for f in table.figures if f.name}
-# What the table itself sets: a study that set it would not be what its rows are called. A whole
-# section has some of it, and results are not compared by the files that a training begins with.
+# Settings that `--set` must not change, since the table sets them by its rows and other options.
+# Whole sections are refused, since they contain such settings.
 RESERVED = re.compile(
     r"model|model\.(position_encoding|(\w+_)?attention_type)|scale(/\w+)?|run|common(\.(seed|cpu))?"
     r"|checkpoint(\.(save_dir|restore_file|finetune_from_model))?|task(\.data)?"
     r"|distributed_training(\..*)?"
 )
-KEEP = ("last", "best", "all", "tuned")  # as `keep.Keep` has it
 TRACKERS = ("tensorboard", "wandb")
 
 _MAX_RUNNING = "with --slurm: jobs of this submission that train at once (default: no limit)"
-TFLOPS = 40.0  # of a V100, a third of what it has at best in half precision
+TFLOPS = 40.0  # of a V100, a third of its peak in half precision
 
 
 def words(option: str, known: Sequence[str] = ()) -> Callable[[str], list[str]]:
-    """A type for comma-separated words, each once, among `known` if there are any."""
+    """Return an argparse type for comma-separated words, each once, among `known` if given."""
 
     def parse(text: str) -> list[str]:
         found = list(dict.fromkeys(word.strip() for word in text.split(",") if word.strip()))
@@ -51,15 +51,12 @@ def words(option: str, known: Sequence[str] = ()) -> Callable[[str], list[str]]:
 
 
 def seeds(text: str) -> list[int]:
-    """A type for comma-separated seeds, each once."""
-    found = []
-    for word in words("--seeds")(text):
-        found.append(parse_seed(word, "--seeds"))
-    return list(dict.fromkeys(found))
+    """Parse comma-separated seeds, each once."""
+    return list(dict.fromkeys(parse_seed(word, "--seeds") for word in words("--seeds")(text)))
 
 
 def lengths(text: str) -> tuple[int, ...]:
-    """A type for comma-separated multiples of the training length, like 2x; each once, sorted."""
+    """Parse comma-separated multiples of the training length, like 2x; each once, sorted."""
     found = set()
     for word in words("--lengths")(text):
         if not re.fullmatch(r"[1-9][0-9]{0,3}x", word, re.ASCII):
@@ -69,14 +66,14 @@ def lengths(text: str) -> tuple[int, ...]:
 
 
 def updates(text: str) -> int:
-    """A type for a number of updates."""
+    """Parse a number of updates."""
     if not re.fullmatch(r"[1-9][0-9]{0,8}", text, re.ASCII):
         raise argparse.ArgumentTypeError(f"`--updates` must be at least 1, but is {text!r}.")
     return int(text)
 
 
 def running(text: str) -> int:
-    """A type for a number of jobs at once, 0 for no limit."""
+    """Parse a number of jobs at once, 0 for no limit."""
     if not re.fullmatch(r"[0-9]{1,9}", text, re.ASCII):
         raise argparse.ArgumentTypeError(
             f"`--max-running` must be at least 0, for no limit, but is {text!r}."
@@ -85,7 +82,7 @@ def running(text: str) -> int:
 
 
 def study_name(text: str) -> str:
-    """A type for a word that can be a folder beside those of the scales."""
+    """Parse the name of a study, which is that of a folder beside those of the scales."""
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", text, re.ASCII) or text in SCALE_NAMES:
         raise argparse.ArgumentTypeError(
             "`--name` must be a word of letters, digits, '-', '_' and '.', and no scale "
@@ -95,7 +92,7 @@ def study_name(text: str) -> str:
 
 
 def setting(text: str) -> str:
-    """A type for key=value in Hydra's syntax, of a key that the table leaves to its user."""
+    """Parse key=value in Hydra's syntax, of a key that users may set."""
     match = re.fullmatch(r"\+{0,2}([\w/.]+)=(.*)", text, re.DOTALL)
     if match is None:
         raise argparse.ArgumentTypeError(f"`--set` must be like key=value, but is {text!r}.")
@@ -124,14 +121,14 @@ def _default_rows(table: Table) -> str:
 
 
 def get_parser(name: str) -> Parser:
-    """The options of the command of a table or figure."""
+    """Return the parser of the command of a table or figure."""
     table = SCRIPTS[name]
     drawn = "".join(f", and draws results/{f.name}/<scale>.png" for f in table.figures if f.name)
     parser = Parser(
         prog=f"fairseq-pe table {name}",
         description=f"{table.source}: {table.title}. {_done(table)} every row that is not "
         f"done, and renders results/{table.name}/<scale>.md{drawn}.",
-        epilog="A row that is done is skipped, one that was cut off goes on from its last intact "
+        epilog="Rows that are done are skipped, interrupted ones resume from their last intact "
         "checkpoint. Exit status: 0 all done, 1 a row failed, 2 nothing was started, 130 Ctrl-C.",
     )
     add = parser.add_argument
@@ -187,41 +184,40 @@ def get_parser(name: str) -> Parser:
         type=int,
         metavar="N",
         help="runs side by side, each with its share of the CPU's threads or with --gpus GPUs of "
-        "its own (default: 1 with GPUs, else OMP_NUM_THREADS or as many as there are cores); with "
-        "--slurm runs in one job",
+        "its own (default: 1 with GPUs, else OMP_NUM_THREADS or the number of cores); with --slurm "
+        "runs in one job",
     )
     add(
         "--keep",
-        choices=KEEP,
+        choices=get_args(Retention),
         default="all",
-        help="which checkpoints stay when a run is measured: that one and the last one, that one "
-        "alone, (default) all, or that one of every fine-tuning too, which otherwise goes; "
-        "tables that start from a run need no other",
+        help="which checkpoints stay when a run is measured: last, the measured and the last one; "
+        "best, the measured one; all (default); tuned, the measured one, also of every "
+        "fine-tuning. Tables that start from a run need the measured one only",
     )
     add(
         "--slurm",
         action="store_true",
-        help="submit each run with sbatch, what it starts from before it, and a job that makes the "
-        "page (see SBATCH_* in its manual for partition, account, time and memory, and "
-        "SBATCH_CPUS_PER_GPU for other than 4 CPUs a GPU)",
+        help="submit a job for each run with sbatch, after the run that it starts from, and a job "
+        "that makes the page (see SBATCH_* in its manual for partition, account, time and memory, "
+        "and SBATCH_CPUS_PER_GPU for other than 4 CPUs a GPU)",
     )
     add("--max-running", type=running, default=0, metavar="N", help=_MAX_RUNNING)
-    # Inside such a job:
+    # For such jobs only:
     add("--srun", action="store_true", help=argparse.SUPPRESS)
-    stages = ("all", "train", "evaluate", "take")  # as `attempt.Stage` has it
-    add("--stage", choices=stages, default="all", help=argparse.SUPPRESS)
+    add("--stage", choices=get_args(Stage), default="all", help=argparse.SUPPRESS)
     add("--runs", type=words("--runs"), help=argparse.SUPPRESS)
     add("--dry-run", action="store_true", help="print the commands and do nothing")
-    add("--render", action="store_true", help="make the page of the results there are, no more")
-    add("--phases", action="store_true", help="say where the time of the runs there are went")
+    add("--render", action="store_true", help="only make the page of the existing results")
+    add("--phases", action="store_true", help="print how long each phase of the trained runs took")
     add("--force", action="store_true", help="train again what is done")
     add(
         "--missing-checkpoints",
         action="store_true",
-        help="train rows again whose result is here but whose checkpoint is not, as in a new "
-        "clone; the result stays as it is, and what is measured now is said beside it",
+        help="train rows again whose checkpoint is missing, as in a new clone; their results stay, "
+        "and the new numbers are printed",
     )
-    text = "train here what came with the repository, into results/local"
+    text = "train the published runs here, into results/local"
     add("--rerun", action="store_true", help=text)
     add(
         "--log",
@@ -234,13 +230,13 @@ def get_parser(name: str) -> Parser:
 
 
 def get_paper_parser() -> Parser:
-    """The options of what makes all tables of a paper."""
+    """Return the parser of the command that makes all tables of a paper."""
     parser = Parser(
         prog="fairseq-pe table paper",
         description="Every table and figure of a paper: what is not done is trained, measured and "
-        "rendered, here one table after the other, with --slurm as jobs that wait for one another.",
-        epilog="Submitting again submits what is neither done nor in the queue. How it goes: "
-        "fairseq-pe status",
+        "rendered, here one table after the other, with --slurm as jobs that depend on each other.",
+        epilog="Submitting again submits what is neither done nor in the queue. Status of all "
+        "runs: fairseq-pe status",
     )
     add = parser.add_argument
     add("--paper", choices=[*PAPERS], default="lrpe", help="(default: lrpe)")
@@ -252,7 +248,7 @@ def get_paper_parser() -> Parser:
     add("--slurm", action="store_true", help="submit all of it")
     add("--jobs", type=int, default=1, metavar="N", help="with --slurm: runs in one job")
     add("--max-running", type=running, default=0, metavar="N", help=_MAX_RUNNING)
-    add("--keep", choices=KEEP, default="all", help="as the tables have it")
+    add("--keep", choices=get_args(Retention), default="all", help="as the tables have it")
     add(
         "--tflops",
         type=float,
@@ -260,13 +256,13 @@ def get_paper_parser() -> Parser:
         metavar="X",
         help="operations a second of one GPU, in 10^12, for GPU-hours (default: 40, a guess)",
     )
-    add("--dry-run", action="store_true", help="say what it takes, in its order, and do nothing")
+    add("--dry-run", action="store_true", help="print the plan and its cost, and do nothing")
     return parser
 
 
 def _add_study(parser: argparse.ArgumentParser) -> None:
     own = parser.add_argument_group(
-        "data, budget and settings of one's own",
+        "custom data, budget and settings",
         "With any of these the results are in results/<table>/<name>, beside the published ones.",
     )
     own.add_argument("--name", type=study_name, metavar="WORD", help="(default: own)")
@@ -284,10 +280,10 @@ def _add_study(parser: argparse.ArgumentParser) -> None:
 
 
 def study_from(args: argparse.Namespace, root: Path) -> "Study | None":
-    """The study that the options ask for; None for the scale's own recipe.
+    """Return the study that the options describe; None for the scale's own recipe.
 
     Raises:
-        OptionError: a setting is given twice, of which Hydra would take the last.
+        OptionError: a setting is given twice; Hydra would use the last.
     """
     if not (args.name or args.data or args.updates or args.set):
         return None
@@ -307,10 +303,10 @@ def study_from(args: argparse.Namespace, root: Path) -> "Study | None":
 
 
 def check_own_data(folder: Path, files: Sequence[str]) -> None:
-    """Refuse a folder of --data that is not there or lacks files.
+    """Refuse a folder of `--data` that is missing or lacks files.
 
     Raises:
-        OptionError: naming them.
+        OptionError: naming the folder and the files.
     """
     if not folder.is_dir():
         raise OptionError(f"`--data` must be an existing folder, but is {folder}")
@@ -322,7 +318,7 @@ def check_own_data(folder: Path, files: Sequence[str]) -> None:
 
 
 def study_options(args: argparse.Namespace) -> list[str]:
-    """The words that ask for the same study, for the job of one run."""
+    """Return the options that describe the study, for the job of one run."""
     found = [word for text in args.set for word in ("--set", text)]
     for option, value in (
         ("--name", args.name),
