@@ -98,7 +98,9 @@ def _as_cells(found: Any, args: argparse.Namespace) -> str:
 
     names = [row.name for row in table.rows]
     names += [name for name in found["row"].unique() if name not in names]
-    attentions = [a for a in (*table.attentions, *table.further) if a in set(found["attention"])]
+    attentions = [
+        a for a in (*table.attentions, *table.extra_attentions) if a in set(found["attention"])
+    ]
     columns = [(a, c) for a in attentions for c in table.columns]
     header = ["row", *(f"{a}: {c.label}" for a, c in columns), "n"]
     lines = []

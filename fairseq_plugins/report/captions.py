@@ -10,7 +10,7 @@ from fairseq_plugins.experiments.base import Experiment
 from fairseq_plugins.experiments.training import PretrainedModel
 from fairseq_plugins.papers import TABLES
 from fairseq_plugins.papers.tables import MARK, Table
-from fairseq_plugins.records.data import DataDescription, Request, Sizes
+from fairseq_plugins.records.data import DataDescription, PreparationRequest, SplitSizes
 from fairseq_plugins.records.recipe import total_batch, trainings_of
 from fairseq_plugins.records.results import Result
 from fairseq_plugins.report.denominators import denominators
@@ -256,7 +256,7 @@ def _data(result: Result) -> str:
     return ", ".join(dict.fromkeys(parts)) or str(config["task"].get("data", UNKNOWN))
 
 
-def _corpus(request: Request, sizes: Sizes) -> str:
+def _corpus(request: PreparationRequest, sizes: SplitSizes) -> str:
     """A corpus with what there is to train on, and to measure on where that is counted alike."""
     name, train, valid = str(request.corpus), sizes.part("train"), sizes.part("valid")
     if train.words:
