@@ -102,29 +102,15 @@ def _step(
     training: Training, checkpoint: Path, subset: str, context: int, batch_size: int, gpus: int
 ) -> Step:
     """Return the step that runs fairseq-eval-lm on one subset, in one process."""
+    tokens = str(training.config["task"]["tokens_per_sample"])
     command = [
-        "fairseq-eval-lm",
-        training.data.as_posix(),
-        "--user-dir",
-        "fairseq_plugins",
-        "--path",
-        checkpoint.as_posix(),
-        "--gen-subset",
-        subset,
-        "--sample-break-mode",
-        "none",
-        "--tokens-per-sample",
-        str(training.config["task"]["tokens_per_sample"]),
-        "--context-window",
-        str(context),
-        "--batch-size",
-        str(batch_size),
-        "--num-workers",
-        "0",
-        "--no-progress-bar",
-        # With more, each process would print the perplexity of its own share.
-        "--distributed-world-size",
-        "1",
+        *("fairseq-eval-lm", training.data.as_posix(), "--user-dir", "fairseq_plugins"),
+        *("--path", checkpoint.as_posix(), "--gen-subset", subset),
+        *("--sample-break-mode", "none", "--tokens-per-sample", tokens),
+        *("--context-window", str(context), "--batch-size", str(batch_size)),
+        *("--num-workers", "0", "--no-progress-bar"),
+        # With more processes, each would print the perplexity of its own share.
+        *("--distributed-world-size", "1"),
         *(() if gpus else ("--cpu",)),
     ]
     suffix = _suffix(context)
@@ -146,11 +132,8 @@ class FloorSweep(LanguageModel):
         if word in (PLAIN, CLAMPED):
             return {"attention_type": "linear", "linear_normalizer": word}
         if word in OUTPUT_NORMS:
-            return {
-                "attention_type": "linear",
-                "linear_normalizer": "output_norm",
-                "linear_output_norm": word,
-            }
+            own = {"linear_normalizer": "output_norm", "linear_output_norm": word}
+            return {"attention_type": "linear", **own}
         return super().attention(word)
 
     def caption_notes(self, results: Sequence[Mapping[str, Any]]) -> list[str]:

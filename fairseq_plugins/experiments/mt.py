@@ -81,16 +81,8 @@ class Translation(Experiment):
 def _validate(training: Training, checkpoint: Path, gpus: int) -> Step:
     """Return the step that runs fairseq-validate on the decoded checkpoint."""
     command = [
-        "fairseq-validate",
-        training.data.as_posix(),
-        "--task",
-        training.config["task"]["_name"],
-        "--path",
-        checkpoint.as_posix(),
-        "--valid-subset",
-        "valid",
-        "--log-format",
-        "json",
+        *("fairseq-validate", training.data.as_posix(), "--task", training.config["task"]["_name"]),
+        *("--path", checkpoint.as_posix(), "--valid-subset", "valid", "--log-format", "json"),
         *_on_all_sentences(gpus),
     ]
 
@@ -104,17 +96,10 @@ def _validate(training: Training, checkpoint: Path, gpus: int) -> Step:
 def _on_all_sentences(gpus: int) -> tuple[str, ...]:
     """Return the options for commands that evaluate a whole subset in one process."""
     return (
-        "--user-dir",
-        "fairseq_plugins",
-        "--max-tokens",
-        str(TOKENS_PER_BATCH),
+        *("--user-dir", "fairseq_plugins", "--max-tokens", str(TOKENS_PER_BATCH)),
         # With a larger multiple fairseq drops the last sentences.
-        "--required-batch-size-multiple",
-        "1",
-        "--num-workers",
-        "0",
-        "--distributed-world-size",
-        "1",
+        *("--required-batch-size-multiple", "1"),
+        *("--num-workers", "0", "--distributed-world-size", "1"),
         *(() if gpus else ("--cpu",)),
     )
 
@@ -122,22 +107,11 @@ def _on_all_sentences(gpus: int) -> tuple[str, ...]:
 def generate(training: Training, checkpoint: Path, subset: str, gpus: int) -> Step:
     """Return the step that decodes a subset with a checkpoint."""
     command = [
-        "fairseq-generate",
-        training.data.as_posix(),
-        "--path",
-        checkpoint.as_posix(),
-        "--gen-subset",
-        subset,
-        "--beam",
-        str(DECODING.beam),
-        "--lenpen",
-        str(DECODING.length_penalty),
-        "--max-len-a",
-        str(DECODING.longer_ratio),
-        "--max-len-b",
-        str(DECODING.longer),
-        "--remove-bpe",
-        "--no-progress-bar",
+        *("fairseq-generate", training.data.as_posix(), "--path", checkpoint.as_posix()),
+        *("--gen-subset", subset, "--beam", str(DECODING.beam)),
+        *("--lenpen", str(DECODING.length_penalty)),
+        *("--max-len-a", str(DECODING.longer_ratio), "--max-len-b", str(DECODING.longer)),
+        *("--remove-bpe", "--no-progress-bar"),
         *_on_all_sentences(gpus),
     ]
     return Step(_generated(subset), command, lambda log: {})
@@ -148,15 +122,10 @@ def _generated(subset: str) -> str:
 
 
 def _score(training: Training, subset: str) -> Step:
+    output = training.folder / _generated(subset)
     command = [
-        "python",
-        "-m",
-        "fairseq_plugins.evaluation.bleu",
-        (training.folder / _generated(subset)).as_posix(),
-        "--data",
-        training.data.as_posix(),
-        "--subset",
-        subset,
+        *("python", "-m", "fairseq_plugins.evaluation.bleu", output.as_posix()),
+        *("--data", training.data.as_posix(), "--subset", subset),
     ]
 
     def read(log: Path) -> Metrics:

@@ -73,4 +73,4 @@ def test_masked_and_translation_models_too(root: Path) -> None:
     assert sum(found["sentences"].values()) == 60
     assert 0 <= found["test_bleu"] <= 100
     assert found["bleu_51_more"] is None
-    assert "Sentences of the test set" in (root / "results/translation_lengths/toy.md").read_text()
+    assert "Test sentences" in (root / "results/translation_lengths/toy.md").read_text()

@@ -122,8 +122,8 @@ def test_a_forced_one_that_cannot_go_back_says_how_to_go_on(
         raise slurm_queue.NoSlurm("scontrol does not answer")
 
     monkeypatch.setattr(slurm_queue, "_ask", refuse)
-    words = {"force": True, "launcher": Warned(root, 70), "job": 12}
-    assert table_run.run_table(root, TABLE_2, TOY, [one], RunOptions(**words)) == 1
+    options = RunOptions(force=True, job=12)
+    assert table_run.run_table(root, TABLE_2, TOY, [one], options, Warned(root, 70)) == 1
     said = capsys.readouterr().out
     assert "Submitting again without --force goes on from the last checkpoint.\n" in said
 
