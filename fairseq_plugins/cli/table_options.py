@@ -131,6 +131,16 @@ def get_parser(name: str) -> Parser:
         epilog="Rows that are done are skipped, interrupted ones resume from their last intact "
         "checkpoint. Exit status: 0 all done, 1 a row failed, 2 nothing was started, 130 Ctrl-C.",
     )
+    _add_cells(parser, table)
+    _add_machines(parser)
+    _add_actions(parser)
+    _add_study(parser)
+    add_places(parser)
+    return parser
+
+
+def _add_cells(parser: Parser, table: Table) -> None:
+    """Add the options that choose scale, rows, attentions, seeds, lengths and start."""
     add = parser.add_argument
     text = "(default: that of the study named, else mini, on a CPU)"
     add("--scale", choices=SCALE_NAMES, help=text)
@@ -172,6 +182,11 @@ def get_parser(name: str) -> Parser:
         )
     else:
         parser.set_defaults(start=None)
+
+
+def _add_machines(parser: Parser) -> None:
+    """Add the options of GPUs, runs at once, checkpoints and Slurm."""
+    add = parser.add_argument
     add(
         "--gpus",
         type=int,
@@ -207,6 +222,11 @@ def get_parser(name: str) -> Parser:
     add("--srun", action="store_true", help=argparse.SUPPRESS)
     add("--stage", choices=get_args(Stage), default="all", help=argparse.SUPPRESS)
     add("--runs", type=words("--runs"), help=argparse.SUPPRESS)
+
+
+def _add_actions(parser: Parser) -> None:
+    """Add the options of what is done with the runs."""
+    add = parser.add_argument
     add("--dry-run", action="store_true", help="print the commands and do nothing")
     add("--render", action="store_true", help="only make the page of the existing results")
     add("--phases", action="store_true", help="print how long each phase of the trained runs took")
@@ -224,9 +244,6 @@ def get_parser(name: str) -> Parser:
         choices=TRACKERS,
         help="show each run's loss in TensorBoard (below outputs/tensorboard) or Weights & Biases",
     )
-    _add_study(parser)
-    add_places(parser)
-    return parser
 
 
 def get_paper_parser() -> Parser:

@@ -103,7 +103,7 @@ def _make(name: str, arguments: Sequence[str], root: Path) -> int:
         hold_back_signals()
     # Only now, because these import PyTorch and fairseq, which takes seconds.
     from fairseq_plugins.records.recipe import REFUSED, in_a_line
-    from fairseq_plugins.runner import phase_times, preflight, slurm_submission, table_run
+    from fairseq_plugins.runner import phase_times, slurm_submission, table_run
     from fairseq_plugins.runner.run_options import RunOptions
 
     try:
@@ -129,20 +129,34 @@ def _make(name: str, arguments: Sequence[str], root: Path) -> int:
     if args.render or not to_make:
         table_run.render(root, table, scale, planned)
         return 0
+    options = replace(options, jobs=_check_start(root, to_make, devices, args, parser))
+    if args.slurm:
+        return slurm_submission.submit(root, [to_make], options)
+    return table_run.run_table(root, table, scale, to_make, options)
+
+
+def _check_start(
+    root: Path,
+    to_make: "Sequence[PlannedRun]",
+    devices: "Devices",
+    args: argparse.Namespace,
+    parser: Parser,
+) -> int:
+    """Refuse runs that cannot start; return how many go side by side, or in one Slurm job."""
+    from fairseq_plugins.runner import preflight
+
     again = args.force or args.missing_checkpoints
-    here = args.jobs or preflight.default_jobs(root, to_make, devices, force=again)
+    jobs = args.jobs or preflight.default_jobs(root, to_make, devices, force=again)
     trains_here = not args.slurm and args.stage in ("all", "train")
     try:
         if args.data:
             check_own_data(args.data, to_make[0].experiment.data_files)
         preflight.check_ready(
-            root, to_make, force=again, jobs=here if trains_here else 0, keep=args.keep
+            root, to_make, force=again, jobs=jobs if trains_here else 0, keep=args.keep
         )
     except (ValueError, OSError) as error:
         parser.error(str(error))
-    if args.slurm:
-        return slurm_submission.submit(root, [to_make], options)
-    return table_run.run_table(root, table, scale, to_make, replace(options, jobs=here))
+    return args.jobs or 1 if args.slurm else jobs
 
 
 def _check_options(args: argparse.Namespace) -> None:

@@ -198,11 +198,13 @@ def describe(
         f"{at_once or 'all'} runs are trained at once. Free here: {free:.0f} GB.",
         f"Jobs in the order of submission: {len(jobs)}",
     ]
-    for job in jobs:
-        after = [*job.after, *(f"{name} (however it ends)" for name in job.finally_after)]
-        gpus = f"{job.gpus} GPUs" if job.gpus else "CPU"
-        gpus += ", a node for itself" if job.alone else ""
-        waits = f", after {', '.join(after)}" if 0 < len(after) < 4 else ""
-        waits = waits or (f", after {len(after)} jobs" if after else "")
-        lines.append(f"  {job.name}: {gpus}{waits}")
-    return lines
+    return lines + [_describe_job(job) for job in jobs]
+
+
+def _describe_job(job: Job) -> str:
+    after = [*job.after, *(f"{name} (however it ends)" for name in job.finally_after)]
+    gpus = f"{job.gpus} GPUs" if job.gpus else "CPU"
+    gpus += ", a node for itself" if job.alone else ""
+    waits = f", after {', '.join(after)}" if 0 < len(after) < 4 else ""
+    waits = waits or (f", after {len(after)} jobs" if after else "")
+    return f"  {job.name}: {gpus}{waits}"

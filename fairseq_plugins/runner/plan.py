@@ -78,11 +78,9 @@ def plan(
         ValueError: an unknown row, GPUs that cannot share the batch, or a named row that supports
             none of the attentions.
     """
-    if rows is None:
-        controls = table.controls if scale.name == PUBLISHED else ()
-        names = list(dict.fromkeys([*default_rows(table, configs), *controls]))
-    else:
-        names = check_rows(table, configs, [*rows])
+    controls = table.controls if scale.name == PUBLISHED else ()
+    own = dict.fromkeys([*default_rows(table, configs), *controls])
+    names = [*own] if rows is None else check_rows(table, configs, [*rows])
     planned: list[PlannedRun] = []
     skipped: list[SkippedCell] = []
     for name in names:

@@ -187,12 +187,16 @@ def run_table(
             return slurm_queue.requeue(options.job, has_gained=interruption.has_gained, how=how)
         print(f"\nStopped. The same command {how}")
         return 143 if isinstance(stop, Terminated) else 130
+    _print_failures(root, failures)
+    return 1 if failures else 0
+
+
+def _print_failures(root: Path, failures: Sequence[Failure]) -> None:
     for failure in failures:
         print(f"\nFAILED {failure.name}: {failure.reason}")
         if failure.log:
             print(f"  log: {from_root(failure.log, root)}")
             print("\n".join(f"  | {line}" for line in last_lines(failure.log)))
-    return 1 if failures else 0
 
 
 def _how_to_resume(
