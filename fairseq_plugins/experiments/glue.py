@@ -17,6 +17,13 @@ from pydantic import ConfigDict, model_validator
 from fairseq_plugins.common.data_commands import COMMANDS
 from fairseq_plugins.common.dictionaries import check_same_dictionary
 from fairseq_plugins.experiments.base import BERT_SETTINGS, Experiment, Metrics, Scale, Step, scales
+from fairseq_plugins.experiments.glue_columns import (
+    BERT_RATES,
+    BERT_SOURCES,
+    LRPE_RATES,
+    LRPE_SOURCES,
+    Source,
+)
 from fairseq_plugins.experiments.training import InitialCheckpoint, Training, Variant
 from fairseq_plugins.glue.tasks import GLUE, HELD_OUT, TOY_GLUE, GlueTask
 from fairseq_plugins.papers import PUBLISHED
@@ -29,75 +36,7 @@ from fairseq_plugins.records.metrics import Correlation, NotNegative, StartedMet
 from fairseq_plugins.records.recipe import trainings_of
 from fairseq_plugins.records.runs import Run
 
-PUBLISHED_RATES = (1e-4,)  # for a published model of 384 features
-_SMALL_RATES = (1e-4, 3e-4)  # chosen on held-out data
-# The LRPE paper's at scale paper. Small models with few updates need rates ten times as high; at
-# scales mini and small the rate is chosen on held-out data.
-LRPE_RATES = {
-    "paper": (1e-5, 3e-5, 6e-5, 1e-4),
-    "small": _SMALL_RATES,
-    PUBLISHED: PUBLISHED_RATES,
-    "mini": (3e-4, 1e-3),
-    "toy": (1e-3,),
-}
-# The BERT paper has one rate.
-BERT_RATES = {
-    "paper": (2e-5,),
-    "small": _SMALL_RATES,
-    PUBLISHED: PUBLISHED_RATES,
-    "mini": (6e-4,),
-    "toy": (1e-3,),
-}
-
-
 MOST_SEEN = 10  # per cent of development examples seen in training; more are mentioned
-
-
-@dataclass(frozen=True)
-class Source:
-    """The source of a column: a task, a metric and a development subset.
-
-    instead: the subset to use where the data lacks `subset`; empty for none.
-    """
-
-    task: str
-    metric: str = "accuracy"
-    subset: str = "valid"
-    instead: str = ""
-
-    @property
-    def subsets(self) -> tuple[str, ...]:
-        """The subsets that may fill the column, the preferred one first."""
-        return (self.subset, self.instead) if self.instead else (self.subset,)
-
-    def value(self, subsets: Mapping[str, Mapping[str, float]]) -> tuple[float | None, bool]:
-        """Return the number from metrics[subset][metric], and whether it is of `instead`."""
-        for subset in self.subsets:
-            value = subsets.get(subset, {}).get(self.metric)
-            if value is not None:
-                return value, subset != self.subset
-        return None, False
-
-
-# By column of the papers' tables.
-LRPE_SOURCES = {
-    "MNLI-m": Source("MNLI"),
-    "MNLI-mm": Source("MNLI", subset="valid1"),
-    "QNLI": Source("QNLI"),
-    "QQP": Source("QQP"),
-    "SST-2": Source("SST-2"),
-}
-BERT_SOURCES = {
-    "CoLA": Source("CoLA", "matthews"),
-    "SST-2": Source("SST-2"),
-    "MNLI": Source("MNLI", subset="valid1", instead="valid"),
-    "MRPC": Source("MRPC", "f1"),
-    "QNLI": Source("QNLI"),
-    "QQP": Source("QQP", "f1"),
-    "RTE": Source("RTE"),
-    "STS-B": Source("STS-B", "spearman"),
-    "WNLI": Source("WNLI"),
-}
 
 
 class Scores(StartedMetrics):

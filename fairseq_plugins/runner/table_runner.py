@@ -20,13 +20,8 @@ from fairseq_plugins.runner import checkpoints
 from fairseq_plugins.runner.interruption import Interruption
 from fairseq_plugins.runner.launcher import POLL_SECONDS
 from fairseq_plugins.runner.progress import DONE, FAILED, PRETRAINING, SKIPPED
-from fairseq_plugins.runner.run_execution import (
-    UNWRITTEN,
-    RunContext,
-    RunExecution,
-    RunFailed,
-    summary,
-)
+from fairseq_plugins.runner.run_context import RunContext, RunFailed, summary
+from fairseq_plugins.runner.run_execution import UNWRITTEN, RunExecution
 from fairseq_plugins.runner.run_state import (
     is_being_replaced,
     is_pretrained,

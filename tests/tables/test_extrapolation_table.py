@@ -30,7 +30,7 @@ from fairseq_plugins.report.beyond_training import what_is_seen
 from fairseq_plugins.report.lengths import draw_lengths, highest_shown, lengths_picture
 from fairseq_plugins.report.panels import styles
 from fairseq_plugins.report.render import render
-from fairseq_plugins.runner import run_state, table_run
+from fairseq_plugins.runner import run_state, table_run, table_runner
 from fairseq_plugins.runner.plan import plan
 from fairseq_plugins.runner.run_options import RunOptions
 from fairseq_plugins.runner.slurm_job import jobs_of_run
@@ -208,7 +208,7 @@ def test_more_lengths_are_measured_beside_those_there_are(root, monkeypatch, cap
     (planned,), _ = plan(
         root / "configs", TABLE, SCALE, Devices(0), rows=["rope"], attentions=["vanilla"], seeds=[1]
     )
-    monkeypatch.setattr(run_state, "is_pretrained", lambda root, one: True)
+    monkeypatch.setattr(table_runner, "is_pretrained", lambda root, one: True)
     attempt = "fairseq_plugins.runner.run_execution"
     monkeypatch.setattr(f"{attempt}.checkpoints.require_model", lambda *a: None)
     folder = root / planned.measured[0].folder

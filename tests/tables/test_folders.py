@@ -7,7 +7,7 @@ import yaml
 from omegaconf import OmegaConf
 
 import fairseq_plugins.registration  # noqa: F401
-from fairseq_plugins.experiments.glue import LRPE_RATES
+from fairseq_plugins.experiments.glue_columns import LRPE_RATES
 from fairseq_plugins.records.recipe import NOT_THE_EXPERIMENT, compose_recipe
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
