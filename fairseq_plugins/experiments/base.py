@@ -78,7 +78,7 @@ class Stack:
 
 @dataclass(frozen=True)
 class Experiment:
-    """How the runs of some tables are trained and measured.
+    """The recipe and the measurements of the runs of some tables.
 
     Attributes:
         recipe: name of the Hydra configuration.

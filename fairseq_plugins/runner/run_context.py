@@ -25,7 +25,7 @@ class NoModel(RunFailed):
 
 @dataclass(frozen=True)
 class RunContext:
-    """What all runs of a command share.
+    """The launcher, options and code version that all runs of a command share.
 
     Attributes:
         root: folder of results and checkpoints.

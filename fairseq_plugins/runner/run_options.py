@@ -1,4 +1,4 @@
-"""The options of a command that trains and measures runs."""
+"""Options of the commands that train and measure runs."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -14,7 +14,7 @@ Stage = Literal["all", "train", "evaluate", "take"]
 
 @dataclass(frozen=True)
 class RunOptions:
-    """How the runs of a command are made.
+    """Options of a command that trains and measures runs.
 
     Attributes:
         force: train again runs that have a result.

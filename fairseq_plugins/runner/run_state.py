@@ -1,4 +1,4 @@
-"""Whether runs are recorded, trained, published or being replaced, read from their files."""
+"""State of runs, read from their files: recorded, trained, published or being replaced."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
