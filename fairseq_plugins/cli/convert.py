@@ -21,7 +21,7 @@ from fairseq_plugins.common.errors import OptionError
 from fairseq_plugins.common.exit_status import exit_status
 from fairseq_plugins.common.parser import Parser
 from fairseq_plugins.common.root import data_folder
-from fairseq_plugins.data.folders import building, replace_folder
+from fairseq_plugins.data.folders import replace_folder, staging_folder
 from fairseq_plugins.data.options import check_file, check_folder
 
 SOURCES = {"to-fairseq": "Hugging Face folder", "to-huggingface": "checkpoint of pe_roberta"}
@@ -97,7 +97,7 @@ def _to_huggingface(args: argparse.Namespace) -> None:
 @contextmanager
 def _new_folder(output: Path) -> Iterator[Path]:
     """Yield a folder to write into, which takes its place when the block ends."""
-    with building(output) as work:
+    with staging_folder(output) as work:
         built = work / "converted"
         built.mkdir()
         yield built

@@ -6,20 +6,22 @@ from fairseq.criterions import register_criterion
 from fairseq.criterions.cross_entropy import CrossEntropyCriterion, CrossEntropyCriterionConfig
 from torch import Tensor
 
-from fairseq_plugins.criterions.features import FromFeatures
+from fairseq_plugins.criterions.features import FeatureCriterion
 from fairseq_plugins.kernels import linear_cross_entropy
-from fairseq_plugins.modules.output_layer import predict_by_decoder
+from fairseq_plugins.modules.output_layer import decoder_logit_inputs
 
 
 @register_criterion("blockwise_cross_entropy", dataclass=CrossEntropyCriterionConfig)
-class BlockwiseCrossEntropy(FromFeatures, CrossEntropyCriterion):
+class BlockwiseCrossEntropy(FeatureCriterion, CrossEntropyCriterion):
     """The same losses, gradients and logs, computed from the features of a decoder."""
 
     def compute_loss(
         self, model: Any, net_output: Any, sample: dict[str, Any], reduce: bool = True
     ) -> tuple[Tensor, Tensor]:
         """The loss of features, twice: to be differentiated and to be logged."""
-        features, weight, bias = predict_by_decoder(model, net_output[0], "blockwise_cross_entropy")
+        features, weight, bias = decoder_logit_inputs(
+            model, net_output[0], "blockwise_cross_entropy"
+        )
         target = model.get_targets(sample, net_output).flatten()
         return linear_cross_entropy(
             features, weight, target, bias, ignore_index=self.padding_idx, reduce=reduce

@@ -9,15 +9,15 @@ from fairseq.criterions.label_smoothed_cross_entropy import (
 )
 from torch import Tensor
 
-from fairseq_plugins.criterions.features import FromFeatures
+from fairseq_plugins.criterions.features import FeatureCriterion
 from fairseq_plugins.kernels import linear_best_words, linear_cross_entropy
-from fairseq_plugins.modules.output_layer import Prediction, predict_by_decoder
+from fairseq_plugins.modules.output_layer import LogitInputs, decoder_logit_inputs
 
 NAME = "blockwise_label_smoothed_cross_entropy"
 
 
 @register_criterion(NAME, dataclass=LabelSmoothedCrossEntropyCriterionConfig)
-class BlockwiseLabelSmoothedCrossEntropy(FromFeatures, LabelSmoothedCrossEntropyCriterion):
+class BlockwiseLabelSmoothedCrossEntropy(FeatureCriterion, LabelSmoothedCrossEntropyCriterion):
     """The same losses, gradients and logs, computed from the features of a decoder.
 
     ``--report-accuracy`` takes one more product with the output embedding.
@@ -50,7 +50,7 @@ class BlockwiseLabelSmoothedCrossEntropy(FromFeatures, LabelSmoothedCrossEntropy
 
     def _prediction(
         self, model: Any, net_output: Any, sample: dict[str, Any]
-    ) -> tuple[Prediction, Tensor]:
+    ) -> tuple[LogitInputs, Tensor]:
         skipped = self.ignore_prefix_size
         target = model.get_targets(sample, net_output)[:, skipped:].flatten()
-        return predict_by_decoder(model, net_output[0][:, skipped:], NAME), target
+        return decoder_logit_inputs(model, net_output[0][:, skipped:], NAME), target

@@ -9,7 +9,7 @@ from torch import Tensor
 from fairseq_plugins.common.errors import OptionError
 from fairseq_plugins.criterions.features import features_only
 from fairseq_plugins.kernels import linear_cross_entropy
-from fairseq_plugins.modules.output_layer import predict_masked
+from fairseq_plugins.modules.output_layer import masked_logit_inputs
 
 
 @register_criterion("blockwise_masked_lm", dataclass=MaskedLmConfig)
@@ -35,7 +35,7 @@ class BlockwiseMaskedLm(MaskedLmLoss):
         net_output = model(**features_only(sample)["net_input"])
         target = model.get_targets(sample, net_output)
         masked = target.ne(self.padding_idx)
-        features, weight, bias = predict_masked(model, net_output[0], masked)
+        features, weight, bias = masked_logit_inputs(model, net_output[0], masked)
         loss, _ = linear_cross_entropy(features, weight, target[masked], bias)
         sample_size = masked.int().sum()
         logs = {

@@ -10,7 +10,7 @@ def features_only(sample: dict[str, Any]) -> dict[str, Any]:
     return {**sample, "net_input": {**sample["net_input"], "features_only": True}}
 
 
-class FromFeatures:
+class FeatureCriterion:
     """Before one of fairseq's criterions: its ``compute_loss`` is given features."""
 
     def forward(

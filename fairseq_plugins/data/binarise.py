@@ -9,7 +9,7 @@ from typing import Any
 from fairseq_plugins.common.dictionaries import SPECIAL_SYMBOLS, read_dictionary
 from fairseq_plugins.common.errors import DataError
 from fairseq_plugins.data.folders import SPLITS, report
-from fairseq_plugins.data.measure import Measured, copy_measured
+from fairseq_plugins.data.measure import MeasuredText, copy_and_measure
 from fairseq_plugins.data.merges import count_words, write_codes
 from fairseq_plugins.data.unigram import unigram_perplexity
 
@@ -32,7 +32,7 @@ def preprocess(work: Path, arguments: Sequence[str], workers: int) -> list[str]:
     return ["python", *words]
 
 
-def without_carriage_returns(text: Measured) -> Measured:
+def without_carriage_returns(text: MeasuredText) -> MeasuredText:
     """Write a text with a space for each carriage return, at which fairseq-preprocess ends a line.
 
     Returns the text itself where it has none.
@@ -42,13 +42,13 @@ def without_carriage_returns(text: Measured) -> Measured:
             return text
     with text.path.open("rb") as lines:
         spaced = (line.replace(b"\r", b" ") for line in lines)
-        return copy_measured(spaced, text.path.with_name(f"{text.path.name}.spaced"))
+        return copy_and_measure(spaced, text.path.with_name(f"{text.path.name}.spaced"))
 
 
 def binarise(
     work: Path,
-    raw: Mapping[str, Measured],
-    text: Mapping[str, Measured],
+    raw: Mapping[str, MeasuredText],
+    text: Mapping[str, MeasuredText],
     workers: int,
     *,
     max_words: int | None = None,
@@ -90,20 +90,20 @@ def binarise(
 
 
 def _floors(
-    text: Mapping[str, Measured], words: set[str]
+    text: Mapping[str, MeasuredText], words: set[str]
 ) -> dict[str, dict[str, dict[str, float]]]:
     """What needs no model, by split, predictor and metric."""
     found = {s: unigram_perplexity(text["train"], text[s], words) for s in SPLITS if s != "train"}
     return {s: {"unigram": {"ppl": round(v, 4)}} for s, v in found.items() if v is not None}
 
 
-def describe_raw(found: Measured) -> dict[str, Any]:
+def describe_raw(found: MeasuredText) -> dict[str, Any]:
     """The text that one split was made from, for data.json."""
     sizes = {"lines": found.lines, "words": found.words, "bytes": found.bytes}
     return {**sizes, "sha256": found.sha256}
 
 
-def describe(found: Measured, known: set[str]) -> dict[str, Any]:
+def describe(found: MeasuredText, known: set[str]) -> dict[str, Any]:
     """One split for data.json; an unknown word is one whose input the model sees as <unk>."""
     unknown = sum(n for word, n in found.word_counts.items() if word not in known)
     return {
@@ -117,9 +117,9 @@ def describe(found: Measured, known: set[str]) -> dict[str, Any]:
     }
 
 
-def split_into_pieces(
-    work: Path, found: Mapping[str, Measured], merges: int
-) -> dict[str, Measured]:
+def split_into_subwords(
+    work: Path, found: Mapping[str, MeasuredText], merges: int
+) -> dict[str, MeasuredText]:
     """Learn a byte-pair encoding on the training split and write every split in its pieces.
 
     <unk>, which published text may already have, stays one piece. The codes are left in
@@ -137,5 +137,5 @@ def split_into_pieces(
     for split, words in found.items():
         with words.path.open(encoding="utf-8", newline="\n") as text:
             lines = (bpe.process_line(line).encode() for line in text)
-            pieces[split] = copy_measured(lines, work / "pieces" / f"{split}.txt")
+            pieces[split] = copy_and_measure(lines, work / "pieces" / f"{split}.txt")
     return pieces

@@ -73,10 +73,10 @@ class Folder:
 
 
 @contextmanager
-def making(
+def build_folders(
     *folders: Folder, resume: Mapping[str, Any] | None = None
 ) -> Iterator[tuple[Path, list[Folder]]]:
-    """Yields a folder to build in, as `building` does, and the folders that are not made yet.
+    """Yields a folder to build in, as `staging_folder` does, and the folders that are not made yet.
 
     Of the others it is said that they are.
 
@@ -85,7 +85,7 @@ def making(
     """
     for folder in folders:
         folder.refuse_foreign()
-    with building(folders[0].path, resume) as work:
+    with staging_folder(folders[0].path, resume) as work:
         wanted = [folder for folder in folders if not folder.is_done()]
         for folder in folders:
             if folder not in wanted:
@@ -94,7 +94,7 @@ def making(
 
 
 @contextmanager
-def building(output: Path, resume: Mapping[str, Any] | None = None) -> Iterator[Path]:
+def staging_folder(output: Path, resume: Mapping[str, Any] | None = None) -> Iterator[Path]:
     """A folder beside `output` to build in; one process at a time per output.
 
     It begins empty and is removed at the end. With `resume`, which says what is built from what,

@@ -9,7 +9,7 @@ from typing import Any
 
 from fairseq_plugins.common.files import write_json, write_text
 from fairseq_plugins.data.folders import SPLITS
-from fairseq_plugins.data.measure import Measured, measure
+from fairseq_plugins.data.measure import MeasuredText, measure
 from fairseq_plugins.data.options import add_counts, add_seed, check_counts, counts_from
 from fairseq_plugins.data.sentences import generate
 
@@ -62,7 +62,9 @@ def write_corpus(output: Path, *, seed: int, sentences: Mapping[str, int]) -> di
     return about
 
 
-def write_measured(output: Path, *, seed: int, sentences: Mapping[str, int]) -> dict[str, Measured]:
+def write_measured(
+    output: Path, *, seed: int, sentences: Mapping[str, int]
+) -> dict[str, MeasuredText]:
     """Write the corpus; split -> its text."""
     write_corpus(output, seed=seed, sentences=sentences)
     return {split: measure(output / f"{split}.txt") for split in SPLITS}

@@ -47,13 +47,13 @@ _VERSION = "#version: 0.2"
 _PADDING_FACTOR = 8  # fairseq's: the dictionary's size is a multiple of it
 
 
-def is_there(folder: Path) -> bool:
+def holds_tokenizer(folder: Path) -> bool:
     """Tell whether a folder holds GPT-2's pieces."""
     return (folder / ENCODER_FILE).is_file()
 
 
 @dataclass(frozen=True)
-class Pieces:
+class Gpt2Tokenizer:
     """GPT-2's pieces in a folder: fairseq's encoder, and the dictionary whose words are their ids.
 
     See `data.tokenizers.Tokenizer` for the interface.
@@ -66,7 +66,7 @@ class Pieces:
     separators: int = field(default=2, init=False)
 
     @classmethod
-    def load(cls, folder: Path) -> "Pieces":
+    def load(cls, folder: Path) -> "Gpt2Tokenizer":
         """Raises DataError as `load_encoder` does."""
         from fairseq.data import Dictionary
 

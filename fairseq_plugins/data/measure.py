@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredText:
     """A text file as it was found; word_counts holds every type with its count."""
 
     path: Path
@@ -24,7 +24,7 @@ class Measured:
         return len(self.word_counts)
 
 
-def copy_measured(stream: Iterable[bytes], target: Path) -> Measured:
+def copy_and_measure(stream: Iterable[bytes], target: Path) -> MeasuredText:
     """Copy lines of UTF-8 text to a file while counting and hashing them."""
     digest = hashlib.sha256()
     counts: Counter[str] = Counter()
@@ -36,13 +36,13 @@ def copy_measured(stream: Iterable[bytes], target: Path) -> Measured:
             counts.update(line.decode().split())
             lines += 1
             size += len(line)
-    return Measured(target, lines, counts.total(), size, digest.hexdigest(), counts)
+    return MeasuredText(target, lines, counts.total(), size, digest.hexdigest(), counts)
 
 
-def measure(path: Path) -> Measured:
+def measure(path: Path) -> MeasuredText:
     """What a file has."""
     with path.open("rb") as lines:
-        return replace(copy_measured(lines, Path(os.devnull)), path=path)
+        return replace(copy_and_measure(lines, Path(os.devnull)), path=path)
 
 
 def sha256(path: Path) -> str:

@@ -14,20 +14,20 @@ from fairseq_plugins.common.errors import DataError
 from fairseq_plugins.common.progress import track
 from fairseq_plugins.common.provenance import DATA_FILES
 from fairseq_plugins.data.binarise import binarise
-from fairseq_plugins.data.folders import SPLITS, Folder, making, report
+from fairseq_plugins.data.folders import SPLITS, Folder, build_folders, report
 from fairseq_plugins.data.gpt2_bpe import (
     FILES,
     learn_gpt2_bpe,
 )
-from fairseq_plugins.data.measure import Measured, copy_measured
+from fairseq_plugins.data.measure import MeasuredText, copy_and_measure
 from fairseq_plugins.data.options import check_at_least
 from fairseq_plugins.data.tokenizers import load_tokenizer
-from fairseq_plugins.data.workers import LineFunction, mapping
+from fairseq_plugins.data.workers import LineFunction, parallel_map
 
 PREPARATION_VERSION = 1  # raise when the same request would give other files
 BPE_FOLDER = "bpe"
 
-Gather = Callable[[Path], Mapping[str, Measured]]
+Gather = Callable[[Path], Mapping[str, MeasuredText]]
 
 
 def make_mlm_folder(
@@ -64,7 +64,7 @@ def make_mlm_folder(
     }
     names = given.files if given else FILES
     files = (*DATA_FILES, *(f"{BPE_FOLDER}/{name}" for name in names))
-    with making(Folder(output, request, files)) as (work, wanted):
+    with build_folders(Folder(output, request, files)) as (work, wanted):
         for folder in wanted:
             (work / "raw").mkdir()
             found = gather(work / "raw")
@@ -100,23 +100,23 @@ def _learn(merges: int, text: Path, target: Path) -> None:
         report(f"only {learned} merges: no further pair occurs twice")
 
 
-def encoder_of(pieces: Path) -> LineFunction:
+def line_encoder(pieces: Path) -> LineFunction:
     """Make a function from a line of text to the line of its tokens."""
     tokenizer = load_tokenizer(pieces)
     return lambda line: " ".join(tokenizer.tokenize(line))
 
 
-def _encode(work: Path, found: Mapping[str, Measured], workers: int) -> dict[str, Measured]:
+def _encode(work: Path, found: Mapping[str, MeasuredText], workers: int) -> dict[str, MeasuredText]:
     """The text in pieces; empty lines stay, as with fairseq's `--keep-empty`."""
     report(f"encoding {sum(found[s].words for s in SPLITS):,} words with {workers} workers")
     (work / "pieces").mkdir()
     encoded = {}
-    with mapping(functools.partial(encoder_of, work / BPE_FOLDER), workers) as encode:
+    with parallel_map(functools.partial(line_encoder, work / BPE_FOLDER), workers) as encode:
         for split in SPLITS:
             with found[split].path.open(encoding="utf-8", newline="\n") as lines:
                 shown = track(
                     encode(lines), f"encoding {split}", unit="lines", total=found[split].lines
                 )
                 written = (line.encode() + b"\n" for line in shown)
-                encoded[split] = copy_measured(written, work / "pieces" / f"{split}.bpe")
+                encoded[split] = copy_and_measure(written, work / "pieces" / f"{split}.bpe")
     return encoded

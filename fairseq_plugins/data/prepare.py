@@ -14,11 +14,11 @@ from fairseq_plugins.common.parser import Parser
 from fairseq_plugins.data import generated
 from fairseq_plugins.data.binarise import (
     binarise,
-    split_into_pieces,
+    split_into_subwords,
     without_carriage_returns,
 )
-from fairseq_plugins.data.folders import SPLITS, Folder, making, report
-from fairseq_plugins.data.measure import Measured
+from fairseq_plugins.data.folders import SPLITS, Folder, build_folders, report
+from fairseq_plugins.data.measure import MeasuredText
 from fairseq_plugins.data.options import (
     FEWEST_MERGES,
     add_command,
@@ -63,7 +63,7 @@ def prepare_published(
     if source is not None:
         raw = RawSource(source, corpus)
         raw.require()
-    with making(*folders) as (work, wanted):
+    with build_folders(*folders) as (work, wanted):
         if not wanted:
             return
         raw = raw or RawSource(corpus.download(output.parent, url), corpus)
@@ -79,7 +79,10 @@ def prepare_toy(output: Path, *, seed: int, sentences: Mapping[str, int], worker
     """Make the embedded corpus's folder: binarised splits, data.json, and the text under raw/."""
     check_at_least(1, workers=workers)
     corpus = generated.describe(seed, sentences)
-    with making(Folder(output, {"preparation": PREPARATION_VERSION, **corpus})) as (work, wanted):
+    with build_folders(Folder(output, {"preparation": PREPARATION_VERSION, **corpus})) as (
+        work,
+        wanted,
+    ):
         for folder in wanted:
             found = generated.write_measured(work / "raw", seed=seed, sentences=sentences)
             _finish(folder, work, found, {"generated": corpus["corpus"]}, workers, keep="raw")
@@ -88,7 +91,7 @@ def prepare_toy(output: Path, *, seed: int, sentences: Mapping[str, int], worker
 def _finish(
     folder: Folder,
     work: Path,
-    found: Mapping[str, Measured],
+    found: Mapping[str, MeasuredText],
     origin: Mapping[str, Any],
     workers: int,
     merges: int | None = None,
@@ -99,10 +102,10 @@ def _finish(
 
     keep: what of `work` comes with it.
     """
-    text: Mapping[str, Measured] = {s: without_carriage_returns(t) for s, t in found.items()}
+    text: Mapping[str, MeasuredText] = {s: without_carriage_returns(t) for s, t in found.items()}
     max_words = None
     if merges is not None:
-        text, max_words = split_into_pieces(work, text, merges), merges + ROOM_FOR_CHARACTERS
+        text, max_words = split_into_subwords(work, text, merges), merges + ROOM_FOR_CHARACTERS
         keep = "codes"
     built, about = binarise(
         work, found, text, workers, max_words=max_words, dictionary_size=dictionary_size

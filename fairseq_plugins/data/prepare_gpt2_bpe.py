@@ -7,7 +7,7 @@ from pathlib import Path
 from fairseq_plugins.common.errors import DataError
 from fairseq_plugins.common.files import PACKED, find_packed, missing_packed, read_bytes
 from fairseq_plugins.data.download import download
-from fairseq_plugins.data.folders import building, replace_folder, report
+from fairseq_plugins.data.folders import replace_folder, report, staging_folder
 from fairseq_plugins.data.gpt2_bpe import FILES, PUBLISHED_SHA256, PUBLISHED_URL, load_encoder
 from fairseq_plugins.data.measure import sha256
 from fairseq_plugins.data.options import check_folder
@@ -36,7 +36,7 @@ def prepare_pieces(
             )
         report(f"{output} is already there; remove it to make it anew")
         return
-    with building(output) as work:
+    with staging_folder(output) as work:
         built = work / "pieces"
         built.mkdir()
         for name in FILES:

@@ -16,7 +16,7 @@ from fairseq_plugins.common.root import data_folder
 from fairseq_plugins.data import generated
 from fairseq_plugins.data.folders import SPLITS, report
 from fairseq_plugins.data.gpt2_bpe import FILES, PUBLISHED_DICTIONARY_SIZE, PUBLISHED_URL
-from fairseq_plugins.data.measure import Measured, copy_measured, sha256
+from fairseq_plugins.data.measure import MeasuredText, copy_and_measure, sha256
 from fairseq_plugins.data.mlm_folders import make_mlm_folder
 from fairseq_plugins.data.options import (
     add_command,
@@ -71,8 +71,10 @@ def prepare_text(
         "evaluation_lines": evaluation_lines,
     }
 
-    def gather(target: Path) -> dict[str, Measured]:
-        return {s: copy_measured(lines, target / f"{s}.txt") for s, lines in text.lines().items()}
+    def gather(target: Path) -> dict[str, MeasuredText]:
+        return {
+            s: copy_and_measure(lines, target / f"{s}.txt") for s, lines in text.lines().items()
+        }
 
     # A folder's own name, not its path: data.json ends up in results that are shared.
     origin = {"from": source.resolve().name}
@@ -102,7 +104,7 @@ def prepare_wikitext103(
         if corpus is not corpora[0]:
             report("there is no raw text: rare words stay <unk>, three pieces each")
 
-    def gather(target: Path) -> dict[str, Measured]:
+    def gather(target: Path) -> dict[str, MeasuredText]:
         location = source or corpus.download(output.parent, url)
         return RawSource(location, corpus).unpack(target, report)
 
@@ -135,7 +137,7 @@ def prepare_toy(
 ) -> None:
     """The embedded corpus in pieces that are learned from it."""
 
-    def gather(target: Path) -> dict[str, Measured]:
+    def gather(target: Path) -> dict[str, MeasuredText]:
         return generated.write_measured(target, seed=seed, sentences=sentences)
 
     about = generated.describe(seed, sentences)

@@ -15,11 +15,11 @@ from fairseq_plugins.common.files import PACKED, find_packed, reading
 from fairseq_plugins.data.archives import Zip
 from fairseq_plugins.data.download import download
 from fairseq_plugins.data.folders import SPLITS, report
-from fairseq_plugins.data.measure import Measured, copy_measured
+from fairseq_plugins.data.measure import MeasuredText, copy_and_measure
 
 
 @dataclass(frozen=True)
-class FileFacts:
+class ExpectedFile:
     """What a raw file must contain; None where it is not fixed.
 
     The article order of a training file may differ between releases of the same text, and with
@@ -46,7 +46,7 @@ class PublishedCorpus:
     url: str
     zip_md5: str | None
     dictionary_size: int | None
-    files: Mapping[str, FileFacts]
+    files: Mapping[str, ExpectedFile]
     suffix: str = "tokens"
 
     def file_name(self, split: str) -> str:
@@ -77,14 +77,14 @@ WIKITEXT_2 = PublishedCorpus(
     zip_md5="542ccefacc6c27f945fb54453812b3cd",
     dictionary_size=33_280,  # 33,277 types, one of them <unk>, + 4 specials
     files={
-        "train": FileFacts(36_718, 2_051_910, bytes=10_797_148, types=33_277),
-        "valid": FileFacts(
+        "train": ExpectedFile(36_718, 2_051_910, bytes=10_797_148, types=33_277),
+        "valid": ExpectedFile(
             3_760,
             213_886,
             bytes=1_121_681,
             sha256="f0737ed31fc1329026e95cb8b98e19c2a182c39c240ab909dc31abf2f8af58e8",
         ),
-        "test": FileFacts(
+        "test": ExpectedFile(
             4_358,
             241_211,
             bytes=1_256_449,
@@ -98,14 +98,14 @@ WIKITEXT_103 = PublishedCorpus(
     zip_md5="9ddaacaf6af0710eda8c456decff7832",
     dictionary_size=267_744,  # 267,734 types, one of them <unk>, + 4 specials + 7 of padding
     files={
-        "train": FileFacts(1_801_350, 101_425_671, types=267_734),
-        "valid": FileFacts(
+        "train": ExpectedFile(1_801_350, 101_425_671, types=267_734),
+        "valid": ExpectedFile(
             3_760,
             213_886,
             bytes=1_142_309,
             sha256="9aee9f52d6e77de6c7751fc5e7c44287db3ec0eaf15477098acc6b93c1c4250b",
         ),
-        "test": FileFacts(
+        "test": ExpectedFile(
             4_358,
             241_211,
             bytes=1_281_077,
@@ -119,12 +119,12 @@ WIKITEXT_103_RAW = PublishedCorpus(
     url="https://wikitext.smerity.com/wikitext-103-raw-v1.zip",
     zip_md5=None,
     dictionary_size=None,
-    files={split: FileFacts(facts.lines) for split, facts in WIKITEXT_103.files.items()},
+    files={split: ExpectedFile(facts.lines) for split, facts in WIKITEXT_103.files.items()},
     suffix="raw",
 )
 
 
-def check(found: Measured, expected: FileFacts, name: str) -> None:
+def check(found: MeasuredText, expected: ExpectedFile, name: str) -> None:
     """Raise DataError naming the file, every fact that differs, and both values."""
     wrong = []
     for fact in ("lines", "words", "bytes", "types", "sha256"):
@@ -172,7 +172,7 @@ class RawSource:
         assert self._zip is not None
         return self._zip.open(place)
 
-    def unpack(self, target: Path, report: Callable[[str], None]) -> dict[str, Measured]:
+    def unpack(self, target: Path, report: Callable[[str], None]) -> dict[str, MeasuredText]:
         """Write the checked raw files into an existing folder; split -> what it contains."""
         self.require()
         found = {}
@@ -183,7 +183,7 @@ class RawSource:
             report(f"reading and checking {name}")
             try:
                 with self._open(place) as lines:
-                    found[split] = copy_measured(lines, target / self.corpus.file_name(split))
+                    found[split] = copy_and_measure(lines, target / self.corpus.file_name(split))
             except UnicodeDecodeError as error:
                 raise DataError(f"{name} in {self.location} is damaged: {error}") from error
             check(found[split], self.corpus.files[split], name)

@@ -61,6 +61,6 @@ def load_tokenizer(folder: Path) -> Tokenizer:
     """
     from fairseq_plugins.data import gpt2_bpe, wordpiece
 
-    if wordpiece.is_there(folder) and not gpt2_bpe.is_there(folder):
-        return wordpiece.WordPieces.load(folder)
-    return gpt2_bpe.Pieces.load(folder)
+    if wordpiece.holds_tokenizer(folder) and not gpt2_bpe.holds_tokenizer(folder):
+        return wordpiece.WordPieceTokenizer.load(folder)
+    return gpt2_bpe.Gpt2Tokenizer.load(folder)

@@ -2,12 +2,14 @@
 
 from collections.abc import Collection
 
-from fairseq_plugins.data.measure import Measured
+from fairseq_plugins.data.measure import MeasuredText
 
 UNKNOWN, END = "<unk>", "</s>"
 
 
-def unigram_perplexity(train: Measured, text: Measured, known: Collection[str]) -> float | None:
+def unigram_perplexity(
+    train: MeasuredText, text: MeasuredText, known: Collection[str]
+) -> float | None:
     """Perplexity of a text under the frequencies of the training text.
 
     Words that a dictionary does not have count as one, and ends of lines as words, as a model sees
@@ -34,7 +36,7 @@ def unigram_perplexity(train: Measured, text: Measured, known: Collection[str]) 
     return float(np.exp(-np.average(logs, weights=counts)))
 
 
-def _counts(text: Measured, known: Collection[str]) -> dict[str, int]:
+def _counts(text: MeasuredText, known: Collection[str]) -> dict[str, int]:
     found: dict[str, int] = {END: text.lines} if text.lines else {}
     for word, count in text.word_counts.items():
         name = word if word in known else UNKNOWN

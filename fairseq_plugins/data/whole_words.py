@@ -19,13 +19,13 @@ _PART_OF_A_CHARACTER = "\ufffd"  # what a piece of some of a character's bytes r
 _PADDING = "madeupword"  # fairseq's words that make a dictionary's size a round number
 
 
-class WordBeginnings:
+class WordStartMask:
     """Which pieces of a sample begin a word, in place of fairseq's mask over the vocabulary.
 
     A piece begins a word where white space is in front of it (GPT-2's pieces have it at their
     beginning), and as for BERT's tokenizer every punctuation mark or symbol is a word of its own,
     so that what follows one begins a word too. Special symbols stand alone; fairseq's mask, which
-    sees no neighbours, would join <s> and the first word of a line. Pieces of some bytes of a
+    sees no neighbours, would join <s> and the first word of a line. Subwords that are part of a
     character count as letters.
 
     Args:
@@ -62,7 +62,7 @@ class WordBeginnings:
         return begins.to(torch.uint8)
 
 
-def word_beginnings(dictionary: "Dictionary", pieces: Path) -> WordBeginnings:
+def word_start_mask(dictionary: "Dictionary", pieces: Path) -> WordStartMask:
     """Find where words begin in a dictionary of the tokenizer in a folder.
 
     Raises:
@@ -82,7 +82,7 @@ def word_beginnings(dictionary: "Dictionary", pieces: Path) -> WordBeginnings:
             f"the words of the dictionary must be tokens of {pieces} to mask whole words, but "
             f"{len(foreign)} are not, the first is {foreign[0]!r}"
         )
-    return WordBeginnings(texts)
+    return WordStartMask(texts)
 
 
 def _is_mark(character: str) -> bool:

@@ -35,7 +35,7 @@ _UNKNOWN = SYMBOLS["[UNK]"]
 _LONGEST_WORD = 100  # characters; BERT reads longer words as [UNK]
 
 
-def is_there(folder: Path) -> bool:
+def holds_tokenizer(folder: Path) -> bool:
     """Tell whether a folder holds a tokenizer of Hugging Face's."""
     names = (TOKENIZER_FILE, VOCABULARY_FILE)
     return any((folder / name).is_file() for name in names)
@@ -67,7 +67,7 @@ def dictionary_symbols(vocabulary: Mapping[str, int]) -> list[str]:
 
 
 @dataclass(frozen=True)
-class WordPieces:
+class WordPieceTokenizer:
     """A WordPiece tokenizer; see `data.tokenizers.Tokenizer` for its interface.
 
     content: of tokenizer.json, without truncation, padding and special tokens.
@@ -79,7 +79,7 @@ class WordPieces:
     separators: int = field(default=1, init=False)
 
     @classmethod
-    def load(cls, folder: Path) -> "WordPieces":
+    def load(cls, folder: Path) -> "WordPieceTokenizer":
         """Read the tokenizer of a folder.
 
         Raises:

@@ -20,7 +20,7 @@ def _run(line: str) -> str:
 
 
 @contextmanager
-def mapping(
+def parallel_map(
     build: Callable[[], LineFunction], workers: int
 ) -> Iterator[Callable[[Iterable[str]], Iterator[str]]]:
     """A function that maps lines, in order, by what `build` returns in each of some processes."""

@@ -59,11 +59,16 @@ def average(paths: Sequence[Path]) -> dict[str, Any]:
     import fairseq_plugins.registration  # noqa: F401  (the options of models)
     from fairseq_plugins.common.checkpoints import read_checkpoint
     from fairseq_plugins.modules.fitting import require_fit
-    from fairseq_plugins.modules.identity import MODELS, Identity, describe_checkpoint, differences
+    from fairseq_plugins.modules.identity import (
+        MODELS,
+        ModelDescription,
+        describe_checkpoint,
+        differences,
+    )
     from fairseq_plugins.modules.loading import require_names
 
     state: dict[str, Any] = {}
-    first: Identity | None = None
+    first: ModelDescription | None = None
     sums: dict[str, torch.Tensor] = {}
     for path in paths:
         state = read_checkpoint(path)

@@ -28,7 +28,7 @@ from fairseq_plugins.evaluation.samples import (
     masking,
 )
 from fairseq_plugins.modules.adaptation import AS_TRAINED, Adaptation
-from fairseq_plugins.modules.identity import LM, ROBERTA, Identity, describe
+from fairseq_plugins.modules.identity import LM, ROBERTA, ModelDescription, describe
 from fairseq_plugins.modules.loading import read_trained
 
 BREAK_MODES = ("none", "complete", "eos")  # of fairseq's --sample-break-mode
@@ -106,7 +106,7 @@ class Trained:
     """
 
     model: Any
-    identity: Identity
+    identity: ModelDescription
     task: Any
     updates: int | None
 

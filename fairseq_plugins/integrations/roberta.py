@@ -18,7 +18,7 @@ from torch import Tensor
 
 from fairseq_plugins.common.dictionaries import MASK
 from fairseq_plugins.common.vocabulary import ROBERTA_TABLE, Vocabulary
-from fairseq_plugins.data.gpt2_bpe import DICTIONARY_FILE, MERGES_FILE, Pieces
+from fairseq_plugins.data.gpt2_bpe import DICTIONARY_FILE, MERGES_FILE, Gpt2Tokenizer
 from fairseq_plugins.integrations.conversion import (
     read_our_state,
     read_their_state,
@@ -63,7 +63,7 @@ def to_fairseq(source: Path, target: Path, pieces: Path) -> None:
     """
     config = read_config(source, ROBERTA)
     check_options(source / CONFIG_FILE, config, {"pad_token_id": (_PAD,)})
-    known = Pieces.load(pieces)
+    known = Gpt2Tokenizer.load(pieces)
     tokens = tokens_of(known)
     path, vocabulary, merges = _read_pieces(source)
     _check_merges(path, merges, pieces / MERGES_FILE)
@@ -90,7 +90,7 @@ def to_huggingface(source: Path, target: Path, pieces: Path) -> None:
         ValueError: a missing or damaged file, options that RoBERTa does not have, or pieces that
             are not the checkpoint's.
     """
-    known = Pieces.load(pieces)
+    known = Gpt2Tokenizer.load(pieces)
     tokens = tokens_of(known)
     ours, state = read_our_state(source, ROBERTA, _vocabulary(known))
     table = state[OUR_POSITIONS]
@@ -111,12 +111,12 @@ def to_huggingface(source: Path, target: Path, pieces: Path) -> None:
     logger.info("%s: %d symbols, %d weights", source, len(tokens), len(state))
 
 
-def _vocabulary(pieces: Pieces) -> Vocabulary:
+def _vocabulary(pieces: Gpt2Tokenizer) -> Vocabulary:
     symbols = (*pieces.dictionary.symbols, MASK)
     return Vocabulary(pieces.folder / DICTIONARY_FILE, symbols, ROBERTA_TABLE)
 
 
-def tokens_of(pieces: Pieces) -> list[str]:
+def tokens_of(pieces: Gpt2Tokenizer) -> list[str]:
     """The symbols of fairseq's dictionary with the mask, as Hugging Face writes them."""
     spelled = {str(number): piece for number, piece in pieces.encoder.decoder.items()}
     return [*(spelled.get(symbol, symbol) for symbol in pieces.dictionary.symbols), MASK]

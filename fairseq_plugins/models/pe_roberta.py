@@ -19,21 +19,21 @@ from fairseq_plugins.encodings.absolute import Learned
 from fairseq_plugins.modules.bounds import check_numbers
 from fairseq_plugins.modules.continued import (
     initialize_from,
+    pop_init_from,
     rename_learned_table,
-    take_init_from,
 )
-from fairseq_plugins.modules.draws import SeededDraws
 from fairseq_plugins.modules.encoder import PositionalEncoder
 from fairseq_plugins.modules.identity import ROBERTA
-from fairseq_plugins.modules.jobs import OneOfSeveral
-from fairseq_plugins.modules.lengths import AnyLength
+from fairseq_plugins.modules.lengths import LengthLimits
 from fairseq_plugins.modules.options import check_linear_options
 from fairseq_plugins.modules.restored import check_restored
 from fairseq_plugins.modules.roberta_options import PERobertaConfig
+from fairseq_plugins.modules.seeding import SeededSampling
 from fairseq_plugins.modules.segments import SegmentEmbedding
 from fairseq_plugins.modules.span_head import SpanHead, upgrade_span_heads
 from fairseq_plugins.modules.stack import build_stack_encodings
 from fairseq_plugins.modules.training_checks import check_training
+from fairseq_plugins.modules.training_state import FreshTrainingState
 from fairseq_plugins.modules.vocabulary import (
     labels_of,
     record_dictionary,
@@ -139,7 +139,7 @@ class PERobertaEncoder(RobertaEncoder):
 
 
 @register_model("pe_roberta", dataclass=PERobertaConfig)
-class PERoberta(OneOfSeveral, AnyLength, SeededDraws, RobertaModel):
+class PERoberta(FreshTrainingState, LengthLimits, SeededSampling, RobertaModel):
     """A bidirectional encoder with fairseq's heads for masked words and for classes, and spans.
 
     ``--attention-type``, ``--position-encoding`` and ``--position-encoding-options`` choose what
@@ -229,7 +229,7 @@ class PERoberta(OneOfSeveral, AnyLength, SeededDraws, RobertaModel):
         check_restored(args, vocabularies, labels)
         record_dictionary(args, vocabularies)
         record_labels(args, labels)
-        start = take_init_from(args)
+        start = pop_init_from(args)
         model = cls(args, PERobertaEncoder(args, task.source_dictionary))
         if start is not None:
             initialize_from(model, start, args, task, ROBERTA)

@@ -14,17 +14,17 @@ from fairseq_plugins.common.vocabulary import SIDE_TABLES
 from fairseq_plugins.encodings import IncompatibleEncodingError
 from fairseq_plugins.modules.bounds import check_numbers
 from fairseq_plugins.modules.decoder import PositionalDecoder
-from fairseq_plugins.modules.draws import SeededDraws
 from fairseq_plugins.modules.encoder import PositionalEncoder
 from fairseq_plugins.modules.identity import TRANSLATION
-from fairseq_plugins.modules.jobs import OneOfSeveral
-from fairseq_plugins.modules.lengths import AnyLength
+from fairseq_plugins.modules.lengths import LengthLimits
 from fairseq_plugins.modules.options import PositionEncodingConfig, check_linear_options
 from fairseq_plugins.modules.restored import check_restored
-from fairseq_plugins.modules.stack import check_cross_encoding, widths_of
+from fairseq_plugins.modules.seeding import SeededSampling
+from fairseq_plugins.modules.stack import check_cross_encoding, stack_widths
 from fairseq_plugins.modules.training_checks import check_training
+from fairseq_plugins.modules.training_state import FreshTrainingState
 from fairseq_plugins.modules.transformer_options import (
-    PLACES,
+    ATTENTION_SITES,
     PETransformerConfig,
     check_common_options,
     options_at,
@@ -40,44 +40,44 @@ _NAMES = {
 
 
 @contextmanager
-def _naming(place: str, options: PositionEncodingConfig) -> Iterator[None]:
+def _naming(site: str, options: PositionEncodingConfig) -> Iterator[None]:
     """Errors say which of the attentions they are about, and which options are its own."""
     try:
         yield
     except IncompatibleEncodingError as error:
-        neutral = "none" if place == "cross" else "base"
+        neutral = "none" if site == "cross" else "base"
         raise IncompatibleEncodingError(
-            f"{_NAMES[place]} ({options.attention_type}, {options.position_encoding}): {error} "
-            f"For this attention alone the options are `{place}_position_encoding`, as in "
-            f"{place}_position_encoding={neutral}, and `{place}_attention_type`."
+            f"{_NAMES[site]} ({options.attention_type}, {options.position_encoding}): {error} "
+            f"For this attention alone the options are `{site}_position_encoding`, as in "
+            f"{site}_position_encoding={neutral}, and `{site}_attention_type`."
         ) from None
     except ValueError as error:
-        raise ValueError(f"{_NAMES[place]}: {error}") from None
+        raise ValueError(f"{_NAMES[site]}: {error}") from None
 
 
-def _check_places(config: TransformerConfig, places: dict[str, PositionEncodingConfig]) -> None:
+def _check_places(config: TransformerConfig, sites: dict[str, PositionEncodingConfig]) -> None:
     """Refuse what cannot be, before anything is built."""
     source, target = config.max_source_positions, config.max_target_positions
     longest = {"encoder": source, "decoder": target, "cross": max(source, target)}
-    for place, options in places.items():
-        _, heads, head_dim = widths_of(config, "encoder" if place == "encoder" else "decoder")
+    for site, options in sites.items():
+        _, heads, head_dim = stack_widths(config, "encoder" if site == "encoder" else "decoder")
         # On a fork of the random numbers, so that weights are drawn as without this.
-        with _naming(place, options), torch.random.fork_rng(devices=[]):
-            if place == "cross":
+        with _naming(site, options), torch.random.fork_rng(devices=[]):
+            if site == "cross":
                 check_cross_encoding(options.position_encoding)
             check_compatible(
                 options.attention_type,
                 options.position_encoding,
                 options.position_encoding_options,
-                causal=place == "decoder",
+                causal=site == "decoder",
                 num_heads=heads,
                 head_dim=head_dim,
-                max_positions=longest[place],
+                max_positions=longest[site],
             )
 
 
 @register_model("pe_transformer", dataclass=PETransformerConfig)
-class PETransformer(OneOfSeveral, AnyLength, SeededDraws, TransformerModelBase):
+class PETransformer(FreshTrainingState, LengthLimits, SeededSampling, TransformerModelBase):
     """A translation model.
 
     ``--attention-type``, ``--position-encoding`` and ``--position-encoding-options`` choose what is
@@ -109,22 +109,22 @@ class PETransformer(OneOfSeveral, AnyLength, SeededDraws, TransformerModelBase):
         check_restored(args, vocabularies)
         record_dictionary(args, vocabularies)
         config = to_transformer_config(args)
-        config.places = {place: options_at(args, place) for place in PLACES}
+        config.sites = {site: options_at(args, site) for site in ATTENTION_SITES}
         check_common_options(args)
-        check_linear_options(args, [options.attention_type for options in config.places.values()])
-        _check_places(config, config.places)
+        check_linear_options(args, [options.attention_type for options in config.sites.values()])
+        _check_places(config, config.sites)
         model: PETransformer = super().build_model(config, task)
         return model
 
     @classmethod
     def build_encoder(cls, cfg: Any, src_dict: Any, embed_tokens: nn.Module) -> PositionalEncoder:
         """fairseq's with the encoder's encoding and attention."""
-        return PositionalEncoder(cfg, cfg.places["encoder"], src_dict, embed_tokens)
+        return PositionalEncoder(cfg, cfg.sites["encoder"], src_dict, embed_tokens)
 
     @classmethod
     def build_decoder(cls, cfg: Any, tgt_dict: Any, embed_tokens: nn.Module) -> PositionalDecoder:
         """fairseq's with the decoder's encoding and attention, and those of the cross-attention."""
-        own, cross = cfg.places["decoder"], cfg.places["cross"]
+        own, cross = cfg.sites["decoder"], cfg.sites["cross"]
         return PositionalDecoder(cfg, own, tgt_dict, embed_tokens, cross=cross)
 
     def prepare_for_inference_(self, cfg: Any) -> None:
@@ -137,6 +137,6 @@ class PETransformer(OneOfSeveral, AnyLength, SeededDraws, TransformerModelBase):
         if wants_weights and not self.decoder.layers[-1].gives_weights:
             raise ValueError(
                 "`print_alignment` must be off where cross_attention_type is "
-                f"{self.cfg.places['cross'].attention_type}, which never computes the weights."
+                f"{self.cfg.sites['cross'].attention_type}, which never computes the weights."
             )
         super().prepare_for_inference_(cfg)

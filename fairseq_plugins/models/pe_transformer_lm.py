@@ -10,17 +10,17 @@ from fairseq.modules import AdaptiveInput
 
 from fairseq_plugins.common.vocabulary import DECODER_TABLE
 from fairseq_plugins.modules.bounds import check_numbers
-from fairseq_plugins.modules.continued import initialize_from, take_init_from
+from fairseq_plugins.modules.continued import initialize_from, pop_init_from
 from fairseq_plugins.modules.continued_options import ContinuedConfig
 from fairseq_plugins.modules.cutoffs import parse_cutoffs
 from fairseq_plugins.modules.decoder import PositionalDecoder
-from fairseq_plugins.modules.draws import SeededDraws
 from fairseq_plugins.modules.identity import LM
-from fairseq_plugins.modules.jobs import OneOfSeveral
-from fairseq_plugins.modules.lengths import AnyLength
+from fairseq_plugins.modules.lengths import LengthLimits
 from fairseq_plugins.modules.options import PositionEncodingConfig, check_linear_options
 from fairseq_plugins.modules.restored import check_restored
+from fairseq_plugins.modules.seeding import SeededSampling
 from fairseq_plugins.modules.training_checks import check_training
+from fairseq_plugins.modules.training_state import FreshTrainingState
 from fairseq_plugins.modules.vocabulary import (
     DictionaryConfig,
     record_dictionary,
@@ -72,7 +72,7 @@ def _check_tied(args: Any) -> None:
 
 
 @register_model("pe_transformer_lm", dataclass=PETransformerLMConfig)
-class PETransformerLM(OneOfSeveral, AnyLength, SeededDraws, FairseqLanguageModel):
+class PETransformerLM(FreshTrainingState, LengthLimits, SeededSampling, FairseqLanguageModel):
     """A causal decoder.
 
     ``--attention-type``, ``--position-encoding`` and ``--position-encoding-options`` choose what is
@@ -107,7 +107,7 @@ class PETransformerLM(OneOfSeveral, AnyLength, SeededDraws, FairseqLanguageModel
         vocabularies = vocabularies_of(task, [DECODER_TABLE])
         check_restored(args, vocabularies)
         record_dictionary(args, vocabularies)
-        start = take_init_from(args)
+        start = pop_init_from(args)
         config = TransformerConfig.from_namespace(args)
         cutoffs = parse_cutoffs("adaptive_softmax_cutoff", args.adaptive_softmax_cutoff)
         config.adaptive_softmax_cutoff = cutoffs

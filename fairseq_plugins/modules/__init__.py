@@ -1,1 +1,1 @@
-"""Parts of the fairseq models: shared options and the position-aware decoder."""
+"""Modules of the fairseq models: layers, their options, and checks of checkpoints."""

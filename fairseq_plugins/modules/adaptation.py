@@ -1,7 +1,7 @@
-"""A trained model with another encoding, or a longer table, when it is evaluated.
+"""Evaluation of a trained model with another encoding or a longer position table.
 
-That is how rotations are stretched to longer texts: Position Interpolation, NTK-aware scaling and
-YaRN take the weights of a model that was trained with RoPE. Nothing is trained.
+Position Interpolation, NTK-aware scaling and YaRN stretch RoPE to longer texts this way, with the
+weights as trained and no further training.
 """
 
 from dataclasses import dataclass
@@ -16,25 +16,26 @@ from fairseq_plugins.encodings import expand_name, get_entry, parse_options
 from fairseq_plugins.encodings.absolute import Learned
 from fairseq_plugins.encodings.registry import split_options
 from fairseq_plugins.modules.continued import OUR_TABLE, STACKS
-from fairseq_plugins.modules.growing import GROWING
+from fairseq_plugins.modules.growing import GROWTH_METHODS
 from fairseq_plugins.modules.identity import LM, ROBERTA
 from fairseq_plugins.modules.loading import build_trained
 
-STRETCH = "factor"  # the option of encodings that are stretched to longer sequences
+STRETCH = "factor"  # option of encodings that stretch positions to longer sequences
 _LONGEST = {LM: "max_target_positions", ROBERTA: "max_positions"}
 
 
 @dataclass(frozen=True)
 class Adaptation:
-    """What of a model is another than in its training.
+    """Overrides applied to a trained model at evaluation time.
 
     Attributes:
-        encoding: by name, under the attention of the training; empty for its own.
-        options: of that encoding, as words.
-        grow_table: how its learned table is made longer; empty for not at all.
+        encoding: name of another encoding; empty for the trained one.
+        options: options of that encoding, as ``name=value`` strings.
+        grow_table: method of lengthening its learned table; empty to keep it.
 
     Raises:
-        ValueError: an unknown encoding, option or way to grow, options of none, or both at once.
+        ValueError: unknown encoding, option or method, options without an encoding, or both an
+            encoding and ``grow_table``.
     """
 
     encoding: str = ""
@@ -44,30 +45,30 @@ class Adaptation:
     def __post_init__(self) -> None:
         if self.options and not self.encoding:
             raise OptionError(f"--options must go with --encoding, but is {self.options!r} alone")
-        if self.grow_table not in ("", *GROWING):
-            known = ", ".join(sorted(GROWING))
+        if self.grow_table not in ("", *GROWTH_METHODS):
+            known = ", ".join(sorted(GROWTH_METHODS))
             raise OptionError(f"--grow-table must be one of {known}, but is {self.grow_table!r}")
         if self.grow_table and self.encoding:
             raise OptionError(
-                "--grow-table must be of the encoding that was trained, without --encoding, but is "
-                f"beside {self.encoding!r}"
+                "--grow-table applies to the trained encoding and must be without --encoding, but "
+                f"is given with {self.encoding!r}"
             )
         if self.encoding:
             split_options(self.encoding, parse_options(self.options))
 
     def __bool__(self) -> bool:
-        """Whether anything is another."""
+        """Whether any override is set."""
         return bool(self.encoding or self.grow_table)
 
     def apply(self, state: dict[str, Any], length: int, trained_length: int) -> None:
-        """Enter it into the options of a checkpoint that `read_trained` has read, in place.
+        """Write the overrides into the options of a state from `read_trained`, in place.
 
-        A `factor` that is not given is that of the length: Dynamic Scaling (YaRN, Section 3.3).
+        A `factor` that is not given is set from the length: Dynamic Scaling (YaRN, Section 3.3).
 
         Args:
-            state: of the checkpoint.
-            length: of the sequences that are to be read.
-            trained_length: of those of the training.
+            state: state of the checkpoint.
+            length: length of the sequences to evaluate.
+            trained_length: length of the training sequences.
         """
         model = state["cfg"]["model"]
         if self.grow_table:
@@ -85,15 +86,14 @@ class Adaptation:
         model["position_encoding_options"] = " ".join(f"{k}={v}" for k, v in words.items())
 
     def build(self, path: Path, state: dict[str, Any]) -> Any:
-        """The model of a checkpoint into whose options this is entered, to be evaluated.
+        """Build the model of a checkpoint for evaluation, with the overrides that `apply` wrote.
 
         Args:
-            path: of the checkpoint.
-            state: as `apply` left it; used up.
+            path: path of the checkpoint.
+            state: state that `apply` changed; consumed.
 
         Raises:
-            ValueError: weights that are not those of the encoding, a table that cannot be grown so
-                far, or none.
+            ValueError: the encoding needs other weights, or no table can be grown to the length.
         """
         if self.grow_table:
             return _build_grown(path, state["cfg"], self.grow_table)
@@ -102,12 +102,12 @@ class Adaptation:
         except CheckpointError as error:
             if not self.encoding:
                 raise
-            reason = f"--encoding must have the weights of the checkpoint, but {error}"
+            reason = f"--encoding must need no other weights than the checkpoint has, but {error}"
             raise OptionError(reason) from error
 
 
 def _build_grown(path: Path, config: Any, how: str) -> Any:
-    """The model as training would start it from the checkpoint, by `init_from`."""
+    """Build the model as training with `init_from` would initialise it."""
     name = config.model["_name"]
     options = OmegaConf.create(OmegaConf.to_container(config.model, resolve=True))
     options.init_from, options.grow_table = str(path), how
@@ -115,7 +115,7 @@ def _build_grown(path: Path, config: Any, how: str) -> Any:
     model = task.build_model(options, from_checkpoint=True)
     place = f"{STACKS[name]}{OUR_TABLE}".rpartition(".")[0]
     if not isinstance(dict(model.named_modules()).get(place), Learned):
-        raise OptionError(f"--grow-table must go with a learned table, but {path} has none")
+        raise OptionError(f"--grow-table needs a learned table, but {path} has none")
     return model.eval()
 
 

@@ -1,4 +1,4 @@
-"""Bounds on the numbers among a model's options, checked before anything is built."""
+"""Range checks of a model's numeric options, before anything is built."""
 
 import math
 from dataclasses import fields
@@ -11,16 +11,16 @@ from fairseq_plugins.common.errors import OptionError
 
 _SHARES = ("dropout", "layerdrop", "quant_noise_pq", "quant_noise_scalar")  # from 0 to 1
 _SIZES = ("_heads", "_dim", "_positions", "tokens_per_sample")  # at least 1
-_LAYERS = ("encoder_layers", "decoder_layers")  # likewise
+_LAYERS = ("encoder_layers", "decoder_layers")  # at least 1
 _COUNTS = ("_layers", "min_positions")  # at least 0
 
 
 def check_numbers(config: Any, model: str) -> None:
-    """Refuse probabilities that are none, sizes that are not positive, and what is not finite.
+    """Check that probabilities, sizes and other numbers are in their ranges.
 
     Args:
-        config: the options of the model that is to be built.
-        model: its registered name.
+        config: options of the model to build.
+        model: registered name of the model.
 
     Raises:
         OptionError: naming the option, its bounds and its value.
@@ -28,12 +28,12 @@ def check_numbers(config: Any, model: str) -> None:
     for option in fields(MODEL_DATACLASS_REGISTRY[model]):
         try:
             value = getattr(config, option.name, None)
-        except InterpolationKeyError:  # an option of a section that is not here
+        except InterpolationKeyError:  # refers to a config section that is absent
             continue
         if not isinstance(value, int | float) or isinstance(value, bool):
             continue
         lowest, highest = _bounds(option.name)
-        if value == 0 and option.default is None:  # as if it were not given
+        if value == 0 and option.default is None:  # 0 means unset
             continue
         if not (math.isfinite(value) and lowest <= value <= highest):
             raise OptionError(

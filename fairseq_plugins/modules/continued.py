@@ -1,7 +1,7 @@
-"""Continued training: a checkpoint's weights in a model with another encoding or attention.
+"""Initialisation from a checkpoint whose model has another encoding or attention.
 
-The BERT paper replaces the position module of a pre-trained model. What belongs to no encoding
-must fit exactly; an encoding's weights are taken where the two models have the same one.
+The BERT paper replaces the position module of a pre-trained model in this way. Weights outside the
+encodings must match exactly; encoding weights are loaded if both models use the same encoding.
 """
 
 import logging
@@ -20,42 +20,42 @@ from fairseq_plugins.common.vocabulary import DECODER_TABLE, ROBERTA_TABLE, chec
 from fairseq_plugins.encodings import expand_name, get_entry
 from fairseq_plugins.encodings.absolute import Sines
 from fairseq_plugins.encodings.hierarchical import Hierarchical
-from fairseq_plugins.modules.fitting import is_ours, require_numbers
-from fairseq_plugins.modules.growing import grown
+from fairseq_plugins.modules.fitting import is_ours, require_valid_numbers
+from fairseq_plugins.modules.growing import grow_table
 from fairseq_plugins.modules.identity import LM, ROBERTA, describe, describe_checkpoint, differences
 from fairseq_plugins.modules.naming import name_stack
-from fairseq_plugins.modules.restored import own_file
+from fairseq_plugins.modules.restored import resume_file
 from fairseq_plugins.modules.vocabulary import vocabularies_of
 
 logger = logging.getLogger(__name__)
 
-STACKS = {ROBERTA: "encoder.sentence_encoder.", LM: "decoder."}  # by model, before its layers
+STACKS = {ROBERTA: "encoder.sentence_encoder.", LM: "decoder."}  # prefix of the layers' weights
 _TOKENS = {ROBERTA: ROBERTA_TABLE, LM: DECODER_TABLE}
 THEIR_TABLE, OUR_TABLE = "embed_positions.weight", "position_embedding.weight"
-# Where weights of encodings are: on the input (or that of deeper layers), and in the layers.
+# Names of encoding weights: on the input of the stack or of deeper layers, and inside attentions.
 _INPUT = re.compile(r"(position_embedding|deeper_embeddings\.\d+)\.")
 _LAYERS = re.compile(r"layers\.\d+\.self_attn\.attention\.encoding\.")
 _OUTPUT_NORM = re.compile(r"layers\.\d+\.self_attn\.attention\.output_norm\.")
-_SHOWN = 12  # weights in an error; there may be hundreds
+_SHOWN = 12  # weights listed in an error message
 
 
 def rename_learned_table(state: dict[str, Any], stack: str, pad: int) -> None:
-    """Give the table of fairseq's own ``roberta`` the name and rows that it has here, in place.
+    """Convert the position table of fairseq's ``roberta`` to the name and rows used here, in place.
 
-    Its first rows, up to that of padding, belong to no position.
+    Its first rows, up to the padding index, belong to no position.
     """
     if stack + THEIR_TABLE in state:
         state[stack + OUR_TABLE] = state.pop(stack + THEIR_TABLE)[pad + 1 :]
 
 
-def take_init_from(config: Any) -> Path | None:
-    """The file to start from, or None where there is none or a checkpoint will be restored.
+def pop_init_from(config: Any) -> Path | None:
+    """Return and clear ``init_from``; None if unset or if training resumes from its own checkpoint.
 
-    fairseq restores after the model is built, and writes the config into its checkpoints: there
-    the option is emptied, so that reading them does not ask for the file again.
+    fairseq restores a checkpoint after building the model, and stores the config in its own
+    checkpoints. The option is cleared there so that loading them does not need the file again.
 
     Raises:
-        ValueError: beside `finetune_from_model`, which says where to start, too.
+        ValueError: `finetune_from_model` is also given.
     """
     given = config.init_from
     config.init_from = None
@@ -67,67 +67,71 @@ def take_init_from(config: Any) -> Path | None:
     checkpoint = root.get("checkpoint") if root is not None else None
     if checkpoint is None:
         return Path(given)
-    restored = own_file(checkpoint)
+    restored = resume_file(checkpoint)
     if restored.exists():
         logger.info("init_from: not used, training goes on from %s", restored)
         return None
     if checkpoint.finetune_from_model:
         raise ValueError(
             "`init_from` must not be given together with finetune_from_model="
-            f"{checkpoint.finetune_from_model}: both say where training starts."
+            f"{checkpoint.finetune_from_model}: both set the initial weights."
         )
     return Path(given)
 
 
 @dataclass(frozen=True)
-class Fit:
-    """How a checkpoint's weights and a model's go together.
+class WeightComparison:
+    """Comparison of a checkpoint's weights with a model's.
 
-    taken: names that both have. new: names in the model that keep their initial values.
-    left: names in the checkpoint that are not used. wrong: what does not fit, in words.
-    grown: by name, tables that are made out of the checkpoint's.
+    Attributes:
+        taken: names loaded from the checkpoint.
+        new: names in the model that keep their initial values.
+        left: names in the checkpoint that are not used.
+        wrong: messages about weights that must match and do not.
+        grown: position tables derived from the checkpoint's, by name.
     """
 
     taken: list[str]
     new: list[str]
     left: list[str]
     wrong: list[str]
-    grown: dict[str, Tensor] = field(default_factory=dict)
+    grow_table: dict[str, Tensor] = field(default_factory=dict)
 
 
-def initialize_from(model: nn.Module, path: Path, config: Any, task: Any, name: str) -> Fit:
-    """Load into a model what fits of a checkpoint, and log by name what is new or left behind.
+def initialize_from(
+    model: nn.Module, path: Path, config: Any, task: Any, name: str
+) -> WeightComparison:
+    """Load the matching weights of a checkpoint, and log the names of new and unused ones.
 
     Args:
-        model: of one of `STACKS`.
-        path: a checkpoint of the same, or for ``pe_roberta`` of fairseq's ``roberta``.
-        config: the model's options.
-        task: fairseq's, with the dictionary.
-        name: of the model.
+        model: a model of one of `STACKS`.
+        path: checkpoint of the same model; for ``pe_roberta`` also of fairseq's ``roberta``.
+        config: options of the model.
+        task: fairseq's task, with the dictionary.
+        name: registered name of the model.
 
     Raises:
-        ValueError: a table that cannot be made out of the checkpoint's.
-        CheckpointError: no checkpoint, another dictionary, or a weight outside the position
-            encodings that is missing, too many or of another shape, or another option that the
-            same weights would mean something else with. Nothing is then loaded.
+        ValueError: a position table cannot be derived from the checkpoint's.
+        CheckpointError: the file is no checkpoint, has another dictionary, or differs outside the
+            position encodings in a weight or an option. Nothing is then loaded.
     """
     checkpoint = read_checkpoint(path)
     if is_ours(checkpoint):
-        require_numbers(path, checkpoint)
+        require_valid_numbers(path, checkpoint)
     state, stack = dict(checkpoint["model"]), STACKS[name]
     if name == ROBERTA:
         rename_learned_table(state, stack, task.source_dictionary.pad())
     theirs = model_options(path, checkpoint) or {}
     check_vocabulary(path, checkpoint, *vocabularies_of(task, [_TOKENS[name]]))
     own = model.state_dict()
-    # fairseq's number of its format is no weight: published models have none, and what it tells of,
-    # a last layer normalisation, has weights of its own.
+    # `version` marks fairseq's checkpoint format. Published models lack it, and the final layer
+    # norm that it stands for has weights of its own.
     if (version := f"{stack}version") in own:
         state.setdefault(version, own[version])
-    describe_checkpoint(path, checkpoint)  # or it has an encoding that is not known
+    describe_checkpoint(path, checkpoint)  # raises for an unknown encoding
     parts, their_parts = _parts(config, name), _parts(theirs, name)
     if str(_option(config, "init_encoding", "checkpoint")) == "new":
-        their_parts = {place: set() for place in their_parts}  # the same as none of ours
+        their_parts = {site: set() for site in their_parts}  # matches no encoding
     fit = compare(own, state, parts, their_parts)
     _grow_tables(model, state, fit, _option(config, "grow_table", "copy"), parts, their_parts)
     fit.wrong[:0] = _other_options(config, theirs, name)
@@ -135,15 +139,15 @@ def initialize_from(model: nn.Module, path: Path, config: Any, task: Any, name: 
         more = len(fit.wrong) - _SHOWN
         shown = fit.wrong[:_SHOWN] + ([f"and {more} more"] if more > 0 else [])
         raise CheckpointError(
-            f"{path}: `init_from` must be a model that differs in its position encoding and "
-            f"attention alone, but in this one: {'; '.join(shown)}."
+            f"{path}: `init_from` must differ only in its position encoding and attention, but: "
+            f"{'; '.join(shown)}."
         )
-    model.load_state_dict({**own, **{name: state[name] for name in fit.taken}, **fit.grown})
+    model.load_state_dict({**own, **{name: state[name] for name in fit.taken}, **fit.grow_table})
     tokens = state.get(f"{stack}embed_tokens.weight")  # none with adaptive inputs
     _scale_sines(model, tokens, fit, same=parts["input"] == their_parts["input"])
-    logger.info("init_from %s: %d weights taken", path, len(fit.taken))
+    logger.info("init_from %s: %d weights loaded", path, len(fit.taken))
     logger.info("init_from: new, with their initial values: %s", ", ".join(fit.new) or "none")
-    logger.info("init_from: left behind: %s", ", ".join(fit.left) or "none")
+    logger.info("init_from: unused: %s", ", ".join(fit.left) or "none")
     return fit
 
 
@@ -152,17 +156,17 @@ def compare(
     state: Mapping[str, Tensor],
     parts: Mapping[str, set[str]],
     their_parts: Mapping[str, set[str]],
-) -> Fit:
-    """Weight by weight; `parts` are the encodings on the input and in the layers by name."""
-    fit = Fit([], [], [], [])
+) -> WeightComparison:
+    """Compare weights by name; `parts` are the encodings on the input and in the layers."""
+    fit = WeightComparison([], [], [], [])
     for name in [*own, *(name for name in state if name not in own)]:
-        place = _place(name)
+        site = _site(name)
         if name in own and name in state and own[name].shape == state[name].shape:
-            same = place is None or parts[place] == their_parts[place]
+            same = site is None or parts[site] == their_parts[site]
             (fit.taken if same else fit.new).append(name)
             if not same:
                 fit.left.append(name)
-        elif place is not None or _OUTPUT_NORM.match(_inner(name)):
+        elif site is not None or _OUTPUT_NORM.match(_inner(name)):
             if name in own:
                 fit.new.append(name)
             if name in state:
@@ -175,37 +179,40 @@ def compare(
 def _grow_tables(
     model: nn.Module,
     state: Mapping[str, Tensor],
-    fit: Fit,
+    fit: WeightComparison,
     how: str,
     parts: Mapping[str, set[str]],
     their_parts: Mapping[str, set[str]],
 ) -> None:
-    """Make new tables of positions out of the checkpoint's, where those mean the same.
+    """Derive new position tables from the checkpoint's tables of the same meaning.
 
-    That is a table of another length of the same encoding, and ``hierarchical`` after ``learned``.
+    These are tables of the same encoding with another length, and ``hierarchical`` after
+    ``learned``.
     """
     for name, module in model.named_modules(remove_duplicate=False):
         weight = f"{name}.weight"
-        place = _place(weight)
-        if place is None or weight not in fit.new or weight not in state:
+        site = _site(weight)
+        if site is None or weight not in fit.new or weight not in state:
             continue
-        before, after = their_parts[place], parts[place]
+        before, after = their_parts[site], parts[site]
         derived = (before, after) == ({"learned"}, {"hierarchical"})
         if not derived and (before != after or isinstance(module, Hierarchical)):
             continue
-        made = grown(module, state[weight], how)
+        made = grow_table(module, state[weight], how)
         if made is None:
             continue
-        fit.grown[weight], words = made
+        fit.grow_table[weight], words = made
         fit.new.remove(weight)
         fit.left.remove(weight)
         logger.info("init_from: %s: %s", weight, words)
 
 
-def _scale_sines(model: nn.Module, tokens: Tensor | None, fit: Fit, *, same: bool) -> None:
-    """Make new sines as large as the tokens (V, C) are by now, where there is one table of them.
+def _scale_sines(
+    model: nn.Module, tokens: Tensor | None, fit: WeightComparison, *, same: bool
+) -> None:
+    """Scale new sinusoidal embeddings to the trained token embeddings (V, C).
 
-    The checkpoint's own encoding, from before sines were scaled, keeps them as they are.
+    If the checkpoint has the same encoding, from before scaling existed, they stay unscaled.
     """
     for name, module in model.named_modules():
         if isinstance(module, Sines) and f"{name}.scale" in fit.new:
@@ -219,8 +226,8 @@ def _shape(weights: Mapping[str, Tensor], name: str) -> str:
     return str(tuple(weights[name].shape)) if name in weights else "absent"
 
 
-def _place(name: str) -> str | None:
-    """``input`` or ``layers`` for a weight of an encoding, None for any other."""
+def _site(name: str) -> str | None:
+    """Return ``input`` or ``layers`` for an encoding's weight, None for any other."""
     inner = _inner(name)
     if _INPUT.match(inner):
         return "input"
@@ -228,25 +235,25 @@ def _place(name: str) -> str | None:
 
 
 def _inner(name: str) -> str:
-    """The name of a weight within its stack."""
+    """Remove the prefix of the stack from a weight's name."""
     for stack in STACKS.values():
         name = name.removeprefix(stack)
     return name
 
 
 def _option(config: Any, name: str, default: Any = None) -> Any:
-    """Of a model's options, in a mapping or a Namespace."""
+    """Read an option from a mapping or a Namespace."""
     value = config.get(name) if hasattr(config, "get") else getattr(config, name, None)
     return default if value is None else value
 
 
 def _other_options(config: Any, theirs: Any, name: str) -> list[str]:
-    """Name the options that must not differ and do, though weights may have the same shapes.
+    """Describe options outside encoding and attention in which the checkpoint differs.
 
-    Encodings and attentions, with the options of linear attention, may be exchanged.
+    Such options change the computation even if all weights have the same shapes.
     """
     ours = describe(config, model=name)
-    may_differ = {"encoding", "attention"}.union(*(place.linear for place in ours.places.values()))
+    may_differ = {"encoding", "attention"}.union(*(site.linear for site in ours.sites.values()))
     return [
         f"{d.about} is {d.theirs}, here {d.ours}"
         for d in differences(describe(theirs), ours)
@@ -255,7 +262,7 @@ def _other_options(config: Any, theirs: Any, name: str) -> list[str]:
 
 
 def _parts(config: Any, model: str) -> dict[str, set[str]]:
-    """The encodings of a model by the place of their weights; fairseq's own has Base's table."""
+    """Return the encodings that have weights on the input and in the layers."""
     is_roberta = model == ROBERTA
     side = "encoder" if is_roberta else "decoder"
     absolute = "learned" if _option(config, f"{side}_learned_pos", is_roberta) else "base"

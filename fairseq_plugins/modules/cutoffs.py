@@ -1,6 +1,6 @@
-"""Cut-offs of adaptive inputs and softmax, read as numbers.
+"""Parsing of the cut-offs of adaptive inputs and softmax.
 
-fairseq evaluates such a word as Python, wherever it comes from: a checkpoint, too.
+fairseq would evaluate the option as Python code, even when it comes from a checkpoint.
 """
 
 import re
@@ -10,10 +10,10 @@ _BRACKETS = {"[": "]", "(": ")"}
 
 
 def parse_cutoffs(name: str, text: str | None) -> list[int] | None:
-    """Numbers joined by commas, with or without brackets around them; None stays None.
+    """Parse comma-separated integers, with or without brackets; None stays None.
 
     Raises:
-        ValueError: for anything else, with the option's name.
+        ValueError: anything else; the message names the option.
     """
     if text is None:
         return None

@@ -8,18 +8,18 @@ from torch import Tensor, nn
 
 from fairseq_plugins.attention.positions import CrossPositions, Positions
 from fairseq_plugins.encodings import PositionEncoding
-from fairseq_plugins.encodings.position_bounds import with_end
+from fairseq_plugins.encodings.ends import with_end
 from fairseq_plugins.modules.options import PositionEncodingConfig
 from fairseq_plugins.modules.stack import (
     build_cross_attention,
     build_cross_encodings,
     build_self_attention,
     build_stack_encodings,
-    checkpointed,
-    embed_deeper,
+    encode_layer_input,
     has_padding,
-    register_inputs,
-    with_sampled_positions,
+    install_input_encodings,
+    sample_positions,
+    with_activation_checkpointing,
 )
 
 
@@ -108,10 +108,10 @@ class PositionalDecoder(TransformerDecoderBase):
         self._parts = zip(own, crosses, strict=True)
         super().__init__(config, dictionary, embed_tokens, no_encoder_attn=cross is None)
         del self._parts
-        register_inputs(self, encodings)
+        install_input_encodings(self, encodings)
 
     def build_decoder_layer(self, cfg: Any, no_encoder_attn: bool = False) -> nn.Module:
-        return checkpointed(PositionalDecoderLayer(cfg, *next(self._parts)), cfg)
+        return with_activation_checkpointing(PositionalDecoderLayer(cfg, *next(self._parts)), cfg)
 
     def extract_features_scriptable(
         self,
@@ -138,7 +138,7 @@ class PositionalDecoder(TransformerDecoderBase):
         x = x.transpose(0, 1)
         inner_states, attn = [x], None
         for index, layer in enumerate(self.layers):
-            x = embed_deeper(self, layer, x, own.index)
+            x = encode_layer_input(self, layer, x, own.index)
             need_weights = index == last_layer and layer.gives_weights
             x, weights, _ = layer(
                 x,
@@ -167,7 +167,7 @@ class PositionalDecoder(TransformerDecoderBase):
         padding = tokens.eq(self.padding_idx)
         padded = padding if has_padding(padding) else None
         positions = Positions.of(padded, tokens.size(1), tokens.device)
-        own = with_sampled_positions(self, positions)
+        own = sample_positions(self, positions)
         index = own.index
         if last_only:
             embedding = self.position_embedding

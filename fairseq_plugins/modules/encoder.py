@@ -14,12 +14,12 @@ from fairseq_plugins.modules.segments import SegmentEmbedding
 from fairseq_plugins.modules.stack import (
     build_self_attention,
     build_stack_encodings,
-    checkpointed,
-    embed_deeper,
+    encode_layer_input,
     has_padding,
+    install_input_encodings,
     query_passes,
-    register_inputs,
-    with_sampled_positions,
+    sample_positions,
+    with_activation_checkpointing,
 )
 
 
@@ -118,7 +118,7 @@ class PositionalEncoder(TransformerEncoderBase):
         self._options, self._layer_encodings = options, iter(encodings.layers)
         super().__init__(config, dictionary, embed_tokens, return_fc=return_fc)
         del self._options, self._layer_encodings
-        register_inputs(self, encodings)
+        install_input_encodings(self, encodings)
         self.segment_embedding = segments
         # By index: LayerDrop leaves out layers of an iteration.
         layers = (self.layers[i] for i in range(len(self.layers)))
@@ -134,7 +134,7 @@ class PositionalEncoder(TransformerEncoderBase):
         layer = PositionalEncoderLayer(
             cfg, self._options, next(self._layer_encodings), self.return_fc
         )
-        return checkpointed(layer, cfg)
+        return with_activation_checkpointing(layer, cfg)
 
     def forward_scriptable(
         self,
@@ -146,7 +146,7 @@ class PositionalEncoder(TransformerEncoderBase):
         """fairseq's dictionary of outputs for tokens (B, T), padded on either side."""
         padding = src_tokens.eq(self.padding_idx)
         padded = padding if has_padding(padding) else None
-        positions = with_sampled_positions(
+        positions = sample_positions(
             self, Positions.of(padded, src_tokens.size(1), src_tokens.device)
         )
         lengths = (~padding).sum(1)
@@ -157,7 +157,7 @@ class PositionalEncoder(TransformerEncoderBase):
         states, fc_results = [x], []
         for layer in self.layers:
             content = x
-            x = embed_deeper(self, layer, x, positions.index, lengths=lengths)
+            x = encode_layer_input(self, layer, x, positions.index, lengths=lengths)
             if passes := query_passes(self, layer):
                 x, fc_result = layer.run_queries(x, content, positions, passes)
             else:

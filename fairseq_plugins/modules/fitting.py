@@ -1,8 +1,8 @@
-"""Checks that the options and the weights of a checkpoint belong to one model.
+"""Checks that the weights of a checkpoint match its own options.
 
-The model that the options describe is built without memory for its weights, on PyTorch's device
-``meta``, and has to have the checkpoint's weights, each by name and shape. Numbers are looked at
-before, since one that is too large would keep the building busy for ever.
+The model is built from the options on PyTorch's device ``meta``, without memory for weights, and
+its weights are compared by name and shape. Numbers are range-checked before, since a huge one would
+keep the build busy for ever.
 """
 
 import logging
@@ -32,9 +32,9 @@ from fairseq_plugins.common.vocabulary import (
 from fairseq_plugins.modules.bounds import check_numbers
 from fairseq_plugins.modules.identity import LM, MODELS, ROBERTA, TRANSLATION, Options
 
-_LARGEST = 2**40  # of a number among the options
-_SHOWN = 8  # weights in an error; there may be hundreds
-# Where the layers of a model's stacks are.
+_LARGEST = 2**40  # bound of numeric options
+_SHOWN = 8  # weights listed in an error message
+# Prefix of the layers' weights, by model and side.
 _STACKS = {
     LM: {"decoder": "decoder."},
     ROBERTA: {"encoder": "encoder.sentence_encoder."},
@@ -45,15 +45,15 @@ _TABLES = {
     ROBERTA: (f"encoder.{ROBERTA_TABLE}", f"encoder.{ROBERTA_TABLE}"),
     TRANSLATION: SIDE_TABLES,
 }
-# Of adaptive inputs and of an output, the weights that tell the number of tokens.
+# Weights of adaptive inputs, whose rows add up to the number of tokens.
 _ADAPTIVE = re.compile(r"decoder\.embed_tokens\.embeddings\.\d+\.0\.weight")
-# What building a model of options that cannot be may raise, beside ValueError.
+# Errors besides ValueError that building a model from impossible options may raise.
 _ERRORS = (ArithmeticError, AssertionError, AttributeError, LookupError, MemoryError, TypeError)
 _NOTES = re.compile(r"\n\s*(full_key|object_type|reference_type)[:=].*")
 
 
 def is_ours(checkpoint: Mapping[str, Any]) -> bool:
-    """Tell whether a checkpoint names one of this package's models, as these write it."""
+    """Return whether a checkpoint was written by one of this package's models."""
     config = checkpoint.get("cfg")
     options = config.get("model") if isinstance(config, Mapping) else None
     if not isinstance(options, Mapping) or checkpoint.get("args") is not None:
@@ -61,16 +61,15 @@ def is_ours(checkpoint: Mapping[str, Any]) -> bool:
     return options.get("_name") in MODELS
 
 
-def require_numbers(path: Path, checkpoint: Mapping[str, Any]) -> None:
-    """Refuse a checkpoint of one of this package's models with numbers that cannot be.
+def require_valid_numbers(path: Path, checkpoint: Mapping[str, Any]) -> None:
+    """Check that a checkpoint's weights are finite and its options in range.
 
     Args:
-        path: of the checkpoint, for the message.
-        checkpoint: as `read_checkpoint` gives it.
+        path: path of the checkpoint, for error messages.
+        checkpoint: result of `read_checkpoint`, of one of this package's models.
 
     Raises:
-        CheckpointError: weights that are no finite numbers, or options out of their bounds. It
-            begins with the path and names the weight or the option.
+        CheckpointError: the message begins with the path and names the weight or the option.
     """
     config = checkpoint["cfg"]
     _require_finite(path, checkpoint["model"])
@@ -82,17 +81,17 @@ def require_numbers(path: Path, checkpoint: Mapping[str, Any]) -> None:
 
 
 def require_fit(path: Path, checkpoint: Mapping[str, Any]) -> None:
-    """Refuse a checkpoint whose weights are not those of the model that it describes.
+    """Check that a checkpoint's weights are those of the model that its options describe.
 
     Args:
-        path: of the checkpoint, for the message.
-        checkpoint: as `read_checkpoint` gives it, of one of this package's models.
+        path: path of the checkpoint, for error messages.
+        checkpoint: result of `read_checkpoint`, of one of this package's models.
 
     Raises:
-        CheckpointError: as `require_numbers`, and for options that a model cannot have and weights
-            that are others than the model has.
+        CheckpointError: as `require_valid_numbers`; also for options that no model accepts, or
+            missing, superfluous or misshapen weights.
     """
-    require_numbers(path, checkpoint)
+    require_valid_numbers(path, checkpoint)
     config, weights = checkpoint["cfg"], checkpoint["model"]
     _require_layers(path, config["model"], weights)
     own, given = _expected(path, config, weights)
@@ -111,9 +110,9 @@ def require_fit(path: Path, checkpoint: Mapping[str, Any]) -> None:
 def _require_finite(path: Path, weights: Mapping[str, Any]) -> None:
     for name, weight in weights.items():
         if not isinstance(name, str) or not torch.is_tensor(weight):
-            raise CheckpointError(f"{path}: its weight {name} is no tensor but {weight!r:.40}")
+            raise CheckpointError(f"{path}: weight {name} must be a tensor, but is {weight!r:.40}")
         if weight.is_floating_point() and not weight.isfinite().all():
-            raise CheckpointError(f"{path}: its weight {name} has values that are not finite")
+            raise CheckpointError(f"{path}: weight {name} has values that are not finite")
 
 
 def _require_bounded(path: Path, config: Mapping[str, Any]) -> None:
@@ -121,13 +120,13 @@ def _require_bounded(path: Path, config: Mapping[str, Any]) -> None:
         for name, value in _numbers(section, config.get(section)):
             if not (math.isfinite(value) and abs(value) <= _LARGEST):
                 raise CheckpointError(
-                    f"{path}: its option {name} must be a finite number of at most {_LARGEST:,}, "
-                    f"but is {value}"
+                    f"{path}: option {name} must be a finite number of at most {_LARGEST:,}, but "
+                    f"is {value}"
                 )
 
 
 def _numbers(name: str, value: Any) -> Iterator[tuple[str, float]]:
-    """Walk over the numbers of options, with their names."""
+    """Yield the numbers in nested options with their names."""
     if isinstance(value, Mapping):
         for key, inner in value.items():
             yield from _numbers(f"{name}.{key}", inner)
@@ -145,15 +144,15 @@ def _require_layers(path: Path, options: Mapping[str, Any], weights: Mapping[str
         asked = getattr(Options(options), f"{side}_layers")
         if asked != found:
             raise CheckpointError(
-                f"{path}: its option {side}_layers must be {found}, of which it has weights, but "
-                f"is {asked!r}"
+                f"{path}: option {side}_layers must be {found}, the number of layers with "
+                f"weights, but is {asked!r}"
             )
 
 
 def _expected(
     path: Path, config: Mapping[str, Any], weights: Mapping[str, Any]
 ) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-    """The weights of the model that is described, and those of the checkpoint as it loads them."""
+    """Return the weights of the described model, and the checkpoint's weights as loaded."""
     section = dict(config["model"]) | {DIGEST: "", LABEL_DIGEST: "", "init_from": None}
     known = {name: config[name] for name in ("task", "common") if config.get(name) is not None}
     task = _Task(config, weights)
@@ -170,18 +169,20 @@ def _expected(
             except RuntimeError as error:  # NotImplementedError is one
                 if "meta" not in str(error):
                     raise
-                model = build()  # with a part of somebody else's that looks at its values
+                model = build()  # a third-party module reads weight values, which meta lacks
             given = dict(weights)
             model.upgrade_state_dict(given)
             return model.state_dict(), given
     except (ValueError, RuntimeError, *_ERRORS) as error:
         reason = " ".join(_NOTES.sub("", str(error)).split()) or type(error).__name__
-        raise CheckpointError(f"{path}: its options are not those of a model: {reason}") from error
+        raise CheckpointError(
+            f"{path}: no model can be built from its options: {reason}"
+        ) from error
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep what is logged of a model that nobody uses, and leave the random numbers as they are."""
+    """Silence logs and warnings, and leave PyTorch's random state unchanged."""
     level = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:
@@ -193,7 +194,7 @@ def _quiet() -> Iterator[None]:
 
 
 class _Task(SimpleNamespace):
-    """A stand-in for the task of a model, with dictionaries of the right sizes."""
+    """Stand-in for a fairseq task, with dictionaries of the right sizes."""
 
     def __init__(self, config: Mapping[str, Any], weights: Mapping[str, Any]) -> None:
         name = config["model"]["_name"]
@@ -204,12 +205,12 @@ class _Task(SimpleNamespace):
         )
 
     def max_positions(self) -> Any:
-        """As fairseq's tasks of sentences have it."""
+        """Return the task's longest sequence, if it sets one."""
         return getattr(self.cfg, "max_positions", None)
 
 
 def _symbols(weights: Mapping[str, Any], table: str, model: str) -> Dictionary:
-    """A dictionary with a symbol for each row of a table."""
+    """Make a dictionary with one symbol for each row of a table."""
     parts = [table] if table in weights else [name for name in weights if _ADAPTIVE.match(name)]
     rows = sum(len(weights[name]) for name in parts)
     dictionary = Dictionary()

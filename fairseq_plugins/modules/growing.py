@@ -1,4 +1,4 @@
-"""A learned table of positions out of a checkpoint's that is shorter, or of another encoding."""
+"""Initialisation of a learned position table from a shorter or differently encoded one."""
 
 from collections.abc import Callable
 
@@ -10,7 +10,7 @@ from fairseq_plugins.encodings.absolute import Learned
 from fairseq_plugins.encodings.hierarchical import Hierarchical, combined, decomposed
 from fairseq_plugins.encodings.tables import continued_rows, interpolated_rows
 
-SU_ALPHA = 0.4  # the weight of the coarse index that Su proposes
+SU_ALPHA = 0.4  # weight of the coarse index, as proposed by Su
 
 
 def _hierarchical(table: Tensor, fresh: Tensor) -> Tensor:
@@ -18,33 +18,34 @@ def _hierarchical(table: Tensor, fresh: Tensor) -> Tensor:
     if size > end:
         raise NoNumberError(
             f"`grow_table=hierarchical` must make at most {end} positions, the square of the "
-            f"checkpoint's {len(table)} rows, but is to make {size} instead."
+            f"checkpoint's {len(table)} rows, but {size} are requested instead."
         )
     positions = torch.arange(size, device=table.device)
     return combined(decomposed(table, SU_ALPHA), SU_ALPHA, positions)
 
 
-GROWING: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+GROWTH_METHODS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "copy": continued_rows,
     "interpolate": lambda table, fresh: interpolated_rows(table, len(fresh)),
     "hierarchical": _hierarchical,
 }
 
 
-def grown(module: nn.Module, table: Tensor, how: str) -> tuple[Tensor, str] | None:
-    """A table's new rows from a checkpoint's table (n, C), and what they are in words.
+def grow_table(module: nn.Module, table: Tensor, how: str) -> tuple[Tensor, str] | None:
+    """Make new rows for a position table from a checkpoint's table (n, C).
 
     Args:
-        module: of the model, which the rows (m, C) are for.
-        table: of ``learned``, in a checkpoint.
-        how: one of ``GROWING``, for a table of ``learned``.
+        module: encoding of the model that needs rows (m, C).
+        table: table of a ``learned`` encoding in a checkpoint.
+        how: one of ``GROWTH_METHODS``, for a table of ``learned``.
 
     Returns:
-        None for a module without such a table, or where widths differ.
+        The rows and a description for the log; None if the module has no such table or the widths
+        differ.
 
     Raises:
-        ValueError: more positions than a hierarchical decomposition of ``table`` has, or more
-            vectors of ``hierarchical`` than rows that they can be derived from.
+        ValueError: ``table`` is too short for the hierarchical decomposition or for the vectors of
+            ``hierarchical``.
     """
     if not isinstance(module, (Learned, Hierarchical)):
         return None
@@ -60,7 +61,7 @@ def grown(module: nn.Module, table: Tensor, how: str) -> tuple[Tensor, str] | No
             )
         vectors = decomposed(table[:after].to(weight), module.alpha)
         return vectors, f"{after} vectors derived from the first {after} of {before} rows"
-    rows = GROWING[how](table.to(weight), weight)
+    rows = GROWTH_METHODS[how](table.to(weight), weight)
     if after <= before and how == "copy":
         return rows, f"the first {after} of {before} rows"
     if how == "copy":

@@ -1,7 +1,7 @@
-"""What a model computes with its weights, read from its options, and how two models differ.
+"""Description of what a model computes, read from its options, and comparison of two models.
 
-Weights say little about that: those of `rope` and `alibi` have the same names and shapes, and so
-have those of four heads and of eight.
+Weights do not suffice for this: those of `rope` and `alibi` have the same names and shapes, and so
+do those of four and of eight heads.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,15 +19,15 @@ from fairseq_plugins.encodings import PositionEncoding, get_entry
 from fairseq_plugins.encodings.registry import split_options
 from fairseq_plugins.modules.naming import StackName, name_stack
 from fairseq_plugins.modules.options import NORMALIZER_OPTIONS, PositionEncodingConfig
-from fairseq_plugins.modules.transformer_options import PLACES, options_at
+from fairseq_plugins.modules.transformer_options import ATTENTION_SITES, options_at
 
 LM, ROBERTA, TRANSLATION = "pe_transformer_lm", "pe_roberta", "pe_transformer"
 MODELS = (LM, ROBERTA, TRANSLATION)
-THEIR_ROBERTA = "roberta"  # fairseq's own, whose weights ours can take
+THEIR_ROBERTA = "roberta"  # fairseq's own model, whose weights pe_roberta can load
 
-_PLACE_WORDS = {"encoder": "encoder", "decoder": "decoder", "cross": "cross-attention"}
+_SITE_NAMES = {"encoder": "encoder", "decoder": "decoder", "cross": "cross-attention"}
 _ENCODES = frozenset({"transform_query", "transform_key"})
-# Options of encodings whose 0 stands for the longest sequence of the model.
+# Encoding options for which 0 means the longest sequence of the model.
 _ZERO_IS_LONGEST = ("length", "longest", "table_size", "trained_length")
 _COMMON = ("activation_fn", "layernorm_embedding", "no_scale_embedding")
 _SIDE = ("layers", "embed_dim", "ffn_embed_dim", "attention_heads", "normalize_before")
@@ -38,7 +38,7 @@ _STRUCTURE = {
         *("adaptive_input", "tie_adaptive_weights", "tie_adaptive_proj"),
         *("scale_fc", "scale_attn", "scale_heads", "scale_resids"),
     ),
-    # With a tied head that of an untied one would be loaded over the table of the tokens.
+    # A tied head loaded from an untied one would overwrite the token embeddings.
     ROBERTA: (
         *(f"encoder_{name}" for name in _SIDE),
         *("untie_weights_roberta", "layer_norm_eps", "segments"),
@@ -52,13 +52,13 @@ _STRUCTURE = {
 
 
 @dataclass(frozen=True)
-class Part:
-    """An encoding with all of its options.
+class EncodingSpec:
+    """An encoding with the values of all its options.
 
     Attributes:
-        name: that it was asked for by; several may stand for one kind with other options.
-        kind: what makes it.
-        options: by name, those that were not given with their defaults. None is unknown.
+        name: requested name; several names may refer to one class with other defaults.
+        kind: callable that builds it.
+        options: values by name, defaults included; None if unknown.
     """
 
     name: str
@@ -67,57 +67,63 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Place:
-    """One of a model's kinds of attention, with what acts on the inputs of its stack.
+class AttentionSite:
+    """One kind of attention in a model, with the encodings of its stack.
 
     Attributes:
-        given: the encoding by the name that was asked for.
-        attention: its type.
-        inputs: encodings that act on the inputs of layers, in their order.
-        layers: encodings that act inside the attention alone, in their order.
-        linear: feature map, normalizer and its options of linear attention; empty elsewhere.
+        given: requested name of the encoding.
+        attention: attention type.
+        inputs: encodings applied to layer inputs, in order.
+        layers: encodings applied inside the attention, in order.
+        linear: feature map, normalizer and its options; empty unless the attention is linear.
     """
 
     given: str
     attention: str
-    inputs: Sequence[Part]
-    layers: Sequence[Part]
+    inputs: Sequence[EncodingSpec]
+    layers: Sequence[EncodingSpec]
     linear: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
-class Identity:
-    """A model: its name, its attentions by their place, and what else decides how it computes."""
+class ModelDescription:
+    """What a model computes.
+
+    Attributes:
+        model: registered name.
+        sites: attentions by site: ``encoder``, ``decoder``, ``cross``.
+        structure: other options that determine the computation.
+    """
 
     model: str
-    places: Mapping[str, Place] = field(default_factory=dict)
+    sites: Mapping[str, AttentionSite] = field(default_factory=dict)
     structure: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Difference:
-    """Something in which two models differ.
+    """An option in which two models differ.
 
     Attributes:
         about: ``model``, ``encoding``, ``attention``, or the name of another option.
-        theirs: what the one has: words, or the option's value.
-        ours: what the other has.
-        place: where in a model of several attentions.
+        theirs: description or option value of the first model.
+        ours: description or option value of the second model.
+        site: attention site, for models with several.
     """
 
     about: str
     theirs: Any
     ours: Any
-    place: str = ""
+    site: str = ""
 
     @property
     def has(self) -> str:
-        """What the one has, in words."""
-        return self._word(self.theirs) + (f" in the {self.place}" if self.place else "")
+        """Text for the first model's value."""
+        return self._word(self.theirs) + (f" in the {self.site}" if self.site else "")
 
     @property
     def asks(self) -> str:
-        """What the other has, in words."""
+        """Text for the second model's value."""
         return self._word(self.ours)
 
     def _word(self, value: Any) -> str:
@@ -125,17 +131,17 @@ class Difference:
         return str(value) if is_words else f"{self.about}={value}"
 
 
-def differences(theirs: Identity, ours: Identity) -> list[Difference]:
-    """In what two models differ, and nothing of what only is spelled in another way.
+def differences(theirs: ModelDescription, ours: ModelDescription) -> list[Difference]:
+    """List the differences of two models; different spellings of one setting do not count.
 
-    What one of them does not say is not compared.
+    Options that one of them does not record are not compared.
     """
     if theirs.model != ours.model:
         return [Difference("model", f"a {theirs.model}", f"a {ours.model}")]
     found = []
-    for name, place in ours.places.items():
-        where = _PLACE_WORDS[name] if len(ours.places) > 1 else ""
-        found += [replace(d, place=where) for d in _between(theirs.places[name], place)]
+    for name, site in ours.sites.items():
+        where = _SITE_NAMES[name] if len(ours.sites) > 1 else ""
+        found += [replace(d, site=where) for d in _between(theirs.sites[name], site)]
     for name, value in ours.structure.items():
         other = theirs.structure.get(name)
         if None not in (value, other) and value != other:
@@ -143,7 +149,7 @@ def differences(theirs: Identity, ours: Identity) -> list[Difference]:
     return found
 
 
-def _between(theirs: Place, ours: Place) -> Iterator[Difference]:
+def _between(theirs: AttentionSite, ours: AttentionSite) -> Iterator[Difference]:
     has = f"{_words(theirs, ours)} under {theirs.attention} attention"
     same = _same(theirs.inputs, ours.inputs) and _same(theirs.layers, ours.layers)
     if theirs.attention != ours.attention:
@@ -159,14 +165,14 @@ def _between(theirs: Place, ours: Place) -> Iterator[Difference]:
             yield Difference(name, theirs.linear[name], value)
 
 
-def _same(theirs: Sequence[Part], ours: Sequence[Part]) -> bool:
+def _same(theirs: Sequence[EncodingSpec], ours: Sequence[EncodingSpec]) -> bool:
     return [p.kind for p in theirs] == [p.kind for p in ours] and not any(
         _other_options(one, other) for one, other in zip(theirs, ours, strict=True)
     )
 
 
-def _other_options(one: Part, other: Part) -> list[str]:
-    """The names of the options of which two encodings of a class have different values."""
+def _other_options(one: EncodingSpec, other: EncodingSpec) -> list[str]:
+    """Names of the options in which two encodings of one class differ."""
     return [
         name
         for name, value in one.options.items()
@@ -174,12 +180,12 @@ def _other_options(one: Part, other: Part) -> list[str]:
     ]
 
 
-def _words(place: Place, other: Place) -> str:
-    """An encoding as it differs from another: by its name, its options, or else its parts."""
-    if place.given != other.given:
-        return f"`{place.given}`"
+def _words(site: AttentionSite, other: AttentionSite) -> str:
+    """Name an encoding by what distinguishes it from another: its name, options or parts."""
+    if site.given != other.given:
+        return f"`{site.given}`"
     twins = {part.kind: part for part in (*other.inputs, *other.layers)}
-    parts = (*place.inputs, *place.layers)
+    parts = (*site.inputs, *site.layers)
     changed = []
     for part in parts:
         names = _other_options(part, twins[part.kind]) if part.kind in twins else []
@@ -188,10 +194,10 @@ def _words(place: Place, other: Place) -> str:
 
 
 class Options:
-    """Options read as attributes, from a mapping, a dataclass or a Namespace.
+    """Attribute access to options stored in a mapping, a dataclass or a Namespace.
 
-    What is not there, as in a checkpoint from before an option existed, has its default, or is
-    None where no dataclass says one, as with fairseq's own models.
+    A missing option, as in a checkpoint older than the option, has its default; None if no
+    dataclass defines one, as for fairseq's own models.
     """
 
     def __init__(self, given: Any) -> None:
@@ -213,92 +219,92 @@ class Options:
             value = self._defaults.get(name, None)
             if value is MISSING or str(value).startswith("${"):
                 return None
-        # Words of a choice are members of an enumeration, or plain in a checkpoint.
+        # Choices are enumeration members, or plain strings in a checkpoint.
         return value if value is None or isinstance(value, bool | int | float) else str(value)
 
 
 def model_name(options: Any) -> str:
-    """The name that a model, or one with a preset architecture, is registered under."""
+    """Return the registered name of a model or of the model behind a preset architecture."""
     name = Options(options)._name
     return ARCH_MODEL_NAME_REGISTRY.get(name, name)
 
 
-def describe(options: Any, task: Any = None, model: str | None = None) -> Identity:
-    """What a model computes.
+def describe(options: Any, task: Any = None, model: str | None = None) -> ModelDescription:
+    """Describe what a model computes.
 
     Args:
-        options: of the model, as fairseq has them or writes them into a checkpoint.
-        task: those of its task, which may say the longest sequence.
-        model: its name, where the options do not say it.
+        options: model options, as fairseq holds them or stores them in a checkpoint.
+        task: options of its task, which may set the longest sequence.
+        model: registered name, if the options do not contain it.
 
     Returns:
-        Of a model that is not ours the name alone.
+        The description; for models of other packages only the name.
     """
     name = model or model_name(options)
     if name not in (*MODELS, THEIR_ROBERTA):
-        return Identity(name)
+        return ModelDescription(name)
     known, read = ROBERTA if name == THEIR_ROBERTA else name, Options(options)
     structure = {option: getattr(read, option) for option in (*_STRUCTURE[known], *_COMMON)}
     if structure.get("decoder_normalize_before"):
         structure["no_decoder_final_norm"] = read.no_decoder_final_norm
-    if known == TRANSLATION:  # as it is built
+    if known == TRANSLATION:  # resolve defaults as `to_transformer_config` does
         for option in ("embed_dim", "ffn_embed_dim"):
             structure[f"decoder_{option}"] = (
                 structure[f"decoder_{option}"] or structure[f"encoder_{option}"]
             )
         output = structure["decoder_output_dim"] or structure["decoder_embed_dim"]
         structure["decoder_output_dim"] = output
-    return Identity(known, dict(_places(known, read, Options(task))), structure)
+    return ModelDescription(known, dict(_sites(known, read, Options(task))), structure)
 
 
-def describe_checkpoint(path: Path, checkpoint: Mapping[str, Any]) -> Identity:
-    """What the model of a checkpoint computes.
+def describe_checkpoint(path: Path, checkpoint: Mapping[str, Any]) -> ModelDescription:
+    """Describe what the model of a checkpoint computes.
 
     Args:
-        path: of the checkpoint, for the message.
-        checkpoint: as `read_checkpoint` gives it.
+        path: path of the checkpoint, for error messages.
+        checkpoint: result of `read_checkpoint`.
 
     Raises:
-        CheckpointError: it does not say what model it is of, or has an encoding that is not known.
+        CheckpointError: the checkpoint names no model, or its encoding is unknown.
     """
     options = model_options(path, checkpoint)
     if not options:
-        raise CheckpointError(f"{path} does not say what model it is of")
+        raise CheckpointError(f"{path} does not name its model")
     try:
         return describe(options, (checkpoint.get("cfg") or {}).get("task"))
     except (ValueError, TypeError) as error:
         raise CheckpointError(f"{path}: {error}") from error
 
 
-def _places(model: str, read: Options, task: Options) -> Iterator[tuple[str, Place]]:
+def _sites(model: str, read: Options, task: Options) -> Iterator[tuple[str, AttentionSite]]:
     off = read.no_token_positional_embeddings
     if model == LM:
         absolute = "learned" if read.decoder_learned_pos else "base"
         longest = read.max_target_positions or read.tokens_per_sample
-        yield "decoder", _place(read, None if off else absolute, None, longest)
+        yield "decoder", _site(read, None if off else absolute, None, longest)
         return
     if model == ROBERTA:
         base = "base" if read.encoder_learned_pos is False else "learned"
         longest = read.max_positions or task.tokens_per_sample or task.max_positions
         longest = longest and max(longest, read.min_positions or 0)
-        yield "encoder", _place(read, None if off else base, base, longest)
+        yield "encoder", _site(read, None if off else base, base, longest)
         return
     source, target = read.max_source_positions, read.max_target_positions
     lengths = {"encoder": source, "decoder": target, "cross": source and target}
     if lengths["cross"]:
         lengths["cross"] = max(source, target)
-    for place in PLACES:
-        absolute = "learned" if getattr(read, f"{place}_learned_pos") else "base"
-        beside = None if off or place == "cross" else absolute
-        yield place, _place(options_at(read, place), beside, None, lengths[place])
+    for site in ATTENTION_SITES:
+        absolute = "learned" if getattr(read, f"{site}_learned_pos") else "base"
+        beside = None if off or site == "cross" else absolute
+        yield site, _site(options_at(read, site), beside, None, lengths[site])
 
 
-def _place(
+def _site(
     options: PositionEncodingConfig | Options,
     absolute: str | None,
     base: str | None,
     longest: int | None,
-) -> Place:
+) -> AttentionSite:
     given = options.position_encoding or "base"
     attention = str(options.attention_type or "vanilla")
     if attention not in ATTENTIONS:
@@ -309,16 +315,16 @@ def _place(
     inputs = [part for part in parts if "embed" in get_entry(part.name).hooks]
     layers = [part for part in parts if part not in inputs]
     linear = _linear_options(options, layers) if attention == "linear" else {}
-    return Place(given, attention, inputs, layers, linear)
+    return AttentionSite(given, attention, inputs, layers, linear)
 
 
 def _linear_options(
-    options: PositionEncodingConfig | Options, layers: Sequence[Part]
+    options: PositionEncodingConfig | Options, layers: Sequence[EncodingSpec]
 ) -> dict[str, Any]:
-    """As they work out with these encodings.
+    """Effective options of linear attention with these encodings.
 
-    One may bring its own feature map, and without one that encodes queries and keys a denominator
-    of encoded ones is the plain one, which has no floor.
+    An encoding may bring its own feature map. If no encoding acts on queries and keys, the
+    ``encoded`` denominator equals the ``plain`` one and needs no clamp.
     """
     entries = [get_entry(part.name) for part in layers]
     own = [found for entry in entries if (found := getattr(entry.cls, "feature_map", None))]
@@ -335,7 +341,7 @@ def _linear_options(
     return found
 
 
-def _parts(named: StackName, longest: int | None) -> Iterator[Part]:
+def _parts(named: StackName, longest: int | None) -> Iterator[EncodingSpec]:
     for name, given in split_options(named.name, named.options).items():
         entry = get_entry(name)
         options = {key: option.default for key, option in entry.options.items()} | given
@@ -344,5 +350,5 @@ def _parts(named: StackName, longest: int | None) -> Iterator[Part]:
         if not entry.facts.extrapolates or (
             angles_are_of_longest and not options.get("learned_theta")
         ):
-            options["max_positions"] = longest  # the rows of its table, or what angles divide by
-        yield Part(name, entry.make, options)
+            options["max_positions"] = longest  # rows of its table, or divisor of its angles
+        yield EncodingSpec(name, entry.make, options)

@@ -1,4 +1,4 @@
-"""How long a sequence a model can read, in training and afterwards."""
+"""Longest sequence that a model accepts, in training and in evaluation."""
 
 import sys
 from typing import Any
@@ -13,10 +13,10 @@ UNLIMITED = sys.maxsize
 
 
 def longest_sequence(*parts: nn.Module) -> int:
-    """The longest sequence that every encoding and attention in ``parts`` has a meaning for.
+    """Return the longest sequence that every encoding and attention in ``parts`` supports.
 
-    Learned tables end with the positions that they were built for, and linear attention with an
-    encoding whose weights are negative further apart ends there; the others have no end.
+    Learned tables are limited to the positions they were built for. Linear attention is limited
+    where its encoding would give negative weights. Other encodings have no limit.
     """
     ends = []
     for module in (module for part in parts for module in part.modules()):
@@ -28,24 +28,23 @@ def longest_sequence(*parts: nn.Module) -> int:
     return min(ends, default=UNLIMITED)
 
 
-class AnyLength(BaseFairseqModel):
-    """Part of a model that, once it is trained, reads whatever its encodings have a meaning for.
+class LengthLimits(BaseFairseqModel):
+    """Mixin that limits sequences by the training length, and after training by the encodings.
 
-    fairseq asks a model for its longest sequence and leaves longer ones out. While it is trained
-    that is what it is configured for, so that the samples are those of that length. Commands that
-    evaluate or generate prepare a model for inference first; from then on the limit is that of its
-    encodings, so that ``fairseq-eval-lm`` scores a length that the model was not trained at.
+    fairseq drops sequences longer than ``max_positions()``. During training this is the configured
+    length. Commands that evaluate or generate call ``prepare_for_inference_`` first; from then on
+    only the encodings limit the length, so ``fairseq-eval-lm`` can score longer sequences.
     """
 
     is_prepared = False
 
     def prepare_for_inference_(self, cfg: Any) -> None:
-        """As fairseq does; and read any length from now on."""
+        """Prepare as fairseq does, and lift the training length limit."""
         super().prepare_for_inference_(cfg)
         self.is_prepared = True
 
     def max_positions(self) -> Any:
-        """The longest sequence, of an encoder-decoder (source, target)."""
+        """Return the longest sequence; (source, target) for an encoder-decoder."""
         if not self.is_prepared:
             return super().max_positions()
         if not (hasattr(self, "encoder") and hasattr(self, "decoder")):
@@ -54,6 +53,6 @@ class AnyLength(BaseFairseqModel):
         return longest_sequence(self.encoder, *between), longest_sequence(self.decoder)
 
     def max_decoder_positions(self) -> int:
-        """The longest target, up to which fairseq generates."""
+        """Return the longest target that fairseq generates."""
         limits = self.max_positions()
         return int(limits[1] if isinstance(limits, tuple) else limits)

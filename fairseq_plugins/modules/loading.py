@@ -1,8 +1,8 @@
-"""Checkpoints that commands of this package build models from.
+"""Loading of models from checkpoints that may come from untrusted sources.
 
-A checkpoint comes from somewhere. Unpickling it is safe, but fairseq builds whatever model and task
-it names, and some of those evaluate their options as Python. So names are looked at first. They are
-known once `fairseq_plugins.registration` is imported.
+Unpickling is safe, but fairseq builds any model and task that a checkpoint names, and some of them
+evaluate options as Python code. So the names are checked first, against those that
+`fairseq_plugins.registration` registers.
 """
 
 from collections.abc import Collection, Mapping
@@ -16,7 +16,7 @@ from fairseq_plugins.common.checkpoints import read_upgraded
 from fairseq_plugins.common.errors import CheckpointError
 from fairseq_plugins.modules.fitting import require_fit
 
-# Tasks of models that are fine-tuned for classes or a number.
+# Tasks that fine-tune a model for classification or regression.
 SENTENCE_TASKS = ("sentence_prediction", "pe_sentence_prediction")
 
 
@@ -26,21 +26,21 @@ def require_names(
     models: Collection[str],
     tasks: Collection[str] | None = None,
 ) -> None:
-    """Refuse a checkpoint of another model or task than those that a command is for.
+    """Check that a checkpoint has one of the expected models and tasks.
 
     Args:
-        path: of the checkpoint, for the message.
-        checkpoint: as `read_checkpoint` gives it.
-        models: names of models, as they are registered.
-        tasks: likewise; None for any, where the task is not set up.
+        path: path of the checkpoint, for error messages.
+        checkpoint: result of `read_checkpoint`.
+        models: registered names of the accepted models.
+        tasks: registered names of the accepted tasks; None to skip this check.
 
     Raises:
-        CheckpointError: with the names that it has and must have.
+        CheckpointError: naming the found and the accepted names.
     """
     config = checkpoint.get("cfg")
     if not isinstance(config, Mapping) or checkpoint.get("args") is not None:
         raise CheckpointError(
-            f"{path} must be a {' or '.join(models)}, but has no options as these write them"
+            f"{path} must be a checkpoint of {' or '.join(models)}, but stores no options of one"
         )
     for section, names in (("model", models), ("task", tasks)):
         name = config[section].get("_name") if isinstance(config.get(section), Mapping) else None
@@ -53,20 +53,20 @@ def require_names(
 def read_trained(
     path: Path, *, models: Collection[str], tasks: Collection[str] | None, **options: Any
 ) -> dict[str, Any]:
-    """A checkpoint that may be built, with options of its training replaced.
+    """Read and check a checkpoint, replacing some of its task options.
 
     Args:
-        path: of the checkpoint.
-        models: names of models that the command is for.
-        tasks: likewise of tasks; None for any.
-        options: new values.
+        path: path of the checkpoint.
+        models: registered names of the accepted models.
+        tasks: registered names of the accepted tasks; None for any.
+        options: new values by name.
 
     Returns:
         The state for `build_trained`.
 
     Raises:
-        CheckpointError: missing, damaged, of another model or task, or with weights that are not
-            those of the model that its options describe.
+        CheckpointError: missing, damaged, of another model or task, or with weights that do not
+            match its options.
     """
 
     def check(checkpoint: dict[str, Any]) -> None:
@@ -75,32 +75,32 @@ def read_trained(
 
     state = read_upgraded(path, check, **options)
     if "init_from" in state["cfg"]["model"]:
-        state["cfg"]["model"]["init_from"] = None  # of its training, which has begun long ago
+        state["cfg"]["model"]["init_from"] = None  # only used at the start of its training
     return state
 
 
 def build_trained(
     path: Path, state: dict[str, Any], data: Path | None = None, *, task: Any = None
 ) -> tuple[Any, Any, Any]:
-    """The model of a checkpoint, to be evaluated, its configuration and its task.
+    """Build the model of a checkpoint for evaluation; return it with its config and task.
 
     Args:
-        path: of the checkpoint.
-        state: from `read_trained`; its weights are used up.
-        data: the folder that takes the place of the training's.
-        task: a task that is set up already; None for that of the checkpoint.
+        path: path of the checkpoint.
+        state: result of `read_trained`; its weights are consumed.
+        data: data folder to use instead of the training's.
+        task: an existing task; None to set up the checkpoint's.
 
     Raises:
-        ValueError: options that the model refuses, or weights that do not fit them.
+        ValueError: options that the model rejects, or weights that do not match them.
     """
-    if data is not None:  # fairseq overrides nothing in a state it is given
+    if data is not None:  # fairseq applies no overrides to a given state
         state["cfg"]["task"]["data"] = str(data)
     try:
         models, config, task = checkpoint_utils.load_model_ensemble_and_task(
             [str(path)], state=state, task=task
         )
     except RuntimeError as error:
-        # PyTorch's first line names the class, each further one weights.
+        # PyTorch's first line names the class, the others the weights.
         found = [line.strip() for line in str(error).splitlines()]
         reasons = " ".join(found[1:] or found)
         raise CheckpointError(
@@ -110,5 +110,5 @@ def build_trained(
 
 
 def choose_device(*, cpu: bool) -> torch.device:
-    """The GPU, unless there is none or the CPU is asked for."""
+    """Return the GPU; the CPU if there is none or ``cpu`` is set."""
     return torch.device("cuda" if torch.cuda.is_available() and not cpu else "cpu")

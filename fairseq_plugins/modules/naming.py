@@ -1,4 +1,4 @@
-"""Which encodings a stack of layers has, given the options of its model."""
+"""Resolution of a stack's encoding name and options."""
 
 from dataclasses import dataclass
 
@@ -12,12 +12,12 @@ from fairseq_plugins.encodings import (
 
 @dataclass(frozen=True)
 class StackName:
-    """The encodings of a stack.
+    """Resolved encoding of a stack of layers.
 
     Attributes:
-        given: what was asked for, with ``base`` replaced where it stands for another encoding.
-        name: ``given`` with the absolute embedding that stays on beside it.
-        options: of ``name``, as words.
+        given: the requested name, with ``base`` replaced by the model's own absolute encoding.
+        name: ``given`` plus the absolute embedding that stays active beside it.
+        options: encoding options of ``name``, as strings by name.
     """
 
     given: str
@@ -26,16 +26,16 @@ class StackName:
 
 
 def name_stack(given: str, options: str, *, absolute: str | None, base: str | None) -> StackName:
-    """The encodings of a stack; the absolute embedding stays on as in the LRPE paper.
+    """Resolve the encoding of a stack; absolute embeddings stay on, as in the LRPE paper.
 
     Args:
         given: the option ``position_encoding``.
         options: the option ``position_encoding_options``.
-        absolute: the framework's own embedding; None where it is off.
-        base: what the name ``base`` stands for where that is another encoding.
+        absolute: name of the framework's own embedding; None if it is off.
+        base: encoding that the name ``base`` stands for; None for ``base`` itself.
 
     Raises:
-        ValueError: an unknown name, or options that are no words ``name=value``.
+        ValueError: unknown name, or options not of the form ``name=value``.
     """
     if base is not None:
         given = "+".join(base if part == "base" else part for part in expand_name(given))
@@ -54,5 +54,5 @@ def name_stack(given: str, options: str, *, absolute: str | None, base: str | No
 
 
 def acts_on_input(part: str) -> bool:
-    """Whether an encoding acts on the input of layers, as absolute ones do."""
+    """Return whether an encoding changes the input of layers, as absolute encodings do."""
     return "embed" in get_entry(part).hooks

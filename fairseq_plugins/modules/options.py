@@ -1,4 +1,4 @@
-"""Options that every model shares, as fairseq's dataclasses (flags and YAML alike)."""
+"""Options shared by all models, as fairseq dataclasses (flags and YAML)."""
 
 import logging
 from collections.abc import Collection
@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass
 class PositionEncodingConfig(FairseqDataclass):
-    """Which position encoding and which attention."""
+    """Options of the position encoding and the attention."""
 
     attention_type: ChoiceEnum(list(ATTENTIONS)) = field(
         default="vanilla", metadata={"help": "softmax (vanilla) or linear attention"}
@@ -37,7 +37,7 @@ class PositionEncodingConfig(FairseqDataclass):
     position_encoding_options: str = field(
         default="",
         metadata={
-            "help": "options of the encoding as words, 'p=identity rotated=all'; with several "
+            "help": "options of the encoding, as in 'p=identity rotated=all'; with several "
             "encodings 'shaw.max_distance=16'"
         },
     )
@@ -47,30 +47,31 @@ class PositionEncodingConfig(FairseqDataclass):
     linear_normalizer: ChoiceEnum(list(NORMALIZERS)) = field(
         default="encoded",
         metadata={
-            "help": "denominator of linear attention: from the encoded features with a floor "
-            "(encoded; LRPE, Eq. 39), from the plain ones (plain), max(sum, linear_epsilon) as in "
-            "the LRPE authors' code of 2022 (clamped), a norm over the heads' output in its place "
-            "as in their code since 2023 (output_norm), or none"
+            "help": "denominator of linear attention: from the encoded features, clamped by "
+            "min_cosine (encoded; LRPE, Eq. 39); from the features without encoding (plain); "
+            "max(sum, linear_epsilon) as in the LRPE authors' code of 2022 (clamped); a norm of "
+            "the heads' output instead, as in their code since 2023 (output_norm); or none"
         },
     )
     min_cosine: float = field(
         default=MIN_COSINE,
         metadata={
-            "help": "of linear_normalizer=encoded or plain: floor under a denominator that can "
-            "come near zero, as a share of its bound; 0 for none, LRPE's Eq. 39 exactly"
+            "help": "with linear_normalizer=encoded or plain: lower bound of the denominator, as "
+            "a fraction of its maximum, against division by almost 0; 0 disables it and is "
+            "exactly Eq. 39 of LRPE"
         },
     )
     linear_epsilon: float = field(
         default=EPSILON,
-        metadata={"help": "of linear_normalizer=clamped: the smallest denominator"},
+        metadata={"help": "with linear_normalizer=clamped: the smallest denominator"},
     )
     linear_output_norm: ChoiceEnum(list(OUTPUT_NORMS)) = field(
         default=OUTPUT_NORM,
-        metadata={"help": "of linear_normalizer=output_norm: the kind of norm"},
+        metadata={"help": "with linear_normalizer=output_norm: the kind of norm"},
     )
 
 
-# Options of the models with the names that `LinearAttention` has for them.
+# Model options -> the corresponding arguments of `LinearAttention`.
 NORMALIZER_OPTIONS = {
     "min_cosine": "min_cosine",
     "linear_epsilon": "epsilon",
@@ -79,12 +80,11 @@ NORMALIZER_OPTIONS = {
 
 
 def check_linear_options(config: PositionEncodingConfig, attention_types: Collection[str]) -> None:
-    """Refuse options that no linear attention of a model uses.
-
-    Recipes name them with their defaults, which are no choice; other values would be ignored.
+    """Check that options of linear attention are at their defaults where they have no effect.
 
     Raises:
-        ValueError: one that is not its default, or a ``linear_epsilon`` that is not positive.
+        ValueError: an option that no attention uses differs from its default, or
+            ``linear_epsilon`` is not positive.
     """
     types = sorted({str(attention_type) for attention_type in attention_types})
     if "linear" in types:
@@ -115,10 +115,10 @@ def build_model_attention(
     causal: bool,
     dropout: float,
 ) -> Attention:
-    """An attention with the options that concern its type.
+    """Build an attention, passing only the options of its type.
 
-    Attention dropout acts on softmax weights; linear attention has none to drop, and the LRPE
-    paper, Table 7, uses it for vanilla attention only.
+    Attention dropout applies to softmax weights only; the LRPE paper, Table 7, also uses it for
+    vanilla attention alone.
     """
     if attention_type == "linear":
         if dropout:

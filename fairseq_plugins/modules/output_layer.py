@@ -1,4 +1,4 @@
-"""What stands between a model's features and its logits, for who needs no logits."""
+"""Inputs of the output layer, for criterions that never build the logits."""
 
 from typing import Any, NamedTuple
 
@@ -7,24 +7,24 @@ from torch import Tensor, nn
 from fairseq_plugins.common.errors import OptionError
 
 
-class Prediction(NamedTuple):
-    """Features (N, C) with the weight (V, C) and the bias (V,) or None that make them logits."""
+class LogitInputs(NamedTuple):
+    """Features (N, C) with the output weight (V, C) and bias (V,) or None."""
 
     features: Tensor
     weight: Tensor
     bias: Tensor | None
 
 
-def predict_by_decoder(model: Any, features: Tensor, criterion: str) -> Prediction:
-    """Of a decoder's features (B, T, C).
+def decoder_logit_inputs(model: Any, features: Tensor, criterion: str) -> LogitInputs:
+    """Return the flattened features (B, T, C) of a decoder with its output matrix.
 
     Args:
-        model: with a ``decoder`` of fairseq's kind.
-        features: what it returns under ``features_only``.
-        criterion: its name on the command line, for errors.
+        model: a model with a fairseq ``decoder``.
+        features: the decoder's output with ``features_only``.
+        criterion: name of the criterion, for error messages.
 
     Raises:
-        OptionError: an output layer that is no plain product with one matrix.
+        OptionError: the output layer is not a single matrix.
     """
     decoder = model.decoder
     if getattr(decoder, "adaptive_softmax", None) is not None:
@@ -39,17 +39,17 @@ def predict_by_decoder(model: Any, features: Tensor, criterion: str) -> Predicti
             f"{criterion.removeprefix('blockwise_')}, where the decoder is a "
             f"{type(decoder).__name__} without a linear output projection, but is {criterion}."
         )
-    return Prediction(features.flatten(0, -2), projection.weight, projection.bias)
+    return LogitInputs(features.flatten(0, -2), projection.weight, projection.bias)
 
 
-def predict_masked(model: Any, features: Tensor, masked: Tensor) -> Prediction:
-    """Of the masked tokens of a RoBERTa, through the dense part of its head.
+def masked_logit_inputs(model: Any, features: Tensor, masked: Tensor) -> LogitInputs:
+    """Return the features of the masked tokens of a RoBERTa after the dense layer of its head.
 
     Args:
-        model: with fairseq's ``encoder.lm_head``.
-        features: (B, T, C), what it returns under ``features_only``.
-        masked: (B, T), True where a token is to be predicted.
+        model: a model with fairseq's ``encoder.lm_head``.
+        features: (B, T, C), the encoder's output with ``features_only``.
+        masked: (B, T), True at tokens to predict.
     """
     head = model.encoder.lm_head
     inner = head.layer_norm(head.activation_fn(head.dense(features[masked])))
-    return Prediction(inner, head.weight, head.bias)
+    return LogitInputs(inner, head.weight, head.bias)

@@ -1,4 +1,4 @@
-"""Whether the checkpoint that training goes on from is of the model that is asked for."""
+"""Check that training resumes from a checkpoint of the same model and data."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ from fairseq_plugins.modules.fitting import is_ours, require_fit
 from fairseq_plugins.modules.identity import (
     TRANSLATION,
     Difference,
-    Identity,
+    ModelDescription,
     describe,
     describe_checkpoint,
     differences,
@@ -28,31 +28,31 @@ from fairseq_plugins.modules.identity import (
 
 logger = logging.getLogger(__name__)
 
-_LAST = "checkpoint_last.pt"  # fairseq's default of --restore-file: the run's own
+_LAST = "checkpoint_last.pt"  # fairseq's default --restore-file, in --save-dir
 _MOST_UPDATES = 2**40
 
 
-def training_options(config: Any) -> Any:
-    """fairseq's options of checkpoints, where a model is built to be trained; otherwise None.
+def checkpoint_options(config: Any) -> Any:
+    """Return fairseq's checkpoint options if the model is built for training, else None.
 
     Args:
-        config: the options of the model that is being built, as fairseq hands them over.
+        config: options of the model, as fairseq passes them.
     """
     root = config._get_root() if OmegaConf.is_config(config) else None
-    # What a checkpoint holds is about the training that wrote it. fairseq sets this flag on
-    # configurations that it reads from one, and on no others.
+    # Options stored in a checkpoint describe an earlier training. fairseq sets this flag only on
+    # configs that it reads from a checkpoint.
     if root is None or root._get_flag("allow_objects"):
         return None
     return root.get("checkpoint")
 
 
-def own_file(options: Any) -> Path:
-    """The file that training goes on from where it is there.
+def resume_file(options: Any) -> Path:
+    """Return the path of the checkpoint to resume from, which may not exist.
 
-    It is ``--restore-file``, or by default the last that it has written itself.
+    It is ``--restore-file``, by default the last checkpoint of this run.
 
     Args:
-        options: fairseq's options of checkpoints.
+        options: fairseq's checkpoint options.
     """
     suffix = options.get("checkpoint_suffix") or ""
     given = Path(options.restore_file)
@@ -60,13 +60,13 @@ def own_file(options: Any) -> Path:
     return Path(options.save_dir, file) if options.restore_file == _LAST else file
 
 
-def restored_file(options: Any) -> Path | None:
-    """The file whose weights training begins with; None where there is none.
+def initial_weights_file(options: Any) -> Path | None:
+    """Return the checkpoint whose weights training starts with; None if there is none.
 
     Args:
-        options: fairseq's options of checkpoints.
+        options: fairseq's checkpoint options.
     """
-    file = own_file(options)
+    file = resume_file(options)
     if not file.exists() and options.restore_file == _LAST:
         start = options.get("continue_once") or options.get("finetune_from_model")
         file = Path(start) if start else file
@@ -74,23 +74,22 @@ def restored_file(options: Any) -> Path | None:
 
 
 def check_restored(config: Any, vocabularies: Sequence[Vocabulary], labels: str = "") -> None:
-    """Refuse to train a model on from a checkpoint of another one, or of another dictionary.
+    """Check that training starts from a checkpoint of the same model and dictionary.
 
-    fairseq loads whatever fits by names and shapes, and says little of what does not.
+    fairseq itself loads whatever matches by name and shape, without a warning. If the checkpoint
+    already has all requested updates, no epoch will run.
 
     Args:
-        config: the options of the model that is being built.
-        vocabularies: of its tables of tokens.
-        labels: the digest of the classes that it is fine-tuned for; empty without.
-
-    Where the checkpoint has all updates that are asked for, nothing is left to be trained.
+        config: options of the model to build.
+        vocabularies: dictionaries of its token tables.
+        labels: digest of the class labels in fine-tuning; empty without.
 
     Raises:
-        ValueError: the two differ in what their weights mean, with what each has; or a damaged
-            file, or one that its training cannot go on from.
+        ValueError: model or data differ from the checkpoint's, or the file is damaged or lacks
+            the training state.
     """
-    options = training_options(config)
-    file = restored_file(options) if options is not None else None
+    options = checkpoint_options(config)
+    file = initial_weights_file(options) if options is not None else None
     if file is None:
         return
     checkpoint = read_checkpoint(file)
@@ -100,29 +99,30 @@ def check_restored(config: Any, vocabularies: Sequence[Vocabulary], labels: str 
     ours = describe(config, config._get_root().get("task"))
     found = differences(theirs, ours)
     if found:
-        said = ", and ".join(
+        differing = ", and ".join(
             f"the checkpoint has {d.has}, this run asks for {d.asks}" for d in found
         )
-        raise ValueError(f"{file} is of another model: {said}; {_remedy(options, ours, found)}")
+        remedy = _remedy(options, ours, found)
+        raise ValueError(f"{file} is of another model: {differing}; {remedy}")
     check_vocabulary(file, checkpoint, *vocabularies)
     known = find_option(checkpoint, "model", LABEL_DIGEST)
-    # Another task may begin with the weights of one, but a training that goes on has its own.
-    goes_on = options.restore_file == _LAST and file == own_file(options)
-    if goes_on and known and labels and known != labels:
+    # Weights may be reused for another task, but a resumed run must have its own labels and text.
+    resumes = options.restore_file == _LAST and file == resume_file(options)
+    if resumes and known and labels and known != labels:
         raise CheckpointError(
-            f"{file} was trained for other classes, or for these in another order: their digest is "
-            f"{known}, that of this data is {labels}; prepare the data as for the training, or use "
+            f"{file} was trained on other classes or on another order of them: label digest "
+            f"{known}, but this data has {labels}; prepare the data as for that training, or use "
             "another --save-dir"
         )
-    if goes_on:
+    if resumes:
         _require_same_text(file, checkpoint, config._get_root().task)
-    if file == own_file(options) and not options.reset_optimizer:
+    if file == resume_file(options) and not options.reset_optimizer:
         _require_state(file, checkpoint, with_data=not options.reset_dataloader)
         _train_no_further(config._get_root(), file, checkpoint)
 
 
 def _require_state(file: Path, checkpoint: Mapping[str, Any], *, with_data: bool) -> None:
-    """Refuse to go on from a checkpoint without what fairseq goes on with."""
+    """Check that a checkpoint has the state that fairseq needs to resume."""
     wanted: list[tuple[Any, ...]] = [("optimizer_history", -1, "num_updates")]
     if with_data:
         wanted.append(("extra_state", "train_iterator", "epoch"))
@@ -135,19 +135,19 @@ def _require_state(file: Path, checkpoint: Mapping[str, Any], *, with_data: bool
             value = None
         if not isinstance(value, int) or not 0 <= value < _MOST_UPDATES:
             raise CheckpointError(
-                f"{file}: training cannot go on from it, since its {keys[0]} must have a number "
-                f"`{keys[-1]}`, but has {value!r}"
+                f"{file}: training cannot resume: {keys[0]} must have a number `{keys[-1]}`, but "
+                f"has {value!r}"
             )
     optimizer = checkpoint.get("last_optimizer_state")
-    if not isinstance(optimizer, Mapping | None):  # None without one, as it was saved
+    if not isinstance(optimizer, Mapping | None):  # None if saved without optimizer state
         raise CheckpointError(
-            f"{file}: training cannot go on from it, since the state of its optimizer must be a "
-            f"table, but is {optimizer!r:.40}"
+            f"{file}: training cannot resume: last_optimizer_state must be a dictionary, but is "
+            f"{optimizer!r:.40}"
         )
 
 
 def _require_same_text(file: Path, checkpoint: Mapping[str, Any], task: Any) -> None:
-    """Refuse to go on with another corpus, as far as that of the training is still in its place.
+    """Check that the training data is unchanged, if the earlier data folder still exists.
 
     Raises:
         CheckpointError: the training data of the two folders differs.
@@ -166,13 +166,13 @@ def _require_same_text(file: Path, checkpoint: Mapping[str, Any], task: Any) -> 
             or not cmp(ours[name], theirs[name], shallow=False)
         ):
             raise CheckpointError(
-                f"{file} was trained on {before}, whose {name} is another one than that of {now}; "
-                "use another --save-dir"
+                f"{file} was trained on {before}, whose {name} differs from that of {now}; use "
+                "another --save-dir"
             )
 
 
 def _training_files(folder: Path) -> list[Path]:
-    """The binarised training text of a data folder, or of the parts that GLUE's have."""
+    """List the binarised training files of a data folder or of GLUE's subfolders."""
     return [
         path
         for pattern in ("train*", "*/train*")
@@ -182,25 +182,25 @@ def _training_files(folder: Path) -> list[Path]:
 
 
 def _train_no_further(config: Any, file: Path, checkpoint: Mapping[str, Any]) -> None:
-    """Have fairseq make no update where the checkpoint has as many as are asked for.
+    """Skip training if the checkpoint already has the requested number of updates.
 
-    It looks at their number behind each update, so that a finished training would make one more.
+    fairseq checks the number only after an update, so it would make one more.
     """
-    if checkpoint.get("last_optimizer_state") is None:  # fairseq counts anew
+    if checkpoint.get("last_optimizer_state") is None:  # fairseq restarts the count
         return
     done = checkpoint["optimizer_history"][-1]["num_updates"]
     asked = config.optimization.max_update
     if not 0 < asked <= done:
         return
     with open_dict(config):
-        config.optimization.max_epoch = -1  # no epoch is to begin
-    logger.info("%s has %d of %d updates: nothing is left to be trained", file, done, asked)
+        config.optimization.max_epoch = -1  # start no epoch
+    logger.info("%s has %d of %d updates: nothing left to train", file, done, asked)
 
 
-def _remedy(options: Any, ours: Identity, found: list[Difference]) -> str:
+def _remedy(options: Any, ours: ModelDescription, found: list[Difference]) -> str:
     if options.restore_file != _LAST:
         other = "use another --restore-file"
-    elif own_file(options).exists():
+    elif resume_file(options).exists():
         other = "use another --save-dir"
     else:
         other = "use another --finetune-from-model"

@@ -1,4 +1,4 @@
-"""Options of ``pe_roberta``: fairseq's ``roberta`` has them as flags only, not as a dataclass."""
+"""Options of ``pe_roberta``; fairseq's ``roberta`` defines its own only as flags."""
 
 from dataclasses import dataclass, field
 from typing import Any, Optional
@@ -13,7 +13,7 @@ from fairseq_plugins.modules.vocabulary import DictionaryConfig
 
 _ACTIVATIONS = ChoiceEnum(utils.get_available_activation_fns())
 _SEGMENTS = ChoiceEnum(["none", "pairs"])
-LAYER_NORM_EPS = 1e-5  # torch's default, which fairseq's models have
+LAYER_NORM_EPS = 1e-5  # PyTorch's default, used by fairseq's models
 
 
 def _option(default: Any, text: str) -> Any:
@@ -22,17 +22,17 @@ def _option(default: Any, text: str) -> Any:
 
 @dataclass
 class RobertaConfig(FairseqDataclass):
-    """fairseq's options of ``roberta`` and their defaults in ``roberta_base``."""
+    """fairseq's options of ``roberta``, with the defaults of ``roberta_base``."""
 
     encoder_layers: int = _option(12, "number of layers")
     encoder_embed_dim: int = _option(768, "width")
     encoder_ffn_embed_dim: int = _option(3072, "width of the feed-forward part")
     encoder_attention_heads: int = _option(12, "number of heads")
     activation_fn: _ACTIVATIONS = field(
-        default="gelu", metadata={"help": "of the feed-forward part and the LM head"}
+        default="gelu", metadata={"help": "activation of the feed-forward part and the LM head"}
     )
     pooler_activation_fn: _ACTIVATIONS = field(
-        default="tanh", metadata={"help": "of classification heads"}
+        default="tanh", metadata={"help": "activation of classification heads"}
     )
     dropout: float = _option(0.1, "dropout")
     attention_dropout: float = _option(0.1, "dropout of attention weights")
@@ -57,10 +57,12 @@ class RobertaConfig(FairseqDataclass):
     )
     encoder_layerdrop: float = _option(0.0, "probability of dropping a layer")
     quant_noise_pq: float = _option(0.0, "quantisation noise (iterative PQ)")
-    quant_noise_pq_block_size: int = _option(8, "its block size")
+    quant_noise_pq_block_size: int = _option(8, "block size of quantisation noise")
     quant_noise_scalar: float = _option(0.0, "scalar quantisation noise")
     checkpoint_activations: bool = _option(False, "recompute activations: less memory, more time")
-    offload_activations: bool = _option(False, "likewise, what is kept lies in CPU memory")
+    offload_activations: bool = _option(
+        False, "checkpoint activations, and keep the layer inputs in CPU memory"
+    )
     mha_reg_scale_factor: float = _option(0.0, "weight of the L1 norm of attention projections")
     ffn_reg_scale_factor: float = _option(0.0, "weight of the L1 norm of feed-forward weights")
     encoder_layers_to_keep: Optional[str] = _option(None, "not offered")
@@ -71,12 +73,12 @@ class RobertaConfig(FairseqDataclass):
 
 @dataclass
 class PERobertaConfig(RobertaConfig, PositionEncodingConfig, ContinuedConfig, DictionaryConfig):
-    """fairseq's options of ``roberta`` with those of the position encoding."""
+    """Options of fairseq's ``roberta`` and of its position encoding."""
 
     min_positions: int = _option(
         0,
-        "least number of positions that the encodings are made for: those of the pre-trained "
-        "model, where fairseq sets max_positions to the length that a task cuts its texts to",
+        "minimum number of positions to build the encodings for; set it to that of the "
+        "pre-trained model, since fairseq sets max_positions to a task's truncation length",
     )
     layer_norm_eps: float = _option(
         LAYER_NORM_EPS,
@@ -85,12 +87,12 @@ class PERobertaConfig(RobertaConfig, PositionEncodingConfig, ContinuedConfig, Di
     segments: _SEGMENTS = field(
         default="none",
         metadata={
-            "help": "pairs: a learned vector is added to tokens after the first </s> of a row, as "
-            "BERT tells a pair's second sentence from its first"
+            "help": "pairs: add a learned vector to tokens after the first </s> of a row, like "
+            "BERT's embedding of the second sentence"
         },
     )
     label_digest: str = _option(
         "",
-        "written by fine-tuning into its checkpoints: a digest of the classes in their order, by "
-        "which data with another one is refused",
+        "written into checkpoints by fine-tuning: digest of the ordered class labels; data with "
+        "another digest is an error",
     )

@@ -1,19 +1,19 @@
-"""Segments of BERT's sentence pairs, found from the tokens alone."""
+"""Segment embedding of BERT's sentence pairs, with segments derived from the tokens."""
 
 import torch
 from torch import Tensor, nn
 
 
 class SegmentEmbedding(nn.Module):
-    """A learned vector for the second segment of a row, added to the embeddings of its tokens.
+    """A learned vector added to the embeddings of tokens in the second segment.
 
-    BERT (Devlin et al., 2019, section 3) adds one of two learned vectors to every token: that of
-    the first or of the second sentence. Here the first is part of the word embeddings, and this
-    vector is the second minus the first. It is zero at the start.
+    BERT (Devlin et al., 2019, section 3) adds one of two learned vectors to every token. Here the
+    first segment's vector is part of the word embeddings, and this one is the second minus the
+    first. It starts at zero.
 
     Args:
         embed_dim: width C of the embeddings.
-        padding_idx: token of padding, which gets nothing.
+        padding_idx: padding token, which gets no segment.
         eos_idx: token that ends a segment.
     """
 
@@ -23,17 +23,17 @@ class SegmentEmbedding(nn.Module):
         self.weight = nn.Parameter(torch.zeros(embed_dim))
 
     def forward(self, embeddings: Tensor, tokens: Tensor) -> Tensor:
-        """Add the vector to embeddings (B, T, C) where tokens (B, T) are of the second segment."""
+        """Add the vector to embeddings (B, T, C) of tokens (B, T) in the second segment."""
         second = second_segment(tokens, self.padding_idx, self.eos_idx)
         return embeddings + second.unsqueeze(-1) * self.weight
 
 
 def second_segment(tokens: Tensor, padding_idx: int, eos_idx: int) -> Tensor:
-    """Mark tokens after the first end of a segment in their row.
+    """Mark the tokens of the second segment of each row.
 
     Args:
-        tokens: (B, T), in rows ``<s> a </s> b </s>``; the first </s> is of the first segment.
-        padding_idx: token of padding.
+        tokens: (B, T), rows ``<s> a </s> b </s>``; the first </s> belongs to the first segment.
+        padding_idx: padding token.
         eos_idx: token that ends a segment.
 
     Returns:

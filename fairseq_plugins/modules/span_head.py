@@ -1,4 +1,4 @@
-"""A head that finds the first and the last token of an answer."""
+"""Output head that predicts the first and last token of an answer."""
 
 import logging
 from typing import Any
@@ -10,11 +10,11 @@ PREFIX = "span_heads."
 
 
 class SpanHead(nn.Module):
-    """start = w_s . x + b_s, end = w_e . x + b_e for every token x (BERT, Sec. 4.2).
+    """Linear head start = w_s . x + b_s, end = w_e . x + b_e for each token x (BERT, Sec. 4.2).
 
     Args:
-        embed_dim: C, of the features.
-        dropout: of the features.
+        embed_dim: width C of the features.
+        dropout: dropout probability of the features.
     """
 
     def __init__(self, embed_dim: int, dropout: float = 0.0) -> None:
@@ -23,7 +23,7 @@ class SpanHead(nn.Module):
         self.out_proj = nn.Linear(embed_dim, 2)
 
     def forward(self, features: Tensor, padding: Tensor | None = None) -> Tensor:
-        """Logits (B, T, 2) of features (B, T, C), -inf where padding (B, T) is True."""
+        """Return logits (B, T, 2) of features (B, T, C); -inf where padding (B, T) is True."""
         logits: Tensor = self.out_proj(self.dropout(features))
         if padding is not None:
             logits = logits.masked_fill(padding.unsqueeze(-1), float("-inf"))
@@ -33,16 +33,16 @@ class SpanHead(nn.Module):
 def upgrade_span_heads(
     heads: nn.ModuleDict, state_dict: dict[str, Any], prefix: str, register: Any
 ) -> None:
-    """Treat span heads as fairseq treats classification heads.
+    """Match the span heads of a checkpoint and a model, as fairseq does for classification heads.
 
-    A head keeps its own weights where a checkpoint has none, and one that only the checkpoint has
-    is dropped, which is said.
+    Heads missing from the checkpoint keep their weights. Heads missing from the model are dropped
+    with a warning.
 
     Args:
-        heads: of the model.
-        state_dict: of the checkpoint; changed in place.
-        prefix: of the model's names in it.
-        register: called with the name of a head that only the checkpoint has; None to drop it.
+        heads: span heads of the model.
+        state_dict: weights of the checkpoint, changed in place.
+        prefix: prefix of the model's names in ``state_dict``.
+        register: called with the name of each head missing from the model; None to drop them.
     """
     start = prefix + PREFIX
     saved = {

@@ -1,4 +1,4 @@
-"""What fairseq's encoder and decoder share: which encodings a stack of layers gets."""
+"""Encodings and attentions of a stack of layers, shared by encoder and decoder."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ from fairseq_plugins.encodings import (
     get_entry,
     parse_options,
 )
-from fairseq_plugins.encodings.position_bounds import known_end
+from fairseq_plugins.encodings.ends import known_end
 from fairseq_plugins.modules.naming import name_stack
 from fairseq_plugins.modules.options import PositionEncodingConfig, build_model_attention
 
@@ -37,24 +37,24 @@ def build_stack_encodings(
     begins_with_cls: bool = False,
     token_std: float | None = None,
 ) -> ModelEncodings:
-    """The encodings of a stack; the absolute embedding stays on as in the LRPE paper.
+    """Build the encodings of a stack; absolute embeddings stay on, as in the LRPE paper.
 
     Args:
         options: name and options of the encoding.
-        config: fairseq's.
+        config: fairseq's options.
         side: ``decoder``, which is causal, or ``encoder``.
         max_positions: longest sequence.
-        vocab_size: symbols of the dictionary.
-        base: what the name ``base`` stands for in a model whose framework has another embedding
-            than a sinusoidal one, with or without a relative encoding.
+        vocab_size: size of the dictionary.
+        base: encoding that ``base`` stands for, for models whose framework has another embedding
+            than a sinusoidal one.
         begins_with_cls: see ``EncodingContext``.
-        token_std: of the token embeddings as they are drawn; by default as fairseq draws them.
+        token_std: initial standard deviation of the token embeddings; fairseq's by default.
 
     Raises:
-        ValueError: the width is no multiple of the heads, or what the encodings refuse.
+        ValueError: the width is not a multiple of the heads, or the encodings reject an option.
     """
     stack = getattr(config, side)
-    width, heads, head_dim = widths_of(config, side)
+    width, heads, head_dim = stack_widths(config, side)
     off, learned = config.no_token_positional_embeddings, stack.learned_pos
     named = name_stack(
         options.position_encoding,
@@ -77,11 +77,11 @@ def build_stack_encodings(
     return build_model_encodings(named.name, stack.layers, context, named.options)
 
 
-def widths_of(config: TransformerConfig, side: str) -> tuple[int, int, int]:
-    """Width, heads and features per head of a stack.
+def stack_widths(config: TransformerConfig, side: str) -> tuple[int, int, int]:
+    """Return width, number of heads and head dimension of a stack.
 
     Raises:
-        ValueError: the width is no multiple of the heads.
+        ValueError: the width is not a multiple of the heads.
     """
     width, heads = getattr(config, side).embed_dim, getattr(config, side).attention_heads
     if width % heads:
@@ -93,35 +93,35 @@ def widths_of(config: TransformerConfig, side: str) -> tuple[int, int, int]:
 
 
 def check_cross_encoding(name: str) -> None:
-    """Refuse for cross-attention what acts elsewhere.
+    """Check that an encoding can be used in cross-attention.
 
     Raises:
-        IncompatibleEncodingError: an encoding that acts on the input of a stack.
-        ValueError: an unknown name.
+        IncompatibleEncodingError: the encoding acts on the input of a stack, or draws positions.
+        ValueError: unknown name.
     """
     for part in expand_name(name):
         if "embed" in get_entry(part).hooks:
             raise IncompatibleEncodingError(
                 f"cross-attention cannot use the encoding {part!r}: its hook `embed` acts on the "
-                "input of a stack of layers, and cross-attention has none of its own."
+                "input of a stack of layers, which cross-attention does not have."
             )
         if hasattr(get_entry(part).cls, "reposition"):
             raise IncompatibleEncodingError(
-                f"cross-attention cannot use the encoding {part!r}: it draws the positions of one "
-                "sequence, and those of the other would keep theirs."
+                f"cross-attention cannot use the encoding {part!r}: it draws positions of one "
+                "sequence only, and the other would keep its own."
             )
 
 
 def build_cross_encodings(
     options: PositionEncodingConfig, config: TransformerConfig
 ) -> list[PositionEncoding | None]:
-    """For each layer of the decoder the encoding of its attention to the encoder.
+    """Build the encoding of each decoder layer's attention to the encoder.
 
     Raises:
-        ValueError: as ``check_cross_encoding``, or what the encodings refuse.
+        ValueError: as ``check_cross_encoding``, or the encodings reject an option.
     """
     check_cross_encoding(options.position_encoding)
-    width, heads, head_dim = widths_of(config, "decoder")
+    width, heads, head_dim = stack_widths(config, "decoder")
     context = EncodingContext(
         num_heads=heads,
         head_dim=head_dim,
@@ -135,21 +135,21 @@ def build_cross_encodings(
 
 
 def _check_absolute(name: str, side: str, *, off: bool, learned: bool, replaced: bool) -> None:
-    """Refuse fairseq's options of its own embedding where they would be ignored."""
+    """Check that fairseq's options of its own embedding are not set without effect."""
     if off and any("embed" in get_entry(part).hooks for part in expand_name(name)):
         raise ValueError(
             "`no_token_positional_embeddings` must be False with an absolute position_encoding, "
-            f"but is True with {name!r}; position_encoding=none has no position at all."
+            f"but is True with {name!r}; use position_encoding=none for no positions at all."
         )
     if learned and replaced:
         raise ValueError(
             f"`{side}_learned_pos` must be False where fairseq's own embedding is off or replaced, "
-            f"but is True with position_encoding={name!r}; position_encoding=learned is a table."
+            f"but is True with position_encoding={name!r}; use position_encoding=learned."
         )
 
 
-def register_inputs(stack: Any, encodings: ModelEncodings) -> None:
-    """Put what acts on the layers' inputs in place of fairseq's own embedding."""
+def install_input_encodings(stack: Any, encodings: ModelEncodings) -> None:
+    """Replace fairseq's own position embedding by the encodings of layer inputs."""
     stack.embed_positions = None
     stack.position_sampler = encodings.position_sampler
     stack.position_embedding, *deeper = encodings.inputs
@@ -157,14 +157,14 @@ def register_inputs(stack: Any, encodings: ModelEncodings) -> None:
         {str(i): encoding for i, encoding in enumerate(deeper, 1) if encoding is not None}
     )
     for index in range(len(stack.layers)):
-        # LayerDrop leaves out layers at random, so that counting those that run does not tell.
+        # Layers must know their index: LayerDrop skips some at random.
         stack.layers[index].layer_index = index
 
 
-def with_sampled_positions(stack: Any, positions: Positions) -> Positions:
-    """The positions that the encodings of a stack are given.
+def sample_positions(stack: Any, positions: Positions) -> Positions:
+    """Return the positions for the encodings of a stack.
 
-    In training drawn ones, where a name draws them: one draw for all layers and sentences.
+    In training an encoding may draw them, once for all layers and sentences.
     """
     if stack.position_sampler is None or not stack.training:
         return positions
@@ -175,7 +175,7 @@ def with_sampled_positions(stack: Any, positions: Positions) -> Positions:
     return Positions(index, end, positions.padding_mask, positions.shared)
 
 
-def embed_deeper(
+def encode_layer_input(
     stack: Any,
     layer: Any,
     x: Tensor,
@@ -183,14 +183,14 @@ def embed_deeper(
     *,
     lengths: Tensor | None = None,
 ) -> Tensor:
-    """The input of a layer with what acts on it beyond the token embeddings.
+    """Apply the encoding of a layer's input, if there is one.
 
     Args:
-        stack: as ``register_inputs`` left it.
+        stack: a stack prepared by ``install_input_encodings``.
         layer: one of its layers.
         x: (T, B, C).
         positions: (B or 1, T).
-        lengths: (B,), the true lengths where they are known.
+        lengths: (B,), sequence lengths without padding, if known.
 
     Returns:
         (T, B, C).
@@ -202,7 +202,7 @@ def embed_deeper(
 
 
 def query_passes(stack: Any, layer: Any) -> int:
-    """How often a layer runs over keys and values that stay; 0 where it runs as any other."""
+    """Return how often a layer updates queries over fixed keys and values; 0 for usual layers."""
     if str(layer.layer_index) not in stack.deeper_embeddings:
         return 0
     parts = stack.deeper_embeddings[str(layer.layer_index)].parts
@@ -211,17 +211,19 @@ def query_passes(stack: Any, layer: Any) -> int:
 
 @torch.compiler.disable(reason="whether a batch is padded decides which graph runs")
 def has_padding(padding_mask: Tensor) -> bool:
-    """Whether a mask (B, T) hides anything; one without padding makes attention cheaper.
+    """Return whether a mask (B, T) hides anything; attention is cheaper without padding.
 
-    The one question per batch that a GPU has to answer, and the one break in the graph of a
-    compiled model, before the first layer.
+    This is the only synchronisation with the GPU per batch, and the only graph break of a compiled
+    model, before the first layer.
     """
     return bool(padding_mask.any())
 
 
-def checkpointed(layer: nn.Module, config: TransformerConfig) -> nn.Module:
-    """A layer, computed again in backward where options say so; to offload implies that."""
-    # fairseq's constructor of translation models says so, those of its others do not.
+def with_activation_checkpointing(layer: nn.Module, config: TransformerConfig) -> nn.Module:
+    """Wrap a layer to recompute activations in the backward pass, if the options ask for it.
+
+    Offloading implies checkpointing; fairseq sets that itself only for translation models.
+    """
     if not (config.checkpoint_activations or config.offload_activations):
         return layer
     wrapped: nn.Module = checkpoint_wrapper(layer, offload_to_cpu=config.offload_activations)
@@ -235,7 +237,7 @@ def build_self_attention(
     side: str,
     quant_noise: tuple[float, int],
 ) -> FairseqMultiheadAttention:
-    """The self-attention of one layer; ``quant_noise`` is fairseq's (amount, block size)."""
+    """Build the self-attention of a layer; ``quant_noise`` is fairseq's (amount, block size)."""
     causal = side == "decoder"
     attention = _build_attention(options, encoding, config, side, causal=causal)
     amount, block_size = quant_noise
@@ -250,7 +252,7 @@ def build_cross_attention(
     config: TransformerConfig,
     quant_noise: tuple[float, int],
 ) -> FairseqMultiheadAttention:
-    """A decoder layer's attention to the encoder, which sees all of it."""
+    """Build a decoder layer's attention to the whole encoder output."""
     attention = _build_attention(options, encoding, config, "decoder", causal=False)
     amount, block_size = quant_noise
     return FairseqMultiheadAttention(
@@ -272,7 +274,7 @@ def _build_attention(
     *,
     causal: bool,
 ) -> Attention:
-    _, heads, head_dim = widths_of(config, side)
+    _, heads, head_dim = stack_widths(config, side)
     return build_model_attention(
         options,
         encoding,

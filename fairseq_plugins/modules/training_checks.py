@@ -1,4 +1,4 @@
-"""Checks before training begins: numbers out of range, and damaged data."""
+"""Checks before training: option ranges and damaged data files."""
 
 import math
 from pathlib import Path
@@ -6,10 +6,10 @@ from typing import Any
 
 from fairseq_plugins.common.binarised import check_split, is_mapped
 from fairseq_plugins.common.errors import OptionError
-from fairseq_plugins.modules.restored import training_options
+from fairseq_plugins.modules.restored import checkpoint_options
 
 _LARGEST = 2**31 - 1
-# Of fairseq's options the least value and the largest one; some are lists.
+# fairseq option -> smallest and largest value; an option may be a list of values.
 _BOUNDS: dict[str, tuple[float, float]] = {
     "dataset.batch_size": (1, _LARGEST),
     "dataset.batch_size_valid": (1, _LARGEST),
@@ -25,19 +25,17 @@ _HALVES = ("fp16", "bf16", "amp", "memory_efficient_fp16", "memory_efficient_bf1
 
 
 def check_training(config: Any, task: Any) -> None:
-    """Refuse options of fairseq's that no training can have, and binarised text that is damaged.
-
-    Does nothing where a model is built to be evaluated.
+    """Check fairseq's training options and the binarised data; a no-op in evaluation.
 
     Args:
-        config: the options of the model that is being built, as fairseq hands them over.
-        task: fairseq's, with its dictionaries.
+        config: options of the model, as fairseq passes them.
+        task: fairseq's task, with its dictionaries.
 
     Raises:
         OptionError: naming the option, its bounds and its value.
-        DataError: it begins with the path of the file.
+        DataError: a damaged file; the message begins with its path.
     """
-    if training_options(config) is None:
+    if checkpoint_options(config) is None:
         return
     root = config._get_root()
     for name, (lowest, highest) in _BOUNDS.items():
@@ -58,7 +56,7 @@ def check_training(config: Any, task: Any) -> None:
 
 
 def _check_data(root: Any, task: Any) -> None:
-    if "dataset" not in root:  # composed in parts, without what a training reads
+    if "dataset" not in root:  # a partial config, without training data
         return
     folder = Path(str(root.task.get("data") or "").split(":")[0])
     implementation = root.task.get("dataset_impl")
@@ -74,7 +72,7 @@ def _check_data(root: Any, task: Any) -> None:
 
 
 def _symbols(options: Any, task: Any, index: Path) -> int | None:
-    """Count the symbols of the dictionary of a file; None where it is not known."""
+    """Return the dictionary size for a data file; None if unknown."""
     if index.parent.name == "label":
         return None
     is_target = index.stem.endswith(f".{options.get('target_lang')}")

@@ -1,4 +1,4 @@
-"""Options of ``pe_transformer``: flat, as fairseq's flags of ``transformer`` are."""
+"""Options of ``pe_transformer``: a flat dataclass with the flags of fairseq's ``transformer``."""
 
 from dataclasses import dataclass, field
 from typing import Any, Optional
@@ -19,7 +19,7 @@ from fairseq_plugins.modules.vocabulary import DictionaryConfig
 _ACTIVATIONS = ChoiceEnum(utils.get_available_activation_fns())
 _ATTENTIONS = ChoiceEnum(list(ATTENTIONS))
 
-PLACES = ("encoder", "decoder", "cross")
+ATTENTION_SITES = ("encoder", "decoder", "cross")
 
 
 def _option(default: Any, text: str) -> Any:
@@ -28,7 +28,7 @@ def _option(default: Any, text: str) -> Any:
 
 @dataclass
 class TransformerOptions(FairseqDataclass):
-    """fairseq's options of ``transformer`` and their defaults in its base architecture."""
+    """fairseq's options of ``transformer``, with the defaults of its base architecture."""
 
     encoder_layers: int = _option(6, "number of encoder layers")
     encoder_embed_dim: int = _option(512, "width of the encoder")
@@ -59,7 +59,7 @@ class TransformerOptions(FairseqDataclass):
         False, "no layer norm after the last layer of a decoder with decoder_normalize_before"
     )
     activation_fn: _ACTIVATIONS = field(
-        default="relu", metadata={"help": "of the feed-forward part"}
+        default="relu", metadata={"help": "activation of the feed-forward part"}
     )
     dropout: float = _option(0.1, "dropout")
     attention_dropout: float = _option(0.0, "dropout of attention weights")
@@ -80,22 +80,24 @@ class TransformerOptions(FairseqDataclass):
     adaptive_softmax_cutoff: Optional[str] = _option(
         None, "cut-offs of an adaptive softmax, with the criterion adaptive_loss"
     )
-    adaptive_softmax_dropout: float = _option(0.0, "dropout of its tails")
-    adaptive_softmax_factor: float = _option(4.0, "by how much its tails are narrower")
+    adaptive_softmax_dropout: float = _option(0.0, "dropout of the adaptive softmax's tails")
+    adaptive_softmax_factor: float = _option(4.0, "ratio of widths of successive tails")
     quant_noise_pq: float = _option(0.0, "quantisation noise (iterative PQ)")
-    quant_noise_pq_block_size: int = _option(8, "its block size")
+    quant_noise_pq_block_size: int = _option(8, "block size of quantisation noise")
     quant_noise_scalar: float = _option(0.0, "scalar quantisation noise")
     checkpoint_activations: bool = _option(False, "recompute activations: less memory, more time")
-    offload_activations: bool = _option(False, "likewise, what is kept lies in CPU memory")
+    offload_activations: bool = _option(
+        False, "checkpoint activations, and keep the layer inputs in CPU memory"
+    )
 
 
 @dataclass
 class PETransformerConfig(TransformerOptions, PositionEncodingConfig, DictionaryConfig):
-    """fairseq's options of ``transformer`` with those of the position encodings.
+    """Options of fairseq's ``transformer`` and of its position encodings.
 
-    ``attention_type``, ``position_encoding`` and ``position_encoding_options`` are those of both
-    self-attentions, ``feature_map``, ``linear_normalizer`` and the normalizer's own options
-    those of every linear attention.
+    ``attention_type``, ``position_encoding`` and ``position_encoding_options`` apply to both
+    self-attentions; ``feature_map``, ``linear_normalizer`` and the normalizer's options apply to
+    every linear attention.
     """
 
     encoder_attention_type: Optional[_ATTENTIONS] = field(
@@ -123,17 +125,17 @@ class PETransformerConfig(TransformerOptions, PositionEncodingConfig, Dictionary
     cross_position_encoding_options: str = _option("", "its options")
 
 
-def options_at(config: Any, place: str) -> PositionEncodingConfig:
-    """The encoding and attention at one of ``PLACES``.
+def options_at(config: Any, site: str) -> PositionEncodingConfig:
+    """Return the encoding and attention options at one of ``ATTENTION_SITES``.
 
-    Options of the common encoding are not handed on to another one, which has others.
+    A site with its own encoding does not inherit the options of the common one.
     """
 
     def own(name: str) -> Any:
-        return getattr(config, f"{place}_{name}")
+        return getattr(config, f"{site}_{name}")
 
     words = own("position_encoding_options") or ""
-    if _takes_common_options(config, place):
+    if _takes_common_options(config, site):
         words = config.position_encoding_options
     return PositionEncodingConfig(
         attention_type=own("attention_type") or config.attention_type,
@@ -147,38 +149,38 @@ def options_at(config: Any, place: str) -> PositionEncodingConfig:
     )
 
 
-def _takes_common_options(config: Any, place: str) -> bool:
-    """Whether a place has the common encoding, and no options of its own, not even empty ones."""
-    is_common = getattr(config, f"{place}_position_encoding") in (None, config.position_encoding)
-    return is_common and getattr(config, f"{place}_position_encoding_options") is None
+def _takes_common_options(config: Any, site: str) -> bool:
+    """Return whether a site uses the common encoding and sets no options itself."""
+    is_common = getattr(config, f"{site}_position_encoding") in (None, config.position_encoding)
+    return is_common and getattr(config, f"{site}_position_encoding_options") is None
 
 
 def check_common_options(config: Any) -> None:
-    """Refuse options of the common encoding that act nowhere, and that nothing would read.
+    """Check that some self-attention uses the options of the common encoding.
 
     Raises:
-        ValueError: there are some, and neither self-attention takes them.
+        ValueError: options are given that no self-attention uses.
     """
     words = config.position_encoding_options
-    if words and not any(_takes_common_options(config, place) for place in PLACES):
+    if words and not any(_takes_common_options(config, site) for site in ATTENTION_SITES):
         raise ValueError(
-            "`position_encoding_options` must be left out where the encoder and the decoder both "
-            f"have another encoding or options of their own, but is {words!r} instead; use "
+            "`position_encoding_options` must be left out if encoder and decoder both set their "
+            f"own encoding or options, but is {words!r} instead; use "
             "`encoder_position_encoding_options` and `decoder_position_encoding_options`."
         )
 
 
 def to_transformer_config(options: TransformerOptions) -> TransformerConfig:
-    """fairseq's nested options, with what is unset filled in as its base architecture does.
+    """Convert to fairseq's nested options, filling in defaults as its base architecture does.
 
     Raises:
-        ValueError: a table shared with the output that has another width, or a bad cut-off.
+        ValueError: the output shares a table of another width, or the cut-offs are invalid.
     """
     config = TransformerConfig.from_namespace(options)
     cutoffs = parse_cutoffs("adaptive_softmax_cutoff", options.adaptive_softmax_cutoff)
     config.adaptive_softmax_cutoff = cutoffs
     decoder, encoder = config.decoder, config.encoder
-    # From the flat options: fairseq fills in 512 for what is unset in a composed config.
+    # Read the flat options: in a composed config fairseq replaces unset values by 512.
     decoder.embed_dim = options.decoder_embed_dim or encoder.embed_dim
     decoder.ffn_embed_dim = options.decoder_ffn_embed_dim or encoder.ffn_embed_dim
     decoder.output_dim = options.decoder_output_dim or decoder.embed_dim
@@ -186,7 +188,7 @@ def to_transformer_config(options: TransformerOptions) -> TransformerConfig:
     shares = options.share_decoder_input_output_embed or options.share_all_embeddings
     if shares and decoder.output_dim != decoder.embed_dim:
         raise ValueError(
-            f"`decoder_output_dim` must be decoder_embed_dim={decoder.embed_dim} where the output "
-            f"shares its table, but is {decoder.output_dim} instead."
+            f"`decoder_output_dim` must be decoder_embed_dim={decoder.embed_dim} if the output "
+            f"shares the embedding table, but is {decoder.output_dim} instead."
         )
     return config

@@ -1,4 +1,4 @@
-"""The dictionary of a model, by which its checkpoints know the data that they can be used with."""
+"""Dictionary and label digests, which tie a checkpoint to its training data."""
 
 import logging
 from collections.abc import Sequence
@@ -17,19 +17,19 @@ logger = logging.getLogger(__name__)
 
 @dataclass
 class DictionaryConfig(FairseqDataclass):
-    """What checkpoints say of the dictionary that the model was trained with."""
+    """Option that records the dictionary of the training data in checkpoints."""
 
     dictionary_digest: str = field(
         default="",
         metadata={
-            "help": "written by training into its checkpoints: a digest of the dictionary, or of "
-            "source's and target's, by which data with another one is refused"
+            "help": "written into checkpoints by training: digest of the dictionary, or of source "
+            "and target dictionaries; data with another digest is an error"
         },
     )
 
 
 def vocabularies_of(task: Any, tables: Sequence[str]) -> list[Vocabulary]:
-    """The dictionaries of fairseq's task, source's before target's, for a model's tables."""
+    """Return the task's dictionaries, source before target, with the tables that use them."""
     cfg = getattr(task, "cfg", None)
     data = Path(str(getattr(cfg, "data", "")).split(":")[0])
     names, dictionaries = ["dict.txt"], [task.source_dictionary]
@@ -43,7 +43,7 @@ def vocabularies_of(task: Any, tables: Sequence[str]) -> list[Vocabulary]:
 
 
 def record_dictionary(config: Any, vocabularies: Sequence[Vocabulary]) -> None:
-    """Write a digest of the task's dictionaries into a model's options, which checkpoints keep.
+    """Record a digest of the task's dictionaries in a model's options, which checkpoints store.
 
     Raises:
         CheckpointError: the options come from a checkpoint with other dictionaries.
@@ -51,11 +51,11 @@ def record_dictionary(config: Any, vocabularies: Sequence[Vocabulary]) -> None:
     ours = digest(*(vocabulary.symbols for vocabulary in vocabularies))
     known = getattr(config, DIGEST, "")
     root = config._get_root() if OmegaConf.is_config(config) else None
-    # fairseq sets this flag on configurations that it reads from a checkpoint, and on no others.
+    # fairseq sets this flag only on configs that it reads from a checkpoint.
     if not known and root is not None and root._get_flag("allow_objects"):
         logger.warning(
-            "the checkpoint does not say on which dictionary it was trained, so that of the data "
-            "is taken for it unseen"
+            "the checkpoint does not record its dictionary; assuming that of the data without a "
+            "check"
         )
     if known not in ("", ours):
         paths = " and ".join(str(vocabulary.path) for vocabulary in vocabularies)
@@ -67,10 +67,10 @@ def record_dictionary(config: Any, vocabularies: Sequence[Vocabulary]) -> None:
 
 
 def labels_of(task: Any) -> str:
-    """A digest of the classes of a task in their order; empty where it has none.
+    """Return a digest of a task's class labels in order; empty if it has none.
 
-    Their order is by how often they are in the training examples, so that two preparations of one
-    task may differ.
+    Labels are ordered by their frequency in the training examples, so two preparations of one task
+    may order them differently.
     """
     labels = getattr(task, "label_dictionary", None)
     if labels is None or task.cfg.regression_target:  # numbers have no dictionary
@@ -79,14 +79,14 @@ def labels_of(task: Any) -> str:
 
 
 def record_labels(config: Any, labels: str) -> None:
-    """Write the digest of a task's classes, where it has some, into a model's options likewise."""
+    """Record the digest of a task's class labels, if any, in a model's options."""
     if labels:
         _record(config, LABEL_DIGEST, labels)
 
 
 def _record(config: Any, name: str, value: str) -> None:
     setattr(config, name, value)
-    # fairseq builds from a copy of the options that it saves.
+    # The model is built from a copy of the options that fairseq saves.
     root = config._get_root() if OmegaConf.is_config(config) else None
     if root is not None and name in (root.get("model") or {}):
         root.model[name] = value

@@ -12,7 +12,7 @@ from fairseq.data import indexed_dataset
 from fairseq_plugins.common.errors import DataError
 from fairseq_plugins.common.files import PACKED, find_packed
 from fairseq_plugins.data.download import download
-from fairseq_plugins.data.folders import Folder, making, report
+from fairseq_plugins.data.folders import Folder, build_folders, report
 from fairseq_plugins.data.options import check_folder
 from fairseq_plugins.data.tokenizers import Tokenizer, load_tokenizer
 from fairseq_plugins.squad import generated
@@ -137,7 +137,7 @@ def _make_folder(
     pieces = load_tokenizer(bpe)
     how = {"pieces": pieces.fingerprint(), **asdict(sizes)}
     request = {"preparation": PREPARATION_VERSION, **corpus, **how}
-    with making(Folder(output, request, FILES)) as (work, wanted):
+    with build_folders(Folder(output, request, FILES)) as (work, wanted):
         for folder in wanted:
             files = gather(work / "files")
             built = work / "built"

@@ -11,7 +11,7 @@ from fairseq.tasks import register_task
 from fairseq.tasks.masked_lm import MaskedLMConfig, MaskedLMTask
 
 from fairseq_plugins.data.segment_pairs import SegmentPairs
-from fairseq_plugins.data.whole_words import word_beginnings
+from fairseq_plugins.data.whole_words import word_start_mask
 
 PIECES = "bpe"  # in a data folder
 # How tokens or words are masked, beside the seed and whether it is words.
@@ -88,7 +88,7 @@ class PEMaskedLMTask(MaskedLMTask):
             self.source_dictionary,
             pad_idx=self.source_dictionary.pad(),
             mask_idx=self.mask_idx,
-            mask_whole_words=word_beginnings(self.source_dictionary, Path(folder)),
+            mask_whole_words=word_start_mask(self.source_dictionary, Path(folder)),
             seed=self.cfg.seed,
             skip_masking=self.cfg.skip_masking,
             **{name: getattr(self.cfg, name) for name in MASKING},

@@ -29,7 +29,7 @@ from fairseq_plugins.data.codes import Codes
 from fairseq_plugins.data.folders import SPLITS, Folder, report
 from fairseq_plugins.data.measure import measure, sha256
 from fairseq_plugins.data.merges import count_words, write_codes
-from fairseq_plugins.data.workers import LINES_AT_ONCE, LineFunction, mapping
+from fairseq_plugins.data.workers import LINES_AT_ONCE, LineFunction, parallel_map
 from fairseq_plugins.translation.moses import Moses
 from fairseq_plugins.translation.parallel import (
     VALID_EVERY,
@@ -183,7 +183,7 @@ class ParallelBuild:
         with (
             source.open(encoding="utf-8", newline="\n") as lines,
             writing(target) as (out,),
-            mapping(build, self.workers) as apply,
+            parallel_map(build, self.workers) as apply,
         ):
             # Short files are no news.
             mapped = apply(lines)

@@ -15,7 +15,7 @@ from fairseq_plugins.common.errors import OptionError
 from fairseq_plugins.common.exit_status import exit_status
 from fairseq_plugins.common.parser import Parser
 from fairseq_plugins.common.root import data_folder
-from fairseq_plugins.data.folders import SPLITS, Folder, making, report
+from fairseq_plugins.data.folders import SPLITS, Folder, build_folders, report
 from fairseq_plugins.data.measure import sha256
 from fairseq_plugins.data.options import (
     FEWEST_MERGES,
@@ -102,7 +102,7 @@ def prepare_files(
     sums = {path.name: sha256(path) for paths in found.values() for path in paths}
     corpus = {"corpus": source.resolve().name, "files": sums}
     folder = settings.folder(output, corpus, languages)
-    with making(folder, resume=folder.request) as (work, wanted):
+    with build_folders(folder, resume=folder.request) as (work, wanted):
         if wanted:
             text = ParallelText([found["train"]], found["valid"], found["test"])
             origin = {"from": source.resolve().name}
@@ -131,7 +131,7 @@ def prepare_archived(
     else:
         sums = {path.name: sha256(path) for path in text.inputs()}
         origin = {"from": source.resolve().name}
-    with making(folder, resume={**folder.request, "files": sums}) as (work, wanted):
+    with build_folders(folder, resume={**folder.request, "files": sums}) as (work, wanted):
         if wanted:
             raw = text.unpack(work / "unpacked", report)
             origin["sha256"] = sums
@@ -144,7 +144,7 @@ def prepare_toy(output: Path, settings: Settings, *, seed: int, pairs: Mapping[s
     languages = (generated.SOURCE, generated.TARGET)
     corpus = {"corpus": f"reordering-v{generated.VERSION}", "seed": seed, "pairs": dict(pairs)}
     folder = settings.folder(output, corpus, languages)
-    with making(folder, resume=folder.request) as (work, wanted):
+    with build_folders(folder, resume=folder.request) as (work, wanted):
         if wanted:
             text = generated.write_pairs(work, seed=seed, pairs=pairs)
             origin = {"generated": corpus["corpus"]}

@@ -8,7 +8,7 @@ import pytest
 
 from fairseq_plugins.common.errors import DataError
 from fairseq_plugins.data.archives import LARGEST_MEMBER, Zip
-from fairseq_plugins.data.published import FileFacts, PublishedCorpus, RawSource
+from fairseq_plugins.data.published import ExpectedFile, PublishedCorpus, RawSource
 from fairseq_plugins.glue import official
 from fairseq_plugins.glue.tasks import TASKS
 
@@ -48,7 +48,7 @@ def test_a_member_is_refused_before_it_is_read(field, value, message, tmp_path):
 @pytest.mark.parametrize(("field", "value", "message"), CHANGES)
 def test_wikitext(field, value, message, tmp_path):
     names = [f"tiny/wiki.{split}.tokens" for split in ("train", "valid", "test")]
-    files = dict.fromkeys(("train", "valid", "test"), FileFacts(1))
+    files = dict.fromkeys(("train", "valid", "test"), ExpectedFile(1))
     corpus = PublishedCorpus("tiny", "https://example.invalid/", None, None, files)
     path = write_zip(tmp_path / corpus.zip_name, names, field, value)
     target = tmp_path / "target"

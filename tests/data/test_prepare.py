@@ -21,7 +21,7 @@ from fairseq_plugins.data.folders import SPLITS
 from fairseq_plugins.data.published import (
     WIKITEXT_2,
     WIKITEXT_103,
-    FileFacts,
+    ExpectedFile,
     RawSource,
 )
 from fairseq_plugins.glue import prepare as prepare_glue
@@ -146,7 +146,7 @@ def test_a_carriage_return_ends_no_line(merges, raw, corpus, tmp_path, binarised
     """fairseq-preprocess reads as many lines as there are, whose words it separates."""
     text = "the\rcat sat\non the mat\r\n\r\n\r\r\n" * 20
     (raw / "wiki.train.tokens").write_bytes(text.encode())
-    train = FileFacts(text.count("\n"))
+    train = ExpectedFile(text.count("\n"))
     corpus = replace(corpus, files=corpus.files | {"train": train})
     seen = []
     fake = data_binarise.preprocess
@@ -266,7 +266,7 @@ def test_pieces_join_to_the_text_again(raw, corpus, tmp_path):
     target = tmp_path / "work"
     target.mkdir()
     found = RawSource(raw, corpus).unpack(target, quiet)
-    pieces = data_binarise.split_into_pieces(target, found, merges=16)
+    pieces = data_binarise.split_into_subwords(target, found, merges=16)
     for split, text in TEXT.items():
         written = pieces[split].path.read_text()
         assert written.replace("@@ ", "") == text

@@ -20,7 +20,7 @@ from fairseq_plugins.data import prepare_mlm
 from fairseq_plugins.data.folders import SPLITS
 from fairseq_plugins.data.gpt2_bpe import FILES, learn_gpt2_bpe
 from fairseq_plugins.data.prepare_gpt2_bpe import prepare_pieces
-from fairseq_plugins.data.published import FileFacts, PublishedCorpus
+from fairseq_plugins.data.published import ExpectedFile, PublishedCorpus
 
 TEXT = {
     "train": " = Title = \n\nThe café's cat sat; the dog , too .\n  twice   spaced\n\n" * 4,
@@ -241,7 +241,7 @@ def tiny(suffix: str) -> PublishedCorpus:
         url="https://example.invalid/tiny.zip",
         zip_md5=None,
         dictionary_size=None,
-        files={split: FileFacts(count) for split, count in lines.items()},
+        files={split: ExpectedFile(count) for split, count in lines.items()},
         suffix=suffix,
     )
 

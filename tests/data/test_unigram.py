@@ -4,13 +4,13 @@ from collections import Counter
 
 import pytest
 
-from fairseq_plugins.data.measure import Measured
+from fairseq_plugins.data.measure import MeasuredText
 from fairseq_plugins.data.unigram import unigram_perplexity
 
 
 def measured(tmp_path, *lines):
     counts = Counter(word for line in lines for word in line.split())
-    return Measured(tmp_path, len(lines), sum(counts.values()), 0, "", counts)
+    return MeasuredText(tmp_path, len(lines), sum(counts.values()), 0, "", counts)
 
 
 def test_every_word_and_end_of_line_counts(tmp_path):

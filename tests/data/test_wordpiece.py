@@ -13,7 +13,7 @@ from transformers import BertTokenizerFast
 from fairseq_plugins.common.errors import DataError, WorkError
 from fairseq_plugins.data.gpt2_bpe import learn_gpt2_bpe
 from fairseq_plugins.data.tokenizers import load_tokenizer
-from fairseq_plugins.data.wordpiece import SYMBOLS, WordPieces, dictionary_symbols
+from fairseq_plugins.data.wordpiece import SYMBOLS, WordPieceTokenizer, dictionary_symbols
 from tests.published import SPECIALS, VOCABULARY
 
 TOKENS = (*VOCABULARY, "The", "é", "É", "東", "京", "[", "]", "<", ">", "/", "##>", "“", "$", "caf")
@@ -108,7 +108,7 @@ def test_the_dictionary_has_the_vocabularys_size_and_order(folder: Path, tmp_pat
     assert ours.separators == 1
     assert len(ours.dictionary) + 1 == len(TOKENS)  # with <mask>
     rest = [token for token in TOKENS if token not in SYMBOLS]
-    assert dictionary_symbols(WordPieces.load(folder).vocabulary) == rest
+    assert dictionary_symbols(WordPieceTokenizer.load(folder).vocabulary) == rest
     assert ours.dictionary.symbols[ours.dictionary.nspecial :] == rest
     copied = tmp_path / "copy"
     copied.mkdir()

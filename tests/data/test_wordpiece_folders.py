@@ -10,7 +10,7 @@ from fairseq.data import Dictionary
 from fairseq_plugins.common.errors import OptionError
 from fairseq_plugins.data import prepare_mlm
 from fairseq_plugins.data.tokenizers import load_tokenizer
-from fairseq_plugins.data.whole_words import word_beginnings
+from fairseq_plugins.data.whole_words import word_start_mask
 from fairseq_plugins.glue import prepare as prepare_glue
 from fairseq_plugins.squad.dataset import load_windows
 from fairseq_plugins.squad.examples import read_squad
@@ -82,7 +82,7 @@ def test_whole_words_are_masked(masked: Path) -> None:
         source, target = batch["net_input"]["src_tokens"][0], batch["target"][0]
         pad, symbols = task.source_dictionary.pad(), task.source_dictionary.symbols
         whole = torch.where(target != pad, target, source)
-        begins = word_beginnings(task.source_dictionary, masked / "bpe").gather(0, whole)
+        begins = word_start_mask(task.source_dictionary, masked / "bpe").gather(0, whole)
         assert begins.tolist() == [not symbols[i].startswith("##") for i in whole]
         for i in range(1, len(whole)):
             if symbols[whole[i]].startswith("##"):

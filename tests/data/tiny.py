@@ -4,7 +4,7 @@ import hashlib
 from pathlib import Path
 
 from fairseq_plugins.data.folders import SPLITS
-from fairseq_plugins.data.published import FileFacts
+from fairseq_plugins.data.published import ExpectedFile
 
 TEXT = {
     "train": "the cat sat on the mat\n\nthe dog sat on the <unk>\n" * 20,
@@ -15,9 +15,9 @@ FILES = ["dict.txt", *(f"{split}.{kind}" for split in SPLITS for kind in ("bin",
 FEW = {"train": 20, "valid": 3, "test": 3}
 
 
-def facts(text: str) -> FileFacts:
+def facts(text: str) -> ExpectedFile:
     data = text.encode()
-    return FileFacts(
+    return ExpectedFile(
         text.count("\n"),
         len(text.split()),
         bytes=len(data),

@@ -127,7 +127,7 @@ def test_a_training_does_not_go_on_with_other_classes(
     shutil.copy(path, tmp_path / "same")
     budget = "optimization.max_update=151"
     monkeypatch.setenv("HYDRA_FULL_ERROR", "1")
-    with pytest.raises(CheckpointError, match=r"trained for other classes, .* another --save-dir"):
+    with pytest.raises(CheckpointError, match=r"trained on other classes.* another --save-dir"):
         train("glue_order", tmp_path / "same", other, budget)
     train("glue_order", tmp_path / "same", trained / "data" / "Order", budget)
     start = f"checkpoint.finetune_from_model={path}"

@@ -21,7 +21,7 @@ from transformers import (
 
 from fairseq_plugins.encodings import IncompatibleEncodingError, PositionEncoding
 from fairseq_plugins.integrations.huggingface import own_rotation
-from fairseq_plugins.integrations.huggingface.install import modules_of
+from fairseq_plugins.integrations.huggingface.install import installed_modules
 
 # One of each way in which a tensor can be kept: drawn, learned, shared, derived from a drawn one.
 KEPT = (
@@ -64,7 +64,7 @@ def test_a_folder_keeps_every_kind_of_encoding(name, attention, tmp_path) -> Non
     assert torch.equal(logits(again, **given), logits(model, **given))
     assert torch.equal(generate(again, given), generate(model, given))
     # What layers shared they share again.
-    counts = [sum(1 for _ in modules_of(m).parameters()) for m in (model, again)]
+    counts = [sum(1 for _ in installed_modules(m).parameters()) for m in (model, again)]
     assert counts[0] == counts[1]
 
 
@@ -89,8 +89,8 @@ def test_another_head_and_the_base_alone_find_the_encoding(tmp_path) -> None:
         torch.testing.assert_close(base(input_ids=words()).last_hidden_state, expected)
     head = AutoModelForSequenceClassification.from_pretrained(tmp_path, num_labels=3)
     assert isinstance(head, LlamaForSequenceClassification)
-    own = modules_of(model).state_dict()
-    for name, tensor in modules_of(head).state_dict().items():
+    own = installed_modules(model).state_dict()
+    for name, tensor in installed_modules(head).state_dict().items():
         assert torch.equal(tensor, own[name]), name
 
 
@@ -99,13 +99,13 @@ def test_half_precision_keeps_the_encoding_in_single(tmp_path) -> None:
     model.save_pretrained(tmp_path)
     half = AutoModelForCausalLM.from_pretrained(tmp_path, dtype=torch.bfloat16)
     assert {p.dtype for p in half.model.layers.parameters()} == {torch.bfloat16}
-    assert {p.dtype for p in modules_of(half).parameters()} == {torch.float32}
+    assert {p.dtype for p in installed_modules(half).parameters()} == {torch.float32}
     given = {"input_ids": words()}
     # `to` casts the encoding too, so its single parameters are put back.
     other = swap(make("llama"), "lrpe_type2")
-    single = {name: x.clone() for name, x in modules_of(other).state_dict().items()}
+    single = {name: x.clone() for name, x in installed_modules(other).state_dict().items()}
     other.to(torch.bfloat16)
-    modules_of(other).to(torch.float32).load_state_dict(single)
+    installed_modules(other).to(torch.float32).load_state_dict(single)
     assert torch.equal(logits(half, **given), logits(other, **given))
 
 

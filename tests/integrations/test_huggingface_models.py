@@ -21,7 +21,7 @@ from transformers import CONFIG_MAPPING, AutoModelForCausalLM, DataCollatorWithF
 
 from fairseq_plugins.encodings import ENCODINGS, IncompatibleEncodingError, Stochastic
 from fairseq_plugins.integrations.huggingface import own_rotation, state_bytes
-from fairseq_plugins.integrations.huggingface.install import modules_of
+from fairseq_plugins.integrations.huggingface.install import installed_modules
 
 NAMES = sorted(ENCODINGS)
 # One name of each class is in every run; those that preset other options of it are slow.
@@ -41,7 +41,7 @@ TOLERANCE = {"atol": 2e-5, "rtol": 2e-5}
 
 
 def is_stochastic(model) -> bool:
-    return any(isinstance(module, Stochastic) for module in modules_of(model).modules())
+    return any(isinstance(module, Stochastic) for module in installed_modules(model).modules())
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def check_gradients(model) -> None:
     model.train()
     tokens = words()
     model(input_ids=tokens, labels=tokens).loss.backward()
-    modules = modules_of(model)
+    modules = installed_modules(model)
     for name, parameter in modules.named_parameters():
         assert parameter.grad is None or parameter.grad.isfinite().all(), name
     own = [parameter.grad for parameter in modules.parameters()]
@@ -237,7 +237,7 @@ def test_a_generation_draws_once(beams: int) -> None:
     given = padded(words(1), 3, "left")
     plain = generate(model, given, num_beams=beams, use_cache=False)
     assert torch.equal(generate(model, given, num_beams=beams), plain)
-    assert modules_of(model).generation_seed is None
+    assert installed_modules(model).generation_seed is None
 
 
 def test_a_bert_that_decodes() -> None:

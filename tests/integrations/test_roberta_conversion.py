@@ -17,7 +17,7 @@ from safetensors.torch import load_file, save_file
 from transformers import RobertaConfig, RobertaForMaskedLM
 
 from fairseq_plugins.common.checkpoints import read_checkpoint
-from fairseq_plugins.data.gpt2_bpe import Pieces, learn_gpt2_bpe
+from fairseq_plugins.data.gpt2_bpe import Gpt2Tokenizer, learn_gpt2_bpe
 from fairseq_plugins.integrations import roberta
 from fairseq_plugins.integrations.roberta import THEIR_FILES, tokens_of
 from fairseq_plugins.models.pe_roberta import PERoberta, PERobertaConfig
@@ -48,7 +48,7 @@ def pieces(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def theirs(pieces: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A random model whose vocabulary is in another order than our dictionary."""
     folder = tmp_path_factory.mktemp("theirs") / "model"
-    tokens = tokens_of(Pieces.load(pieces))
+    tokens = tokens_of(Gpt2Tokenizer.load(pieces))
     middle = tokens[4:-1]
     random.Random(3).shuffle(middle)
     vocabulary = [*tokens[:4], *middle, tokens[-1]]
@@ -106,7 +106,7 @@ def sentences(size: int) -> torch.Tensor:
 
 def test_outputs_are_equal(theirs: Path, ours: Path, pieces: Path) -> None:
     """For the same words, whose ids differ."""
-    tokens = tokens_of(Pieces.load(pieces))
+    tokens = tokens_of(Gpt2Tokenizer.load(pieces))
     vocabulary = json.loads((theirs / "vocab.json").read_text())
     rows = torch.tensor([vocabulary[token] for token in tokens])
     assert not torch.equal(rows, torch.arange(len(rows)))
@@ -124,7 +124,7 @@ def test_there_and_back(script: ModuleType, theirs: Path, ours: Path, tmp_path: 
     words = ["to-huggingface", str(ours / "model.pt"), str(back), "--bpe", str(ours)]
     assert script.main(words) == 0
     assert sorted(path.name for path in back.iterdir()) == sorted(THEIR_FILES)
-    tokens = sentences(len(tokens_of(Pieces.load(ours))))
+    tokens = sentences(len(tokens_of(Gpt2Tokenizer.load(ours))))
     real = tokens.ne(1)
     expected, actual = our_logits(ours, tokens)[real], their_logits(back, tokens)[real]
     torch.testing.assert_close(actual, expected, rtol=0, atol=1e-5)

@@ -63,7 +63,7 @@ def test_the_package_becomes_a_start(monkeypatch, capsys, tmp_path: Path) -> Non
     assert published.MINILM.weights in capsys.readouterr().err
     weights = sha256(model / "model.safetensors")
     here = {**vars(published.MINILM), "weights": weights}
-    monkeypatch.setattr(published, "MINILM", published.Published(**here))
+    monkeypatch.setattr(published, "MINILM", published.PackagedModel(**here))
     assert main(words) == 0
     record = json.loads((tmp_path / "start" / "start.json").read_text())
     assert record["origin"]["licence"] == "Apache-2.0"
@@ -77,7 +77,7 @@ def test_without_the_package_the_command_that_installs_it(
 ) -> None:
     if version is None:
         absent = {**vars(published.MINILM), "module": "no_such_module_of_a_model"}
-        monkeypatch.setattr(published, "MINILM", published.Published(**absent))
+        monkeypatch.setattr(published, "MINILM", published.PackagedModel(**absent))
     else:
         install(tmp_path / "site", version, monkeypatch)
     capsys.readouterr()  # transformers shows how far it is

@@ -9,7 +9,7 @@ import torch
 from fairseq_plugins.encodings.hierarchical import combined, decomposed
 from fairseq_plugins.encodings.tables import interpolated_rows
 from fairseq_plugins.models.pe_transformer_lm import PETransformerLM, PETransformerLMConfig
-from fairseq_plugins.modules.growing import GROWING, SU_ALPHA
+from fairseq_plugins.modules.growing import GROWTH_METHODS, SU_ALPHA
 from tests.models.helpers import (
     DICTIONARY,
     HEADS,
@@ -43,7 +43,7 @@ def started(path: Path, encoding: str, **options: Any) -> PETransformerLM:
     return PETransformerLM.build_model(config, TASK).eval()
 
 
-@pytest.mark.parametrize("how", sorted(GROWING))
+@pytest.mark.parametrize("how", sorted(GROWTH_METHODS))
 def test_a_table_grows(how: str, tmp_path: Path) -> None:
     path, old = saved(tmp_path, encoding="learned")
     before = old.state_dict()
@@ -104,7 +104,7 @@ def test_hierarchical_is_derived_from_a_learned_checkpoint(tmp_path: Path) -> No
 )
 def test_another_model_is_refused(options: dict[str, Any], message: str, tmp_path: Path) -> None:
     path, _ = saved(tmp_path, encoding="learned")
-    with pytest.raises(ValueError, match="`init_from` must be a model that differs") as caught:
+    with pytest.raises(ValueError, match="`init_from` must differ only") as caught:
         started(path, "learned", **options)
     assert message in str(caught.value)
 

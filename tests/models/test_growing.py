@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from fairseq_plugins.encodings.hierarchical import combined, decomposed
 from fairseq_plugins.encodings.tables import continued_rows, interpolated_rows
-from fairseq_plugins.modules.growing import GROWING, SU_ALPHA, grown
+from fairseq_plugins.modules.growing import GROWTH_METHODS, SU_ALPHA, grow_table
 from tests.models.helpers import LONGEST
 from tests.models.roberta import build
 from tests.models.test_continued import TABLE, logged, saved
@@ -23,11 +23,11 @@ def said(caplog: pytest.LogCaptureFixture) -> str:
 
 
 def started(path: Path, caplog: pytest.LogCaptureFixture, **options) -> Tensor:
-    """The model's table; nothing else is new or left behind."""
+    """The model's table; nothing else is new or unused."""
     torch.manual_seed(1)
     with caplog.at_level(logging.INFO):
         model = build(init_from=str(path), **options)
-    assert logged(caplog, "new") == logged(caplog, "left behind") == set()
+    assert logged(caplog, "new") == logged(caplog, "unused") == set()
     return model.state_dict()[TABLE]
 
 
@@ -95,7 +95,7 @@ def test_hierarchical_is_derived_from_a_learned_checkpoint(
             max_positions=LONGER,
             position_encoding_options=options,
         )
-    assert logged(caplog, "new") == logged(caplog, "left behind") == set()
+    assert logged(caplog, "new") == logged(caplog, "unused") == set()
     assert f"{LONGEST} vectors derived" in said(caplog)
     encoding = model.encoder.sentence_encoder.position_embedding
     with torch.no_grad():
@@ -109,7 +109,7 @@ def test_other_vectors_of_hierarchical_are_no_table_of_positions(tmp_path: Path,
     path, _ = saved(tmp_path, "hierarchical", position_encoding_options="table_size=20")
     with caplog.at_level(logging.INFO):
         build(encoding="hierarchical", init_from=str(path))
-    assert logged(caplog, "new") == logged(caplog, "left behind") == {TABLE}
+    assert logged(caplog, "new") == logged(caplog, "unused") == {TABLE}
 
 
 def test_more_vectors_than_there_are_rows_are_refused(tmp_path: Path) -> None:
@@ -119,16 +119,16 @@ def test_more_vectors_than_there_are_rows_are_refused(tmp_path: Path) -> None:
         build(encoding="hierarchical", init_from=str(path), max_positions=LONGER)
 
 
-@pytest.mark.parametrize("how", sorted(GROWING))
+@pytest.mark.parametrize("how", sorted(GROWTH_METHODS))
 def test_the_same_length_is_the_same_table(how: str) -> None:
     table = torch.randn(7, 4)
-    torch.testing.assert_close(GROWING[how](table, torch.randn(7, 4)), table)
+    torch.testing.assert_close(GROWTH_METHODS[how](table, torch.randn(7, 4)), table)
 
 
 def test_a_decomposition_has_an_end() -> None:
     with pytest.raises(ValueError, match=r"at most 9 positions, .* 3 rows, but is to make 10"):
-        GROWING["hierarchical"](torch.randn(3, 4), torch.zeros(10, 4))
-    assert len(GROWING["hierarchical"](torch.randn(3, 4), torch.zeros(9, 4))) == 9
+        GROWTH_METHODS["hierarchical"](torch.randn(3, 4), torch.zeros(10, 4))
+    assert len(GROWTH_METHODS["hierarchical"](torch.randn(3, 4), torch.zeros(9, 4))) == 9
 
 
 @pytest.mark.parametrize("alpha", [SU_ALPHA, 0.1, 0.9])
@@ -161,6 +161,6 @@ def test_what_has_no_table_or_another_width_is_left_alone() -> None:
     from fairseq_plugins.encodings import build_encoding
 
     learned = build_encoding("learned", num_heads=2, head_dim=2, max_positions=3)
-    assert grown(nn.Linear(2, 2), torch.zeros(3, 4), "copy") is None
-    assert grown(learned, torch.zeros(3, 5), "copy") is None
-    assert grown(learned, torch.zeros(3, 4), "copy") is not None
+    assert grow_table(nn.Linear(2, 2), torch.zeros(3, 4), "copy") is None
+    assert grow_table(learned, torch.zeros(3, 5), "copy") is None
+    assert grow_table(learned, torch.zeros(3, 4), "copy") is not None

@@ -13,7 +13,7 @@ from omegaconf import OmegaConf
 from fairseq_plugins.attention import ATTENTIONS, LinearAttention
 from fairseq_plugins.encodings import ENCODINGS, IncompatibleEncodingError
 from fairseq_plugins.models.pe_transformer import PETransformer, PETransformerConfig
-from fairseq_plugins.modules.transformer_options import PLACES
+from fairseq_plugins.modules.transformer_options import ATTENTION_SITES
 from tests.models.helpers import (
     DICTIONARY,
 )
@@ -166,7 +166,7 @@ def test_places_are_chosen_separately() -> None:
     ]
     for options, *expected in cases:
         model = build(**options)
-        for place, inside in zip(PLACES, expected, strict=True):
+        for place, inside in zip(ATTENTION_SITES, expected, strict=True):
             assert _inside(model, place) == (*inside, place == "decoder"), (options, place)
 
 
@@ -215,7 +215,7 @@ def test_an_empty_word_is_a_value() -> None:
 def test_common_options_that_no_side_takes_are_refused(options: dict[str, str]) -> None:
     """They would act nowhere, and a misspelt one would never be found."""
     words = "max_distance=5 bogus=1"
-    message = f"`position_encoding_options` must be left out where .* is '{words}' instead"
+    message = f"`position_encoding_options` must be left out if .* is '{words}' instead"
     with pytest.raises(ValueError, match=message):
         build(position_encoding="shaw_keys", position_encoding_options=words, **options)
 
@@ -238,7 +238,7 @@ def _reason(place: str, attention: str, encoding: str) -> str | None:
     """A part of the message with which a combination is refused; None where it is not."""
     entry = ENCODINGS[encoding]
     if place == "cross" and any(hasattr(cls, "reposition") for cls in entry.classes):
-        return "it draws the positions of one sequence"
+        return "it draws positions of one sequence"
     if place == "cross" and "embed" in entry.hooks:
         return "its hook `embed` acts on the input of a stack"
     missing = sorted(entry.hooks - ATTENTIONS[attention].supported_hooks)
@@ -249,7 +249,7 @@ def _reason(place: str, attention: str, encoding: str) -> str | None:
 
 EVERYWHERE = [
     (place, attention, encoding)
-    for place in PLACES
+    for place in ATTENTION_SITES
     for attention in ATTENTIONS
     for encoding in ENCODINGS
 ]

@@ -8,7 +8,7 @@ import torch
 
 from fairseq_plugins.attention import ATTENTIONS
 from fairseq_plugins.encodings import PositionEncoding
-from fairseq_plugins.modules.transformer_options import PLACES
+from fairseq_plugins.modules.transformer_options import ATTENTION_SITES
 from tests.models.helpers import (
     DICTIONARY,
     LONGEST,
@@ -84,8 +84,8 @@ def test_what_is_shared_by_layers_is_computed_once() -> None:
     )
     source, target = batch(sources([5, 5]), left=True), targets(2, 4)
     model.train()
-    calls = dict.fromkeys(PLACES, 0)
-    for place in PLACES:
+    calls = dict.fromkeys(ATTENTION_SITES, 0)
+    for place in ATTENTION_SITES:
         stack = model.encoder if place == "encoder" else model.decoder
         layers = [x.encoder_attn if place == "cross" else x.self_attn for x in stack.layers]
         assert len({layer.attention.encoding for layer in layers}) == 1

@@ -1,4 +1,4 @@
-"""Pieces learned from text with many scripts, and files of SQuAD made up for tests."""
+"""GPT-2 subwords learned from text with many scripts, and files of SQuAD made up for tests."""
 
 import json
 import random

@@ -17,9 +17,9 @@ except ImportError as error:
 
 from fairseq_plugins.integrations.huggingface.cache import StateLayer, state_bytes
 from fairseq_plugins.integrations.huggingface.classes import become_positional, register
-from fairseq_plugins.integrations.huggingface.families import FAMILIES, family_of
+from fairseq_plugins.integrations.huggingface.families import FAMILIES, find_structure
 from fairseq_plugins.integrations.huggingface.rotation import own_rotation
-from fairseq_plugins.integrations.huggingface.settings import Settings
+from fairseq_plugins.integrations.huggingface.settings import EncodingSettings
 
 Model = TypeVar("Model", bound=PreTrainedModel)
 
@@ -68,13 +68,13 @@ def replace_position_encoding(
         ValueError: another structure, an unknown name or option, or a value that does not fit.
         IncompatibleEncodingError: the attention or the model cannot have the encoding.
     """
-    settings = Settings(
+    settings = EncodingSettings(
         name=position_encoding,
         attention=attention,
         options=options,
         attention_options=dict(attention_options or {}),
         keep_absolute=keep_absolute,
-        max_positions=max_positions or family_of(model).max_positions(model.config),
+        max_positions=max_positions or find_structure(model).max_positions(model.config),
     )
     device, is_training = model.device, model.training
     become_positional(model, settings)

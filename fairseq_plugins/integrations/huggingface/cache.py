@@ -92,7 +92,7 @@ class StateLayer(CacheLayerMixin):
                 self.state[name] = self.state[name][:, : self.seen]
 
 
-def with_states(cache: Cache | None, layers: int, *, croppable: bool, inputs: bool) -> Cache:
+def prepare_cache(cache: Cache | None, layers: int, *, croppable: bool, inputs: bool) -> Cache:
     """A cache whose layers are states; one that is given and empty is made one of them.
 
     Args:

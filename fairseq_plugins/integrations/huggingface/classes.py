@@ -20,15 +20,15 @@ from fairseq_plugins.integrations.huggingface.install import (
     build,
     check_table,
     install,
-    modules_of,
-    renew,
+    installed_modules,
+    rebuild_modules,
 )
-from fairseq_plugins.integrations.huggingface.probe import check_projections, verify
-from fairseq_plugins.integrations.huggingface.settings import KEY, Settings
+from fairseq_plugins.integrations.huggingface.probe import check_attention_calls, check_projections
+from fairseq_plugins.integrations.huggingface.settings import KEY, EncodingSettings
 
 PREFIX = "Positional"
 # transformers' Auto classes, each with the table of what it makes.
-_AUTOS = {
+_AUTO_CLASSES = {
     "AutoModel": "MODEL_MAPPING",
     "AutoModelForCausalLM": "MODEL_FOR_CAUSAL_LM_MAPPING",
     "AutoModelForMaskedLM": "MODEL_FOR_MASKED_LM_MAPPING",
@@ -45,9 +45,9 @@ class PositionalModel(PreTrainedModel):
     _keep_in_fp32_modules_strict = {KEY}  # noqa: RUF012 - what transformers asks the class for
 
     def __init__(self, config: Any, *args: Any, **options: Any) -> None:
-        settings = Settings.of(config)
+        settings = EncodingSettings.of(config)
         super().__init__(config, *args, **options)
-        _put(self, build(self, settings), settings)
+        _install_and_record(self, build(self, settings), settings)
 
     @classmethod
     def from_pretrained(cls, *args: Any, **options: Any) -> Any:
@@ -64,12 +64,12 @@ class PositionalModel(PreTrainedModel):
                 f"{args[0] if args else options} lacks {len(missing)} weights of the position "
                 f"encoding, the first is {missing[0]!r}."
             )
-        renew(model, Settings.of(model.config))
+        rebuild_modules(model, EncodingSettings.of(model.config))
         return (model, info) if wants_info else model
 
     def get_expanded_tied_weights_keys(self, all_submodels: bool = False) -> dict[str, str]:
         tied: dict[str, str] = super().get_expanded_tied_weights_keys(all_submodels)
-        modules = modules_of(self)
+        modules = installed_modules(self)
         if modules is None or not (all_submodels or self.base_model is self):
             return tied
         inside = next(name for name, module in self.named_modules() if module is modules)
@@ -82,7 +82,7 @@ class PositionalGenerator(PositionalModel):
 
     def generate(self, *args: Any, **options: Any) -> Any:
         """Generate as transformers does; stochastic encodings draw once for a whole generation."""
-        modules = modules_of(self)
+        modules = installed_modules(self)
         if modules is None or not modules.draws:
             return super().generate(*args, **options)
         modules.generation_seed = int(torch.randint(2**31, ()))
@@ -94,7 +94,7 @@ class PositionalGenerator(PositionalModel):
 
 @cache
 def config_class(theirs: Any) -> Any:
-    """The configuration of a family with a replaced encoding."""
+    """The configuration of a structure with a replaced encoding."""
     named = {"model_type": f"positional_{theirs.model_type}", "__module__": __name__}
     return type(f"{PREFIX}{theirs.__name__}", (theirs,), named)
 
@@ -107,21 +107,23 @@ def model_class(theirs: Any) -> Any:
     return type(f"{PREFIX}{theirs.__name__}", (mixin, theirs), named)
 
 
-def become_positional(model: PreTrainedModel, settings: Settings) -> None:
+def become_positional(model: PreTrainedModel, settings: EncodingSettings) -> None:
     """Make a model of transformers one of ours, in place."""
     modules = build(model, settings)  # what can be refused, before anything is changed
     check_table(model, keep_absolute=settings.keep_absolute)
     if not isinstance(model, PositionalModel):
-        observations = verify(model, modules.family, settings.max_positions)
+        observations = check_attention_calls(model, modules.structure, settings.max_positions)
         if modules.reads_projections:
-            check_projections(model, modules.family, observations)
+            check_projections(model, modules.structure, observations)
         theirs: Any = type(model)
         model.config.__class__ = config_class(theirs.config_class)
         model.__class__ = model_class(theirs)
-    _put(model, modules, settings)
+    _install_and_record(model, modules, settings)
 
 
-def _put(model: PreTrainedModel, modules: PositionModules, settings: Settings) -> None:
+def _install_and_record(
+    model: PreTrainedModel, modules: PositionModules, settings: EncodingSettings
+) -> None:
     """Install modules, and say so where transformers looks for it."""
     install(model, modules, keep_absolute=settings.keep_absolute)
     setattr(model.config, KEY, settings.to_dict())
@@ -135,7 +137,7 @@ def register() -> None:
         theirs: Any = transformers.CONFIG_MAPPING[model_type]
         ours = config_class(theirs)
         AutoConfig.register(ours.model_type, ours)
-        for auto, mapping in _AUTOS.items():
+        for auto, mapping in _AUTO_CLASSES.items():
             known = getattr(transformers, mapping)
             if theirs in known:
                 getattr(transformers, auto).register(ours, model_class(known[theirs]))

@@ -46,7 +46,7 @@ _FIXED: dict[str, object] = {
 
 
 @dataclass(frozen=True)
-class Family:
+class ModelStructure:
     """Names of the modules of a base model that position encodings act on.
 
     Attributes:
@@ -81,7 +81,7 @@ class Family:
 
 
 @dataclass(frozen=True)
-class Part:
+class OutputSlice:
     """One projection out of a fused or shared module: (..., C) -> (..., H D).
 
     Attributes:
@@ -125,49 +125,49 @@ class NormedProjection:
 
 
 @dataclass(frozen=True)
-class CurrentProjection:
+class LiveProjection:
     """A projection that its layer is asked for at every pass, since it may be replaced by then.
 
     Attributes:
-        family: of the model.
+        structure: of the model.
         layer: of the model.
         which: 0 for queries, 1 for keys.
     """
 
-    family: Family
+    structure: ModelStructure
     layer: nn.Module
     which: int
 
     @property
     def in_features(self) -> int:
         """C."""
-        features: int = self.family.project(self.layer)[self.which].in_features
+        features: int = self.structure.project(self.layer)[self.which].in_features
         return features
 
     def __call__(self, x: Tensor) -> Tensor:
         """(..., C) -> (..., H D)."""
-        projected: Tensor = self.family.project(self.layer)[self.which](x)
+        projected: Tensor = self.structure.project(self.layer)[self.which](x)
         return projected
 
 
-def current_projections(
-    family: Family, layer: nn.Module
-) -> tuple[CurrentProjection, CurrentProjection]:
+def live_projections(
+    structure: ModelStructure, layer: nn.Module
+) -> tuple[LiveProjection, LiveProjection]:
     """Return those of queries and of keys, whatever modules they are when they are called."""
-    return CurrentProjection(family, layer, 0), CurrentProjection(family, layer, 1)
+    return LiveProjection(structure, layer, 0), LiveProjection(structure, layer, 1)
 
 
-def _repeated(projected: Tensor, *, groups: int, dim: int) -> Tensor:
+def _repeat_heads(projected: Tensor, *, groups: int, dim: int) -> Tensor:
     """Repeat each head of keys for every head of queries that shares it."""
     return projected.unflatten(-1, (-1, dim)).repeat_interleave(groups, -2).flatten(-2)
 
 
-def _interleaved(projected: Tensor, *, which: int, dim: int) -> Tensor:
+def _take_interleaved(projected: Tensor, *, which: int, dim: int) -> Tensor:
     """Take one of queries, keys and values, which each head has side by side."""
     return projected.unflatten(-1, (-1, 3, dim))[..., which, :].flatten(-2)
 
 
-def _beside(projected: Tensor, *, which: int, width: int) -> Tensor:
+def _take_block(projected: Tensor, *, which: int, width: int) -> Tensor:
     """Take one of all queries, all keys and all values."""
     return projected[..., which * width : (which + 1) * width]
 
@@ -175,19 +175,21 @@ def _beside(projected: Tensor, *, which: int, width: int) -> Tensor:
 def _projections(attention: Any, dim: int) -> Projections:
     if hasattr(attention, "query_key_value"):
         linear = attention.query_key_value
-        parts = (partial(_interleaved, which=which, dim=dim) for which in (0, 1))
-        queries, keys = (Part(linear, rows, linear.in_features) for rows in parts)
+        parts = (partial(_take_interleaved, which=which, dim=dim) for which in (0, 1))
+        queries, keys = (OutputSlice(linear, rows, linear.in_features) for rows in parts)
         return queries, keys
     if hasattr(attention, "c_attn"):
         conv, width = attention.c_attn, attention.embed_dim
-        parts = (partial(_beside, which=which, width=width) for which in (0, 1))
-        queries, keys = (Part(conv, rows, width) for rows in parts)
+        parts = (partial(_take_block, which=which, width=width) for which in (0, 1))
+        queries, keys = (OutputSlice(conv, rows, width) for rows in parts)
         return queries, keys
     names = next(names for names in _SEPARATE if hasattr(attention, names[0]))
     pair = [getattr(attention, name) for name in names]
     groups = getattr(attention, "num_key_value_groups", 1)
     if groups > 1:
-        pair[1] = Part(pair[1], partial(_repeated, groups=groups, dim=dim), pair[1].in_features)
+        pair[1] = OutputSlice(
+            pair[1], partial(_repeat_heads, groups=groups, dim=dim), pair[1].in_features
+        )
     for norms in _NORMS:
         if getattr(attention, norms[0], None) is not None:
             pair = [
@@ -293,7 +295,7 @@ def _check_attention(attention: Any, dim: int) -> None:
         )
 
 
-def family_of(model: PreTrainedModel) -> Family:
+def find_structure(model: PreTrainedModel) -> ModelStructure:
     """Find the modules of a model that position encodings act on.
 
     Raises:
@@ -310,7 +312,7 @@ def family_of(model: PreTrainedModel) -> Family:
     attentions: list[Any] = [layer.get_submodule(name) for layer in stack]
     for attention in attentions:
         _check_attention(attention, dim)
-    return Family(
+    return ModelStructure(
         layers=layers,
         attention=name,
         rotation=rotation,

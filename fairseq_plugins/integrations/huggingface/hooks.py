@@ -7,13 +7,13 @@ from torch import Tensor, nn
 from transformers.cache_utils import Cache
 
 from fairseq_plugins.attention.shared import SharedPass
-from fairseq_plugins.integrations.huggingface.cache import StateLayer, with_states
+from fairseq_plugins.integrations.huggingface.cache import StateLayer, prepare_cache
 from fairseq_plugins.integrations.huggingface.passes import (
-    PASS,
-    Pass,
-    drawn,
-    padding_of,
-    place,
+    PASS_KEYWORD,
+    ForwardPass,
+    resolve_positions,
+    sample_positions,
+    to_padding_mask,
 )
 from fairseq_plugins.integrations.huggingface.settings import KEY
 
@@ -24,8 +24,8 @@ def before_layer(
     layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], *, index: int
 ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
     """Forward pre-hook of a deeper layer: apply the encoding of its input."""
-    at = kwargs.get(PASS)
-    if not isinstance(at, Pass) or index not in at.inputs:
+    at = kwargs.get(PASS_KEYWORD)
+    if not isinstance(at, ForwardPass) or index not in at.inputs:
         return None
     x, *others = args
     return (at.embed(index, x), *others), kwargs
@@ -37,7 +37,7 @@ def before_model(
     """Forward pre-hook of the base model: compute positions, cache and encoded input."""
     given = {**kwargs, **dict(zip(names, args, strict=False))}
     modules = getattr(base, KEY)
-    family = modules.family
+    structure = modules.structure
     cache_name = _rename_cache(given, names)
     tokens, x = given.get("input_ids"), given.get("inputs_embeds")
     _refuse(given, modules, cache_name)
@@ -46,16 +46,16 @@ def before_model(
         raise ValueError("either `input_ids` or `inputs_embeds` must be given, and not both.")
     length, cache = source.size(1), _cache(base, modules, given, cache_name)
     seen = 0 if cache is None else cache.get_seq_length()
-    padding = padding_of(given.get("attention_mask"), seen + length)
-    first = family.first_row
-    positions, documents = place(
+    padding = to_padding_mask(given.get("attention_mask"), seen + length)
+    first = structure.first_row
+    positions, documents = resolve_positions(
         given.get("position_ids"), padding, seen, length, source.device, first=first
     )
     recomputes = base.training and _checkpoints(base)
-    at = Pass(
+    at = ForwardPass(
         attentions=modules.attentions,
         inputs=dict(modules.encodings_of_inputs()),
-        positions=drawn(modules.position_sampler, positions, training=base.training),
+        positions=sample_positions(modules.position_sampler, positions, training=base.training),
         padding_mask=None if padding is None else padding[:, seen:],
         states=None if cache is None else _states(cache),
         documents=documents,
@@ -63,12 +63,12 @@ def before_model(
         need_weights=bool(given.get("output_attentions")),
         seed=modules.generation_seed,
     )
-    given[PASS] = at
+    given[PASS_KEYWORD] = at
     _add_inputs(base, given, at, tokens, x)
     # Its own table and types count like the encodings.
     table_positions = positions if documents is None else documents.positions.unsqueeze(0)
     given["position_ids"] = table_positions.expand(source.size(0), -1) + first
-    if family.has_types and given.get("token_type_ids") is None:
+    if structure.has_types and given.get("token_type_ids") is None:
         given["token_type_ids"] = torch.zeros(
             source.shape[:2], dtype=torch.long, device=source.device
         )
@@ -126,7 +126,7 @@ def _cache(base: Any, modules: Any, given: dict[str, Any], cache_name: str) -> C
     if cache is None and not use:
         given[cache_name] = None
         return None
-    given[cache_name] = with_states(
+    given[cache_name] = prepare_cache(
         cache,
         len(modules.attentions),
         croppable=modules.croppable,
@@ -143,7 +143,7 @@ def _states(cache: Cache) -> list[StateLayer]:
 def _add_inputs(
     base: Any,
     given: dict[str, Any],
-    at: Pass,
+    at: ForwardPass,
     tokens: Tensor | None,
     x: Tensor | None,
 ) -> None:

@@ -19,15 +19,15 @@ from fairseq_plugins.encodings import (
     build_model_encodings,
 )
 from fairseq_plugins.integrations.huggingface.families import (
-    Family,
+    ModelStructure,
     NoRotation,
     NoTable,
-    current_projections,
-    family_of,
+    find_structure,
+    live_projections,
 )
 from fairseq_plugins.integrations.huggingface.hooks import before_layer, before_model
 from fairseq_plugins.integrations.huggingface.passes import attend, no_mask
-from fairseq_plugins.integrations.huggingface.settings import KEY, Settings
+from fairseq_plugins.integrations.huggingface.settings import KEY, EncodingSettings
 
 IMPLEMENTATION = "fairseq_plugins"  # the name in transformers' AttentionInterface
 
@@ -49,19 +49,19 @@ class PositionModules(nn.Module):
         IncompatibleEncodingError: the attention or the model cannot have the encoding.
     """
 
-    def __init__(self, model: PreTrainedModel, settings: Settings) -> None:
+    def __init__(self, model: PreTrainedModel, settings: EncodingSettings) -> None:
         super().__init__()
-        family, base, config = family_of(model), model.base_model, model.config
-        self.family = family
+        structure, base, config = find_structure(model), model.base_model, model.config
+        self.structure = structure
         self.generation_seed: int | None = None  # of the draws of a running `generate`
-        layers = base.get_submodule(family.layers)
+        layers = base.get_submodule(structure.layers)
         assert isinstance(layers, nn.ModuleList)
-        context = _context(family, config, settings)
+        context = _context(structure, config, settings)
         built = build_model_encodings(settings.name, len(layers), context, settings.options)
         _check_inputs(built.inputs, base.get_input_embeddings(), config.hidden_size)
         options = dict(settings.attention_options)
         if settings.attention == "vanilla":
-            options.setdefault("dropout", family.dropout)
+            options.setdefault("dropout", structure.dropout)
         self.attentions = nn.ModuleList(
             build_attention(
                 settings.attention,
@@ -80,8 +80,8 @@ class PositionModules(nn.Module):
         self.causal, self.croppable = context.causal, settings.attention == "vanilla"
         for layer, encoding in zip(layers, built.layers, strict=True):
             if encoding is not None:
-                encoding.bind_projections(*current_projections(family, layer))
-        self.shared = _same(self)
+                encoding.bind_projections(*live_projections(structure, layer))
+        self.shared = _shared_parameters(self)
         # transformers reads here which names it may leave out of a file.
         self._tied_weights_keys = self.shared
 
@@ -108,15 +108,15 @@ class PositionModules(nn.Module):
             yield int(index), encoding
 
 
-def _context(family: Family, config: Any, settings: Settings) -> EncodingContext:
+def _context(structure: ModelStructure, config: Any, settings: EncodingSettings) -> EncodingContext:
     return EncodingContext(
         num_heads=config.num_attention_heads,
-        head_dim=family.head_dim,
+        head_dim=structure.head_dim,
         embed_dim=config.hidden_size,
         max_positions=settings.max_positions,
-        causal=family.causal,
+        causal=structure.causal,
         vocab_size=config.vocab_size,
-        begins_with_cls=not family.causal,
+        begins_with_cls=not structure.causal,
         token_std=config.initializer_range,
     )
 
@@ -138,7 +138,7 @@ def _check_inputs(inputs: list[PositionEncoding | None], words: Any, width: int)
                 )
 
 
-def _same(modules: nn.Module) -> dict[str, str]:
+def _shared_parameters(modules: nn.Module) -> dict[str, str]:
     """Names of parameters that are another's: the later -> the first."""
     first: dict[int, str] = {}
     same = {}
@@ -149,7 +149,7 @@ def _same(modules: nn.Module) -> dict[str, str]:
 
 
 @contextmanager
-def _ordinary_tensors() -> Iterator[None]:
+def _float32_on_cpu() -> Iterator[None]:
     """Float32 on the CPU, also where transformers builds a model without memory or in half."""
     dtype = torch.get_default_dtype()
     torch.set_default_dtype(torch.float32)
@@ -160,13 +160,13 @@ def _ordinary_tensors() -> Iterator[None]:
         torch.set_default_dtype(dtype)
 
 
-def build(model: PreTrainedModel, settings: Settings) -> PositionModules:
+def build(model: PreTrainedModel, settings: EncodingSettings) -> PositionModules:
     """The modules of a model, in float32 on the CPU."""
-    with _ordinary_tensors():
+    with _float32_on_cpu():
         return PositionModules(model, settings)
 
 
-def modules_of(model: PreTrainedModel) -> PositionModules | None:
+def installed_modules(model: PreTrainedModel) -> PositionModules | None:
     """What a model was given; None where nothing."""
     modules = getattr(model.base_model, KEY, None)
     return modules if isinstance(modules, PositionModules) else None
@@ -178,7 +178,7 @@ def check_table(model: PreTrainedModel, *, keep_absolute: bool) -> None:
     Raises:
         ValueError: an own table is to stay that the model does not have.
     """
-    name = family_of(model).table
+    name = find_structure(model).table
     if keep_absolute and (
         name is None or isinstance(model.base_model.get_submodule(name), NoTable)
     ):
@@ -195,39 +195,39 @@ def install(model: PreTrainedModel, modules: PositionModules, *, keep_absolute: 
         ValueError: an own table is to stay that the model does not have.
     """
     check_table(model, keep_absolute=keep_absolute)
-    family, base = modules.family, model.base_model
-    is_first = modules_of(model) is None
+    structure, base = modules.structure, model.base_model
+    is_first = installed_modules(model) is None
     modules.train(base.training)
     setattr(base, KEY, modules)
-    if family.rotation is not None:
-        setattr(base, family.rotation, NoRotation())
-    if family.table is not None and not keep_absolute:
-        parent, _, name = family.table.rpartition(".")
-        setattr(base.get_submodule(parent), name, NoTable(family.first_row))
+    if structure.rotation is not None:
+        setattr(base, structure.rotation, NoRotation())
+    if structure.table is not None and not keep_absolute:
+        parent, _, name = structure.table.rpartition(".")
+        setattr(base.get_submodule(parent), name, NoTable(structure.first_row))
     model.config._attn_implementation = IMPLEMENTATION
     if is_first:
         names = tuple(inspect.signature(base.forward).parameters)
         base.register_forward_pre_hook(partial(before_model, names=names), with_kwargs=True)
-        layers = base.get_submodule(family.layers)
+        layers = base.get_submodule(structure.layers)
         assert isinstance(layers, nn.ModuleList)
         # The first layer's input are the token embeddings, which the model's hook has made.
         for index, layer in enumerate(layers):
-            attention: Any = layer.get_submodule(family.attention)
+            attention: Any = layer.get_submodule(structure.attention)
             attention.layer_idx = index
             if index == 0:
                 continue
             layer.register_forward_pre_hook(partial(before_layer, index=index), with_kwargs=True)
 
 
-def renew(model: PreTrainedModel, settings: Settings) -> None:
+def rebuild_modules(model: PreTrainedModel, settings: EncodingSettings) -> None:
     """Build a loaded model's modules anew around the weights that were loaded.
 
     transformers assigns weights one by one, and what cannot be in a file it leaves empty: tables,
     what follows from a drawn permutation. Here all is made as it is made first, and then loaded.
     """
-    loaded = modules_of(model)
+    loaded = installed_modules(model)
     assert loaded is not None
     fresh = build(model, settings)
     fresh.load_state_dict(loaded.state_dict())
-    fresh.to(next(model.base_model.get_submodule(fresh.family.layers).parameters()).device)
+    fresh.to(next(model.base_model.get_submodule(fresh.structure.layers).parameters()).device)
     setattr(model.base_model, KEY, fresh.train(loaded.training))

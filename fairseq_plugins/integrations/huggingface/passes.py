@@ -16,16 +16,16 @@ from fairseq_plugins.attention import base as attention_base
 from fairseq_plugins.attention.documents import Documents, attend_documents
 from fairseq_plugins.attention.shared import SharedPass
 from fairseq_plugins.encodings import PositionEncoding
-from fairseq_plugins.encodings.position_bounds import known_end, with_end
+from fairseq_plugins.encodings.ends import known_end, with_end
 from fairseq_plugins.integrations.huggingface.cache import StateLayer
 
 # Options of AttentionInterface that change the attention itself.
 _UNSUPPORTED = ("position_bias", "s_aux", "sliding_window", "softcap")
-PASS = "position_pass"  # the keyword by which layers hand a pass down to their attentions
+PASS_KEYWORD = "position_pass"  # the keyword by which layers hand a pass down to their attentions
 
 
 @dataclass(frozen=True, eq=False)
-class Pass:
+class ForwardPass:
     """What the layers of one pass have in common.
 
     Attributes:
@@ -175,11 +175,11 @@ def attend(
         ValueError: a mask of the caller's own, an option that would be ignored, or keys that were
             cached outside of the states.
     """
-    at = options.get(PASS)
-    if not isinstance(at, Pass):
+    at = options.get(PASS_KEYWORD)
+    if not isinstance(at, ForwardPass):
         raise ValueError(
-            f"`{PASS}` must come from the model whose position encoding was replaced: a layer of "
-            "it cannot be called by itself."
+            f"`{PASS_KEYWORD}` must come from the model whose position encoding was replaced: a "
+            "layer of it cannot be called by itself."
         )
     if attention_mask is not None:
         raise ValueError(
@@ -210,7 +210,7 @@ def no_mask(*args: Any, **options: Any) -> None:
     """Build no mask for ``AttentionMaskInterface``: ``attend`` gets the padding from its pass."""
 
 
-def padding_of(mask: Tensor | None, length: int) -> Tensor | None:
+def to_padding_mask(mask: Tensor | None, length: int) -> Tensor | None:
     """A mask (B, S) of transformers as ours, True where padded; None where nothing is.
 
     Raises:
@@ -231,7 +231,7 @@ def padding_of(mask: Tensor | None, length: int) -> Tensor | None:
     return None
 
 
-def place(
+def resolve_positions(
     given: Tensor | None,
     padding: Tensor | None,
     seen: int,
@@ -314,7 +314,7 @@ def _packed(given: Tensor, origin: int) -> tuple[Tensor, Documents]:
     return with_end(make_positions(None, longest, device=given.device), longest), documents
 
 
-def drawn(
+def sample_positions(
     position_sampler: PositionEncoding | None, positions: Tensor, *, training: bool
 ) -> Tensor:
     """The positions that encodings are given: in training drawn ones, where a name draws them."""

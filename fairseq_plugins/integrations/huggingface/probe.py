@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 
 from fairseq_plugins.encodings import IncompatibleEncodingError
-from fairseq_plugins.integrations.huggingface.families import Family, NoRotation, NoTable
+from fairseq_plugins.integrations.huggingface.families import ModelStructure, NoRotation, NoTable
 
 _IMPLEMENTATION = "fairseq_plugins_probe"  # the name in transformers' interfaces
 PROBE = "position_probe"  # the keyword that reaches every attention
@@ -25,7 +25,7 @@ _TOLERANCE = {torch.float32: 1e-3, torch.float64: 1e-6}  # of the largest; else 
 
 
 @dataclass
-class Observation:
+class AttentionCall:
     """Arguments of one call of an attention.
 
     Attributes:
@@ -48,10 +48,10 @@ class Observation:
 
 
 @dataclass
-class _Probe:
+class _Recorder:
     """The observations of one call, and the inputs of the attentions by module."""
 
-    observations: list[Observation]
+    observations: list[AttentionCall]
     hidden: dict[nn.Module, Tensor]
 
     def before(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -60,7 +60,7 @@ class _Probe:
 
 
 @dataclass
-class _Pattern:
+class _MaskPattern:
     """In place of a mask: which keys a query sees, by index."""
 
     visible: Any
@@ -76,16 +76,16 @@ def _record(
     """An attention without positions: every query gets the mean of all values."""
     given = {name: option for name, option in options.items() if option is not None}
     probe = given.pop(PROBE, None)
-    if not isinstance(probe, _Probe):
+    if not isinstance(probe, _Recorder):
         raise TypeError("layers do not hand keywords on to their attention")
     hidden = probe.hidden[module]
-    probe.observations.append(Observation(module, query, key, value, given, mask, hidden))
+    probe.observations.append(AttentionCall(module, query, key, value, given, mask, hidden))
     mean = value.mean(2, keepdim=True).expand(-1, -1, query.size(2), -1)
     return mean.repeat_interleave(query.size(1) // key.size(1), 1).transpose(1, 2), None
 
 
-def _record_mask(*args: Any, mask_function: Any, **options: Any) -> _Pattern:
-    return _Pattern(mask_function)
+def _record_mask(*args: Any, mask_function: Any, **options: Any) -> _MaskPattern:
+    return _MaskPattern(mask_function)
 
 
 AttentionInterface.register(_IMPLEMENTATION, _record)
@@ -101,13 +101,13 @@ def _replace(base: nn.Module, name: str, module: nn.Module) -> nn.Module:
 
 
 @contextmanager
-def without_positions(base: nn.Module, family: Family) -> Iterator[None]:
+def without_positions(base: nn.Module, structure: ModelStructure) -> Iterator[None]:
     """Take a base model's own RoPE and its table of positions out for the time of a block."""
     new: dict[str, nn.Module] = {}
-    if family.rotation is not None:
-        new[family.rotation] = NoRotation()
-    if family.table is not None:
-        new[family.table] = NoTable(family.first_row)
+    if structure.rotation is not None:
+        new[structure.rotation] = NoRotation()
+    if structure.table is not None:
+        new[structure.table] = NoTable(structure.first_row)
     old = {name: _replace(base, name, module) for name, module in new.items()}
     try:
         yield
@@ -116,14 +116,16 @@ def without_positions(base: nn.Module, family: Family) -> Iterator[None]:
             _replace(base, name, module)
 
 
-def _layers(base: nn.Module, family: Family) -> nn.ModuleList:
-    layers = base.get_submodule(family.layers)
+def _layers(base: nn.Module, structure: ModelStructure) -> nn.ModuleList:
+    layers = base.get_submodule(structure.layers)
     assert isinstance(layers, nn.ModuleList)
     return layers
 
 
 @torch.no_grad()
-def observe(model: PreTrainedModel, family: Family) -> list[Observation]:
+def record_attention_calls(
+    model: PreTrainedModel, structure: ModelStructure
+) -> list[AttentionCall]:
     """Call a base model on equal tokens; one observation for each call of an attention.
 
     Raises:
@@ -133,12 +135,12 @@ def observe(model: PreTrainedModel, family: Family) -> list[Observation]:
     token = (int(getattr(config, "pad_token_id", None) or 0) + 1) % config.vocab_size
     tokens = torch.full((1, _LENGTH), token, device=base.device)
     implementation, is_training = config._attn_implementation, base.training
-    probe = _Probe([], {})
+    probe = _Recorder([], {})
     hooks = [
-        layer.get_submodule(family.attention).register_forward_pre_hook(
+        layer.get_submodule(structure.attention).register_forward_pre_hook(
             probe.before, with_kwargs=True
         )
-        for layer in _layers(base, family)
+        for layer in _layers(base, structure)
     ]
     config._attn_implementation = _IMPLEMENTATION
     try:
@@ -158,23 +160,25 @@ def observe(model: PreTrainedModel, family: Family) -> list[Observation]:
     return probe.observations
 
 
-def verify(model: PreTrainedModel, family: Family, longest: int) -> list[Observation]:
+def check_attention_calls(
+    model: PreTrainedModel, structure: ModelStructure, longest: int
+) -> list[AttentionCall]:
     """Refuse a model that a replaced encoding would not be the only position of.
 
     Args:
         model: of transformers, unchanged.
-        family: names of the modules that were found in it.
+        structure: names of the modules that were found in it.
         longest: length up to which its mask must be that of plain attention.
 
     Raises:
         ValueError: another number of attentions, other heads, a pattern of masks, an option such as
             soft-capping that has no counterpart here, or positions that were not found.
     """
-    with without_positions(model.base_model, family):
-        observations = observe(model, family)
+    with without_positions(model.base_model, structure):
+        observations = record_attention_calls(model, structure)
     kind = model.config.model_type
-    layers = _layers(model.base_model, family)
-    attentions = [layer.get_submodule(family.attention) for layer in layers]
+    layers = _layers(model.base_model, structure)
+    attentions = [layer.get_submodule(structure.attention) for layer in layers]
     if [id(seen.module) for seen in observations] != [id(module) for module in attentions]:
         raise ValueError(
             f"`model` must call AttentionInterface once in each of its {len(attentions)} layers, "
@@ -183,7 +187,7 @@ def verify(model: PreTrainedModel, family: Family, longest: int) -> list[Observa
     for layer, seen in enumerate(observations):
         where = f"layer {layer} of {kind!r}"
         sizes = (seen.query.size(1), seen.query.size(3), seen.value.size(3))
-        expected = (model.config.num_attention_heads, family.head_dim, family.head_dim)
+        expected = (model.config.num_attention_heads, structure.head_dim, structure.head_dim)
         if sizes != expected:
             raise ValueError(
                 f"`model` must have (num_heads, head_dim, size of values) = {expected}, but "
@@ -194,7 +198,7 @@ def verify(model: PreTrainedModel, family: Family, longest: int) -> list[Observa
                 f"`{unknown[0]}` of the attention must be None, since nothing here is like it, but "
                 f"{where} has {seen.options[unknown[0]]}."
             )
-        _check_pattern(seen.mask, family.causal, longest, where)
+        _check_pattern(seen.mask, structure.causal, longest, where)
         for name in ("query", "key", "value"):
             _check_equal(getattr(seen, name), name, where)
     return observations
@@ -202,7 +206,7 @@ def verify(model: PreTrainedModel, family: Family, longest: int) -> list[Observa
 
 def _check_pattern(mask: Any, causal: bool, longest: int, where: str) -> None:
     last = max(longest - 1, 1)
-    if not isinstance(mask, _Pattern):
+    if not isinstance(mask, _MaskPattern):
         raise ValueError(f"`model` must make its mask by AttentionMaskInterface, but {where} not.")
     if not (mask.sees(last, 0) and mask.sees(0, 0) and mask.sees(0, last) != causal):
         kind = "causal" if causal else "bidirectional"
@@ -229,17 +233,17 @@ def is_close(x: Tensor, expected: Tensor) -> bool:
 
 
 def check_projections(
-    model: PreTrainedModel, family: Family, observations: list[Observation]
+    model: PreTrainedModel, structure: ModelStructure, observations: list[AttentionCall]
 ) -> None:
     """Refuse a model whose projections, as they were found, do not give its queries and keys.
 
     Raises:
         IncompatibleEncodingError: something else comes between, or a matrix has another layout.
     """
-    for layer, seen in zip(_layers(model.base_model, family), observations, strict=True):
+    for layer, seen in zip(_layers(model.base_model, structure), observations, strict=True):
         heads = seen.query.size(1)
         expected = (seen.query, seen.key.repeat_interleave(heads // seen.key.size(1), 1))
-        for projection, x in zip(family.project(layer), expected, strict=True):
+        for projection, x in zip(structure.project(layer), expected, strict=True):
             projected = projection(seen.hidden).unflatten(-1, (heads, -1)).transpose(1, 2)
             if not is_close(projected, x):
                 raise IncompatibleEncodingError(

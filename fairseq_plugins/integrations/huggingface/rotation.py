@@ -5,7 +5,7 @@ from typing import Any, get_args
 from transformers import PreTrainedModel
 
 from fairseq_plugins.encodings.lrpe import Rotated, rotated_count
-from fairseq_plugins.integrations.huggingface.families import FAMILIES, family_of
+from fairseq_plugins.integrations.huggingface.families import FAMILIES, find_structure
 
 _PARTIAL = ("gpt_neox", "phi")  # whose RoPE reads `partial_rotary_factor`
 
@@ -20,18 +20,18 @@ def own_rotation(model: PreTrainedModel) -> dict[str, Any]:
         ValueError: a model without RoPE, or with one that is stretched, which other names are
             (``rope_interpolated``, ``rope_ntk``, ``yarn``), or of another number of features.
     """
-    parameters, family = getattr(model.config, "rope_parameters", None), family_of(model)
+    parameters, structure = getattr(model.config, "rope_parameters", None), find_structure(model)
     kind = model.config.model_type.removeprefix("positional_")
     if kind not in FAMILIES:  # whose RoPE may pair other features
         raise ValueError(f"`model` must be of {', '.join(FAMILIES)}, but is of {kind!r} instead.")
-    if family.rotation is None or not parameters:
+    if structure.rotation is None or not parameters:
         raise ValueError(
             f"`model` must have RoPE, but a model of {model.config.model_type!r} has none."
         )
     scaled = parameters.get("rope_type", "default")
     if scaled != "default":
         raise ValueError(f"`rope_type` of the model must be 'default', but is {scaled!r} instead.")
-    dim = family.head_dim
+    dim = structure.head_dim
     share = parameters.get("partial_rotary_factor", 1.0) if kind in _PARTIAL else 1.0
     # Rounded down there, and where that is odd the angles are those of no even number: not ours.
     count = int(dim * share)

@@ -8,7 +8,7 @@ KEY = "position_encoding"  # of the configuration
 
 
 @dataclass(frozen=True)
-class Settings:
+class EncodingSettings:
     """A position encoding and an attention, as ``replace_position_encoding`` is given them.
 
     Attributes:
@@ -43,7 +43,7 @@ class Settings:
                     )
 
     @classmethod
-    def of(cls, config: Any) -> "Settings":
+    def of(cls, config: Any) -> "EncodingSettings":
         """Read them from a configuration.
 
         Raises:

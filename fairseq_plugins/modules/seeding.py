@@ -1,4 +1,4 @@
-"""Stochastic encodings draw the same in every evaluation that is asked for in the same words."""
+"""Reproducible draws of stochastic encodings in evaluation."""
 
 from typing import Any
 
@@ -8,17 +8,17 @@ from fairseq.models import BaseFairseqModel
 from fairseq_plugins.encodings import PositionEncoding, Stochastic
 
 
-class SeededDraws(BaseFairseqModel):
-    """Part of a model whose encodings may be stochastic."""
+class SeededSampling(BaseFairseqModel):
+    """Mixin that seeds the draws of stochastic encodings in evaluation."""
 
     @property
     def is_stochastic(self) -> bool:
-        """Whether any encoding draws."""
+        """Whether any encoding of the model draws random numbers."""
         encodings = (m for m in self.modules() if isinstance(m, PositionEncoding))
         return any(isinstance(encoding, Stochastic) for encoding in encodings)
 
     def prepare_for_inference_(self, cfg: Any) -> None:
-        """As fairseq does; and seed the draws of a stochastic encoding by ``common.seed``.
+        """Prepare as fairseq does, and seed stochastic encodings with ``common.seed``.
 
         fairseq-train and fairseq-generate seed PyTorch themselves, fairseq-eval-lm does not.
         """
@@ -29,10 +29,10 @@ class SeededDraws(BaseFairseqModel):
     def load_state_dict(
         self, state_dict: Any, strict: bool = True, model_cfg: Any = None, args: Any = None
     ) -> Any:
-        """As fairseq does; where fairseq loads a checkpoint, draws begin anew.
+        """Load weights as fairseq does; when fairseq loads a checkpoint, seed stochastic encodings.
 
-        fairseq-validate neither seeds PyTorch nor prepares a model or tells it the seed. Training
-        that goes on is seeded at every update. Without ``model_cfg``, outside fairseq's loaders,
+        fairseq-validate neither seeds PyTorch nor calls ``prepare_for_inference_``. A resumed
+        training is seeded at every update. Outside fairseq's loaders ``model_cfg`` is None, and
         nothing is seeded.
         """
         result = super().load_state_dict(state_dict, strict, model_cfg, args)
