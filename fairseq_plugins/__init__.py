@@ -1,10 +1,9 @@
 """Position encodings and linear attention for fairseq.
 
-Models, tasks and criterions register with fairseq where it loads this package, through
-``--user-dir fairseq_plugins``, and where a program has imported fairseq before. Any other program
-gets what it imports and no more: the encodings, kernels and attentions are plain PyTorch. What
-imports this package first and builds models through fairseq then imports
-``fairseq_plugins.registration``.
+Models, tasks and criterions are registered with fairseq when fairseq loads this package through
+``--user-dir fairseq_plugins``, or if fairseq was imported before it. Other programs load only the
+modules they import: encodings, kernels and attentions are plain PyTorch. To build models through
+fairseq after importing this package first, import ``fairseq_plugins.registration``.
 """
 
 import logging
@@ -12,7 +11,7 @@ import sys
 
 from fairseq_plugins.common.cpu import is_fairseq_command
 
-# fairseq advises at every import to install tensorboardX, for a task that is not used here.
+# Silence fairseq's warning at import about tensorboardX, which only an unused task needs.
 logging.getLogger("fairseq.tasks.text_to_speech").setLevel(logging.WARNING)
 
 if is_fairseq_command() or sys.modules.get("fairseq") is not None:

@@ -1,4 +1,4 @@
-"""Importing this module registers all that this package has with fairseq."""
+"""Registration of models, tasks and criterions with fairseq, on import."""
 
 from fairseq_plugins import criterions as criterions
 from fairseq_plugins import models as models

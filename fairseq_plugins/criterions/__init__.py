@@ -1,4 +1,4 @@
-"""The criterions that register with fairseq; importing this package registers them."""
+"""Criterions, registered with fairseq on import."""
 
 from fairseq_plugins.criterions import blockwise_cross_entropy as blockwise_cross_entropy
 from fairseq_plugins.criterions import (

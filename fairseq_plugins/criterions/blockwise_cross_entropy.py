@@ -1,4 +1,4 @@
-"""Criterion ``blockwise_cross_entropy``: fairseq's ``cross_entropy`` without the logits."""
+"""Criterion ``blockwise_cross_entropy``: fairseq's ``cross_entropy`` without storing logits."""
 
 from typing import Any
 
@@ -13,12 +13,12 @@ from fairseq_plugins.modules.output_layer import decoder_logit_inputs
 
 @register_criterion("blockwise_cross_entropy", dataclass=CrossEntropyCriterionConfig)
 class BlockwiseCrossEntropy(FeatureCriterion, CrossEntropyCriterion):
-    """The same losses, gradients and logs, computed from the features of a decoder."""
+    """fairseq's ``cross_entropy`` computed blockwise from decoder features."""
 
     def compute_loss(
         self, model: Any, net_output: Any, sample: dict[str, Any], reduce: bool = True
     ) -> tuple[Tensor, Tensor]:
-        """The loss of features, twice: to be differentiated and to be logged."""
+        """Return the loss twice: to differentiate and to log."""
         features, weight, bias = decoder_logit_inputs(
             model, net_output[0], "blockwise_cross_entropy"
         )

@@ -1,4 +1,4 @@
-"""``blockwise_label_smoothed_cross_entropy``: fairseq's smoothed criterion without the logits."""
+"""Criterion ``blockwise_label_smoothed_cross_entropy``: label smoothing without storing logits."""
 
 from typing import Any
 
@@ -18,15 +18,15 @@ NAME = "blockwise_label_smoothed_cross_entropy"
 
 @register_criterion(NAME, dataclass=LabelSmoothedCrossEntropyCriterionConfig)
 class BlockwiseLabelSmoothedCrossEntropy(FeatureCriterion, LabelSmoothedCrossEntropyCriterion):
-    """The same losses, gradients and logs, computed from the features of a decoder.
+    """fairseq's ``label_smoothed_cross_entropy`` computed blockwise from decoder features.
 
-    ``--report-accuracy`` takes one more product with the output embedding.
+    ``--report-accuracy`` costs one more product with the output embedding.
     """
 
     def compute_loss(
         self, model: Any, net_output: Any, sample: dict[str, Any], reduce: bool = True
     ) -> tuple[Tensor, Tensor]:
-        """Smoothed and plain loss; with ``reduce`` off (N, 1) each, as fairseq's."""
+        """Return smoothed and plain loss; without ``reduce`` (N, 1) each, as fairseq's."""
         (features, weight, bias), target = self._prediction(model, net_output, sample)
         loss, nll = linear_cross_entropy(
             features,
@@ -42,7 +42,7 @@ class BlockwiseLabelSmoothedCrossEntropy(FeatureCriterion, LabelSmoothedCrossEnt
     def compute_accuracy(
         self, model: Any, net_output: Any, sample: dict[str, Any]
     ) -> tuple[Tensor, Tensor]:
-        """How many of the tokens have the largest logit, and how many there are."""
+        """Return the number of correctly predicted tokens and of all tokens."""
         prediction, target = self._prediction(model, net_output, sample)
         counts = target.ne(self.padding_idx)
         best = linear_best_words(*prediction)

@@ -1,4 +1,4 @@
-"""Criterion ``blockwise_masked_lm``: fairseq's ``masked_lm`` without the logits."""
+"""Criterion ``blockwise_masked_lm``: fairseq's ``masked_lm`` without storing logits."""
 
 from typing import Any
 
@@ -14,24 +14,24 @@ from fairseq_plugins.modules.output_layer import masked_logit_inputs
 
 @register_criterion("blockwise_masked_lm", dataclass=MaskedLmConfig)
 class BlockwiseMaskedLm(MaskedLmLoss):
-    """The same loss, gradients and logs, computed from the features of the masked tokens.
+    """fairseq's ``masked_lm`` computed blockwise from the features of masked tokens.
 
     Raises:
-        OptionError: ``tpu``, where fairseq's computes the logits of all tokens.
+        OptionError: ``tpu`` is set, for which fairseq computes the logits of all tokens.
     """
 
     def __init__(self, cfg: MaskedLmConfig, task: Any) -> None:
         if cfg.tpu:
             raise OptionError(
-                "`tpu` must be off with the criterion blockwise_masked_lm, but is on; "
-                "the criterion masked_lm goes with it."
+                "`tpu` must be off with the criterion blockwise_masked_lm, but is on; use the "
+                "criterion masked_lm."
             )
         super().__init__(cfg, task)
 
     def forward(
         self, model: Any, sample: dict[str, Any], reduce: bool = True
     ) -> tuple[Tensor, Tensor, dict[str, Any]]:
-        """Loss of a batch, always summed over its masked tokens; their number; logs."""
+        """Return the loss summed over masked tokens, their number, and logs."""
         net_output = model(**features_only(sample)["net_input"])
         target = model.get_targets(sample, net_output)
         masked = target.ne(self.padding_idx)

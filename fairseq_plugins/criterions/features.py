@@ -1,4 +1,4 @@
-"""How a criterion asks a model for features in place of logits."""
+"""Mixin for criterions that work on features instead of logits."""
 
 from typing import Any
 
@@ -6,20 +6,20 @@ from torch import Tensor
 
 
 def features_only(sample: dict[str, Any]) -> dict[str, Any]:
-    """A batch whose ``net_input`` asks for that; the batch that is given stays as it is."""
+    """Return a copy of a batch that asks the model for features."""
     return {**sample, "net_input": {**sample["net_input"], "features_only": True}}
 
 
 class FeatureCriterion:
-    """Before one of fairseq's criterions: its ``compute_loss`` is given features."""
+    """Mixin before a fairseq criterion; its ``compute_loss`` receives features."""
 
     def forward(
         self, model: Any, sample: dict[str, Any], reduce: bool = True
     ) -> tuple[Tensor, int, dict[str, Any]]:
-        """Loss of a batch, summed over tokens unless ``reduce`` is off; sample size; logs.
+        """Return the loss, summed over tokens with ``reduce``, the sample size, and logs.
 
         Raises:
-            OptionError: a model whose output is an adaptive softmax, or no linear layer.
+            OptionError: the model's output is an adaptive softmax or not a linear layer.
         """
         result: tuple[Tensor, int, dict[str, Any]] = super().forward(  # type: ignore[misc]
             model, features_only(sample), reduce

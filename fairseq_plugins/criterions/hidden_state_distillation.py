@@ -1,9 +1,8 @@
-"""Criterion ``hidden_state_distillation``: bring an encoder back to a published one.
+"""Criterion ``hidden_state_distillation``: match the hidden states of a pre-trained encoder.
 
-After the position encoding or the attention of a pre-trained encoder was exchanged, its layers
-no longer fit together. This criterion trains the exchanged model (the student) to give the hidden
-states of the unchanged one (the teacher) on the same tokens. It needs no labels and no output
-head.
+After the position encoding or attention of a pre-trained encoder is replaced, its layers no longer
+fit together. This criterion trains the changed model (student) to reproduce the hidden states of
+the original (teacher) on the same tokens, without labels or output heads.
 """
 
 from collections.abc import Sequence
@@ -26,7 +25,7 @@ from fairseq_plugins.modules.vocabulary import vocabularies_of
 
 NAME = "hidden_state_distillation"
 _LAYERS = ChoiceEnum(["all", "last"])
-_LEAST_NORM = 1e-6  # of a hidden state, so that none is divided by zero
+_LEAST_NORM = 1e-6  # lower bound of a hidden state's norm, against division by 0
 _SUMS = ("loss", "cosine", "ntokens", "nsentences", "sample_size")
 
 
@@ -35,22 +34,22 @@ class HiddenStateDistillationConfig(FairseqDataclass):
     """Options of the criterion."""
 
     teacher: str = field(
-        default=MISSING, metadata={"help": "checkpoint of pe_roberta whose hidden states to match"}
+        default=MISSING, metadata={"help": "pe_roberta checkpoint whose hidden states to match"}
     )
     layers: _LAYERS = field(
-        default="all", metadata={"help": "which hidden states to match, each with the same weight"}
+        default="all", metadata={"help": "hidden states to match, with equal weights"}
     )
 
 
 def relative_squared_error(states: Tensor, targets: Tensor) -> Tensor:
-    """Squared distance of each state to its target, in units of the target's squared norm.
+    """Squared distance of each state to its target, divided by the target's squared norm.
 
     Args:
-        states: (N, C), of the student.
-        targets: (N, C), of the teacher.
+        states: (N, C), hidden states of the student.
+        targets: (N, C), hidden states of the teacher.
 
     Returns:
-        (N,), 0 where a state is its target and 1 where it is zero.
+        (N,), 0 if a state equals its target and 1 if it is zero.
     """
     error = (states - targets).pow(2).sum(1)
     return error / targets.pow(2).sum(1).clamp(min=_LEAST_NORM**2)
@@ -58,28 +57,28 @@ def relative_squared_error(states: Tensor, targets: Tensor) -> Tensor:
 
 @register_criterion(NAME, dataclass=HiddenStateDistillationConfig)
 class HiddenStateDistillation(FairseqCriterion):
-    """Mean over tokens and layers of the relative squared error between hidden states.
+    """Mean relative squared error between hidden states, over tokens and layers, without padding.
 
-    Layer 0 is the embedded input. Logged: ``loss``, and ``cosine``, the mean cosine between the
-    last layers of student and teacher. Padding does not count.
+    Layer 0 is the embedded input. Logs ``loss`` and ``cosine``, the mean cosine similarity between
+    the last layers of student and teacher.
 
     Raises:
         CheckpointError: the teacher is missing, damaged, no ``pe_roberta``, or of another
             dictionary.
-        OptionError: student and teacher have different widths or numbers of layers.
+        OptionError: student and teacher differ in width or number of layers.
     """
 
     def __init__(self, cfg: HiddenStateDistillationConfig, task: Any) -> None:
         super().__init__(task)
         self._pad = task.source_dictionary.pad()
         self._only_last = str(cfg.layers) == "last"
-        # In a tuple, since the weights of a submodule would be saved and optimised.
+        # A tuple hides the teacher from nn.Module, which would save and optimise its weights.
         self._teacher = (_build_teacher(Path(cfg.teacher), task),)
 
     def forward(
         self, model: Any, sample: dict[str, Any], reduce: bool = True
     ) -> tuple[Tensor, Tensor, dict[str, Any]]:
-        """Loss of a batch, summed over its tokens; their number; logs."""
+        """Return the loss summed over tokens, their number, and logs."""
         tokens = sample["net_input"]["src_tokens"]
         counted = tokens.ne(self._pad).t()  # (T, B), as hidden states are (T, B, C)
         teacher = self._teacher[0].to(tokens.device)
@@ -109,7 +108,7 @@ class HiddenStateDistillation(FairseqCriterion):
 
     @staticmethod
     def reduce_metrics(logging_outputs: list[dict[str, Any]]) -> None:
-        """Loss and cosine per token of all processes."""
+        """Log loss and cosine per token over all processes."""
         sums = {key: sum(float(log.get(key, 0)) for log in logging_outputs) for key in _SUMS}
         tokens = sums["sample_size"]
         metrics.log_scalar("loss", sums["loss"] / tokens, tokens, round=5)
@@ -117,12 +116,12 @@ class HiddenStateDistillation(FairseqCriterion):
 
     @staticmethod
     def logging_outputs_can_be_summed() -> bool:
-        """True: every logged value is a sum."""
+        """Return True: all logged values are sums."""
         return True
 
 
 def hidden_states(model: Any, tokens: Tensor) -> Sequence[Tensor]:
-    """The embedded input and the output of every layer, (T, B, C) each, for tokens (B, T)."""
+    """Return the embedded input and each layer's output, (T, B, C), for tokens (B, T)."""
     _, extra = model(src_tokens=tokens, features_only=True, return_all_hiddens=True)
     states: Sequence[Tensor] = extra["inner_states"]
     return states
@@ -133,7 +132,7 @@ def _sizes(states: Sequence[Tensor]) -> str:
 
 
 def _build_teacher(path: Path, task: Any) -> torch.nn.Module:
-    """The teacher, without gradients and in evaluation mode."""
+    """Load the teacher in evaluation mode, without gradients."""
     try:
         state = read_trained(path, models=[ROBERTA], tasks=None)
     except CheckpointError as error:

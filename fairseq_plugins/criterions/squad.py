@@ -1,4 +1,4 @@
-"""Criterion ``squad``: the cross-entropy of an answer's first and last token."""
+"""Criterion ``squad``: cross-entropy of an answer's first and last token."""
 
 import math
 from dataclasses import dataclass, field
@@ -23,9 +23,9 @@ class SquadCriterionConfig(FairseqDataclass):
 
 @register_criterion("squad", dataclass=SquadCriterionConfig)
 class SquadCriterion(FairseqCriterion):
-    """Mean of -log p(start) and -log p(end), each over the tokens of a window (BERT, Sec. 4.2).
+    """Mean of -log p(start) and -log p(end) over the tokens of each window (BERT, Sec. 4.2).
 
-    Logged beside it: `accuracy`, the share of windows where both are found, in per cent.
+    Also logs `accuracy`, the percentage of windows with both predicted correctly.
     """
 
     def __init__(self, cfg: SquadCriterionConfig, task: Any) -> None:
@@ -35,7 +35,7 @@ class SquadCriterion(FairseqCriterion):
     def forward(
         self, model: Any, sample: dict[str, Any], reduce: bool = True
     ) -> tuple[Tensor, int, dict[str, Any]]:
-        """Loss of a batch, summed over windows unless ``reduce`` is off; their number; logs."""
+        """Return the loss, summed over windows with ``reduce``, their number, and logs."""
         logits, _ = model(**sample["net_input"], span_head_name=self.span_head_name)
         targets = torch.stack((sample["target"]["start"], sample["target"]["end"]), dim=1)
         log_probs = F.log_softmax(logits, dim=1, dtype=torch.float32)
@@ -54,7 +54,7 @@ class SquadCriterion(FairseqCriterion):
 
     @staticmethod
     def reduce_metrics(logging_outputs: list[dict[str, Any]]) -> None:
-        """Loss in bits and accuracy of all processes."""
+        """Log loss in bits and accuracy over all processes."""
         windows = sum(int(log["sample_size"]) for log in logging_outputs)
         loss = sum(float(log["loss"]) for log in logging_outputs)
         correct = sum(int(log["ncorrect"]) for log in logging_outputs)

@@ -117,7 +117,7 @@ class Trained:
     @property
     def encoding(self) -> str:
         """`rope` under linear attention."""
-        (place,) = self.identity.places.values()
+        (place,) = self.identity.sites.values()
         return f"`{place.given}` under {place.attention} attention"
 
 
@@ -141,7 +141,7 @@ class Report:
 
     def facts(self) -> dict[str, Any]:
         """The same for a JSON, without what the request says."""
-        trained, (place,) = self.trained, self.trained.identity.places.values()
+        trained, (place,) = self.trained, self.trained.identity.sites.values()
         model = {
             "model": trained.identity.model,
             "attention_type": place.attention,

@@ -1,1 +1,1 @@
-"""Other homes of models and encodings: Hugging Face."""
+"""Conversion of checkpoints to and from Hugging Face, and encodings in its models."""

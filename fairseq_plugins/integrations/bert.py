@@ -1,14 +1,13 @@
-"""BERT between Hugging Face's folders and fairseq's checkpoints of ``pe_roberta``.
+"""Conversion of BERT between Hugging Face folders and ``pe_roberta`` checkpoints.
 
-    folder of Hugging Face   config.json, model.safetensors or pytorch_model.bin, and
-                             tokenizer.json or vocab.txt
-    folder of fairseq        model.pt, dict.txt, tokenizer.json, and vocab.txt if it was there
+    Hugging Face folder   config.json, model.safetensors or pytorch_model.bin, and
+                          tokenizer.json or vocab.txt
+    fairseq folder        model.pt, dict.txt, tokenizer.json, and vocab.txt if it was there
 
 fairseq's <s>, <pad>, </s>, <unk> and <mask> are BERT's [CLS], [PAD], [SEP], [UNK] and [MASK]. The
-vector of segment 0, which every token of a single text has, becomes part of the word embedding:
-since the output is tied to it, all logits of a token then differ from BERT's by one number, and
-their softmax does not. Where segment 1 has another vector, the difference of the two is what the
-option ``segments=pairs`` adds to the second text of a pair.
+vector of segment 0 is added to the word embeddings. As the output is tied to them, all logits of a
+token then differ from BERT's by a constant, which the softmax cancels. If segment 1 has another
+vector, the difference becomes that of the option ``segments=pairs``.
 """
 
 import json
@@ -57,10 +56,11 @@ BERT = Family(
 
 
 def to_fairseq(source: Path, target: Path) -> None:
-    """Write a Hugging Face folder of a BERT as a fairseq folder.
+    """Convert a Hugging Face BERT folder to a fairseq folder.
 
-    source: of a BertModel or of one with a head; heads but the masked-LM one are left behind.
-    target: an existing, empty folder.
+    Args:
+        source: folder of a BertModel or a subclass; only a masked-LM head is converted.
+        target: existing empty folder.
 
     Raises:
         ValueError: a missing or damaged file, another architecture or vocabulary.
@@ -70,8 +70,8 @@ def to_fairseq(source: Path, target: Path) -> None:
     vocabulary = pieces.vocabulary
     if config["vocab_size"] != len(vocabulary):
         raise ValueError(
-            f"{source / CONFIG_FILE}: vocab_size must be that of the tokenizer beside it, "
-            f"{len(vocabulary)}, but is {config['vocab_size']}"
+            f"{source / CONFIG_FILE}: vocab_size must be {len(vocabulary)}, the size of the "
+            f"tokenizer, but is {config['vocab_size']}"
         )
     state, types = read_their_state(source, config, BERT, _rows(pieces))
     state[OUR_WORDS] = state[OUR_WORDS] + types[0]
@@ -84,10 +84,12 @@ def to_fairseq(source: Path, target: Path) -> None:
 
 
 def to_huggingface(source: Path, target: Path, tokenizer: Path) -> None:
-    """Write a checkpoint of ``pe_roberta`` as a Hugging Face folder of a BertForMaskedLM.
+    """Convert a ``pe_roberta`` checkpoint to a Hugging Face folder of a BertForMaskedLM.
 
-    source: the checkpoint. target: an existing, empty folder. tokenizer: a folder with
-    tokenizer.json or vocab.txt, that of the checkpoint's data.
+    Args:
+        source: the checkpoint.
+        target: existing empty folder.
+        tokenizer: folder with tokenizer.json or vocab.txt of the checkpoint's data.
 
     Raises:
         ValueError: a missing or damaged file, options that BERT does not have, or another
@@ -105,14 +107,14 @@ def to_huggingface(source: Path, target: Path, tokenizer: Path) -> None:
 
 
 def _types(state: dict[str, Tensor]) -> Tensor:
-    """Their vectors of both segments (2, H): the first is part of the words, and so zero."""
+    """Return BERT's token type embeddings (2, H); the first is zero, as part of the words."""
     width = state[OUR_WORDS].size(1)
     second = state.get(OUR_SEGMENT, torch.zeros(width))
     return torch.stack([torch.zeros_like(second), second])
 
 
 def _read_pieces(folder: Path) -> WordPieceTokenizer:
-    """Read a WordPiece tokenizer; ValueError where a vocab.txt beside tokenizer.json differs."""
+    """Read a WordPiece tokenizer; raise ValueError if vocab.txt and tokenizer.json differ."""
     names = (TOKENIZER_FILE, VOCABULARY_FILE)
     if not any((folder / name).is_file() for name in names):
         raise ValueError(f"{folder} does not hold {' or '.join(names)}")
@@ -129,7 +131,7 @@ def _symbols(pieces: WordPieceTokenizer) -> tuple[str, ...]:
 
 
 def _rows(pieces: WordPieceTokenizer) -> Tensor:
-    """BERT's number (V,) of each of fairseq's symbols."""
+    """Return BERT's index (V,) of each fairseq symbol."""
     theirs = {ours: token for token, ours in SYMBOLS.items()}
     tokens = [theirs.get(symbol, symbol) for symbol in _symbols(pieces)]
     return torch.tensor([pieces.vocabulary[token] for token in tokens])
@@ -141,7 +143,7 @@ def _copy_lines(source: Path, target: Path) -> None:
 
 
 def _write_their_tokenizer(pieces: WordPieceTokenizer, target: Path) -> None:
-    """Write tokenizer.json with the special tokens that the data's tokenizer leaves to fairseq."""
+    """Write tokenizer.json with the special tokens, which fairseq folders leave out."""
     from tokenizers import Tokenizer
     from tokenizers.processors import BertProcessing
 

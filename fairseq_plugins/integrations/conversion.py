@@ -1,4 +1,4 @@
-"""Checkpoints of ``pe_roberta`` to and from the weights of Hugging Face's BERT and RoBERTa."""
+"""Conversion between ``pe_roberta`` checkpoints and weights of Hugging Face's BERT and RoBERTa."""
 
 import json
 import logging
@@ -14,7 +14,7 @@ from omegaconf import OmegaConf
 from safetensors.torch import save_file
 from torch import Tensor
 
-import fairseq_plugins.registration  # noqa: F401  (the options of models)
+import fairseq_plugins.registration  # noqa: F401  (registers the models' options)
 from fairseq_plugins.common.checkpoints import read_checkpoint
 from fairseq_plugins.common.vocabulary import Vocabulary, check_vocabulary, digest
 from fairseq_plugins.integrations.folders import (
@@ -54,10 +54,10 @@ from fairseq_plugins.modules.roberta_options import PERobertaConfig
 logger = logging.getLogger(__name__)
 
 CHECKPOINT_FILE = "model.pt"
-_PAD = 1  # of fairseq's dictionary
-_INITIAL_STD = 0.02  # BERT's, of weights at the start
-_HEAD_SEED = 1  # so that the same folder makes the same checkpoint
-_VERSION = f"{STACK}version"  # fairseq's number of its format
+_PAD = 1  # index in fairseq's dictionary
+_INITIAL_STD = 0.02  # standard deviation of BERT's initial weights
+_HEAD_SEED = 1  # makes conversion deterministic
+_VERSION = f"{STACK}version"  # fairseq's checkpoint format
 _TASK_HEADS = re.compile(r"(classification_heads|span_heads)\..*")
 
 
@@ -66,22 +66,21 @@ def read_their_state(
 ) -> tuple[dict[str, Tensor], Tensor]:
     """Read the weights of a Hugging Face folder under our names, in the order of our vocabulary.
 
-    A model without an output head gets one whose transform is drawn as BERT draws it (normal with
-    standard deviation 0.02, biases 0), with the word embedding as output: there is nothing in the
-    file that it could be taken from, so masked-LM training has to learn it.
+    A model without an output head gets one that is initialised as BERT's (normal with standard
+    deviation 0.02, biases 0) and tied to the word embedding; masked-LM training must learn it.
 
     Args:
         source: the folder.
-        config: its config.json, checked.
-        family: of the model.
-        rows: (V,), their token of each of ours.
+        config: its checked config.json.
+        family: model family.
+        rows: (V,), index in their vocabulary of each of our tokens.
 
     Returns:
-        The state, in which the position table has all rows of theirs; and vectors (T, H) of the
-        types of tokens, which are part of nothing yet.
+        The state, with all rows of their position table; and the token type embeddings (T, H),
+        which are not part of the state.
 
     Raises:
-        ValueError: a damaged file, or weights that are not those of such a model.
+        ValueError: a damaged file, or weights of another kind of model.
     """
     size, path = sizes(config), find_weights(source)
     body, head = body_weights(config["num_hidden_layers"]), head_weights(family)
@@ -94,7 +93,7 @@ def read_their_state(
     names = {name: weight.ours for name, weight in (body | head).items()}
     state = {names[name]: weight for name, weight in theirs.items() if name != TYPES}
     if family.bias not in theirs:
-        logger.info("no output head: drawn as BERT does, with the word embedding as output")
+        logger.info("no output head: initialised as BERT's, tied to the word embedding")
         state |= _new_head(size["H"], size["V"])
     for name in ROWS_OF_VOCABULARY:
         state[name] = state[name][rows]
@@ -120,13 +119,13 @@ def _new_head(width: int, vocab_size: int) -> dict[str, Tensor]:
 def write_checkpoint(
     folder: Path, state: dict[str, Tensor], config: Mapping[str, Any], symbols: Sequence[str]
 ) -> None:
-    """Write model.pt as fairseq does, without an optimiser's state; plain data alone.
+    """Write model.pt as fairseq does, without optimizer state.
 
     Args:
-        folder: an existing one.
-        state: all weights under our names, but the tied one.
+        folder: existing folder.
+        state: all weights under our names except the tied one.
         config: their config.json.
-        symbols: of fairseq's dictionary, in the order of the rows.
+        symbols: fairseq's dictionary, in the order of the rows.
     """
     state[TIED] = state[OUR_WORDS]
     model = PERobertaConfig(position_encoding="learned", dictionary_digest=digest(symbols))
@@ -159,14 +158,14 @@ def write_checkpoint(
 
 
 def read_our_state(source: Path, family: Family, vocabulary: Vocabulary) -> tuple[Any, Any]:
-    """Read a checkpoint of ``pe_roberta`` that a family's model can be.
+    """Read a ``pe_roberta`` checkpoint that a Hugging Face family can represent.
 
-    Heads of tasks are left behind.
+    Heads of tasks are dropped with a log message.
 
     Args:
         source: the checkpoint.
-        family: to be written.
-        vocabulary: of its data.
+        family: family to convert to.
+        vocabulary: vocabulary of its data.
 
     Returns:
         Its options, and its weights by our names.
@@ -184,8 +183,8 @@ def read_our_state(source: Path, family: Family, vocabulary: Vocabulary) -> tupl
     encoding = ours.get("position_encoding")
     if encoding != "learned" and not (encoding == "base" and ours.get("encoder_learned_pos")):
         raise ValueError(
-            f"{source}: position_encoding must be learned, the one that Hugging Face's model has, "
-            f"but is {encoding!r}"
+            f"{source}: position_encoding must be learned, as in Hugging Face's model, but is "
+            f"{encoding!r}"
         )
     state = dict(checkpoint["model"])
     rename_learned_table(state, STACK, _PAD)
@@ -194,7 +193,7 @@ def read_our_state(source: Path, family: Family, vocabulary: Vocabulary) -> tupl
     for name in heads:
         del state[name]
     if heads:
-        logger.info("left behind: %s", ", ".join(heads))
+        logger.info("not converted: %s", ", ".join(heads))
     weights = body_weights(ours["encoder_layers"]) | head_weights(family)
     needed = {*(weight.ours for weight in weights.values()), TIED}
     needed |= {OUR_SEGMENT} if segments == "pairs" else set()
@@ -217,16 +216,16 @@ def write_their_folder(
     extra: Mapping[str, Tensor],
     options: Mapping[str, Any],
 ) -> None:
-    """Write config.json and model.safetensors of a family's model with its output head.
+    """Write config.json and model.safetensors of a model with its output head.
 
     Args:
-        folder: an existing one.
-        family: of the model.
+        folder: existing folder.
+        family: model family.
         ours: options of the checkpoint.
         state: its weights.
-        rows: (V,), their token of each of ours.
-        extra: their position and type embeddings by name, which take the place of ours.
-        options: more of config.json.
+        rows: (V,), index in their vocabulary of each of our tokens.
+        extra: position and token type embeddings under their names, replacing ours.
+        options: additional entries of config.json.
     """
     back = torch.empty_like(rows)
     back[rows] = torch.arange(len(rows))

@@ -1,4 +1,4 @@
-"""Folders of Hugging Face: config.json and weights, read as data alone."""
+"""Reading of config.json and weights in Hugging Face folders, as plain data."""
 
 import json
 import logging
@@ -21,11 +21,11 @@ CONFIG_FILE, WEIGHTS_FILE, OLD_WEIGHTS_FILE = (
     "model.safetensors",
     "pytorch_model.bin",
 )
-# Names that TensorFlow's BERT had for a layer norm's weight and bias.
+# TensorFlow's names of a layer norm's weight and bias.
 _OLD_NAMES = {".gamma": ".weight", ".beta": ".bias"}
-# What belongs to the layers and their input; all else is a head, a pooler or a copy.
+# Weights of layers and embeddings; all others belong to a head or pooler, or are copies.
 _BODY = re.compile(r"embeddings\.|encoder\.")
-_NUMBERS = re.compile(r"embeddings\.(position_ids|token_type_ids)")  # constants, no weights
+_NUMBERS = re.compile(r"embeddings\.(position_ids|token_type_ids)")  # constants, not weights
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -42,7 +42,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def find_weights(folder: Path) -> Path:
-    """Find model.safetensors, or else pytorch_model.bin; ValueError where there is neither."""
+    """Find model.safetensors, else pytorch_model.bin; raise ValueError if neither exists."""
     for name in (WEIGHTS_FILE, OLD_WEIGHTS_FILE):
         if (folder / name).is_file():
             return folder / name
@@ -50,15 +50,14 @@ def find_weights(folder: Path) -> Path:
 
 
 def read_weights(path: Path, prefix: str) -> dict[str, Tensor]:
-    """Read all weights of a model, in float32.
+    """Read all weights of a model as float32.
 
     Args:
-        path: as `find_weights` finds it.
-        prefix: what stands before names of the body in a model with a head, as ``bert.``; it is
-            removed.
+        path: result of `find_weights`.
+        prefix: prefix to remove from names of the body in models with a head, as ``bert.``.
 
     Raises:
-        ValueError: naming the file, for one that is damaged or holds anything but tensors.
+        ValueError: naming the file if it is damaged or holds anything but tensors.
     """
     if path.suffix == ".bin":
         given = read_tensors(path)
@@ -85,17 +84,17 @@ def select_weights(
     body: Mapping[str, tuple[int, ...]],
     head: Mapping[str, tuple[int, ...]],
 ) -> dict[str, Tensor]:
-    """Keep the weights of the body and of the head, and log the others by name.
+    """Select the weights of the body and the head; log the names of the others.
 
     Args:
-        path: of the file, for errors.
-        weights: as `read_weights` gives them.
-        body: shapes of all weights that the body must have.
-        head: likewise of the output head, which may be absent as a whole.
+        path: path of the file, for error messages.
+        weights: result of `read_weights`.
+        body: shapes of all weights of the body, by name.
+        head: shapes of the output head's weights; the head may be absent as a whole.
 
     Raises:
-        ValueError: weights of the body or of a part of the head that are missing, a weight of
-            layers or embeddings that has no place, another shape, or numbers that are not finite.
+        ValueError: missing weights, unknown weights of layers or embeddings, wrong shapes, or
+            numbers that are not finite.
     """
     needed = {**body, **(head if head.keys() & weights.keys() else {})}
     left = [name for name in weights if name not in needed]
@@ -103,7 +102,7 @@ def select_weights(
     refuse_names(path, "lacks", needed.keys() - weights.keys())
     refuse_names(path, "has no place for", foreign)
     if left:
-        logger.info("left behind: %s", ", ".join(sorted(left)))
+        logger.info("not converted: %s", ", ".join(sorted(left)))
     for name, shape in needed.items():
         if tuple(weights[name].shape) != shape:
             raise ValueError(
@@ -116,6 +115,6 @@ def select_weights(
 
 
 def refuse_names(path: Path, what: str, names: Collection[str]) -> None:
-    """Raise ValueError that names some weights, if there are any."""
+    """Raise ValueError naming the given weights, if there are any."""
     if names:
         raise ValueError(f"{path} {what} {len(names)} weights: {', '.join(sorted(names)[:6])}")

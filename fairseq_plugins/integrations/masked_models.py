@@ -1,8 +1,7 @@
-"""BERT and RoBERTa of Hugging Face beside ``pe_roberta``: their options, and names of weights.
+"""Options and weight names of Hugging Face's BERT and RoBERTa, mapped to ``pe_roberta``.
 
-Both are stacks of layers with the layer norm after each part and after the embeddings, and an
-output tied to the word embedding. They differ in their vocabulary, segments and first position,
-which `bert` and `roberta` know.
+Both have layer norms after each part and after the embeddings, and an output tied to the word
+embedding. Vocabulary, segments and first position differ; see `bert` and `roberta`.
 """
 
 from collections.abc import Mapping
@@ -22,7 +21,7 @@ WORDS, POSITIONS, TYPES = (
 OUR_WORDS, OUR_POSITIONS = f"{STACK}embed_tokens.weight", f"{STACK}position_embedding.weight"
 OUR_SEGMENT = f"{STACK}segment_embedding.weight"
 OUR_HEAD = "encoder.lm_head."
-TIED = f"{OUR_HEAD}weight"  # the word embedding once more
+TIED = f"{OUR_HEAD}weight"  # tied to the word embedding
 ROWS_OF_VOCABULARY = (OUR_WORDS, f"{OUR_HEAD}bias")
 
 # Their options -> ours.
@@ -38,9 +37,9 @@ _PROBABILITIES = {
 }
 OPTIONS = {**_SIZES, **_PROBABILITIES, "layer_norm_eps": "layer_norm_eps"}
 _COUNTS = (*_SIZES, "vocab_size", "max_position_embeddings", "type_vocab_size")
-_MOST = 10**6  # of anything that is counted, so that a wrong number takes no memory
+_MOST = 10**6  # bound of sizes, so that a wrong number cannot exhaust the memory
 _MOST_LAYERS = 1000
-# What their other options have to be, since nothing here is like another value; None: or absent.
+# Required values of their other options, which have no counterpart here; None: may be absent.
 FIXED: dict[str, tuple[Any, ...]] = {
     "hidden_act": ("gelu",),
     "position_embedding_type": ("absolute", None),
@@ -57,7 +56,7 @@ OUR_FIXED = {
     "untie_weights_roberta": False,
     "no_token_positional_embeddings": False,
 }
-# Parts of names, theirs -> ours, with the shape of the weight: hidden size H, feed-forward size F.
+# Their names -> our names with the weight's shape: hidden size H, feed-forward size F.
 _EMBEDDING = {"embeddings.LayerNorm": ("layernorm_embedding", "H")}
 _LAYER = {
     "attention.self.query": ("self_attn.q_proj", "HH"),
@@ -73,15 +72,15 @@ _LAYER = {
 
 @dataclass(frozen=True)
 class Family:
-    """A family of Hugging Face's masked language models.
+    """A family of Hugging Face masked language models.
 
     Attributes:
-        model_type: its name in config.json, and before the names of weights in models with a head.
-        architecture: its class with the output head.
-        dense: the head's transform, before the name's last part.
-        norm: the head's layer norm, likewise.
-        bias: the head's bias of each token.
-        segments: how many types of tokens a model may have.
+        model_type: name in config.json; prefix of weight names in models with a head.
+        architecture: class with the output head.
+        dense: name of the head's dense layer, without ``.weight``.
+        norm: name of the head's layer norm, without ``.weight``.
+        bias: name of the head's output bias.
+        segments: accepted numbers of token types.
     """
 
     model_type: str
@@ -94,9 +93,9 @@ class Family:
 
 @dataclass(frozen=True)
 class Weight:
-    """A weight of ours that one of theirs is: its name, and its shape in letters.
+    """Our name and the shape of one of their weights.
 
-    H: hidden size, F: feed-forward size, V: vocabulary, P: positions, T: types of tokens.
+    H: hidden size, F: feed-forward size, V: vocabulary, P: positions, T: token types.
     """
 
     ours: str
@@ -104,7 +103,7 @@ class Weight:
 
 
 def body_weights(layers: int) -> dict[str, Weight]:
-    """Weights below the head, without token types, by name without the prefix of the family."""
+    """Return the weights below the head without token types, by unprefixed name."""
     found = {WORDS: Weight(OUR_WORDS, "VH"), POSITIONS: Weight(OUR_POSITIONS, "PH")}
     parts = {theirs: (STACK + ours, shape) for theirs, (ours, shape) in _EMBEDDING.items()}
     for index in range(layers):
@@ -116,7 +115,7 @@ def body_weights(layers: int) -> dict[str, Weight]:
 
 
 def head_weights(family: Family) -> dict[str, Weight]:
-    """Weights of the head except the word embedding, which it shares."""
+    """Return the weights of the head except the shared word embedding."""
     parts = {
         family.dense: (f"{OUR_HEAD}dense", "HH"),
         family.norm: (f"{OUR_HEAD}layer_norm", "H"),
@@ -133,7 +132,7 @@ def _with_biases(parts: Mapping[str, tuple[str, str]]) -> dict[str, Weight]:
 
 
 def sizes(config: Mapping[str, Any]) -> dict[str, int]:
-    """Sizes of a config.json by the letters of `Weight`."""
+    """Return the sizes in a config.json by the letters of `Weight`."""
     names = {
         "H": "hidden_size",
         "F": "intermediate_size",
@@ -145,10 +144,10 @@ def sizes(config: Mapping[str, Any]) -> dict[str, int]:
 
 
 def read_config(folder: Path, family: Family) -> dict[str, Any]:
-    """Read config.json of a family's folder and check all that a conversion needs.
+    """Read and check the config.json of a family's folder.
 
     Raises:
-        ValueError: naming the file, the option, what it must be and what it is.
+        ValueError: naming the file, the option, its accepted values and its value.
     """
     path = folder / CONFIG_FILE
     config = read_json(path)
@@ -181,7 +180,7 @@ def _is_number(value: Any) -> bool:
 def check_options(
     path: Path, options: Mapping[str, Any], fixed: Mapping[str, tuple[Any, ...]]
 ) -> None:
-    """Raise ValueError for the first option that has none of the values it must have."""
+    """Raise ValueError for the first option without an accepted value."""
     for name, values in fixed.items():
         if options.get(name) not in values:
             words = " or ".join(repr(value) for value in values if value is not None)

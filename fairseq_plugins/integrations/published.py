@@ -23,15 +23,15 @@ FAMILIES = (bert.BERT.model_type, roberta.ROBERTA.model_type)
 
 
 def to_fairseq(source: Path, target: Path, pieces: Path) -> None:
-    """Write a Hugging Face folder of a BERT or a RoBERTa as a fairseq folder.
+    """Convert a Hugging Face BERT or RoBERTa folder to a fairseq folder.
 
     Args:
         source: the folder.
-        target: an existing, empty one.
-        pieces: GPT-2's, of a RoBERTa; a BERT has its own.
+        target: existing empty folder.
+        pieces: folder of GPT-2's tokenizer, for RoBERTa; a BERT folder has its own.
 
     Raises:
-        ValueError: a model of another family, or as `bert.to_fairseq` and `roberta.to_fairseq` do.
+        ValueError: another family, or as `bert.to_fairseq` and `roberta.to_fairseq`.
     """
     path = source / CONFIG_FILE
     config = read_json(path)
@@ -45,12 +45,12 @@ def to_fairseq(source: Path, target: Path, pieces: Path) -> None:
 
 @dataclass(frozen=True)
 class PackagedModel:
-    """A model in an installed package.
+    """A pretrained model inside an installed package.
 
     Attributes:
-        module: of the package, in which the folder ``model`` is.
+        module: module of the package that contains the folder ``model``.
         weights: sha256 of its model.safetensors.
-        about: what start.json says of it.
+        about: provenance, written to start.json.
     """
 
     module: str
@@ -78,17 +78,17 @@ RECORD_FILE = "start.json"
 
 
 def prepare_start(output: Path, source: Path | None, pieces: Path) -> None:
-    """Write a checkpoint of ``pe_roberta``, its dictionary and tokenizer, and start.json.
+    """Write a ``pe_roberta`` checkpoint, its dictionary, tokenizer and start.json.
 
     Args:
         output: folder to make.
-        source: Hugging Face folder of a BERT or a RoBERTa; None for that in the package.
-        pieces: GPT-2's, of a RoBERTa.
+        source: Hugging Face folder of a BERT or RoBERTa; None for the packaged model.
+        pieces: folder of GPT-2's tokenizer, for RoBERTa.
 
     Raises:
-        DataError: the package is not installed or has another file, or the folder to make is
+        DataError: the package is not installed or has another file, or ``output`` exists and is
             something else.
-        ValueError: as `to_fairseq` does; nothing is then written.
+        ValueError: as `to_fairseq`; nothing is then written.
     """
     folder = packaged_folder(MINILM) if source is None else source
     weights = find_weights(folder)
@@ -114,17 +114,17 @@ def prepare_start(output: Path, source: Path | None, pieces: Path) -> None:
 
 
 def packaged_folder(published: PackagedModel) -> Path:
-    """Find the model's folder in its package, which is not imported.
+    """Find the model's folder in its package without importing it.
 
     Raises:
-        DataError: it is not installed, or in another version, with the command that installs it.
+        DataError: the package is missing or has another version; names the command to install it.
     """
     spec = find_spec(published.module)
     places = spec.submodule_search_locations if spec is not None else None
     package, version = published.about["package"], published.about["version"]
     if not places:
         raise DataError(
-            f"the published start is in the package {package}, which is not installed: "
+            f"the pretrained model is in the package {package}, which is not installed: "
             f"{remedy('start')}; or give a folder with --from"
         )
     try:

@@ -1,12 +1,12 @@
-"""RoBERTa between Hugging Face's folders and fairseq's checkpoints of ``pe_roberta``.
+"""Conversion of RoBERTa between Hugging Face folders and ``pe_roberta`` checkpoints.
 
-    folder of Hugging Face   config.json, model.safetensors or pytorch_model.bin, and vocab.json
-                             with merges.txt or tokenizer.json
-    folder of fairseq        model.pt, dict.txt, and the pieces: encoder.json, vocab.bpe
+    Hugging Face folder   config.json, model.safetensors or pytorch_model.bin, and vocab.json
+                          with merges.txt or tokenizer.json
+    fairseq folder        model.pt, dict.txt, and GPT-2's tokenizer: encoder.json, vocab.bpe
 
-Weights only change their names, and rows of the vocabulary their order: both sides name GPT-2's
-pieces, fairseq by their ids in encoder.json. Hugging Face's position table has two more rows, and
-its one token type, which every token has, is added to the positions.
+Weights change only their names, and vocabulary rows their order: fairseq names GPT-2's subwords by
+their ids in encoder.json. Hugging Face's position table has two more rows, and its single token
+type is added to the positions.
 """
 
 import json
@@ -47,19 +47,21 @@ ROBERTA = Family(
 )
 VOCABULARY_FILE, THEIR_MERGES_FILE, TOKENIZER_FILE = "vocab.json", "merges.txt", "tokenizer.json"
 THEIR_FILES = (CONFIG_FILE, WEIGHTS_FILE, VOCABULARY_FILE, THEIR_MERGES_FILE)
-_PAD = 1  # in both
+_PAD = 1  # padding index on both sides
 _FIRST_POSITION = _PAD + 1  # the row of position 0 in Hugging Face's table
 
 
 def to_fairseq(source: Path, target: Path, pieces: Path) -> None:
-    """Write a Hugging Face folder of a RoBERTa as a fairseq folder.
+    """Convert a Hugging Face RoBERTa folder to a fairseq folder.
 
-    source: of a RobertaModel or of one with a head; heads but the masked-LM one are left behind.
-    target: an existing, empty folder. pieces: GPT-2's, or those the model was trained with; the
-    vocabulary is put in the order of their dict.txt.
+    Args:
+        source: folder of a RobertaModel or a subclass; only a masked-LM head is converted.
+        target: existing empty folder.
+        pieces: folder of GPT-2's tokenizer, or that of the model's training; the vocabulary is
+            put in the order of its dict.txt.
 
     Raises:
-        ValueError: a missing or damaged file, another architecture or other pieces.
+        ValueError: a missing or damaged file, another architecture or tokenizer.
     """
     config = read_config(source, ROBERTA)
     check_options(source / CONFIG_FILE, config, {"pad_token_id": (_PAD,)})
@@ -70,11 +72,11 @@ def to_fairseq(source: Path, target: Path, pieces: Path) -> None:
     rows = _rows(path, vocabulary, tokens)
     if config["vocab_size"] != len(rows):
         raise ValueError(
-            f"{source / CONFIG_FILE}: vocab_size must be that of {path.name}, {len(rows)}, but is "
-            f"{config['vocab_size']}"
+            f"{source / CONFIG_FILE}: vocab_size must be {len(rows)}, the size of {path.name}, "
+            f"but is {config['vocab_size']}"
         )
     state, types = read_their_state(source, config, ROBERTA, rows)
-    # Padding, which has another row, is masked.
+    # The row of padding may be dropped: padding is masked.
     state[OUR_POSITIONS] = state[OUR_POSITIONS][_FIRST_POSITION:] + types
     known.copy(target)
     write_checkpoint(target, state, config, _vocabulary(known).symbols)
@@ -82,13 +84,16 @@ def to_fairseq(source: Path, target: Path, pieces: Path) -> None:
 
 
 def to_huggingface(source: Path, target: Path, pieces: Path) -> None:
-    """Write a checkpoint of ``pe_roberta`` as a Hugging Face folder of a RobertaForMaskedLM.
+    """Convert a ``pe_roberta`` checkpoint to a Hugging Face folder of a RobertaForMaskedLM.
 
-    source: the checkpoint. target: an existing, empty folder. pieces: those of its data.
+    Args:
+        source: the checkpoint.
+        target: existing empty folder.
+        pieces: tokenizer folder of its data.
 
     Raises:
-        ValueError: a missing or damaged file, options that RoBERTa does not have, or pieces that
-            are not the checkpoint's.
+        ValueError: a missing or damaged file, options that RoBERTa does not have, or another
+            tokenizer than the checkpoint's.
     """
     known = Gpt2Tokenizer.load(pieces)
     tokens = tokens_of(known)
@@ -117,16 +122,16 @@ def _vocabulary(pieces: Gpt2Tokenizer) -> Vocabulary:
 
 
 def tokens_of(pieces: Gpt2Tokenizer) -> list[str]:
-    """The symbols of fairseq's dictionary with the mask, as Hugging Face writes them."""
+    """Return fairseq's symbols and the mask in Hugging Face's spelling."""
     spelled = {str(number): piece for number, piece in pieces.encoder.decoder.items()}
     return [*(spelled.get(symbol, symbol) for symbol in pieces.dictionary.symbols), MASK]
 
 
 def _read_pieces(source: Path) -> tuple[Path, dict[str, int], list[str]]:
-    """Their file of tokens, the ids of these, and merges, from two files or tokenizer.json.
+    """Read the token file's path, the token ids and the merges, from two files or tokenizer.json.
 
     Raises:
-        ValueError: a missing or damaged file, or a tokenizer that is not byte-level BPE.
+        ValueError: a missing or damaged file, or a tokenizer other than byte-level BPE.
     """
     two = source / VOCABULARY_FILE, source / THEIR_MERGES_FILE
     path = source / TOKENIZER_FILE
@@ -148,14 +153,14 @@ def _read_pieces(source: Path) -> tuple[Path, dict[str, int], list[str]]:
 
 
 def _rows(path: Path, theirs: dict[str, int], tokens: list[str]) -> Tensor:
-    """Their ids of our symbols in our order."""
+    """Return their ids of our symbols, in our order."""
     ours = set(tokens)
     absent = [token for token in tokens if token not in theirs]
     foreign = [token for token in theirs if token not in ours]
     if absent or foreign:
-        which, some = ("lacks", absent) if absent else ("has, beyond the pieces,", foreign)
+        which, some = ("lacks", absent) if absent else ("has other", foreign)
         raise ValueError(
-            f"{path} {which} {len(some)} tokens, the first is {some[0]!r}: it is of other pieces"
+            f"{path} is of another tokenizer: it {which} {len(some)} tokens, first {some[0]!r}"
         )
     ids = [theirs[token] for token in tokens]
     if any(type(i) is not int for i in ids) or sorted(ids) != list(range(len(ids))):
@@ -168,7 +173,7 @@ def _check_merges(path: Path, theirs: list[str], ours: Path) -> None:
     if theirs != other:
         same = [a == b for a, b in zip(theirs, other, strict=False)]
         number = same.index(False) if False in same else len(same)
-        raise ValueError(f"{path} is of other pieces than {ours}: merge {number + 1} differs")
+        raise ValueError(f"{path} is of another tokenizer than {ours}: merge {number + 1} differs")
 
 
 def _read_merges(path: Path) -> list[str]:

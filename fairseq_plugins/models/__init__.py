@@ -1,4 +1,4 @@
-"""The models that register with fairseq; importing this package registers them."""
+"""Models, registered with fairseq on import."""
 
 from fairseq_plugins.models import pe_roberta as pe_roberta
 from fairseq_plugins.models import pe_transformer as pe_transformer

@@ -1,4 +1,4 @@
-"""``pe_roberta``: fairseq's RoBERTa, any position encoding, any attention."""
+"""Model ``pe_roberta``: fairseq's RoBERTa with any position encoding and attention."""
 
 import argparse
 from dataclasses import fields
@@ -41,9 +41,9 @@ from fairseq_plugins.modules.vocabulary import (
     vocabularies_of,
 )
 
-BERT_STD = 0.02  # of the weights at the start, as `init_bert_params` draws them
+BERT_STD = 0.02  # initial standard deviation, as in fairseq's `init_bert_params`
 
-# Options that prune parts which are replaced here, or wrap layers for FSDP.
+# Unsupported options, which prune modules that are replaced here or wrap layers for FSDP.
 _NOT_OFFERED = {
     "encoder_layers_to_keep": None,
     "mha_heads_to_keep": -1,
@@ -53,16 +53,16 @@ _NOT_OFFERED = {
 
 
 def initialize_as_bert(model: nn.Module) -> None:
-    """Draw weights as fairseq's RoBERTa does, in its order; encodings keep their own.
+    """Initialise weights as fairseq's RoBERTa does, in the same order; encodings keep their own.
 
-    A learned table is the exception: BERT's is drawn like the embedding of the tokens. On PyTorch's
-    device `meta` there is nothing to draw, and fairseq's function would copy from it.
+    Learned position tables are an exception: like BERT's, they are drawn as token embeddings are.
+    On PyTorch's device `meta` nothing is drawn, since fairseq's function would copy from it.
     """
     if any(parameter.is_meta for parameter in model.parameters()):
         return
     encodings = [m for m in model.modules() if isinstance(m, PositionEncoding)]
     kept = {module for encoding in encodings for module in encoding.modules()}
-    # Not those of its subclasses, which are no sums.
+    # Exactly this class: subclasses do not add their table to the embeddings.
     tables = [encoding for encoding in encodings if type(encoding) is Learned]
 
     def initialize(module: nn.Module) -> None:
@@ -70,10 +70,10 @@ def initialize_as_bert(model: nn.Module) -> None:
             return
         init_bert_params(module)
         if isinstance(module, FairseqMultiheadAttention):
-            # fairseq's function draws these a second time, knowing its own class only.
+            # fairseq draws these twice, but only for its own attention class.
             for projection in (module.q_proj, module.k_proj, module.v_proj):
                 init_bert_params(projection)
-        if isinstance(module, nn.Embedding):  # of the tokens; fairseq's table comes after it
+        if isinstance(module, nn.Embedding):  # fairseq draws positions right after the tokens
             for table in tables:
                 _draw_table(table, first=(module.padding_idx or 0) + 1)
 
@@ -81,23 +81,23 @@ def initialize_as_bert(model: nn.Module) -> None:
 
 
 def _draw_table(table: Learned, first: int) -> None:
-    """BERT's initial values; fairseq's table has ``first`` rows before that of position 0."""
+    """Draw BERT's initial values; fairseq's table has ``first`` rows before position 0."""
     rows, width = table.weight.shape
     with torch.no_grad():
         table.weight.copy_(torch.empty(first + rows, width).normal_(std=BERT_STD)[first:])
 
 
 def set_layer_norm_eps(encoder: RobertaEncoder, eps: float) -> None:
-    """Set the epsilon of the layer norms of embeddings, layers and LM head; encodings keep theirs.
+    """Set the epsilon of all layer norms of the model except those inside encodings.
 
     Raises:
-        ValueError: not above 0 and below 1.
+        ValueError: ``eps`` is not above 0 and below 1.
     """
     if not 0 < eps < 1:
         raise ValueError(f"`layer_norm_eps` must be above 0 and below 1, but is {eps} instead.")
     stack = encoder.sentence_encoder
     norms = [stack.layernorm_embedding, stack.layer_norm, encoder.lm_head.layer_norm]
-    for index in range(len(stack.layers)):  # by index: LayerDrop leaves out layers of an iteration
+    for index in range(len(stack.layers)):  # by index: iteration with LayerDrop skips layers
         layer = stack.layers[index]
         norms += [layer.self_attn_layer_norm, layer.final_layer_norm]
     for norm in norms:
@@ -106,16 +106,16 @@ def set_layer_norm_eps(encoder: RobertaEncoder, eps: float) -> None:
 
 
 class PERobertaEncoder(RobertaEncoder):
-    """fairseq's, with the stack of layers replaced."""
+    """fairseq's RoBERTa encoder with a replaced stack of layers."""
 
     def __init__(self, args: Any, dictionary: Any) -> None:
         super().__init__(args, dictionary)
         set_layer_norm_eps(self, args.layer_norm_eps)
 
     def build_encoder(self, args: Any, dictionary: Any, embed_tokens: Any) -> PositionalEncoder:
-        """The stack, with BERT's initial values except in the encodings."""
+        """Build the stack, initialised as BERT except for the encodings."""
         config = TransformerConfig.from_namespace(args)
-        # On a fork of the random numbers, so that the rest of the model is drawn as fairseq's.
+        # Keep the random state, so that the rest of the model is initialised as fairseq's.
         with torch.random.fork_rng(devices=[]):
             encodings = build_stack_encodings(
                 args,
@@ -140,15 +140,15 @@ class PERobertaEncoder(RobertaEncoder):
 
 @register_model("pe_roberta", dataclass=PERobertaConfig)
 class PERoberta(FreshTrainingState, LengthLimits, SeededSampling, RobertaModel):
-    """A bidirectional encoder with fairseq's heads for masked words and for classes, and spans.
+    """A bidirectional encoder with heads for masked tokens, classes and spans.
 
-    ``--attention-type``, ``--position-encoding`` and ``--position-encoding-options`` choose what
-    is inside; the rest is fairseq's. The encoding ``base`` is the learned table that RoBERTa has,
-    with ``encoder_learned_pos=False`` fairseq's sinusoidal one.
+    ``--attention-type``, ``--position-encoding`` and ``--position-encoding-options`` choose the
+    attention and the encoding; all other options are fairseq's. The encoding ``base`` is RoBERTa's
+    learned table, or fairseq's sinusoidal one with ``encoder_learned_pos=False``.
     """
 
     def __init__(self, args: Any, encoder: PERobertaEncoder) -> None:
-        # Past RobertaModel's own constructor, which would draw new weights for encodings too.
+        # Skip RobertaModel's constructor, which would reinitialise the encodings.
         super(RobertaModel, self).__init__(encoder)
         self.args = args
         initialize_as_bert(self)
@@ -156,7 +156,7 @@ class PERoberta(FreshTrainingState, LengthLimits, SeededSampling, RobertaModel):
         self.span_heads = nn.ModuleDict()
 
     def register_span_head(self, name: str) -> None:
-        """Add a head with new weights for spans, to be asked for by its name."""
+        """Add a new head for spans under a name."""
         head = SpanHead(self.args.encoder_embed_dim, self.args.pooler_dropout)
         init_bert_params(head.out_proj)
         self.span_heads[name] = head
@@ -164,9 +164,9 @@ class PERoberta(FreshTrainingState, LengthLimits, SeededSampling, RobertaModel):
     def forward(
         self, src_tokens: Tensor, *args: Any, span_head_name: str | None = None, **kwargs: Any
     ) -> tuple[Tensor, dict[str, Any]]:
-        """fairseq's; with ``span_head_name`` where an answer to tokens (B, T) begins and ends.
+        """As fairseq's; with ``span_head_name`` find where an answer in tokens (B, T) is.
 
-        Then it returns logits (B, T, 2) of its first and last token, -inf at padding.
+        With it, return logits (B, T, 2) of the first and last token, -inf at padding.
         """
         if span_head_name is None:
             output: tuple[Tensor, dict[str, Any]] = super().forward(src_tokens, *args, **kwargs)
@@ -177,14 +177,14 @@ class PERoberta(FreshTrainingState, LengthLimits, SeededSampling, RobertaModel):
 
     @classmethod
     def hub_models(cls) -> dict[str, str]:
-        """None: what fairseq publishes are models called ``roberta``."""
+        """Return no models: fairseq's published ones are of type ``roberta``."""
         return {}
 
     @staticmethod
     def add_args(parser: Any) -> None:
-        """Flags of the dataclass; what is on by default has one for on and one for off.
+        """Add the dataclass's flags; options that are on by default get a flag and its negation.
 
-        fairseq's parser would let ``--layernorm-embedding`` turn it off.
+        With fairseq's parser ``--layernorm-embedding`` would turn the option off.
         """
         for option in fields(PERobertaConfig):
             if option.default is True:
@@ -200,8 +200,8 @@ class PERoberta(FreshTrainingState, LengthLimits, SeededSampling, RobertaModel):
         """Build a model from flags or a composed config.
 
         Raises:
-            ValueError: an option that is not offered, what the encodings refuse, or a checkpoint
-                to start from that does not fit.
+            ValueError: an unsupported option, an option that the encodings reject, or a mismatching
+                initial checkpoint.
         """
         check_numbers(args, ROBERTA)
         for name, default in _NOT_OFFERED.items():
@@ -222,7 +222,7 @@ class PERoberta(FreshTrainingState, LengthLimits, SeededSampling, RobertaModel):
                 f"but is {longest} instead."
             )
         if OmegaConf.is_config(args):
-            OmegaConf.set_struct(args, False)  # fairseq's encoder adds to it
+            OmegaConf.set_struct(args, False)  # fairseq's encoder adds keys
         check_training(args, task)
         vocabularies = vocabularies_of(task, [ROBERTA_TABLE])
         labels = labels_of(task)
@@ -236,7 +236,7 @@ class PERoberta(FreshTrainingState, LengthLimits, SeededSampling, RobertaModel):
         return model
 
     def upgrade_state_dict_named(self, state_dict: dict[str, Any], name: str) -> None:
-        """As fairseq does; and take the learned table of its own ``roberta``."""
+        """Upgrade as fairseq does, and convert the learned table of its own ``roberta``."""
         prefix = f"{name}." if name else ""
         stack = f"{prefix}encoder.sentence_encoder."
         if type(self.encoder.sentence_encoder.position_embedding) is Learned:

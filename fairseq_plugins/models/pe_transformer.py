@@ -1,4 +1,4 @@
-"""``pe_transformer``: fairseq's encoder-decoder, any position encoding, any attention."""
+"""Model ``pe_transformer``: fairseq's encoder-decoder with any position encoding and attention."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -41,27 +41,27 @@ _NAMES = {
 
 @contextmanager
 def _naming(site: str, options: PositionEncodingConfig) -> Iterator[None]:
-    """Errors say which of the attentions they are about, and which options are its own."""
+    """Add the attention's name and its own options to error messages."""
     try:
         yield
     except IncompatibleEncodingError as error:
         neutral = "none" if site == "cross" else "base"
         raise IncompatibleEncodingError(
             f"{_NAMES[site]} ({options.attention_type}, {options.position_encoding}): {error} "
-            f"For this attention alone the options are `{site}_position_encoding`, as in "
+            f"Options of this attention alone are `{site}_position_encoding`, as in "
             f"{site}_position_encoding={neutral}, and `{site}_attention_type`."
         ) from None
     except ValueError as error:
         raise ValueError(f"{_NAMES[site]}: {error}") from None
 
 
-def _check_places(config: TransformerConfig, sites: dict[str, PositionEncodingConfig]) -> None:
-    """Refuse what cannot be, before anything is built."""
+def _check_sites(config: TransformerConfig, sites: dict[str, PositionEncodingConfig]) -> None:
+    """Check that each attention supports its encoding, before anything is built."""
     source, target = config.max_source_positions, config.max_target_positions
     longest = {"encoder": source, "decoder": target, "cross": max(source, target)}
     for site, options in sites.items():
         _, heads, head_dim = stack_widths(config, "encoder" if site == "encoder" else "decoder")
-        # On a fork of the random numbers, so that weights are drawn as without this.
+        # Keep the random state, so that initial weights do not depend on this check.
         with _naming(site, options), torch.random.fork_rng(devices=[]):
             if site == "cross":
                 check_cross_encoding(options.position_encoding)
@@ -80,18 +80,18 @@ def _check_places(config: TransformerConfig, sites: dict[str, PositionEncodingCo
 class PETransformer(FreshTrainingState, LengthLimits, SeededSampling, TransformerModelBase):
     """A translation model.
 
-    ``--attention-type``, ``--position-encoding`` and ``--position-encoding-options`` choose what is
-    inside both self-attentions, ``--encoder-attention-type``, ``--decoder-position-encoding`` and
-    so on what is inside one of them, ``--cross-attention-type`` and so on what is between them;
-    the rest is fairseq's.
+    ``--attention-type``, ``--position-encoding`` and ``--position-encoding-options`` apply to both
+    self-attentions; options such as ``--encoder-attention-type`` or
+    ``--decoder-position-encoding`` override them for one side, and ``--cross-attention-type`` and
+    its like set the cross-attention. All other options are fairseq's.
 
-    Cross-attention sees the whole source and has no encoding unless it is given one; positions
-    are then those of the target's tokens against those of the source's.
+    Cross-attention sees the whole source and has no encoding by default; with one, it relates
+    positions of target tokens to positions of source tokens.
     """
 
     @classmethod
     def add_args(cls, parser: Any) -> None:
-        """Flags of the dataclass, not of fairseq's nested one."""
+        """Add the flags of the flat dataclass instead of fairseq's nested one."""
         super(TransformerModelBase, PETransformer).add_args(parser)
 
     @classmethod
@@ -99,9 +99,9 @@ class PETransformer(FreshTrainingState, LengthLimits, SeededSampling, Transforme
         """Build a model from flags or a composed config.
 
         Raises:
-            IncompatibleEncodingError: an encoding that one of the attentions cannot have; the
-                message names the attention and its options.
-            ValueError: a bad option, or a checkpoint to go on from that is of another model.
+            IncompatibleEncodingError: an attention does not support its encoding; the message names
+                the attention and its options.
+            ValueError: an invalid option, or a checkpoint of another model to resume from.
         """
         check_numbers(args, TRANSLATION)
         check_training(args, task)
@@ -112,31 +112,31 @@ class PETransformer(FreshTrainingState, LengthLimits, SeededSampling, Transforme
         config.sites = {site: options_at(args, site) for site in ATTENTION_SITES}
         check_common_options(args)
         check_linear_options(args, [options.attention_type for options in config.sites.values()])
-        _check_places(config, config.sites)
+        _check_sites(config, config.sites)
         model: PETransformer = super().build_model(config, task)
         return model
 
     @classmethod
     def build_encoder(cls, cfg: Any, src_dict: Any, embed_tokens: nn.Module) -> PositionalEncoder:
-        """fairseq's with the encoder's encoding and attention."""
+        """Build the encoder with its own encoding and attention."""
         return PositionalEncoder(cfg, cfg.sites["encoder"], src_dict, embed_tokens)
 
     @classmethod
     def build_decoder(cls, cfg: Any, tgt_dict: Any, embed_tokens: nn.Module) -> PositionalDecoder:
-        """fairseq's with the decoder's encoding and attention, and those of the cross-attention."""
+        """Build the decoder with its own encoding, attention and cross-attention."""
         own, cross = cfg.sites["decoder"], cfg.sites["cross"]
         return PositionalDecoder(cfg, own, tgt_dict, embed_tokens, cross=cross)
 
     def prepare_for_inference_(self, cfg: Any) -> None:
-        """As fairseq does, with seeded draws.
+        """Prepare as fairseq does, and seed stochastic encodings.
 
         Raises:
-            ValueError: an alignment is asked for, but the cross-attention has no weights.
+            ValueError: an alignment is requested, but the cross-attention computes no weights.
         """
         wants_weights = getattr(cfg.generation, "print_alignment", None)
         if wants_weights and not self.decoder.layers[-1].gives_weights:
             raise ValueError(
-                "`print_alignment` must be off where cross_attention_type is "
-                f"{self.cfg.sites['cross'].attention_type}, which never computes the weights."
+                "`print_alignment` must be off with cross_attention_type="
+                f"{self.cfg.sites['cross'].attention_type}, which computes no weights."
             )
         super().prepare_for_inference_(cfg)

@@ -1,4 +1,4 @@
-"""``pe_transformer_lm``: fairseq's language model, any position encoding, any attention."""
+"""Model ``pe_transformer_lm``: fairseq's language model with any encoding and attention."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -32,10 +32,10 @@ from fairseq_plugins.modules.vocabulary import (
 class PETransformerLMConfig(
     TransformerLanguageModelConfig, PositionEncodingConfig, ContinuedConfig, DictionaryConfig
 ):
-    """fairseq's options of ``transformer_lm`` with those of the position encoding."""
+    """Options of fairseq's ``transformer_lm`` and of its position encoding."""
 
 
-# Options of fairseq's transformer_lm that act on parts which are replaced here.
+# Unsupported options of fairseq's transformer_lm, for modules that are replaced here.
 _NOT_OFFERED = {
     "character_embeddings": False,
     "decoder_xformers_att_config": None,
@@ -44,7 +44,7 @@ _NOT_OFFERED = {
 }
 
 
-# The softmax takes the input's tables, so that they must be alike: of each what it must be.
+# With tied tables these options of the softmax must equal those of the input.
 _TIED = {
     "adaptive_softmax_cutoff": "adaptive_input_cutoff",
     "adaptive_softmax_factor": "adaptive_input_factor",
@@ -53,7 +53,7 @@ _TIED = {
 
 
 def _check_tied(args: Any) -> None:
-    """Refuse `tie_adaptive_weights` beside options by which there is nothing to tie."""
+    """Check that `tie_adaptive_weights` has matching input and output tables to tie."""
     if not args.tie_adaptive_weights:
         return
     if not args.adaptive_input:
@@ -66,17 +66,17 @@ def _check_tied(args: Any) -> None:
             has, wanted = parse_cutoffs(name, has), parse_cutoffs(like, wanted)
         if has != wanted:
             raise ValueError(
-                f"`{name}` must be that of {like}={wanted} with tie_adaptive_weights, "
-                f"but is {has} instead."
+                f"`{name}` must equal {like}={wanted} with tie_adaptive_weights, but is {has} "
+                "instead."
             )
 
 
 @register_model("pe_transformer_lm", dataclass=PETransformerLMConfig)
 class PETransformerLM(FreshTrainingState, LengthLimits, SeededSampling, FairseqLanguageModel):
-    """A causal decoder.
+    """A causal language model.
 
-    ``--attention-type``, ``--position-encoding`` and ``--position-encoding-options`` choose what is
-    inside; the rest is fairseq's.
+    ``--attention-type``, ``--position-encoding`` and ``--position-encoding-options`` choose the
+    attention and the encoding; all other options are fairseq's.
     """
 
     @classmethod
@@ -84,8 +84,8 @@ class PETransformerLM(FreshTrainingState, LengthLimits, SeededSampling, FairseqL
         """Build a model from flags or a composed config.
 
         Raises:
-            ValueError: an option that is not offered, what the encodings refuse, or a checkpoint to
-                go on or to start from that does not fit.
+            ValueError: an unsupported option, an option that the encodings reject, or a mismatching
+                checkpoint to start or resume from.
         """
         check_numbers(args, LM)
         for name, default in _NOT_OFFERED.items():

@@ -1,4 +1,4 @@
-"""fairseq's decoder with a position encoding under any attention."""
+"""fairseq's Transformer decoder with any position encoding and attention."""
 
 from typing import Any, NamedTuple
 
@@ -24,41 +24,43 @@ from fairseq_plugins.modules.stack import (
 
 
 class LayerParts(NamedTuple):
-    """What one layer's attention is made of."""
+    """Options and encoding of one attention."""
 
     options: PositionEncodingConfig
     encoding: PositionEncoding | None
 
 
 class PositionalDecoderLayer(transformer_layer.TransformerDecoderLayerBase):
-    """fairseq's decoder layer with its attentions replaced.
+    """fairseq's decoder layer with replaced attentions.
 
-    In the places of the two padding masks, which fairseq hands on to the attentions as they are,
-    it takes ``Positions`` and ``CrossPositions``.
+    ``Positions`` and ``CrossPositions`` are passed as the two padding masks, which fairseq hands to
+    the attentions unchanged.
 
     Args:
-        config: fairseq's.
-        own: of the self-attention.
-        cross: of the attention to the encoder; None for a layer without.
+        config: fairseq's options.
+        own: parts of the self-attention.
+        cross: parts of the attention to the encoder; None for a layer without.
     """
 
     def __init__(
         self, config: TransformerConfig, own: LayerParts, cross: LayerParts | None
     ) -> None:
-        # The superclass builds its attentions while it is constructed, so this comes first; in
-        # tuples, because a module cannot be assigned before nn.Module's constructor ran.
+        # The superclass's constructor builds the attentions. Tuples, since modules cannot be
+        # assigned before nn.Module's constructor has run.
         self._own, self._cross = own, cross
         super().__init__(config, no_encoder_attn=cross is None)
         del self._own, self._cross
         self.gives_weights = cross is not None and self.encoder_attn.attention.gives_weights
-        # fairseq asks for them at every layer in evaluation, unless this says otherwise.
+        # Otherwise fairseq requests attention weights of every layer in evaluation.
         self.need_attn = self.gives_weights
 
     def build_self_attention(
         self, embed_dim: int, cfg: Any, add_bias_kv: bool = False, add_zero_attn: bool = False
     ) -> nn.Module:
         if add_bias_kv or add_zero_attn:
-            raise ValueError("`add_bias_kv` and `add_zero_attn` must be False: no position fits.")
+            raise ValueError(
+                "`add_bias_kv` and `add_zero_attn` must be False: such keys have no position."
+            )
         noise = (self.quant_noise, self.quant_noise_block_size)
         options, encoding = self._own
         return build_self_attention(options, encoding, cfg, "decoder", noise)
@@ -70,19 +72,19 @@ class PositionalDecoderLayer(transformer_layer.TransformerDecoderLayerBase):
         return build_cross_attention(options, encoding, cfg, noise)
 
     def make_generation_fast_(self, need_attn: bool = False, **kwargs: Any) -> None:
-        """As fairseq's; without weights that nobody computes."""
+        """As fairseq's; request attention weights only from attentions that compute them."""
         self.need_attn = need_attn and self.gives_weights
 
 
 class PositionalDecoder(TransformerDecoderBase):
-    """fairseq's decoder; causality lies in the attention, so no T x T mask is made here.
+    """fairseq's decoder, made causal by its attentions instead of a T x T mask.
 
     Args:
-        config: fairseq's.
-        options: of the self-attention and its position encoding.
-        dictionary: of the output.
+        config: fairseq's options.
+        options: options of the self-attention and its position encoding.
+        dictionary: output dictionary.
         embed_tokens: token embeddings.
-        cross: options of the attention to an encoder; None where there is no encoder.
+        cross: options of the attention to an encoder; None without an encoder.
     """
 
     def __init__(
@@ -122,7 +124,7 @@ class PositionalDecoder(TransformerDecoderBase):
         alignment_layer: int | None = None,
         alignment_heads: int | None = None,
     ) -> tuple[Tensor, dict[str, Any]]:
-        """Features (B, T, C) of the tokens (B, T); of the last token alone in a decoding step."""
+        """Return features (B, T, C) of tokens (B, T); only the last with ``incremental_state``."""
         if full_context_alignment:
             raise ValueError("`full_context_alignment` must be False: the attention is causal.")
         last_layer = self.num_layers - 1 if alignment_layer is None else alignment_layer
@@ -160,9 +162,10 @@ class PositionalDecoder(TransformerDecoderBase):
         return x, {"attn": [attn], "inner_states": inner_states}
 
     def _embed(self, tokens: Tensor, last_only: bool) -> tuple[Tensor, Positions, Positions]:
-        """Embedded tokens (B, T, C), their positions, and those that the encodings are given.
+        """Return embeddings (B, T, C), positions, and the positions for the encodings.
 
-        In a decoding step those of the last token alone, which has what its embedding looks at.
+        With ``last_only``, for incremental decoding, only those of the last token; its embedding
+        may depend on the preceding tokens.
         """
         padding = tokens.eq(self.padding_idx)
         padded = padding if has_padding(padding) else None
@@ -187,21 +190,20 @@ class PositionalDecoder(TransformerDecoderBase):
         return self.dropout_module(x), positions, own
 
     def max_positions(self) -> int:
-        """Longest sequence: fairseq cuts or refuses longer ones."""
+        """Return the longest sequence; fairseq truncates or rejects longer ones."""
         return int(self.max_target_positions)
 
     def buffered_future_mask(self, tensor: Tensor) -> Tensor:
-        """Nothing here may make a T x T mask."""
-        raise NotImplementedError("causality lies in the attention")
+        """Reject T x T masks: causality is part of the attention."""
+        raise NotImplementedError("the attention itself is causal")
 
 
 def _last(
     tokens: Tensor, positions: Positions, padding: Tensor, window: int
 ) -> tuple[Tensor, Tensor]:
-    """The last ``window`` tokens (B, window) and their positions (B or 1, window).
+    """Return the last ``window`` tokens (B, window) and their positions (B or 1, window).
 
-    Padding between them, as behind a prompt that is shorter than others, is left out, so that a
-    token's neighbours are beside it.
+    Padding in between, as after a shorter prompt, is skipped, so that neighbours are adjacent.
     """
     index = positions.index
     if window > 1 and positions.padding_mask is not None:
@@ -211,6 +213,6 @@ def _last(
 
 
 def _first(encoder_out: dict[str, list[Tensor]] | None, name: str) -> Tensor | None:
-    """fairseq's encoders give each of their outputs as a list of none or one."""
+    """Return an encoder output, which fairseq stores as a list of zero or one tensor."""
     values = encoder_out[name] if encoder_out is not None else []
     return values[0] if values else None

@@ -1,4 +1,4 @@
-"""fairseq's encoder with a position encoding under any attention."""
+"""fairseq's Transformer encoder with any position encoding and attention."""
 
 from dataclasses import replace
 from typing import Any
@@ -24,15 +24,15 @@ from fairseq_plugins.modules.stack import (
 
 
 class PositionalEncoderLayer(transformer_layer.TransformerEncoderLayerBase):
-    """fairseq's encoder layer with its self-attention replaced.
+    """fairseq's encoder layer with replaced self-attention.
 
-    In the place of the padding mask, which fairseq hands on as it is, it takes ``Positions``.
+    ``Positions`` are passed as the padding mask, which fairseq hands to the attention unchanged.
 
     Args:
-        config: fairseq's.
-        options: of the position encoding and attention.
-        encoding: of this layer's self-attention.
-        return_fc: also return what the feed-forward part adds.
+        config: fairseq's options.
+        options: options of the position encoding and attention.
+        encoding: encoding of this layer's self-attention.
+        return_fc: also return the output of the feed-forward part.
     """
 
     def __init__(
@@ -42,8 +42,8 @@ class PositionalEncoderLayer(transformer_layer.TransformerEncoderLayerBase):
         encoding: PositionEncoding | None,
         return_fc: bool = False,
     ) -> None:
-        # The superclass builds its self-attention while it is constructed, so this comes first;
-        # in a tuple, because a module cannot be assigned before nn.Module's constructor ran.
+        # The superclass's constructor builds the self-attention. A tuple, since modules cannot be
+        # assigned before nn.Module's constructor has run.
         self._self_attention = (options, encoding)
         super().__init__(config, return_fc=return_fc)
         del self._self_attention
@@ -56,16 +56,16 @@ class PositionalEncoderLayer(transformer_layer.TransformerEncoderLayerBase):
     def run_queries(
         self, queries: Tensor, content: Tensor, positions: Positions, passes: int
     ) -> tuple[Tensor, Tensor | None]:
-        """Several times over, queries going on while keys and values stay those of the content.
+        """Update queries several times over fixed keys and values.
 
         Args:
-            queries: (T, B, C) of the first pass.
-            content: (T, B, C).
-            positions: of both.
-            passes: how often.
+            queries: (T, B, C), input of the first pass.
+            content: (T, B, C), input of keys and values.
+            positions: positions of both.
+            passes: number of passes.
 
         Returns:
-            The last pass's output (T, B, C), and what its feed-forward part adds or None.
+            Output (T, B, C) of the last pass, and the output of its feed-forward part or None.
         """
         if self.normalize_before:
             content = self.self_attn_layer_norm(content)
@@ -77,25 +77,25 @@ class PositionalEncoderLayer(transformer_layer.TransformerEncoderLayerBase):
 
 
 def _with_fc(result: Any) -> tuple[Tensor, Tensor | None]:
-    """A layer's output, which is a pair where ``return_fc``."""
+    """Return a layer's output as a pair; without ``return_fc`` the second is None."""
     return result if isinstance(result, tuple) else (result, None)
 
 
 class PositionalEncoder(TransformerEncoderBase):
-    """fairseq's encoder.
+    """fairseq's encoder with replaced layers.
 
     Args:
-        config: fairseq's.
-        options: of the position encoding and attention.
-        dictionary: of the input.
+        config: fairseq's options.
+        options: options of the position encoding and attention.
+        dictionary: input dictionary.
         embed_tokens: token embeddings.
-        return_fc: also return what the layers' feed-forward parts add.
-        encodings: of the stack, where they are built already; by default from the options.
-        segments: what is added to embeddings of a pair's second sentence, or None.
+        return_fc: also return the outputs of the feed-forward parts.
+        encodings: encodings of the stack; by default built from the options.
+        segments: embedding of a pair's second sentence, or None.
 
     Raises:
-        ValueError: ``checkpoint_activations`` or ``offload_activations`` with a layer whose queries
-            alone go on, or what the encodings refuse.
+        ValueError: ``checkpoint_activations`` or ``offload_activations`` with a layer that runs
+            several passes, or the encodings reject an option.
     """
 
     def __init__(
@@ -120,14 +120,14 @@ class PositionalEncoder(TransformerEncoderBase):
         del self._options, self._layer_encodings
         install_input_encodings(self, encodings)
         self.segment_embedding = segments
-        # By index: LayerDrop leaves out layers of an iteration.
+        # By index: iteration with LayerDrop skips layers.
         layers = (self.layers[i] for i in range(len(self.layers)))
         recomputes = config.checkpoint_activations or config.offload_activations
         if recomputes and any(query_passes(self, layer) for layer in layers):
             name = ("offload" if config.offload_activations else "checkpoint") + "_activations"
             raise ValueError(
                 f"`{name}` must be False with `decoder=queries` of deberta_emd, "
-                "whose keys would have no gradient when they are computed again, but is True."
+                "whose recomputed keys would have no gradient, but is True."
             )
 
     def build_encoder_layer(self, cfg: Any) -> nn.Module:
@@ -143,7 +143,7 @@ class PositionalEncoder(TransformerEncoderBase):
         return_all_hiddens: bool = False,
         token_embeddings: Tensor | None = None,
     ) -> dict[str, Any]:
-        """fairseq's dictionary of outputs for tokens (B, T), padded on either side."""
+        """Return fairseq's dictionary of outputs for tokens (B, T), padded on either side."""
         padding = src_tokens.eq(self.padding_idx)
         padded = padding if has_padding(padding) else None
         positions = sample_positions(
@@ -183,7 +183,7 @@ class PositionalEncoder(TransformerEncoderBase):
         lengths: Tensor,
         token_embeddings: Tensor | None,
     ) -> tuple[Tensor, Tensor]:
-        """Embedded tokens (B, T, C) with and without position."""
+        """Return embeddings (B, T, C) with and without position."""
         if token_embeddings is None:
             token_embeddings = self.embed_tokens(tokens)
         x = embedding = self.embed_scale * token_embeddings
@@ -199,5 +199,5 @@ class PositionalEncoder(TransformerEncoderBase):
         return x, embedding
 
     def max_positions(self) -> int:
-        """Longest sequence: fairseq cuts or refuses longer ones."""
+        """Return the longest sequence; fairseq truncates or rejects longer ones."""
         return int(self.max_source_positions)

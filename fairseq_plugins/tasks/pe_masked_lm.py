@@ -1,4 +1,4 @@
-"""Task ``pe_masked_lm``: fairseq's ``masked_lm`` with whole words masked and pairs of segments."""
+"""Task ``pe_masked_lm``: fairseq's ``masked_lm`` with whole-word masking and segment pairs."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,8 +13,8 @@ from fairseq.tasks.masked_lm import MaskedLMConfig, MaskedLMTask
 from fairseq_plugins.data.segment_pairs import SegmentPairs
 from fairseq_plugins.data.whole_words import word_start_mask
 
-PIECES = "bpe"  # in a data folder
-# How tokens or words are masked, beside the seed and whether it is words.
+PIECES = "bpe"  # subfolder of a data folder
+# Options of fairseq's MaskTokensDataset.
 MASKING = (
     "mask_prob",
     "leave_unmasked_prob",
@@ -27,36 +27,37 @@ MASKING = (
 
 @dataclass
 class PEMaskedLMConfig(MaskedLMConfig):
-    """Options of fairseq's task, of the pieces and of the samples."""
+    """Options of fairseq's task, the tokenizer and the samples."""
 
     pieces: Optional[str] = field(
         default=None,
         metadata={
-            "help": "folder of the tokenizer by which --mask-whole-words knows words (default: "
-            "bpe/ in the data folder)"
+            "help": "tokenizer folder, for word boundaries with --mask-whole-words (default: bpe/ "
+            "in the data folder)"
         },
     )
     pairs: bool = field(
         default=False,
         metadata={
-            "help": "cut every second sample, drawn at random, into a pair of segments as BERT has "
-            "them, `<s> a </s> b </s>`; ends of lines within a sample are dropped"
+            "help": "split a random half of the samples into pairs of segments as in BERT, "
+            "`<s> a </s> b </s>`; line ends within a sample are dropped"
         },
     )
 
 
 @register_task("pe_masked_lm", dataclass=PEMaskedLMConfig)
 class PEMaskedLMTask(MaskedLMTask):
-    """fairseq's own reads the pieces' options from ``self.args``, which no task here has.
+    """fairseq's ``masked_lm`` task with a working ``--mask-whole-words``.
 
-    Without ``--mask-whole-words`` it is fairseq's. With it ``--mask-prob`` is the share of words,
-    and the pieces of one are all masked, all replaced or all left as they are.
+    fairseq's own whole-word masking reads options from ``self.args``, which is not set. Here
+    ``--mask-prob`` is then the share of words, and all subwords of a word are masked, replaced or
+    kept together.
     """
 
     cfg: PEMaskedLMConfig
 
     def _load_dataset_split(self, split: str, epoch: int, combine: bool) -> Any:
-        """The samples of a split before masking."""
+        """Return the samples of a split before masking."""
         samples = super()._load_dataset_split(split, epoch, combine)
         if not self.cfg.pairs:
             return samples
@@ -65,10 +66,10 @@ class PEMaskedLMTask(MaskedLMTask):
     def load_dataset(
         self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any
     ) -> None:
-        """Load a split: as fairseq's does, but for what says where words begin.
+        """Load a split.
 
         Raises:
-            DataError: the folder of pieces is not there, is damaged, or is another dictionary's.
+            DataError: the tokenizer folder is missing, damaged, or of another dictionary.
         """
         if not self.cfg.mask_whole_words:
             super().load_dataset(split, epoch, combine, **kwargs)
@@ -81,7 +82,7 @@ class PEMaskedLMTask(MaskedLMTask):
         self.datasets[split] = SortDataset(found, sort_order=[shuffle, source.sizes])
 
     def _masked(self, dataset: Any) -> tuple[Any, Any]:
-        """The samples with words masked, and what is to be predicted."""
+        """Return the samples with masked words, and the targets."""
         folder = self.cfg.pieces or Path(utils.split_paths(self.cfg.data)[0], PIECES)
         source, target = MaskTokensDataset.apply_mask(
             dataset,

@@ -1,4 +1,4 @@
-"""Task ``pe_sentence_prediction``: fairseq's ``sentence_prediction`` with batches by length."""
+"""Task ``pe_sentence_prediction``: fairseq's ``sentence_prediction``, optionally by length."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,17 +18,17 @@ from fairseq_plugins.common.provenance import describe_data
 
 @dataclass
 class PESentencePredictionConfig(SentencePredictionConfig):
-    """Options of fairseq's task, and how batches are made."""
+    """Options of fairseq's task and of batching."""
 
     group_by_length: bool = field(
         default=False,
-        metadata={"help": "batches of examples of similar length, in random order: less padding"},
+        metadata={"help": "batch examples of similar length, in random order, for less padding"},
     )
 
 
 @register_task("pe_sentence_prediction", dataclass=PESentencePredictionConfig)
 class PESentencePredictionTask(SentencePredictionTask):
-    """fairseq's task, whose batches may have examples of similar length."""
+    """fairseq's task with optional batches of examples of similar length."""
 
     cfg: PESentencePredictionConfig
 
@@ -36,7 +36,7 @@ class PESentencePredictionTask(SentencePredictionTask):
         """Load a split; training shuffles its batches in every epoch.
 
         Raises:
-            OptionError: pairs of sentences in another form than the data's tokenizer asks for.
+            OptionError: `separator_token` does not match the tokenizer of the data.
         """
         check_separator(self.cfg)
         dataset = super().load_dataset(split, combine=combine, **kwargs)
@@ -50,10 +50,13 @@ class PESentencePredictionTask(SentencePredictionTask):
 
 
 def check_separator(cfg: PESentencePredictionConfig) -> None:
-    """Raise OptionError where `separator_token` does not fit the pairs of a prepared folder.
+    """Check that `separator_token` matches the sentence pairs of a prepared folder.
 
-    RoBERTa's pairs have two ``</s>`` in the middle, the second one as `separator_token`; BERT's
-    have one. A folder that does not say which it has is not checked.
+    RoBERTa's pairs have two ``</s>`` in the middle, the second as `separator_token`; BERT's have
+    one. A folder that does not record the number is not checked.
+
+    Raises:
+        OptionError: the numbers differ.
     """
     folder = Path(cfg.data)
     separators = describe_data(folder).get("separators")

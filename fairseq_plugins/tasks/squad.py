@@ -1,4 +1,4 @@
-"""Task ``squad``: find the span of a text that answers a question."""
+"""Task ``squad``: extractive question answering."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,19 +13,17 @@ from fairseq_plugins.common.errors import CheckpointError
 from fairseq_plugins.squad.dataset import ShuffledDataset, load_windows
 from fairseq_plugins.squad.folder import read_facts
 
-_LAST = "checkpoint_last.pt"  # fairseq's default of --restore-file: the run's own
+_LAST = "checkpoint_last.pt"  # fairseq's default --restore-file, in --save-dir
 
 
 @dataclass
 class SquadTaskConfig(FairseqDataclass):
-    """Options of the task; lengths are those that the data was prepared with."""
+    """Options of the task; lengths were fixed when the data was prepared."""
 
-    data: str = field(
-        default=MISSING, metadata={"help": "folder that scripts/prepare_squad.sh made"}
-    )
+    data: str = field(default=MISSING, metadata={"help": "folder made by scripts/prepare_squad.sh"})
     group_by_length: bool = field(
         default=False,
-        metadata={"help": "batches of windows of similar length, in random order: less padding"},
+        metadata={"help": "batch windows of similar length, in random order, for less padding"},
     )
     span_head_name: str = II("criterion.span_head_name")
     restore_file: str = II("checkpoint.restore_file")
@@ -35,10 +33,10 @@ class SquadTaskConfig(FairseqDataclass):
 
 @register_task("squad", dataclass=SquadTaskConfig)
 class SquadTask(FairseqTask):
-    """Fine-tunes a model with span heads, as ``pe_roberta``, on a prepared folder.
+    """Fine-tuning of a model with span heads, such as ``pe_roberta``, on a prepared folder.
 
-    ``--finetune-from-model CHECKPOINT`` begins with pre-trained weights, and the same command goes
-    on where it stopped; ``--restore-file`` with ``--reset-optimizer`` and its like also works.
+    ``--finetune-from-model CHECKPOINT`` starts from pre-trained weights, and the same command
+    resumes an interrupted run; ``--restore-file`` with ``--reset-optimizer`` etc. also works.
     """
 
     def __init__(self, cfg: SquadTaskConfig, dictionary: Dictionary, max_length: int) -> None:
@@ -47,31 +45,31 @@ class SquadTask(FairseqTask):
 
     @classmethod
     def load_dictionary(cls, filename: str) -> Dictionary:
-        """The dictionary with <mask>, which pre-training adds."""
+        """Load the dictionary with <mask>, which pre-training adds."""
         dictionary = Dictionary.load(filename)
         dictionary.add_symbol("<mask>")
         return dictionary
 
     @classmethod
     def setup_task(cls, cfg: SquadTaskConfig, **kwargs: Any) -> "SquadTask":
-        """Read the dictionary.
+        """Read the dictionary and the window length.
 
         Raises:
-            DataError: for a folder that was not prepared for this task.
+            DataError: the folder was not prepared for this task.
         """
         facts = read_facts(Path(cfg.data))
         dictionary = cls.load_dictionary(str(Path(cfg.data) / "dict.txt"))
         return cls(cfg, dictionary, facts["request"]["max_length"])
 
     def build_model(self, cfg: FairseqDataclass, from_checkpoint: bool = False) -> Any:
-        """The model with a span head.
+        """Build the model with a span head.
 
         Raises:
-            ValueError: for a model without such heads, or without the checkpoint to begin from.
+            ValueError: the model has no span heads, or the initial checkpoint is missing.
         """
         if not from_checkpoint:
             begin = self.cfg.finetune_from_model or self.cfg.restore_file
-            # A training that goes on from its own checkpoint does not read the one it began with.
+            # A resumed run does not need its initial checkpoint.
             own = Path(self.cfg.save_dir, _LAST)
             if begin != _LAST and not own.exists() and not Path(begin).is_file():
                 raise CheckpointError(f"{begin} is missing")
@@ -85,7 +83,7 @@ class SquadTask(FairseqTask):
         return model
 
     def load_dataset(self, split: str, combine: bool = False, **kwargs: Any) -> Any:
-        """Load "train" (in another order in every epoch) or "valid"."""
+        """Load "train", reshuffled in every epoch, or "valid"."""
         windows, _ = load_windows(Path(self.cfg.data), split, self.dictionary, combine=combine)
         if split == "train":
             windows = ShuffledDataset(windows, by_length=self.cfg.group_by_length)
@@ -93,7 +91,7 @@ class SquadTask(FairseqTask):
         return windows
 
     def max_positions(self) -> int:
-        """The longest window."""
+        """Return the longest window."""
         return self._max_length
 
     @property
@@ -102,5 +100,5 @@ class SquadTask(FairseqTask):
 
     @property
     def target_dictionary(self) -> None:
-        """None: what has to be found are places."""
+        """None: targets are token positions."""
         return None

@@ -225,7 +225,7 @@ def test_tpus_are_refused() -> None:
     config = MaskedLmConfig()
     config.tpu = True
     cls = CRITERION_REGISTRY["blockwise_masked_lm"]
-    with pytest.raises(ValueError, match=r"`tpu` must be off .* masked_lm goes with it"):
+    with pytest.raises(ValueError, match=r"`tpu` must be off .* use the criterion masked_lm"):
         cls.build_criterion(config, SimpleNamespace(target_dictionary=DICTIONARY))
 
 

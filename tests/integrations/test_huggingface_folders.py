@@ -163,7 +163,7 @@ def test_a_cache_gives_tokens_back_under_softmax_alone(attention: str) -> None:
     with torch.no_grad():
         cache = model(input_ids=tokens[:, :6], use_cache=True).past_key_values
         if attention == "linear":
-            with pytest.raises(ValueError, match="`crop` must be by 0 tokens"):
+            with pytest.raises(ValueError, match="`tokens_to_remove` must be 0"):
                 cache.crop(-2)
             return
         cache.crop(-2)
@@ -188,7 +188,7 @@ def test_what_nobody_would_honour_is_refused_by_name() -> None:
     with pytest.raises(ValueError, match="`need_weights` must be False for linear"):
         model(**seen, output_attentions=True)
     again = torch.cat([torch.arange(4), torch.arange(5)]).expand(2, -1)
-    with pytest.raises(ValueError, match="must be one row"):
+    with pytest.raises(ValueError, match="must have one row"):
         model(**seen, position_ids=again, use_cache=False)
     with pytest.raises(ValueError, match="either `input_ids` or `inputs_embeds`"):
         model(use_cache=False)

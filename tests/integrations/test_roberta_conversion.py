@@ -216,7 +216,7 @@ def a_row_less(folder: Path) -> None:
         (cut_config, "config.json is damaged"),
         (another_token, "vocab.json lacks 1 tokens, the first is '<mask>'"),
         (one_token_twice, "vocab.json: ids must be 0 to"),
-        (another_merge, "is of other pieces than"),
+        (another_merge, "is of another tokenizer than"),
         (a_row_less, "lm_head.bias must have the shape"),
     ],
 )

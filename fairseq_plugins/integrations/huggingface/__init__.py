@@ -1,6 +1,6 @@
-"""Models of transformers with another position encoding, under softmax or linear attention.
+"""Position encodings and linear attention in models of transformers.
 
-``docs/huggingface.md`` has examples.
+See ``docs/huggingface.md`` for examples.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ try:
     from transformers import PreTrainedModel
 except ImportError as error:
     raise ImportError(
-        f"`transformers` must be installed for models of Hugging Face: {remedy('hub')}"
+        f"`transformers` must be installed for Hugging Face models: {remedy('hub')}"
     ) from error
 
 from fairseq_plugins.integrations.huggingface.cache import StateLayer, state_bytes
@@ -44,29 +44,28 @@ def replace_position_encoding(
     max_positions: int | None = None,
     **options: Any,
 ) -> Model:
-    """Swap the position encoding of a model of transformers, in place.
+    """Replace the position encoding of a model of transformers, in place.
 
-    Its own RoPE or table of positions is taken out. Its projections and all other weights stay,
-    so that a pretrained model has to be trained further, unless the encoding computes the same as
-    its own (``own_rotation``).
+    Its own RoPE or position table is removed. All other weights stay, so a pretrained model needs
+    further training unless the new encoding computes the same as its own (``own_rotation``).
 
     Args:
-        model: one of ``FAMILIES``, or of the same structure, with any head.
+        model: model of a type in ``FAMILIES`` or of the same structure, with any head.
         position_encoding: a name of ``ENCODINGS``, or several joined by ``+``.
         attention: ``vanilla``, or ``linear``, with which ``generate`` keeps a state of constant
-            size instead of a list of keys.
-        attention_options: the attention's, as ``feature_map`` of linear.
-        keep_absolute: leave the model's own table of positions beside it (as GPT-2 or BERT).
-        max_positions: longest sequence that the encoding is built for; the model's by default.
-        options: the encoding's own, as for ``build_encoding``.
+            size instead of all keys and values.
+        attention_options: options of the attention, such as ``feature_map``.
+        keep_absolute: keep the model's own position table as well (GPT-2, BERT).
+        max_positions: longest sequence to build the encoding for; by default the model's.
+        options: options of the encoding, as for ``build_encoding``.
 
     Returns:
-        The same model, whose class is now a subclass of what it was: ``save_pretrained`` and the
-        Auto classes' ``from_pretrained`` keep the encoding.
+        The same model with a subclass of its class; ``save_pretrained`` and ``from_pretrained`` of
+        the Auto classes keep the encoding.
 
     Raises:
-        ValueError: another structure, an unknown name or option, or a value that does not fit.
-        IncompatibleEncodingError: the attention or the model cannot have the encoding.
+        ValueError: unsupported structure, unknown name or option, or invalid value.
+        IncompatibleEncodingError: the attention or the model does not support the encoding.
     """
     settings = EncodingSettings(
         name=position_encoding,

@@ -1,4 +1,4 @@
-"""The state of an attention in a cache of transformers: keys under softmax, sums under linear."""
+"""Attention states in a cache of transformers: keys and values, or sums for linear attention."""
 
 from typing import Any
 
@@ -11,15 +11,15 @@ from fairseq_plugins.attention.cache import reordered
 
 
 class StateLayer(CacheLayerMixin):
-    """What one attention knows of the tokens before, with the batch first in every tensor.
+    """Cache layer with the state of one attention, batch first in every tensor.
 
-    Keys and values pass through ``update`` as they are: what is kept of them is the attention's.
+    ``update`` returns keys and values unchanged; the attention itself stores what it needs.
 
     Args:
-        croppable: whether tokens can be taken back, as from a list of keys; not from sums.
+        croppable: whether tokens can be removed again, as from a list of keys; not from sums.
     """
 
-    # transformers asks the class for what a layer of its own may be asked.
+    # Class attributes that transformers reads.
     is_sliding = False
     supports_early_init = False
 
@@ -56,29 +56,29 @@ class StateLayer(CacheLayerMixin):
             self.state = reordered(self.state, beam_idx)
 
     def batch_select_indices(self, indices: Tensor) -> None:
-        """Keep these rows of the batch."""
+        """Select rows of the batch."""
         if self.state is not None:
             self.state = {name: x[indices] for name, x in self.state.items()}
 
     def batch_repeat_interleave(self, repeats: int) -> None:
-        """Each row of the batch several times."""
+        """Repeat each row of the batch."""
         if self.state is not None:
             self.state = {
                 name: x.repeat_interleave(repeats, dim=0) for name, x in self.state.items()
             }
 
     def crop(self, tokens_to_remove: int) -> None:
-        """Forget the last ``-tokens_to_remove`` tokens.
+        """Remove the last ``-tokens_to_remove`` tokens.
 
         Raises:
-            ValueError: the state is of constant size, so that nothing can be taken out again.
+            ValueError: the state has constant size, so tokens cannot be removed.
         """
         if tokens_to_remove == 0 or self.state is None:
             return
         if not self.is_croppable:
             raise ValueError(
-                "`crop` must be by 0 tokens where the state is of constant size, as under linear "
-                f"attention, but is by {tokens_to_remove} instead; generate without an assistant."
+                "`tokens_to_remove` must be 0 for a state of constant size, as with linear "
+                f"attention, but is {tokens_to_remove} instead; generate without an assistant."
             )
         if tokens_to_remove > 0:
             raise ValueError(
@@ -86,31 +86,31 @@ class StateLayer(CacheLayerMixin):
                 f"{tokens_to_remove} instead."
             )
         self.seen += tokens_to_remove
-        # Rows of keys beyond the positions do not count, and are written over.
+        # Keys beyond the positions are ignored and overwritten.
         for name in ("k_positions", "key_padding_mask"):
             if name in self.state:
                 self.state[name] = self.state[name][:, : self.seen]
 
 
 def prepare_cache(cache: Cache | None, layers: int, *, croppable: bool, inputs: bool) -> Cache:
-    """A cache whose layers are states; one that is given and empty is made one of them.
+    """Return a cache of ``StateLayer``; an empty cache is converted in place.
 
     Args:
         cache: a ``DynamicCache``, or None for a new one.
-        layers: attention layers of the model.
+        layers: number of attention layers of the model.
         croppable: see ``StateLayer``.
-        inputs: whether there is one more, of what an encoding of the input looks back at.
+        inputs: add a layer for an input encoding that depends on earlier tokens.
 
     Raises:
-        ValueError: another kind of cache, or one with keys that another model filled.
+        ValueError: another kind of cache, or one filled by another model.
     """
     if cache is None:
         cache = DynamicCache()
     if type(cache) is not DynamicCache or cache.offloading:
         kind = "an offloaded" if cache.__class__ is DynamicCache else f"a {type(cache).__name__}"
         raise ValueError(
-            "`past_key_values` must be a DynamicCache without offloading, which is what "
-            f"`generate` makes where `cache_implementation` is left out, but is {kind} instead."
+            "`past_key_values` must be a DynamicCache without offloading, which `generate` makes "
+            f"without `cache_implementation`, but is {kind} instead."
         )
     if all(isinstance(layer, StateLayer) for layer in cache.layers) and cache.layers:
         return cache
@@ -127,7 +127,7 @@ def prepare_cache(cache: Cache | None, layers: int, *, croppable: bool, inputs: 
 
 
 def state_bytes(cache: Cache) -> int:
-    """Memory of all states, in bytes; under linear attention the same at any length."""
+    """Return the memory of all states in bytes; with linear attention the same at any length."""
     states = [layer.state for layer in cache.layers if isinstance(layer, StateLayer)]
     tensors: list[torch.Tensor] = [x for state in states if state for x in state.values()]
     return sum(x.numel() * x.element_size() for x in tensors)

@@ -1,10 +1,9 @@
-"""Classes of transformers that build and load a model with its position encoding replaced.
+"""Model and configuration classes of transformers with a replaced position encoding.
 
-For ``LlamaForCausalLM`` there is ``PositionalLlamaForCausalLM``, and so on for every model of the
-known families; its configuration's ``model_type`` is ``positional_llama``. They are registered
-with transformers' Auto classes when this package is imported, so that
-``AutoModelForCausalLM.from_pretrained`` finds them; without this package transformers does not
-know the type, and refuses a folder instead of loading half of it.
+Each class of the known families has a subclass: ``PositionalLlamaForCausalLM`` for
+``LlamaForCausalLM``, with the ``model_type`` ``positional_llama``. Importing this package registers
+them with transformers' Auto classes, so that ``AutoModelForCausalLM.from_pretrained`` finds them.
+Without this package transformers rejects the unknown type instead of loading a part of the weights.
 """
 
 from functools import cache
@@ -27,7 +26,7 @@ from fairseq_plugins.integrations.huggingface.probe import check_attention_calls
 from fairseq_plugins.integrations.huggingface.settings import KEY, EncodingSettings
 
 PREFIX = "Positional"
-# transformers' Auto classes, each with the table of what it makes.
+# transformers' Auto classes -> their model mappings.
 _AUTO_CLASSES = {
     "AutoModel": "MODEL_MAPPING",
     "AutoModelForCausalLM": "MODEL_FOR_CAUSAL_LM_MAPPING",
@@ -40,9 +39,9 @@ _AUTO_CLASSES = {
 
 
 class PositionalModel(PreTrainedModel):
-    """Base of all models with another position encoding."""
+    """Base class of models with a replaced position encoding."""
 
-    _keep_in_fp32_modules_strict = {KEY}  # noqa: RUF012 - what transformers asks the class for
+    _keep_in_fp32_modules_strict = {KEY}  # noqa: RUF012 - read by transformers
 
     def __init__(self, config: Any, *args: Any, **options: Any) -> None:
         settings = EncodingSettings.of(config)
@@ -51,10 +50,10 @@ class PositionalModel(PreTrainedModel):
 
     @classmethod
     def from_pretrained(cls, *args: Any, **options: Any) -> Any:
-        """As transformers does; a folder that lacks weights of the encoding is refused.
+        """Load as transformers does, but reject folders that lack weights of the encoding.
 
         Raises:
-            ValueError: weights of the encoding are missing, or its settings are damaged.
+            ValueError: weights of the encoding are missing, or its settings are invalid.
         """
         wants_info = options.pop("output_loading_info", False)
         model, info = super().from_pretrained(*args, output_loading_info=True, **options)
@@ -78,10 +77,10 @@ class PositionalModel(PreTrainedModel):
 
 
 class PositionalGenerator(PositionalModel):
-    """A model with another position encoding that generates text."""
+    """A text-generating model with a replaced position encoding."""
 
     def generate(self, *args: Any, **options: Any) -> Any:
-        """Generate as transformers does; stochastic encodings draw once for a whole generation."""
+        """Generate as transformers does; stochastic encodings draw once per call."""
         modules = installed_modules(self)
         if modules is None or not modules.draws:
             return super().generate(*args, **options)
@@ -94,22 +93,22 @@ class PositionalGenerator(PositionalModel):
 
 @cache
 def config_class(theirs: Any) -> Any:
-    """The configuration of a structure with a replaced encoding."""
+    """Return the configuration class for a family with a replaced encoding."""
     named = {"model_type": f"positional_{theirs.model_type}", "__module__": __name__}
     return type(f"{PREFIX}{theirs.__name__}", (theirs,), named)
 
 
 @cache
 def model_class(theirs: Any) -> Any:
-    """The class of a model with a replaced encoding."""
+    """Return the model class for a class of transformers with a replaced encoding."""
     named = {"config_class": config_class(theirs.config_class), "__module__": __name__}
     mixin = PositionalGenerator if theirs.can_generate() else PositionalModel
     return type(f"{PREFIX}{theirs.__name__}", (mixin, theirs), named)
 
 
 def become_positional(model: PreTrainedModel, settings: EncodingSettings) -> None:
-    """Make a model of transformers one of ours, in place."""
-    modules = build(model, settings)  # what can be refused, before anything is changed
+    """Give a model of transformers one of these classes, in place."""
+    modules = build(model, settings)  # raises before the model is changed
     check_table(model, keep_absolute=settings.keep_absolute)
     if not isinstance(model, PositionalModel):
         observations = check_attention_calls(model, modules.structure, settings.max_positions)
@@ -124,15 +123,15 @@ def become_positional(model: PreTrainedModel, settings: EncodingSettings) -> Non
 def _install_and_record(
     model: PreTrainedModel, modules: PositionModules, settings: EncodingSettings
 ) -> None:
-    """Install modules, and say so where transformers looks for it."""
+    """Install modules, and record the settings in the model's configuration."""
     install(model, modules, keep_absolute=settings.keep_absolute)
     setattr(model.config, KEY, settings.to_dict())
-    # The loader looks for all names, of which a file has the first of those that are one.
+    # Files store shared parameters once, under the first name; the loader must know the others.
     model.all_tied_weights_keys = model.get_expanded_tied_weights_keys(all_submodels=True)
 
 
 def register() -> None:
-    """Tell transformers' Auto classes."""
+    """Register the classes with transformers' Auto classes."""
     for model_type in FAMILIES:
         theirs: Any = transformers.CONFIG_MAPPING[model_type]
         ours = config_class(theirs)
@@ -144,7 +143,7 @@ def register() -> None:
 
 
 def __getattr__(name: str) -> Any:
-    """``PositionalX`` for a class ``X`` of transformers, by which pickles find it."""
+    """Return ``PositionalX`` for a class ``X`` of transformers, needed by pickle."""
     theirs = getattr(transformers, name.removeprefix(PREFIX), None)
     if not name.startswith(PREFIX) or not isinstance(theirs, type):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""Find what a position encoding acts on in a model of transformers, by its structure."""
+"""Detection of the modules of a transformers model that a position encoding replaces."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,9 +10,9 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 Projection = Callable[[Tensor], Tensor]
-Projections = tuple[Any, Any]  # two of those, with ``in_features``
+Projections = tuple[Any, Any]  # of queries and keys, each with ``in_features``
 
-# Model types whose folders the Auto classes load; each is tested. Others need `register`.
+# Tested model types, whose folders the Auto classes load.
 FAMILIES = (
     "llama",
     "mistral",
@@ -28,7 +28,7 @@ FAMILIES = (
     "electra",
 )
 
-# Projections of queries and keys in an attention module.
+# Names of the projections of queries and keys in attention modules.
 _SEPARATE = (("q_proj", "k_proj"), ("query", "key"), ("q_lin", "k_lin"))
 _FUSED = ("query_key_value", "c_attn")
 _NORMS = (("q_norm", "k_norm"), ("q_layernorm", "k_layernorm"))
@@ -47,17 +47,17 @@ _FIXED: dict[str, object] = {
 
 @dataclass(frozen=True)
 class ModelStructure:
-    """Names of the modules of a base model that position encodings act on.
+    """Names and properties of a base model's modules that position encodings act on.
 
     Attributes:
         layers: the list of layers.
         attention: the attention module inside a layer.
-        rotation: the module of its own RoPE; None where it has none.
-        table: its own table of absolute positions; None where it has none.
+        rotation: the module of its own RoPE; None without.
+        table: its own table of absolute positions; None without.
         first_row: row of position 0 in that table.
         head_dim: D.
-        causal: whether a query sees earlier keys alone.
-        dropout: probability of dropout of the attention weights.
+        causal: whether a query sees earlier keys only.
+        dropout: dropout probability of attention weights.
         has_types: whether there are embeddings of token types.
     """
 
@@ -72,7 +72,7 @@ class ModelStructure:
     has_types: bool
 
     def project(self, layer: nn.Module) -> Projections:
-        """Return the projections (C -> H D) of the queries and of the keys of a layer."""
+        """Return a layer's projections (C -> H D) of queries and keys."""
         return _projections(layer.get_submodule(self.attention), self.head_dim)
 
     def max_positions(self, config: Any) -> int:
@@ -82,11 +82,11 @@ class ModelStructure:
 
 @dataclass(frozen=True)
 class OutputSlice:
-    """One projection out of a fused or shared module: (..., C) -> (..., H D).
+    """One projection of a fused or grouped module: (..., C) -> (..., H D).
 
     Attributes:
-        whole: the module, which an adapter may have replaced.
-        of: the part of its output.
+        whole: the module, possibly replaced by an adapter.
+        of: function that extracts the projection from its output.
         in_features: C.
     """
 
@@ -104,7 +104,7 @@ class NormedProjection:
 
     Attributes:
         projection: C -> H D.
-        norm: of the D features of a head.
+        norm: norm of a head's D features.
         head_dim: D.
     """
 
@@ -126,11 +126,11 @@ class NormedProjection:
 
 @dataclass(frozen=True)
 class LiveProjection:
-    """A projection that its layer is asked for at every pass, since it may be replaced by then.
+    """A projection that is looked up at every call, since adapters may replace it.
 
     Attributes:
-        structure: of the model.
-        layer: of the model.
+        structure: structure of the model.
+        layer: layer of the model.
         which: 0 for queries, 1 for keys.
     """
 
@@ -153,22 +153,22 @@ class LiveProjection:
 def live_projections(
     structure: ModelStructure, layer: nn.Module
 ) -> tuple[LiveProjection, LiveProjection]:
-    """Return those of queries and of keys, whatever modules they are when they are called."""
+    """Return projections of queries and keys that are looked up at every call."""
     return LiveProjection(structure, layer, 0), LiveProjection(structure, layer, 1)
 
 
 def _repeat_heads(projected: Tensor, *, groups: int, dim: int) -> Tensor:
-    """Repeat each head of keys for every head of queries that shares it."""
+    """Repeat each key head for the query heads that share it."""
     return projected.unflatten(-1, (-1, dim)).repeat_interleave(groups, -2).flatten(-2)
 
 
 def _take_interleaved(projected: Tensor, *, which: int, dim: int) -> Tensor:
-    """Take one of queries, keys and values, which each head has side by side."""
+    """Extract queries, keys or values that are side by side in each head."""
     return projected.unflatten(-1, (-1, 3, dim))[..., which, :].flatten(-2)
 
 
 def _take_block(projected: Tensor, *, which: int, width: int) -> Tensor:
-    """Take one of all queries, all keys and all values."""
+    """Extract all queries, all keys or all values."""
     return projected[..., which * width : (which + 1) * width]
 
 
@@ -210,10 +210,10 @@ def _attentions(module: nn.Module) -> list[str]:
 
 
 def _layers(model: PreTrainedModel) -> tuple[str, str]:
-    """Names of the list of layers and of the attention in a layer.
+    """Return the names of the list of layers and of the attention in a layer.
 
     Raises:
-        ValueError: no list whose layers have one attention module each.
+        ValueError: no list of layers with one attention module each.
     """
     if getattr(model, "_supports_attention_backend", False):
         for name, module in model.base_model.named_modules():
@@ -230,10 +230,10 @@ def _layers(model: PreTrainedModel) -> tuple[str, str]:
 
 
 def _positions(model: PreTrainedModel, layers: str) -> tuple[str | None, str | None]:
-    """Names of the module of RoPE and of the table of positions.
+    """Return the names of the RoPE module and of the position table.
 
     Raises:
-        ValueError: neither or both are there, so that positions come from elsewhere.
+        ValueError: the model has neither or both.
     """
     named = {
         name: module
@@ -267,10 +267,10 @@ def _dropout(attention: nn.Module) -> float:
 
 
 def _check_options(owner: Any) -> None:
-    """Refuse options, of a configuration or an attention, that would be ignored.
+    """Check options of a configuration or attention that would be ignored.
 
     Raises:
-        ValueError: one has another value.
+        ValueError: an option has an unsupported value.
     """
     for name, value in _FIXED.items():
         found = getattr(owner, name, value)
@@ -279,10 +279,10 @@ def _check_options(owner: Any) -> None:
 
 
 def _check_attention(attention: Any, dim: int) -> None:
-    """Refuse an attention that does more than softmax of scaled products.
+    """Check that an attention computes the softmax of scaled products and nothing else.
 
     Raises:
-        ValueError: an option of it would be ignored.
+        ValueError: an option would be ignored.
     """
     _check_options(attention)
     if not isinstance(getattr(attention, "is_causal", None), bool):
@@ -290,8 +290,8 @@ def _check_attention(attention: Any, dim: int) -> None:
     scaling = getattr(attention, "scaling", None)
     if scaling is not None and abs(scaling - dim**-0.5) > 1e-6:
         raise ValueError(
-            f"`scaling` of the model must be {dim**-0.5:g}, one over the root of {dim} features "
-            f"of a head, but is {scaling:g} instead."
+            f"`scaling` of the model must be {dim**-0.5:g}, which is head_dim={dim} ** -0.5, but "
+            f"is {scaling:g} instead."
         )
 
 
@@ -299,7 +299,7 @@ def find_structure(model: PreTrainedModel) -> ModelStructure:
     """Find the modules of a model that position encodings act on.
 
     Raises:
-        ValueError: the structure is not known here, or an option has another value.
+        ValueError: unsupported structure or option.
     """
     _check_options(model.config)
     layers, name = _layers(model)
@@ -326,18 +326,18 @@ def find_structure(model: PreTrainedModel) -> ModelStructure:
 
 
 class NoRotation(nn.Module):
-    """Replacement of a model's own RoPE: cosine and sine of angle zero for every feature."""
+    """Replacement of a model's own RoPE: cosine and sine of angle zero."""
 
     def forward(self, x: Tensor, position_ids: Tensor) -> tuple[Tensor, Tensor]:
-        """Return two tensors (1, 1, 1), which are broadcast."""
+        """Return two tensors (1, 1, 1) for broadcasting."""
         return x.new_ones(1, 1, 1), x.new_zeros(1, 1, 1)
 
 
 class NoTable(nn.Module):
-    """Replacement of a model's own table of positions: nothing is added.
+    """Replacement of a model's own position table that adds nothing.
 
     Args:
-        first_row: row of position 0 in the table that was there.
+        first_row: row of position 0 in the replaced table.
     """
 
     def __init__(self, first_row: int) -> None:
@@ -345,5 +345,5 @@ class NoTable(nn.Module):
         self.first_row = first_row
 
     def forward(self, position_ids: Tensor) -> Tensor:
-        """Return a zero of no dimensions, which is broadcast."""
+        """Return a zero-dimensional zero for broadcasting."""
         return torch.zeros((), device=position_ids.device)

@@ -1,4 +1,4 @@
-"""Forward pre-hooks that hand positions, cache and encodings to a model of transformers."""
+"""Forward pre-hooks that pass positions, cache and encodings to the layers of a model."""
 
 from typing import Any
 
@@ -17,13 +17,13 @@ from fairseq_plugins.integrations.huggingface.passes import (
 )
 from fairseq_plugins.integrations.huggingface.settings import KEY
 
-CACHE_NAMES = ("cache", "past_key_values")  # of the cache in ``forward``, newest first
+CACHE_NAMES = ("cache", "past_key_values")  # keyword of ``forward``, newest first
 
 
 def before_layer(
     layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], *, index: int
 ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
-    """Forward pre-hook of a deeper layer: apply the encoding of its input."""
+    """Forward pre-hook of a layer after the first: encode its input."""
     at = kwargs.get(PASS_KEYWORD)
     if not isinstance(at, ForwardPass) or index not in at.inputs:
         return None
@@ -65,22 +65,22 @@ def before_model(
     )
     given[PASS_KEYWORD] = at
     _add_inputs(base, given, at, tokens, x)
-    # Its own table and types count like the encodings.
+    # The model's own table must use the same positions.
     table_positions = positions if documents is None else documents.positions.unsqueeze(0)
     given["position_ids"] = table_positions.expand(source.size(0), -1) + first
     if structure.has_types and given.get("token_type_ids") is None:
         given["token_type_ids"] = torch.zeros(
             source.shape[:2], dtype=torch.long, device=source.device
         )
-    if cache_name not in names:  # an encoder alone, as DistilBERT
+    if cache_name not in names:  # encoders such as DistilBERT
         del given[cache_name], given["use_cache"]
     return (), given
 
 
 def _rename_cache(given: dict[str, Any], names: tuple[str, ...]) -> str:
-    """Store the cache under the name that ``forward`` has for it, and return that name.
+    """Store the cache under the keyword that ``forward`` uses, and return that keyword.
 
-    transformers renamed ``past_key_values`` to ``cache`` in 5.24; callers may use either.
+    transformers 5.24 renamed ``past_key_values`` to ``cache``; callers may use either.
 
     Raises:
         ValueError: two caches are given.
@@ -95,11 +95,11 @@ def _rename_cache(given: dict[str, Any], names: tuple[str, ...]) -> str:
 
 
 def _refuse(given: dict[str, Any], modules: Any, cache_name: str) -> None:
-    """Refuse arguments that the installed attention would ignore."""
+    """Check for arguments that the installed attention would ignore."""
     is_causal = given.get("is_causal")
     if is_causal is not None and bool(is_causal) != modules.causal:
         raise ValueError(
-            f"`is_causal` must be {modules.causal}, for which the encodings were built, but is "
+            f"`is_causal` must be {modules.causal}, as the encodings were built, but is "
             f"{is_causal} instead."
         )
     if given.get("encoder_hidden_states") is not None:
@@ -117,7 +117,7 @@ def _checkpoints(base: Any) -> bool:
 
 
 def _cache(base: Any, modules: Any, given: dict[str, Any], cache_name: str) -> Cache | None:
-    """Return the cache for this pass, or None; training makes none unless one is given."""
+    """Return the cache for this pass, or None; in training only a given cache is used."""
     cache, use = given[cache_name], given.get("use_cache")
     use = getattr(base.config, "use_cache", False) if use is None else use
     if not modules.causal or (base.training and (cache is None or _checkpoints(base))):
@@ -147,7 +147,7 @@ def _add_inputs(
     tokens: Tensor | None,
     x: Tensor | None,
 ) -> None:
-    """Replace the token ids by encoded embeddings, where an encoding acts on the input."""
+    """Replace token ids by encoded embeddings if an encoding acts on the input."""
     if 0 not in at.inputs:
         return
     if x is None:

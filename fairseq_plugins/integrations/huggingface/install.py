@@ -1,4 +1,4 @@
-"""Install position encodings and attentions in a model of transformers."""
+"""Construction and installation of position encodings and attentions in a model."""
 
 import inspect
 from collections.abc import Iterator
@@ -36,24 +36,24 @@ AttentionMaskInterface.register(IMPLEMENTATION, no_mask)
 
 
 class PositionModules(nn.Module):
-    """What a base model is given: an attention for each layer, and what acts on its inputs.
+    """Attentions and input encodings that are installed in a base model.
 
-    Parameters that layers share have several names; ``shared`` says which are the same.
+    ``shared`` maps the additional names of parameters that layers share to their first name.
 
     Args:
-        model: the base model or one around it.
-        settings: what to build.
+        model: the base model or a model around it.
+        settings: settings of the encoding and attention.
 
     Raises:
         ValueError: unknown names or options, or values that do not fit the model.
-        IncompatibleEncodingError: the attention or the model cannot have the encoding.
+        IncompatibleEncodingError: the attention or the model does not support the encoding.
     """
 
     def __init__(self, model: PreTrainedModel, settings: EncodingSettings) -> None:
         super().__init__()
         structure, base, config = find_structure(model), model.base_model, model.config
         self.structure = structure
-        self.generation_seed: int | None = None  # of the draws of a running `generate`
+        self.generation_seed: int | None = None  # seed of draws during `generate`
         layers = base.get_submodule(structure.layers)
         assert isinstance(layers, nn.ModuleList)
         context = _context(structure, config, settings)
@@ -82,27 +82,27 @@ class PositionModules(nn.Module):
             if encoding is not None:
                 encoding.bind_projections(*live_projections(structure, layer))
         self.shared = _shared_parameters(self)
-        # transformers reads here which names it may leave out of a file.
+        # transformers leaves these names out of files.
         self._tied_weights_keys = self.shared
 
     @property
     def reads_projections(self) -> bool:
-        """Tell whether an encoding projects positions with the model's own matrices."""
+        """Whether an encoding projects positions with the model's own matrices."""
         found = (getattr(module, "projections", "own") for module in self.modules())
         return any(projections == "content" for projections in found)
 
     @property
     def draws(self) -> bool:
-        """Tell whether an encoding draws random numbers in every pass."""
+        """Whether an encoding draws random numbers in every pass."""
         return any(isinstance(module, Stochastic) for module in self.modules())
 
     @property
     def looks_back(self) -> bool:
-        """Whether what acts on the input also looks at earlier tokens."""
+        """Whether an input encoding depends on earlier tokens."""
         return any(encoding.embed_window > 1 for _, encoding in self.encodings_of_inputs())
 
     def encodings_of_inputs(self) -> Iterator[tuple[int, PositionEncoding]]:
-        """By the layer's index."""
+        """Yield input encodings with their layer's index."""
         for index, encoding in self.inputs.items():
             assert isinstance(encoding, PositionEncoding)
             yield int(index), encoding
@@ -122,7 +122,7 @@ def _context(structure: ModelStructure, config: Any, settings: EncodingSettings)
 
 
 def _check_inputs(inputs: list[PositionEncoding | None], words: Any, width: int) -> None:
-    """Refuse encodings of the input that a model of transformers cannot have."""
+    """Check that a model of transformers supports encodings of its input."""
     if inputs[0] is not None and words.embedding_dim != width:
         raise IncompatibleEncodingError(
             f"`embedding_size` of the model must be {width}, its `hidden_size`, for an encoding "
@@ -133,13 +133,13 @@ def _check_inputs(inputs: list[PositionEncoding | None], words: Any, width: int)
             if getattr(part, "query_passes", 0):
                 raise IncompatibleEncodingError(
                     f"a model of transformers cannot use the encoding {part.label!r} with "
-                    "`decoder=queries`: its last layer runs twice over keys that stay. "
-                    "deberta_emd with `decoder=inputs` or fairseq's pe_roberta would work."
+                    "`decoder=queries`, which runs the last layer twice over fixed keys. Use "
+                    "`decoder=inputs`, or fairseq's pe_roberta."
                 )
 
 
 def _shared_parameters(modules: nn.Module) -> dict[str, str]:
-    """Names of parameters that are another's: the later -> the first."""
+    """Map the names of shared parameters to their first name."""
     first: dict[int, str] = {}
     same = {}
     for name, parameter in modules.named_parameters(remove_duplicate=False):
@@ -150,7 +150,7 @@ def _shared_parameters(modules: nn.Module) -> dict[str, str]:
 
 @contextmanager
 def _float32_on_cpu() -> Iterator[None]:
-    """Float32 on the CPU, also where transformers builds a model without memory or in half."""
+    """Make new tensors float32 on the CPU, even inside transformers' meta or half contexts."""
     dtype = torch.get_default_dtype()
     torch.set_default_dtype(torch.float32)
     try:
@@ -161,22 +161,22 @@ def _float32_on_cpu() -> Iterator[None]:
 
 
 def build(model: PreTrainedModel, settings: EncodingSettings) -> PositionModules:
-    """The modules of a model, in float32 on the CPU."""
+    """Build the modules for a model, in float32 on the CPU."""
     with _float32_on_cpu():
         return PositionModules(model, settings)
 
 
 def installed_modules(model: PreTrainedModel) -> PositionModules | None:
-    """What a model was given; None where nothing."""
+    """Return the modules installed in a model; None without."""
     modules = getattr(model.base_model, KEY, None)
     return modules if isinstance(modules, PositionModules) else None
 
 
 def check_table(model: PreTrainedModel, *, keep_absolute: bool) -> None:
-    """Refuse to keep what is not there.
+    """Check that a position table exists if it is to be kept.
 
     Raises:
-        ValueError: an own table is to stay that the model does not have.
+        ValueError: the model has no table of its own.
     """
     name = find_structure(model).table
     if keep_absolute and (
@@ -189,10 +189,10 @@ def check_table(model: PreTrainedModel, *, keep_absolute: bool) -> None:
 
 
 def install(model: PreTrainedModel, modules: PositionModules, *, keep_absolute: bool) -> None:
-    """Put modules into a model in place of its own positions.
+    """Install modules in a model in place of its own position encoding.
 
     Raises:
-        ValueError: an own table is to stay that the model does not have.
+        ValueError: ``keep_absolute`` without a table of the model's own.
     """
     check_table(model, keep_absolute=keep_absolute)
     structure, base = modules.structure, model.base_model
@@ -210,7 +210,7 @@ def install(model: PreTrainedModel, modules: PositionModules, *, keep_absolute: 
         base.register_forward_pre_hook(partial(before_model, names=names), with_kwargs=True)
         layers = base.get_submodule(structure.layers)
         assert isinstance(layers, nn.ModuleList)
-        # The first layer's input are the token embeddings, which the model's hook has made.
+        # `before_model` encodes the input of the first layer.
         for index, layer in enumerate(layers):
             attention: Any = layer.get_submodule(structure.attention)
             attention.layer_idx = index
@@ -220,10 +220,10 @@ def install(model: PreTrainedModel, modules: PositionModules, *, keep_absolute: 
 
 
 def rebuild_modules(model: PreTrainedModel, settings: EncodingSettings) -> None:
-    """Build a loaded model's modules anew around the weights that were loaded.
+    """Rebuild the modules of a loaded model, and copy the loaded weights into them.
 
-    transformers assigns weights one by one, and what cannot be in a file it leaves empty: tables,
-    what follows from a drawn permutation. Here all is made as it is made first, and then loaded.
+    transformers creates modules without values and assigns only the weights in the file, so
+    derived tables and buffers would stay uninitialised.
     """
     loaded = installed_modules(model)
     assert loaded is not None

@@ -1,6 +1,6 @@
-"""One pass through a model of transformers: where its tokens are, and what attends to them.
+"""State of one forward pass: positions of its tokens, input encodings and attentions.
 
-Shapes: B batch, H heads, T tokens of this pass, S tokens with those before, D head_dim, C width.
+Shapes: B batch, H heads, T tokens of this pass, S tokens with cached ones, D head_dim, C width.
 """
 
 from collections.abc import Mapping
@@ -21,23 +21,23 @@ from fairseq_plugins.integrations.huggingface.cache import StateLayer
 
 # Options of AttentionInterface that change the attention itself.
 _UNSUPPORTED = ("position_bias", "s_aux", "sliding_window", "softcap")
-PASS_KEYWORD = "position_pass"  # the keyword by which layers hand a pass down to their attentions
+PASS_KEYWORD = "position_pass"  # keyword by which layers pass a ForwardPass to their attentions
 
 
 @dataclass(frozen=True, eq=False)
 class ForwardPass:
-    """What the layers of one pass have in common.
+    """State shared by the layers in one forward pass.
 
     Attributes:
         attentions: one for each layer.
-        inputs: what acts on the layers' inputs, by the layer's index.
-        positions: (B or 1, T) int64, or of the longest document (1, L).
-        padding_mask: (B, T) bool, True where padded; None where nothing is.
-        states: of a cache, one for each layer, and one of the input where there is one more.
-        documents: of a packed row; None where every row is one sequence.
-        shared: what the layers compute once; None where activations are computed again.
-        need_weights: whether attentions are to give their weights.
-        seed: of the draws of all passes of one generation; None for new draws.
+        inputs: input encodings by the layer's index.
+        positions: (B or 1, T) int64; (1, L) of the longest document in a packed row.
+        padding_mask: (B, T) bool, True at padding; None without padding.
+        states: cache layers, one for each layer, and possibly one for the input.
+        documents: documents of a packed row; None if every row is one sequence.
+        shared: results that layers share; None if activations are recomputed.
+        need_weights: whether attentions return their weights.
+        seed: seed of all draws in one generation; None for new draws.
     """
 
     attentions: nn.ModuleList
@@ -51,12 +51,12 @@ class ForwardPass:
     seed: int | None = None
 
     def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor | None]:
-        """(B, H, T, D) each -> (B, H, T, D), and the weights or None."""
+        """Return the output (B, H, T, D), and the weights or None, for (B, H, T, D) each."""
         attention = self.attentions[layer]
         assert isinstance(attention, Attention)
         if self.seed is None:
             return self._attend(attention, layer, q, k, v)
-        # The same draws in every pass of a generation, and no effect on how tokens are sampled.
+        # Same draws in every pass of a generation, without changing how tokens are sampled.
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(self.seed + layer)
             return self._attend(attention, layer, q, k, v)
@@ -93,12 +93,12 @@ class ForwardPass:
         return result
 
     def embed(self, layer: int, x: Tensor, tokens: Tensor | None = None) -> Tensor:
-        """The input of a layer with what acts on it: (B, T, C) -> (B, T, C).
+        """Encode the input of a layer: (B, T, C) -> (B, T, C).
 
         Args:
-            layer: its index; the input of the first are the token embeddings.
+            layer: index of the layer; the first layer's input are token embeddings.
             x: (B, T, C).
-            tokens: (B, T), the words where they are known.
+            tokens: (B, T), token ids if known.
         """
         if layer not in self.inputs:
             return x
@@ -110,7 +110,7 @@ class ForwardPass:
         lengths = torch.full((x.size(0),), x.size(1), device=x.device)
         if self.padding_mask is not None:
             lengths = (~self.padding_mask).sum(1)
-            # Its embedding need not be zero here, and an encoding may look at what is beside.
+            # Embeddings of padding may be nonzero, and an encoding may depend on neighbours.
             x = x.masked_fill(self.padding_mask.unsqueeze(-1), 0.0)
         return encoding.embed(x, self.positions, lengths=lengths, tokens=tokens)
 
@@ -126,7 +126,7 @@ class ForwardPass:
     def _embed_behind(
         self, encoding: PositionEncoding, kept: StateLayer, x: Tensor, tokens: Tensor | None
     ) -> Tensor:
-        """With the tokens before that the encoding looks at, which are kept as they came."""
+        """Encode with the cached inputs of earlier tokens that the encoding depends on."""
         length, positions = x.size(1), self.positions.expand(x.size(0), -1)
         padding = self.padding_mask
         now = {"x": x, "positions": positions}
@@ -137,12 +137,12 @@ class ForwardPass:
             now["padding"] = padding
         if kept.state is not None:
             now = {name: torch.cat((kept.state[name], rows), 1) for name, rows in now.items()}
-        # Padding first, so that the neighbours of a token are beside it.
+        # Sort padding first, so that neighbouring tokens are adjacent.
         order = (~now["padding"]).long().argsort(dim=1, stable=True)
         window = encoding.embed_window - 1
         last = order[:, max(order.size(1) - window, 0) :]
         kept.state = {name: _rows(rows, last) for name, rows in now.items()}
-        # In their order, for a padded token in the new ones is somewhere among them.
+        # Restore the order afterwards: padding may be anywhere among the new tokens.
         x = now["x"].masked_fill(now["padding"].unsqueeze(-1), 0.0)
         end = known_end(self.positions)
         embedded = encoding.embed(
@@ -154,7 +154,7 @@ class ForwardPass:
 
 
 def _rows(x: Tensor, order: Tensor) -> Tensor:
-    """Along the second dimension: (B, S, ...), (B, T) -> (B, T, ...)."""
+    """Gather along the second dimension: (B, S, ...), (B, T) -> (B, T, ...)."""
     index = order if x.dim() == 2 else order.unsqueeze(-1).expand(-1, -1, x.size(2))
     return x.gather(1, index)
 
@@ -169,22 +169,21 @@ def attend(
 ) -> tuple[Tensor, Tensor | None]:
     """Attend for ``AttentionInterface``: (B, H, T, D) -> (B, T, H, D), and the weights or None.
 
-    Keys and values may have fewer heads, each for a group of queries' heads.
+    Keys and values may have fewer heads, each shared by a group of query heads.
 
     Raises:
-        ValueError: a mask of the caller's own, an option that would be ignored, or keys that were
-            cached outside of the states.
+        ValueError: a custom mask, an unsupported option, or keys cached elsewhere.
     """
     at = options.get(PASS_KEYWORD)
     if not isinstance(at, ForwardPass):
         raise ValueError(
-            f"`{PASS_KEYWORD}` must come from the model whose position encoding was replaced: a "
-            "layer of it cannot be called by itself."
+            f"`{PASS_KEYWORD}` must come from the base model: a layer of a model with a replaced "
+            "position encoding cannot be called alone."
         )
     if attention_mask is not None:
         raise ValueError(
-            "`attention_mask` must be (B, S), 1 where a token counts, but is "
-            f"{tuple(attention_mask.shape)} instead: causality is the attention's own."
+            "`attention_mask` must be (B, S), 1 at tokens and 0 at padding, but is "
+            f"{tuple(attention_mask.shape)} instead: the attention itself is causal."
         )
     for name in _UNSUPPORTED:
         if options.get(name) is not None:
@@ -197,7 +196,7 @@ def attend(
     if key.size(2) != query.size(2) or (states is not None and not states[layer].seen):
         raise ValueError(
             f"transformers {transformers.__version__} must cache keys in the states of this model, "
-            "but caches them elsewhere; install a version that the extra `hub` allows."
+            "but caches them elsewhere; install a version supported by the extra `hub`."
         )
     groups = query.size(1) // key.size(1)
     if groups > 1:
@@ -207,25 +206,25 @@ def attend(
 
 
 def no_mask(*args: Any, **options: Any) -> None:
-    """Build no mask for ``AttentionMaskInterface``: ``attend`` gets the padding from its pass."""
+    """Make no mask for ``AttentionMaskInterface``: ``attend`` knows padding and causality."""
 
 
 def to_padding_mask(mask: Tensor | None, length: int) -> Tensor | None:
-    """A mask (B, S) of transformers as ours, True where padded; None where nothing is.
+    """Convert a mask (B, S) of transformers to True at padding; None without padding.
 
     Raises:
-        ValueError: of another shape.
+        ValueError: another shape.
     """
     if mask is None:
         return None
     if not isinstance(mask, Tensor) or mask.dim() != 2 or mask.size(1) != length:
         found = tuple(mask.shape) if isinstance(mask, Tensor) else type(mask).__name__
         raise ValueError(
-            f"`attention_mask` must be (B, {length}), 1 where a token counts, also of those in "
-            f"the cache, but is {found} instead."
+            f"`attention_mask` must be (B, {length}), 1 at tokens and 0 at padding, cached tokens "
+            f"included, but is {found} instead."
         )
     padding = mask == 0
-    # Whether anything is hidden makes attention cheaper; a compiled graph cannot ask.
+    # Attention without padding is cheaper; compiled graphs cannot branch on values.
     if torch.compiler.is_compiling() or bool(padding.any()):
         return padding
     return None
@@ -240,41 +239,41 @@ def resolve_positions(
     *,
     first: int,
 ) -> tuple[Tensor, Documents | None]:
-    """Positions of the new tokens (B or 1, T), and the documents of a packed row.
+    """Return positions of the new tokens (B or 1, T), and the documents of a packed row.
 
-    They are counted: padding has none, on whichever side it is. Those that are given may say
-    otherwise where nothing is cached: a row that begins again at 0 or at ``first`` is packed.
+    By default tokens are counted, without padding on either side. Given positions may differ if
+    nothing is cached; a row that restarts at 0 or at ``first`` contains packed documents.
 
     Args:
-        given: (B or 1, T), from ``first``, or None.
-        padding: (B, S), True where padded.
-        seen: S - T.
+        given: (B or 1, T), counted from ``first`` or 0, or None.
+        padding: (B, S), True at padding.
+        seen: S - T, number of cached tokens.
         length: T.
-        device: of the tokens.
-        first: what the model calls the position of a first token.
+        device: device of the tokens.
+        first: the model's index of the first position.
 
     Raises:
-        ValueError: given ones before ``first`` or that contradict a cache, or several packed rows.
+        ValueError: positions below ``first``, contradicting the cache, or several packed rows.
     """
     end = seen + length
     counted = make_positions(padding, end, device=device)[:, seen:]
     now = None if padding is None else padding[:, seen:]
     if given is None or torch.compiler.is_compiling():
         return with_end(counted, end), None
-    # RoBERTa's begin at 2, but transformers counts from 0 there too, in generation and in its
-    # collator of packed rows. What merely counts, in a row or a document, says itself from where.
+    # RoBERTa's positions start at 2, but transformers' generation and its collator of packed rows
+    # count from 0 there, too. Plain counting is recognised with either origin.
     if any(_agree(given - origin, counted, now) for origin in (0, first)):
         return with_end(counted, end), None
     if seen:
         raise ValueError(
-            "`position_ids` must count the tokens that `attention_mask` shows where tokens are "
-            "cached, but do not; leave them out."
+            "`position_ids` must count the tokens of `attention_mask` if tokens are cached, but "
+            "do not; leave them out."
         )
     origin = 0 if now is None and bool((given[:, 1:] == 0).any()) else first
     _check_origin(given, now, origin)
     if now is None and bool((given[:, 1:] == origin).any()):
         return _packed(given, origin)
-    # What is padded may come before the first token, as in RoBERTa.
+    # Padding may have positions before the first token's, as in RoBERTa.
     given = (given - origin).clamp(min=0)
     return with_end(given, int(given.max()) + 1), None
 
@@ -285,11 +284,11 @@ def _agree(given: Tensor, counted: Tensor, padding: Tensor | None) -> bool:
 
 
 def _check_origin(given: Tensor, padding: Tensor | None, origin: int) -> None:
-    """Refuse a token before the first: it would be elsewhere than the caller thinks."""
+    """Check that no token has a position before the first."""
     of_tokens = given if padding is None else given.masked_fill(padding, origin)
     if bool((of_tokens < origin).any()):
         raise ValueError(
-            f"`position_ids` must be at least {origin}, where this model counts from, but have "
+            f"`position_ids` must be at least {origin}, this model's first position, but have "
             f"{int(of_tokens.min())} instead."
         )
 
@@ -297,7 +296,7 @@ def _check_origin(given: Tensor, padding: Tensor | None, origin: int) -> None:
 def _packed(given: Tensor, origin: int) -> tuple[Tensor, Documents]:
     if given.size(0) != 1:
         raise ValueError(
-            "`position_ids` that begin again, of packed documents, must be one row, but are "
+            "`position_ids` of packed documents, which restart, must have one row, but are "
             f"{tuple(given.shape)} instead."
         )
     bounds = given[0] == origin
@@ -307,8 +306,8 @@ def _packed(given: Tensor, origin: int) -> tuple[Tensor, Documents]:
     documents = Documents.of(cu_seqlens, given.size(1))
     if not torch.equal(documents.positions, given[0] - origin):
         raise ValueError(
-            f"`position_ids` of packed documents must count from {origin} in each, but do not; pad "
-            "them and give an `attention_mask` for other positions."
+            f"`position_ids` of packed documents must count from {origin} in each, but do not; for "
+            "other positions pad the documents and give an `attention_mask`."
         )
     longest = documents.tokens.size(1)
     return with_end(make_positions(None, longest, device=given.device), longest), documents
@@ -317,7 +316,7 @@ def _packed(given: Tensor, origin: int) -> tuple[Tensor, Documents]:
 def sample_positions(
     position_sampler: PositionEncoding | None, positions: Tensor, *, training: bool
 ) -> Tensor:
-    """The positions that encodings are given: in training drawn ones, where a name draws them."""
+    """Return the positions for the encodings; in training an encoding may draw them."""
     if position_sampler is None or not training:
         return positions
     position_sampler.redraw(attention_base.draw_seed())  # type: ignore[operator]

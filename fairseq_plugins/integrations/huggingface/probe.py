@@ -1,6 +1,6 @@
-"""Run a model on equal tokens to see what its attentions are given, and what still tells position.
+"""Check of a model by a run on identical tokens, recording the arguments of its attentions.
 
-Where no position is left, equal tokens have equal queries, keys and values in every layer.
+Without positions, identical tokens have identical queries, keys and values in every layer.
 """
 
 from collections.abc import Iterator
@@ -16,26 +16,26 @@ from fairseq_plugins.encodings import IncompatibleEncodingError
 from fairseq_plugins.integrations.huggingface.families import ModelStructure, NoRotation, NoTable
 
 _IMPLEMENTATION = "fairseq_plugins_probe"  # the name in transformers' interfaces
-PROBE = "position_probe"  # the keyword that reaches every attention
+PROBE = "position_probe"  # keyword that the model passes to every attention
 _LENGTH = 3
-# Options of the interface that an attention here has, or that do not change what it computes.
+# Keywords of the interface that are supported here or do not change the attention.
 _KNOWN = {"dropout", "scaling", "is_causal", "sliding_window", "position_ids", "use_cache"}
 _KNOWN |= {"output_attentions", "output_hidden_states", "return_dict", "token_type_ids"}
-_TOLERANCE = {torch.float32: 1e-3, torch.float64: 1e-6}  # of the largest; else 0.05
+_TOLERANCE = {torch.float32: 1e-3, torch.float64: 1e-6}  # relative to the largest; else 0.05
 
 
 @dataclass
 class AttentionCall:
-    """Arguments of one call of an attention.
+    """Arguments of one attention call.
 
     Attributes:
         module: the attention.
         query: (1, H, T, D).
         key: (1, H or fewer, T, D).
-        value: the same.
-        options: keywords with another value than None.
-        mask: what the model passed as a mask.
-        hidden: (1, T, C), the input of the projections.
+        value: (1, H or fewer, T, D).
+        options: keywords with values other than None.
+        mask: the mask made by the model.
+        hidden: (1, T, C), input of the projections.
     """
 
     module: nn.Module
@@ -49,19 +49,19 @@ class AttentionCall:
 
 @dataclass
 class _Recorder:
-    """The observations of one call, and the inputs of the attentions by module."""
+    """Recorded attention calls, and the inputs of the attentions by module."""
 
     observations: list[AttentionCall]
     hidden: dict[nn.Module, Tensor]
 
     def before(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """A hook of each attention."""
+        """Forward pre-hook of each attention that stores its input."""
         self.hidden[module] = args[0] if args else kwargs["hidden_states"]
 
 
 @dataclass
 class _MaskPattern:
-    """In place of a mask: which keys a query sees, by index."""
+    """Replacement of a mask that tells which keys a query sees."""
 
     visible: Any
 
@@ -73,7 +73,7 @@ class _MaskPattern:
 def _record(
     module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Any, **options: Any
 ) -> tuple[Tensor, None]:
-    """An attention without positions: every query gets the mean of all values."""
+    """Record the call; return the mean of all values for every query."""
     given = {name: option for name, option in options.items() if option is not None}
     probe = given.pop(PROBE, None)
     if not isinstance(probe, _Recorder):
@@ -93,7 +93,7 @@ AttentionMaskInterface.register(_IMPLEMENTATION, _record_mask)
 
 
 def _replace(base: nn.Module, name: str, module: nn.Module) -> nn.Module:
-    """Put a module in the place of another, which is returned."""
+    """Replace a submodule and return the old one."""
     parent, _, last = name.rpartition(".")
     old = base.get_submodule(name)
     setattr(base.get_submodule(parent), last, module)
@@ -102,7 +102,7 @@ def _replace(base: nn.Module, name: str, module: nn.Module) -> nn.Module:
 
 @contextmanager
 def without_positions(base: nn.Module, structure: ModelStructure) -> Iterator[None]:
-    """Take a base model's own RoPE and its table of positions out for the time of a block."""
+    """Remove a base model's own RoPE and position table within a context."""
     new: dict[str, nn.Module] = {}
     if structure.rotation is not None:
         new[structure.rotation] = NoRotation()
@@ -126,10 +126,10 @@ def _layers(base: nn.Module, structure: ModelStructure) -> nn.ModuleList:
 def record_attention_calls(
     model: PreTrainedModel, structure: ModelStructure
 ) -> list[AttentionCall]:
-    """Call a base model on equal tokens; one observation for each call of an attention.
+    """Run a base model on identical tokens and return the calls of its attentions.
 
     Raises:
-        ValueError: the model does not hand on what its attentions are to be given.
+        ValueError: the model does not pass keywords on to its attentions.
     """
     base, config = model.base_model, model.config
     token = (int(getattr(config, "pad_token_id", None) or 0) + 1) % config.vocab_size
@@ -149,8 +149,8 @@ def record_attention_calls(
         inner(input_ids=tokens, attention_mask=mask, **{PROBE: probe})
     except (AttributeError, RuntimeError, TypeError, ValueError) as error:
         raise ValueError(
-            "`model` must attend through transformers' AttentionInterface and hand it all "
-            f"keywords, but one of {config.model_type!r} does not: {type(error).__name__}: {error}"
+            "`model` must attend through transformers' AttentionInterface and pass all keywords "
+            f"to it, but {config.model_type!r} does not: {type(error).__name__}: {error}"
         ) from error
     finally:
         config._attn_implementation = implementation
@@ -163,16 +163,16 @@ def record_attention_calls(
 def check_attention_calls(
     model: PreTrainedModel, structure: ModelStructure, longest: int
 ) -> list[AttentionCall]:
-    """Refuse a model that a replaced encoding would not be the only position of.
+    """Check that a replaced encoding would be the model's only source of positions.
 
     Args:
-        model: of transformers, unchanged.
-        structure: names of the modules that were found in it.
+        model: unchanged model of transformers.
+        structure: structure found in it.
         longest: length up to which its mask must be that of plain attention.
 
     Raises:
-        ValueError: another number of attentions, other heads, a pattern of masks, an option such as
-            soft-capping that has no counterpart here, or positions that were not found.
+        ValueError: an unexpected number of attention calls or of heads, another mask pattern, an
+            unsupported option such as soft-capping, or remaining positions.
     """
     with without_positions(model.base_model, structure):
         observations = record_attention_calls(model, structure)
@@ -182,7 +182,7 @@ def check_attention_calls(
     if [id(seen.module) for seen in observations] != [id(module) for module in attentions]:
         raise ValueError(
             f"`model` must call AttentionInterface once in each of its {len(attentions)} layers, "
-            f"but one of {kind!r} calls it {len(observations)} times."
+            f"but {kind!r} calls it {len(observations)} times."
         )
     for layer, seen in enumerate(observations):
         where = f"layer {layer} of {kind!r}"
@@ -195,8 +195,8 @@ def check_attention_calls(
             )
         if unknown := sorted(seen.options.keys() - _KNOWN):
             raise ValueError(
-                f"`{unknown[0]}` of the attention must be None, since nothing here is like it, but "
-                f"{where} has {seen.options[unknown[0]]}."
+                f"`{unknown[0]}` of the attention is not supported and must be None, but {where} "
+                f"has {seen.options[unknown[0]]}."
             )
         _check_pattern(seen.mask, structure.causal, longest, where)
         for name in ("query", "key", "value"):
@@ -207,27 +207,29 @@ def check_attention_calls(
 def _check_pattern(mask: Any, causal: bool, longest: int, where: str) -> None:
     last = max(longest - 1, 1)
     if not isinstance(mask, _MaskPattern):
-        raise ValueError(f"`model` must make its mask by AttentionMaskInterface, but {where} not.")
+        raise ValueError(
+            f"`model` must make its masks by AttentionMaskInterface, but {where} does not."
+        )
     if not (mask.sees(last, 0) and mask.sees(0, 0) and mask.sees(0, last) != causal):
         kind = "causal" if causal else "bidirectional"
         raise ValueError(
-            f"`model` must see all {'earlier ' if causal else ''}tokens, as {kind} attention does, "
-            f"but {where} has another mask within {longest} positions."
+            f"`model` must attend to all {'earlier ' if causal else ''}tokens, as {kind} attention "
+            f"does, but {where} has another mask within {longest} positions."
         )
 
 
 def _check_equal(x: Tensor, name: str, where: str) -> None:
-    """Refuse a tensor (1, H, T, D) that differs along T."""
+    """Check that a tensor (1, H, T, D) is constant along T."""
     if x.is_meta or is_close(x, x[:, :, :1]):
         return
     raise ValueError(
-        f"`model` must have no position beside RoPE in `AttentionInterface`'s inputs or one table, "
-        f"but {name} differs between equal tokens in {where}."
+        f"`model` must have no positions beside its RoPE or position table, but {name} differs "
+        f"between equal tokens in {where}."
     )
 
 
 def is_close(x: Tensor, expected: Tensor) -> bool:
-    """Tell whether two tensors differ by rounding alone, relative to the largest value."""
+    """Return whether tensors agree up to rounding, relative to the largest value."""
     error = (x - expected).abs().max()
     return bool(error <= _TOLERANCE.get(x.dtype, 0.05) * expected.abs().max())
 
@@ -235,10 +237,11 @@ def is_close(x: Tensor, expected: Tensor) -> bool:
 def check_projections(
     model: PreTrainedModel, structure: ModelStructure, observations: list[AttentionCall]
 ) -> None:
-    """Refuse a model whose projections, as they were found, do not give its queries and keys.
+    """Check that the detected projections reproduce the model's queries and keys.
 
     Raises:
-        IncompatibleEncodingError: something else comes between, or a matrix has another layout.
+        IncompatibleEncodingError: the model changes them afterwards, or a matrix has another
+            layout.
     """
     for layer, seen in zip(_layers(model.base_model, structure), observations, strict=True):
         heads = seen.query.size(1)
@@ -247,7 +250,7 @@ def check_projections(
             projected = projection(seen.hidden).unflatten(-1, (heads, -1)).transpose(1, 2)
             if not is_close(projected, x):
                 raise IncompatibleEncodingError(
-                    "an encoding with `projections=content` projects positions as the model does "
-                    f"words, but a {type(seen.module).__name__} changes queries or keys in another "
-                    "way behind their projections; `projections=own` would work."
+                    "an encoding with `projections=content` projects positions with the model's "
+                    f"own matrices, but a {type(seen.module).__name__} changes queries or keys "
+                    "after their projection; `projections=own` would work."
                 )

@@ -1,4 +1,4 @@
-"""A model's own RoPE as options of the encoding ``rope``."""
+"""Translation of a model's own RoPE into options of the encoding ``rope``."""
 
 from typing import Any, get_args
 
@@ -11,18 +11,18 @@ _PARTIAL = ("gpt_neox", "phi")  # whose RoPE reads `partial_rotary_factor`
 
 
 def own_rotation(model: PreTrainedModel) -> dict[str, Any]:
-    """The options with which ``rope`` computes what the model's own RoPE does.
+    """Return the options with which ``rope`` reproduces the model's own RoPE.
 
     Args:
-        model: one of ``FAMILIES`` with RoPE.
+        model: model of a type in ``FAMILIES`` with RoPE.
 
     Raises:
-        ValueError: a model without RoPE, or with one that is stretched, which other names are
-            (``rope_interpolated``, ``rope_ntk``, ``yarn``), or of another number of features.
+        ValueError: no RoPE; scaled RoPE, for which see ``rope_interpolated``, ``rope_ntk`` and
+            ``yarn``; or an unsupported number of rotated features.
     """
     parameters, structure = getattr(model.config, "rope_parameters", None), find_structure(model)
     kind = model.config.model_type.removeprefix("positional_")
-    if kind not in FAMILIES:  # whose RoPE may pair other features
+    if kind not in FAMILIES:  # others may pair features differently
         raise ValueError(f"`model` must be of {', '.join(FAMILIES)}, but is of {kind!r} instead.")
     if structure.rotation is None or not parameters:
         raise ValueError(
@@ -33,7 +33,7 @@ def own_rotation(model: PreTrainedModel) -> dict[str, Any]:
         raise ValueError(f"`rope_type` of the model must be 'default', but is {scaled!r} instead.")
     dim = structure.head_dim
     share = parameters.get("partial_rotary_factor", 1.0) if kind in _PARTIAL else 1.0
-    # Rounded down there, and where that is odd the angles are those of no even number: not ours.
+    # transformers rounds down; for an odd count its angles match no even number of features.
     count = int(dim * share)
     words = {rotated_count(word, dim): word for word in reversed(get_args(Rotated))}
     if count not in words:

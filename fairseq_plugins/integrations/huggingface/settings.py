@@ -1,23 +1,23 @@
-"""What was put into a model, in the words of its ``config.json``."""
+"""Settings of a replaced position encoding, stored in ``config.json``."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
-KEY = "position_encoding"  # of the configuration
+KEY = "position_encoding"  # key in the configuration
 
 
 @dataclass(frozen=True)
 class EncodingSettings:
-    """A position encoding and an attention, as ``replace_position_encoding`` is given them.
+    """Position encoding and attention, as given to ``replace_position_encoding``.
 
     Attributes:
-        name: of the encoding, or of several joined by ``+``.
+        name: name of the encoding, or several joined by ``+``.
         attention: ``vanilla`` or ``linear``.
-        options: the encoding's.
-        attention_options: the attention's.
-        keep_absolute: whether the model's own table of positions stays beside it.
-        max_positions: longest sequence that it is built for.
+        options: options of the encoding.
+        attention_options: options of the attention.
+        keep_absolute: whether the model's own position table is kept.
+        max_positions: longest sequence that the encoding is built for.
     """
 
     name: str
@@ -44,28 +44,28 @@ class EncodingSettings:
 
     @classmethod
     def of(cls, config: Any) -> "EncodingSettings":
-        """Read them from a configuration.
+        """Read and check the settings in a configuration.
 
         Raises:
-            ValueError: they are missing or damaged.
+            ValueError: missing or invalid settings.
         """
-        said = getattr(config, KEY, None)
-        if not isinstance(said, dict):
+        stored = getattr(config, KEY, None)
+        if not isinstance(stored, dict):
             raise ValueError(
                 f"`{KEY}` must be in the configuration of a {type(config).__name__}, as "
-                f"replace_position_encoding writes it, but is {said!r} instead."
+                f"replace_position_encoding writes it, but is {stored!r} instead."
             )
         known = [f.name for f in fields(cls)]
-        if unknown := [name for name in said if name not in known]:
-            raise ValueError(f"`{KEY}` must be made of {known}, but has {unknown[0]!r}.")
-        if "name" not in said:
-            raise ValueError(f"`{KEY}` must say the `name` of the encoding, but does not.")
-        return cls(**said)
+        if unknown := [name for name in stored if name not in known]:
+            raise ValueError(f"`{KEY}` must only have {known}, but has {unknown[0]!r}.")
+        if "name" not in stored:
+            raise ValueError(f"`{KEY}` must have the `name` of the encoding, but has not.")
+        return cls(**stored)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
-        said = asdict(self)
-        return {name: dict(v) if isinstance(v, Mapping) else v for name, v in said.items()}
+        """Return plain values for JSON."""
+        values = asdict(self)
+        return {name: dict(v) if isinstance(v, Mapping) else v for name, v in values.items()}
 
 
 _KINDS: dict[str, type] = {
