@@ -1,8 +1,7 @@
-"""The embedded corpus: a small language in which position matters, and how it is written to files.
+"""Text corpora, generated or published, and their preparation as fairseq data folders.
 
-Needs neither fairseq nor PyTorch; `python -m fairseq_plugins.data --output DIR` writes it.
-`published` knows the raw files of corpora that others publish, `gpt2_bpe` GPT-2's pieces, which it
-reads with fairseq.
+The generated corpus needs neither fairseq nor PyTorch: `python -m fairseq_plugins.data --output
+DIR` writes it. `published` describes published corpora; `gpt2_bpe` and `wordpiece` are tokenizers.
 """
 
 from fairseq_plugins.data.generated import (

@@ -10,8 +10,10 @@ from fairseq_plugins.data.generated import add_arguments, sentences_from, write_
 
 
 def main() -> int:
-    """Run the command; returns its exit status."""
-    parser = Parser(prog="python -m fairseq_plugins.data", description="Write the embedded corpus.")
+    """Run the command and return its exit status."""
+    parser = Parser(
+        prog="python -m fairseq_plugins.data", description="Write the generated corpus."
+    )
     parser.add_argument("--output", type=Path, required=True, metavar="DIR", help="where to write")
     add_arguments(parser)
     args = parser.parse_args()

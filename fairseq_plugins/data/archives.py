@@ -1,4 +1,4 @@
-"""Archives from elsewhere: what cannot be read, or would not end, is refused before unpacking."""
+"""Safe reading of zip archives from elsewhere, with limits checked before unpacking."""
 
 import io
 import zipfile
@@ -10,12 +10,12 @@ from typing import IO, cast
 from fairseq_plugins.common.errors import DataError
 from fairseq_plugins.common.files import UNPACKING_ERRORS
 
-LARGEST_MEMBER = 1 << 30  # bytes; the largest file of WikiText-103 has half as many
-_ENCRYPTED = 0x1  # in a member's flags
+LARGEST_MEMBER = 1 << 30  # bytes; twice the largest file of WikiText-103
+_ENCRYPTED = 0x1  # bit of a member's flags
 
 
 def check_size(declared: int, place: str) -> None:
-    """Raise DataError for a member that is declared to have more than `LARGEST_MEMBER` bytes."""
+    """Raise DataError for a member with a declared size above `LARGEST_MEMBER`."""
     if declared > LARGEST_MEMBER:
         raise DataError(
             f"{place} must have at most {LARGEST_MEMBER:,} bytes, but is declared to have "
@@ -24,10 +24,10 @@ def check_size(declared: int, place: str) -> None:
 
 
 class Zip:
-    """The members of a zip, read one by one by their names.
+    """A zip archive whose members are read by name.
 
     Raises:
-        DataError: no zip, or a damaged one.
+        DataError: the file is no zip or is damaged.
     """
 
     def __init__(self, path: Path) -> None:
@@ -43,11 +43,11 @@ class Zip:
 
     @contextmanager
     def open(self, name: str) -> Iterator[IO[bytes]]:
-        """A member that is there; no more of it is read than the zip declares.
+        """Open a member, reading at most its declared size.
 
         Raises:
-            DataError: naming it, where it is encrypted, larger than `LARGEST_MEMBER`, packed in an
-                unknown way, or found to be damaged within the block.
+            DataError: naming the member if it is encrypted, larger than `LARGEST_MEMBER`, of an
+                unknown compression, or found to be damaged within the context.
         """
         member, place = self._members[name], f"{name} in {self.path}"
         if member.flag_bits & _ENCRYPTED:
@@ -57,6 +57,6 @@ class Zip:
             with zipfile.ZipFile(self.path) as archive, archive.open(name) as stream:
                 yield io.BufferedReader(cast(io.RawIOBase, stream))
         except NotImplementedError as error:
-            raise DataError(f"{place} is packed in a way that cannot be read: {error}") from error
+            raise DataError(f"{place} has an unsupported compression: {error}") from error
         except (*UNPACKING_ERRORS, zipfile.BadZipFile) as error:
             raise DataError(f"{place} is damaged: {error}") from error

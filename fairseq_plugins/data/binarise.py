@@ -1,4 +1,4 @@
-"""Text in one language through fairseq-preprocess, as words or in pieces."""
+"""Binarisation of monolingual text with fairseq-preprocess, as words or subwords."""
 
 import subprocess
 import sys
@@ -15,7 +15,7 @@ from fairseq_plugins.data.unigram import unigram_perplexity
 
 
 def preprocess(work: Path, arguments: Sequence[str], workers: int) -> list[str]:
-    """Run fairseq-preprocess in `work`, its output in the error where it fails.
+    """Run fairseq-preprocess in `work`; an error contains its output.
 
     Returns the command as data.json records it.
     """
@@ -33,9 +33,9 @@ def preprocess(work: Path, arguments: Sequence[str], workers: int) -> list[str]:
 
 
 def without_carriage_returns(text: MeasuredText) -> MeasuredText:
-    """Write a text with a space for each carriage return, at which fairseq-preprocess ends a line.
+    """Replace carriage returns, at which fairseq-preprocess would end lines, by spaces.
 
-    Returns the text itself where it has none.
+    Returns the text itself if it has none.
     """
     with text.path.open("rb") as lines:
         if not any(b"\r" in line for line in lines):
@@ -55,16 +55,22 @@ def binarise(
     dictionary: str | None = None,
     dictionary_size: int | None = None,
 ) -> tuple[Path, dict[str, Any]]:
-    """Binarise the text of every split, which lies in `work`.
+    """Binarise the text of every split inside `work`.
 
-    raw: what the text was made from. text: without carriage returns.
-    max_words: of the dictionary, None for all that occur.
-    dictionary: a dict.txt in `work` to use, by default one of the training words is made.
-    dictionary_size: the symbols that must come out, where that is known.
-    Returns the folder and what data.json says of it.
+    Args:
+        work: working folder.
+        raw: text of every split before tokenization.
+        text: tokenized text of every split, without carriage returns.
+        workers: number of processes.
+        max_words: limit of the dictionary; None for all words.
+        dictionary: dict.txt in `work` to use; by default built from the training words.
+        dictionary_size: expected number of symbols, if known.
+
+    Returns:
+        The binarised folder and its entries of data.json.
 
     Raises:
-        DataError: a dictionary of another size.
+        DataError: the dictionary has another size.
     """
     built = work / "binarised"
     arguments = ["--only-source"]
@@ -84,27 +90,27 @@ def binarise(
         "raw": {s: describe_raw(raw[s]) for s in SPLITS},
         "splits": {s: describe(text[s], words) for s in SPLITS},
         "dictionary_size": size,
-        "floors": _floors(text, words),
+        "floors": _baselines(text, words),
         "command": command,
     }
 
 
-def _floors(
+def _baselines(
     text: Mapping[str, MeasuredText], words: set[str]
 ) -> dict[str, dict[str, dict[str, float]]]:
-    """What needs no model, by split, predictor and metric."""
+    """Return trivial baselines by split, predictor and metric."""
     found = {s: unigram_perplexity(text["train"], text[s], words) for s in SPLITS if s != "train"}
     return {s: {"unigram": {"ppl": round(v, 4)}} for s, v in found.items() if v is not None}
 
 
 def describe_raw(found: MeasuredText) -> dict[str, Any]:
-    """The text that one split was made from, for data.json."""
+    """Describe a split's raw text for data.json."""
     sizes = {"lines": found.lines, "words": found.words, "bytes": found.bytes}
     return {**sizes, "sha256": found.sha256}
 
 
 def describe(found: MeasuredText, known: set[str]) -> dict[str, Any]:
-    """One split for data.json; an unknown word is one whose input the model sees as <unk>."""
+    """Describe a split for data.json; unknown words are those binarised as <unk>."""
     unknown = sum(n for word, n in found.word_counts.items() if word not in known)
     return {
         "file": found.path.name,
@@ -120,10 +126,10 @@ def describe(found: MeasuredText, known: set[str]) -> dict[str, Any]:
 def split_into_subwords(
     work: Path, found: Mapping[str, MeasuredText], merges: int
 ) -> dict[str, MeasuredText]:
-    """Learn a byte-pair encoding on the training split and write every split in its pieces.
+    """Learn a byte-pair encoding on the training split and apply it to every split.
 
-    <unk>, which published text may already have, stays one piece. The codes are left in
-    work/codes. The text has no carriage returns.
+    <unk> in published text stays one token. The codes are left in work/codes. The text must have no
+    carriage returns.
     """
     from subword_nmt.apply_bpe import BPE
 

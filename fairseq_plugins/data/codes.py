@@ -1,6 +1,6 @@
-"""The byte-pair encoding of words, by subword-nmt, and whether dictionaries belong to it.
+"""Application of subword-nmt's byte-pair encoding, and checks of dictionaries against its codes.
 
-`merges.py` learns the codes that are read here.
+`merges.py` learns the codes.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,12 +11,12 @@ from fairseq_plugins.common.dictionaries import PADDING, read_dictionary, read_l
 from fairseq_plugins.common.errors import DataError
 
 SEPARATOR = "@@"
-WORD_END = "</w>"  # how a codes file marks a merge that ends a word
-KNOWN_WORDS = 500_000  # whose pieces a process keeps: some 100 MB
+WORD_END = "</w>"  # marks a merge at the end of a word in codes files
+KNOWN_WORDS = 500_000  # cached words per process: about 100 MB
 
 
 class _KnownWords(dict[str, str]):
-    """Word -> its pieces; the first `KNOWN_WORDS` are kept, which has the frequent ones in it."""
+    """Cache from words to their subwords; the first `KNOWN_WORDS` include the frequent ones."""
 
     def __init__(self, split: Callable[[str], str]) -> None:
         self._split = split
@@ -37,50 +37,49 @@ class Codes:
 
     @classmethod
     def read(cls, path: Path) -> "Codes":
-        """Raises DataError, naming file and line, for what subword-nmt has not written."""
+        """Read a codes file of subword-nmt; raise DataError naming file and line if it is none."""
         from subword_nmt.apply_bpe import BPE
 
         lines = read_lines(path)
         if not lines or not lines[0].startswith("#version:"):
-            raise DataError(f"{path}, line 1: no codes of subword-nmt, which begin '#version:'")
+            raise DataError(f"{path}, line 1: codes of subword-nmt must begin with '#version:'")
         merged = set()
         for number, line in enumerate(lines[1:], start=2):
             parts = line.split(" ")
             if len(parts) != 2 or not all(parts):
-                raise DataError(f"{path}, line {number}: not two pieces but {line!r}")
+                raise DataError(f"{path}, line {number}: must be two subwords, but is {line!r}")
             merged.add("".join(parts))
         with path.open(encoding="utf-8", newline="\n") as merges:
             return cls(BPE(merges), frozenset(merged))
 
     def split(self, tokens: str) -> str:
-        """A line of words -> the line of their pieces, `@@` after all but a word's last."""
+        """Split a line of words into subwords, with `@@` after all but a word's last."""
         known = self._known
         return " ".join([known[word] for word in tokens.strip().split(" ") if word])
 
     def _split_word(self, word: str) -> str:
         pieces = " ".join(self._bpe.segment_tokens([word]))
-        self._bpe.cache.clear()  # it would keep every word once more, and without end
+        self._bpe.cache.clear()  # an unlimited second cache
         return pieces
 
     def can_make(self, piece: str) -> bool:
-        """Whether some text has this piece: a single character, or what a merge has made."""
+        """Return whether a subword is a single character or the result of a merge."""
         text = piece.removesuffix(SEPARATOR)
         return len(text) <= 1 or (text if text != piece else text + WORD_END) in self.merged
 
 
 def join_pieces(line: str) -> str:
-    """A line of pieces -> the line of words."""
+    """Join a line of subwords into words."""
     return (line + " ").replace(SEPARATOR + " ", "").strip()
 
 
 def check_codes(path: Path, dictionaries: Sequence[Path]) -> Codes:
-    """The codes of a file.
+    """Read codes, and check that all entries of the dictionaries can come from them.
 
-    Every piece of a dictionary comes from text that the codes have split, so it is a single
-    character or what one of the merges makes.
+    Such entries are single characters or results of a merge.
 
     Raises:
-        DataError: naming file and line, where a dictionary is not of these codes.
+        DataError: naming file and line of an entry of other codes.
     """
     codes = Codes.read(path)
     for dictionary in dictionaries:

@@ -1,4 +1,4 @@
-"""Files from the web, resumed where a connection broke, checked by a published sum."""
+"""Resumable downloads, checked by a published checksum."""
 
 import hashlib
 import http.client
@@ -21,12 +21,17 @@ def download(
     algorithm: str = "md5",
     elsewhere: str = "--from DIR or --url URL take",
 ) -> Path:
-    """Fetch a file unless it is there, resuming `<target>.part`; return target, checked.
+    """Download a file unless it exists, resuming `<target>.part`; return the checked target.
 
-    expected: its sum by `algorithm`, None where nobody published one. elsewhere: the options that
-    error messages offer for files that cannot be fetched.
-    A connection that breaks leaves the part for the next call; a wrong sum removes it, since
-    nothing could be resumed from it.
+    An interrupted download keeps its part for the next call; a wrong checksum removes it.
+
+    Args:
+        url: address of the file.
+        target: path to write.
+        expected: its checksum; None if none is published.
+        report: function that shows progress messages.
+        algorithm: name of the hash function.
+        elsewhere: options for local files, named in error messages.
     """
     if not url.startswith(("https://", "http://")):
         raise OptionError(f"--url must begin with https:// or http://, but is {url}")
@@ -37,7 +42,7 @@ def download(
             _fetch(url, part, report)
         except (OSError, http.client.HTTPException) as error:
             raise WorkError(
-                f"{url} could not be fetched ({error}); the same command resumes, and "
+                f"{url} could not be downloaded ({error}); the same command resumes, and "
                 f"{elsewhere} the files from elsewhere"
             ) from error
     candidate = target if target.exists() else part
@@ -52,14 +57,14 @@ def download(
 
 
 def _fetch(url: str, part: Path, report: Callable[[str], None]) -> None:
-    """Append what is missing of a URL to a file."""
+    """Append the missing part of a URL's content to a file."""
     have = part.stat().st_size if part.exists() else 0
     request = urllib.request.Request(url, headers={"Range": f"bytes={have}-"} if have else {})
     try:
         response = urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS)
     except urllib.error.HTTPError as error:
         if error.code == http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
-            return  # nothing is missing; the caller checks the sum
+            return  # the file is complete; the caller checks it
         raise
     with response:
         resumed = response.status == http.HTTPStatus.PARTIAL_CONTENT

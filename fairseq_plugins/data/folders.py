@@ -1,7 +1,7 @@
-"""Data folders: whole or not there, with a data.json that says what they were made from.
+"""Atomic creation of data folders, with a data.json that records their origin.
 
-A folder is built beside its place and renamed into it. By its data.json a result can record its
-data, and a second call can see that there is nothing to do.
+A folder is built next to its target and then renamed. Results record their data by data.json, and a
+second call with the same request does nothing.
 """
 
 import json
@@ -19,17 +19,19 @@ from fairseq_plugins.common.provenance import SPLITS as SPLITS
 
 
 def report(message: str) -> None:
-    """Say at once how far the preparation is."""
+    """Print a progress message at once."""
     print(f"prepare: {message}", flush=True)
 
 
 @dataclass(frozen=True)
 class Folder:
-    """A data folder to make.
+    """A data folder to build.
 
-    request: what it is made from and how; another request makes another folder.
-    files: what it must hold beside its record.
-    record: the file that says what it was made from.
+    Attributes:
+        path: target path.
+        request: source and settings; another request gives another folder.
+        files: files it must hold besides its record.
+        record: name of the record file.
     """
 
     path: Path
@@ -38,7 +40,7 @@ class Folder:
     record: str = "data.json"
 
     def is_done(self) -> bool:
-        """Whether it was made by the same request and nothing was removed since."""
+        """Return whether the folder was made by the same request and is complete."""
         try:
             made = json.loads((self.path / self.record).read_text())
         except (OSError, json.JSONDecodeError):
@@ -48,11 +50,11 @@ class Folder:
         )
 
     def report_done(self) -> None:
-        """Say that there is nothing to do."""
+        """Print that the folder exists."""
         report(f"{self.path} is already there; remove it to make it anew")
 
     def refuse_foreign(self) -> None:
-        """Raise DataError where the path holds something that was not made here."""
+        """Raise DataError if the path holds something not made here."""
         occupied = self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir()))
         if occupied and not (self.path / self.record).is_file():
             raise DataError(
@@ -62,12 +64,16 @@ class Folder:
     def finish(
         self, built: Path, origin: Mapping[str, Any], about: Mapping[str, Any], summary: str
     ) -> None:
-        """Write the record into what was built, put it in its place, and say so.
+        """Write the record into a built folder, move it to its target, and print a summary.
 
-        origin: where the data is from. about: what else the record says.
+        Args:
+            built: the built folder.
+            origin: source of the data.
+            about: further entries of the record.
+            summary: text to print.
         """
-        facts = {"request": self.request, "origin": origin, **about}
-        (built / self.record).write_text(json.dumps(facts, indent=1) + "\n")
+        record = {"request": self.request, "origin": origin, **about}
+        (built / self.record).write_text(json.dumps(record, indent=1) + "\n")
         replace_folder(built, self.path)
         report(f"{self.path}: {summary}")
 
@@ -76,12 +82,10 @@ class Folder:
 def build_folders(
     *folders: Folder, resume: Mapping[str, Any] | None = None
 ) -> Iterator[tuple[Path, list[Folder]]]:
-    """Yields a folder to build in, as `staging_folder` does, and the folders that are not made yet.
-
-    Of the others it is said that they are.
+    """Yield a staging folder, as `staging_folder` does, and the folders that are still to be built.
 
     Raises:
-        DataError: a path holds something else.
+        DataError: a path holds something not made here.
     """
     for folder in folders:
         folder.refuse_foreign()
@@ -95,16 +99,16 @@ def build_folders(
 
 @contextmanager
 def staging_folder(output: Path, resume: Mapping[str, Any] | None = None) -> Iterator[Path]:
-    """A folder beside `output` to build in; one process at a time per output.
+    """Yield a folder next to `output` to build in; one process at a time per output.
 
-    It begins empty and is removed at the end. With `resume`, which says what is built from what,
-    a folder that was left by the same is taken over, and one is left where the work is cut off:
-    it is removed when the work is done or its input refused.
+    It starts empty and is removed at the end. With `resume`, which identifies the work, an
+    interrupted build of the same work is continued. It is then kept on interruption, and removed on
+    success or if the input is rejected.
     """
     work = output.parent / f".{output.name}.building"
     with exclusive(output.parent / f".{output.name}.lock", str(output), wait=report):
         if resume is None or not _same_json(work / "building.json", resume):
-            shutil.rmtree(work, ignore_errors=True)  # left by a process that was killed
+            shutil.rmtree(work, ignore_errors=True)  # left by a killed process
             work.mkdir()
             (work / "building.json").write_text(json.dumps(resume))
         keep = False
@@ -128,7 +132,7 @@ def _same_json(path: Path, value: Mapping[str, Any]) -> bool:
 
 
 def replace_folder(built: Path, output: Path) -> None:
-    """Put a complete folder in its place, in which an older one may stand."""
+    """Move a complete folder to its target, replacing an older one."""
     old = built.parent / "replaced"
     if output.exists():
         output.rename(old)

@@ -1,4 +1,4 @@
-"""The embedded corpus as text files: one sentence per line, words separated by single spaces."""
+"""The generated corpus as text files, one sentence per line."""
 
 import argparse
 import hashlib
@@ -13,31 +13,30 @@ from fairseq_plugins.data.measure import MeasuredText, measure
 from fairseq_plugins.data.options import add_counts, add_seed, check_counts, counts_from
 from fairseq_plugins.data.sentences import generate
 
-VERSION = 1  # raise when the same seed would give other text
+VERSION = 1  # increase when the same seed gives other text
 SENTENCES = {"train": 24_000, "valid": 1_300, "test": 1_300}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options of every command that generates the corpus."""
+    """Add the options of all commands that generate the corpus."""
     add_seed(parser, "text")
     add_counts(parser, "sentences", SENTENCES, "lines of {split}.txt")
 
 
 def sentences_from(args: argparse.Namespace) -> dict[str, int]:
-    """Split -> number of sentences, from options that `add_arguments` added."""
+    """Return the number of sentences by split, from options of `add_arguments`."""
     return counts_from(args, "sentences", SENTENCES)
 
 
 def describe(seed: int, sentences: Mapping[str, int]) -> dict[str, Any]:
-    """What a folder's request says of the corpus."""
+    """Describe the corpus in a folder's request."""
     return {"corpus": f"embedded-v{VERSION}", "seed": seed, "sentences": dict(sentences)}
 
 
 def write_corpus(output: Path, *, seed: int, sentences: Mapping[str, int]) -> dict[str, Any]:
-    """Write <split>.txt for every split, then corpus.json, whose content is returned.
+    """Write <split>.txt for every split and corpus.json, and return the latter's content.
 
-    Each file appears complete or not at all. A corpus.json means that the texts beside it are
-    the ones it describes, so an older one goes first. Splits are drawn from streams of their own:
+    Files are written atomically, corpus.json last. Each split has its own random stream, so
     changing the size of one does not change the others.
 
     Raises:
@@ -65,6 +64,6 @@ def write_corpus(output: Path, *, seed: int, sentences: Mapping[str, int]) -> di
 def write_measured(
     output: Path, *, seed: int, sentences: Mapping[str, int]
 ) -> dict[str, MeasuredText]:
-    """Write the corpus; split -> its text."""
+    """Write the corpus and return the text statistics by split."""
     write_corpus(output, seed=seed, sentences=sentences)
     return {split: measure(output / f"{split}.txt") for split in SPLITS}

@@ -1,13 +1,12 @@
-"""GPT-2's byte-level pieces: the published ones, or few that are learned from any text.
+"""GPT-2's byte-level BPE tokenizer: the published one, or a smaller one learned from text.
 
-A folder of pieces holds three files, as fairseq publishes them for RoBERTa:
+A tokenizer folder has three files, as published by fairseq for RoBERTa:
 
-    encoder.json  piece -> id
-    vocab.bpe     the merges in their order, after a line with the version
-    dict.txt      fairseq's dictionary: the ids as words, the most frequent first
+    encoder.json  subword -> id
+    vocab.bpe     merges in order, after a version line
+    dict.txt      fairseq's dictionary: ids as words, the most frequent first
 
-The encoder itself is fairseq's own. Every byte is a piece, so any text can be written in them and
-read back; nothing becomes <unk>.
+The encoder is fairseq's. Every byte is a subword, so encoding is lossless and <unk> never occurs.
 """
 
 import hashlib
@@ -42,19 +41,19 @@ PUBLISHED_SHA256 = {
     DICTIONARY_FILE: "2c31c5b236661067fe8626775eb995ef5fe808ac87d2ad4a6ddbef68550f5cc6",
 }
 PUBLISHED_DICTIONARY_SIZE = 50_264
-END_OF_TEXT = "<|endoftext|>"  # GPT-2's, with the last id; no text is ever written with it
+END_OF_TEXT = "<|endoftext|>"  # GPT-2's last id; never occurs in text
 _VERSION = "#version: 0.2"
-_PADDING_FACTOR = 8  # fairseq's: the dictionary's size is a multiple of it
+_PADDING_FACTOR = 8  # fairseq pads dictionaries to a multiple of it
 
 
 def holds_tokenizer(folder: Path) -> bool:
-    """Tell whether a folder holds GPT-2's pieces."""
+    """Return whether a folder holds a GPT-2 tokenizer."""
     return (folder / ENCODER_FILE).is_file()
 
 
 @dataclass(frozen=True)
 class Gpt2Tokenizer:
-    """GPT-2's pieces in a folder: fairseq's encoder, and the dictionary whose words are their ids.
+    """GPT-2's tokenizer: fairseq's encoder, and a dictionary of its ids.
 
     See `data.tokenizers.Tokenizer` for the interface.
     """
@@ -67,7 +66,7 @@ class Gpt2Tokenizer:
 
     @classmethod
     def load(cls, folder: Path) -> "Gpt2Tokenizer":
-        """Raises DataError as `load_encoder` does."""
+        """Read a tokenizer folder; raise DataError as `load_encoder`."""
         from fairseq.data import Dictionary
 
         return cls(folder, load_encoder(folder), Dictionary.load(str(folder / DICTIONARY_FILE)))
@@ -77,35 +76,35 @@ class Gpt2Tokenizer:
         return {i: self.dictionary.index(str(i)) for i in self.encoder.encoder.values()}
 
     def tokenize(self, line: str) -> list[str]:
-        """Split a line into the ids of its pieces as words; spaces around it do not count."""
+        """Split a line into subword ids as strings, ignoring surrounding spaces."""
         return encode_line(self.encoder, line)
 
     def encode_with_offsets(self, text: str) -> EncodedText:
-        """Encode a text as numbers of the dictionary, with the characters of each piece."""
+        """Encode a text as dictionary indices, with the character span of each subword."""
         found = encode_with_offsets(self.encoder, text)
         return replace(found, ids=[self._indices[i] for i in found.ids])
 
     def text_of(self, symbol: str) -> str | None:
-        """Text of the piece whose id a word of the dictionary is; None for other words."""
+        """Return the text of a dictionary entry; None if it is not a subword's id."""
         is_piece = symbol.isdecimal() and int(symbol) in self.encoder.decoder
         return str(self.encoder.decode([int(symbol)])) if is_piece else None
 
     def sums(self) -> dict[str, str]:
-        """The sha256 of each file."""
+        """Return the sha256 of each file."""
         return {name: sha256(self.folder / name) for name in FILES}
 
     def fingerprint(self) -> str:
-        """One sha256 over the three files."""
+        """Return one sha256 over the three files."""
         return hashlib.sha256(b"".join(map(bytes.fromhex, self.sums().values()))).hexdigest()
 
     def copy(self, target: Path) -> None:
-        """The three files into an existing folder."""
+        """Copy the three files into an existing folder."""
         for name in FILES:
             shutil.copyfile(self.folder / name, target / name)
 
 
 def load_encoder(folder: Path) -> "Encoder":
-    """fairseq's encoder of the pieces in a folder: `encode(text) -> ids`, `decode(ids) -> text`.
+    """Load fairseq's encoder from a tokenizer folder: `encode(text) -> ids`, `decode(ids) -> text`.
 
     Raises:
         DataError: a file is missing or damaged, or the three do not belong together.
@@ -116,8 +115,8 @@ def load_encoder(folder: Path) -> "Encoder":
     if missing:
         raise DataError(
             f"{folder} does not hold {', '.join(missing)}; "
-            f"{as_typed('scripts/prepare_gpt2_bpe.sh')} makes it, and data prepared with "
-            "learned pieces has it in bpe/"
+            f"{as_typed('scripts/prepare_gpt2_bpe.sh')} makes it; data prepared with a learned "
+            "tokenizer has it in bpe/"
         )
     pieces = _read_pieces(folder / ENCODER_FILE)
     _check_merges(folder / MERGES_FILE, pieces)
@@ -126,19 +125,23 @@ def load_encoder(folder: Path) -> "Encoder":
 
 
 def encode_line(encoder: "Encoder", text: str) -> list[str]:
-    """The ids of a line's pieces as words, without the spaces around the line.
+    """Return a stripped line's subword ids as strings.
 
-    This is what fairseq's multiprocessing_bpe_encoder writes, the input of fairseq-preprocess.
+    This is the output of fairseq's multiprocessing_bpe_encoder and the input of fairseq-preprocess.
     """
     return [str(piece) for piece in encoder.encode(text.strip())]
 
 
 def learn_gpt2_bpe(lines: Iterable[str], merges: int, folder: Path) -> int:
-    """Learn pieces from text and write the three files into an existing folder.
+    """Learn a byte-level BPE from text and write the three files into an existing folder.
 
-    lines: of text; spaces around them do not count.
-    merges: at most so many; fewer where no further pair occurs twice.
-    Returns the number of merges. The dictionary's counts are those of the text.
+    Args:
+        lines: lines of text; surrounding spaces are ignored.
+        merges: maximum number of merges; fewer if no further pair occurs twice.
+        folder: existing folder.
+
+    Returns:
+        The number of merges.
 
     Raises:
         OptionError: merges below 1.
@@ -150,10 +153,10 @@ def learn_gpt2_bpe(lines: Iterable[str], merges: int, folder: Path) -> int:
         raise OptionError(f"merges must be at least 1, but is {merges}")
     words = _count_words(lines)
     if not words:
-        raise DataError("there is no text to learn pieces from")
+        raise DataError("there is no text to learn subwords from")
     learned = _learn_merges(words, merges)
     symbols = [*bytes_to_unicode().values(), *("".join(pair) for pair in learned)]
-    # Two merges may give the same piece; it has one id.
+    # Two merges may give the same subword, which has one id.
     pieces = {piece: i for i, piece in enumerate(dict.fromkeys([*symbols, END_OF_TEXT]))}
     (folder / ENCODER_FILE).write_text(json.dumps(pieces), encoding="ascii")
     content = "\n".join([_VERSION, *(" ".join(pair) for pair in learned)]) + "\n"
@@ -163,7 +166,7 @@ def learn_gpt2_bpe(lines: Iterable[str], merges: int, folder: Path) -> int:
 
 
 def _count_words(lines: Iterable[str]) -> Counter[str]:
-    """GPT-2's words of a text, a space before each within it, as characters for their bytes."""
+    """Count GPT-2's words, each with its preceding space, spelled as byte characters."""
     from fairseq.data.encoders.gpt2_bpe_utils import Encoder
 
     encoder = Encoder({}, [])
@@ -175,9 +178,9 @@ def _count_words(lines: Iterable[str]) -> Counter[str]:
 
 
 def _learn_merges(words: Counter[str], merges: int) -> list[tuple[str, str]]:
-    """Those that differ without the mark for ends of words, which GPT-2's pieces do not have."""
+    """Learn merges without the end-of-word mark, which GPT-2's subwords do not have."""
     found: dict[tuple[str, str], None] = {}
-    # A merge comes at most twice, for the end of words and for elsewhere.
+    # A merge is learned at most twice: at the end of words and elsewhere.
     for first, second in learn_merges(words, 2 * merges):
         found[first, second.removesuffix(WORD_END)] = None
         if len(found) == merges:
@@ -186,7 +189,7 @@ def _learn_merges(words: Counter[str], merges: int) -> list[tuple[str, str]]:
 
 
 def _dictionary(words: Counter[str], encoder: "Encoder") -> "Dictionary":
-    """Every id with its count, sorted and padded as fairseq does."""
+    """Make a dictionary of all ids with counts, sorted and padded as by fairseq."""
     from fairseq.data import Dictionary
 
     counts = Counter(dict.fromkeys(encoder.encoder.values(), 0))
@@ -208,12 +211,12 @@ def _read_pieces(path: Path) -> dict[str, int]:
     except (ValueError, UnicodeDecodeError) as error:
         raise DataError(f"{path} is damaged: {error}") from error
     if not isinstance(pieces, dict) or not all(type(i) is int for i in pieces.values()):
-        raise DataError(f"{path} is damaged: it must be an object with an id for each piece")
+        raise DataError(f"{path} is damaged: it must be an object with an id for each subword")
     absent = [symbol for symbol in bytes_to_unicode().values() if symbol not in pieces]
     if absent:
         raise DataError(f"{path} is damaged: {len(absent)} of the 256 bytes have no id")
     if len(set(pieces.values())) != len(pieces):
-        raise DataError(f"{path} is damaged: two pieces have the same id")
+        raise DataError(f"{path} is damaged: two subwords have the same id")
     return pieces
 
 
@@ -227,8 +230,8 @@ def _check_merges(path: Path, pieces: dict[str, int]) -> None:
         pair = line.split()
         if len(pair) != 2 or not {*pair, "".join(pair)} <= pieces.keys():
             raise DataError(
-                f"{path}, line {number}: {line!r} is no merge of two pieces into one of those in "
-                f"{ENCODER_FILE}"
+                f"{path}, line {number}: must merge two subwords of {ENCODER_FILE} into another "
+                f"one, but is {line!r}"
             )
 
 

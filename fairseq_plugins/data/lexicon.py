@@ -1,7 +1,6 @@
-"""The words of the embedded language: fixed, invented, and few enough to be learnt in seconds.
+"""The vocabulary of the generated language: fixed, invented, and small enough to learn in seconds.
 
-Every word belongs to one category, so a record's tokens need no tags of their own: `category`
-finds them again for whoever derives translations or questions from a sentence.
+Every word belongs to one category, so `category` recovers the tags of a sentence's tokens.
 """
 
 from itertools import product
@@ -11,7 +10,7 @@ _ENDINGS = ("al", "en", "ir", "os", "um")
 
 
 def _invent(middle: str, count: int) -> tuple[str, ...]:
-    """`count` words that share the vowel between their two consonants, as in b-o-r-al."""
+    """Return `count` words with the same vowel between two consonants, as in b-o-r-al."""
     shapes = product(_ENDINGS, _ONSETS, ("r", "l", "n"))
     return tuple(onset + middle + inner + end for end, onset, inner in shapes)[:count]
 
@@ -24,9 +23,9 @@ VERBS = _invent("u", 32)
 ADJECTIVES = _invent("ai", 32)
 PREPOSITIONS = ("by", "near", "over", "under")
 BRACKETS = (("(", ")"), ("[", "]"), ("{", "}"), ("<", ">"))
-# Beats mean nothing: they are what is repeated. Few, so that copying is learnt early.
+# Beats are meaningless words for repetition; few, so that copying is learned early.
 BEATS = ("ba", "de", "di", "go", "hu", "ja", "ke", "ne")
-# A period word says how many words come before the first of them returns.
+# A period word gives the number of words after which the first one repeats.
 PERIODS = {2: "twofold", 3: "threefold", 4: "fourfold"}
 SAY, AGAIN, RESPECTIVELY, STOP = "say", "again", "each", "."
 
@@ -50,5 +49,5 @@ CONTENT = _CATEGORIES["noun"] + VERBS + ADJECTIVES
 
 
 def category(word: str) -> str:
-    """The category of a word; KeyError for a word the language does not have."""
+    """Return the category of a word; raise KeyError for an unknown word."""
     return _CATEGORY[word]

@@ -1,4 +1,4 @@
-"""Text files with what is in them: lines, words, bytes, and a hash."""
+"""Statistics of text files: lines, words, bytes and hashes."""
 
 import hashlib
 import os
@@ -10,7 +10,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class MeasuredText:
-    """A text file as it was found; word_counts holds every type with its count."""
+    """Statistics of a text file; ``word_counts`` maps each word to its count."""
 
     path: Path
     lines: int
@@ -40,12 +40,12 @@ def copy_and_measure(stream: Iterable[bytes], target: Path) -> MeasuredText:
 
 
 def measure(path: Path) -> MeasuredText:
-    """What a file has."""
+    """Return the statistics of a file."""
     with path.open("rb") as lines:
         return replace(copy_and_measure(lines, Path(os.devnull)), path=path)
 
 
 def sha256(path: Path) -> str:
-    """Of a file as it is stored."""
+    """Return the sha256 of a file as stored."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()

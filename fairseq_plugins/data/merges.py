@@ -1,13 +1,12 @@
-"""Learning a byte-pair encoding: the merges that subword-nmt learns, to the last byte, sooner.
+"""Learning of byte-pair encodings, identical to subword-nmt's to the last byte, but faster.
 
-Sennrich et al. 2016, "Neural Machine Translation of Rare Words with Subword Units": the pair of
-neighbouring symbols that stands most often in the text becomes one symbol, again and again. Among
-pairs that stand equally often the last one in the order of the alphabet is taken.
+Sennrich et al. 2016, "Neural Machine Translation of Rare Words with Subword Units": repeatedly
+merge the most frequent pair of adjacent symbols into one symbol; ties go to the alphabetically last
+pair.
 
-subword-nmt compares all frequent pairs before every merge, which is most of its time. Here pairs
-wait in a queue by their count, and only those that a merge has touched are queued anew. How pairs
-are counted is subword-nmt's own way with its few inexact corners (see `_Counts`), so that a folder
-prepared by either is the same folder.
+subword-nmt compares all frequent pairs before every merge. Here pairs wait in a queue ordered by
+count, and only pairs changed by a merge are queued again. Counting follows subword-nmt, with its
+few inexact cases (see `_Counts`), so that both produce the same codes.
 """
 
 import bisect
@@ -23,16 +22,16 @@ from fairseq_plugins.common.files import writing
 from fairseq_plugins.common.progress import track
 from fairseq_plugins.data.codes import WORD_END
 
-VERSION = "#version: 0.2"  # of the format: the mark for ends is part of a word's last character
-FEWEST = 2  # times that a pair must stand in the text to be merged
-_SWEEP_EVERY = 100  # merges after which rare pairs are set aside
+VERSION = "#version: 0.2"  # codes format: the end-of-word mark belongs to the last character
+FEWEST = 2  # minimum count of a pair to be merged
+_SWEEP_EVERY = 100  # number of merges between sweeps of rare pairs
 
 Pair = tuple[str, str]
 Symbols = tuple[str, ...]
 
 
 def count_words(lines: Iterable[str]) -> Counter[str]:
-    """How often each word stands in lines whose words are separated by spaces."""
+    """Count the space-separated words of lines."""
     counts: Counter[str] = Counter()
     for line in lines:
         counts.update(line.strip("\r\n ").split(" "))
@@ -41,10 +40,10 @@ def count_words(lines: Iterable[str]) -> Counter[str]:
 
 
 def write_codes(path: Path, counts: Mapping[str, int], merges: int) -> None:
-    """Learn up to ``merges`` merges of counted words and write them as a file of codes.
+    """Learn up to ``merges`` merges of counted words and write them as a codes file.
 
     Raises:
-        DataError: where there is no word, or nothing to merge: subword-nmt reads no empty codes.
+        DataError: there is no word or nothing to merge; subword-nmt rejects empty codes.
     """
     if not counts:
         raise DataError("the training text has no words")
@@ -54,15 +53,15 @@ def write_codes(path: Path, counts: Mapping[str, int], merges: int) -> None:
         empty = codes.tell()
         codes.writelines(f"{first} {second}\n".encode() for first, second in learned)
         if codes.tell() == empty:
-            raise DataError(f"no two characters stand {FEWEST} times together in the training text")
+            raise DataError(f"no pair of characters occurs {FEWEST} times in the training text")
 
 
 def learn_merges(counts: Mapping[str, int], merges: int) -> Iterator[Pair]:
-    """Up to ``merges`` merges in their order; fewer where no pair stands `FEWEST` times.
+    """Yield up to ``merges`` merges in order; fewer if no pair occurs `FEWEST` times.
 
     Args:
-        counts: word -> how often it stands in the text; its last character gets `WORD_END`.
-        merges: at most so many.
+        counts: count of each word; `WORD_END` is appended to its last character.
+        merges: maximum number of merges.
     """
     words = _Words(counts)
     if not words.pairs.counts:
@@ -78,9 +77,9 @@ def learn_merges(counts: Mapping[str, int], merges: int) -> Iterator[Pair]:
 
 
 class _Queue:
-    """Pairs with counts, the greatest count first, within it the last pair of the alphabet.
+    """Priority queue of pairs by count, then by reverse alphabetical order.
 
-    An entry may be outdated: whoever takes the first one says what counts are now.
+    Entries may be outdated; `first` takes the current counts.
     """
 
     def __init__(self) -> None:
@@ -99,7 +98,7 @@ class _Queue:
             pairs.append(pair)
 
     def first(self, now: Mapping[Pair, int]) -> Pair | None:
-        """The first pair whose entry holds; it stays in the queue."""
+        """Return the first pair with an up-to-date entry, without removing it."""
         while self._counts:
             count = -self._counts[0]
             pairs = self._pairs[count]
@@ -117,16 +116,15 @@ class _Queue:
 
 
 class _Counts:
-    """How often each pair stands in the text, as subword-nmt counts it.
+    """Counts of pairs in the text, as subword-nmt counts them.
 
-    Rare pairs are set aside and not looked at until no frequent one is left. One that comes up
-    again meanwhile starts from zero: what it gains then takes the place of what was set aside, what
-    it loses is subtracted from it. So a pair whose symbols can be made in two ways may be
-    undercounted. Kept, because every file of codes that subword-nmt ever made has it.
+    Rare pairs are set aside until no frequent pair is left. A pair that occurs again meanwhile
+    restarts from zero: increases replace its old count, decreases are subtracted from it. So pairs
+    that arise in two ways may be undercounted. All codes of subword-nmt have this property.
 
     Attributes:
-        counts: of pairs that are looked at and of those touched since the last sweep.
-        least: what a pair must count to be looked at.
+        counts: counts of frequent pairs and of those changed since the last sweep.
+        least: minimum count of frequent pairs.
     """
 
     def __init__(self, counts: dict[Pair, int]) -> None:
@@ -137,25 +135,24 @@ class _Counts:
         self.queue(counts)
 
     def queue(self, pairs: Iterable[Pair]) -> None:
-        """Queue pairs whose count has changed."""
+        """Queue pairs whose count changed."""
         for pair in pairs:
             count = self.counts[pair]
             if count >= self.least:
                 self._queue.push(pair, count)
 
     def most_frequent(self, number: int) -> Pair | None:
-        """The pair of merge ``number``, from 0; None where it is rarer than `FEWEST`."""
+        """Return the pair for merge ``number`` (from 0); None if rarer than `FEWEST`."""
         pair = self._queue.first(self.counts)
         if pair is None:
             pair = self._bring_back(number)
         return pair if self.counts[pair] >= FEWEST else None
 
     def _bring_back(self, number: int) -> Pair:
-        """Look at rarer pairs too; the most frequent of all."""
+        """Return the most frequent of all pairs and lower the threshold."""
         self.set_aside()
         best = max(self._aside, key=lambda pair: (self._aside[pair], pair))
-        # Nearer to the best the more merges there are; subword-nmt's choice, and part of the way
-        # in which pairs are counted.
+        # subword-nmt's threshold, which affects how pairs are counted.
         self.least = self._aside[best] * number / (number + 10000.0)
         self.counts = {pair: n for pair, n in self._aside.items() if n >= self.least}
         self._queue = _Queue()
@@ -163,7 +160,7 @@ class _Counts:
         return best
 
     def set_aside(self) -> None:
-        """Take pairs that are too rare out of ``counts``."""
+        """Move rare pairs out of ``counts``."""
         rare = [(pair, count) for pair, count in self.counts.items() if count < self.least]
         for pair, count in rare:
             del self.counts[pair]
@@ -171,12 +168,12 @@ class _Counts:
 
 
 class _Words:
-    """The different words of the text in their symbols, and where each pair stands."""
+    """The distinct words as symbols, and an index of the words containing each pair."""
 
     def __init__(self, counts: Mapping[str, int]) -> None:
         self._symbols: list[Symbols] = [(*word[:-1], word[-1] + WORD_END) for word in counts]
         self._frequency = list(counts.values())
-        # To the regular expressions of subword-nmt, white space within a word ends a symbol.
+        # subword-nmt's regular expressions treat white space within a word as a symbol boundary.
         self._spaced = {i for i, word in enumerate(counts) if word.split() != [word]}
         self._places: dict[Pair, dict[int, int]] = {}  # pair -> word -> how often
         totals: dict[Pair, int] = {}
@@ -188,7 +185,7 @@ class _Words:
         self.pairs = _Counts(totals)
 
     def merge(self, pair: Pair) -> None:
-        """Make one symbol of a pair wherever it stands, and count what stands beside it."""
+        """Merge a pair everywhere and update the counts of adjacent pairs."""
         places, self._places[pair] = self._places[pair], {}
         first, second = pair
         merged = first + second
@@ -232,7 +229,7 @@ class _Words:
 
 
 def _find(first: str, second: str, symbols: Symbols) -> list[int]:
-    """Where a pair stands, from the left and without overlaps."""
+    """Return the indices of a pair, from the left and without overlaps."""
     found, i, last = [], 0, len(symbols) - 1
     while i < last:
         if symbols[i] == first and symbols[i + 1] == second:
@@ -243,7 +240,7 @@ def _find(first: str, second: str, symbols: Symbols) -> list[int]:
 
 
 def _beside(pair: Pair, old: Symbols, found: list[int]) -> list[Pair]:
-    """The pairs that a merge takes away; one between two merged pairs goes once."""
+    """Return the pairs removed by a merge; one between two merged pairs counts once."""
     gone: list[Pair] = []
     for i in found:
         if i:
@@ -254,7 +251,7 @@ def _beside(pair: Pair, old: Symbols, found: list[int]) -> list[Pair]:
 
 
 def _beside_merged(merged: str, new: Symbols) -> list[Pair]:
-    """The pairs that a merge brings; one of two merged symbols comes once."""
+    """Return the pairs added by a merge; one of two merged symbols counts once."""
     come: list[Pair] = []
     last = len(new) - 1
     for i, symbol in enumerate(new):

@@ -1,7 +1,6 @@
-"""Data folders for masked language models: text in GPT-2's pieces, as in fairseq's RoBERTa recipe.
+"""Data folders for masked language models, with subwords as in fairseq's RoBERTa recipe.
 
-Beside what every folder of text holds there is bpe/ with the pieces, so that data for fine-tuning
-can be prepared with the same ones.
+Besides the usual files they hold the tokenizer in bpe/, for preparing fine-tuning data.
 """
 
 import functools
@@ -24,7 +23,7 @@ from fairseq_plugins.data.options import check_at_least
 from fairseq_plugins.data.tokenizers import load_tokenizer
 from fairseq_plugins.data.workers import LineFunction, parallel_map
 
-PREPARATION_VERSION = 1  # raise when the same request would give other files
+PREPARATION_VERSION = 1  # increase when the same request gives other files
 BPE_FOLDER = "bpe"
 
 Gather = Callable[[Path], Mapping[str, MeasuredText]]
@@ -41,12 +40,17 @@ def make_mlm_folder(
     merges: int | None = None,
     dictionary_size: int | None = None,
 ) -> None:
-    """Make a folder, where it is not yet made by the same request.
+    """Build a data folder unless the same request has built it before.
 
-    about: what identifies the text. gather: writes the text of every split into an existing folder
-    and says what it contains. origin: where the text is from.
-    pieces: a folder of pieces; without one, `merges` are learned from the training text.
-    dictionary_size: what must come out, where that is known.
+    Args:
+        output: folder to make.
+        about: identity of the text, for data.json.
+        gather: function that writes the text of every split into a folder and measures it.
+        origin: source of the text, for data.json.
+        workers: number of processes.
+        pieces: tokenizer folder; None to learn a tokenizer from the training text.
+        merges: number of merges to learn, without `pieces`.
+        dictionary_size: expected size, if known.
 
     Raises:
         DataError: anything missing or damaged; nothing is then written.
@@ -88,7 +92,7 @@ def make_mlm_folder(
             )
             (work / BPE_FOLDER).rename(built / BPE_FOLDER)
             counts = ", ".join(f"{s} {encoded[s].words:,}" for s in SPLITS)
-            summary = f"dictionary of {facts['dictionary_size']} symbols; pieces: {counts}"
+            summary = f"dictionary of {facts['dictionary_size']} symbols; subwords: {counts}"
             folder.finish(built, origin, facts, summary)
 
 
@@ -101,13 +105,13 @@ def _learn(merges: int, text: Path, target: Path) -> None:
 
 
 def line_encoder(pieces: Path) -> LineFunction:
-    """Make a function from a line of text to the line of its tokens."""
+    """Return a function from a line of text to the line of its tokens."""
     tokenizer = load_tokenizer(pieces)
     return lambda line: " ".join(tokenizer.tokenize(line))
 
 
 def _encode(work: Path, found: Mapping[str, MeasuredText], workers: int) -> dict[str, MeasuredText]:
-    """The text in pieces; empty lines stay, as with fairseq's `--keep-empty`."""
+    """Tokenize all splits, keeping empty lines as fairseq's `--keep-empty`."""
     report(f"encoding {sum(found[s].words for s in SPLITS):,} words with {workers} workers")
     (work / "pieces").mkdir()
     encoded = {}

@@ -1,8 +1,7 @@
-"""GPT-2's byte-level pieces with the characters that they stand for.
+"""Character offsets of GPT-2's byte-level subwords.
 
-A piece is a run of bytes, so one may hold a part of a character, and a word's first piece holds
-the space before it. The offsets of a piece are those of the characters it touches, without that
-space, so that the span of a word is the word.
+A subword is a run of bytes, so it may contain a part of a character, and a word's first one
+contains the space before it. Offsets cover the characters it touches, without that space.
 """
 
 from bisect import bisect_left, bisect_right
@@ -15,7 +14,7 @@ _SPACE = ord(" ")
 
 @dataclass(frozen=True)
 class EncodedText:
-    """A text in pieces: piece i has the id ids[i] and touches text[starts[i]:ends[i]]."""
+    """Subwords of a text: subword i has id ids[i] and covers text[starts[i]:ends[i]]."""
 
     ids: list[int]
     starts: list[int]
@@ -25,18 +24,18 @@ class EncodedText:
         return len(self.ids)
 
     def cover(self, start: int, end: int) -> tuple[int, int] | None:
-        """First and last piece of the fewest that hold text[start:end]; None for spaces alone."""
+        """Return the first and last subword covering text[start:end]; None for only spaces."""
         first = bisect_right(self.ends, start)
         last = bisect_left(self.starts, end) - 1
         return (first, last) if first <= last else None
 
 
 def encode_with_offsets(encoder: Any, text: str) -> EncodedText:
-    """The pieces of a text, spaces around it included.
+    """Encode a text with offsets, including surrounding spaces.
 
     Args:
-        encoder: fairseq's, of GPT-2's byte-level pieces.
-        text: any that can be written as UTF-8.
+        encoder: fairseq's encoder of GPT-2's subwords.
+        text: text that can be encoded in UTF-8.
     """
     pieces = EncodedText([], [], [])
     for match in encoder.pat.finditer(text):
@@ -48,8 +47,8 @@ def encode_with_offsets(encoder: Any, text: str) -> EncodedText:
 
 
 def _pieces_of(encoder: Any, word: str) -> Iterator[tuple[str, int, int]]:
-    """The pieces of one of GPT-2's words, with offsets from its first character."""
-    # The character that each byte belongs to.
+    """Yield the subwords of a word, with offsets from its first character."""
+    # Index of the character of each byte.
     owners = [i for i, character in enumerate(word) for _ in character.encode()]
     space = encoder.byte_encoder[_SPACE]
     at = 0
@@ -57,7 +56,7 @@ def _pieces_of(encoder: Any, word: str) -> Iterator[tuple[str, int, int]]:
     for piece in encoder.bpe(symbols).split(" "):
         start, end = owners[at], owners[at + len(piece) - 1] + 1
         at += len(piece)
-        # A space is the first byte of a word, or the word is nothing but spaces.
+        # A space is the first byte of a word, or the word consists of spaces.
         if len(piece) > 1 and piece[0] == space and not word.isspace():
             start += 1
         yield piece, start, end

@@ -1,4 +1,4 @@
-"""One file of text as a data folder of a language model: its end is held out."""
+"""A data folder from a single text file, with its end held out."""
 
 from pathlib import Path
 
@@ -8,18 +8,18 @@ from fairseq_plugins.data.folders import report
 from fairseq_plugins.data.plain_text import read_lines
 from fairseq_plugins.data.prepare_mlm import prepare_text
 
-SHARE = 20  # each of valid and test is one part in so many
+SHARE = 20  # valid and test have one twentieth each
 LEAST_BYTES = 20_000
-MOST_BYTES = 8_000_000  # more than a short training reads
+MOST_BYTES = 8_000_000  # enough for a short training
 
 
 def prepare_one_text(text: Path, output: Path, *, merges: int, workers: int) -> None:
-    """Make a data folder of a plain or packed text, in pieces of bytes learned from it.
+    """Make a data folder of a plain or compressed text, with byte-level BPE learned from it.
 
-    The last twentieth of its lines is the test split, that before it valid.
+    The last twentieth of its lines is the test split, the one before it valid.
 
     Raises:
-        DataError: there is no such file, it is no UTF-8, or too short.
+        DataError: the file is missing, not UTF-8, or too short.
     """
     if not text.is_file():
         raise DataError(f"--text must be a file, but is {text}")
@@ -44,7 +44,7 @@ def _first_lines(text: Path) -> list[bytes]:
 
 
 def split_lines(lines: list[bytes]) -> dict[str, list[bytes]]:
-    """The last two twentieths of the bytes, at ends of lines, and what is before them.
+    """Split lines into train, valid and test, the latter two with a twentieth of the bytes each.
 
     Raises:
         DataError: a split would have no text.
@@ -52,7 +52,7 @@ def split_lines(lines: list[bytes]) -> dict[str, list[bytes]]:
     total, seen = sum(map(len, lines)), 0
     found: dict[str, list[bytes]] = {"train": [], "valid": [], "test": []}
     for line in lines:
-        part = seen * SHARE // total  # of the place where the line begins
+        part = seen * SHARE // total  # by where the line begins
         found["test" if part == SHARE - 1 else "valid" if part == SHARE - 2 else "train"].append(
             line
         )

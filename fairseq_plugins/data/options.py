@@ -1,4 +1,4 @@
-"""Options that the commands for data share, and the checks of their values."""
+"""Shared options of the data commands, and checks of their values."""
 
 import argparse
 from collections.abc import Mapping
@@ -9,13 +9,13 @@ from fairseq_plugins.common.data_commands import TYPED
 from fairseq_plugins.common.errors import DataError, OptionError
 from fairseq_plugins.common.root import data_folder
 
-FEWEST_MERGES = 16  # of a byte-pair encoding of words
+FEWEST_MERGES = 16  # minimum for a byte-pair encoding of words
 
 
 def add_command(
     commands: Any, name: str, script: str, summary: str, description: str = "Make {}."
 ) -> argparse.ArgumentParser:
-    """A subcommand that users call as scripts/<script>.sh; what it makes is its summary."""
+    """Add a subcommand with the help of scripts/<script>.sh; its summary is what it makes."""
     parser: argparse.ArgumentParser = commands.add_parser(
         name, prog=program(script), help=summary, description=description.format(summary)
     )
@@ -23,24 +23,24 @@ def add_command(
 
 
 def program(script: str) -> str:
-    """What a command for data is called in its help: scripts/<script>.sh is a line with that."""
+    """Return the name of a data command shown in its help."""
     return f"fairseq-pe {TYPED[script]}"
 
 
 def add_folder(parser: Any, option: str, text: str, **more: Any) -> None:
-    """An option that takes a folder."""
+    """Add an option that takes a folder."""
     parser.add_argument(option, type=Path, metavar="DIR", help=text, **more)
 
 
 def add_tokenizer(parser: Any, text: str, **more: Any) -> None:
-    """Add --tokenizer, also called --bpe, as `bpe`: a folder that `load_tokenizer` reads.
+    """Add --tokenizer (alias --bpe, stored as `bpe`), a folder for `load_tokenizer`.
 
     Args:
-        parser: of the command.
-        text: whose tokenizer it is.
-        more: of the argument.
+        parser: parser of the command.
+        text: description of the tokenizer.
+        more: further arguments of `add_argument`.
     """
-    text = f"folder of {text}: GPT-2's pieces (encoder.json, vocab.bpe, dict.txt) or BERT's "
+    text = f"folder of {text}: GPT-2's BPE (encoder.json, vocab.bpe, dict.txt) or BERT's "
     text += "WordPiece (tokenizer.json or vocab.txt)"
     default = more.get("default")
     text += f" (default: {default.parent.name}/{default.name})" if default else ""
@@ -50,18 +50,18 @@ def add_tokenizer(parser: Any, text: str, **more: Any) -> None:
 
 
 def add_source(parser: Any, text: str, **more: Any) -> None:
-    """--from, as `source`."""
+    """Add --from, stored as `source`."""
     add_folder(parser, "--from", text, dest="source", **more)
 
 
 def add_output(parser: Any, name: str, text: str = "folder to make") -> None:
-    """--output, by default data/<name>."""
+    """Add --output, by default data/<name>."""
     text = f"{text} (default: data/{name})"
     add_folder(parser, "--output", text, default=data_folder(name))
 
 
 def add_number(parser: Any, option: str, default: int | float, text: str) -> None:
-    """An option that takes a number of the default's type."""
+    """Add an option that takes a number of the default's type."""
     parser.add_argument(
         option,
         type=type(default),
@@ -72,36 +72,36 @@ def add_number(parser: Any, option: str, default: int | float, text: str) -> Non
 
 
 def add_workers(parser: Any, text: str, default: int = 2) -> None:
-    """--workers."""
+    """Add --workers."""
     add_number(parser, "--workers", default, text)
 
 
 def add_seed(parser: Any, what: str) -> None:
-    """--seed of what is generated."""
+    """Add --seed of generated data."""
     parser.add_argument("--seed", type=int, default=1, help=f"another seed, other {what}")
 
 
 def add_counts(parser: Any, unit: str, defaults: Mapping[str, int], text: str) -> None:
-    """--<split>-<unit> for every split; `text` may have {split} in it."""
+    """Add --<split>-<unit> for every split; `text` may contain {split}."""
     for split, count in defaults.items():
         add_number(parser, f"--{split}-{unit}", count, text.format(split=split))
 
 
 def counts_from(args: argparse.Namespace, unit: str, defaults: Mapping[str, int]) -> dict[str, int]:
-    """Split -> number, from options that `add_counts` added."""
+    """Return the numbers by split, from options of `add_counts`."""
     return {split: getattr(args, f"{split}_{unit}") for split in defaults}
 
 
 def check_counts(unit: str, counts: Mapping[str, int]) -> None:
-    """Raise OptionError for a split of which there would be nothing."""
+    """Raise OptionError for an empty split."""
     check_at_least(1, **{f"{split}_{unit}": count for split, count in counts.items()})
 
 
-LARGEST = 2**31 - 1  # of a number that is given
+LARGEST = 2**31 - 1  # bound of numeric options
 
 
 def check_at_least(least: int | float, **options: int | float | None) -> None:
-    """Raise OptionError naming the option that is smaller, no number or absurd; None is not set."""
+    """Raise OptionError naming an option outside ``least`` to `LARGEST`; None is unset."""
     for name, value in options.items():
         if value is not None and not value >= least:
             option = name.replace("_", "-")
@@ -112,12 +112,12 @@ def check_at_least(least: int | float, **options: int | float | None) -> None:
 
 
 def check_folder(source: Path, option: str = "--from") -> None:
-    """Raise DataError where an option names no folder."""
+    """Raise DataError if an option's folder does not exist."""
     if not source.is_dir():
         raise DataError(f"{option} must be an existing folder, but is {source}")
 
 
 def check_file(path: Path, option: str) -> None:
-    """Raise DataError where an option names no file."""
+    """Raise DataError if an option's file does not exist."""
     if not path.is_file():
         raise DataError(f"{option} must be an existing file, but is {path}")

@@ -1,6 +1,6 @@
-"""Plain text of any origin: which files are which split, and documents held out where one lacks.
+"""Splits of plain text files, with documents held out for missing splits.
 
-A document ends at an empty line and at the end of a file. Where that makes too few of them to hold
+A document ends at an empty line or at the end of a file. If that gives too few documents to hold
 some out, as in a novel without empty lines, every line is one.
 """
 
@@ -14,19 +14,19 @@ from fairseq_plugins.common.files import UNPACKING_ERRORS, open_packed
 from fairseq_plugins.data.folders import SPLITS
 
 SUFFIXES = (".txt", ".txt.xz")
-# Words by which the name of a file says its split.
+# Words in file names that denote a split.
 _SPLIT_WORDS = {"train": {"train"}, "valid": {"valid", "dev"}, "test": {"test"}}
 
 
-# From lines to pairs of a document's number and a line.
+# Function from lines to pairs (document number, line).
 Numbering = Callable[[Iterable[bytes]], Iterator[tuple[int, bytes]]]
 
 
 def read_lines(path: Path) -> Iterator[bytes]:
-    """The lines of a file, plain or packed, each ending in a line feed.
+    """Yield the lines of a plain or compressed file, each ending in a line feed.
 
     Raises:
-        DataError: the file is damaged or not UTF-8, with the number of the line.
+        DataError: the file is damaged or not UTF-8; names the line.
     """
     number = 0
     try:
@@ -45,9 +45,10 @@ def read_lines(path: Path) -> Iterator[bytes]:
 class PlainText:
     """Splits of plain text.
 
-    files: of every split; where valid or test has none, it gets the last documents of train.
-    held_out: per cent of train's documents that such a split gets, at least one document.
-    evaluation_lines: valid and test keep so many lines of each document, None for all.
+    Attributes:
+        files: files by split; valid or test without files get the last documents of train.
+        held_out: percentage of train's documents for such a split, at least one document.
+        evaluation_lines: lines of each document that valid and test keep; None for all.
     """
 
     files: Mapping[str, Sequence[Path]]
@@ -55,7 +56,7 @@ class PlainText:
     evaluation_lines: int | None = None
 
     def lines(self) -> dict[str, Iterator[bytes]]:
-        """Split -> its lines, read while they are taken.
+        """Return lazily read lines by split.
 
         Raises:
             DataError: train has too few documents to hold some out.
@@ -80,7 +81,7 @@ class PlainText:
         return (line for _, line in documents)
 
     def _documents(self, lacking: int) -> Numbering:
-        """Choose how train is split into documents: at empty lines, or by line if too few."""
+        """Choose documents separated by empty lines, or single lines if there are too few."""
         return _numbered if self._count(_numbered) > lacking else _numbered_by_line
 
     def _count(self, number: Numbering) -> int:
@@ -89,7 +90,7 @@ class PlainText:
     def _documents_held_out(
         self, lacking: Sequence[str], number: Numbering
     ) -> dict[str, tuple[int, int]]:
-        """Which of train's documents train and the lacking splits get: split -> [first, last)."""
+        """Return the document range [first, last) of train and of each missing split."""
         count = self._count(number)
         share = max(1, int(count * self.held_out / 100))
         last = count - share * len(lacking)
@@ -118,7 +119,7 @@ def _is_blank(line: bytes) -> bool:
 
 
 def _numbered(lines: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
-    """Lines with their document's number; empty ones belong to the document before."""
+    """Number lines by document; empty lines belong to the preceding document."""
     number, ended = 0, False
     for line in lines:
         if _is_blank(line):
@@ -129,7 +130,7 @@ def _numbered(lines: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
 
 
 def _numbered_by_line(lines: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
-    """Lines, each a document of its own; empty ones belong to the line before."""
+    """Number lines as documents of their own; empty lines belong to the preceding one."""
     number = -1
     for line in lines:
         number += not _is_blank(line)
@@ -150,14 +151,15 @@ def _first_lines(documents: Iterable[tuple[int, bytes]], count: int) -> Iterator
 def find_files(
     folder: Path, chosen: Mapping[str, Sequence[str]]
 ) -> tuple[dict[str, list[Path]], list[Path]]:
-    """Files of every split, and those in the folder that are none's.
+    """Find the files of every split, and the unused files in the folder.
 
-    chosen: names of files in the folder, for the splits that have been said. Others are told by
-    the words in their names (novels.valid.txt, train-2.txt.xz); where no name says one, all files
-    are train's.
+    Args:
+        folder: folder with text files.
+        chosen: names of files by split. Other splits are recognised by words in file names
+            (novels.valid.txt, train-2.txt.xz); if no name has one, all files are train's.
 
     Raises:
-        DataError: no such folder or file, or no text at all.
+        DataError: missing folder or file, or no text at all.
         OptionError: a file is in two splits.
     """
     if not folder.is_dir():
@@ -176,16 +178,16 @@ def find_files(
         for path in sorted(folder.iterdir())
         if path.name.endswith(SUFFIXES) and path.is_file() and path not in named
     ]
-    told = {path: _split_of(path.name) for path in rest}
-    if not named and not any(told.values()):
-        told = dict.fromkeys(rest, "train")
+    split_of = {path: _split_of(path.name) for path in rest}
+    if not named and not any(split_of.values()):
+        split_of = dict.fromkeys(rest, "train")
     for split in SPLITS:
         if not files[split]:
-            files[split] = [path for path in rest if told[path] == split]
+            files[split] = [path for path in rest if split_of[path] == split]
     if not files["train"]:
         raise DataError(
             f"{folder} has no text to train on: no file *.txt or *.txt.xz is named for train; "
-            "--train NAME says which are"
+            "choose one with --train NAME"
         )
     used = {path for paths in files.values() for path in paths}
     return files, [path for path in rest if path not in used]

@@ -1,4 +1,4 @@
-"""Data folders for fairseq, from raw text to binarised splits: the Python behind scripts/prepare_*.
+"""Preparation of language-model data folders, from raw text to binarised splits.
 
 python -m fairseq_plugins.data.prepare toy|wikitext2|wikitext103 [options]
 """
@@ -30,9 +30,8 @@ from fairseq_plugins.data.options import (
 )
 from fairseq_plugins.data.published import WIKITEXT_2, WIKITEXT_103, PublishedCorpus, RawSource
 
-PREPARATION_VERSION = 2  # raise when the same request would give other files
-# Single characters that a dictionary of pieces has room for beside the merges; the rarer ones,
-# of foreign scripts, become <unk>.
+PREPARATION_VERSION = 2  # increase when the same request gives other files
+# Dictionary entries for single characters beside the merges; rarer characters become <unk>.
 ROOM_FOR_CHARACTERS = 200
 PUBLISHED = {"wikitext2": WIKITEXT_2, "wikitext103": WIKITEXT_103}
 
@@ -46,11 +45,19 @@ def prepare_published(
     workers: int = 1,
     mini_merges: int | None = None,
 ) -> None:
-    """Make `output`, and `<output>-mini` in pieces of `mini_merges` merges, where not yet made.
+    """Make `output`, and with `mini_merges` also `<output>-mini` with that many BPE merges.
 
-    source: a folder or zip that holds the raw files; without one the zip is downloaded from
-    `url` (default: the corpus's own) to `downloads` beside output, which is kept.
-    Raises DataError for anything missing, damaged or different; nothing is then written.
+    Args:
+        corpus: the corpus.
+        output: folder to make.
+        source: folder or zip with the raw files; None to download the zip to `downloads` next to
+            output, where it is kept.
+        url: address of the zip; by default the corpus's own.
+        workers: number of processes.
+        mini_merges: BPE merges of the second folder; None for no second folder.
+
+    Raises:
+        DataError: anything missing, damaged or different; nothing is then written.
     """
     check_at_least(1, workers=workers)
     check_at_least(FEWEST_MERGES, mini_merges=mini_merges)
@@ -76,7 +83,7 @@ def prepare_published(
 
 
 def prepare_toy(output: Path, *, seed: int, sentences: Mapping[str, int], workers: int = 1) -> None:
-    """Make the embedded corpus's folder: binarised splits, data.json, and the text under raw/."""
+    """Make the folder of the generated corpus: binarised splits, data.json, and text in raw/."""
     check_at_least(1, workers=workers)
     corpus = generated.describe(seed, sentences)
     with build_folders(Folder(output, {"preparation": PREPARATION_VERSION, **corpus})) as (
@@ -98,9 +105,9 @@ def _finish(
     dictionary_size: int | None = None,
     keep: str | None = None,
 ) -> None:
-    """Binarise text as whole words, or in pieces of so many merges, into its place.
+    """Binarise text as words, or as subwords with ``merges``, and move the folder to its target.
 
-    keep: what of `work` comes with it.
+    ``keep`` names a subfolder of ``work`` to include.
     """
     text: Mapping[str, MeasuredText] = {s: without_carriage_returns(t) for s, t in found.items()}
     max_words = None
@@ -118,7 +125,7 @@ def _finish(
 
 
 def get_parser() -> argparse.ArgumentParser:
-    """The options of the command line."""
+    """Return the parser of the command line."""
     parser = Parser(prog="fairseq-pe prepare", description="Make data folders for fairseq.")
     commands = parser.add_subparsers(dest="corpus", required=True)
     for name, corpus in PUBLISHED.items():
@@ -135,7 +142,7 @@ def get_parser() -> argparse.ArgumentParser:
         if corpus is WIKITEXT_2:
             text = "merges of the byte-pair encoding of the second folder, DIR-mini"
             add_number(command, "--mini-merges", 1000, text)
-    command = add_command(commands, "toy", "prepare_toy", "the embedded corpus, generated")
+    command = add_command(commands, "toy", "prepare_toy", "the generated corpus")
     _add_common_options(command, "toy")
     generated.add_arguments(command)
     return parser
@@ -162,7 +169,7 @@ def _run(args: argparse.Namespace) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; returns its exit status."""
+    """Run the command and return its exit status."""
     args = get_parser().parse_args(arguments)
     return exit_status(args.program, lambda: _run(args))
 

@@ -1,4 +1,4 @@
-"""GPT-2's published pieces in a folder of their own."""
+"""Preparation of GPT-2's published tokenizer."""
 
 import hashlib
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ def prepare_pieces(
     url: str = PUBLISHED_URL,
     sums: Mapping[str, str] = PUBLISHED_SHA256,
 ) -> None:
-    """GPT-2's pieces in `output`, from a folder (plain or packed) or downloaded, checked by sum.
+    """Put GPT-2's tokenizer in `output`, from a folder (plain or compressed) or by download.
 
     Raises:
         DataError: a file is missing, damaged or not the published one; nothing is then written.

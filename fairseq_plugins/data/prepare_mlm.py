@@ -1,4 +1,4 @@
-"""Data for masked language models: the Python behind scripts/prepare_gpt2_bpe.sh and prepare_*_mlm.
+"""Preparation of data folders for masked language models.
 
 python -m fairseq_plugins.data.prepare_mlm gpt2_bpe|text|wikitext103|toy [options]
 """
@@ -35,7 +35,7 @@ from fairseq_plugins.data.published import (
     RawSource,
 )
 
-TOY_MERGES = 250  # nearly all that the embedded language gives: most words are one piece
+TOY_MERGES = 250  # nearly all possible in the generated language: most words are one subword
 
 
 def prepare_text(
@@ -49,7 +49,7 @@ def prepare_text(
     evaluation_lines: int | None = None,
     workers: int = 1,
 ) -> None:
-    """A folder of plain text as a data folder; options as in `plain_text` and `mlm_folders`.
+    """Make a data folder from a folder of plain text; see `plain_text` and `mlm_folders`.
 
     Raises:
         DataError: anything missing or damaged, with file and line; nothing is then written.
@@ -76,7 +76,7 @@ def prepare_text(
             s: copy_and_measure(lines, target / f"{s}.txt") for s, lines in text.lines().items()
         }
 
-    # A folder's own name, not its path: data.json ends up in results that are shared.
+    # Only the folder's name: data.json is copied into results, which are shared.
     origin = {"from": source.resolve().name}
     make_mlm_folder(output, about, gather, origin, workers, pieces=pieces, merges=merges)
 
@@ -91,9 +91,17 @@ def prepare_wikitext103(
     corpora: Sequence[PublishedCorpus] = (WIKITEXT_103_RAW, WIKITEXT_103),
     dictionary_size: int | None = PUBLISHED_DICTIONARY_SIZE,
 ) -> None:
-    """WikiText-103 in GPT-2's pieces: its raw text, or where a folder has only those, its words.
+    """Make a data folder of WikiText-103 in GPT-2's subwords.
 
-    corpora: the raw text, which is also what is downloaded, and the words.
+    Args:
+        output: folder to make.
+        pieces: tokenizer folder.
+        source: folder or zip with the text; None to download it.
+        url: address of the zip; by default the corpus's own.
+        workers: number of processes.
+        corpora: the raw text, which is also the download, and the word-level text used if a folder
+            has no raw text.
+        dictionary_size: expected size.
 
     Raises:
         DataError: anything missing, damaged or different; nothing is then written.
@@ -102,7 +110,7 @@ def prepare_wikitext103(
     if source is not None:
         corpus = _corpus_in(source, corpora)
         if corpus is not corpora[0]:
-            report("there is no raw text: rare words stay <unk>, three pieces each")
+            report("there is no raw text: rare words stay <unk>, three subwords each")
 
     def gather(target: Path) -> dict[str, MeasuredText]:
         location = source or corpus.download(output.parent, url)
@@ -120,7 +128,7 @@ def prepare_wikitext103(
 
 
 def _corpus_in(source: Path, corpora: Sequence[PublishedCorpus]) -> PublishedCorpus:
-    """The first corpus of which a folder or zip has every file."""
+    """Return the first corpus whose files are all in a folder or zip."""
     wrong = []
     for corpus in corpora:
         try:
@@ -135,7 +143,7 @@ def _corpus_in(source: Path, corpora: Sequence[PublishedCorpus]) -> PublishedCor
 def prepare_toy(
     output: Path, *, seed: int, sentences: Mapping[str, int], merges: int, workers: int = 1
 ) -> None:
-    """The embedded corpus in pieces that are learned from it."""
+    """Make a data folder of the generated corpus with subwords learned from it."""
 
     def gather(target: Path) -> dict[str, MeasuredText]:
         return generated.write_measured(target, seed=seed, sentences=sentences)
@@ -146,16 +154,16 @@ def prepare_toy(
 
 
 def get_parser() -> argparse.ArgumentParser:
-    """The options of the command line."""
+    """Return the parser of the command line."""
     parser = Parser(
         prog="fairseq-pe prepare", description="Make data folders for masked language models."
     )
     commands = parser.add_subparsers(dest="command", required=True)
-    _add_gpt2_bpe(_command(commands, "gpt2_bpe", "gpt2_bpe", "GPT-2's pieces", "gpt2_bpe"))
+    _add_gpt2_bpe(_command(commands, "gpt2_bpe", "gpt2_bpe", "GPT-2's tokenizer", "gpt2_bpe"))
     _add_text(_command(commands, "text", "text_mlm", "any plain text", "text-mlm"))
-    summary = "WikiText-103 in GPT-2's pieces"
+    summary = "WikiText-103 in GPT-2's subwords"
     _add_wikitext(_command(commands, "wikitext103", "wikitext103_mlm", summary, "wikitext-103-mlm"))
-    summary = "the embedded corpus, generated"
+    summary = "the generated corpus"
     toy = _command(commands, "toy", "toy_mlm", summary, "toy-mlm")
     _add_merges(toy, TOY_MERGES)
     generated.add_arguments(toy)
@@ -192,8 +200,8 @@ def _add_merges(parser: Any, default: int | None = None) -> None:
 def _add_text(parser: argparse.ArgumentParser) -> None:
     add_source(
         parser,
-        "folder with *.txt or *.txt.xz, whose names say the split (novels.train.txt); where none "
-        "does, all is train",
+        "folder with *.txt or *.txt.xz, whose names contain the split (novels.train.txt); if none "
+        "does, all files are train's",
         required=True,
     )
     pieces = parser.add_mutually_exclusive_group()
@@ -207,10 +215,10 @@ def _add_text(parser: argparse.ArgumentParser) -> None:
         type=float,
         default=1.0,
         metavar="PERCENT",
-        help="of train's last documents, for each of valid and test that has no file; documents "
+        help="share of train's last documents for each of valid and test without files; documents "
         "end at empty lines (default: 1, at least one document)",
     )
-    text = "keep of every document of valid and test the first N lines (default: all)"
+    text = "keep only the first N lines of every document of valid and test (default: all)"
     parser.add_argument("--evaluation-lines", type=int, metavar="N", help=text)
 
 
@@ -253,7 +261,7 @@ def _run(args: argparse.Namespace) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; returns its exit status."""
+    """Run the command and return its exit status."""
     args = get_parser().parse_args(arguments)
     return exit_status(args.program, lambda: _run(args))
 

@@ -1,7 +1,6 @@
-"""Published word corpora: what they must contain, and how their raw text is found and checked.
+"""Published word-level corpora: their expected content, and reading and checking of raw files.
 
-The facts of a corpus are data (`PublishedCorpus`), so another
-corpus, or a tiny one in a test, is another value rather than other code.
+A corpus is a value of `PublishedCorpus`, so adding one needs no code.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,11 +19,11 @@ from fairseq_plugins.data.measure import MeasuredText, copy_and_measure
 
 @dataclass(frozen=True)
 class ExpectedFile:
-    """What a raw file must contain; None where it is not fixed.
+    """Expected statistics of a raw file; None if not fixed.
 
-    The article order of a training file may differ between releases of the same text, and with
-    it the hash, so a training file is held to its sizes: words and lines without end of sentence,
-    and types, the number of different words.
+    Releases of the same text may order articles of the training file differently, which changes the
+    hash, so training files are checked by size: words and lines without end-of-sentence tokens, and
+    types, the number of distinct words.
     """
 
     lines: int
@@ -38,8 +37,14 @@ class ExpectedFile:
 class PublishedCorpus:
     """A corpus of `wiki.<split>.<suffix>` files, published as one zip.
 
-    zip_md5: None where nobody published one. dictionary_size: of its words; counts fairseq's four
-    special symbols and its padding to a multiple of 8.
+    Attributes:
+        name: name of the corpus.
+        url: address of the zip.
+        zip_md5: checksum; None if none is published.
+        dictionary_size: expected size, with fairseq's four special symbols and padding to a
+            multiple of 8; None if not fixed.
+        files: expected files by split.
+        suffix: suffix of the files.
     """
 
     name: str
@@ -57,20 +62,20 @@ class PublishedCorpus:
         return f"{self.name}-v1.zip"
 
     def download(self, root: Path, url: str | None) -> Path:
-        """The zip from an address, by default its own, kept in `downloads` below `root`."""
+        """Download the zip, by default from its own address, to `downloads` in `root`."""
         path = root / "downloads" / self.zip_name
         return download(url or self.url, path, self.zip_md5, report)
 
     def origin(self, source: Path | None, url: str | None) -> dict[str, str]:
-        """Where it was taken from: an address, or a folder's own name.
+        """Return the source of the text: an address, or a folder's name.
 
-        Not its path, since data.json ends up in results that are shared.
+        Only the name, since data.json is copied into results, which are shared.
         """
         return {"from": source.resolve().name} if source else {"url": url or self.url}
 
 
-# Merity et al. 2016. The original address is gone; the default is the first author's own mirror.
-# The md5 sums are those torchtext held the original zips to.
+# Merity et al. 2016. The original address is gone; the default is the first author's mirror. The
+# md5 sums are those of the original zips in torchtext.
 WIKITEXT_2 = PublishedCorpus(
     name="wikitext-2",
     url="https://wikitext.smerity.com/wikitext-2-v1.zip",
@@ -113,7 +118,7 @@ WIKITEXT_103 = PublishedCorpus(
         ),
     },
 )
-# The same text before rare words became <unk>, which is what pieces are made of.
+# The same text before rare words were replaced by <unk>, for subwords.
 WIKITEXT_103_RAW = PublishedCorpus(
     name="wikitext-103-raw",
     url="https://wikitext.smerity.com/wikitext-103-raw-v1.zip",
@@ -125,7 +130,7 @@ WIKITEXT_103_RAW = PublishedCorpus(
 
 
 def check(found: MeasuredText, expected: ExpectedFile, name: str) -> None:
-    """Raise DataError naming the file, every fact that differs, and both values."""
+    """Raise DataError naming the file and every differing value."""
     wrong = []
     for fact in ("lines", "words", "bytes", "types", "sha256"):
         wanted, got = getattr(expected, fact), getattr(found, fact)
@@ -136,10 +141,9 @@ def check(found: MeasuredText, expected: ExpectedFile, name: str) -> None:
 
 
 class RawSource:
-    """The raw files of a corpus in a folder (plain, packed or the zip) or in a zip itself.
+    """The raw files of a corpus in a folder (plain, compressed, or the zip) or in a zip.
 
-    A zip is read only through the names of the members that are expected, and written only to
-    names chosen here, so whatever else it contains cannot land anywhere.
+    Only expected members of a zip are read, and written under names chosen here.
     """
 
     def __init__(self, location: Path, corpus: PublishedCorpus):
@@ -151,14 +155,14 @@ class RawSource:
         self._zip = Zip(path) if path.is_file() else None
 
     def _find(self, split: str) -> Path | str | None:
-        """The file of a split, or the zip's member."""
+        """Return the path of a split's file, or the name of the zip's member."""
         name = self.corpus.file_name(split)
         file = find_packed(self.location, name) if self.location.is_dir() else None
         member = f"{self.corpus.name}/{name}"
         return file or (member if self._zip and member in self._zip else None)
 
     def require(self) -> None:
-        """Raise DataError naming the splits that are not there."""
+        """Raise DataError naming the missing splits."""
         absent = [self.corpus.file_name(s) for s in SPLITS if self._find(s) is None]
         if absent:
             raise DataError(
@@ -173,7 +177,7 @@ class RawSource:
         return self._zip.open(place)
 
     def unpack(self, target: Path, report: Callable[[str], None]) -> dict[str, MeasuredText]:
-        """Write the checked raw files into an existing folder; split -> what it contains."""
+        """Write the checked raw files into an existing folder; return statistics by split."""
         self.require()
         found = {}
         for split in SPLITS:

@@ -1,4 +1,4 @@
-"""How long the text is that a split of a data folder was made from."""
+"""Size of the raw text behind a split of a data folder."""
 
 import json
 from collections.abc import Mapping
@@ -11,13 +11,13 @@ from fairseq_plugins.common.errors import DataError
 
 @dataclass(frozen=True)
 class RawText:
-    """The text of a split; None where the folder does not say.
+    """Size of a split's raw text; None if data.json does not record it.
 
     Attributes:
-        words: its words, and one end for each line, which a model of words has to predict, too.
-        bytes: in UTF-8, with line feeds.
-        unknown: words, or pieces of them, that the data has as <unk> alone.
-        why: what the folder lacks, empty where it says everything.
+        words: words plus line ends, which a word-level model predicts too.
+        bytes: bytes in UTF-8, with line feeds.
+        unknown: words or subwords that are <unk> in the data.
+        why: what the folder lacks; empty if nothing.
     """
 
     words: int | None = None
@@ -27,12 +27,12 @@ class RawText:
 
 
 def read_raw_text(folder: Path, split: str, tokens: int) -> RawText:
-    """What data.json says of the text of a split.
+    """Read the size of a split's raw text from data.json.
 
     Args:
-        folder: a data folder.
-        split: its name.
-        tokens: how many the binarised split has, by which data.json is known to be of it.
+        folder: data folder.
+        split: name of the split.
+        tokens: number of tokens of the binarised split, to check that data.json belongs to it.
 
     Raises:
         DataError: a damaged data.json.
@@ -44,7 +44,7 @@ def read_raw_text(folder: Path, split: str, tokens: int) -> RawText:
         about = json.loads(path.read_text(encoding="utf-8"))
         return _read(about["raw"][split], about["splits"][split], tokens)
     except KeyError as error:
-        return RawText(why=f"its data.json does not say {error}")
+        return RawText(why=f"its data.json lacks {error}")
     except (ValueError, TypeError) as error:
         raise DataError(f"{path} is damaged: {error}") from error
 
@@ -52,9 +52,9 @@ def read_raw_text(folder: Path, split: str, tokens: int) -> RawText:
 def _read(raw: Mapping[str, Any], made: Mapping[str, Any], tokens: int) -> RawText:
     expected = made["words"] + made["lines"]
     if expected != tokens:
-        return RawText(why=f"its data.json is of {expected} tokens, but the split has {tokens}")
+        return RawText(why=f"its data.json has {expected} tokens, but the split has {tokens}")
     size = raw.get("bytes")
     if size is None and raw["sha256"] == made["sha256"]:  # whole words: the text is the data
         size = made["bytes"]
-    why = "" if size is not None else "its data.json is from before it said the bytes of the text"
+    why = "" if size is not None else "its data.json is too old to record the bytes of the text"
     return RawText(raw["words"] + made["lines"], size, made["unknown_words"], why)

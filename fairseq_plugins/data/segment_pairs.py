@@ -1,4 +1,4 @@
-"""Samples of a masked language model cut into pairs of segments, as BERT is trained on."""
+"""Masked language model samples split into pairs of segments, as in BERT's training."""
 
 from typing import Any
 
@@ -11,16 +11,16 @@ _SHORTEST_PAIR = 2  # tokens of text, one for each segment
 
 
 class SegmentPairs(BaseWrapperDataset):
-    """Samples ``<s> a </s>`` or ``<s> a </s> b </s>``, each in one case of two.
+    """Samples ``<s> a </s>`` or ``<s> a </s> b </s>``, with probability 1/2 each.
 
-    Which samples are pairs and where they are cut follows from the seed and the sample's number,
-    so that it is the same in every epoch. Ends of lines within a sample are dropped, since
-    ``</s>`` only separates segments. A sample is never longer than the one that it is made of.
+    The choice and the cut depend only on the seed and the sample's index, so they are the same in
+    every epoch. Line ends within a sample are dropped, since ``</s>`` separates segments. Samples
+    never get longer.
 
     Args:
         dataset: samples (T,) int64 that begin with ``<s>``.
-        eos: number of ``</s>`` in the dictionary.
-        seed: of the cuts.
+        eos: index of ``</s>`` in the dictionary.
+        seed: random seed.
     """
 
     def __init__(self, dataset: Any, eos: int, seed: int) -> None:
@@ -28,7 +28,7 @@ class SegmentPairs(BaseWrapperDataset):
         self._eos, self._seed = eos, seed
 
     def __getitem__(self, index: int) -> Tensor:
-        """A sample (T',) with T' at most the length of the wrapped one, or 2 where that is 1."""
+        """Return a sample (T',), with T' at most the original length or 2."""
         sample = self.dataset[index]
         first, rest = sample[:1], sample[1:]
         words = rest[rest != self._eos]

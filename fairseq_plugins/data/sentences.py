@@ -1,20 +1,19 @@
-"""Sentences of the embedded language, in which the words alone do not tell: their order does.
+"""Sentences of a generated language in which word order, not only the words, matters.
 
     statement  ka ADJ NOUN near lo ADJ NOUN VERB -ka mi ADJ NOUN .  ending agrees with the subject
     chain      ka ADJ NOUN mi ADJ NOUN each VERB -ka VERB -mi .     n-th verb with n-th subject
     nest       ( [ WORD ] ) { < WORD > } .                          brackets close in reverse
-    pattern    threefold de go ba de go ba de go .                  a word returns after its lag
-    echo       say de go ba hu again de go ba hu .                  a string returns after a sign
+    pattern    threefold de go ba de go ba de go .                  a word repeats after its lag
+    echo       say de go ba hu again de go ba hu .                  a string repeats after a sign
 
-An article also fixes the class of the noun that follows its adjectives. About half of the text
-is patterns, most of one period: a fixed lag is what a small model learns within a few hundred
-updates. The other kinds are harder, and leave room for larger models. The strings of patterns
-and echoes are short and recur across the splits; it is the rule that is tested, not the string.
+An article also determines the class of the noun after its adjectives. About half of the text are
+patterns, most of one period: a small model learns a fixed lag within a few hundred updates. The
+other kinds are harder. Strings of patterns and echoes are short and recur across the splits, since
+the rule is tested, not the string.
 
-A record keeps what was decided while writing it. From that, later tasks can be derived: pairs
-that agree or contradict (subject and object exchanged, an ending changed), questions whose answer
-is a span (subject, object, a copied string), translations with another order (phrases moved by
-their role).
+A sentence keeps its structure, from which other tasks are derived: agreeing or contradicting pairs
+(subject and object exchanged, an ending changed), questions answered by a span, and translations
+with another phrase order.
 """
 
 from collections.abc import Callable
@@ -26,7 +25,7 @@ from fairseq_plugins.data import lexicon
 
 @dataclass(frozen=True)
 class Phrase:
-    """tokens[start:end] plays a role: subject, verb, object, modifier or aside."""
+    """tokens[start:end] with a role: subject, verb, object, modifier or aside."""
 
     role: str
     start: int
@@ -43,7 +42,7 @@ class Agreement:
 
 @dataclass(frozen=True)
 class Bracket:
-    """Indices of an opening bracket and of the one that closes it."""
+    """Indices of an opening bracket and of its closing bracket."""
 
     open: int
     close: int
@@ -60,7 +59,7 @@ class Copy:
 
 @dataclass(frozen=True)
 class Sentence:
-    """One line of the corpus with its annotations; all indices are into tokens."""
+    """A line of the corpus with annotations; all indices are into tokens."""
 
     kind: str
     tokens: tuple[str, ...]
@@ -71,7 +70,7 @@ class Sentence:
 
 
 class _Draft:
-    """A sentence being written."""
+    """A sentence under construction."""
 
     def __init__(self, rng: Random):
         self.rng = rng
@@ -82,7 +81,7 @@ class _Draft:
         self.copies: list[Copy] = []
 
     def add(self, *words: str) -> int:
-        """Append words; return the index of the first."""
+        """Append words and return the index of the first."""
         self.tokens.extend(words)
         return len(self.tokens) - len(words)
 
@@ -101,14 +100,14 @@ class _Draft:
         )
 
     def noun_phrase(self, noun_class: int, adjectives: int) -> int:
-        """Article, adjectives, noun; return the article's index."""
+        """Append article, adjectives and noun; return the article's index."""
         article = self.add(lexicon.ARTICLES[noun_class])
         self.add(*self.rng.choices(lexicon.ADJECTIVES, k=adjectives))
         self.add(self.rng.choice(lexicon.NOUNS[noun_class]))
         return article
 
     def verb_for(self, article: int) -> None:
-        """A verb whose ending agrees with an article written before."""
+        """Append a verb whose ending agrees with a preceding article."""
         noun_class = lexicon.ARTICLES.index(self.tokens[article])
         self.add(self.rng.choice(lexicon.VERBS))
         self.agreements.append(Agreement(article, self.add(lexicon.ENDINGS[noun_class])))
@@ -129,7 +128,7 @@ class _Draft:
 
 
 def statement(rng: Random) -> Sentence:
-    """Subject, distractors of other classes, verb with the subject's ending, object."""
+    """Write a subject, distractors of other classes, a verb that agrees with it, an object."""
     draft = _Draft(rng)
     subject = draft.noun_phrase(draft.any_class(), adjectives=rng.randint(1, 2))
     draft.mark("subject", subject)
@@ -149,7 +148,7 @@ def statement(rng: Random) -> Sentence:
 
 
 def chain(rng: Random) -> Sentence:
-    """Several subjects, then as many verbs: crossing agreements, each at the same distance."""
+    """Write several subjects, then as many verbs: crossing agreements at equal distances."""
     draft = _Draft(rng)
     articles = []
     for _ in range(rng.randint(2, 4)):
@@ -164,7 +163,7 @@ def chain(rng: Random) -> Sentence:
 
 
 def nest(rng: Random) -> Sentence:
-    """Groups of typed brackets, nested up to five deep around single words."""
+    """Write groups of typed brackets, nested up to five deep around single words."""
     draft = _Draft(rng)
 
     def inside(depth: int) -> None:
@@ -182,7 +181,7 @@ PERIOD_SHARES = (1, 6, 1)  # of two-, three- and fourfold patterns
 
 
 def pattern(rng: Random) -> Sentence:
-    """A period word, as many different beats as it says, and those again and again."""
+    """Write a period word, that many different beats, and repetitions of them."""
     draft = _Draft(rng)
     period = rng.choices(tuple(lexicon.PERIODS), PERIOD_SHARES)[0]
     draft.add(lexicon.PERIODS[period])
@@ -194,7 +193,7 @@ def pattern(rng: Random) -> Sentence:
 
 
 def echo(rng: Random) -> Sentence:
-    """A string of different beats, a sign, and the same string again."""
+    """Write a string of different beats, a sign, and the same string again."""
     draft = _Draft(rng)
     draft.add(lexicon.SAY)
     words = rng.sample(lexicon.BEATS, rng.randint(3, 6))
@@ -215,7 +214,7 @@ KINDS: dict[str, tuple[Callable[[Random], Sentence], float]] = {
 
 
 def generate(seed: int | str, count: int) -> list[Sentence]:
-    """`count` sentences, the same for the same seed."""
+    """Generate `count` sentences; the same seed gives the same ones."""
     rng = Random(seed)
     writers = [writer for writer, _ in KINDS.values()]
     shares = [share for _, share in KINDS.values()]

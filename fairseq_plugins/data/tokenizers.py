@@ -1,4 +1,4 @@
-"""Tokenizers of text for masked models: GPT-2's byte-level pieces, or BERT's WordPiece."""
+"""Tokenizers for masked language models: GPT-2's byte-level BPE or BERT's WordPiece."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -10,10 +10,10 @@ if TYPE_CHECKING:  # fairseq takes seconds, which a command's --help must not
 
 
 class Tokenizer(Protocol):
-    """A folder with a tokenizer and the fairseq dictionary of its tokens.
+    """A tokenizer folder with the fairseq dictionary of its tokens.
 
     Attributes:
-        folder: where it was read from.
+        folder: source folder.
         files: names of the files that `copy` writes.
         separators: ``</s>`` between the sentences of a pair: 2 in RoBERTa's format, 1 in BERT's.
     """
@@ -29,22 +29,22 @@ class Tokenizer(Protocol):
 
     @property
     def dictionary(self) -> "Dictionary":
-        """The tokens, without ``<mask>``, which tasks add."""
+        """Dictionary of the tokens, without ``<mask>``, which tasks add."""
 
     def tokenize(self, line: str) -> list[str]:
-        """Split a line into words of the dictionary; white space around it does not count."""
+        """Split a line into dictionary entries, ignoring surrounding white space."""
 
     def encode_with_offsets(self, text: str) -> EncodedText:
-        """Encode a text as numbers of the dictionary, with the characters of each token."""
+        """Encode a text as dictionary indices, with the character span of each token."""
 
     def text_of(self, symbol: str) -> str | None:
-        """Text of a word of the dictionary, with a space in front where a word begins.
+        """Return the text of a dictionary entry, with a space in front if it begins a word.
 
-        None for what is no token of text.
+        None for special symbols.
         """
 
     def sums(self) -> dict[str, str]:
-        """Return the sha256 of each file that `copy` writes, but for that of the dictionary."""
+        """Return the sha256 of each file that `copy` writes, except the dictionary."""
 
     def fingerprint(self) -> str:
         """Return one sha256 over all files."""
@@ -54,10 +54,10 @@ class Tokenizer(Protocol):
 
 
 def load_tokenizer(folder: Path) -> Tokenizer:
-    """Read the tokenizer in a folder, of whichever kind it is.
+    """Load the tokenizer in a folder, of either kind.
 
     Raises:
-        DataError: neither kind is there, or a file is damaged.
+        DataError: no tokenizer is there, or a file is damaged.
     """
     from fairseq_plugins.data import gpt2_bpe, wordpiece
 

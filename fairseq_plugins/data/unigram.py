@@ -1,4 +1,4 @@
-"""How well the frequencies of words alone predict a text: what needs no model."""
+"""Unigram baseline: perplexity of a text under word frequencies."""
 
 from collections.abc import Collection
 
@@ -10,19 +10,18 @@ UNKNOWN, END = "<unk>", "</s>"
 def unigram_perplexity(
     train: MeasuredText, text: MeasuredText, known: Collection[str]
 ) -> float | None:
-    """Perplexity of a text under the frequencies of the training text.
+    """Compute the perplexity of a text under the word frequencies of the training text.
 
-    Words that a dictionary does not have count as one, and ends of lines as words, as a model sees
-    them. Each of the dictionary's words is counted once more than it occurs, so that none is
-    impossible.
+    Words outside the dictionary count as one word, and line ends as words, as a model sees them.
+    Counts of dictionary words are increased by one (add-one smoothing).
 
     Args:
-        train: where words are counted.
-        text: what is predicted, in the same words.
-        known: the dictionary's words.
+        train: training text.
+        text: text to predict, tokenized alike.
+        known: words of the dictionary.
 
     Returns:
-        The perplexity per word and end of line; None for an empty text.
+        Perplexity per word and line end; None for an empty text.
     """
     seen, asked = _counts(train, known), _counts(text, known)
     words = {*known, UNKNOWN, END}

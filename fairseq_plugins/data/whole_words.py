@@ -1,4 +1,4 @@
-"""Where words begin in a row of byte-level pieces, for a masked model that hides whole words."""
+"""Word boundaries in rows of subwords, for whole-word masking."""
 
 import unicodedata
 from collections.abc import Callable, Sequence
@@ -15,21 +15,20 @@ from fairseq_plugins.data.tokenizers import load_tokenizer
 if TYPE_CHECKING:  # fairseq takes seconds, which a command's --help must not
     from fairseq.data import Dictionary
 
-_PART_OF_A_CHARACTER = "\ufffd"  # what a piece of some of a character's bytes reads as
-_PADDING = "madeupword"  # fairseq's words that make a dictionary's size a round number
+_PART_OF_A_CHARACTER = "\ufffd"  # decoding of an incomplete character
+_PADDING = "madeupword"  # prefix of fairseq's padding entries of dictionaries
 
 
 class WordStartMask:
-    """Which pieces of a sample begin a word, in place of fairseq's mask over the vocabulary.
+    """Mask of the subwords of a sample that begin a word, in place of fairseq's by vocabulary.
 
-    A piece begins a word where white space is in front of it (GPT-2's pieces have it at their
-    beginning), and as for BERT's tokenizer every punctuation mark or symbol is a word of its own,
-    so that what follows one begins a word too. Special symbols stand alone; fairseq's mask, which
-    sees no neighbours, would join <s> and the first word of a line. Subwords that are part of a
-    character count as letters.
+    A subword begins a word after white space, which GPT-2's subwords contain. As in BERT's
+    tokenizer, every punctuation mark or symbol is a word of its own, so what follows it begins a
+    word as well. Special symbols stand alone; fairseq's mask, which ignores neighbours, would join
+    <s> and the first word of a line. Incomplete characters count as letters.
 
     Args:
-        texts: by symbol of the dictionary, empty for those that are no pieces.
+        texts: text of each dictionary entry, empty for special symbols.
     """
 
     def __init__(self, texts: Sequence[str]) -> None:
@@ -43,19 +42,19 @@ class WordStartMask:
         self._ends_with_mark = mark(lambda text: _is_mark(text[-1:]))
 
     def gather(self, dim: int, item: Tensor) -> Tensor:
-        """One where a word begins, else zero: what fairseq's dataset asks of its mask.
+        """Return 1 where a word begins, else 0; called by fairseq's dataset.
 
         Args:
-            dim: 0, the only one that a sample has.
+            dim: 0, the only dimension of a sample.
             item: (T,) int64, a sample.
 
         Returns:
-            (T,) uint8, the first of them 1.
+            (T,) uint8, starting with 1.
         """
         before = item[:-1]
         begins = self._begins_with_mark[item]
         begins[1:] |= self._ends_with_mark[before]
-        begins[1:] &= ~self._blank[before]  # a space that is a piece belongs to what follows
+        begins[1:] &= ~self._blank[before]  # a space of its own belongs to the next word
         begins[1:] |= self._alone[before]
         begins |= self._spaced[item] | self._alone[item]
         begins[:1] = True
@@ -63,10 +62,10 @@ class WordStartMask:
 
 
 def word_start_mask(dictionary: "Dictionary", pieces: Path) -> WordStartMask:
-    """Find where words begin in a dictionary of the tokenizer in a folder.
+    """Make a mask of word starts for the dictionary of a tokenizer folder.
 
     Raises:
-        DataError: a file is missing or damaged, or words of the dictionary are no tokens of it.
+        DataError: a file is missing or damaged, or the dictionary has other tokens.
     """
     tokenizer = load_tokenizer(pieces)
     texts, foreign = [], []
@@ -86,7 +85,7 @@ def word_start_mask(dictionary: "Dictionary", pieces: Path) -> WordStartMask:
 
 
 def _is_mark(character: str) -> bool:
-    """Whether it is punctuation or a symbol, by Unicode's categories; no character is none."""
+    """Return whether a character is punctuation or a symbol by its Unicode category."""
     if not character or character == _PART_OF_A_CHARACTER:
         return False
     return unicodedata.category(character)[0] in "PS"

@@ -1,9 +1,9 @@
-"""BERT's WordPiece, by the library `tokenizers`, with a fairseq dictionary of its tokens.
+"""BERT's WordPiece tokenizer, by the library `tokenizers`, with a fairseq dictionary.
 
-A folder holds `tokenizer.json`, as Hugging Face's fast tokenizers write it, or `vocab.txt` with an
-optional `tokenizer_config.json`. The tokens of BERT that stand for no text are fairseq's special
-symbols: [CLS] is <s>, [PAD] is <pad>, [SEP] is </s>, [UNK] is <unk>, and [MASK] is <mask>, which
-tasks add at the end of a dictionary. All others keep their spelling and their order.
+A folder holds `tokenizer.json`, as written by Hugging Face's fast tokenizers, or `vocab.txt` with
+an optional `tokenizer_config.json`. BERT's special tokens are fairseq's special symbols: [CLS] is
+<s>, [PAD] is <pad>, [SEP] is </s>, [UNK] is <unk>, and [MASK] is <mask>, which tasks add at the end
+of a dictionary. All other tokens keep their spelling and order.
 """
 
 import hashlib
@@ -28,31 +28,31 @@ TOKENIZER_FILE, VOCABULARY_FILE, CONFIG_FILE = (
     "vocab.txt",
     "tokenizer_config.json",
 )
-# BERT's tokens without text -> fairseq's symbols.
+# BERT's special tokens -> fairseq's symbols.
 SYMBOLS = {"[CLS]": "<s>", "[PAD]": "<pad>", "[SEP]": "</s>", "[UNK]": "<unk>", "[MASK]": MASK}
-_CONTINUES = "##"  # before a token that goes on a word
+_CONTINUES = "##"  # prefix of tokens that continue a word
 _UNKNOWN = SYMBOLS["[UNK]"]
 _LONGEST_WORD = 100  # characters; BERT reads longer words as [UNK]
 
 
 def holds_tokenizer(folder: Path) -> bool:
-    """Tell whether a folder holds a tokenizer of Hugging Face's."""
+    """Return whether a folder holds a Hugging Face tokenizer."""
     names = (TOKENIZER_FILE, VOCABULARY_FILE)
     return any((folder / name).is_file() for name in names)
 
 
 def dictionary_symbols(vocabulary: Mapping[str, int]) -> list[str]:
-    """List the words of the fairseq dictionary of a WordPiece vocabulary, in their order.
+    """Return the entries of the fairseq dictionary for a WordPiece vocabulary.
 
     Args:
-        vocabulary: number of each token.
+        vocabulary: index of each token.
 
     Returns:
-        All tokens but those that are special symbols in fairseq, in the order of their numbers.
+        All tokens except fairseq's special symbols, in the order of their indices.
 
     Raises:
-        DataError: a special token is missing, numbers have gaps, or a token cannot be a word of
-            a dictionary.
+        DataError: a special token is missing, indices have gaps, or a token cannot be a
+            dictionary entry.
     """
     if absent := [token for token in SYMBOLS if token not in vocabulary]:
         raise DataError(f"the vocabulary lacks {', '.join(absent)}: it is not that of a BERT")
@@ -62,7 +62,7 @@ def dictionary_symbols(vocabulary: Mapping[str, int]) -> list[str]:
     reserved = {*SPECIAL_SYMBOLS, MASK}
     for token in tokens:
         if token in reserved or token.split() != [token]:
-            raise DataError(f"the token {token!r} cannot be a word of a fairseq dictionary")
+            raise DataError(f"the token {token!r} cannot be an entry of a fairseq dictionary")
     return [token for token in tokens if token not in SYMBOLS]
 
 
@@ -70,7 +70,7 @@ def dictionary_symbols(vocabulary: Mapping[str, int]) -> list[str]:
 class WordPieceTokenizer:
     """A WordPiece tokenizer; see `data.tokenizers.Tokenizer` for its interface.
 
-    content: of tokenizer.json, without truncation, padding and special tokens.
+    ``content`` is tokenizer.json without truncation, padding and special tokens.
     """
 
     folder: Path
@@ -80,10 +80,10 @@ class WordPieceTokenizer:
 
     @classmethod
     def load(cls, folder: Path) -> "WordPieceTokenizer":
-        """Read the tokenizer of a folder.
+        """Read the tokenizer in a folder.
 
         Raises:
-            DataError: a damaged file, or a tokenizer of another kind.
+            DataError: a damaged file, or another kind of tokenizer.
             WorkError: the library is not installed.
         """
         if not is_installed("tokenizers"):
@@ -97,8 +97,8 @@ class WordPieceTokenizer:
         found = cls(folder, _without_specials(path, content))
         try:
             _ = found._tokenizer
-        except Exception as error:  # the library has one class for all errors
-            raise DataError(f"{path} is no tokenizer of tokenizers: {error}") from error
+        except Exception as error:  # the library raises plain Exception
+            raise DataError(f"{path} is not a valid tokenizer: {error}") from error
         try:
             dictionary_symbols(found.vocabulary)
         except DataError as error:
@@ -107,7 +107,7 @@ class WordPieceTokenizer:
 
     @property
     def vocabulary(self) -> dict[str, int]:
-        """Number of each token, as the published model has it."""
+        """Index of each token in the published model."""
         found: dict[str, int] = self.content["model"]["vocab"]
         return found
 
@@ -129,21 +129,21 @@ class WordPieceTokenizer:
 
     @cached_property
     def _numbers(self) -> list[int]:
-        """Number in the dictionary by number in the vocabulary, of tokens of a text."""
+        """Dictionary index of each vocabulary index; special tokens in text become <unk>."""
         numbers = [0] * len(self.vocabulary)
         for token, number in self.vocabulary.items():
             numbers[number] = self.dictionary.index(_UNKNOWN if token in SYMBOLS else token)
         return numbers
 
     def tokenize(self, line: str) -> list[str]:
-        """Split a line into words of the dictionary; its text becomes none of the special ones."""
+        """Split a line into dictionary entries; its text never gives special symbols."""
         tokens = self._tokenizer.encode(line, add_special_tokens=False).tokens
         return [_UNKNOWN if token in SYMBOLS else token for token in tokens]
 
     def encode_with_offsets(self, text: str) -> EncodedText:
-        """Encode a text; offsets are of characters of the text as it is given.
+        """Encode a text with offsets of its characters.
 
-        A token ends behind the accents that the tokenizer takes off its last letter.
+        A token's span includes accents that the tokenizer strips from its last letter.
         """
         found = self._tokenizer.encode(text, add_special_tokens=False)
         starts, ends = zip(*found.offsets, strict=True) if found.offsets else ((), ())
@@ -152,7 +152,7 @@ class WordPieceTokenizer:
         return EncodedText([self._numbers[i] for i in found.ids], [*starts], behind)
 
     def text_of(self, symbol: str) -> str | None:
-        """Text of a word of the dictionary; None for special symbols."""
+        """Return the text of a dictionary entry; None for special symbols."""
         if symbol not in self.vocabulary or symbol in SYMBOLS:
             return None
         is_inside = symbol.startswith(_CONTINUES) and symbol != _CONTINUES
@@ -166,7 +166,7 @@ class WordPieceTokenizer:
         return {TOKENIZER_FILE: hashlib.sha256(self._text().encode()).hexdigest()}
 
     def fingerprint(self) -> str:
-        """Return the sha256 of tokenizer.json, from which all else follows."""
+        """Return the sha256 of tokenizer.json, which determines all else."""
         return self.sums()[TOKENIZER_FILE]
 
     def copy(self, target: Path) -> None:
@@ -176,16 +176,16 @@ class WordPieceTokenizer:
 
 
 def _skip_marks(text: str, at: int, limit: int) -> int:
-    """Find the first place from `at` on that holds no combining mark."""
+    """Return the first index from `at` on without a combining mark."""
     while at < limit and unicodedata.category(text[at]) == "Mn":
         at += 1
     return at
 
 
 def _without_specials(path: Path, content: Mapping[str, Any]) -> dict[str, Any]:
-    """A tokenizer of text alone.
+    """Return a tokenizer without truncation and padding.
 
-    It cuts and fills nothing, and reads what looks like a special token as the characters it is.
+    What looks like a special token in text is then read as its characters.
     """
     model = content.get("model")
     model = model if isinstance(model, dict) else {}
@@ -193,11 +193,11 @@ def _without_specials(path: Path, content: Mapping[str, Any]) -> dict[str, Any]:
     if kind != "WordPiece":
         raise DataError(
             f"{path} must be a tokenizer of type WordPiece, but is {kind or 'of no known type'}; "
-            "GPT-2's pieces are a folder with encoder.json, vocab.bpe and dict.txt"
+            "GPT-2's tokenizer is a folder with encoder.json, vocab.bpe and dict.txt"
         )
     if prefix != _CONTINUES:
         raise DataError(
-            f"{path} must mark tokens that go on a word by {_CONTINUES!r}, but has {prefix!r}"
+            f"{path} must have continuing_subword_prefix {_CONTINUES!r}, but has {prefix!r}"
         )
     off: dict[str, Any] = {
         "truncation": None,
@@ -209,7 +209,7 @@ def _without_specials(path: Path, content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _from_vocabulary(path: Path, config: Path) -> dict[str, Any]:
-    """The content of the tokenizer.json of a vocab.txt."""
+    """Return the content of tokenizer.json for a vocab.txt."""
     try:
         text = path.read_bytes().decode()
     except UnicodeDecodeError as error:

@@ -1,13 +1,13 @@
-"""Lines of text through several processes, in order."""
+"""Parallel processing of lines of text, in order."""
 
 import multiprocessing
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
-LINES_AT_ONCE = 500  # that a process takes
+LINES_AT_ONCE = 500  # lines per task of a process
 LineFunction = Callable[[str], str]
 
-_function: LineFunction  # of a worker process
+_function: LineFunction  # set in worker processes
 
 
 def _start(build: Callable[[], LineFunction]) -> None:
@@ -23,7 +23,7 @@ def _run(line: str) -> str:
 def parallel_map(
     build: Callable[[], LineFunction], workers: int
 ) -> Iterator[Callable[[Iterable[str]], Iterator[str]]]:
-    """A function that maps lines, in order, by what `build` returns in each of some processes."""
+    """Yield a function that maps lines in order; each process calls `build` once."""
     if workers == 1:
         function = build()
         yield lambda lines: map(function, lines)

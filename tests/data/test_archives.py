@@ -17,7 +17,7 @@ from fairseq_plugins.glue.tasks import TASKS
 PLACES = {"flags": (8, 6, "<H"), "method": (10, 8, "<H"), "size": (24, 22, "<I")}
 CHANGES = [
     ("flags", 0x1, r"is encrypted; it must be readable without a password"),
-    ("method", 97, r"is packed in a way that cannot be read"),
+    ("method", 97, r"has an unsupported compression"),
     ("size", 4_000_000_000, rf"at most {LARGEST_MEMBER:,} bytes, .* have 4,000,000,000"),
 ]
 

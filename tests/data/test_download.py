@@ -67,7 +67,7 @@ def test_a_broken_download_resumes(served, archive, corpus, tmp_path):
     url, handler = served
     target = tmp_path / "tiny.zip"
     handler.cut = 100
-    with pytest.raises(WorkError, match=r"could not be fetched .*100 of .* resumes"):
+    with pytest.raises(WorkError, match=r"could not be downloaded .*100 of .* resumes"):
         download(url, target, corpus.zip_md5, quiet)
     assert (tmp_path / "tiny.zip.part").stat().st_size == 100
     assert not target.exists()

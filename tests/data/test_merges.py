@@ -75,8 +75,8 @@ def test_no_pair_that_stands_once_is_merged(tmp_path):
     ("counts", "message"),
     [
         ({}, "has no words"),
-        ({"a": 5, "b": 2}, "no two characters stand 2 times together"),
-        ({"ab": 1}, "no two characters stand 2 times together"),
+        ({"a": 5, "b": 2}, "no pair of characters occurs 2 times"),
+        ({"ab": 1}, "no pair of characters occurs 2 times"),
     ],
 )
 def test_where_nothing_can_be_learned_nothing_is_written(counts, message, tmp_path):

@@ -32,7 +32,7 @@ def test_older_folders(tmp_path: Path) -> None:
     """They say the bytes of the text only where it is what was binarised."""
     found = read_raw_text(write(tmp_path, without_bytes(), MADE), "valid", TOKENS)
     assert (found.words, found.bytes) == (16, None)
-    assert "before it said the bytes" in found.why
+    assert "too old to record the bytes" in found.why
     whole = without_bytes(sha256="b", words=30)
     assert read_raw_text(write(tmp_path, whole, MADE), "valid", TOKENS) == RawText(34, 200, 1)
 
@@ -40,7 +40,7 @@ def test_older_folders(tmp_path: Path) -> None:
 def test_what_is_not_said_is_unknown(tmp_path: Path) -> None:
     assert read_raw_text(tmp_path, "valid", TOKENS) == RawText(why="the folder has no data.json")
     found = read_raw_text(write(tmp_path, RAW, MADE), "test", TOKENS)
-    assert found == RawText(why="its data.json does not say 'test'")
+    assert found == RawText(why="its data.json lacks 'test'")
     found = read_raw_text(tmp_path, "valid", TOKENS + 1)
     assert found == RawText(why="its data.json is of 34 tokens, but the split has 35")
 
