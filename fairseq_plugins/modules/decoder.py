@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from fairseq_plugins.attention.positions import CrossPositions, Positions
 from fairseq_plugins.encodings import PositionEncoding
-from fairseq_plugins.encodings.ends import with_end
+from fairseq_plugins.encodings.position_bounds import with_end
 from fairseq_plugins.modules.options import PositionEncodingConfig
 from fairseq_plugins.modules.stack import (
     build_cross_attention,

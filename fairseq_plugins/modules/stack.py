@@ -21,7 +21,7 @@ from fairseq_plugins.encodings import (
     get_entry,
     parse_options,
 )
-from fairseq_plugins.encodings.ends import known_end
+from fairseq_plugins.encodings.position_bounds import known_end
 from fairseq_plugins.modules.naming import name_stack
 from fairseq_plugins.modules.options import PositionEncodingConfig, build_model_attention
 

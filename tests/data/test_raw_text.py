@@ -42,7 +42,7 @@ def test_what_is_not_said_is_unknown(tmp_path: Path) -> None:
     found = read_raw_text(write(tmp_path, RAW, MADE), "test", TOKENS)
     assert found == RawText(why="its data.json lacks 'test'")
     found = read_raw_text(tmp_path, "valid", TOKENS + 1)
-    assert found == RawText(why="its data.json is of 34 tokens, but the split has 35")
+    assert found == RawText(why="its data.json has 34 tokens, but the split has 35")
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"raw": {"valid": 3}, "splits": {"valid": 3}}'])

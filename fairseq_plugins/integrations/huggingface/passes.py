@@ -16,7 +16,7 @@ from fairseq_plugins.attention import base as attention_base
 from fairseq_plugins.attention.documents import Documents, attend_documents
 from fairseq_plugins.attention.shared import SharedPass
 from fairseq_plugins.encodings import PositionEncoding
-from fairseq_plugins.encodings.ends import known_end, with_end
+from fairseq_plugins.encodings.position_bounds import known_end, with_end
 from fairseq_plugins.integrations.huggingface.cache import StateLayer
 
 # Options of AttentionInterface that change the attention itself.
