@@ -1,4 +1,4 @@
-"""Which implementation computes causal linear attention."""
+"""Choice of the implementation of causal linear attention."""
 
 import os
 from functools import lru_cache
@@ -15,28 +15,28 @@ CAPABILITY = (8, 0)  # tensor cores with bfloat16 and TF32
 
 
 def is_transformed() -> bool:
-    """Tell whether a transform of ``torch.func`` (grad, vmap, ...) is active around the caller."""
+    """Return whether a transform of ``torch.func`` (grad, vmap, ...) is active."""
     return not torch.compiler.is_compiling() and torch._C._are_functorch_transforms_active()
 
 
 def needs_plain_operations() -> bool:
-    """Tell whether an ``autograd.Function`` with loops over the length has to be left out.
+    """Return whether to avoid an ``autograd.Function`` that loops over the length.
 
-    A compiled graph would have one for each length, and transforms of ``torch.func`` cannot look
-    into it; both are given operations that have gradients of their own.
+    A compiled graph would unroll the loop for each length, and transforms of ``torch.func`` cannot
+    trace it.
     """
     return torch.compiler.is_compiling() or is_transformed()
 
 
 def choose_backend(device: torch.device, dtype: torch.dtype) -> Backend:
-    """``triton`` on a GPU that can run it, else ``torch``, or what the environment forces.
+    """Choose ``triton`` on a GPU that can run it, else ``torch``; the environment can force one.
 
     Args:
         device: of the inputs.
         dtype: of the inputs, promoted.
 
     Raises:
-        ValueError: ``FAIRSEQ_PLUGINS_KERNEL`` is another word, or forces what cannot run here.
+        ValueError: ``FAIRSEQ_PLUGINS_KERNEL`` is unknown or cannot run here.
     """
     word = os.environ.get(VARIABLE, "")
     if is_transformed():
@@ -51,7 +51,7 @@ def choose_backend(device: torch.device, dtype: torch.dtype) -> Backend:
 
 
 def _obstacle(device: torch.device, dtype: torch.dtype) -> str:
-    """Why the Triton kernel cannot run, empty where it can."""
+    """Return why the Triton kernel cannot run, or an empty string."""
     if dtype not in (torch.float32, torch.bfloat16, torch.float16):
         return f"it computes in float32, but the inputs are {dtype}"
     if not _has_triton():

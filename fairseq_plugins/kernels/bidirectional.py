@@ -1,8 +1,7 @@
-"""Bidirectional linear attention, with its denominator, and its gradient written out.
+"""Bidirectional linear attention with its denominator and an explicit gradient.
 
-out_s = q_s (sum_t k_t v_t^T) / q_s (sum_t k_t). Autograd would make the gradients through the
-numerator, the denominator and the norms under it one after the other and add them up, each of the
-size of the input.
+out_s = q_s (sum_t k_t v_t^T) / q_s (sum_t k_t). Autograd would compute and add separate gradients,
+each of the size of the input, for the numerator, the denominator and the norms of its clamp.
 
 Shapes: B batch, H heads, T queries, S keys, D' features, M values; N = B H.
 """
@@ -19,7 +18,7 @@ from fairseq_plugins.kernels.precision import without_autocast
 def bidirectional_attention(
     q: Tensor, k: Tensor, v: Tensor, *, min_cosine: float, epsilon: float | None = None
 ) -> Tensor:
-    """Attention with the denominator of the same features.
+    """Attend with the denominator of the same features.
 
     Args:
         q: (B, H, T, D').
@@ -38,7 +37,7 @@ def bidirectional_attention(
 
 
 class _BidirectionalAttention(torch.autograd.Function):
-    """Of (N, T, D'), (N, S, D') and (N, S, M), computed in float32 or wider."""
+    """Attention of (N, T, D'), (N, S, D') and (N, S, M), computed in float32 or wider."""
 
     @staticmethod
     def forward(  # type: ignore[no-untyped-def]
@@ -68,8 +67,7 @@ class _BidirectionalAttention(torch.autograd.Function):
         to_numerator = grad.to(kv.dtype) / divisor
         to_kv = torch.bmm(q_wide.mT, to_numerator)
         to_q = torch.bmm(to_numerator, kv.mT)
-        # Not from the output, which half precision has rounded: the slope is often a small
-        # difference of large numbers.
+        # Not from the rounded output: the slope is often a small difference of large numbers.
         along = (q_wide * to_q).sum(-1, keepdim=True)
         slopes = undo_division(along, divisor, denominator, floor, ctx.epsilon)
         assert slopes.denominator is not None

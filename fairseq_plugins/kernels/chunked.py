@@ -1,10 +1,9 @@
-"""Causal linear attention, chunk by chunk, with its denominator computed on the way.
+"""Causal linear attention by chunks, together with its denominator.
 
-out_s = q_s (kv_0 + sum_{t <= s} k_t v_t^T) / q_s (z_0 + sum_{t <= s} k_t). Inside a chunk through
-its C x C weights, of which the denominator is the row sum; across chunks through running sums.
-Products are written into scratch that all chunks share. Saved are the inputs, the output
-before it is rounded and the denominators; the sums at the chunks' borders are computed anew in
-backward.
+out_s = q_s (kv_0 + sum_{t <= s} k_t v_t^T) / q_s (z_0 + sum_{t <= s} k_t). Within a chunk this uses
+its C x C weights, whose row sum is the denominator; across chunks, running sums. All chunks share
+scratch memory. The inputs, the unrounded output and the denominators are saved for backward, which
+recomputes the sums at the borders of chunks.
 
 Shapes: B batch, H heads, T queries and keys, D' features, M values, C chunk; N = B H.
 """
@@ -21,7 +20,7 @@ from fairseq_plugins.kernels.precision import without_autocast
 
 
 class LinearState(NamedTuple):
-    """What linear attention remembers of the keys so far, in float32 or wider.
+    """The state of linear attention: sums over the keys so far, in float32 or wider.
 
     Attributes:
         kv: (B, H, D', M), the sum of k_t v_t^T.
@@ -44,20 +43,20 @@ def chunked_attention(
     epsilon: float | None = None,
     chunk: int,
 ) -> tuple[Tensor, LinearState]:
-    """Attention with the denominator of the same features, or with none.
+    """Attend with the denominator of the same features, or with none.
 
     Args:
         q: (B, H, T, D').
         k: (B, H, T, D').
         v: (B, H, T, M).
-        start: before the first key; its dtype is the one computed in.
-        min_cosine: see ``causal_linear_attention``; None for no denominator at all, which leaves
-            ``k_sum`` and ``k_norm`` as they are.
+        start: state before the first key; its dtype is that of the computation.
+        min_cosine: see ``causal_linear_attention``; None for no denominator, which leaves
+            ``k_sum`` and ``k_norm`` unchanged.
         epsilon: see ``causal_linear_attention``.
         chunk: C.
 
     Returns:
-        (B, H, T, M), in the dtype of ``v`` or without a denominator of the sums, and the sums
+        (B, H, T, M), in the dtype of ``v`` (without a denominator, of the sums), and the state
         after the last key.
     """
     output, *sums = _ChunkedAttention.apply(q, k, v, *start, min_cosine, epsilon, chunk)
@@ -65,17 +64,17 @@ def chunked_attention(
 
 
 def chunks(length: int, size: int) -> list[slice]:
-    """0..length in slices of ``size``, the last maybe shorter."""
+    """Split 0..length into slices of ``size``; the last may be shorter."""
     return [slice(i, min(i + size, length)) for i in range(0, length, size)]
 
 
 def _flat(x: Tensor) -> Tensor:
-    """(B, H, ...) -> (N, ...), without a copy where B and H lie as the projections leave them."""
+    """Merge dimensions: (B, H, ...) -> (N, ...), usually without a copy."""
     return x.flatten(0, 1)
 
 
 def _square(scratch: Tensor, rows: slice) -> Tensor:
-    """Room for the (N, C, C) weights of a chunk, which the last may need smaller."""
+    """Return memory for the weights (N, C, C) of a chunk, which may be shorter than the others."""
     size = rows.stop - rows.start
     return scratch if size == scratch.size(1) else scratch.new_empty(scratch.size(0), size, size)
 
@@ -109,13 +108,13 @@ class _ChunkedAttention(torch.autograd.Function):
         for rows in chunks(q.size(2), chunk):
             given = [x[:, rows] for x in (flat_q, flat_k, flat_v)]
             qc, kc, vc = (x.to(wide) for x in given)
-            # Weights, sums and what is made with them leave float16's range; q, k and v do not.
+            # Weights and sums leave float16's range; q, k and v do not.
             qn, kn, vn = (x.to(v.dtype) for x in given) if narrow else (qc, kc, vc)
             weights = product(qn, kn.mT, wide, out=_square(scratch, rows)).tril_()
             numerator = torch.bmm(weights, vc).baddbmm_(qc, state)
             if divides:
                 inside = weights
-                if narrow and is_mixed:  # Without the rounding of the operands.
+                if narrow and is_mixed:  # Without rounded operands.
                     inside = qc * kc.cumsum(1)
                 raw = torch.bmm(qc, total.mT).add_(inside.sum(-1, keepdim=True))
                 denominator[:, rows] = raw
@@ -125,7 +124,7 @@ class _ChunkedAttention(torch.autograd.Function):
             output[:, rows] = numerator
             add_product(state, kn.mT, vn, out=state)
         output = output.view(v.shape)
-        # Not rounded, as the denominator's slope is often a small difference of large numbers.
+        # Not rounded, since the denominator's slope is often a small difference of large numbers.
         kept = output if divides else None
         ctx.save_for_backward(q, k, v, kv, k_sum, k_norm, kept, denominator, floor)
         ctx.min_cosine, ctx.epsilon, ctx.chunk = min_cosine, epsilon, chunk
@@ -154,11 +153,11 @@ class _ChunkedAttention(torch.autograd.Function):
             along = _along(flat_grad, _flat(output), wide, borders)
             slopes = undo_division(along, divisor, denominator, floor, ctx.epsilon)
         else:
-            grad_norm = None  # No key entered that sum; zeros in a compiled graph, None otherwise.
+            grad_norm = None  # That sum has no keys; zeros in a compiled graph, else None.
         to_norms = _norm_slopes(flat_q, flat_k, _flat(k_norm), ctx.min_cosine, slopes, grad_norm)
         states = _border_states(flat_k, flat_v, _flat(kv), borders)
         totals = _border_totals(flat_k, _flat(k_sum), borders if divisor is not None else [])
-        # The gradients of the sums that a key enters, from the last chunk to the first.
+        # Gradients of the sums that include a key, from the last chunk to the first.
         later = torch.zeros_like(_flat(kv)) if grad_kv is None else _flat(grad_kv).clone()
         later_sum = torch.zeros_like(_flat(k_sum)) if grad_sum is None else _flat(grad_sum).clone()
         later_sum = later_sum.unsqueeze(1)
@@ -206,13 +205,13 @@ class _ChunkedAttention(torch.autograd.Function):
 
 
 def _along(grad: Tensor, output: Tensor, dtype: torch.dtype, borders: list[slice]) -> Tensor:
-    """(N, T, M) times (N, T, M), summed over M; the whole product would be memory for nothing."""
+    """Return the dot products over M of two (N, T, M), without the whole elementwise product."""
     rows = [(grad[:, at].to(dtype) * output[:, at]).sum(-1, keepdim=True) for at in borders]
     return torch.cat(rows, dim=1)
 
 
 class _NormSlopes(NamedTuple):
-    """What q and k are multiplied by in their gradients through norms, None where there are none.
+    """Factors of q and k in their gradients through norms; None where there are none.
 
     Attributes:
         query: (N, T, 1).
@@ -233,7 +232,7 @@ def _norm_slopes(
     slopes: Slopes,
     grad_norm: Tensor | None,
 ) -> _NormSlopes:
-    """Through floor_s = min_cosine |q_s| (sum of |k_t|), and through the sum after the last."""
+    """Compute the factors through floor_s = min_cosine |q_s| (sum of |k_t|) and the last sum."""
     if slopes.floor is None and grad_norm is None:
         return _NormSlopes()
     key, query = norms(k, k_norm.dtype), None
@@ -250,7 +249,7 @@ def _norm_slopes(
 
 
 def _border_states(k: Tensor, v: Tensor, kv: Tensor, borders: list[slice]) -> Tensor:
-    """The sum of k v^T before each chunk: (chunks, N, D', M)."""
+    """Return the sum of k v^T before each chunk: (chunks, N, D', M)."""
     states = kv.new_empty(len(borders), *kv.shape)
     states[0] = kv
     for index, rows in enumerate(borders[:-1]):
@@ -259,7 +258,7 @@ def _border_states(k: Tensor, v: Tensor, kv: Tensor, borders: list[slice]) -> Te
 
 
 def _border_totals(k: Tensor, k_sum: Tensor, borders: list[slice]) -> list[Tensor]:
-    """The sum of k before each chunk, (N, 1, D') each."""
+    """Return the sum of k before each chunk, (N, 1, D') each."""
     totals = [k_sum.unsqueeze(1)]
     for rows in borders[:-1]:
         totals.append(totals[-1] + k[:, rows].sum(1, keepdim=True, dtype=k_sum.dtype))

@@ -1,8 +1,7 @@
-"""Cross-entropy straight from features and the output embedding, without the logits.
+"""Cross-entropy from features and the output embedding, without storing the logits.
 
-Among V words the logits of N tokens and their gradient are V / C times as large as the features:
-for 2,048 tokens and 267,744 words more than 2 GB each. ``word_blocks.py`` says how they are
-avoided.
+With V words, logits and their gradient are V / C times as large as the features: more than 2 GB
+each for 2,048 tokens and 267,744 words. ``word_blocks.py`` computes them in blocks.
 """
 
 from typing import Any
@@ -33,12 +32,12 @@ def linear_cross_entropy(
     label_smoothing: float = 0.0,
     reduce: bool = True,
 ) -> tuple[Tensor, Tensor]:
-    """Cross-entropy of ``features @ weight.T + bias``, smoothed as fairseq's, and unsmoothed.
+    """Compute the cross-entropy of ``features @ weight.T + bias``, smoothed as in fairseq and not.
 
-    Where all is float32 or wider on a CPU and losses are summed, gradients are made together with
-    the loss and wait for backward, which takes them once; a second backward pass makes them anew.
-    Elsewhere backward makes the logits again, block by block: losses of single tokens have slopes
-    that are known only then, and half precision needs no sum of gradients beside the result.
+    For summed losses on a CPU in float32 or wider, gradients are computed with the loss and kept
+    for backward; a second backward pass computes them again. Otherwise backward recomputes the
+    logits block by block, since the slopes of single losses are known only then, and in half
+    precision this saves a sum of gradients.
 
     Args:
         features: (N, C).
@@ -50,17 +49,17 @@ def linear_cross_entropy(
         reduce: sum over tokens; otherwise losses are (N,).
 
     Returns:
-        The loss, which has gradients, and the sum of -log p(target), which has none; both in
-        float32 or wider. They are the same number without smoothing.
+        The loss, with gradients, and the sum of -log p(target), without; both in float32 or wider.
+        They are equal without smoothing.
 
     Raises:
         ValueError: shapes that do not fit, or a smoothing outside [0, 1).
-        IndexError: on a CPU, a target that is no word.
+        IndexError: on a CPU, a target outside 0..V - 1.
     """
     _check(features, weight, target, bias, label_smoothing)
     counts = target != ignore_index
     if reduce and not features.is_cuda and not counts.all():
-        # Nothing to compute for them; on a GPU finding them would wait for the device.
+        # Ignored tokens are dropped; on a GPU that would wait for the device.
         features, target, counts = features[counts], target[counts], counts[counts]
     targets = _targets(target, counts, len(weight), label_smoothing)
     operand = _operand_type(features)
@@ -68,7 +67,7 @@ def linear_cross_entropy(
 
 
 def linear_best_words(features: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """argmax of ``features @ weight.T + bias`` over words: (N, C) and (V, C) -> (N,)."""
+    """Return the argmax of ``features @ weight.T + bias`` over words: (N, C), (V, C) -> (N,)."""
     with torch.no_grad():
         operand = _operand_type(features)
         return without_autocast(best_words)(features, OutputLayer(weight, bias), operand)
@@ -101,7 +100,7 @@ def _targets(target: Tensor, counts: Tensor, size: int, label_smoothing: float) 
 
 
 def _operand_type(features: Tensor) -> torch.dtype:
-    """What is multiplied: on a GPU what autocast or the features say, on a CPU what is added up."""
+    """Return the dtype of operands: on a GPU that of autocast or features, on a CPU of sums."""
     if not features.is_cuda:
         return wide_type(features)
     if torch.is_autocast_enabled("cuda"):
@@ -131,7 +130,7 @@ def _run(
 
 
 class _TokenLosses(torch.autograd.Function):
-    """Losses (N,); backward makes the logits again."""
+    """Losses (N,), whose backward recomputes the logits."""
 
     @staticmethod
     def forward(  # type: ignore[no-untyped-def]
@@ -155,7 +154,7 @@ class _TokenLosses(torch.autograd.Function):
 
 
 class _SummedLoss(torch.autograd.Function):
-    """Their sum; gradients are made in the forward pass."""
+    """The sum of losses, with gradients computed in the forward pass."""
 
     @staticmethod
     def forward(  # type: ignore[no-untyped-def]
@@ -164,8 +163,8 @@ class _SummedLoss(torch.autograd.Function):
         wanted = ctx.needs_input_grad[:3]
         output = OutputLayer(weight, bias)
         (loss, nll, log_sum), gradients = losses_and_gradients(features, output, targets, wanted)
-        # Not among the saved tensors, so that backward can give them away and nobody has to copy
-        # a gradient of the size of the weight.
+        # Not saved tensors, so that backward can return them without copying a gradient of the
+        # size of the weight.
         ctx.made = gradients
         _keep(ctx, features, weight, bias, targets, log_sum, features.dtype)
         total = nll.sum()

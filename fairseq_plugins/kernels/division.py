@@ -1,4 +1,4 @@
-"""Gradients at the division of linear attention, of its denominator and of the floor under it.
+"""Gradients through the division of linear attention by its clamped denominator.
 
 Shapes: T queries, S keys, D' features, M values; N = B H.
 """
@@ -12,11 +12,11 @@ from fairseq_plugins.kernels.normalizer import MIN_DENOMINATOR
 
 
 class Slopes(NamedTuple):
-    """Gradients at a division, each (N, T, 1) and None where nothing is divided.
+    """Gradients through a division, each (N, T, 1), or None without one.
 
     Attributes:
-        denominator: the gradient of the raw denominator.
-        floor: the gradient of the floor in its place; None where there is no floor.
+        denominator: gradient of the unclamped denominator.
+        floor: gradient of the lower bound; None without one.
     """
 
     denominator: Tensor | None = None
@@ -30,13 +30,13 @@ def undo_division(
     floor: Tensor | None,
     epsilon: float | None = None,
 ) -> Slopes:
-    """Gradients of what a division was made of; all are (N, T, 1).
+    """Compute the gradients of the denominator and its lower bound, all (N, T, 1).
 
     Args:
         along: the output times its gradient, summed over M.
-        divisor: the denominator as it was divided by, clamped to its floor.
-        denominator: before that.
-        floor: None where there was none.
+        divisor: the clamped denominator.
+        denominator: the unclamped denominator.
+        floor: the lower bound, or None.
         epsilon: see ``clamp_denominator``.
     """
     slope = -along / divisor
@@ -45,22 +45,21 @@ def undo_division(
     if floor is None:
         return Slopes(slope.masked_fill(denominator.abs() < MIN_DENOMINATOR, 0.0))
     is_low = denominator.abs() < floor.clamp(min=MIN_DENOMINATOR)
-    # Where the least of all denominators stands in, there is nothing to follow.
+    # The constant MIN_DENOMINATOR has no gradient.
     follows = is_low & (floor >= MIN_DENOMINATOR)
     sign = torch.where(denominator < 0, -1.0, 1.0).to(slope.dtype)
     return Slopes(slope.masked_fill(is_low, 0.0), sign * slope * follows)
 
 
 def slope_of_norms(slope: Tensor, norms: Tensor) -> Tensor:
-    """What x is multiplied by in its gradient where its norm has the gradient ``slope``.
+    """Return the factor on x in its gradient, if its norm has the gradient ``slope``.
 
     Args:
         slope: (N, T, 1) or (N, 1, 1).
         norms: (N, T, 1), of x.
 
     Returns:
-        (N, T, 1). At a norm of 0 it is as small as can be told from 0, since 0 times infinity
-        would be NaN.
+        (N, T, 1); finite at a norm of 0, since 0 times infinity would be NaN.
     """
-    # The square of a smaller norm is denormal or 0, so that it could not be computed.
+    # Squares of smaller norms are denormal or 0.
     return slope / norms.clamp(min=torch.finfo(norms.dtype).tiny ** 0.5)

@@ -34,10 +34,10 @@ def causal_linear_attention(
     initial_state: LinearState | None = None,
     return_state: bool = False,
 ) -> Tensor | tuple[Tensor, LinearState]:
-    """Query s attends to keys t <= s with weights q_s . k_t (LRPE, Eq. 31 and 39).
+    """Attend from query s to keys t <= s with weights q_s . k_t (LRPE, Eq. 31 and 39).
 
-    Chunk by chunk: inside a chunk through its C x C weights, across chunks through the running
-    sum of k_t v_t^T. Nothing of size T x T or T x D' x M is ever made, forward or backward.
+    This goes by chunks: within a chunk by its C x C weights, across chunks by the running sum of
+    k_t v_t^T, without tensors of size T x T or T x D' x M, forward or backward.
 
     Args:
         q: (B, H, T, D'), features of the queries.
@@ -46,52 +46,49 @@ def causal_linear_attention(
         normalizer_q: (B, H, T, D), the denominator's queries; ``q`` where None.
         normalizer_k: (B, H, T, D), the denominator's keys; ``k`` where None.
         normalize: divide by the denominator, normalizer_q_s . (sum of normalizer_k_t).
-        min_cosine: keep the denominator's size at or above this share of its bound
-            |normalizer_q_s| (sum of |normalizer_k_t|), with its sign. Encoded features are not
-            positive, so that a denominator can come near zero; this bounds the weights.
-        epsilon: divide by max(denominator, epsilon), so that a negative denominator counts as
-            epsilon; in place of ``min_cosine``, which must then be 0.
-        log_decay: (B or 1, H, T) float32, not positive and finite: what all weights of earlier
-            keys are multiplied by before key t joins, as a logarithm. Query s then sees key t
-            with q_s . k_t exp(sum of log_decay over t + 1..s). Without ``normalizer_q`` the
-            denominator and its bound decay likewise; a given one does not. Only exponentials of
-            such sums are taken, so nothing overflows at any length. It has no gradient.
+        min_cosine: lower bound on the absolute denominator, as a share of its maximum
+            |normalizer_q_s| (sum of |normalizer_k_t|); the sign is kept. It bounds the weights,
+            since denominators of encoded features can come near zero.
+        epsilon: divide by max(denominator, epsilon) instead, so that negative denominators become
+            epsilon; ``min_cosine`` must then be 0.
+        log_decay: (B or 1, H, T) float32, finite and not positive: the logarithm of the factor on
+            the weights of all earlier keys at token t. The weight of key t for query s is
+            q_s . k_t exp(sum of log_decay over t + 1..s). The denominator decays likewise unless
+            ``normalizer_q`` is given. Only exponentials of such sums are computed, so nothing
+            overflows at any length. It has no gradient.
         chunk_size: C, at least 1.
-        initial_state: of the keys before the first.
+        initial_state: the state of earlier keys.
         return_state: also return the state after the last key.
 
     Returns:
-        (B, H, T, M) in the dtype of ``v``, or without a denominator in that of the sums, whose
-        range it needs; with the state where asked for.
+        (B, H, T, M) in the dtype of ``v``, or without a denominator in the wider dtype of the
+        sums; with ``return_state``, also the state.
 
     Raises:
-        ValueError: for shapes that do not go together, a chunk size below 1, a ``log_decay``
-            that requires a gradient, or an ``epsilon`` beside ``min_cosine``.
+        ValueError: shapes that do not fit, a chunk size below 1, a ``log_decay`` that requires a
+            gradient, or both ``epsilon`` and ``min_cosine``.
     """
     _check(q, k, v, normalizer_q, normalizer_k)
     _check_epsilon(epsilon, min_cosine)
-    if q.size(2) != k.size(2):
-        raise ValueError(
-            f"`q` and `k` must have one length, but have {q.size(2)} and {k.size(2)} instead."
-        )
-    if chunk_size < 1:
-        raise ValueError(f"`chunk_size` must be at least 1, but is {chunk_size} instead.")
+    _check_lengths(q, k, chunk_size)
+    norm_k = k if normalizer_k is None else normalizer_k
     if not q.size(2):
-        state = initial_state or _empty_state(k, v, k if normalizer_k is None else normalizer_k)
-        output = (q @ k.mT).to(v.dtype) @ v  # nothing, with a gradient to nothing
+        state = initial_state or _empty_state(k, v, norm_k)
+        output = (q @ k.mT).to(v.dtype) @ v  # empty, but connected to the graph of gradients
         output = output.to(v.dtype if normalize else state.kv.dtype)
         return (output, state) if return_state else output
     backend = choose_backend(q.device, torch.promote_types(q.dtype, v.dtype))
-    whole = initial_state is None and not return_state
-    if backend == "triton" and normalize and whole and log_decay is None and epsilon is None:
+    needs_state = initial_state is not None or return_state
+    is_simple = normalize and log_decay is None
+    if backend == "triton" and is_simple and not needs_state and epsilon is None:
         from fairseq_plugins.kernels import triton_linear  # triton is optional
 
         divided = triton_linear.causal_attention(q, k, v, normalizer_q, normalizer_k, min_cosine)
         if divided is not None:
             return divided
-    start = initial_state or _empty_state(k, v, k if normalizer_k is None else normalizer_k)
-    is_fused = normalize and normalizer_k is None and log_decay is None
-    if backend == "torch" and is_fused and not needs_plain_operations():
+    start = initial_state or _empty_state(k, v, norm_k)
+    is_fused = is_simple and normalizer_k is None and not needs_plain_operations()
+    if backend == "torch" and is_fused:
         output, state = chunked_attention(
             q, k, v, start, min_cosine=min_cosine, epsilon=epsilon, chunk=chunk_size
         )
@@ -99,20 +96,28 @@ def causal_linear_attention(
     output, kv = causal_product(q, k, v, start.kv, log_decay, chunk_size)
     if not (normalize or return_state):
         return output
-    norm_q, norm_k = q if normalizer_q is None else normalizer_q, k
-    if normalizer_k is not None:
-        norm_k, log_decay = normalizer_k, None
-    denominator, k_sum = _weights_sum(norm_q, norm_k, start, log_decay, chunk_size)
+    norm_q = q if normalizer_q is None else normalizer_q
+    own_decay = log_decay if normalizer_k is None else None
+    denominator, k_sum = _weights_sum(norm_q, norm_k, start, own_decay, chunk_size)
     sizes = k_norm = start.k_norm
     if min_cosine or return_state:
-        sizes, k_norm = _norms_sum(norm_k, start, log_decay, chunk_size)
+        sizes, k_norm = _norms_sum(norm_k, start, own_decay, chunk_size)
     if normalize:
         output = _divide(output, denominator, norm_q, sizes, min_cosine, epsilon).to(v.dtype)
     return (output, LinearState(kv, k_sum, k_norm)) if return_state else output
 
 
+def _check_lengths(q: Tensor, k: Tensor, chunk_size: int) -> None:
+    if q.size(2) != k.size(2):
+        raise ValueError(
+            f"`q` and `k` must have one length, but have {q.size(2)} and {k.size(2)} instead."
+        )
+    if chunk_size < 1:
+        raise ValueError(f"`chunk_size` must be at least 1, but is {chunk_size} instead.")
+
+
 def _empty_state(k: Tensor, v: Tensor, norm_k: Tensor) -> LinearState:
-    """Before the first key."""
+    """Return the state before the first key."""
     wide = torch.promote_types(v.dtype, torch.float32)
     tails = ((k.size(-1), v.size(-1)), (norm_k.size(-1),), (1,))
     return LinearState(*(k.new_zeros(*k.shape[:2], *tail, dtype=wide) for tail in tails))
@@ -121,7 +126,7 @@ def _empty_state(k: Tensor, v: Tensor, norm_k: Tensor) -> LinearState:
 def _weights_sum(
     norm_q: Tensor, norm_k: Tensor, start: LinearState, log_decay: Tensor | None, chunk: int
 ) -> tuple[Tensor, Tensor]:
-    """Sums of weights (B, H, T, 1), as weighted sums of ones, and ``k_sum`` after the last key."""
+    """Return the sums of weights (B, H, T, 1) and ``k_sum`` after the last key."""
     ones = norm_k.new_ones(*norm_k.shape[:3], 1)
     sums, k_sum = causal_product(norm_q, norm_k, ones, start.k_sum.unsqueeze(-1), log_decay, chunk)
     return sums, k_sum.squeeze(-1)
@@ -130,9 +135,9 @@ def _weights_sum(
 def _norms_sum(
     norm_k: Tensor, start: LinearState, log_decay: Tensor | None, chunk: int
 ) -> tuple[Tensor, Tensor]:
-    """Sums of the keys' norms (B, H, T, 1), with weights of 1, and ``k_norm`` after the last."""
+    """Return the sums of the keys' norms (B, H, T, 1) and ``k_norm`` after the last key."""
     ones = norm_k.new_ones(*norm_k.shape[:3], 1)
-    others = torch.ones_like(ones)  # Not the same tensor twice, which Dynamo would not trace.
+    others = torch.ones_like(ones)  # Two tensors, since Dynamo cannot trace an argument twice.
     sizes = norms(norm_k, start.kv.dtype)
     sums, k_norm = causal_product(others, sizes, ones, start.k_norm.unsqueeze(-1), log_decay, chunk)
     return sums, k_norm.squeeze(-1)
@@ -150,9 +155,9 @@ def linear_attention(
     min_cosine: float = 0.0,
     epsilon: float | None = None,
 ) -> Tensor:
-    """Every query attends to every key with weights q_s . k_t (LRPE, Eq. 31 and 39).
+    """Attend from every query to every key with weights q_s . k_t (LRPE, Eq. 31 and 39).
 
-    With the denominator of ``q`` and ``k`` it has a first derivative only.
+    With the denominator of ``q`` and ``k`` it has first derivatives only.
 
     Args:
         q: (B, H, T, D'), features of the queries.
@@ -168,7 +173,7 @@ def linear_attention(
         (B, H, T, M) in the dtype of ``v``, or without a denominator in that of the sums.
 
     Raises:
-        ValueError: for shapes that do not go together, or an ``epsilon`` beside ``min_cosine``.
+        ValueError: shapes that do not fit, or both ``epsilon`` and ``min_cosine``.
     """
     _check(q, k, v, normalizer_q, normalizer_k)
     _check_epsilon(epsilon, min_cosine)
@@ -188,7 +193,7 @@ def linear_attention(
 
 @without_autocast
 def remember_keys(k: Tensor, v: Tensor, *, normalizer_k: Tensor | None = None) -> LinearState:
-    """The state of keys (B, H, S, D') and values (B, H, S, M); see ``linear_attention``."""
+    """Return the state of keys (B, H, S, D') and values (B, H, S, M)."""
     norm_k = k if normalizer_k is None else normalizer_k
     wide = torch.promote_types(v.dtype, torch.float32)
     return LinearState(
@@ -206,7 +211,7 @@ def attend_state(
     min_cosine: float = 0.0,
     epsilon: float | None = None,
 ) -> Tensor:
-    """Queries against a state: (B, H, T, D') -> (B, H, T, M) in the state's dtype."""
+    """Attend from queries to a state: (B, H, T, D') -> (B, H, T, M) in the state's dtype."""
     output = q.to(state.kv.dtype) @ state.kv
     if not normalize:
         return output
@@ -224,7 +229,7 @@ def _divide(
     min_cosine: float,
     epsilon: float | None,
 ) -> Tensor:
-    """``output`` over a denominator kept at ``min_cosine`` of its bound |norm_q| ``sizes``."""
+    """Divide by the denominator, clamped to ``min_cosine`` of its maximum |norm_q| ``sizes``."""
     if not min_cosine:
         return output / clamp_denominator(denominator, epsilon=epsilon)
     return output / clamp_denominator(denominator, min_cosine * norms(norm_q, sizes.dtype) * sizes)

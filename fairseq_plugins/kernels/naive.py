@@ -1,4 +1,4 @@
-"""Quadratic references: the formulas as written, for tests and benchmarks."""
+"""Quadratic reference implementations for tests and benchmarks."""
 
 import torch
 from torch import Tensor
@@ -20,7 +20,7 @@ def naive_linear_attention(
     log_decay: Tensor | None = None,
     causal: bool = False,
 ) -> Tensor:
-    """Linear attention through the T x S matrix q k^T (LRPE, Eq. 31 and 39).
+    """Compute linear attention by the T x S matrix q k^T (LRPE, Eq. 31 and 39).
 
     Args:
         q: (B, H, T, D'), features of the queries.
@@ -59,7 +59,7 @@ def naive_linear_attention(
 
 
 def _decay_factors(log_decay: Tensor) -> Tensor:
-    """exp(sum of log_decay over t + 1..s) for query s and key t <= s: (..., T) -> (..., T, T)."""
+    """Return exp(sum of log_decay over t + 1..s) for t <= s: (..., T) -> (..., T, T)."""
     at = torch.arange(log_decay.size(-1), device=log_decay.device)
     s, t, u = at[:, None, None], at[:, None], at
     between = ((t < u) & (u <= s)).to(log_decay.dtype)
@@ -67,16 +67,16 @@ def _decay_factors(log_decay: Tensor) -> Tensor:
 
 
 def naive_causal_product(q: Tensor, k: Tensor, v: Tensor, start: Tensor) -> tuple[Tensor, Tensor]:
-    """q_s (start + sum_{t <= s} k_t v_t^T), (B, H, T, M), and the last state, (B, H, D', M).
+    """Return q_s (start + sum_{t <= s} k_t v_t^T), (B, H, T, M), and the last state (B, H, D', M).
 
-    Both in the dtype of ``start``.
+    Both have the dtype of ``start``.
     """
     q, k, v = (tensor.to(start.dtype) for tensor in (q, k, v))
     return (q @ k.mT).tril() @ v + q @ start, start + k.mT @ v
 
 
 def outer_product_linear_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """Causal linear attention by the cumulative sum of k_t v_t^T: (B, H, T, D', M) in memory."""
+    """Compute causal linear attention by the cumulative sum (B, H, T, D', M) of k_t v_t^T."""
     states = torch.einsum("bhtd,bhtm->bhtdm", k, v).cumsum(2)
     denominators = torch.einsum("bhtd,bhtd->bht", q, k.cumsum(2)).unsqueeze(-1)
     return torch.einsum("bhtd,bhtdm->bhtm", q, states) / clamp_denominator(denominators)
@@ -92,10 +92,10 @@ def naive_linear_cross_entropy(
     label_smoothing: float = 0.0,
     reduce: bool = True,
 ) -> tuple[Tensor, Tensor]:
-    """Smoothed and plain cross-entropy through the logits, (N, V) in memory; see the fast one.
+    """Compute ``linear_cross_entropy`` by the logits (N, V).
 
-    As in fairseq's ``label_smoothed_nll_loss``, whose two shares, 1 - e - e_i for the target and
-    e_i = e / (V - 1) for every word, add up to 1.
+    As in fairseq's ``label_smoothed_nll_loss``, the weights are 1 - e - e_i for the target plus
+    e_i = e / (V - 1) for every word.
     """
     log_probs = F.linear(features, weight, bias).log_softmax(-1)
     ignored = target == ignore_index

@@ -3,11 +3,11 @@
 import torch
 from torch import Tensor
 
-# Against division by zero where every feature vanishes. Below any other denominator: two features
-# of 1 + elu at -30 multiply to 9e-27, and a weighted mean with such weights is still a mean.
+# Avoids division by zero where every feature is 0. It is below any other denominator: two features
+# of 1 + elu at -30 multiply to 9e-27, and such small weights still make a correct mean.
 MIN_DENOMINATOR = 1e-30
-# A floor in place of none under sums that can cancel, as a share of their bound: it is relative,
-# and what it lets through stays within float32, gradients included.
+# The lower bound with ``min_cosine=0`` for sums that can cancel, as a share of their maximum;
+# values and gradients stay within float32.
 LEAST_COSINE = 1e-6
 
 
@@ -18,9 +18,9 @@ def clamp_denominator(
 
     Args:
         denominator: (..., 1).
-        floor: not negative, broadcast against it; at least ``MIN_DENOMINATOR`` is used, and
-            nothing but that where it is None.
-        epsilon: replace all values below it by it, negative ones too, in place of the above.
+        floor: not negative, broadcast against the denominator; at least ``MIN_DENOMINATOR``,
+            which None stands for.
+        epsilon: instead, replace all values below epsilon, negative ones too, by epsilon.
     """
     if epsilon is not None:
         return denominator.clamp(min=epsilon)
@@ -32,5 +32,5 @@ def clamp_denominator(
 
 
 def norms(x: Tensor, dtype: torch.dtype) -> Tensor:
-    """Euclidean norms of the features: (..., D) -> (..., 1) in ``dtype``."""
+    """Return Euclidean norms of the features: (..., D) -> (..., 1) in ``dtype``."""
     return torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=dtype)

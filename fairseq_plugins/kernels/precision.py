@@ -1,4 +1,4 @@
-"""In which precision the kernels add up, whatever surrounds them."""
+"""Protection of the kernels' precision from autocast."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -12,16 +12,16 @@ Result = TypeVar("Result")
 
 
 def without_autocast(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-    """``function`` with autocast off on the device of its first tensor, gradients included.
+    """Decorate a function to run with autocast off on the device of its first tensor.
 
-    Autocast (``--amp``) would make matrix products of float32 sums in half precision, where sums
-    over many keys are rounded away or leave float16's range. Looked for are tensors among the
-    arguments that are given without a name.
+    Autocast (``--amp``) would compute matrix products of float32 sums in half precision, where sums
+    over many keys are rounded away or leave float16's range. Only positional arguments are
+    searched for tensors.
     """
 
     @wraps(function)
     def run(*args: Parameters.args, **options: Parameters.kwargs) -> Result:
-        # None for a backward pass without any gradient, which has nothing to add up.
+        # None for a backward pass without any gradient.
         device = next((a.device.type for a in args if isinstance(a, Tensor)), None)
         if device is None or not torch.is_autocast_enabled(device):
             return function(*args, **options)

@@ -1,6 +1,6 @@
-"""The products q_s (sum_{t <= s} k_t v_t^T) with sums that may decay, chunk by chunk.
+"""The products q_s (sum_{t <= s} k_t v_t^T), with optional decay, by chunks.
 
-Saved are the inputs only; the states at the chunks' borders are computed anew in backward.
+Only the inputs are saved; backward recomputes the states at the borders of chunks.
 
 Shapes: B batch, H heads, T queries and keys, D' features, M values, C chunk.
 """
@@ -20,14 +20,14 @@ from fairseq_plugins.kernels.precision import without_autocast
 def causal_product(
     q: Tensor, k: Tensor, v: Tensor, start: Tensor, log_decay: Tensor | None, chunk: int
 ) -> tuple[Tensor, Tensor]:
-    """Products with the running sum, and the sum after the last key.
+    """Compute products with the running sum, and the sum after the last key.
 
     Args:
         q: (B, H, T, D').
         k: (B, H, T, D').
         v: (B, H, T, M).
         start: (B, H, D', M), the sum before the first key; its dtype is that of the results.
-        log_decay: see ``causal_linear_attention``; None where nothing decays.
+        log_decay: see ``causal_linear_attention``; None for no decay.
         chunk: C.
 
     Returns:
@@ -46,7 +46,7 @@ def causal_product(
             return naive_causal_product(q, k, v, start)
         if needs_plain_operations():
             return _all_chunks(q, k, v, start, None, chunk)
-        # Two tensors, as Dynamo traces no autograd.Function that has one twice.
+        # Two tensors, since Dynamo cannot trace an argument twice.
         nothing = (start.new_empty(*start.shape[:2], 0) for _ in range(2))
         state = LinearState(start, *nothing)
         output, state = chunked_attention(q, k, v, state, min_cosine=None, chunk=chunk)
@@ -72,13 +72,13 @@ def _check_decay(log_decay: Tensor, q: Tensor) -> None:
 
 
 class _Factors(NamedTuple):
-    """What weights of one chunk are multiplied by; none is above 1.
+    """Decay factors of one chunk, at most 1.
 
     Attributes:
-        since_start: (B or 1, H, C, 1), of the sum before the chunk, for each query.
-        between: (B or 1, H, C, C), of each key, for each query; 0 for later keys.
-        until_end: (B or 1, H, C, 1), of each key in the sum after the chunk.
-        whole: (B or 1, H, 1, 1), of the sum before the chunk in the sum after it.
+        since_start: (B or 1, H, C, 1), from the start of the chunk to each query.
+        between: (B or 1, H, C, C), from each key to each query; 0 for later keys.
+        until_end: (B or 1, H, C, 1), from each key to the end of the chunk.
+        whole: (B or 1, H, 1, 1), over the whole chunk.
     """
 
     since_start: Tensor
@@ -88,11 +88,10 @@ class _Factors(NamedTuple):
 
 
 def _factors(log_decay: Tensor, dtype: torch.dtype) -> _Factors:
-    """From the decays (B or 1, H, C) of a chunk's tokens.
+    """Compute the factors from the log decays (B or 1, H, C) of a chunk's tokens.
 
     Exponents are sums over the tokens between key and query, so none is positive. They are
-    differences of running sums, in float64 because a strong decay would drown the weak ones
-    after it.
+    differences of running sums, in float64 since a strong decay would drown later weak ones.
     """
     sums = log_decay.double().cumsum(-1).unsqueeze(-1)
     later = torch.ones(sums.size(-2), sums.size(-2), dtype=torch.bool, device=sums.device).triu(1)
@@ -104,9 +103,9 @@ def _factors(log_decay: Tensor, dtype: torch.dtype) -> _Factors:
 def _all_chunks(
     q: Tensor, k: Tensor, v: Tensor, start: Tensor, log_decay: Tensor | None, chunk: int
 ) -> tuple[Tensor, Tensor]:
-    """``causal_product`` of all chunks at once, with as many operations at any length."""
+    """Compute ``causal_product`` for all chunks at once, with a constant number of operations."""
     length = q.size(2)
-    count = length // chunk + 1  # With some padding always, so that no graph asks whether.
+    count = length // chunk + 1  # Always with padding, so that a graph has no branch.
 
     def split(x: Tensor) -> Tensor:
         padded = F.pad(x.to(start.dtype), (0, 0, 0, count * chunk - length))
@@ -123,7 +122,7 @@ def _all_chunks(
         factors = _factors(decays, start.dtype)
         inside = inside * factors.between
         qc, kc = qc * factors.since_start, kc * factors.until_end
-        # As if chunks were tokens whose k v^T are known.
+        # The same recursion with chunks in place of tokens.
         wholes = F.pad(decays.double().sum(-1), (1, 0))
         between = _factors(wholes, start.dtype).between
         updates = torch.cat((start, kc.mT @ vc), 2)
@@ -133,7 +132,7 @@ def _all_chunks(
 
 
 class _DecayedProduct(torch.autograd.Function):
-    """The sum is multiplied by exp(log_decay_t) before k_t v_t^T joins it; in wide dtype."""
+    """Products with a sum that is multiplied by exp(log_decay_t) before k_t v_t^T is added."""
 
     @staticmethod
     def forward(  # type: ignore[no-untyped-def]
@@ -167,7 +166,7 @@ class _DecayedProduct(torch.autograd.Function):
             inside = (gc @ vc.mT).mul_(factors.between)
             grad_q[:, :, rows] = factors.since_start * (gc @ kv.mT) + inside @ kc
             kv.mul_(factors.whole).add_((kc * factors.until_end).mT @ vc)
-        # From the last chunk to the first: the gradient of the state that each key enters.
+        # From the last chunk to the first: the gradient of the state that includes a key.
         later = grad_kv.to(wide).clone()
         for rows in reversed(chunks(q.size(2), ctx.chunk)):
             qc, kc, vc, gc = (t[:, :, rows].to(wide) for t in (q, k, v, grad_output))

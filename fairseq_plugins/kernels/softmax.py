@@ -1,8 +1,7 @@
-"""Softmax attention head by head, for what PyTorch's fused one on a CPU cannot take.
+"""Softmax attention head by head on a CPU, for inputs that PyTorch's fused kernel rejects.
 
-That one wants values as wide as queries, and has no gradient for what is added to the logits; its
-plain formula passes over the weights of all heads in turn, which no cache holds. Those of one head
-stay there.
+The fused kernel needs values as wide as queries and has no gradient for an added mask. PyTorch's
+fallback passes several times over the weights of all heads; those of one head fit in a cache.
 
 Shapes: B batch, H heads, T queries, S keys, D features, M values.
 """
@@ -15,12 +14,12 @@ from torch import Tensor
 from fairseq_plugins.kernels.backend import needs_plain_operations
 from fairseq_plugins.kernels.precision import without_autocast
 
-# With fewer pairs of a query and a key, calls for each head take longer than they gain.
+# For fewer pairs of a query and a key, calls per head cost more than they save.
 FEWEST_PAIRS = 256 * 256
 
 
 def can_go_by_head(q: Tensor, k: Tensor) -> bool:
-    """Whether that is faster: for many pairs on a CPU, in float32 or wider, not compiled."""
+    """Return whether this is faster: many pairs on a CPU, in float32 or wider, not compiled."""
     if q.device.type != "cpu" or torch.is_autocast_enabled("cpu") or needs_plain_operations():
         return False
     is_wide = q.dtype == torch.promote_types(q.dtype, torch.float32)
@@ -30,16 +29,16 @@ def can_go_by_head(q: Tensor, k: Tensor) -> bool:
 def softmax_by_head(
     q: Tensor, k: Tensor, v: Tensor, added: Tensor | None, *, scale: float, share: float = 1.0
 ) -> Tensor:
-    """``softmax(scale q k^T + share added) v``; first derivatives only.
+    """Compute ``softmax(scale q k^T + share added) v``, with first derivatives only.
 
     Args:
         q: (B, H, T, D).
         k: (B, H, S, D).
         v: (B, H, S, M).
-        added: (B or 1, H or 1, T or 1, S) or (T or 1, S), -inf where a key is hidden, but not all
-            of a query's.
-        scale: of the products.
-        share: of ``added``.
+        added: (B or 1, H or 1, T or 1, S) or (T or 1, S), -inf where a key is hidden; every query
+            must see a key.
+        scale: factor on the products.
+        share: factor on ``added``.
 
     Returns:
         (B, H, T, M).
@@ -51,7 +50,7 @@ def softmax_by_head(
 
 
 class _ByHead(torch.autograd.Function):
-    """Saved are the inputs and the weights (B, H, T, S)."""
+    """Attention head by head, which saves the inputs and the weights (B, H, T, S)."""
 
     @staticmethod
     def forward(  # type: ignore[no-untyped-def]
@@ -59,7 +58,7 @@ class _ByHead(torch.autograd.Function):
     ) -> Tensor:
         batch, heads, length, _ = q.shape
         weights = q.new_empty(batch, heads, length, k.size(2))
-        # Tokens before heads, as the output's projection wants them.
+        # Tokens before heads, the memory layout for the output projection.
         output = v.new_empty(batch, length, heads, v.size(-1)).transpose(1, 2)
         for b, h in _heads(q):
             logits = weights[b, h]
@@ -97,5 +96,5 @@ def _heads(q: Tensor) -> list[tuple[int, int]]:
 
 
 def _of(added: Tensor, b: int, h: int) -> tuple[int, int]:
-    """Where what a row and a head add stands."""
+    """Return the index of a row and a head in ``added``."""
     return b if added.size(0) > 1 else 0, h if added.size(1) > 1 else 0

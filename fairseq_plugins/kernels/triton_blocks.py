@@ -1,4 +1,4 @@
-"""How the Triton kernels are cut on each architecture: a table, since autotuning needs a GPU."""
+"""Block sizes of the Triton kernels per architecture, tabulated (autotuning needs a GPU)."""
 
 from typing import Any, NamedTuple
 
@@ -7,7 +7,7 @@ import triton.language as tl
 
 
 class Blocks(NamedTuple):
-    """How a kernel is cut: tokens per chunk and per segment, warps, and stages of loading."""
+    """Block sizes: tokens per chunk and per segment, warps, and stages of loading."""
 
     chunk: int
     segment: int
@@ -16,7 +16,7 @@ class Blocks(NamedTuple):
 
 
 def choose_blocks(capability: tuple[int, int], dtype: torch.dtype, features: int) -> Blocks:
-    """The table, by what ptxas says of registers and shared memory.
+    """Return block sizes that fit the registers and shared memory reported by ptxas.
 
     Hopper multiplies from shared memory; other architectures hold operands in registers, of which
     three TF32 products take the most, and one, of float16 inputs, twice as many as bfloat16.
@@ -38,19 +38,19 @@ def choose_blocks(capability: tuple[int, int], dtype: torch.dtype, features: int
 
 
 def widest_part(capability: tuple[int, int], dtype: torch.dtype) -> tuple[int, int]:
-    """The most features and values that one kernel has registers for."""
+    """Return the most features and values that fit in the registers of one kernel."""
     if dtype == torch.float32:
         return (128, 64) if is_hopper(capability) else (64, 64)
     return (128, 128) if is_hopper(capability) else (128, 64)
 
 
 def is_hopper(capability: tuple[int, int]) -> bool:
-    """Compute capability 9.0 or 10.x, with 227 KiB of shared memory for a program."""
+    """Return whether it is 9.0 or 10.x, with 227 KiB of shared memory per program."""
     return capability[0] in (9, 10)
 
 
 class Plan(NamedTuple):
-    """Everything that the launches of one call share."""
+    """Launch parameters that the kernels of one call share."""
 
     shape: tuple[int, int, int]
     features: int
@@ -67,7 +67,7 @@ class Plan(NamedTuple):
         return -(-self.shape[2] // self.blocks.segment)
 
     def constants(self) -> dict[str, Any]:
-        """The arguments that all kernels but the scan are compiled for."""
+        """Return the compile-time arguments of all kernels but the scan."""
         return {
             "D": self.features,
             "M": self.values,
@@ -79,17 +79,17 @@ class Plan(NamedTuple):
         }
 
     def segmented(self) -> dict[str, Any]:
-        """Those of the kernels that walk through a segment."""
+        """Return the compile-time arguments of the kernels that loop over a segment."""
         return self.constants() | operand_constants(self.dtype) | {"SEGMENT": self.blocks.segment}
 
 
 def block_width(width: int) -> int:
-    """The power of two that a width is masked to; tensor cores take at least 16."""
+    """Return the power of two that a width is padded to, at least 16 for tensor cores."""
     return max(16, 1 << (width - 1).bit_length())
 
 
 def operand_constants(dtype: torch.dtype) -> dict[str, Any]:
-    """What operands are rounded to, for inputs of ``dtype``."""
+    """Return the compile-time precision of operands for inputs of ``dtype``."""
     is_bfloat16 = dtype == torch.bfloat16
     return {
         "OPERAND": tl.bfloat16 if is_bfloat16 else tl.float32,

@@ -1,4 +1,4 @@
-"""Causal linear attention on a GPU, through the kernels of ``triton_kernels``.
+"""Causal linear attention on a GPU by the kernels of ``triton_kernels``.
 
 A sequence is cut into segments of a few chunks. Three launches make the outputs: the sum of
 k_t v_t^T over every segment, running sums over these (one per 256 tokens: they cost little), and
@@ -47,7 +47,7 @@ DTYPES = (torch.bfloat16, torch.float16, torch.float32)
 def causal_product(
     q: Tensor, k: Tensor, v: Tensor, start: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """out_s = q_s (start + sum_{t <= s} k_t v_t^T), and the state after the last key.
+    """Compute out_s = q_s (start + sum_{t <= s} k_t v_t^T), and the state after the last key.
 
     Args:
         q: (B, H, T, D').
@@ -62,7 +62,7 @@ def causal_product(
     start = None if start is None else start.float()
     if _is_narrow(q, v, dtype):
         return _Causal.apply(q, k, v, start, None)
-    # The gradients of parts add up, and in half precision each would be rounded before that.
+    # In half precision the gradient of each part would be rounded before they are added.
     q, k, v = q.float(), k.float(), v.float()
     features, values = widest_part(_capability(q), torch.float32)
     columns = [
@@ -75,7 +75,7 @@ def causal_product(
 def _sum_of_features(
     q: Tensor, k: Tensor, v: Tensor, start: Tensor | None, widest: int
 ) -> tuple[Tensor, Tensor]:
-    """The product of wide q and k: features in parts, whose products add up."""
+    """Compute the product for wide q and k as a sum over parts of the features."""
     parts = [
         _Causal.apply(q[..., d], k[..., d], v, None if start is None else start[..., d, :], None)
         for d in _parts(q.size(-1), widest)
@@ -94,10 +94,10 @@ def causal_attention(
     normalizer_k: Tensor | None,
     min_cosine: float,
 ) -> Tensor | None:
-    """``causal_linear_attention`` of a whole sequence, divided, None where this is not for it.
+    """Compute ``causal_linear_attention`` of a whole sequence; None for unsupported cases.
 
-    A denominator of the same features is made along with the output, in the same pass; one of
-    other features is the causal product with values of one.
+    A denominator of the same features is computed in the same pass; one of other features is the
+    causal product with values of one.
     """
     dtype = _common_dtype(q, k, v)
     if normalizer_q is not None and normalizer_k is not None:
@@ -113,7 +113,7 @@ def causal_attention(
 
 
 def _is_narrow(q: Tensor, v: Tensor, dtype: torch.dtype) -> bool:
-    """Whether one kernel has registers for all features and values."""
+    """Return whether all features and values fit in the registers of one kernel."""
     features, values = widest_part(_capability(q), dtype)
     return q.size(-1) <= features and v.size(-1) <= values
 
@@ -123,7 +123,7 @@ def _parts(width: int, widest: int) -> list[slice]:
 
 
 def _capability(tensor: Tensor) -> tuple[int, int]:
-    """Of the tensor's GPU; the interpreter counts as the least that compiles."""
+    """Return the compute capability of the tensor's GPU; the least one for the interpreter."""
     return torch.cuda.get_device_capability(tensor.device) if tensor.is_cuda else (8, 0)
 
 
@@ -150,14 +150,14 @@ def _plan(q: Tensor, v: Tensor) -> Plan:
 
 
 def _strided(tensor: Tensor) -> tuple[Tensor, int, int, int]:
-    """A tensor dense in its last dimension, with its strides over batch, head and token."""
+    """Return a tensor dense in its last dimension, with strides of batch, head and token."""
     if tensor.stride(-1) != 1:
         tensor = tensor.contiguous()
     return tensor, tensor.stride(0), tensor.stride(1), tensor.stride(2)
 
 
 def _on(tensor: Tensor) -> AbstractContextManager[Any]:
-    """Triton launches on the current device, which need not be the tensor's."""
+    """Make the tensor's device current, on which Triton launches."""
     return torch.cuda.device(tensor.device) if tensor.is_cuda else nullcontext()
 
 
@@ -171,7 +171,7 @@ def _slots(
     normalize: bool = False,
     rows: tuple[Tensor | None, ...] = (None, None, None),
 ) -> Tensor:
-    """The states at the segments' borders: (pairs, segments, floats of a slot)."""
+    """Compute the states at the borders of segments: (pairs, segments, floats of a slot)."""
     kv = plan.features * plan.values
     # Rounded up to whole vectors of four, so that each slot is aligned.
     width = kv + (-(-(plan.features + 1) // 4) * 4 if normalize else 0)
@@ -214,7 +214,7 @@ class _Causal(torch.autograd.Function):
         output = torch.empty(
             v.shape, dtype=v.dtype if normalize else torch.float32, device=v.device
         )
-        end = torch.empty(0, device=q.device)  # Not None, which Dynamo would not trace.
+        end = torch.empty(0, device=q.device)  # Not None, which Dynamo cannot trace.
         statistics: tuple[Tensor | None, ...] = (None, None)
         if normalize:
             statistics = _rows(plan, q, 2)
@@ -279,7 +279,7 @@ def _division(min_cosine: float | None) -> dict[str, bool]:
 
 
 def _rows(plan: Plan, like: Tensor, count: int) -> tuple[Tensor, ...]:
-    """Room for ``count`` numbers per query."""
+    """Allocate ``count`` numbers per query."""
     return torch.empty(count, *plan.shape, device=like.device).unbind()
 
 
@@ -292,7 +292,7 @@ def _row_gradients(
     sizes: Tensor,
     min_cosine: float,
 ) -> tuple[Tensor, ...]:
-    """Per query: 1 / denominator, and the gradients of the denominator and of its bound."""
+    """Compute per query 1 / denominator and the gradients of the denominator and its bound."""
     rows = _rows(plan, q, 3)
     kernels.row_gradients[(plan.pairs, triton.cdiv(plan.shape[2], plan.blocks.chunk))](
         *_strided(q), *_strided(grad_output), output, raw, sizes, *rows,

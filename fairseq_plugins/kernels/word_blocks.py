@@ -1,4 +1,4 @@
-"""Cross-entropy of a linear output layer and its gradients, block by block.
+"""Cross-entropy of a linear output layer and its gradients, in blocks of words or tokens.
 
 The logits l = F W^T + b of all tokens are never in memory at once. With p = softmax(l), t the
 target, V words and smoothing e as in fairseq's ``label_smoothed_nll_loss`` (e_i = e / (V - 1)):
@@ -6,11 +6,11 @@ target, V words and smoothing e as in fairseq's ``label_smoothed_nll_loss`` (e_i
     loss = (1 - e - e_i) (-log p_t) + e_i sum_v (-log p_v)
     d loss / d l_v = p_v - (1 - e - e_i) [v = t] - e_i
 
-Two orders of the same sums. By words (``losses_by_words``, ``gradients_by_words``) the logits are
-made a second time for the gradients; what is summed over tokens is summed within one product, so
-that half precision rounds once. By tokens (``losses_and_gradients``) gradients come with the
-losses, from the logits of a few tokens for all words: a quarter fewer products, but the weight's
-gradient is read and written once for every block of tokens.
+The sums have two orders. By words (``losses_by_words``, ``gradients_by_words``) the logits are
+recomputed for the gradients; sums over tokens are within one product, so that half precision rounds
+once. By tokens (``losses_and_gradients``) gradients are computed with the losses, for a few tokens
+and all words at a time: a quarter fewer products, but every block of tokens reads and writes the
+weight's gradient.
 
 Shapes: N tokens, C features, V words.
 """
@@ -24,35 +24,35 @@ from torch import Tensor
 from fairseq_plugins.kernels.chunked import chunks
 from fairseq_plugins.kernels.operands import matrix_product
 
-# By tokens: as many as have this many logits, 32 MiB, but no fewer than 128: with fewer the passes
-# over the weight and its gradient show, and 256 and 512 took no less time at V = 267,744. At
-# V = 8,000 blocks of 128 took longer than the way through the logits.
+# Blocks of tokens have this many logits, 32 MiB, but at least 128 tokens: with fewer, passes over
+# the weight and its gradient dominate; 256 and 512 were no faster at V = 267,744. At V = 8,000
+# blocks of 128 were slower than computing all logits.
 _FEWEST_TOKENS, _BLOCK = 128, 2**23
-# Of logits that are worked on at once; within a core's cache on a CPU.
+# Logits that are processed at once, within a CPU core's cache.
 _STRIP = 2**16
-# Of logits in a block by words: 8 MiB on a CPU, 128 MiB on a GPU; two are there at once.
+# Logits in a block of words: 8 MiB on a CPU, 128 MiB on a GPU; two blocks exist at once.
 _LOGITS = {"cpu": 2**21, "cuda": 2**25}
 _LEAST_WORDS = 256
-# float16 cannot hold numbers below 6e-8, most probabilities among 267,744 words; gradients of
-# logits are at most 1, which this leaves within its range.
+# float16 cannot represent numbers below 6e-8, such as most probabilities of 267,744 words.
+# Gradients of logits are at most 1, so that this scale keeps them in range.
 _HALF_SCALE = 2.0**15
 
 
 class OutputLayer(NamedTuple):
-    """What features become logits by: weight (V, C) and bias (V,) or None."""
+    """An output layer: weight (V, C), and bias (V,) or None."""
 
     weight: Tensor
     bias: Tensor | None
 
 
 class Targets(NamedTuple):
-    """What is to be predicted, and how a loss is put together.
+    """Target words and the weights of the terms of the loss.
 
     Attributes:
-        words: (N,), indices; any valid one where a token does not count.
-        counts: (N,), False where a token does not count.
-        hit: 1 - e - e_i, the share of the target's log-probability.
-        spread: e_i, the share of every word's.
+        words: (N,), indices; any valid index for ignored tokens.
+        counts: (N,), False for ignored tokens.
+        hit: 1 - e - e_i, the weight of the target's log-probability.
+        spread: e_i, the weight of every word's log-probability.
     """
 
     words: Tensor
@@ -62,7 +62,7 @@ class Targets(NamedTuple):
 
 
 class Losses(NamedTuple):
-    """Of each token, (N,): the loss, -log p of the target and the logarithm of the sum of exps."""
+    """The loss, -log p of the target and the log-sum-exp of each token, (N,)."""
 
     loss: Tensor
     nll: Tensor
@@ -70,7 +70,7 @@ class Losses(NamedTuple):
 
 
 class Gradients(NamedTuple):
-    """Of features (N, C), weight (V, C) and bias (V,); None for those not asked for."""
+    """Gradients of features (N, C), weight (V, C) and bias (V,); None where not wanted."""
 
     features: Tensor | None
     weight: Tensor | None
@@ -83,13 +83,13 @@ Wanted = tuple[bool, bool, bool]  # of features, weight and bias
 def losses_by_words(
     features: Tensor, output: OutputLayer, targets: Targets, operand: torch.dtype
 ) -> Losses:
-    """Losses of each token, in float32 or wider.
+    """Compute the loss of each token, in float32 or wider.
 
     Args:
         features: (N, C).
         output: the layer.
         targets: of the tokens.
-        operand: the type that features and weight are multiplied in; sums are wide whatever it is.
+        operand: dtype of the operands of products; sums are always float32 or wider.
     """
     wide = wide_type(features)
     features = features.to(operand)
@@ -101,7 +101,7 @@ def losses_by_words(
         higher = torch.maximum(top, logits.amax(1, keepdim=True))
         logits -= higher
         if targets.spread:
-            # Against the top, not as they are: sums over all words of large logits would cancel.
+            # Relative to the top, since sums of large logits over all words would cancel.
             if words.start:
                 offsets += words.start * (top - higher)
             offsets += logits.sum(1, keepdim=True)
@@ -119,19 +119,19 @@ def gradients_by_words(
     operand: torch.dtype,
     wanted: Wanted,
 ) -> Gradients:
-    """Gradients of sum(slopes * loss).
+    """Compute the gradients of sum(slopes * loss).
 
     Args:
         features: (N, C).
         output: the layer.
         targets: of the tokens.
-        log_sum: (N,), as ``losses_by_words`` found it.
-        slopes: (N,), of each token's loss.
+        log_sum: (N,), from ``losses_by_words``.
+        slopes: (N,), gradient of each token's loss.
         operand: see ``losses_by_words``.
         wanted: which are needed.
     """
     wide = wide_type(features)
-    # Slopes of any size, as under a scaled loss, must not leave the range of half precision.
+    # Large slopes, such as under a scaled loss, must not leave the range of half precision.
     slopes = slopes.to(wide).masked_fill(~targets.counts, 0.0)
     unit = slopes.abs().amax() if len(slopes) else slopes.new_ones(())
     unit = unit.clamp_min(torch.finfo(wide).tiny)
@@ -161,7 +161,7 @@ def gradients_by_words(
 def losses_and_gradients(
     features: Tensor, output: OutputLayer, targets: Targets, wanted: Wanted
 ) -> tuple[Losses, Gradients]:
-    """Losses of each token and the gradients of their sum; float32 or wider throughout."""
+    """Compute the loss of each token and the gradients of their sum, in float32 or wider."""
     weight, bias = output
     of_features, of_weight, of_bias = _room(features, output, wanted, features.dtype)
     tokens = max(_FEWEST_TOKENS, _BLOCK // len(weight))
@@ -177,7 +177,7 @@ def losses_and_gradients(
         if of_features is not None:
             torch.mm(logits, weight, out=of_features[rows])
         if of_weight is not None:
-            # The first writes, so that no pass is needed to make zeros.
+            # The first block overwrites, which saves a pass to write zeros.
             beta = 0.0 if rows.start == 0 else 1.0
             of_weight.addmm_(logits.mT, given, beta=beta)
         if of_bias is not None:
@@ -189,7 +189,7 @@ def losses_and_gradients(
 
 
 def best_words(features: Tensor, output: OutputLayer, operand: torch.dtype) -> Tensor:
-    """The word of the largest logit of each token, (N,), the first where several are."""
+    """Return the word with the largest logit of each token, (N,); the first of several."""
     wide = wide_type(features)
     features = features.to(operand)
     top = features.new_full((len(features),), float("-inf"), dtype=wide)
@@ -202,14 +202,14 @@ def best_words(features: Tensor, output: OutputLayer, operand: torch.dtype) -> T
 
 
 def wide_type(features: Tensor) -> torch.dtype:
-    """The type that sums are in: float32 or wider."""
+    """Return the dtype of sums, float32 or wider."""
     return torch.promote_types(features.dtype, torch.float32)
 
 
 def _blocks_of_words(
     features: Tensor, output: OutputLayer, operand: torch.dtype, wide: torch.dtype
 ) -> Iterator[tuple[slice, Tensor]]:
-    """Slices of the words with their logits (N, size), which may be written over."""
+    """Yield slices of words with their logits (N, size), which may be overwritten."""
     limit = _LOGITS.get(features.device.type, _LOGITS["cpu"])
     size = max(_LEAST_WORDS, limit // max(1, len(features)))
     for words in chunks(len(output.weight), size):
@@ -220,14 +220,14 @@ def _blocks_of_words(
 
 
 def _within(target: Tensor, words: slice) -> tuple[Tensor, Tensor]:
-    """Whether each target is among these words, and where: two of (N, 1), 0 for one that is not."""
+    """Return whether each target is among these words, and its index, else 0: each (N, 1)."""
     index = (target - words.start).unsqueeze(1)
     inside = (index >= 0) & (index < words.stop - words.start)
     return inside, index.masked_fill(~inside, 0)
 
 
 def _subtract_target(p: Tensor, targets: Targets, words: slice) -> None:
-    """From probabilities (N, size) of these words to the slopes of the logits, in place."""
+    """Turn probabilities (N, size) of these words into slopes of the logits, in place."""
     if targets.spread:
         p -= targets.spread
     inside, index = _within(targets.words, words)
@@ -235,7 +235,7 @@ def _subtract_target(p: Tensor, targets: Targets, words: slice) -> None:
 
 
 def _turn_into_slopes(logits: Tensor, targets: Targets) -> Losses:
-    """Losses from logits (n, V) of all words, which become their slopes, a few rows at a time."""
+    """Compute losses from logits (n, V) of all words, and overwrite these with their slopes."""
     found = []
     for rows in chunks(len(logits), max(1, _STRIP // logits.size(1))):
         strip, counts = logits[rows], targets.counts[rows]
@@ -255,7 +255,7 @@ def _turn_into_slopes(logits: Tensor, targets: Targets) -> Losses:
 def _losses(
     top: Tensor, exps: Tensor, at_target: Tensor, offsets: Tensor, targets: Targets, size: int
 ) -> Losses:
-    """Put together what (N, 1) each say of the logits l of a token.
+    """Combine statistics (N, 1) of each token's logits l into losses.
 
     Args:
         top: the largest.
@@ -278,7 +278,7 @@ def _losses(
 
 
 def _room(features: Tensor, output: OutputLayer, wanted: Wanted, wide: torch.dtype) -> Gradients:
-    """Where gradients are put; those of features are zero at first, and added up in ``wide``."""
+    """Allocate gradients; those of features are zeros in ``wide``."""
     weight, bias = output
     return Gradients(
         torch.zeros_like(features, dtype=wide) if wanted[0] else None,
