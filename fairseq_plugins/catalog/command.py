@@ -8,15 +8,16 @@ from fairseq_plugins.common.exit_status import exit_status
 from fairseq_plugins.common.files import write_text
 from fairseq_plugins.common.parser import Parser
 
-# As the attentions say; they need PyTorch, for which --help does not wait.
+# The keys of attention.ATTENTIONS, repeated here so that --help does not import PyTorch.
 ATTENTIONS = ("vanilla", "linear")
 DIRECTIONS = ("causal", "bidirectional", "cross")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Print the table or one encoding, or write the page; the exit status.
+    """Print the table or one encoding, or write the page.
 
-    It is 2 for an unknown name, 1 for a page that cannot be written.
+    Returns:
+        The exit status: 2 for an unknown name, 1 for a page that cannot be written, else 0.
     """
     parser = get_parser()
     arguments = parser.parse_args(argv)
@@ -42,7 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def get_parser() -> argparse.ArgumentParser:
-    """The options of the command line."""
+    """Return the parser of the command line."""
     parser = Parser(
         prog="fairseq-pe encodings",
         description="The position encodings: all of them in a table, or everything about one.",

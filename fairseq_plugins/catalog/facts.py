@@ -1,4 +1,4 @@
-"""What an encoding is and where it fits, found by building it and asking the attentions."""
+"""Properties of every encoding for the catalogue, found by building it."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -49,20 +49,20 @@ SIZE = (
 
 @dataclass(frozen=True)
 class Facts:
-    """What the code says about a name.
+    """Properties of a name, as shown in the catalogue.
 
     Attributes:
         name: of the table, or several joined by ``+``.
         hooks: the overridden ones, in the order of their use.
-        fits: for each attention and direction whether it can have the encoding; ``-`` for
-            cross-attention where nothing acts inside an attention.
-        refusals: each reason with the attentions and directions that it is given for.
+        fits: whether each attention and direction supports the encoding; ``-`` for cross-attention
+            if no hook acts inside an attention.
+        refusals: each reason with the attentions and directions that it applies to.
         parameters: the learned ones at ``SIZE``, shared ones once.
         parameters_per_layer: those of them that each layer has for itself.
-        about_positions: what is true of its positions.
-        is_stochastic: whether its values are drawn.
-        feature_map: of linear attention, where it belongs to the definition.
-        replaces_absolute: whether the framework's absolute embedding leaves for it.
+        about_positions: how it uses positions.
+        is_stochastic: whether it has random values.
+        feature_map: the feature map of linear attention that its definition prescribes, or None.
+        replaces_absolute: whether it replaces the framework's absolute embedding.
     """
 
     name: str
@@ -77,11 +77,11 @@ class Facts:
     replaces_absolute: bool
 
     def under(self, attention: str) -> Fit:
-        """Whether an attention can have it in any direction."""
+        """Return whether an attention supports it in any direction."""
         return "yes" if "yes" in [self.fits[attention, d] for d in DIRECTIONS] else "no"
 
     def when(self, direction: str) -> str:
-        """``yes``, ``no`` or ``-`` in a direction, or the attentions that alone can have it."""
+        """Return ``yes``, ``no`` or ``-`` for a direction, or the attentions that support it."""
         found = {a: self.fits[a, direction] for a in ATTENTIONS if self.under(a) == "yes"}
         if len(set(found.values())) == 1:
             return next(iter(found.values()))
@@ -89,13 +89,13 @@ class Facts:
 
 
 def gather(name: str) -> Facts:
-    """Build an encoding in every direction, and a stack of layers with it.
+    """Collect the properties of a name by building the encoding in every direction.
 
     Raises:
-        ValueError: an unknown name, or several that do not compose.
+        ValueError: an unknown name, or names that do not compose.
     """
     encoding = build_encoding(name, **_shape(causal=_is_causal(name)))
-    fits, refusals = _ask(name, encoding)
+    fits, refusals = _support(name, encoding)
     total = count_parameters(name, LAYERS)
     return Facts(
         name=name,
@@ -112,7 +112,7 @@ def gather(name: str) -> Facts:
 
 
 def count_parameters(name: str, layers: int) -> int:
-    """The learned parameters of a stack, shared ones once."""
+    """Count the learned parameters of a stack, shared ones once."""
     context = EncodingContext(**_shape(causal=_is_causal(name), vocab_size=WORDS))
     built = build_model_encodings(name, layers, context, {})
     parts = nn.ModuleList([e for e in (*built.inputs, *built.layers) if e is not None])
@@ -120,7 +120,7 @@ def count_parameters(name: str, layers: int) -> int:
 
 
 def _shape(*, causal: bool, vocab_size: int = 1) -> dict:
-    """The arguments of a context; a draw of its own, so that torch's global one stays as it is."""
+    """Return the arguments of a context, with a generator to keep torch's global one unchanged."""
     return {
         "num_heads": HEADS,
         "head_dim": HEAD_DIM,
@@ -133,17 +133,17 @@ def _shape(*, causal: bool, vocab_size: int = 1) -> dict:
 
 
 def _is_causal(name: str) -> bool:
-    """Whether a causal model can have it, under some attention."""
+    """Return whether causal models support it."""
     try:
         return build_encoding(name, **_shape(causal=True)).causal_refusal is None
     except IncompatibleEncodingError:
         return False
 
 
-def _ask(
+def _support(
     name: str, encoding: PositionEncoding
 ) -> tuple[dict[tuple[str, str], Fit], dict[str, list[tuple[str, str]]]]:
-    """Each attention x direction: the verdicts, and the reasons of the refusals."""
+    """Try each attention in each direction; return support and the reasons of errors."""
     acts_inside = bool(encoding.hooks & (TRANSFORM_HOOKS | LOGIT_HOOKS))
     fits: dict[tuple[str, str], Fit] = {}
     refusals: dict[str, list[tuple[str, str]]] = {}
@@ -161,10 +161,10 @@ def _ask(
 
 
 def _refusal(attention: str, name: str, causal: bool) -> str | None:
-    """Why an attention cannot have an encoding; None where it can."""
+    """Return why an attention does not support an encoding; None if it does."""
     try:
         encoding = build_encoding(name, **_shape(causal=causal))
-        # Not through build_attention, which adds what would work instead to the reason.
+        # Not by build_attention, which adds alternatives to the reason.
         ATTENTIONS[attention](encoding, num_heads=HEADS, head_dim=HEAD_DIM, causal=causal)
     except IncompatibleEncodingError as error:
         return str(error)
@@ -176,7 +176,7 @@ def _hook_order(hook: str) -> int:
 
 
 def describe(facts: Facts) -> list[tuple[str, str]]:
-    """The facts as lines: what each is about, and what there is to say."""
+    """Return the properties as lines of a label and a text."""
     lines = [("hooks", ", ".join(facts.hooks) or "none")]
     for attention in ATTENTIONS:
         found = [d for d in DIRECTIONS if facts.fits[attention, d] == "yes"]

@@ -1,4 +1,4 @@
-"""The catalogue on a terminal: a line per encoding, or everything about one."""
+"""The catalogue as plain text: a table of encodings, or the details of one."""
 
 import inspect
 from collections.abc import Iterable
@@ -30,13 +30,13 @@ LEGEND = {
 
 
 def headings() -> tuple[str, ...]:
-    """Of the columns, with the directions in full."""
+    """Return the column headings, with full names of directions."""
     attentions = (LABELS.get(name, name) for name in ATTENTIONS)
     return ("name", *attentions, *DIRECTIONS, "learned", "lengths", "longer", "hooks", "source")
 
 
 def cells(facts: Facts, hooks: str) -> tuple[str, ...]:
-    """A row under ``headings()``, with its hooks as they are to be shown."""
+    """Return the cells of a row under ``headings()``."""
     return (
         facts.name,
         *(facts.under(attention) for attention in ATTENTIONS),
@@ -50,7 +50,7 @@ def cells(facts: Facts, hooks: str) -> tuple[str, ...]:
 
 
 def select(attention: str | None, direction: str | None) -> list[Facts]:
-    """The names of the table that an attention can have in a direction; None is any."""
+    """Select the encodings that an attention supports in a direction; None is any."""
     found = [gather(name) for name in sorted(ENCODINGS)]
     attentions = [attention] if attention else list(ATTENTIONS)
     directions = [direction] if direction else list(DIRECTIONS)
@@ -59,7 +59,7 @@ def select(attention: str | None, direction: str | None) -> list[Facts]:
 
 
 def table(found: Iterable[Facts]) -> str:
-    """A line per encoding in columns, and what the columns mean."""
+    """Format encodings as a table with a legend."""
     short = tuple(SHORT_DIRECTIONS.get(word, word) for word in headings())
     rows = [short] + [cells(f, " ".join(HOOK_WORDS[h] for h in f.hooks) or "-") for f in found]
     hooks = ", ".join(f"{word} {hook}" for hook, word in HOOK_WORDS.items() if word != hook)
@@ -69,10 +69,10 @@ def table(found: Iterable[Facts]) -> str:
 
 
 def details(name: str) -> str:
-    """One name, or several joined by ``+``: where it fits, its definition, its options.
+    """Describe a name, or several joined by ``+``: support, definition and options.
 
     Raises:
-        ValueError: for an unknown name, or one that stands in it twice.
+        ValueError: for an unknown or repeated name.
     """
     parts = expand_name(name)
     lines = _about(name) if name in ENCODINGS else [f"{name}: " + " and ".join(parts)]
@@ -105,5 +105,5 @@ def _options(name: str, prefix: str) -> list[str]:
 
 
 def word(value: object) -> str:
-    """As it is written in `position_encoding_options`."""
+    """Format a value as in `position_encoding_options`."""
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,7 +1,7 @@
-"""Binarised text as fairseq-preprocess writes it: whether a split's two files are what they say.
+"""Checks of binarised text, the two files that fairseq-preprocess writes for a split.
 
-fairseq maps both files into memory and believes every number in them. A file that is cut off, or of
-another kind, ends a training with a traceback far from its cause, or keeps it busy for ever.
+fairseq maps both files into memory without checks. A truncated file, or one of another format,
+would end a training with a traceback far from its cause, or hang it.
 
     .idx    magic, version (u64), type of the tokens (u8), sentences N (u64),
             their lengths (N x i32), their places in .bin (N x i64)
@@ -16,10 +16,10 @@ import numpy as np
 from fairseq_plugins.common.errors import DataError
 
 _MAGIC = b"MMIDIDX\x00\x00"
-_OTHERS = (b"TNTIDX", b"HUFFIDX")  # magic of fairseq's other kinds
+_OTHERS = (b"TNTIDX", b"HUFFIDX")  # magic numbers of fairseq's other formats
 _HEADER = struct.Struct("<QBQ")
 _VERSION = 1
-# By their number in the file; floats are of no text.
+# Types of tokens by their code in the file; text has no floats.
 _TYPES = {
     1: np.uint8,
     2: np.int8,
@@ -30,18 +30,18 @@ _TYPES = {
     9: np.uint32,
 }
 _TYPES |= {10: np.uint64}
-_AT_ONCE = 1 << 22  # tokens that are looked at
+_AT_ONCE = 1 << 22  # tokens checked at a time
 
 
 def check_split(prefix: Path, symbols: int | None = None) -> None:
-    """Refuse a split whose files are missing, cut off, damaged or of another kind.
+    """Check that the files of a split exist and are complete, undamaged and of the right format.
 
     Args:
         prefix: the path of both files without .idx and .bin.
-        symbols: of the dictionary; None where that is not known.
+        symbols: size of the dictionary; None if unknown.
 
     Raises:
-        DataError: it begins with the path of the file.
+        DataError: a file fails a check; the message begins with its path.
     """
     index, tokens = (prefix.with_name(f"{prefix.name}.{end}") for end in ("idx", "bin"))
     for path in (index, tokens):
@@ -56,13 +56,13 @@ def check_split(prefix: Path, symbols: int | None = None) -> None:
 
 
 def is_mapped(index: Path) -> bool:
-    """Tell whether a .idx is a mapped index or unknown, and not one of fairseq's older kinds."""
+    """Return whether a .idx is a mapped index or unknown, not one of fairseq's older formats."""
     with index.open("rb") as file:
         return not file.read(len(_MAGIC)).startswith(_OTHERS)
 
 
 def _read_index(path: Path) -> tuple[np.dtype, np.ndarray]:
-    """The type of the tokens, and the lengths of the sentences (N,)."""
+    """Read the type of the tokens and the lengths of the sentences (N,)."""
     begin = len(_MAGIC) + _HEADER.size
     with path.open("rb") as file:
         head = file.read(begin)
