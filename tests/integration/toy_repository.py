@@ -1,11 +1,12 @@
 """A repository of its own with short trainings at scale toy and the data of every family."""
 
+import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -57,15 +58,18 @@ def make_repository(
     # A copy, so that the commands' own folder is this one.
     ignored = shutil.ignore_patterns("__pycache__")
     shutil.copytree(REPOSITORY / "fairseq_plugins", folder / "fairseq_plugins", ignore=ignored)
-    for command in data:
-        run(folder, *command)
+    run_all(folder, data)
     return folder
 
 
 def start(root: Path, *words: str) -> subprocess.Popen[str]:
     """A module of the package as a process with a process group of its own."""
+    return _start(root, "-m", *words)
+
+
+def _start(root: Path, *words: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", *words],
+        [sys.executable, *words],
         cwd=root,
         env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(root)},
         stdout=subprocess.PIPE,
@@ -77,7 +81,27 @@ def start(root: Path, *words: str) -> subprocess.Popen[str]:
 
 def run(root: Path, *words: str) -> str:
     """Its output; it must end well."""
-    process = start(root, *words)
+    return _finish(start(root, *words))
+
+
+# Importing torch and fairseq takes longer than such a command does.
+_ONE_AFTER_THE_OTHER = """
+import json, runpy, sys
+for sys.argv in json.loads(sys.argv[1]):
+    try:
+        runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+    except SystemExit as ended:
+        if ended.code:
+            raise
+"""
+
+
+def run_all(root: Path, commands: Iterable[Sequence[str]]) -> str:
+    """Run modules of the package one after the other in one process; returns their output."""
+    return _finish(_start(root, "-c", _ONE_AFTER_THE_OTHER, json.dumps([*commands])))
+
+
+def _finish(process: subprocess.Popen[str]) -> str:
     output, _ = process.communicate()
     assert process.returncode == 0, output
     return output
