@@ -248,7 +248,7 @@ def _devices(args: argparse.Namespace, scale: "Scale") -> "Devices":
     devices = Devices(gpus, srun=is_slurm and gpus > 0 and jobs == 1, job=number)
     check_devices(scale, devices)
     if args.jobs is not None:
-        check_jobs(jobs, gpus, is_slurm=is_slurm)
+        check_jobs(args.jobs, gpus, is_slurm=is_slurm)
     if args.srun and not args.dry_run:
         only_measures = args.stage not in ("all", "train")
         check_node(gpus * jobs, torch.cuda.device_count(), only_measures=only_measures)

@@ -74,7 +74,7 @@ def test_a_result_stays_where_making_its_model_again_failed(place):
     assert fake.trained == [PRETRAINED] and (place / one.run.result).read_text() == before
 
 
-@pytest.mark.parametrize("goes_on", [{}, {"checkpoints": True}])
+@pytest.mark.parametrize("goes_on", [{}, {"missing_checkpoints": True}])
 def test_a_result_that_is_being_replaced_does_not_stay(place, goes_on):
     one = work(place, TABLE_8, "rope", FakeCommands(place))
     before = (place / one.run.result).read_text()
