@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from fairseq_plugins.attention.base import Attention
+from fairseq_plugins.attention.base import Attention, State
 
 
 def padding_mask(
@@ -120,3 +120,61 @@ def refuse_packed(query: Tensor, is_self: bool, **others: Tensor | None) -> None
     for name, value in others.items():
         if value is not None:
             raise ValueError(f"`{name}` must be None with `cu_seqlens`.")
+
+
+def split_mask(
+    state: State, attn_mask: Tensor | None, added: Tensor | None
+) -> tuple[Tensor | None, Tensor | None]:
+    """Combine padding and masks: bool, True where hidden, and floats to add to the logits."""
+    padded = _padding_of_keys(state)
+    if attn_mask is None:
+        return padded, added
+    if attn_mask.dim() == 3:
+        attn_mask = attn_mask.unsqueeze(1)
+    if attn_mask.dtype == torch.bool:
+        return _either(attn_mask, padded), added
+    hidden = attn_mask.eq(float("-inf"))
+    # Finite, so that `hidden_pairs` alone handles rows in which everything is hidden.
+    attn_mask = attn_mask.masked_fill(hidden, 0.0)
+    return _either(hidden, padded), attn_mask if added is None else added + attn_mask
+
+
+def plus(first: Tensor | None, second: Tensor | None) -> Tensor | None:
+    """Add two terms, of which None stands for zero."""
+    return second if first is None else first if second is None else first + second
+
+
+def _either(first: Tensor | None, second: Tensor | None) -> Tensor | None:
+    return second if first is None else first if second is None else first | second
+
+
+def _padding_of_keys(state: State) -> Tensor | None:
+    """Return (B, 1, 1, S) bool, True where padded, or None."""
+    padded = state.get("key_padding_mask")
+    return None if padded is None else padded[:, None, None, :]
+
+
+def hidden_pairs(
+    hidden: Tensor | None, causal: bool, queries: int, keys: int, device: torch.device
+) -> Tensor | None:
+    """Combine the causal mask and ``hidden``, bool, True where hidden.
+
+    A query that would see no key (left padding in a causal model) sees all keys instead: its
+    output is unused, but a softmax over nothing is NaN and would spread.
+    """
+    if causal:
+        future = torch.ones(queries, keys, dtype=torch.bool, device=device)
+        hidden = _either(hidden, future.triu(1 + keys - queries))
+    return None if hidden is None else hidden & ~hidden.all(-1, keepdim=True)
+
+
+def sdpa_mask(hidden: Tensor | None, added: Tensor | None, dtype: torch.dtype) -> Tensor | None:
+    """Merge masks for scaled_dot_product_attention: bool, True where visible, or added floats."""
+    if added is None:
+        return None if hidden is None else ~hidden
+    if hidden is not None:
+        added = added.masked_fill(hidden, float("-inf"))
+    if added.dtype != dtype and dtype in (torch.float16, torch.bfloat16) and added.size(-1):
+        # Softmax ignores a constant per row, but half precision is most exact near 0.
+        added = added - added.detach().amax(-1, keepdim=True)
+    return added.to(dtype)

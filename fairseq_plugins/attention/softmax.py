@@ -6,7 +6,13 @@ from torch.nn import functional as F
 
 from fairseq_plugins.attention.base import Attention, State, check_dtypes, indices_where
 from fairseq_plugins.attention.cache import append_rows
-from fairseq_plugins.attention.masks import attention_mask
+from fairseq_plugins.attention.masks import (
+    attention_mask,
+    hidden_pairs,
+    plus,
+    sdpa_mask,
+    split_mask,
+)
 from fairseq_plugins.attention.shared import SharedPass
 from fairseq_plugins.encodings import ALL_HOOKS, PositionEncoding, SeesMask
 from fairseq_plugins.encodings.base import relative_positions
@@ -202,8 +208,8 @@ class SoftmaxAttention(Attention):
         if q.size(2) == 1:
             causal = False  # A branch, since a comparison would be symbolic in a compiled graph.
         if need_weights or "relative_values" in self.hooks:
-            added = _plus(decay, self._bias(q_positions, state["k_positions"], shared))
-            hidden, added = _split_mask(state, attn_mask, added)
+            added = plus(decay, self._bias(q_positions, state["k_positions"], shared))
+            hidden, added = split_mask(state, attn_mask, added)
             return self._explicit(q, k, v, causal, hidden, relative, added)
         dropout = self.dropout if self.training else 0.0
         by_head = not dropout and can_go_by_head(q, k)
@@ -211,7 +217,7 @@ class SoftmaxAttention(Attention):
         if by_head and alone and _has_gradient(relative) and "key_padding_mask" not in state:
             output = softmax_by_head(q, k, v, relative, scale=self.scale, share=self.scale)
             return output, None, None
-        content = _plus(None if relative is None else self.scale * relative, decay)
+        content = plus(None if relative is None else self.scale * relative, decay)
 
         def make() -> tuple[Tensor | None, bool]:
             return self._mask(q, state, q_positions, causal, attn_mask, content, shared)
@@ -224,8 +230,8 @@ class SoftmaxAttention(Attention):
             mask, is_causal = make()
         if by_head and (_has_gradient(mask) or (q.requires_grad and q.size(-1) != v.size(-1))):
             if mask is None and is_causal:
-                future = _hidden(None, True, q.size(2), k.size(2), q.device)
-                mask = _sdpa_mask(future, q.new_zeros(()), q.dtype)
+                future = hidden_pairs(None, True, q.size(2), k.size(2), q.device)
+                mask = sdpa_mask(future, q.new_zeros(()), q.dtype)
             elif mask is not None and mask.dtype == torch.bool:
                 mask = q.new_zeros(()).where(mask, float("-inf"))
             return softmax_by_head(q, k, v, mask, scale=self.scale), None, None
@@ -246,12 +252,12 @@ class SoftmaxAttention(Attention):
     ) -> tuple[Tensor | None, bool]:
         """Return the mask for scaled_dot_product_attention, and whether to set is_causal."""
         queries, keys = q.size(2), state["k_positions"].size(1)
-        added = _plus(content, self._bias(q_positions, state["k_positions"], shared))
-        hidden, added = _split_mask(state, attn_mask, added)
+        added = plus(content, self._bias(q_positions, state["k_positions"], shared))
+        hidden, added = split_mask(state, attn_mask, added)
         if hidden is None and added is None and (not causal or queries == keys):
             return None, causal
-        hidden = _hidden(hidden, causal, queries, keys, q.device)
-        return _sdpa_mask(hidden, added, q.dtype), False
+        hidden = hidden_pairs(hidden, causal, queries, keys, q.device)
+        return sdpa_mask(hidden, added, q.dtype), False
 
     def _relative_logits(
         self, q: Tensor, state: State, q_positions: Tensor, attn_mask: Tensor | None
@@ -261,7 +267,7 @@ class SoftmaxAttention(Attention):
             return None
         k = _rows(state, "content_k" if "content_k" in state else "k")
         if self._seeing_mask:
-            hidden, _ = _split_mask(state, attn_mask, None)
+            hidden, _ = split_mask(state, attn_mask, None)
             parts = self.parts
             for number in self._seeing_mask:
                 parts[number].see_mask(hidden)  # type: ignore[operator]
@@ -277,7 +283,7 @@ class SoftmaxAttention(Attention):
 
             is_shared = part.shared_across_layers
             bias = shared.once(("bias", id(part)), make) if is_shared else make()
-            total = _plus(total, bias)
+            total = plus(total, bias)
         return total
 
     def _decay(self, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor) -> Tensor:
@@ -310,7 +316,7 @@ class SoftmaxAttention(Attention):
             logits = logits + self.scale * relative
         if added is not None:
             logits = logits + added
-        hidden = _hidden(hidden, causal, q.size(2), k.size(2), q.device)
+        hidden = hidden_pairs(hidden, causal, q.size(2), k.size(2), q.device)
         if hidden is not None:
             logits = logits.masked_fill(hidden, float("-inf"))
         weights = logits.softmax(-1).to(v.dtype)
@@ -320,63 +326,6 @@ class SoftmaxAttention(Attention):
 
 def _has_gradient(logits: Tensor | None) -> bool:
     return logits is not None and logits.requires_grad
-
-
-def _split_mask(
-    state: State, attn_mask: Tensor | None, added: Tensor | None
-) -> tuple[Tensor | None, Tensor | None]:
-    """Combine padding and masks: bool, True where hidden, and floats to add to the logits."""
-    padded = _padding_of_keys(state)
-    if attn_mask is None:
-        return padded, added
-    if attn_mask.dim() == 3:
-        attn_mask = attn_mask.unsqueeze(1)
-    if attn_mask.dtype == torch.bool:
-        return _either(attn_mask, padded), added
-    hidden = attn_mask.eq(float("-inf"))
-    # Finite, so that `_hidden` alone handles rows in which everything is hidden.
-    attn_mask = attn_mask.masked_fill(hidden, 0.0)
-    return _either(hidden, padded), attn_mask if added is None else added + attn_mask
-
-
-def _plus(first: Tensor | None, second: Tensor | None) -> Tensor | None:
-    return second if first is None else first if second is None else first + second
-
-
-def _either(first: Tensor | None, second: Tensor | None) -> Tensor | None:
-    return second if first is None else first if second is None else first | second
-
-
-def _padding_of_keys(state: State) -> Tensor | None:
-    """Return (B, 1, 1, S) bool, True where padded, or None."""
-    padded = state.get("key_padding_mask")
-    return None if padded is None else padded[:, None, None, :]
-
-
-def _hidden(
-    hidden: Tensor | None, causal: bool, queries: int, keys: int, device: torch.device
-) -> Tensor | None:
-    """Combine the causal mask and ``hidden``, bool, True where hidden.
-
-    A query that would see no key (left padding in a causal model) sees all keys instead: its
-    output is unused, but a softmax over nothing is NaN and would spread.
-    """
-    if causal:
-        future = torch.ones(queries, keys, dtype=torch.bool, device=device)
-        hidden = _either(hidden, future.triu(1 + keys - queries))
-    return None if hidden is None else hidden & ~hidden.all(-1, keepdim=True)
-
-
-def _sdpa_mask(hidden: Tensor | None, added: Tensor | None, dtype: torch.dtype) -> Tensor | None:
-    """Merge masks for scaled_dot_product_attention: bool, True where visible, or added floats."""
-    if added is None:
-        return None if hidden is None else ~hidden
-    if hidden is not None:
-        added = added.masked_fill(hidden, float("-inf"))
-    if added.dtype != dtype and dtype in (torch.float16, torch.bfloat16) and added.size(-1):
-        # Softmax ignores a constant per row, but half precision is most exact near 0.
-        added = added - added.detach().amax(-1, keepdim=True)
-    return added.to(dtype)
 
 
 def _append(state: State, new: State) -> State:
