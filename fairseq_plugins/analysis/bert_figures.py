@@ -1,6 +1,6 @@
 """The figures of "On Position Embeddings in BERT" that encodings or checkpoints are enough for.
 
-Figure 5 is of results of trainings, in `report.ranges`; Figure 7, SQuAD while
+Figure 5 is of results of trainings, in `report.correlation_by_offset`; Figure 7, SQuAD while
 pre-training goes on, needs a training that is fine-tuned after every epoch.
 """
 

@@ -299,13 +299,13 @@ def _speed(pair: "Sequence[PlannedRun]", run: Callable[[], None]) -> "Speed":
 def _show(args: argparse.Namespace, report: "Report", runs: Path) -> None:
     """Print the comparison, and write the page and the pictures."""
     from fairseq_plugins.records.logs import read_losses
-    from fairseq_plugins.report import duel
+    from fairseq_plugins.report import pairwise_runs
 
-    shown, left_out = report.read()
-    for sentence in left_out:
+    read = report.read()
+    for sentence in read.left_out:
         print(f"Left out: {sentence}", file=sys.stderr)
     column = report.table.ranked_by
-    found = duel.compare(args.first, args.second, args.attention, column, shown)
+    found = pairwise_runs.compare(args.first, args.second, args.attention, column, read.shown)
     losses = {
         row: [
             read_losses(runs / f"{row}-{args.attention}-s{seed}" / "train.log")
@@ -315,7 +315,9 @@ def _show(args: argparse.Namespace, report: "Report", runs: Path) -> None:
         for row in (args.first, args.second)
     }
     report.write()
-    pictures = duel.draw(found, duel.mean_curves(losses), ROOT / report.page.with_suffix(""))
+    pictures = pairwise_runs.draw(
+        found, pairwise_runs.mean_curves(losses), ROOT / report.page.with_suffix("")
+    )
     print(f"\n{found.text()}\n")
     shown_paths = [report.page, *(Path(os.path.relpath(path, ROOT)) for path in pictures)]
     print(f"Written: {', '.join(str(path) for path in shown_paths)}")

@@ -271,13 +271,17 @@ def _of_results(scale: str) -> tuple[str, str, Any]:
         BERT_PROPERTIES_TABLE,
         BERT_SQUAD_TABLE,
     )
-    from fairseq_plugins.report.claims_page import read_numbers
-    from fairseq_plugins.report.ranges import draw_ranges, measure_ranges, read_weights
+    from fairseq_plugins.report.correlation_by_offset import (
+        draw_by_offset,
+        measure_by_offset,
+        read_weights,
+    )
+    from fairseq_plugins.statistics.table_results import read_numbers
 
     tables = (BERT_PROPERTIES_TABLE, BERT_GLUE_TABLE, BERT_SQUAD_TABLE)
     found = read_numbers(ROOT, tables, scale).get(scale)
     cells = {} if found is None else found.cells
-    made = draw_ranges(measure_ranges(read_weights(ROOT, scale), cells), cells)
+    made = draw_by_offset(measure_by_offset(read_weights(ROOT, scale), cells), cells)
     paper = (
         "monotonicity within 20 to 55 offsets correlates most with span prediction, by more than "
         "0.9, and with some tasks of classification the other way round; direction balance "

@@ -6,6 +6,7 @@ from fairseq_plugins.papers.extrapolation import GOES_ON, SLIDING, length_metric
 from fairseq_plugins.papers.tables import Table
 from fairseq_plugins.records.results import Result
 from fairseq_plugins.report.by_source_length import told_by_source_length
+from fairseq_plugins.statistics.judged import JudgedTable
 from fairseq_plugins.statistics.series import length_lines
 
 _PROTOCOLS = {"": "whole windows", SLIDING: "in a sliding window"}
@@ -61,9 +62,10 @@ def told(found: Mapping[str, float], factor: int) -> str:
     return f"{said}."
 
 
-def what_is_seen(table: Table, results: Sequence[Result]) -> list[str]:
+def what_is_seen(judged: JudgedTable) -> list[str]:
     """The section; empty for a table that is not of lengths, or where nothing is to be said."""
-    sentences = [*_told_by_length(table, results), *told_by_source_length(table, results)]
+    table = judged.table
+    sentences = [*_told_by_length(table, judged.results), *told_by_source_length(judged)]
     if not sentences:
         return []
     parts = ["## What is seen", "\n".join(f"- {sentence}" for sentence in sentences)]

@@ -1,26 +1,26 @@
 """What BLEU by the length of the source shows, in sentences made of its results."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from fairseq_plugins.papers.extrapolation import BUCKETS, bleu_metric
-from fairseq_plugins.papers.tables import MARK, Table
-from fairseq_plugins.records.results import Result
-from fairseq_plugins.statistics.comparisons import Cells, against, gather
+from fairseq_plugins.papers.tables import MARK
+from fairseq_plugins.statistics.judged import JudgedTable
 from fairseq_plugins.statistics.series import Line, bucket_lines
 
 
-def told_by_source_length(table: Table, results: Sequence[Result]) -> list[str]:
+def told_by_source_length(judged: JudgedTable) -> list[str]:
     """For each attention what longer sources do to BLEU, and what rows do to it in each bucket.
 
     Empty for a table that has no figure of buckets, or where nothing is to be said.
     """
+    table = judged.table
     if not any(figure.kind == "buckets" for figure in table.figures):
         return []
-    cells, lines = gather(results, table.columns), bucket_lines(results)
+    lines = bucket_lines(judged.results)
     sentences = []
     for attention in (*table.attentions, *table.extra_attentions):
         own = {row: line for (row, a), line in lines.items() if a == attention}
-        for told in (_falls(own), _gains(table, cells, own, attention)):
+        for told in (_falls(own), _gains(judged, own, attention)):
             if told:
                 sentences.append(f"{attention.capitalize()} attention, {told}")
     return sentences
@@ -48,10 +48,10 @@ def _falls(lines: Mapping[str, Line]) -> str:
     return f"{said}, least in {words[0]} and most in {words[-1]}."
 
 
-def _gains(table: Table, cells: Cells, lines: Mapping[str, Line], attention: str) -> str:
+def _gains(judged: JudgedTable, lines: Mapping[str, Line], attention: str) -> str:
     """By how much each row is above the table's reference in each bucket; empty without any."""
     places = sorted({int(x) for line in lines.values() for x, _ in line})
-    gaps = [against(table, cells, attention, bleu_metric(BUCKETS[i])) for i in places]
+    gaps = [judged.against(attention, bleu_metric(BUCKETS[i])) for i in places]
     rows = [row for row in sorted(lines) if any(row in gap for gap in gaps)]
     if not rows:
         return ""
@@ -63,9 +63,8 @@ def _gains(table: Table, cells: Cells, lines: Mapping[str, Line], attention: str
         )
         for row in rows
     ]
-    said = (
-        f"BLEU less that of `{table.reference}` at {', '.join(BUCKETS[i] for i in places)} words: "
-    )
+    buckets = ", ".join(BUCKETS[i] for i in places)
+    said = f"BLEU less that of `{judged.table.reference}` at {buckets} words: "
     has_interval = any(estimate.p is not None for gap in gaps for estimate in gap.values())
     how_sure = (
         f"{MARK} differs beyond chance, as in the table"

@@ -25,13 +25,18 @@ def caption(
     results: Sequence[Result],
     *,
     is_study: bool = False,
-    absent: Sequence[str] = (),
+    missing_rows: Sequence[str] = (),
     has_cells: bool = True,
 ) -> str:
-    """The lines between a page's heading and its numbers.
+    """Write the lines between a page's heading and its numbers: what was trained on what.
 
-    absent: sentences on the paper's rows that have no number here. has_cells: whether the page has
-    the table, not a figure of its runs alone.
+    Args:
+        table: of a paper.
+        scale: the name of the results' scale.
+        results: the runs that the page shows.
+        is_study: whether they are a study's.
+        missing_rows: sentences on the paper's rows that have no number here.
+        has_cells: whether the page has the table, not only a figure.
     """
     paper, ours = ("The paper's columns", "Our columns") if has_cells else ("In the paper", "Here")
     better = "higher" if table.ranked_by.higher_is_better else "lower"
@@ -52,7 +57,7 @@ def caption(
     if signatures != UNKNOWN:
         told.append(f"SacreBLEU: `{signatures}`.")
     if has_cells:
-        told += _cells(table, results, absent)
+        told += _cells(table, results, missing_rows)
     told += denominators(experiment, results)
     facts = "\n".join(f"- {fact}" for fact in told)
     comparable = "" if is_study else experiment.comparability(scale)
@@ -62,14 +67,14 @@ def caption(
 UNKNOWN = "unknown"
 
 
-def _cells(table: Table, results: Sequence[Result], absent: Sequence[str]) -> list[str]:
+def _cells(table: Table, results: Sequence[Result], missing_rows: Sequence[str]) -> list[str]:
     """How to read a table's cells."""
     of = EXPERIMENTS[table.experiment].shown
     told = [
         f"Cells: mean ± standard deviation over seeds (number of seeds){f', {of}' if of else ''}; "
         "`-`: no number in the paper, or none here, as not run, not measured or not possible under "
         "that attention.",
-        *absent,
+        *missing_rows,
     ]
     if len({(r["row"], r["attention"]) for r in results}) < len(results):
         whose = f"Our {MARK}" if table.mark else MARK

@@ -9,72 +9,26 @@ from typing import Any
 from fairseq_plugins.common.files import write_json
 from fairseq_plugins.common.root import place
 from fairseq_plugins.common.tables import DASH, markdown_table
-from fairseq_plugins.experiments import EXPERIMENTS
-from fairseq_plugins.papers import CLAIMS, TABLES
+from fairseq_plugins.papers import CLAIMS
 from fairseq_plugins.papers.claims import Claim
-from fairseq_plugins.papers.tables import Table
 from fairseq_plugins.records.results import Say
-from fairseq_plugins.report.claims_text import effect_text, interval_text
+from fairseq_plugins.report.claims_text import effect_text, interval_text, tie_text
 from fairseq_plugins.report.markup import write_page
-from fairseq_plugins.report.page import Report
 from fairseq_plugins.statistics.claims import Verdicts, printed, smaller_than_printed
-from fairseq_plugins.statistics.comparisons import Cells, gather
-from fairseq_plugins.statistics.floors import Floors, floors_of
 from fairseq_plugins.statistics.inference import MOST_SEEDS
-from fairseq_plugins.statistics.timings import RELATIVE_SPEED, TIMINGS, read_timings
+from fairseq_plugins.statistics.table_results import read_numbers
 from fairseq_plugins.statistics.verdicts import (
     CONFIRMED,
     CONTRADICTED,
     NOT_RUN,
     UNDECIDED,
-    Numbers,
     Verdict,
-    can_say,
-    judge,
+    judge_claims,
 )
 
 WORDS = (CONFIRMED, CONTRADICTED, UNDECIDED, NOT_RUN)
 PAGE = "claims"
 SUMMARY = "claims-summary"  # a small picture
-
-
-def read_numbers(
-    root: Path,
-    tables: Iterable[Table] | None = None,
-    scale: str | None = None,
-    say: Say = lambda _: None,
-) -> dict[str, Numbers]:
-    """By scale all that claims can be judged by; scales without any result are not there.
-
-    Args:
-        root: the repository.
-        tables: those to read; None for all.
-        scale: the one to read; None for all.
-        say: gets a sentence on each result that is left out.
-    """
-    cells: dict[str, dict[str, Cells]] = {}
-    floors: dict[str, dict[str, Floors]] = {}
-    for table in TABLES.values() if tables is None else tables:
-        for known in EXPERIMENTS[table.experiment].scales.values():
-            if scale not in (None, known.name):
-                continue
-            if not any((root / place("results") / table.name / known.name).glob("*.json")):
-                continue
-            report = Report(root, table, known)
-            shown, left_out = report.read()
-            for sentence in left_out:
-                say(f"{table.name}, {known.name}: {sentence}")
-            cells.setdefault(known.name, {})[table.name] = gather(shown, table.columns)
-            floors.setdefault(known.name, {})[table.name] = floors_of(table, shown)
-    for device, timings in read_timings(root, say).items():
-        if timings:
-            cells.setdefault(device, {})[TIMINGS] = {
-                (one["row"], one["attention"]): {
-                    RELATIVE_SPEED: {0: one["metrics"][RELATIVE_SPEED]}
-                }
-                for one in timings
-            }
-    return {scale: Numbers(found, floors.get(scale, {})) for scale, found in cells.items()}
 
 
 def write_claims(root: Path, say: Say) -> dict[str, Counter[str]]:
@@ -83,10 +37,7 @@ def write_claims(root: Path, say: Say) -> dict[str, Counter[str]]:
     say: gets a sentence on each result that is left out.
     """
     numbers = read_numbers(root, say=say)
-    verdicts = {
-        scale: {claim.name: judge(claim, found) for claim in CLAIMS if can_say(found, claim)}
-        for scale, found in numbers.items()
-    }
+    verdicts = {scale: judge_claims(CLAIMS, found) for scale, found in numbers.items()}
     results = root / place("results")
     write_page(results / f"{PAGE}.md", render_claims(CLAIMS, verdicts))
     write_json(results / f"{PAGE}.json", as_data(CLAIMS, verdicts))
@@ -187,10 +138,11 @@ _EXPLAINED = (
     "a machine, all else of models at a scale. Where the place is a table alone, its numbers say "
     "it and no sentence of the paper does. In the picture each interval has a scale of its own, "
     "the line is where the claim begins, and a diamond the paper's number, unless that is far "
-    "outside. Each claim is judged by itself, and an interval leaves 2.5 % on either side: of "
-    "forty claims of no effect at all, one is expected to be confirmed. Scales without a column "
-    "have no results. Made by `fairseq-pe table claims` from the results and "
-    "`fairseq_plugins/papers/*_claims.py`."
+    "outside. Each claim is judged by itself, without the correction that a table's page makes for "
+    "all its pairs; where that page has a tie, the claim says so. An interval leaves 2.5 % on "
+    "either side: of forty claims of no effect at all, one is expected to be confirmed. "
+    "Scales without a column have no results. Made by `fairseq-pe table claims` from the results "
+    "and `fairseq_plugins/papers/*_claims.py`."
 )
 
 
@@ -244,6 +196,8 @@ def _cell(claim: Claim, verdict: Verdict | None) -> str:
         brackets += "; at the floor"
     if smaller_than_printed(claim, verdict):
         brackets += "; smaller than the paper's"
+    if tie := tie_text(verdict):
+        brackets += f"; {tie}"
     return f"**{verdict.word}** {effect_text(verdict.estimate, verdict)}{brackets}"
 
 

@@ -1,6 +1,6 @@
 """Text of effects and intervals of claims."""
 
-from fairseq_plugins.report.differences import interval
+from fairseq_plugins.report.differences import interval, probability
 from fairseq_plugins.statistics.inference import Estimate
 from fairseq_plugins.statistics.verdicts import Verdict
 
@@ -16,3 +16,11 @@ def effect_text(estimate: Estimate, verdict: Verdict) -> str:
 def interval_text(estimate: Estimate, verdict: Verdict) -> str:
     """Its interval likewise; a speed is a ratio, which has no sign."""
     return interval(estimate, verdict.digits, sign="" if verdict.unit == "x" else "+")
+
+
+def tie_text(verdict: Verdict) -> str:
+    """Say that a decided claim is a tie on the table's page; empty where it is not."""
+    if not verdict.is_corrected_tie or verdict.corrected is None:
+        return ""
+    p = probability(verdict.corrected.adjusted)
+    return f"a tie on the table's page, corrected for all its pairs (p = {p})"

@@ -27,11 +27,11 @@ from fairseq_plugins.statistics.correlations import (
     LEAST_ROWS,
     RATIO,
     Correlated,
-    Place,
-    _of_the_start,
+    MetricPair,
     correlate,
     lost_columns,
     over_rows,
+    seed_of_the_start,
 )
 from fairseq_plugins.statistics.floors import Floors
 
@@ -69,7 +69,7 @@ def write_correlations(
 
 
 def as_data(
-    scale: str, ours: Mapping[Place, Correlated], theirs: Mapping[Place, Correlated]
+    scale: str, ours: Mapping[MetricPair, Correlated], theirs: Mapping[MetricPair, Correlated]
 ) -> dict[str, Any]:
     """All numbers of the page, for a JSON."""
     return {
@@ -94,8 +94,8 @@ def as_data(
 
 def render(
     scale: str,
-    ours: Mapping[Place, Correlated],
-    theirs: Mapping[Place, Correlated],
+    ours: Mapping[MetricPair, Correlated],
+    theirs: Mapping[MetricPair, Correlated],
     told: Sequence[str],
 ) -> str:
     """The whole page.
@@ -152,8 +152,8 @@ def render(
 
 
 def facts(
-    ours: Mapping[Place, Correlated],
-    theirs: Mapping[Place, Correlated],
+    ours: Mapping[MetricPair, Correlated],
+    theirs: Mapping[MetricPair, Correlated],
     lost: Mapping[str, str],
     cells: Mapping[str, Cells],
 ) -> list[str]:
@@ -209,7 +209,7 @@ def facts(
 def _as_distance(cells: Mapping[str, Cells]) -> str:
     """Correlations of how far direction balance is from 1; empty where no row is below."""
     own = rows_of(cells.get("bert_table2", {}), ATTENTION, RATIO)
-    ratios = [one for row in ROWS if (one := _of_the_start(own.get(row, {}))) is not None]
+    ratios = [one for row in ROWS if (one := seed_of_the_start(own.get(row, {}))) is not None]
     below = sum(ratio < 1 for ratio in ratios)
     if not below:
         return ""
@@ -253,7 +253,7 @@ def _number(one: Correlated) -> str:
     return DASH if effect is None else f"{effect:+.{DIGITS}f}"
 
 
-def _largest_difference(theirs: Mapping[Place, Correlated]) -> float:
+def _largest_difference(theirs: Mapping[MetricPair, Correlated]) -> float:
     """Between Table 5 and what the paper's own tables give."""
     pairs = [
         (effect, number.mean)

@@ -4,17 +4,8 @@ from collections.abc import Mapping, Sequence
 
 from fairseq_plugins.common.tables import DASH, markdown_table
 from fairseq_plugins.papers.tables import MARK, Column, Row, Table
-from fairseq_plugins.statistics.comparisons import (
-    Agreement,
-    Cells,
-    against,
-    against_none,
-    compare_orders,
-    rows_of,
-    spread_of,
-)
-from fairseq_plugins.statistics.floors import Floors, none_rises
 from fairseq_plugins.statistics.inference import Estimate, Spread
+from fairseq_plugins.statistics.judged import BETTER, TIE, WORSE, Agreement, JudgedTable
 
 # Over what Holm's correction is made where rows are compared with one row.
 FAMILIES = "over the paper's rows of a column and, apart from these, over the rows beyond the paper"
@@ -38,18 +29,17 @@ def probability(p: float | None) -> str:
     return "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
-def differences(table: Table, cells: Cells) -> list[str]:
-    """The section on each row against the reference; empty where nothing says what seeds do."""
-    ranked, reference = table.ranked_by, table.reference
+def differences(judged: JudgedTable) -> list[str]:
+    """Write the section on each row and the reference; empty where no row has several seeds."""
+    table, ranked, reference = judged.table, judged.table.ranked_by, judged.table.reference
     parts = []
     for attention in [*table.attentions, *table.extra_attentions]:
-        found = against(table, cells, attention, ranked.metric)
-        spread = spread_of(cells, attention, ranked.metric)
+        found, spread = judged.against(attention), judged.spread(attention)
         if not found or spread is None:
             continue
         listed = {row: one for row, one in found.items() if one.seeds or row in table.row_names}
-        told = f"**{table.name_of(attention).capitalize()}**: {_resolution(table, spread)}."
-        parts.append(told if not listed else f"{told}\n\n{_against_table(table, listed)}")
+        text = f"**{table.name_of(attention).capitalize()}**: {_resolution(table, spread)}."
+        parts.append(text if not listed else f"{text}\n\n{_against_table(table, listed)}")
     if not parts:
         return []
     summary = (
@@ -87,8 +77,9 @@ def _resolution(table: Table, spread: Spread) -> str:
     )
 
 
-def marks(table: Table, cells: Cells) -> list[str]:
-    """The section on the paper's marks of significance, beside ours; empty where it prints none."""
+def marks(judged: JudgedTable) -> list[str]:
+    """Write the section on the paper's marks of significance; empty where it prints none."""
+    table = judged.table
     if not table.mark:
         return []
     parts = [
@@ -99,7 +90,7 @@ def marks(table: Table, cells: Cells) -> list[str]:
         "seeds do.",
     ]
     for attention in table.attentions:
-        found = {c.metric: against(table, cells, attention, c.metric) for c in table.columns}
+        found = {c.metric: judged.against(attention, c.metric) for c in table.columns}
         lines = [
             [row.label, *(_mark(row, attention, c, found[c.metric]) for c in table.columns)]
             for row in table.rows
@@ -120,12 +111,13 @@ def _mark(row: Row, attention: str, column: Column, found: Mapping[str, Estimate
     return f"{paper} / {side}{probability(ours.p)} ({probability(ours.adjusted)})"
 
 
-def orderings(table: Table, cells: Cells, floors: Floors) -> list[str]:
-    """The section on the paper's orderings; empty where no two rows can be compared.
+def orderings(judged: JudgedTable) -> list[str]:
+    """Write the section on the paper's orderings; empty where no two rows can be compared.
 
-    Where no row is better than its column's floor this is said in place of an ordering.
+    Where no row beats its column's best baseline, the section says so instead of an ordering.
     """
-    found = [compare_orders(table, cells, attention) for attention in table.attentions]
+    table = judged.table
+    found = [judged.agreement(attention) for attention in table.attentions]
     found = [agreement for agreement in found if agreement.pairs]
     if not found:
         return []
@@ -141,16 +133,17 @@ def orderings(table: Table, cells: Cells, floors: Floors) -> list[str]:
     if all(agreement.spread is None for agreement in found):
         return ["## Orderings of the paper", f"{CANNOT.capitalize()}."]
     parts = ["## Orderings of the paper", summary]
-    parts += [_agreement(table, cells, agreement, floors) for agreement in found]
-    parts += [text for a in table.attentions if (text := _without(table, cells, a))]
+    parts += [_agreement(judged, agreement) for agreement in found]
+    parts += [text for a in table.attentions if (text := _without(judged, a))]
     return parts
 
 
-def _agreement(table: Table, cells: Cells, agreement: Agreement, floors: Floors) -> str:
+def _agreement(judged: JudgedTable, agreement: Agreement) -> str:
+    table = judged.table
     name = f"**{table.name_of(agreement.attention).capitalize()}**"
     if agreement.spread is None:
         return f"{name}: {CANNOT}."
-    lost = none_rises(table, cells, agreement.attention, table.ranked_by, floors)
+    lost = judged.no_row_above_floor(agreement.attention, table.ranked_by)
     if lost:
         return f"{name}: {lost}, so no ordering is claimed."
     line = (
@@ -162,7 +155,7 @@ def _agreement(table: Table, cells: Cells, agreement: Agreement, floors: Floors)
         line += f" No row can be told apart as better than {_names(agreement.best)}."
     header = ["In the paper", "gap in the paper", "gap here", "95 % interval", "p", "here"]
     lines, digits = [], table.ranked_by.digits
-    words = {True: "holds", False: "reversed", None: "tie"}
+    words = {True: "holds", False: "reversed", None: TIE}
     for pair in agreement.telling_pairs:
         better, worse = table.row(pair.better).label, table.row(pair.worse).label
         gaps = [f"{pair.paper_gap:.{digits}f}", f"{pair.gap.effect:+.{digits}f}"]
@@ -172,11 +165,11 @@ def _agreement(table: Table, cells: Cells, agreement: Agreement, floors: Floors)
     return f"{line}\n\n{markdown_table(header, lines, left=1)}"
 
 
-def _without(table: Table, cells: Cells, attention: str) -> str:
-    found = against_none(table, cells, attention)
-    if found is None or len(rows_of(cells, attention, table.ranked_by.metric)) < 2:
+def _without(judged: JudgedTable, attention: str) -> str:
+    table, found = judged.table, judged.against_none(attention)
+    if not found:
         return ""
-    better, ties, worse = found
+    better, ties, worse = (found.get(word, []) for word in (BETTER, TIE, WORSE))
     whose = "`none`" if "none" in table.row_names else "`none`, not in the paper"
     count = len(better) + len(ties) + len(worse)
     text = f"{len(better)} of {count} rows are better"
@@ -188,3 +181,40 @@ def _without(table: Table, cells: Cells, attention: str) -> str:
 
 def _names(rows: Sequence[str]) -> str:
     return ", ".join(f"`{row}`" for row in rows)
+
+
+def within_rows(judged: JudgedTable) -> list[str]:
+    """Write a section for each of `table.reference_attentions` that has results."""
+    return [
+        part
+        for reference in judged.table.reference_attentions
+        for part in _within(judged, reference)
+    ]
+
+
+def _within(judged: JudgedTable, reference: str) -> list[str]:
+    table, found = judged.table, judged.within_rows(reference)
+    if not found:
+        return []
+    attentions = list(dict.fromkeys(attention for _, attention in found))
+    lines = [
+        [table.row(row).label, *(_cell(table, found.get((row, a))) for a in attentions)]
+        for row in dict.fromkeys(row for row, _ in found)
+    ]
+    against = table.name_of(reference)
+    summary = (
+        f"{table.ranked_by.label} of a row less that of the same row with {against}, at the seeds "
+        "that both have, with its 95 % interval: by a paired t-test of three common seeds or more, "
+        "else by the spread that seeds make in all rows of the two columns. "
+        f"{MARK} marks p < 0.05 after Holm's correction over all of these."
+    )
+    header = ["Method", *(table.word_of(attention) for attention in attentions)]
+    return [f"## Differences to {against}", summary, markdown_table(header, lines, left=1)]
+
+
+def _cell(table: Table, one: Estimate | None) -> str:
+    if one is None:
+        return DASH
+    digits = table.ranked_by.digits
+    sure = "" if one.low is None else f" ({interval(one, digits)})"
+    return f"{one.effect:+.{digits}f}{MARK if one.is_apart else ''}{sure}"

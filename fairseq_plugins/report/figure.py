@@ -1,4 +1,4 @@
-"""A dot per row and attention, for the eye; the numbers are in the Markdown."""
+"""The figure of a table's ranking: a dot for each row and attention."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,10 +18,7 @@ DIGITS = 6  # of a recorded number
 def draw_ranking(
     folder: Path, table: Table, figure: Figure, scale: str, results: Sequence[Result]
 ) -> None:
-    """A PNG and an SVG of what ranks the rows, a panel per attention, the best row on top.
-
-    Beside them a JSON of their numbers.
-    """
+    """Draw the ranking column, a panel for each attention, as PNG, SVG and JSON."""
     ranked, metric = table.ranked_by, table.ranked_by.metric
     cells = gather(results, [ranked])
     most = max(sum(a == attention for _, a in cells) for attention in table.attentions)
@@ -45,7 +42,7 @@ def draw_ranking(
 
 
 def write_summaries(base: Path, ranked: Column, cells: Cells, by: str) -> None:
-    """The JSON of a figure of what ranks the rows; `by`: what its cells are of."""
+    """Write the ranking column as JSON; `by` names the keys of its cells."""
     numbers = {
         "-".join(cell): summary(found[ranked.metric]) for cell, found in sorted(cells.items())
     }
@@ -54,7 +51,7 @@ def write_summaries(base: Path, ranked: Column, cells: Cells, by: str) -> None:
 
 
 def summary(seeds: Seeds) -> dict[str, float | int | None]:
-    """What a figure's JSON has of a cell."""
+    """Return a cell's mean, deviation and number of seeds, for JSON."""
     spread = deviation(seeds)
     return {
         "mean": round(mean(seeds.values()), DIGITS),
@@ -64,5 +61,5 @@ def summary(seeds: Seeds) -> dict[str, float | int | None]:
 
 
 def stem(folder: Path, table: Table, figure: Figure, scale: str) -> Path:
-    """The path of a figure's files without their suffix, in the folder of all results."""
+    """Return the path of a figure's files without a suffix; `folder` has all results."""
     return folder / (figure.name or table.name) / scale

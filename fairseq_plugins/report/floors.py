@@ -1,20 +1,18 @@
-"""What needs no model of ours, and whether any row is better than it."""
-
-from collections.abc import Mapping
+"""A page's section on trivial baselines (majority class, unigrams, ...) and the rows above them."""
 
 from fairseq_plugins.common.tables import DASH, markdown_table
-from fairseq_plugins.papers.tables import Column, Table
-from fairseq_plugins.statistics.comparisons import Cells, mean, rows_of
-from fairseq_plugins.statistics.floors import Floors, highest, none_rises
+from fairseq_plugins.papers.tables import Column
+from fairseq_plugins.statistics.comparisons import mean
+from fairseq_plugins.statistics.floors import best_floor
 from fairseq_plugins.statistics.inference import SIGNIFICANT, holm, p_of_share
+from fairseq_plugins.statistics.judged import JudgedTable
 
 
-def _over_examples(
-    table: Table, attention: str, cells: Cells, floors: Floors, examples: Mapping[str, int]
-) -> str:
-    """How many rows are better than each floor, were other examples drawn; empty without rows."""
-    columns = [c for c in table.columns if c.metric in examples and c.metric in floors]
-    rows = {column.metric: rows_of(cells, attention, column.metric) for column in columns}
+def _over_examples(judged: JudgedTable, attention: str) -> str:
+    """Count the rows above each floor by a test over examples; empty without rows."""
+    examples, floors = judged.examples, judged.floors
+    columns = [c for c in judged.table.columns if c.metric in examples and c.metric in floors]
+    rows = {column.metric: judged.rows(attention, column.metric) for column in columns}
     names = dict.fromkeys(name for column in columns for name in floors[column.metric])
     p_values = {
         (name, metric, row): p_of_share(mean(seeds.values()), examples[metric], value)
@@ -37,9 +35,9 @@ def _over_examples(
     )
 
 
-def _margin(cells: Cells, attention: str, column: Column, floors: Floors) -> str:
-    """By how much the best row's mean is better than the best floor."""
-    floor, rows = highest(column, floors), rows_of(cells, attention, column.metric)
+def _margin(judged: JudgedTable, attention: str, column: Column) -> str:
+    """Format by how much the best row's mean is better than the best floor."""
+    floor, rows = best_floor(column, judged.floors), judged.rows(attention, column.metric)
     if floor is None or not rows:
         return DASH
     sign = 1 if column.higher_is_better else -1
@@ -47,13 +45,9 @@ def _margin(cells: Cells, attention: str, column: Column, floors: Floors) -> str
     return f"{by:+.{column.digits}f}"
 
 
-def floors_section(
-    table: Table, cells: Cells, floors: Floors, examples: Mapping[str, int]
-) -> list[str]:
-    """The section on floors; empty where the data says none.
-
-    examples: by metric, where it is a share of them.
-    """
+def floors_section(judged: JudgedTable) -> list[str]:
+    """Write the section on floors; empty where the data has none."""
+    table, floors = judged.table, judged.floors
     if not floors:
         return []
     columns = [column for column in table.columns if column.metric in floors]
@@ -71,21 +65,21 @@ def floors_section(
     lines += [
         [
             f"best row under {table.name_of(attention)}, better by",
-            *(_margin(cells, attention, column, floors) for column in columns),
+            *(_margin(judged, attention, column) for column in columns),
         ]
         for attention in table.attentions
-        if any(rows_of(cells, attention, column.metric) for column in columns)
+        if any(judged.rows(attention, column.metric) for column in columns)
     ]
-    told = [
-        f"**{table.name_of(attention).capitalize()}**: {'; '.join(said)}."
+    notes = [
+        f"**{table.name_of(attention).capitalize()}**: {'; '.join(lost)}."
         for attention in table.attentions
-        if (said := [t for c in columns if (t := none_rises(table, cells, attention, c, floors))])
+        if (lost := [t for c in columns if (t := judged.no_row_above_floor(attention, c))])
     ]
     summary = "On the same examples, from the training data alone and without any model of ours."
     page = markdown_table(["", *(column.label for column in columns)], lines, left=1)
-    counted = [_over_examples(table, a, cells, floors, examples) for a in table.attentions]
+    counted = [_over_examples(judged, a) for a in table.attentions]
     if any(counted):
-        told += [
+        notes += [
             "Were other examples drawn: the rows that are better than a floor by an exact binomial "
             "test against its number (one-sided, p < 0.05 with Holm's correction over all of an "
             "attention; several seeds count by their mean). It counts the floor's number as known, "
@@ -93,4 +87,4 @@ def floors_section(
             "of other seeds.",
             *filter(None, counted),
         ]
-    return ["## Floors", summary, page, *told]
+    return ["## Floors", summary, page, *notes]

@@ -13,7 +13,7 @@ from fairseq_plugins.papers.extrapolation import SLIDING
 from fairseq_plugins.papers.tables import Figure, Table
 from fairseq_plugins.records.results import Result
 from fairseq_plugins.report.figure import stem
-from fairseq_plugins.report.panels import add_legend, draw_rows, labels_of, make_panels, styles
+from fairseq_plugins.report.row_panels import add_legend, draw_rows, labels_of, make_panels, styles
 from fairseq_plugins.statistics.series import Lines, Points, length_lines, longest_places
 
 MOST = 4.0  # times the highest perplexity of the others: above it a line leaves the picture

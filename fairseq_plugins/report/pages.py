@@ -9,10 +9,9 @@ from fairseq_plugins.papers.bert import (
     BERT_PROPERTIES_TABLE,
     BERT_SQUAD_TABLE,
 )
-from fairseq_plugins.report.claims_page import read_numbers
 from fairseq_plugins.report.correlations import write_correlations
-from fairseq_plugins.report.folders import find_reports
 from fairseq_plugins.report.page import Report
+from fairseq_plugins.statistics.table_results import TableFolder, find_tables, read_numbers
 from fairseq_plugins.statistics.verdicts import printed_cells
 
 _CORRELATED = (BERT_PROPERTIES_TABLE, BERT_GLUE_TABLE, BERT_SQUAD_TABLE)
@@ -29,7 +28,14 @@ def write_table_pages(root: Path, say: Callable[[str], None]) -> list[Path]:
         The pages, to be joined to the root.
     """
     pages = []
-    for page, left_out in spread(_write, [*find_reports(root, say)]):
+    reports: list[Report] = []
+    for found in find_tables(root):
+        if isinstance(found, TableFolder):
+            reports.append(Report(**vars(found)))
+        else:
+            for sentence in found.left_out:
+                say(sentence)
+    for page, left_out in spread(_write, reports):
         pages.append(page)
         for sentence in left_out:
             say(f"Left out of {page}: {sentence}")

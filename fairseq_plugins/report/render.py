@@ -12,18 +12,14 @@ from fairseq_plugins.papers.tables import MARK, Column, Printed, Row, Table
 from fairseq_plugins.records.results import Result
 from fairseq_plugins.report.beyond_training import what_is_seen
 from fairseq_plugins.report.captions import caption
-from fairseq_plugins.report.differences import DASH, differences, marks, orderings
+from fairseq_plugins.report.differences import DASH, differences, marks, orderings, within_rows
 from fairseq_plugins.report.floors import floors_section
-from fairseq_plugins.report.short_samples import what_short_samples_show
-from fairseq_plugins.report.within_rows import within_rows
-from fairseq_plugins.statistics.comparisons import Cells, against, deviation, gather, mean
-from fairseq_plugins.statistics.floors import examples_of, floors_of
+from fairseq_plugins.report.short_then_long import what_short_samples_show
+from fairseq_plugins.statistics.comparisons import deviation, mean
 from fairseq_plugins.statistics.inference import Seeds
+from fairseq_plugins.statistics.judged import JudgedTable
 
 MOST_COLUMNS = 3  # of an attention, for both attentions to stand in one table
-
-# What differs from the reference row beyond chance: (row, attention, metric).
-Apart = frozenset[tuple[str, str, str]]
 
 
 @dataclass(frozen=True)
@@ -52,51 +48,56 @@ class AboutStudy:
 
 
 def render(
-    table: Table,
+    judged: JudgedTable,
     scale: str,
-    results: Sequence[Result],
-    left_out: Sequence[str],
+    left_out: Sequence[str] = (),
     study: AboutStudy | None = None,
-    absent: Sequence[str] = (),
+    missing_rows: Sequence[str] = (),
 ) -> str:
-    """The whole Markdown page.
+    """Write the whole Markdown page.
 
-    results: the runs to show. left_out: sentences about results that were not shown. absent: on
-    the paper's rows that have no number here.
+    Args:
+        judged: the table with the results to show.
+        scale: the name of their scale.
+        left_out: a sentence on each result that is not shown.
+        study: the changes to the recipe, if it is the page of a study.
+        missing_rows: sentences on the paper's rows that have no number here.
     """
-    cells = gather(results, table.columns)
+    table, results = judged.table, judged.results
     title = f"study `{study.name}`, from scale `{scale}`" if study else f"scale `{scale}`"
-    about = caption(table, scale, results, is_study=bool(study), absent=absent)
+    about = caption(table, scale, results, is_study=bool(study), missing_rows=missing_rows)
     parts = [f"# {table.source}, {title}", about]
     parts += [study.text] if study else []
     parts += [f"Left out: {sentence}" for sentence in left_out]
     parts += _views(table, study.name if study else scale, results)
-    parts += _rows(table, cells, "## ")
+    parts += _rows(judged, "## ")
     for attention, heading in table.extra_attentions.items():
-        rows = sorted(row for row, a in cells if a == attention)
+        rows = sorted(row for row, a in judged.cells if a == attention)
         if rows:
-            own = ours_table(table, rows, [attention], cells, _apart(table, cells, [attention]))
-            parts += [f"## {heading}", own]
+            parts += [f"## {heading}", ours_table(judged, rows, [attention])]
     for suffix, heading in EXPERIMENTS[table.experiment].further_evaluations(results):
-        wider = gather(results, table.columns, suffix)
-        parts += [f"## {heading}", *_rows(table, wider, "### ")]
-    parts += what_is_seen(table, results)
-    floors = floors_of(table, results)
-    parts += what_short_samples_show(table, cells, floors)
-    parts += floors_section(table, cells, floors, examples_of(table, results))
-    parts += within_rows(table, cells)
-    parts += [*marks(table, cells), *differences(table, cells)]
-    parts += orderings(table, cells, floors)
+        parts += [f"## {heading}", *_rows(JudgedTable.of(table, results, suffix), "### ")]
+    parts += [*what_is_seen(judged), *what_short_samples_show(judged), *comparisons(judged)]
     return "\n\n".join(parts) + "\n"
 
 
-def _rows(table: Table, cells: Cells, heading: str) -> list[str]:
-    """The tables of all rows under the table's attentions; heading: the marks of a heading."""
-    apart = _apart(table, cells, table.attentions)
-    parts = main_tables(table, cells, apart)
-    done = {row for row, attention in cells if attention in table.attentions}
+def comparisons(judged: JudgedTable) -> list[str]:
+    """Write the sections on floors, differences, marks and orderings."""
+    return [
+        *floors_section(judged),
+        *within_rows(judged),
+        *marks(judged),
+        *differences(judged),
+        *orderings(judged),
+    ]
+
+
+def _rows(judged: JudgedTable, heading: str) -> list[str]:
+    """Write the tables of all rows under the table's attentions, below headings "##" or "###"."""
+    table, parts = judged.table, main_tables(judged)
+    done = {row for row, attention in judged.cells if attention in table.attentions}
     if beyond := sorted(done - set(table.row_names)):
-        own = ours_table(table, beyond, table.attentions, cells, apart)
+        own = ours_table(judged, beyond, table.attentions)
         parts += [f"{heading}Rows beyond the paper", own]
     return parts
 
@@ -125,33 +126,23 @@ def cell_text(seeds: Seeds | None, digits: int = 2) -> str:
     return f"{mean(seeds.values()):.{digits}f} ± {spread:.{digits}f} ({len(seeds)})"
 
 
-def _apart(table: Table, cells: Cells, attentions: Sequence[str]) -> Apart:
-    """What gets a dagger: the numbers that differ from the reference row's beyond chance."""
-    return frozenset(
-        (row, attention, column.metric)
-        for attention in attentions
-        for column in table.columns
-        for row, gap in against(table, cells, attention, column.metric).items()
-        if gap.is_apart
-    )
-
-
-def main_tables(table: Table, cells: Cells, apart: Apart) -> list[str]:
-    """The paper's rows in the paper's order, under each attention.
+def main_tables(judged: JudgedTable) -> list[str]:
+    """Write the paper's rows in the paper's order, under each attention.
 
     They are in one table, or where there are many columns in one for each attention. Without
     numbers in the paper there are ours only.
     """
+    table = judged.table
     if not table.is_printed:
-        shown = {row for row, attention in cells if attention in table.attentions}
+        shown = {row for row, attention in judged.cells if attention in table.attentions}
         done = [row.name for row in table.rows if row.name in shown]
-        return [ours_table(table, done, table.attentions, cells, apart)]
+        return [ours_table(judged, done, table.attentions)]
     if len(table.columns) <= MOST_COLUMNS:
-        return [_one_table(table, cells, apart)]
+        return [_one_table(judged)]
     parts = []
     for attention in table.attentions:
         lines = [
-            [*words, *(_pair(row, attention, column, cells, apart) for column in table.columns)]
+            [*words, *(_pair(judged, row, attention, column) for column in table.columns)]
             for words, row in _labelled(table)
         ]
         labels = [column.label for column in table.columns]
@@ -170,8 +161,8 @@ def _labelled(table: Table) -> list[tuple[list[str], Row]]:
     return found
 
 
-def _one_table(table: Table, cells: Cells, apart: Apart) -> str:
-    header = ["", "Method"]
+def _one_table(judged: JudgedTable) -> str:
+    table, header = judged.table, ["", "Method"]
     for attention in table.attentions:
         paper = [f"paper {column.label}" for column in table.printed_columns]
         ours = [f"ours {column.label}" for column in table.columns]
@@ -180,18 +171,19 @@ def _one_table(table: Table, cells: Cells, apart: Apart) -> str:
     lines = [
         [
             *words,
-            *(text for a in table.attentions for text in _columns(table, row, a, cells, apart)),
+            *(text for a in table.attentions for text in _columns(judged, row, a)),
         ]
         for words, row in _labelled(table)
     ]
     return markdown_table(header, lines, left=2)
 
 
-def _columns(table: Table, row: Row, attention: str, cells: Cells, apart: Apart) -> list[str]:
-    paper, cell = row.paper.get(attention, {}), cells.get((row.name, attention))
+def _columns(judged: JudgedTable, row: Row, attention: str) -> list[str]:
+    table, paper = judged.table, row.paper.get(attention, {})
+    cell = judged.cells.get((row.name, attention))
     texts = [_printed(paper.get(column.metric), column) for column in table.printed_columns]
     for column in table.columns:
-        texts.append(_ours(row.name, attention, column, cells, apart))
+        texts.append(_ours(judged, row.name, attention, column))
     ranked = table.ranked_by.metric
     if cell is None or ranked not in cell or ranked not in paper:
         return [*texts, DASH]
@@ -199,36 +191,32 @@ def _columns(table: Table, row: Row, attention: str, cells: Cells, apart: Apart)
     return [*texts, f"{difference:+.{table.ranked_by.digits}f}"]
 
 
-def _pair(row: Row, attention: str, column: Column, cells: Cells, apart: Apart) -> str:
+def _pair(judged: JudgedTable, row: Row, attention: str, column: Column) -> str:
     paper = _printed(row.paper.get(attention, {}).get(column.metric), column)
-    return f"{paper} / {_ours(row.name, attention, column, cells, apart)}"
+    return f"{paper} / {_ours(judged, row.name, attention, column)}"
 
 
 def _printed(number: Printed | None, column: Column) -> str:
     return number.text(column.digits) if number else DASH
 
 
-def _ours(row: str, attention: str, column: Column, cells: Cells, apart: Apart) -> str:
-    text = cell_text(cells.get((row, attention), {}).get(column.metric), column.digits)
-    return f"{text}{MARK}" if (row, attention, column.metric) in apart else text
+def _ours(judged: JudgedTable, row: str, attention: str, column: Column) -> str:
+    """Format a cell, with a dagger where it differs significantly from the reference row."""
+    seeds = judged.cells.get((row, attention), {}).get(column.metric)
+    gap = judged.against(attention, column.metric).get(row)
+    return cell_text(seeds, column.digits) + (MARK if gap and gap.is_apart else "")
 
 
-def ours_table(
-    table: Table,
-    names: Sequence[str],
-    attentions: Sequence[str],
-    cells: Cells,
-    apart: Apart,
-) -> str:
-    """Rows that the paper does not have: ours only."""
-    header = ["Method"]
+def ours_table(judged: JudgedTable, names: Sequence[str], attentions: Sequence[str]) -> str:
+    """Write the table of some rows without the paper's numbers."""
+    table, header = judged.table, ["Method"]
     for attention in attentions:
         first, *rest = (column.label for column in table.columns)
         header += [f"{table.word_of(attention).capitalize()}: {first}", *rest]
     lines = [
         [
             f"`{name}`",
-            *(_ours(name, a, c, cells, apart) for a in attentions for c in table.columns),
+            *(_ours(judged, name, a, c) for a in attentions for c in table.columns),
         ]
         for name in names
     ]

@@ -26,7 +26,7 @@ from fairseq_plugins.site.figures import FigureView, figure_views, ranking, resu
 from fairseq_plugins.site.runs import KINDS, CellView, cell_view, script, shared_of, typed
 from fairseq_plugins.site.speed import machines, table9, timing_command
 from fairseq_plugins.site.tables import attentions_of, explained, floor_texts, lines_of
-from fairseq_plugins.statistics.evidence import Evidence, TableEvidence
+from fairseq_plugins.statistics.table_results import Evidence, TableResults
 
 STATIC = Path(__file__).parent / "static"
 MARKER = "made-by-fairseq-plugins"  # a folder that may be made anew
@@ -88,7 +88,7 @@ class Site:
         write_text(self.folder / page, text)
         self.pages.append(page)
 
-    def lines(self, found: TableEvidence) -> Sequence[Any]:
+    def lines(self, found: TableResults) -> Sequence[Any]:
         """A table's lines, made once."""
         lines: dict[str, Sequence[Any]] = self.templates.globals["lines"]  # type: ignore[assignment]
         return lines[found.page]
@@ -194,7 +194,7 @@ def _tables(site: Site) -> None:
                 _cell(site, one, cell_view(one, row, attention, shared))
 
 
-def _cell(site: Site, found: TableEvidence, cell: CellView) -> None:
+def _cell(site: Site, found: TableResults, cell: CellView) -> None:
     curves = {
         f"seed {run.seed}, {name}": points
         for run in cell.runs
@@ -205,7 +205,7 @@ def _cell(site: Site, found: TableEvidence, cell: CellView) -> None:
     site.write(cell.page, "cell.html", found=found, cell=cell, chart=chart)
 
 
-def _links(site: Site, found: TableEvidence) -> dict[str, str]:
+def _links(site: Site, found: TableResults) -> dict[str, str]:
     """Where links of a table's page in results/ lead: to its figure on the page of figures."""
     names = [f"figures.html#{view.name}" for view in site.figures if view.source == found.page]
     return {f"{found.name}{suffix}": name for name in names for suffix in (".png", ".svg", ".json")}

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from fairseq_plugins.papers import CLAIMS, TABLES
 from fairseq_plugins.papers.claims import Claim, Comparison, Correlation, Floor, Speed
 from fairseq_plugins.papers.tables import Table
-from fairseq_plugins.report.claims_text import effect_text, interval_text
+from fairseq_plugins.report.claims_text import effect_text, interval_text, tie_text
 from fairseq_plugins.report.differences import probability
 from fairseq_plugins.report.render import DASH
 from fairseq_plugins.site.runs import table_command, typed
@@ -14,7 +14,7 @@ from fairseq_plugins.site.speed import timing_command
 from fairseq_plugins.site.tables import cell_page
 from fairseq_plugins.statistics.claims import FARTHEST, printed, smaller_than_printed
 from fairseq_plugins.statistics.comparisons import mean, rows_of
-from fairseq_plugins.statistics.evidence import Evidence
+from fairseq_plugins.statistics.table_results import Evidence
 from fairseq_plugins.statistics.timings import RELATIVE_SPEED, TIMINGS
 from fairseq_plugins.statistics.verdicts import (
     CONFIRMED,
@@ -173,6 +173,8 @@ def _sentence(claim: Claim, verdict: Verdict) -> str:
         where += f"; {verdict.enough} seeds would decide if effect and spread are what they seem"
     if smaller_than_printed(claim, verdict):
         where += "; one as large as the paper's is ruled out at this scale"
+    if tie := tie_text(verdict):
+        where += f"; it is {tie}"
     if verdict.missing:
         where = verdict.missing if verdict.at_floor else f"{where}; without {verdict.missing}"
     sure = interval_text(estimate, verdict)

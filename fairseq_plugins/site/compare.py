@@ -3,10 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
+from fairseq_plugins.report.differences import probability
 from fairseq_plugins.site.runs import cell_view, joined, shared_of
-from fairseq_plugins.statistics.comparisons import judge_pairs
-from fairseq_plugins.statistics.evidence import Evidence, TableEvidence
-from fairseq_plugins.statistics.inference import Estimate
+from fairseq_plugins.statistics.table_results import Evidence, TableResults
 
 Data = dict[str, Any]
 
@@ -16,7 +15,7 @@ def compare_data(evidence: Evidence) -> Data:
     return {"tables": [_table(one) for one in evidence.tables if one.shown]}
 
 
-def _table(found: TableEvidence) -> Data:
+def _table(found: TableResults) -> Data:
     shared = shared_of(found)
     cells = [cell_view(found, row, attention, shared) for row, attention in found.runs]
     column = found.table.ranked_by
@@ -40,36 +39,29 @@ def _table(found: TableEvidence) -> Data:
             }
             for cell in cells
         ],
-        "pairs": _pairs(found),
+        "pairs": pairs_of(found),
     }
 
 
-def _pairs(found: TableEvidence) -> Mapping[str, Data]:
-    """By attention the rows, and of each two what the table's page says of them.
+def pairs_of(found: TableResults) -> Mapping[str, Data]:
+    """Return by attention the rows, and for every two the verdict of the table's page.
 
-    A pair: places of the two rows, effect, interval, p after correction, common seeds, and the
-    verdict on the first.
+    A pair: places of the two rows, effect, interval, corrected p as text, number of common seeds,
+    and the verdict on the first row.
     """
     result = {}
     for attention in [*found.table.attentions, *found.table.extra_attentions]:
-        judged = judge_pairs(found.table, found.cells, attention)
+        judged = found.judged.pairs(attention)
         names = sorted({name for pair in judged for name in pair})
         places = {name: place for place, name in enumerate(names)}
         pairs = []
         for (first, second), one in judged.items():
             numbers = [one.effect, one.low, one.high]
             short = [None if n is None else float(f"{n:.4g}") for n in numbers]
-            p = None if one.adjusted is None else round(one.adjusted, 5)  # shown with three
-            pairs.append([places[first], places[second], *short, p, one.seeds, _word(found, one)])
+            p = probability(one.adjusted)
+            pairs.append(
+                [places[first], places[second], *short, p, one.seeds, found.judged.verdict(one)]
+            )
         if pairs:
             result[attention] = {"rows": names, "pairs": pairs}
     return result
-
-
-def _word(found: TableEvidence, one: Estimate) -> str:
-    """Verdict on the first of two rows from their difference."""
-    if one.p is None:
-        return "one seed"
-    if not one.is_apart:
-        return "tie"
-    return "better" if (one.effect > 0) == found.table.ranked_by.higher_is_better else "worse"

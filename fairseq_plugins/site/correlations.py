@@ -8,8 +8,8 @@ from fairseq_plugins.papers.bert_correlations import PERFORMANCES, PRINTED, PROP
 from fairseq_plugins.papers.tables import Column
 from fairseq_plugins.report.correlations import DIGITS, PAGE, facts
 from fairseq_plugins.report.differences import interval
-from fairseq_plugins.statistics.correlations import Correlated, Place, correlate, lost_columns
-from fairseq_plugins.statistics.evidence import Evidence
+from fairseq_plugins.statistics.correlations import Correlated, MetricPair, correlate, lost_columns
+from fairseq_plugins.statistics.table_results import Evidence
 from fairseq_plugins.statistics.verdicts import printed_cells
 
 
@@ -81,7 +81,7 @@ def correlations_views(evidence: Evidence) -> list[CorrelationsView]:
     return views
 
 
-def _number(own: Column, column: Column, ours: dict[Place, Correlated]) -> Number:
+def _number(own: Column, column: Column, ours: dict[MetricPair, Correlated]) -> Number:
     printed = PRINTED[own.metric].get(column.metric)
     paper, order = (f"{printed.mean:+.{DIGITS}f}", printed.mean) if printed else ("", None)
     estimate = ours[own.metric, column.metric].estimate

@@ -17,8 +17,8 @@ from fairseq_plugins.site import charts
 from fairseq_plugins.site.formula import mathml
 from fairseq_plugins.site.kinds import facts_of, kind_of
 from fairseq_plugins.site.tables import Line
-from fairseq_plugins.statistics.evidence import Evidence, TableEvidence
 from fairseq_plugins.statistics.series import length_lines
+from fairseq_plugins.statistics.table_results import Evidence, TableResults
 
 BESIDE = ("base", "rope")  # what a line of extrapolation is shown with
 
@@ -46,7 +46,7 @@ class EncodingView:
     facts: Sequence[tuple[str, str]]
     options: Sequence[tuple[str, str, str]]
     text: str
-    numbers: Sequence[tuple[TableEvidence, Line]]
+    numbers: Sequence[tuple[TableResults, Line]]
     speeds: Sequence[tuple[str, str, str, str]]
     pictures: Sequence[tuple[str, charts.Chart]]
     longer: Sequence[tuple[str, charts.Chart]]

@@ -9,9 +9,9 @@ from fairseq_plugins.common.root import place
 from fairseq_plugins.papers.tables import Figure, Table
 from fairseq_plugins.site import charts
 from fairseq_plugins.site.maps import maps
-from fairseq_plugins.statistics.comparisons import deviation, mean, rows_of
-from fairseq_plugins.statistics.evidence import Evidence, TableEvidence
+from fairseq_plugins.statistics.comparisons import deviation, mean
 from fairseq_plugins.statistics.series import Lines, length_lines, longest_places, mean_curves
+from fairseq_plugins.statistics.table_results import Evidence, TableResults
 from fairseq_plugins.statistics.timings import read_json
 
 
@@ -38,12 +38,12 @@ def results_of(root: Path) -> Path:
     return root / place("results")
 
 
-def ranking(found: TableEvidence) -> list[tuple[str, charts.Chart]]:
+def ranking(found: TableResults) -> list[tuple[str, charts.Chart]]:
     """A table's ranking under each attention, the best row on top."""
     table, column = found.table, found.table.ranked_by
     panels = []
     for attention in [*table.attentions, *table.extra_attentions]:
-        rows = rows_of(found.cells, attention, column.metric)
+        rows = found.judged.rows(attention)
         sign = -1 if column.higher_is_better else 1
         names = sorted(rows, key=lambda row: sign * mean(rows[row].values()))
         if len(names) < 2:
@@ -74,7 +74,7 @@ def figure_views(evidence: Evidence) -> list[FigureView]:
     return views
 
 
-def _of_table(found: TableEvidence, figure: Figure) -> FigureView:
+def _of_table(found: TableResults, figure: Figure) -> FigureView:
     table, name = found.table, f"{found.table.name}-{found.scale}"
     if figure.kind == "curves":
         curves = mean_curves(found.shown)
@@ -124,7 +124,7 @@ def _title(path: Path) -> str:
     return title if path.stem == path.parent.name else f"{title}, {path.stem}"
 
 
-def _drawn(root: Path, found: TableEvidence) -> list[FigureView]:
+def _drawn(root: Path, found: TableResults) -> list[FigureView]:
     path = found.files.with_name(f"{found.files.name}.png")
     if not (results_of(root) / path).is_file():
         return []

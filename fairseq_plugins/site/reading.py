@@ -5,11 +5,13 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict
 
 from fairseq_plugins.common.parallel import spread
-from fairseq_plugins.common.provenance import committed
 from fairseq_plugins.papers import TABLES
-from fairseq_plugins.report.folders import OWN, _folders
-from fairseq_plugins.report.page import Report
-from fairseq_plugins.statistics.evidence import Evidence, TableEvidence
+from fairseq_plugins.statistics.table_results import (
+    Evidence,
+    TableFolder,
+    TableResults,
+    find_tables,
+)
 from fairseq_plugins.statistics.timings import Content, read_json, read_measurement, read_timings
 
 TARGETS = "targets.json"  # beside the machines' folders
@@ -43,22 +45,22 @@ class _Benchmark(BaseModel):
 
 
 def read_evidence(root: Path, processes: int | None = None) -> Evidence:
-    """Read a repository.
+    """Read all results of a repository.
 
     Args:
         root: the repository.
         processes: that read side by side; None for one for each core.
     """
-    found = [*_folders(root)]
-    reports = [one for one in found if isinstance(one, Report)]
-    lost = [one for one in found if isinstance(one, TableEvidence)]
+    found = [*find_tables(root)]
+    damaged = [one for one in found if isinstance(one, TableResults)]
     # Composing the configurations that results are compared with is most of the work.
-    tables = spread(_table, reports, processes)
+    folders = [one for one in found if isinstance(one, TableFolder)]
+    tables = spread(TableFolder.read, folders, processes)
     left_out: list[str] = []
     targets = read_json(root / "benchmarks" / "results" / TARGETS) or {}
     return Evidence(
         root,
-        sorted([*tables, *lost], key=_place),
+        sorted([*tables, *damaged], key=_place),
         read_timings(root, left_out.append),
         _benchmarks(root, left_out),
         targets.get("targets", []),
@@ -66,21 +68,7 @@ def read_evidence(root: Path, processes: int | None = None) -> Evidence:
     )
 
 
-def _table(report: Report) -> TableEvidence:
-    shown, left_out = report.read()
-    return TableEvidence(
-        report.shown_table,
-        report.name,
-        shown,
-        left_out,
-        report.study,
-        is_rerun=report.all_results == OWN,
-        is_published=bool(report.study and committed(report.root, report.root / report.folder)),
-        absent=report.absent(shown),
-    )
-
-
-def _place(found: TableEvidence) -> tuple[int, bool]:
+def _place(found: TableResults) -> tuple[int, bool]:
     """In the papers' order, the repository's own results first."""
     return [*TABLES].index(found.table.name), found.is_own
 

@@ -13,7 +13,7 @@ from fairseq_plugins.records.recipe import trainings_of
 from fairseq_plugins.records.results import Result, curves_of, run_of
 from fairseq_plugins.site.tables import cell_page
 from fairseq_plugins.statistics.comparisons import mean
-from fairseq_plugins.statistics.evidence import RERUN, TableEvidence
+from fairseq_plugins.statistics.table_results import RERUN, TableResults
 
 Flat = dict[str, str]  # dotted key: value, as shown
 KINDS = {"valid": "validation", "train": "training"}  # of curves
@@ -76,7 +76,7 @@ class Shared:
     data: Flat
 
 
-def shared_of(found: TableEvidence) -> Shared:
+def shared_of(found: TableResults) -> Shared:
     """Settings and data that no run of a table has otherwise; seeds and folders are a run's own."""
     configurations = [_by_training(run) for run in found.shown]
     common = set.intersection(*(set(_items(one)) for one in configurations))
@@ -84,7 +84,7 @@ def shared_of(found: TableEvidence) -> Shared:
     return Shared(_only(configurations[0], common), dict(sorted(data)))
 
 
-def cell_view(found: TableEvidence, row: str, attention: str, shared: Shared) -> CellView:
+def cell_view(found: TableResults, row: str, attention: str, shared: Shared) -> CellView:
     """All about the runs of one cell."""
     runs = found.runs[row, attention]
     configurations = [_by_training(run) for run in runs]
@@ -106,7 +106,7 @@ def cell_view(found: TableEvidence, row: str, attention: str, shared: Shared) ->
 
 
 def script(
-    found: TableEvidence, rows: Sequence[str], attentions: Sequence[str], seeds: Sequence[int]
+    found: TableResults, rows: Sequence[str], attentions: Sequence[str], seeds: Sequence[int]
 ) -> str:
     """The command that makes some cells of what there are runs of."""
     study = found.study
@@ -124,7 +124,7 @@ def script(
 def table_command(
     table: str, scale: str, rows: Sequence[str], attentions: Sequence[str], seeds: Sequence[int]
 ) -> list[str]:
-    """The words of a command that makes cells of a table; the scale as `TableEvidence` says it."""
+    """The words of a command that makes cells of a table; the scale as `TableResults` says it."""
     words = ["--scale", scale.removeprefix(RERUN), "--rows", ",".join(rows)]
     words += ["--attention", ",".join(attentions)]
     words += ["--seeds", ",".join(map(str, seeds))] if seeds else []
@@ -236,7 +236,7 @@ def _of_any_own_seed(run: Result) -> str:
     return "\n".join(map(marked, run["command"]))
 
 
-def _metrics(found: TableEvidence, runs: Sequence[Result]) -> list[tuple[str, Sequence[str], str]]:
+def _metrics(found: TableResults, runs: Sequence[Result]) -> list[tuple[str, Sequence[str], str]]:
     """The table's columns under their labels, then every other number of the runs."""
     labels = {column.metric: column.label for column in found.table.columns}
     digits = {column.metric: column.digits for column in found.table.columns}

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from fairseq_plugins.common.root import IS_CHECKOUT
 from fairseq_plugins.papers import lrpe_speed
 from fairseq_plugins.site.runs import circumstances
-from fairseq_plugins.statistics.evidence import Evidence
+from fairseq_plugins.statistics.table_results import Evidence
 from fairseq_plugins.statistics.timings import RELATIVE_SPEED, Content
 
 MET, MISSED = "met", "missed"

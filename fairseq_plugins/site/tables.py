@@ -5,19 +5,15 @@ from dataclasses import dataclass
 
 from fairseq_plugins.papers.tables import ATTENTIONS, Table
 from fairseq_plugins.report.captions import caption
-from fairseq_plugins.report.differences import differences, interval, marks, orderings, probability
-from fairseq_plugins.report.floors import floors_section
-from fairseq_plugins.report.render import cell_text
-from fairseq_plugins.report.within_rows import within_rows
+from fairseq_plugins.report.differences import interval, probability
+from fairseq_plugins.report.render import cell_text, comparisons
 from fairseq_plugins.site.kinds import encoding_of, kind_of
-from fairseq_plugins.statistics.comparisons import against, mean
-from fairseq_plugins.statistics.evidence import TableEvidence
-from fairseq_plugins.statistics.floors import examples_of, highest, risen
+from fairseq_plugins.statistics.comparisons import mean
+from fairseq_plugins.statistics.floors import best_floor
 from fairseq_plugins.statistics.inference import Estimate
+from fairseq_plugins.statistics.table_results import TableResults
 
-REFERENCE, TIE, BETTER, WORSE = "reference", "tie", "better", "worse"
-ALONE, SINGLE = "no reference", "one seed"
-NOT_RUN = "not run"
+REFERENCE, ALONE, NOT_RUN = "reference", "no reference", "not run"  # beside the verdicts
 
 
 @dataclass(frozen=True)
@@ -71,14 +67,14 @@ def cell_page(table: Table, scale: str, row: str, attention: str) -> str:
     return f"run-{table.name}-{scale}-{row}-{attention}.html"
 
 
-def lines_of(found: TableEvidence) -> list[Line]:
+def lines_of(found: TableResults) -> list[Line]:
     """The paper's rows in its order and those beyond it, under each attention that has them."""
-    table, cells = found.table, found.cells
+    table, judged = found.table, found.judged
     encodings = {(r["row"], r["attention"]): encoding_of(r) for r in found.shown}
     lines = []
     for attention in [*table.attentions, *table.extra_attentions]:
-        compared = {c.metric: against(table, cells, attention, c.metric) for c in table.columns}
-        own = {row for row, a in cells if a == attention}
+        compared = {c.metric: judged.against(attention, c.metric) for c in table.columns}
+        own = {row for row, a in judged.cells if a == attention}
         printed = [row.name for row in table.rows if attention in row.paper]
         names = [*printed, *sorted(own - set(printed))]
         floors = _floors(found, attention)
@@ -90,7 +86,7 @@ def lines_of(found: TableEvidence) -> list[Line]:
 
 
 def _line(
-    found: TableEvidence,
+    found: TableResults,
     name: str,
     attention: str,
     encoding: str,
@@ -99,7 +95,7 @@ def _line(
 ) -> Line:
     table, row = found.table, found.table.row(name)
     estimate = estimates[table.ranked_by.metric]
-    cell = found.cells.get((name, attention))
+    cell = found.judged.cells.get((name, attention))
     numbers = []
     for column in table.columns:
         seeds = (cell or {}).get(column.metric)
@@ -124,7 +120,7 @@ def _line(
         attention=attention,
         page=cell_page(table, found.scale, name, attention) if cell else "",
         numbers=tuple(numbers),
-        verdict=_verdict(table, name, estimate, is_run=cell is not None),
+        verdict=_verdict(found, name, estimate, is_run=cell is not None),
         effect=f"{estimate.effect:+.{digits}f}" if estimate else "",
         sure=interval(estimate, digits) if estimate and estimate.low is not None else "",
         p=probability(estimate.adjusted) if estimate and estimate.adjusted is not None else "",
@@ -133,59 +129,46 @@ def _line(
     )
 
 
-def _verdict(table: Table, name: str, estimate: Estimate | None, *, is_run: bool) -> str:
+def _verdict(found: TableResults, name: str, estimate: Estimate | None, *, is_run: bool) -> str:
     if not is_run:
         return NOT_RUN
-    if name == table.reference:
+    if name == found.table.reference:
         return REFERENCE
-    if estimate is None:
-        return ALONE
-    if estimate.p is None:
-        return SINGLE
-    if not estimate.is_apart:
-        return TIE
-    return BETTER if (estimate.effect > 0) == table.ranked_by.higher_is_better else WORSE
+    return ALONE if estimate is None else found.judged.verdict(estimate)
 
 
-def _floors(found: TableEvidence, attention: str) -> dict[str, set[str]]:
+def _floors(found: TableResults, attention: str) -> dict[str, set[str]]:
     """By metric the rows that are not told apart as better than the column's best floor."""
     result = {}
     for column in found.table.columns:
-        floor = highest(column, found.floors)
+        floor = best_floor(column, found.judged.floors)
         if floor is not None:
-            better = set(risen(found.table, found.cells, attention, column, floor[1]))
-            rows = {row for row, a in found.cells if a == attention}
+            better = set(found.judged.rows_above(attention, column, floor[1]))
+            rows = {row for row, a in found.judged.cells if a == attention}
             result[column.metric] = rows - better
     return result
 
 
-def floor_texts(found: TableEvidence) -> list[str]:
+def floor_texts(found: TableResults) -> list[str]:
     """What each column's floor is."""
     texts = []
     for column in found.table.columns:
-        floor = highest(column, found.floors)
+        floor = best_floor(column, found.judged.floors)
         if floor is not None:
             texts.append(f"{column.label}: {floor[1]:.{column.digits}f} ({floor[0]})")
     return texts
 
 
-def explained(found: TableEvidence) -> str:
-    """What stands below the numbers, in Markdown: what was trained, and how sure it is."""
-    table = found.table
-    examples = examples_of(table, found.shown)
-    parts = floors_section(table, found.cells, found.floors, examples)
-    parts += within_rows(table, found.cells)
-    parts += [*marks(table, found.cells), *differences(table, found.cells)]
-    parts += orderings(table, found.cells, found.floors)
-    parts += ["## What was trained on what", _caption(found)]
-    return "\n\n".join(parts)
-
-
-def _caption(found: TableEvidence) -> str:
-    is_study = found.study is not None
-    return caption(
-        found.table, found.recipe_scale, found.shown, is_study=is_study, absent=found.absent
+def explained(found: TableResults) -> str:
+    """Write in Markdown what stands below the numbers: comparisons, and what was trained."""
+    about = caption(
+        found.table,
+        found.recipe_scale,
+        found.shown,
+        is_study=found.study is not None,
+        missing_rows=found.missing_rows,
     )
+    return "\n\n".join([*comparisons(found.judged), "## What was trained on what", about])
 
 
 def attentions_of(lines: list[Line]) -> list[str]:

@@ -17,17 +17,17 @@ from fairseq_plugins.statistics.verdicts import (
     rules_out,
 )
 
-# Papers' effects are of other models: one that is farther out than this many times an interval is
-# in no picture of it, where it would leave the interval no room.
+# A printed effect farther out than this many interval widths is not drawn: it is of another model,
+# and would leave the interval no room.
 FARTHEST = 3.0
 
 
-# By scale, then by the name of each claim that it can say something of.
+# By scale, then by the name of each claim that the scale can decide.
 Verdicts = Mapping[str, Mapping[str, Verdict]]
 
 
 def printed(claim: Claim) -> Verdict:
-    """What the paper's own numbers say, without any interval; not run where it prints none."""
+    """Judge a claim by the paper's own numbers; there is no interval, and `not run` without any."""
     if isinstance(claim.evidence, Speed):
         return Verdict(UNDECIDED, sample_mean([claim.evidence.printed]), "x")
     if isinstance(claim.evidence, Correlation):
@@ -42,5 +42,5 @@ def _all_printed() -> dict[str, Cells]:
 
 
 def smaller_than_printed(claim: Claim, verdict: Verdict) -> bool:
-    """Whether an undecided effect is surely smaller than the one that the paper prints."""
+    """Test whether an undecided effect is significantly smaller than the printed one."""
     return rules_out(verdict, printed(claim), getattr(claim.evidence, "claimed", "above"))

@@ -10,29 +10,25 @@ from fairseq_plugins.papers.bert_correlations import (
     ROWS,
 )
 from fairseq_plugins.statistics.comparisons import Cells, mean, rows_of
-from fairseq_plugins.statistics.floors import Floors, none_rises
+from fairseq_plugins.statistics.floors import Floors
 from fairseq_plugins.statistics.inference import Estimate, Seeds, correlation, together
+from fairseq_plugins.statistics.judged import JudgedTable
 
 LEAST_ROWS = 4  # with fewer, Fisher's transformation has no interval
-
-
 STARTED_FROM = 1  # Tables 3 and 4 fine-tune the models of this seed, whatever their own
-
-
 ATTENTION = "vanilla"
-
-
 RATIO = "direction_balance"  # the property that is met at 1; the others are at 0
-
-
-Place = tuple[str, str]  # metric of a property, metric of a performance
+# The metrics of a property and of a performance; or a table and a metric of it.
+MetricPair = tuple[str, str]
 
 
 @dataclass(frozen=True)
 class Correlated:
-    """A correlation, and the rows that it is over.
+    """A correlation over rows.
 
-    estimate: None where there are fewer than `LEAST_ROWS`, or where one side is all the same.
+    Attributes:
+        rows: names of the rows.
+        estimate: None for fewer than `LEAST_ROWS` rows, or if one side is constant.
     """
 
     rows: tuple[str, ...]
@@ -41,13 +37,13 @@ class Correlated:
 
 def over_rows(
     cells: Mapping[str, Cells],
-    of: Place,
-    with_: Place,
+    of: MetricPair,
+    with_: MetricPair,
     attention: str,
     rows: Sequence[str],
     violation: Callable[[float], float] = float,
 ) -> Correlated:
-    """Pearson's correlation of a property with a performance over rows, each counted once.
+    """Correlate a property with a performance over rows.
 
     The property is that of the model that was fine-tuned, the performance a mean over seeds.
 
@@ -56,12 +52,14 @@ def over_rows(
         of: table and metric of the property.
         with_: of the performance.
         attention: of the rows.
-        rows: those that may count; what lacks one of the numbers does not.
-        violation: of the property's number, as it is correlated.
+        rows: names; a row without both numbers is left out.
+        violation: maps the property to the number that is correlated.
     """
     first, second = (rows_of(cells.get(table, {}), attention, m) for table, m in (of, with_))
     own = {
-        row: value for row, seeds in first.items() if (value := _of_the_start(seeds)) is not None
+        row: value
+        for row, seeds in first.items()
+        if (value := seed_of_the_start(seeds)) is not None
     }
     found = tuple(row for row in rows if row in own and row in second)
     if len(found) < LEAST_ROWS:
@@ -70,13 +68,13 @@ def over_rows(
     return Correlated(found, correlation([violation(own[row]) for row in found], performances))
 
 
-def _of_the_start(seeds: Seeds) -> float | None:
-    """A paper's number is of a seed of its own, 0."""
+def seed_of_the_start(seeds: Seeds) -> float | None:
+    """Return the value of the seed that fine-tuning starts from; a paper's number has seed 0."""
     return seeds.get(STARTED_FROM, seeds.get(0))
 
 
-def correlate(cells: Mapping[str, Cells]) -> dict[Place, Correlated]:
-    """Every property with every performance, with Holm's correction over all that are there."""
+def correlate(cells: Mapping[str, Cells]) -> dict[MetricPair, Correlated]:
+    """Correlate every property with every performance, with Holm's correction over all."""
     found = {
         (own.metric, column.metric): over_rows(
             cells, ("bert_table2", own.metric), (table, column.metric), ATTENTION, ROWS
@@ -89,10 +87,10 @@ def correlate(cells: Mapping[str, Cells]) -> dict[Place, Correlated]:
 
 
 def lost_columns(cells: Mapping[str, Cells], floors: Mapping[str, Floors]) -> dict[str, str]:
-    """By metric the performances in which no row is better than what needs no model, and why."""
+    """Return by metric why a task decides nothing: no row beats its best baseline."""
     found = {}
     for name, column in PERFORMANCES:
-        table, known = TABLES[name], floors.get(name, {})
-        if why := none_rises(table, cells.get(name, {}), ATTENTION, column, known):
+        table = JudgedTable(TABLES[name], cells.get(name, {}), floors.get(name, {}))
+        if why := table.no_row_above_floor(ATTENTION, column):
             found[column.metric] = why
     return found

@@ -1,4 +1,4 @@
-"""How sure a difference between rows is: the one definition for pages, daggers and claims.
+"""Tests, intervals and corrections for differences between rows, used by all pages and claims.
 
 Runs of one seed see their data in the same order, so rows are compared at the seeds that they
 share: seed by seed where these are three or more, which then say themselves how sure it is. Of
@@ -25,13 +25,13 @@ K = TypeVar("K", bound=Hashable)
 
 @dataclass(frozen=True)
 class Spread:
-    """What seeds alone do to a row: a standard deviation, and from how many free values."""
+    """The standard deviation between seeds of a row, and its degrees of freedom."""
 
     deviation: float
     freedom: int
 
     def resolution(self, first: int = 1, second: int = 1) -> float:
-        """The smallest difference between rows of that many seeds with p below 5 %."""
+        """Return the smallest difference between rows of that many seeds with p below 5 %."""
         quantile = stats.t.ppf(1 - SIGNIFICANT / 2, self.freedom)
         return float(quantile * self.deviation * np.sqrt(1 / first + 1 / second))
 
@@ -42,10 +42,9 @@ class Estimate:
 
     Attributes:
         effect: the difference.
-        low, high, p: None where nothing says what seeds do.
-        seeds: those that both sides have and that it is paired over; 0 where it is judged by the
-            spread of the table.
-        adjusted: p after Holm's correction, where several were read together.
+        low, high, p: interval and p-value; None where the spread of seeds is unknown.
+        seeds: number of paired seeds; 0 where the pooled spread of the table decides.
+        adjusted: p after Holm's correction, where several were tested together.
     """
 
     effect: float
@@ -57,18 +56,18 @@ class Estimate:
 
     @property
     def is_apart(self) -> bool:
-        """Whether chance is excluded, among all that were read together."""
+        """Whether the difference is significant, after the correction if there is one."""
         p = self.p if self.adjusted is None else self.adjusted
         return p is not None and p < SIGNIFICANT
 
     def moved(self, change: Callable[[float], float]) -> "Estimate":
-        """In other units, by a change that keeps the order."""
+        """Return the estimate in other units; `change` must be monotone."""
         low = None if self.low is None else change(self.low)
         high = None if self.high is None else change(self.high)
         return replace(self, effect=change(self.effect), low=low, high=high)
 
     def times(self, sign: int) -> "Estimate":
-        """The same difference looked at from the other side, for -1."""
+        """Return the estimate with its sign flipped, if `sign` is -1."""
         if sign > 0:
             return self
         low = None if self.high is None else -self.high
@@ -77,7 +76,7 @@ class Estimate:
 
 
 def pooled_spread(rows: Iterable[Seeds]) -> Spread | None:
-    """The deviation within rows, pooled over those with several seeds.
+    """Pool the standard deviation within rows over the rows with several seeds.
 
     None where no row has several, and where no seed ever changed anything: that is a row which
     predicts the same whatever it is given, and says nothing of the others.
@@ -93,7 +92,7 @@ def pooled_spread(rows: Iterable[Seeds]) -> Spread | None:
 def difference(
     first: Sequence[Seeds], second: Sequence[Seeds], spread: Spread | None = None
 ) -> Estimate:
-    """The mean of one group of rows less that of another, mostly of one row each.
+    """Estimate the mean of one group of rows minus that of another; groups are mostly one row.
 
     Over the seeds that all of them have: each gives one difference, and three or more are judged
     by a paired t-test, fewer by `spread`. Rows without a common seed are compared over all their
@@ -119,7 +118,7 @@ def difference(
 
 
 def above(row: Seeds, value: float, spread: Spread | None = None) -> Estimate:
-    """By how much a row is above a number that has no seeds, as a model that needs no training."""
+    """Estimate by how much a row is above a fixed number, as that of a trivial baseline."""
     values = list(row.values())
     if len(values) >= LEAST_SEEDS and _varies(values):
         return _of_sample(values, value)
@@ -127,7 +126,7 @@ def above(row: Seeds, value: float, spread: Spread | None = None) -> Estimate:
 
 
 def enough_seeds(estimate: Estimate, value: float = 0.0) -> int | None:
-    """How many seeds would tell the effect from `value`, were it and its spread what they seem.
+    """Estimate how many seeds would separate the effect from `value`, at the present spread.
 
     None where the estimate is not paired over seeds, already excludes the value, or would need
     more than `MOST_SEEDS`.
@@ -145,10 +144,9 @@ def enough_seeds(estimate: Estimate, value: float = 0.0) -> int | None:
 
 
 def p_of_share(percent: float, examples: int, floor: float) -> float:
-    """How often so many right answers, or more, come from a chance of `floor` per cent for each.
+    """Test whether an accuracy is above `floor` per cent: exact binomial, one-sided.
 
-    An exact binomial test, one-sided. It takes `floor` as known: of one that is itself measured on
-    these examples its chance is left out.
+    The floor is taken as known, though it may be measured on the same examples.
     """
     right = round(percent / 100 * examples)
     test = stats.binomtest(right, examples, floor / 100, alternative="greater")
@@ -156,12 +154,12 @@ def p_of_share(percent: float, examples: int, floor: float) -> float:
 
 
 def sample_mean(values: Sequence[float]) -> Estimate:
-    """The mean of some numbers and how far it is from 0, each an example of its kind."""
+    """Estimate the mean of a sample, with a one-sample t-test against 0."""
     return _of_sample(values, 0.0) if _varies(values) else Estimate(float(np.mean(values)))
 
 
 def correlation(first: Sequence[float], second: Sequence[float]) -> Estimate | None:
-    """Pearson's; None where one side is all the same, no interval for less than four pairs."""
+    """Compute Pearson's correlation; None for a constant side, no interval below four pairs."""
     if not (_varies(first) and _varies(second)):
         return None
     test = stats.pearsonr(first, second)
@@ -173,7 +171,7 @@ def correlation(first: Sequence[float], second: Sequence[float]) -> Estimate | N
 
 
 def _varies(values: Sequence[float]) -> bool:
-    """Whether these say anything of their own spread; differences of rounding do not."""
+    """Test whether values differ by more than rounding."""
     return len(values) > 1 and bool(np.ptp(values) > 1e-9 * np.max(np.abs(values)))
 
 
@@ -208,7 +206,7 @@ def _of_spread(effect: float, variance: float, spread: Spread | None) -> Estimat
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Holm's (1979) correction: p-values that hold for all together, in the same order."""
+    """Correct p-values by Holm's method (1979), in the same order."""
     if not p_values:  # of which statsmodels makes an error
         return []
     from statsmodels.stats.multitest import multipletests  # and pandas with it: most of a second
@@ -222,7 +220,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def together(estimates: Mapping[K, Estimate]) -> dict[K, Estimate]:
-    """Estimates that are read together, with Holm's correction over those that have a p-value."""
+    """Apply Holm's correction over all estimates that have a p-value."""
     p_values = {key: one.p for key, one in estimates.items() if one.p is not None}
     adjusted = dict(zip(p_values, holm(list(p_values.values())), strict=True))
     return {key: replace(one, adjusted=adjusted.get(key)) for key, one in estimates.items()}

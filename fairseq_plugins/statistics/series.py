@@ -1,6 +1,6 @@
-"""The lines of figures, before anything draws them."""
+"""Means over seeds as lines of figures: perplexity by updates or length, BLEU by length."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from fairseq_plugins.experiments.extrapolation import factors_of
@@ -8,6 +8,7 @@ from fairseq_plugins.papers.extrapolation import BUCKETS, bleu_metric, length_me
 from fairseq_plugins.records.results import Result
 from fairseq_plugins.statistics.comparisons import mean
 
+Metrics = Mapping[str, Any]  # of a result
 Curve = list[tuple[int, float]]  # updates, perplexity
 Line = list[tuple[float, float]]  # length or place in training lengths, perplexity
 Points = Sequence[tuple[float, float]]
@@ -15,7 +16,7 @@ Lines = Mapping[tuple[str, str], Points]  # by (row, attention)
 
 
 def mean_curves(shown: Sequence[Result]) -> dict[tuple[str, str], Curve]:
-    """By (row, attention) the mean perplexity over seeds at the steps that all of them have."""
+    """Average perplexities over seeds, at the steps that all seeds of a row have."""
     found: dict[tuple[str, str], list[dict[int, float]]] = {}
     for result in shown:
         points = {int(step): 2**loss for step, loss in result["metrics"]["curve"]}
@@ -30,46 +31,37 @@ def mean_curves(shown: Sequence[Result]) -> dict[tuple[str, str], Curve]:
 
 
 def length_lines(results: Sequence[Result], suffix: str = "") -> dict[tuple[str, str], Line]:
-    """Perplexities by length, the mean over the seeds that have it."""
-    found: dict[tuple[str, str], dict[float, list[float]]] = {}
-    for result in results:
-        cell = found.setdefault((result["row"], result["attention"]), {})
-        for factor in factors_of(result["metrics"]):
-            value = result["metrics"].get(f"{length_metric(factor)}{suffix}")
-            if value is not None:
-                cell.setdefault(float(factor), []).append(value)
-    return _means(found)
+    """Average perplexities over seeds, by length; `suffix` picks an evaluation."""
+
+    def points(metrics: Metrics) -> list[tuple[float, float | None]]:
+        factors = factors_of(metrics)
+        return [(float(x), metrics.get(f"{length_metric(x)}{suffix}")) for x in factors]
+
+    return _means(results, points)
 
 
 def place_lines(results: Sequence[Result], factor: int) -> dict[tuple[str, str], Line]:
-    """Perplexities by place in windows of one length, the mean over seeds."""
-    found: dict[tuple[str, str], dict[float, list[float]]] = {}
-    for result in results:
-        losses = result["metrics"]["by_position"].get(f"{factor}x", [])
-        cell = found.setdefault((result["row"], result["attention"]), {})
-        for i, loss in enumerate(losses):
-            if loss is not None:
-                cell.setdefault((i + 0.5) * factor / len(losses), []).append(2**loss)
-    return _means(found)
+    """Average perplexities over seeds, by place in windows of one length."""
+
+    def points(metrics: Metrics) -> list[tuple[float, float | None]]:
+        losses = metrics["by_position"].get(f"{factor}x", [])
+        places = [(i + 0.5) * factor / len(losses) for i in range(len(losses))]
+        numbers = [None if loss is None else 2**loss for loss in losses]
+        return list(zip(places, numbers, strict=True))
+
+    return _means(results, points)
 
 
 def bucket_lines(results: Sequence[Result]) -> dict[tuple[str, str], Line]:
-    """BLEU by the place of a length of the source in `BUCKETS`, the mean over the seeds."""
-    found: dict[tuple[str, str], dict[float, list[float]]] = {}
-    for result in results:
-        cell = found.setdefault((result["row"], result["attention"]), {})
-        for i, name in enumerate(BUCKETS):
-            value = result["metrics"].get(bleu_metric(name))
-            if value is not None:
-                cell.setdefault(float(i), []).append(value)
-    return _means(found)
+    """Average BLEU over seeds, by the place of the source's length in `BUCKETS`."""
+    return _means(
+        results,
+        lambda metrics: [(float(i), metrics.get(bleu_metric(b))) for i, b in enumerate(BUCKETS)],
+    )
 
 
 def longest_places(results: Sequence[Result]) -> dict[str, tuple[int, dict[tuple[str, str], Line]]]:
-    """By attention the longest window, in training lengths, that has numbers, and the lines in it.
-
-    An attention that has no numbers at all is not there.
-    """
+    """Return by attention the longest window with numbers, in training lengths, and its lines."""
     found = {}
     for attention in sorted({result["attention"] for result in results}):
         own = [result for result in results if result["attention"] == attention]
@@ -79,9 +71,18 @@ def longest_places(results: Sequence[Result]) -> dict[str, tuple[int, dict[tuple
     return found
 
 
-def _means(found: Mapping[tuple[str, str], Mapping[float, list[float]]]) -> dict[Any, Line]:
+def _means(
+    results: Sequence[Result], points: Callable[[Metrics], Iterable[tuple[float, float | None]]]
+) -> dict[tuple[str, str], Line]:
+    """Average the numbers of each row and attention, over the results that have one, by place."""
+    found: dict[tuple[str, str], dict[float, list[float]]] = {}
+    for result in results:
+        cell = found.setdefault((result["row"], result["attention"]), {})
+        for x, value in points(result["metrics"]):
+            if value is not None:
+                cell.setdefault(x, []).append(value)
     return {
-        place: [(x, mean(values)) for x, values in sorted(cell.items())]
-        for place, cell in found.items()
+        key: [(x, mean(values)) for x, values in sorted(cell.items())]
+        for key, cell in found.items()
         if cell
     }

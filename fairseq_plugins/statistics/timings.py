@@ -1,4 +1,4 @@
-"""Reads what was measured without a training: Table 9's cells, and files like them."""
+"""Timings of training steps (LRPE, Table 9) and other measurements without a training."""
 
 import json
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ class _Ratio(BaseModel):
 
 
 class _Timing(BaseModel):
-    """A cell of Table 9, as far as pages ask."""
+    """The fields of a cell of Table 9 that pages use."""
 
     row: str
     attention: str
@@ -31,7 +31,7 @@ class _Timing(BaseModel):
 
 
 def read_timings(root: Path, say: Say) -> dict[str, list[Content]]:
-    """Table 9 by device; `say` gets a sentence on each damaged file."""
+    """Read Table 9 by device; `say` gets a sentence on each damaged file."""
     return {
         folder.name: [
             content
@@ -44,7 +44,7 @@ def read_timings(root: Path, say: Say) -> dict[str, list[Content]]:
 
 
 def read_measurement(root: Path, path: Path, schema: type[BaseModel], say: Say) -> Content | None:
-    """A JSON object as a schema has it; None for a damaged one, of which `say` gets a sentence."""
+    """Read and validate a JSON object; None for a damaged one, which `say` is told."""
     content = read_json(path)
     try:
         if content is not None:
@@ -59,7 +59,7 @@ def read_measurement(root: Path, path: Path, schema: type[BaseModel], say: Say) 
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
-    """A JSON object; None where a file is missing, damaged or something else."""
+    """Read a JSON object; None if the file is missing, damaged or holds something else."""
     try:
         content = json.loads(path.read_bytes())
     except (OSError, ValueError):

@@ -1,7 +1,7 @@
-"""Whether numbers confirm a paper's claim: results of ours, or those that the paper prints."""
+"""Verdicts on the papers' claims, from results or from the numbers that the paper prints."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import expm1, log
 
 from fairseq_plugins.papers import TABLES
@@ -16,7 +16,7 @@ from fairseq_plugins.papers.claims import (
 from fairseq_plugins.papers.tables import Table
 from fairseq_plugins.statistics.comparisons import Cells, mean, rows_of
 from fairseq_plugins.statistics.correlations import LEAST_ROWS, over_rows
-from fairseq_plugins.statistics.floors import Floors, none_rises
+from fairseq_plugins.statistics.floors import Floors
 from fairseq_plugins.statistics.inference import (
     Estimate,
     Seeds,
@@ -27,35 +27,49 @@ from fairseq_plugins.statistics.inference import (
     sample_mean,
     together,
 )
+from fairseq_plugins.statistics.judged import JudgedTable
 from fairseq_plugins.statistics.timings import RELATIVE_SPEED, TIMINGS
 
 CONFIRMED, CONTRADICTED, UNDECIDED, NOT_RUN = "confirmed", "contradicted", "undecided", "not run"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Numbers:
-    """What claims are judged by: the cells of tables by name, and floors by table.
+    """The numbers that claims are judged by.
 
-    Timings are the cells of `TIMINGS`.
+    Attributes:
+        cells: of tables by name; of timings by `TIMINGS`.
+        floors: the numbers of trivial baselines, by table.
     """
 
     cells: Mapping[str, Cells]
     floors: Mapping[str, Floors]
+    _judged: dict[str, JudgedTable] = field(default_factory=dict, repr=False)
+
+    def table(self, name: str) -> JudgedTable:
+        """Return a table with all its differences."""
+        if name not in self._judged:
+            cells, floors = self.cells.get(name, {}), self.floors.get(name, {})
+            self._judged[name] = JudgedTable(TABLES[name], cells, floors)
+        return self._judged[name]
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What some numbers say of a claim.
+    """The verdict on a claim, with the effect that it rests on.
 
     Attributes:
         word: confirmed, contradicted, undecided, not run.
         estimate: the effect; of several comparisons the least favourable, or the one that
             contradicts. None if not run.
-        unit: what the effect is in, "%" for ratios.
+        unit: of the effect: "%" for ratios, "r" for correlations, "x" for speed.
         digits: after the point.
-        missing: for what is not run, and for what was left out.
-        enough: of an undecided one over seeds, how many would decide were the effect what it seems.
-        at_floor: undecided since no row of a metric is better than what needs no model.
+        missing: the rows or floors that are missing, or why the numbers decide nothing.
+        enough: for an undecided claim, the number of seeds that would decide if effect and spread
+            stay as measured.
+        at_floor: whether it is undecided since no row beats the best trivial baseline.
+        corrected: the same difference on the table's page, with Holm's correction over all pairs
+            that are read together there; None if that page does not have it.
     """
 
     word: str
@@ -65,15 +79,22 @@ class Verdict:
     missing: str = ""
     enough: int | None = None
     at_floor: bool = False
+    corrected: Estimate | None = None
+
+    @property
+    def is_corrected_tie(self) -> bool:
+        """Whether a decided claim is a tie on the table's page."""
+        decided = self.word in (CONFIRMED, CONTRADICTED)
+        return decided and self.corrected is not None and not self.corrected.is_apart
 
     @property
     def has_interval(self) -> bool:
-        """Whether it is known how sure the effect is."""
+        """Whether the effect has an interval."""
         return self.estimate is not None and self.estimate.low is not None
 
 
 def printed_cells(table: Table) -> Cells:
-    """The paper's own numbers, as if each were of one seed."""
+    """Return the paper's own numbers as cells with one seed, 0."""
     return {
         (row.name, attention): {metric: {0: n.mean} for metric, n in numbers.items()}
         for row in table.rows
@@ -81,13 +102,17 @@ def printed_cells(table: Table) -> Cells:
     }
 
 
-def can_say(numbers: Numbers, claim: Claim) -> bool:
-    """Whether a scale is one that a claim is about: speed is of machines, all else of models."""
-    return (TIMINGS in numbers.cells) == isinstance(claim.evidence, Speed)
+def judge_claims(claims: Sequence[Claim], numbers: Numbers) -> dict[str, Verdict]:
+    """Judge by name the claims that a scale can decide.
+
+    Claims on speed are decided by the timings of a machine, all others by the models of a scale.
+    """
+    of_speed = TIMINGS in numbers.cells
+    return {c.name: judge(c, numbers) for c in claims if of_speed == isinstance(c.evidence, Speed)}
 
 
 def judge(claim: Claim, numbers: Numbers) -> Verdict:
-    """The verdict of some numbers on a claim."""
+    """Judge a claim by the numbers of a scale."""
     match claim.evidence:
         case Comparison() as evidence:
             return _comparison(evidence, numbers)
@@ -100,7 +125,7 @@ def judge(claim: Claim, numbers: Numbers) -> Verdict:
 
 
 def word_of(estimate: Estimate, claimed: str, by: float = 0.0) -> str:
-    """Confirmed where the whole interval is on the claimed side of `by`."""
+    """Decide a claim: confirmed if the whole interval is on the claimed side of `by`."""
     if estimate.low is None or estimate.high is None:
         return UNDECIDED
     mirrored = estimate.times(1 if claimed == "above" else -1)
@@ -111,7 +136,7 @@ def word_of(estimate: Estimate, claimed: str, by: float = 0.0) -> str:
 
 
 def begins_at(evidence: Evidence) -> float:
-    """The effect from which on a claim holds, on the side that it is claimed on."""
+    """Return the effect at which a claim begins to hold."""
     match evidence:
         case Speed():
             return evidence.at_least
@@ -122,9 +147,9 @@ def begins_at(evidence: Evidence) -> float:
 
 
 def rules_out(verdict: Verdict, printed: Verdict, claimed: str) -> bool:
-    """Whether an undecided effect is surely smaller than the paper's, which is `printed`.
+    """Test whether an undecided effect is significantly smaller than the printed one.
 
-    Its interval then ends, on the side that is claimed, before the effect that the paper prints.
+    Its interval then ends, on the claimed side, before the effect that the paper prints.
     """
     own, paper = verdict.estimate, printed.estimate
     if verdict.word != UNDECIDED or verdict.at_floor or own is None or paper is None:
@@ -172,7 +197,18 @@ def _comparison(evidence: Comparison, numbers: Numbers) -> Verdict:
     unit = "%" if evidence.relative else ""
     enough = enough_seeds(found, begins_at(evidence)) if word == UNDECIDED and not lost else None
     digits = _digits(evidence.table, metric)
-    return Verdict(word, found, unit, digits, lost, enough, at_floor=bool(lost))
+    corrected = None if is_other else _corrected(evidence, numbers)
+    return Verdict(word, found, unit, digits, lost, enough, bool(lost), corrected)
+
+
+def _corrected(evidence: Comparison, numbers: Numbers) -> Estimate | None:
+    """Return the difference of two rows as the table's page has it, in the ranking column."""
+    judged = numbers.table(evidence.table)
+    if evidence.metric != judged.table.ranked_by.metric:
+        return None
+    if len(evidence.first) != 1 or len(evidence.second) != 1:
+        return None
+    return judged.pair(evidence.attention, evidence.first[0], evidence.second[0])
 
 
 def _logarithms(rows: Mapping[str, Seeds]) -> dict[str, Seeds]:
@@ -180,7 +216,10 @@ def _logarithms(rows: Mapping[str, Seeds]) -> dict[str, Seeds]:
 
 
 def _of_every(evidence: Comparison, each: Sequence[Estimate], lost: str) -> Verdict:
-    """All must hold; one that is told apart, among all, the other way round contradicts."""
+    """Judge one row against each of several: confirmed if all hold, contradicted by any one.
+
+    A single comparison contradicts if it is significant after Holm's correction over all.
+    """
     sign = 1 if evidence.claimed == "above" else -1
     digits = _digits(evidence.table, evidence.metric)
 
@@ -241,10 +280,9 @@ def _floor(evidence: Floor, numbers: Numbers) -> Verdict:
 
 
 def _lost(table: str, metric: str, attention: str, numbers: Numbers) -> str:
-    """Why a metric decides nothing: no row is better than what needs no model; else empty."""
-    cells, floors = numbers.cells.get(table, {}), numbers.floors.get(table, {})
-    said = none_rises(TABLES[table], cells, attention, TABLES[table].column(metric), floors)
-    return f"{_source(table)}, {attention} attention: {said}" if said else ""
+    """Say why a metric decides nothing: no row beats its best baseline; else empty."""
+    why = numbers.table(table).no_row_above_floor(attention, TABLES[table].column(metric))
+    return f"{_source(table)}, {attention} attention: {why}" if why else ""
 
 
 def _source(table: str) -> str:

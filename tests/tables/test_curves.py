@@ -15,7 +15,7 @@ from fairseq_plugins.report.captions import caption
 from fairseq_plugins.site import charts
 from fairseq_plugins.site.compare import compare_data
 from fairseq_plugins.site.reading import read_evidence
-from fairseq_plugins.statistics.evidence import Evidence
+from fairseq_plugins.statistics.table_results import Evidence
 
 ROOT = Path(__file__).parents[2]
 MINI = ROOT / "results" / "table2" / "mini"

@@ -13,6 +13,7 @@ from fairseq_plugins.papers.lrpe import TABLE_2
 from fairseq_plugins.records.runs import Run
 from fairseq_plugins.report.denominators import _attention, denominators
 from fairseq_plugins.report.render import render
+from fairseq_plugins.statistics.judged import JudgedTable
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 
@@ -56,7 +57,7 @@ def test_rows_are_told_together_and_the_page_has_it(result):
     (said,) = denominators(LANGUAGE_MODEL, results)
     assert "most queries of `lrpe_type8` and at most" in said and "of any other row." in said
     assert "no floor: `per`, `spe`." in said and "base" not in said
-    assert said in render(TABLE_2, "toy", results, [])
+    assert said in render(JudgedTable.of(TABLE_2, results), "toy")
 
 
 def test_options_of_the_recipe_count(result):

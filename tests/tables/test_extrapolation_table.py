@@ -28,14 +28,15 @@ from fairseq_plugins.records import results
 from fairseq_plugins.records.runs import Run
 from fairseq_plugins.report.beyond_training import what_is_seen
 from fairseq_plugins.report.lengths import draw_lengths, highest_shown, lengths_picture
-from fairseq_plugins.report.panels import styles
 from fairseq_plugins.report.render import render
+from fairseq_plugins.report.row_panels import styles
 from fairseq_plugins.runner import run_state, table_run, table_runner
 from fairseq_plugins.runner.plan import plan
 from fairseq_plugins.runner.run_options import RunOptions
 from fairseq_plugins.runner.slurm_job import jobs_of_run
 from fairseq_plugins.runner.status import gather as status_of_all
 from fairseq_plugins.statistics.comparisons import gather
+from fairseq_plugins.statistics.judged import JudgedTable
 from fairseq_plugins.statistics.series import length_lines, longest_places, place_lines
 from fairseq_plugins.statistics.verdicts import CONFIRMED, CONTRADICTED, Numbers, judge
 from tests.tables.fake_fairseq import FakeFairseq
@@ -159,10 +160,10 @@ def test_adapted_rows_are_of_the_tables_that_have_them_alone(configs):
 
 
 def test_the_page_says_what_an_adapted_row_is(make):
-    page = render(TABLE, "mini", [make("rope_dynamic_yarn", {1: 3.0, 2: 4.0})], [])
+    page = render(JudgedTable.of(TABLE, [make("rope_dynamic_yarn", {1: 3.0, 2: 4.0})]), "mini")
     assert "`rope_dynamic_yarn` is `rope_only` with `--encoding none+yarn`." in page
     assert "Trained as another row" not in render(
-        TABLE, "mini", [make("rope", {1: 3.0, 2: 4.0})], []
+        JudgedTable.of(TABLE, [make("rope", {1: 3.0, 2: 4.0})]), "mini"
     )
 
 
@@ -261,7 +262,7 @@ def test_the_page_has_both_protocols_and_says_what_a_dash_is(make):
         make("learned_copied", {1: 3.0, 2: 4.0, 4: 5.0, 8: None}),
         make("alibi", {1: 3.0, 2: 2.9, 4: 2.9, 8: 2.9, 16: 2.8}),
     ]
-    page = render(TABLE, "mini", made, [])
+    page = render(JudgedTable.of(TABLE, made), "mini")
     assert "| `rope` | - | - | - | - | 8.00 (1) | 16.00 (1) | 32.00 (1) | 64.00 (1) |" in page
     assert "| `learned` | - | - | - | - | 8.00 (1) | - | - | - |" in page
     at = "`learned_copied` (vanilla) at 8x; `learned` (vanilla) at 2x, 4x, 8x"
@@ -274,7 +275,7 @@ def test_the_page_has_both_protocols_and_says_what_a_dash_is(make):
 
 def test_the_sliding_window_has_all_rows_too(make):
     made = [make("rope", {1: 3.0, 8: 4.0}), make("alibi", {1: 3.0, 8: 2.0})]
-    _, sliding = render(TABLE, "mini", made, []).split("## In a sliding window")
+    _, sliding = render(JudgedTable.of(TABLE, made), "mini").split("## In a sliding window")
     assert "| `rope` | - | - | - | - | 11.31 (1) | - | - | 22.63 (1) |" in sliding
     assert "| `alibi` | - | - | - | - | 11.31 (1) | - | - | 5.66 (1) |" in sliding
 
@@ -288,7 +289,7 @@ def test_the_page_says_which_rows_go_on_by_its_numbers_and_what_papers_saw(make)
         make("learned", {1: 3.0, 8: None}),
         make("rope", {1: 3.0, 8: 4.0}, attention="linear"),
     ]
-    page = render(TABLE, "mini", made, [])
+    page = render(JudgedTable.of(TABLE, made), "mini")
     assert (
         "- Vanilla attention, whole windows: at 8x, 2 of 4 rows have a perplexity at most 5 % "
         "above their own at 1x: `alibi` (-6.7 %), `fire` (+4.0 %); of the others the least "
@@ -300,12 +301,12 @@ def test_the_page_says_which_rows_go_on_by_its_numbers_and_what_papers_saw(make)
     ) in page
     for name in ("KERPLE", "FIRE", "CoPE", "Sandwich", "YaRN", "Ruoss", "ALiBi", "survey"):
         assert name in page.split("**The papers saw**")[1]
-    assert "What is seen" not in render(TABLE, "mini", [made[4]], [])
+    assert "What is seen" not in render(JudgedTable.of(TABLE, [made[4]]), "mini")
 
 
 def test_a_rise_is_over_the_seeds_that_have_both_lengths(make):
     made = [make("rope", {1: 4.0, 8: 4.0}, seed=1), make("rope", {1: 2.0, 2: 9.0}, seed=2)]
-    _, said, *_ = what_is_seen(TABLE, made)
+    _, said, *_ = what_is_seen(JudgedTable.of(TABLE, made))
     assert (
         "at 8x, 1 of 1 rows has a perplexity at most 5 % above its own at 1x: `rope` (+0.0 %)"
         in said
@@ -407,7 +408,7 @@ def test_lengths_that_no_row_has_a_number_at_are_neither_drawn_nor_told_of(make,
     assert numbers["by_position_2x"].keys() == {"rope-linear"}
     assert numbers["by_position_4x"].keys() == {"rope-vanilla"}
     assert "by_position_8x" not in numbers
-    page = render(TABLE, "mini", made, [])
+    page = render(JudgedTable.of(TABLE, made), "mini")
     assert "Linear attention, whole windows: at 2x, none of 1 rows has" in page
     assert "Vanilla attention, whole windows: at 4x, none of 1 rows has" in page
     at = "every row at 8x; `base` (vanilla) at 4x; `rope` (linear) at 4x"
@@ -419,7 +420,7 @@ def test_masked_models_have_what_papers_saw_of_them(make):
         text for paper, text in MASKED_TABLE.published_observations if "implemented here" in paper
     ]
     assert told.startswith("none measured the loss of masked models beyond")
-    seen = what_is_seen(MASKED_TABLE, [make("rope", {1: 3.0, 2: 4.0, 8: None})])
+    seen = what_is_seen(JudgedTable.of(MASKED_TABLE, [make("rope", {1: 3.0, 2: 4.0, 8: None})]))
     assert "at 2x, none of 1 rows" in seen[1] and told in seen[-1] and "ALiBi" not in seen[-1]
 
 
@@ -430,7 +431,7 @@ def test_attentions_without_numbers_have_no_panel(make):
     assert titles == ["vanilla attention", "vanilla attention", ""]
     alone = [make("learned", {2: None})]
     assert lengths_picture(TABLE, length_lines(alone), longest_places(alone)).axes
-    assert "What is seen" not in render(TABLE, "mini", alone, [])
+    assert "What is seen" not in render(JudgedTable.of(TABLE, alone), "mini")
 
 
 @pytest.mark.parametrize(("rise", "word"), [(0.01, CONFIRMED), (0.5, CONTRADICTED)])

@@ -33,6 +33,7 @@ from fairseq_plugins.runner import checkpoints, preflight, table_run
 from fairseq_plugins.runner.journal import Journal
 from fairseq_plugins.runner.progress import Progress
 from fairseq_plugins.runner.run_options import RunOptions
+from fairseq_plugins.statistics.judged import JudgedTable
 from tests.quick import first_of_each_kind
 from tests.tables.fake_commands import FakeCommands
 
@@ -343,7 +344,7 @@ def test_a_dagger_stands_where_seeds_differ_from_the_learned_embedding(make_resu
         *(result("none", seed, 40 + 0.1 * seed) for seed in (1, 2, 3)),
         *(result("sinusoidal", seed, 80.05 + 0.1 * seed) for seed in (1, 2, 3)),
     ]
-    page = render(BERT_SQUAD_TABLE, "mini", results, [])
+    page = render(JudgedTable.of(BERT_SQUAD_TABLE, results), "mini")
     assert "/ 40.20 ± 0.10 (3)†" in page
     assert "/ 80.25 ± 0.10 (3) |" in page
     assert "/ 80.20 ± 0.10 (3) |" in page

@@ -12,8 +12,9 @@ from fairseq_plugins.records.data import DataDescription
 from fairseq_plugins.report.floors import floors_section
 from fairseq_plugins.report.render import render
 from fairseq_plugins.statistics.comparisons import gather
-from fairseq_plugins.statistics.floors import floors_of, highest, risen
+from fairseq_plugins.statistics.floors import best_floor, floors_of
 from fairseq_plugins.statistics.inference import above
+from fairseq_plugins.statistics.judged import JudgedTable
 from fairseq_plugins.statistics.verdicts import Numbers, judge
 
 TEST = PERPLEXITIES[1]
@@ -67,7 +68,7 @@ def test_floors_that_only_later_results_have_are_there_too(make_result):
 
 def test_rows_that_are_better_are_ordered(made):
     results = made(80.0, 70.0)
-    page = render(TABLE_2, "mini", results, [])
+    page = render(JudgedTable.of(TABLE_2, results), "mini")
     assert "| unigram | 250.00 | 256.00 |" in page
     # The rope's mean over seeds is 70 + 2 + 0.2, below the floors of 250 and 256.
     assert "| best row under linear attention, better by |" in page
@@ -75,7 +76,9 @@ def test_rows_that_are_better_are_ordered(made):
     assert "best row under vanilla" not in page, "nothing was run there"
     assert "1 stand in the paper's order" in page
     assert "can be told apart as better than *" not in page
-    assert risen(TABLE_2, gather(results, PERPLEXITIES), "linear", TEST, 256.0) == ["base", "rope"]
+    assert JudgedTable(TABLE_2, gather(results, PERPLEXITIES)).rows_above(
+        "linear", TEST, 256.0
+    ) == ["base", "rope"]
 
 
 def test_rows_beyond_the_paper_are_no_part_of_how_sure_its_rows_are():
@@ -84,12 +87,12 @@ def test_rows_beyond_the_paper_are_no_part_of_how_sure_its_rows_are():
     cells = {(row, "linear"): {"test_ppl": dict(enumerate(v))} for row, v in values.items()}
     alone = above(dict(enumerate(values["base"])), 100.0)
     assert 0.005 < alone.p < 0.05
-    assert risen(TABLE_2, cells, "linear", TEST, 100.0) == ["base"]
+    assert JudgedTable(TABLE_2, cells).rows_above("linear", TEST, 100.0) == ["base"]
 
 
 def test_rows_that_are_not_better_are_in_no_order(made):
     """However sure their difference is."""
-    page = render(TABLE_2, "mini", made(300.0, 280.0), [])
+    page = render(JudgedTable.of(TABLE_2, made(300.0, 280.0)), "mini")
     told = "no row's PPL (test) can be told apart as better than *unigram*, 256.00"
     assert f"**Linear attention**: {told}, so no ordering is claimed." in page
     assert "stand in the paper's order" not in page
@@ -128,7 +131,7 @@ def test_floors_of_glue_are_by_column_and_on_average():
         DataDescription.model_validate({"floors": floors}), "mini"
     )
     assert found["average"]["bag of words"] == 60.0
-    assert highest(TABLE_3.columns[-1], found) == (best, (72.0 + 50.0 + 60.0 + 80.0) / 4)
+    assert best_floor(TABLE_3.columns[-1], found) == (best, (72.0 + 50.0 + 60.0 + 80.0) / 4)
 
 
 def test_rows_are_judged_over_examples_where_a_column_is_a_share_of_them(make_result):
@@ -139,11 +142,13 @@ def test_rows_are_judged_over_examples_where_a_column_is_a_share_of_them(make_re
         results.append({**result, "metrics": {"QNLI": value, "average": value}})
     floors = {"QNLI": {"majority class": 50.0, "bag of words": 56.0}, "average": {"other": 50.0}}
     cells = gather(results, TABLE_3.columns)
-    page = "\n".join(floors_section(TABLE_3, cells, floors, {"QNLI": 1000}))
+    page = "\n".join(floors_section(JudgedTable(TABLE_3, cells, floors, {"QNLI": 1000})))
     assert "| linear: rows better than | QNLI |" in page
     assert "counts the floor's number as known" in page
     assert "| majority class | 1 of 2 |" in page and "| bag of words | 0 of 2 |" in page
-    assert "rows better than" not in "\n".join(floors_section(TABLE_3, cells, floors, {}))
+    assert "rows better than" not in "\n".join(
+        floors_section(JudgedTable(TABLE_3, cells, floors, {}))
+    )
 
 
 def test_only_accuracies_are_shares_of_examples():

@@ -17,10 +17,11 @@ from fairseq_plugins.papers.bert import MEDIUM_ROWS
 from fairseq_plugins.records.recipe import total_batch
 from fairseq_plugins.records.results import check_result
 from fairseq_plugins.records.runs import Run
-from fairseq_plugins.report.parts import part_lines
-from fairseq_plugins.report.short_samples import what_short_samples_show
+from fairseq_plugins.report.short_then_long import what_short_samples_show
+from fairseq_plugins.report.squad_by_pretraining_length import lines_by_length
 from fairseq_plugins.runner import table_run
 from fairseq_plugins.runner.run_options import RunOptions
+from fairseq_plugins.statistics.judged import JudgedTable
 from tests.tables.fake_commands import FakeCommands
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
@@ -129,7 +130,7 @@ def test_the_page_the_figure_and_the_json_have_every_part(place: Path) -> None:
     assert table_run.run_table(place, table, scale, todo, RunOptions(), launcher=again) == 0
     assert again.trained == []
 
-    lines = part_lines([result, _with(result, 1, v1_f1=80.0)], "v1_f1")
+    lines = lines_by_length([result, _with(result, 1, v1_f1=80.0)], "v1_f1")
     assert lines == {("learned", "vanilla"): [70.0, 75.0, 70.0]}
     schema = experiment_of(TABLE).metrics
     with pytest.raises(ValueError, match="short_v1_f1 must be that of its part, 80"):
@@ -147,7 +148,7 @@ def test_the_page_says_what_short_samples_decide() -> None:
             (row, "vanilla"): {"short_v1_f1": {1: own}, "short_v2_f1": {1: v2}}
             for row, own in v1.items()
         }
-        return "".join(what_short_samples_show(table, cells, floors))
+        return "".join(what_short_samples_show(JudgedTable(table, cells, floors)))
 
     said = seen(50.0, learned=5.0, shaw_only=9.0, learnable_sinusoidal=4.0)
     v1 = "is above that of `learned` (5.00): so for `shaw_only` (9.00); not for `learnable_sin"
@@ -155,7 +156,7 @@ def test_the_page_says_what_short_samples_decide() -> None:
     assert "No row's F1, v2.0, after short samples" in said and "decide nothing" in said
     assert "v2.0, after short samples, is above that of" in seen(70.0, learned=5.0, shaw_only=9.0)
     assert seen(50.0, shaw_only=9.0) == ""
-    assert what_short_samples_show(TABLES["bert_table4"], {}, {}) == []
+    assert what_short_samples_show(JudgedTable(TABLES["bert_table4"], {}, {})) == []
 
 
 def test_rows_are_those_of_the_figure() -> None:

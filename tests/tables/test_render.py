@@ -9,7 +9,8 @@ from fairseq_plugins.papers.lrpe import PERPLEXITIES, TABLE_2, TABLE_4, TABLE_5
 from fairseq_plugins.report.differences import marks, probability
 from fairseq_plugins.report.page import Report
 from fairseq_plugins.report.render import cell_text, main_tables, render
-from fairseq_plugins.statistics.comparisons import against, against_none, compare_orders, gather
+from fairseq_plugins.statistics.comparisons import gather
+from fairseq_plugins.statistics.judged import JudgedTable
 
 
 @pytest.fixture
@@ -37,7 +38,7 @@ def test_cells_are_mean_deviation_and_seeds():
 
 
 def test_main_table_has_paper_ours_and_difference(results):
-    page = render(TABLE_2, "mini", results, [])
+    page = render(JudgedTable.of(TABLE_2, results), "mini")
     base = row_of(page, "Base (`base`)")
     assert base[2:7] == ["33.94", "33.74", "82.00 ± 1.00 (3)", "92.00 ± 1.00 (3)", "+58.26"]
     assert base[7:] == ["30.82", "29.78", "70.00 (1)", "70.00 (1)", "+40.22"]
@@ -51,12 +52,12 @@ def test_main_table_has_paper_ours_and_difference(results):
 
 
 def test_a_column_that_the_paper_does_not_print_is_ours_alone():
-    header = main_tables(TABLE_4, {}, frozenset())[0].splitlines()[0]
+    header = main_tables(JudgedTable(TABLE_4, {}))[0].splitlines()[0]
     assert header.count("ours loss (valid)") == 2 and "paper loss" not in header
 
 
 def test_rows_beyond_the_paper_have_a_table_of_their_own(results):
-    page = render(TABLE_2, "mini", results, [])
+    page = render(JudgedTable.of(TABLE_2, results), "mini")
     beyond = page[page.index("## Rows beyond the paper") :]
     assert row_of(beyond, "`none`")[1:] == ["120.00 (1)†", "120.00 (1)†", "-", "-"]
     assert beyond.index("`none`") < beyond.index("`sinusoidal`")
@@ -80,7 +81,9 @@ def test_caption_says_how_much_data_each_corpus_has(make_result):
         "request": {name: request for name, (request, _) in parts.items()},
         "splits": {name: splits for name, (_, splits) in parts.items()},
     }
-    page = render(TABLE_2, "mini", [make_result("rope", "linear", 1, 85.0, data=data)], [])
+    page = render(
+        JudgedTable.of(TABLE_2, [make_result("rope", "linear", 1, 85.0, data=data)]), "mini"
+    )
     for fact in (
         "Data: novels (2,000 BPE pieces of 300 merges to train on), ",
         "glue/RTE (640 examples to train on, 277 to test), ",
@@ -91,7 +94,7 @@ def test_caption_says_how_much_data_each_corpus_has(make_result):
 
 
 def test_caption_says_the_scale_of_everything(results):
-    page = render(TABLE_2, "mini", results, ["`x`, made by another experiment."])
+    page = render(JudgedTable.of(TABLE_2, results), "mini", ["`x`, made by another experiment."])
     for fact in (
         "wikitext-2 (2,051,910 words to train on)",
         "Perplexities are per unit of the data",
@@ -137,11 +140,13 @@ def test_caption_says_which_commits_made_the_runs(make_result):
     made[1] |= {"commit": f"{'a' * 40}-dirty", "finished_at": "2026-01-01T00:00:00+00:00"}
     made[2] |= {"commit": "release 0.1.0", "finished_at": "2026-03-01T00:00:00+00:00"}
     told = "`aaaaaaaa-dirty` 1, `bbbbbbbb` 1, `release 0.1.0` 1."
-    assert f"Commits, and how many runs each made: {told}" in render(TABLE_2, "mini", made, [])
+    assert f"Commits, and how many runs each made: {told}" in render(
+        JudgedTable.of(TABLE_2, made), "mini"
+    )
 
 
 def test_orders_are_compared_pair_by_pair(results):
-    agreement = compare_orders(TABLE_2, gather(results, PERPLEXITIES), "linear")
+    agreement = JudgedTable(TABLE_2, gather(results, PERPLEXITIES)).agreement("linear")
     assert agreement.ranking == ("lrpe_type2", "rope", "base")  # by the paper's test perplexity
     found = {(p.better, p.worse): p for p in agreement.pairs}
     assert len(found) == 3
@@ -161,10 +166,10 @@ def test_rows_that_share_seeds_are_compared_seed_by_seed(make_result):
     noise = {1: 0.0, 2: 20.0, 3: -20.0}
     rows = [make_result("base", "linear", s, 100 + n) for s, n in noise.items()]
     rows += [make_result("rope", "linear", s, 99 + n + s / 10) for s, n in noise.items()]
-    (pair,) = compare_orders(TABLE_2, gather(rows, PERPLEXITIES), "linear").pairs
+    (pair,) = JudgedTable(TABLE_2, gather(rows, PERPLEXITIES)).agreement("linear").pairs
     assert pair.holds
     assert (pair.gap.effect, pair.gap.seeds) == (pytest.approx(0.8), 3)
-    page = render(TABLE_2, "mini", rows, [])
+    page = render(JudgedTable.of(TABLE_2, rows), "mini")
     assert row_of(page, "RoPE (`rope`)")[5] == "99.20 ± 19.95 (3)†"
     differences = page.partition("## Differences to `base`")[2].partition("\n## ")[0]
     assert row_of(differences, "RoPE")[1:] == ["3", "-0.80†", "-1.05 to -0.55", "0.005"]
@@ -173,10 +178,10 @@ def test_rows_that_share_seeds_are_compared_seed_by_seed(make_result):
 def test_a_reversed_order_is_told_as_such(make_result):
     rows = [make_result("base", "vanilla", s, 60.0 + s / 10) for s in (1, 2, 3)]
     rows += [make_result("rope", "vanilla", s, 61.0 + s / 9) for s in (1, 2, 3)]
-    agreement = compare_orders(TABLE_2, gather(rows, PERPLEXITIES), "vanilla")
+    agreement = JudgedTable(TABLE_2, gather(rows, PERPLEXITIES)).agreement("vanilla")
     assert [agreement.count(holds) for holds in (True, False, None)] == [0, 1, 0]
     assert agreement.best == ("base",)
-    page = render(TABLE_2, "mini", rows, [])
+    page = render(JudgedTable.of(TABLE_2, rows), "mini")
     assert "of 1 pairs of rows 0 stand in the paper's order, 1 the other way round" in page
     assert row_of(page, "RoPE < Base")[-1] == "reversed"
 
@@ -185,7 +190,7 @@ def test_ties_are_told_as_ties(make_result):
     """Rows whose seeds differ more than they do are in no order."""
     rows = [make_result("base", "vanilla", s, 60.0 + s) for s in (1, 2, 3)]
     rows += [make_result("rope", "vanilla", s, 61.5 - s / 2) for s in (1, 2, 3)]
-    page = render(TABLE_2, "mini", [*rows, make_result("none", "vanilla", 1, 61.0)], [])
+    page = render(JudgedTable.of(TABLE_2, [*rows, make_result("none", "vanilla", 1, 61.0)]), "mini")
     assert row_of(page, "RoPE < Base")[-1] == "tie"
     assert "0 stand in the paper's order, 0 the other way round, and 1 are ties" in page
     assert "0 of 2 rows are better; ties: `base`, `rope`." in page
@@ -193,7 +198,7 @@ def test_ties_are_told_as_ties(make_result):
 
 
 def test_the_orderings_section_tells_what_can_be_told_apart(results):
-    page = render(TABLE_2, "mini", results, [])
+    page = render(JudgedTable.of(TABLE_2, results), "mini")
     assert "of 3 pairs of rows 2 stand in the paper's order, 0 the other way round" in page
     assert "No row can be told apart as better than `lrpe_type2`, `rope`." in page
     assert row_of(page, "Type2 < RoPE")[1:3] == ["0.33", "-0.50"]
@@ -205,7 +210,7 @@ def test_the_orderings_section_tells_what_can_be_told_apart(results):
 def test_without_seeds_no_order_is_claimed(make_result):
     rows = [make_result("base", a, 1, 90.0) for a in ("linear", "vanilla")]
     rows += [make_result("rope", "vanilla", 1, 10.0), make_result("none", "vanilla", 1, 99.0)]
-    page = render(TABLE_2, "mini", rows, [])
+    page = render(JudgedTable.of(TABLE_2, rows), "mini")
     assert "No row has several seeds, so no two rows can be told apart" in page
     for word in ("RoPE <", "holds", "reversed", "stand in", "are better", "†"):
         assert word not in page
@@ -222,11 +227,14 @@ def test_rows_beyond_the_paper_change_nothing_of_how_sure_its_own_are(make_resul
 
     def adjusted(*names):
         cells = gather([r for r in rows if r["row"] in ("base", *names)], PERPLEXITIES)
-        return {n: e.adjusted for n, e in against(TABLE_2, cells, "vanilla", "test_ppl").items()}
+        return {
+            n: e.adjusted
+            for n, e in JudgedTable(TABLE_2, cells).against("vanilla", "test_ppl").items()
+        }
 
     own, beyond = adjusted("rope", "per"), adjusted("none", "shaw", "t5_only")
     assert adjusted(*values) == {**own, **beyond}
-    page = render(TABLE_2, "mini", rows, [])
+    page = render(JudgedTable.of(TABLE_2, rows), "mini")
     differences = page.partition("## Differences to `base`")[2].partition("\n## ")[0]
     for label, row in (("RoPE", "rope"), ("PER", "per")):
         assert row_of(differences, label)[-1] == probability(own[row])
@@ -235,7 +243,7 @@ def test_rows_beyond_the_paper_change_nothing_of_how_sure_its_own_are(make_resul
 
 
 def test_against_none():
-    assert against_none(TABLE_2, {}, "linear") is None
+    assert JudgedTable(TABLE_2, {}).against_none("linear") == {}
 
 
 def test_table_5_orders_its_three_rows(make_result):
@@ -245,7 +253,7 @@ def test_table_5_orders_its_three_rows(make_result):
         for row, value in values.items()
         for seed in (1, 2, 3)
     ]
-    page = render(TABLE_5, "mini", rows, [])
+    page = render(JudgedTable.of(TABLE_5, rows), "mini")
     assert row_of(page, "Permutation < Identity")[-1] == "reversed"
     assert row_of(page, "Householder < Permutation")[-1] == "holds"
     assert "## Differences to `lrpe_identity`" in page
@@ -254,7 +262,7 @@ def test_table_5_orders_its_three_rows(make_result):
 def test_paper_scale_shows_the_longer_context_too(make_result):
     result = make_result("rope", "linear", 1, 33.0, scale="paper")
     result["metrics"] |= {"valid_ppl_context_400": 31.0, "test_ppl_context_400": 30.0}
-    page = render(TABLE_2, "paper", [result], [])
+    page = render(JudgedTable.of(TABLE_2, [result]), "paper")
     longer = page[page.index("With at least 400 tokens of context") :]
     assert row_of(page[: page.index("With at least")], "RoPE (`rope`)")[5] == "33.00 (1)"
     assert row_of(longer, "RoPE (`rope`)")[5] == "30.00 (1)"
@@ -262,7 +270,7 @@ def test_paper_scale_shows_the_longer_context_too(make_result):
 
 
 def test_a_page_without_results_says_so():
-    assert "No run is done yet" in render(TABLE_2, "mini", [], [])
+    assert "No run is done yet" in render(JudgedTable.of(TABLE_2, []), "mini")
 
 
 def test_report_leaves_out_results_of_another_experiment(root, make_result):
@@ -290,13 +298,13 @@ def test_the_papers_marks_stand_beside_our_probabilities():
         (row, "vanilla"): {metric: dict(enumerate(found)) for metric in columns}
         for row, found in values.items()
     }
-    page = "\n\n".join(marks(BERT_SQUAD_TABLE, cells))
-    ours = against(BERT_SQUAD_TABLE, cells, "vanilla", "v1_f1")["shaw_only"]
+    page = "\n\n".join(marks(JudgedTable(BERT_SQUAD_TABLE, cells)))
+    ours = JudgedTable(BERT_SQUAD_TABLE, cells).against("vanilla", "v1_f1")["shaw_only"]
     assert 0 < ours.p < ours.adjusted < 0.05
     expected = f"† / {probability(ours.p)} ({probability(ours.adjusted)})"
     assert row_of(page, "fully-learnable RPE |")[1:] == [expected] * 4
     assert row_of(page, "fixed sin. APE |")[1].startswith("- / worse, 0.")
     assert row_of(page, "learnable sin. APE |")[1:] == ["† / -", "† / -", "- / -", "- / -"]
     assert "`learned`" not in [line.split("|")[1] for line in page.splitlines() if "|" in line]
-    assert marks(TABLE_2, cells) == []
+    assert marks(JudgedTable(TABLE_2, cells)) == []
     assert BERT_SQUAD_TABLE.row("shaw_only").paper["vanilla"]["v1_f1"].text(2) == "90.50† ± 0.08"

@@ -20,6 +20,7 @@ from fairseq_plugins.records.recipe import total_batch
 from fairseq_plugins.records.runs import Run
 from fairseq_plugins.report.render import render
 from fairseq_plugins.runner.plan import check_devices, plan
+from fairseq_plugins.statistics.judged import JudgedTable
 from tests.quick import first_of_each_kind
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
@@ -208,7 +209,7 @@ def test_pages_say_the_stages(make_result) -> None:  # type: ignore[no-untyped-d
     metrics = {"valid_loss": 5.0, "valid_ppl": 32.0, "best_update": 900, "curve": [[900, 5.0]]}
     result = make_result("rope", "vanilla", 1, 32.0, table="table8", scale=SMALL, config=one.config)
     result["metrics"] |= metrics
-    text = render(TABLES["table8"], SMALL, [result], [])
+    text = render(JudgedTable.of(TABLES["table8"], [result]), SMALL)
     assert text.startswith("# ") and "scale `small`" in text.splitlines()[0]
     assert "Data: wikitext-2 " in text  # that of the result
     for length, updates in ((16, "2,000"), (32, "2,000"), (128, "900")):

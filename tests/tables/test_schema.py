@@ -17,6 +17,7 @@ from fairseq_plugins.records import results
 from fairseq_plugins.records.metrics import perplexity
 from fairseq_plugins.report.page import Report
 from fairseq_plugins.report.render import render
+from fairseq_plugins.statistics.judged import JudgedTable
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMITTED = sorted(
@@ -174,8 +175,8 @@ def test_whatever_is_changed_in_a_result_its_page_is_made(tmp_path, table):
         except ValueError:
             continue
         if not results.mismatch(changed, results.run_of(changed), original["config"], None):
-            assert render(TABLES[table], "mini", [changed], [])
-            assert render(TABLES[table], "mini", [original, changed], [])
+            assert render(JudgedTable.of(TABLES[table], [changed]), "mini")
+            assert render(JudgedTable.of(TABLES[table], [original, changed]), "mini")
             shown += 1
     assert 0 < shown < 120
 

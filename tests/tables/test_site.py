@@ -18,7 +18,7 @@ from fairseq_plugins.site.markdown import to_html
 from fairseq_plugins.site.reading import read_evidence
 from fairseq_plugins.site.runs import cell_view, shared_of
 from fairseq_plugins.site.tables import lines_of
-from fairseq_plugins.statistics.evidence import Evidence, TableEvidence
+from fairseq_plugins.statistics.table_results import Evidence, TableResults
 from tests.site_links import dead_links, pages
 
 ROOT = Path(__file__).parents[2]
@@ -142,7 +142,7 @@ def test_commands_that_start_from_one_model_are_told_once_too() -> None:
     """Those of Table 4 of the BERT paper, whose seeds fine-tune the model of seed 1."""
     folder = ROOT / "results" / "bert_table4" / "mini"
     runs = [json.loads((folder / f"learned-vanilla-s{s}.json").read_bytes()) for s in (1, 2, 3)]
-    found = TableEvidence(TABLES["bert_table4"], "mini", runs, [])
+    found = TableResults(TABLES["bert_table4"], "mini", runs, [])
     views = cell_view(found, "learned", "vanilla", shared_of(found)).runs
     assert [(view.as_of, view.from_one) for view in views] == [(1, False), (1, True), (1, True)]
     assert views[0].commands and not views[1].commands

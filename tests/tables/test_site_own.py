@@ -14,7 +14,7 @@ from fairseq_plugins.site.markdown import inline, to_html
 from fairseq_plugins.site.reading import read_evidence
 from fairseq_plugins.site.runs import script
 from fairseq_plugins.site.speed import table9
-from fairseq_plugins.statistics.evidence import Evidence, TableEvidence
+from fairseq_plugins.statistics.table_results import Evidence, TableResults
 from tests.site_links import dead_links
 
 ROOT = Path(__file__).parents[2]
@@ -61,7 +61,7 @@ def site(evidence: Evidence, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def table(evidence: Evidence, scale: str) -> TableEvidence:
+def table(evidence: Evidence, scale: str) -> TableResults:
     found = evidence.find("table2", scale)
     assert found is not None
     return found

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairseq_plugins.papers import TABLES
-from fairseq_plugins.statistics.comparisons import against, compare_orders, judge_pairs
 from fairseq_plugins.statistics.inference import (
     Estimate,
     Spread,
@@ -20,6 +19,7 @@ from fairseq_plugins.statistics.inference import (
     pooled_spread,
     together,
 )
+from fairseq_plugins.statistics.judged import JudgedTable
 
 VALUES = st.dictionaries(st.integers(1, 6), st.floats(-1e3, 1e3), min_size=1)
 P_VALUES = st.lists(st.floats(0, 1), min_size=1, max_size=20)
@@ -179,13 +179,13 @@ def test_every_pair_has_the_verdict_of_the_page():
         (row, attention): {metric: {seed: 40 + i + rng.random() for seed in range(4)}}
         for i, row in enumerate(rows)
     }
-    judged = judge_pairs(table, cells, attention)
+    judged = JudgedTable(table, cells).pairs(attention)
     assert set(judged) == set(itertools.combinations(sorted(rows), 2))
-    for row, one in against(table, cells, attention, metric).items():
+    for row, one in JudgedTable(table, cells).against(attention, metric).items():
         pair = (row, table.reference)
         ours = judged.get(pair) or judged[pair[::-1]].times(-1)
         assert ours == one
-    for pair in compare_orders(table, cells, attention).pairs:
+    for pair in JudgedTable(table, cells).agreement(attention).pairs:
         names = (pair.worse, pair.better)
         ours = judged.get(names) or judged[names[::-1]].times(-1)
         assert (ours.times(sign).effect, ours.adjusted) == (pair.gap.effect, pair.gap.adjusted)

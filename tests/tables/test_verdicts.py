@@ -8,10 +8,12 @@ import pytest
 
 from fairseq_plugins.cli.train_table import main
 from fairseq_plugins.common.files import write_json
-from fairseq_plugins.papers import CLAIMS
+from fairseq_plugins.papers import CLAIMS, TABLES
 from fairseq_plugins.papers.claims import Claim, Comparison, Correlation, Floor, Speed
-from fairseq_plugins.report.claims_page import as_data, read_numbers, render_claims
+from fairseq_plugins.report.claims_page import as_data, render_claims
 from fairseq_plugins.statistics.claims import printed
+from fairseq_plugins.statistics.judged import JudgedTable
+from fairseq_plugins.statistics.table_results import read_numbers
 from fairseq_plugins.statistics.verdicts import Numbers, judge
 
 LM = {"table": "table2", "metric": "test_ppl", "attention": "linear"}
@@ -253,3 +255,19 @@ def test_the_page_has_every_verdict_and_the_json_the_same():
     assert data["verdicts"]["mini"]["verdict"] == "confirmed"
     assert data["verdicts"]["mini"]["effect"] == pytest.approx(-9.9)
     assert data["printed_effect"] == pytest.approx(-0.61)
+
+
+def test_a_claim_says_where_the_corrected_verdict_of_its_table_is_a_tie():
+    """Of two rows by themselves p is 0.03; among the ten pairs of the paper's rows it is a tie."""
+    table = TABLES["table2"]
+    noise = {"base": 0.0, "spe": 0.3, "lrpe_type1": -0.2, "per": 0.1}
+    metric = {row: {s: 40 + n + s * (1 + n) for s in range(3)} for row, n in noise.items()}
+    metric["rope"] = {0: 40.0, 1: 41.0, 2: 42.0}
+    metric["lrpe_type2"] = {0: 39.0, 1: 39.7, 2: 41.2}
+    cells = {(row, "linear"): {"test_ppl": seeds} for row, seeds in metric.items()}
+    numbers = Numbers({"table2": cells}, {})
+    lower = Comparison("table2", "test_ppl", "linear", ("lrpe_type2",), ("rope",), "below")
+    verdict = judge(Claim("one", "A paper", "Table 1", "it is so", lower), numbers)
+    pair = JudgedTable(table, cells).pair("linear", "lrpe_type2", "rope")
+    assert verdict.word == "confirmed" and verdict.estimate.p < 0.05 < pair.adjusted
+    assert verdict.corrected == pair and verdict.is_corrected_tie

@@ -43,7 +43,7 @@
           rows.push([
             element("a", { href: one.page }, one.name), attention, one.metric,
             minus(signed(sign * effect)), ends ? minus(`${signed(ends[0])} to ${signed(ends[1])}`) : "-",
-            p === null ? "-" : p < 0.001 ? "< 0.001" : p.toFixed(3), seeds ? `${seeds} paired` : p === null ? "-" : "by spread", badge(word),
+            p, seeds ? `${seeds} paired` : p === "-" ? "-" : "by spread", badge(word),
           ]);
         }
       }

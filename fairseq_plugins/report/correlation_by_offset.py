@@ -50,7 +50,7 @@ MEASURES: dict[str, Callable[[Tensor, int], float]] = {
 }
 
 
-def correlate_ranges(
+def correlate_by_offset(
     weights: Mapping[str, Tensor],
     performance: Mapping[str, float],
     reaches: Sequence[int],
@@ -91,7 +91,7 @@ def read_weights(root: Path, scale: str) -> dict[str, Tensor]:
     return found
 
 
-def measure_ranges(weights: Mapping[str, Tensor], cells: Mapping[str, Cells]) -> dict[str, Any]:
+def measure_by_offset(weights: Mapping[str, Tensor], cells: Mapping[str, Cells]) -> dict[str, Any]:
     """The numbers of Figure 5 from the weights of some rows and the cells of Tables 3 and 4.
 
     Raises:
@@ -110,11 +110,13 @@ def measure_ranges(weights: Mapping[str, Tensor], cells: Mapping[str, Cells]) ->
         for table, metric in TASKS:
             rows = rows_of(cells.get(table, {}), "vanilla", metric)
             performance = {row: mean(seeds.values()) for row, seeds in rows.items()}
-            numbers[f"{name}, {metric}"] = correlate_ranges(weights, performance, reaches, measure)
+            numbers[f"{name}, {metric}"] = correlate_by_offset(
+                weights, performance, reaches, measure
+            )
     return numbers
 
 
-def draw_ranges(numbers: Mapping[str, Any], cells: Mapping[str, Cells]) -> Made:
+def draw_by_offset(numbers: Mapping[str, Any], cells: Mapping[str, Cells]) -> Made:
     """Figure 5 from its numbers, and from the cells of Tables 2 to 4 what Table 5 has of them."""
     reaches, panels, lines = numbers["reaches"], [], []
     for name in MEASURES:

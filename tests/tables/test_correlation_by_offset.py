@@ -8,10 +8,10 @@ from fairseq_plugins.analysis.indicators import direction_balance, monotonicity
 from fairseq_plugins.experiments.identical_words import PATTERN
 from fairseq_plugins.papers.bert_correlations import ROWS
 from fairseq_plugins.records.runs import Run
-from fairseq_plugins.report.ranges import (
-    correlate_ranges,
-    draw_ranges,
-    measure_ranges,
+from fairseq_plugins.report.correlation_by_offset import (
+    correlate_by_offset,
+    draw_by_offset,
+    measure_by_offset,
     read_weights,
 )
 
@@ -25,22 +25,22 @@ def weights(count: int, length: int = 24) -> dict[str, torch.Tensor]:
 def test_a_correlation_for_every_reach() -> None:
     found = weights(5)
     performance = {row: float(i * i) for i, row in enumerate(found)}
-    values = correlate_ranges(found, performance, [1, 4, 23], direction_balance)
+    values = correlate_by_offset(found, performance, [1, 4, 23], direction_balance)
     for reach, value in zip([1, 4, 23], values, strict=True):
         own = [direction_balance(one, reach) for one in found.values()]
         expected = np.corrcoef(own, list(performance.values()))[0, 1]
         assert value == pytest.approx(expected)
     same = dict.fromkeys(found, 1.0)
-    assert correlate_ranges(found, same, [3], direction_balance) == [None]
+    assert correlate_by_offset(found, same, [3], direction_balance) == [None]
     few = {row: performance[row] for row in list(found)[:3]}
-    assert correlate_ranges(found, few, [3], direction_balance) == [None]
+    assert correlate_by_offset(found, few, [3], direction_balance) == [None]
 
 
 def test_monotonicity_within_a_reach_has_one_element_more() -> None:
     """ "First 20 offsets" counts the query's own."""
     found = weights(4)
     cells = {"bert_table3": {(r, "vanilla"): {"CoLA": {1: len(r) * 1.0}} for r in found}}
-    numbers = measure_ranges(found, cells)
+    numbers = measure_by_offset(found, cells)
     place = numbers["reaches"].index(19)
     own = [monotonicity(one, 20) for one in found.values()]
     expected = np.corrcoef(own, [len(r) for r in found])[0, 1]
@@ -57,7 +57,7 @@ def test_weights_are_those_of_the_runs(tmp_path) -> None:
     found = read_weights(tmp_path, "mini")
     assert list(found) == list(ROWS[:2])
     with pytest.raises(ValueError, match="the weights of at least 4 rows"):
-        measure_ranges(found, {})
+        measure_by_offset(found, {})
 
 
 def test_table_5_is_beside_what_these_weights_give() -> None:
@@ -74,7 +74,7 @@ def test_table_5_is_beside_what_these_weights_give() -> None:
         },
         "bert_table3": {(row, "vanilla"): {"SST-2": {1: seconds[row]}} for row in found},
     }
-    made = draw_ranges(measure_ranges(found, cells), cells)
+    made = draw_by_offset(measure_by_offset(found, cells), cells)
     lines = made.seen[-1].splitlines()
     assert lines[0] == "| figure / Table 5 | SST-2 |"
     whole, *same = (line.split("|")[2].strip().split(" / ") for line in lines[2:])

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fairseq_plugins.papers.lrpe import TABLE_2
-from fairseq_plugins.report.duel import WIDTH, compare, draw, mean_curves
+from fairseq_plugins.report.pairwise_runs import WIDTH, compare, draw, mean_curves
 from fairseq_plugins.runner.time_budget import (
     FEWEST_SEEDS,
     FEWEST_UPDATES,
@@ -60,11 +60,11 @@ def test_pairs_go_on_as_long_as_another_one_fits():
 
 
 def test_the_difference_is_over_the_seeds_that_both_have():
-    duel = compare("rope", "xl", "linear", COLUMN, [*results(A, "rope"), *results(B, "xl")])
-    assert duel.seeds == [1, 2, 3]
+    pairwise = compare("rope", "xl", "linear", COLUMN, [*results(A, "rope"), *results(B, "xl")])
+    assert pairwise.seeds == [1, 2, 3]
     expected = difference([{s: B[s] for s in A}], [A])
-    assert duel.estimate == expected and expected.effect == pytest.approx(-1.9667, abs=1e-4)
-    text = duel.text()
+    assert pairwise.estimate == expected and expected.effect == pytest.approx(-1.9667, abs=1e-4)
+    text = pairwise.text()
     assert "xl is better than rope (p = 0.002)" in text
     assert "xl - rope" in text and "-1.97" in text and "-2.35 to -1.59" in text
     assert "4" not in [line.split()[1] for line in text.splitlines() if line.startswith("  seed")]
@@ -83,19 +83,19 @@ def test_what_chance_can_do_is_said():
 
 
 def test_marks_in_the_picture_stand_in_the_order_of_their_numbers():
-    duel = compare("rope", "xl", "linear", COLUMN, [*results(A, "rope"), *results(B, "xl")])
-    lines = duel.picture()
+    pairwise = compare("rope", "xl", "linear", COLUMN, [*results(A, "rope"), *results(B, "xl")])
+    lines = pairwise.picture()
     marks = {line.split("  ")[1].strip(): line[11 : 11 + WIDTH] for line in lines}
     places = {f"seed {seed}": marks[f"seed {seed}"].index("o") for seed in (1, 2, 3)}
-    order = np.argsort(list(duel.differences.values()))
+    order = np.argsort(list(pairwise.differences.values()))
     assert [*np.argsort(list(places.values()))] == [*order]
     mean = marks["mean"]
     assert mean.index("[") < mean.index("O") < mean.index("]") < mean.index("|")
 
 
 def test_pictures_are_written(tmp_path):
-    duel = compare("rope", "xl", "linear", COLUMN, [*results(A, "rope"), *results(B, "xl")])
+    pairwise = compare("rope", "xl", "linear", COLUMN, [*results(A, "rope"), *results(B, "xl")])
     curves = mean_curves({"rope": [{10: 3.0, 20: 2.0}, {10: 5.0, 20: 2.0, 30: 1.0}], "xl": []})
     assert curves == {"rope": [(10, 16.0), (20, 4.0)]}
-    for path in draw(duel, curves, tmp_path / "picture"):
+    for path in draw(pairwise, curves, tmp_path / "picture"):
         assert path.stat().st_size > 1000

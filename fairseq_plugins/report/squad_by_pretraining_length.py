@@ -19,7 +19,7 @@ MEASURES = ("valid_loss", "v1_exact", "v1_f1", "v2_exact", "v2_f1")
 Lines = Mapping[tuple[str, str], Sequence[float]]  # by (row, attention), a number for each part
 
 
-def draw_parts(
+def draw_pretraining_lengths(
     folder: Path, table: Table, figure: Figure, scale: str, results: Sequence[Result]
 ) -> None:
     """A PNG and an SVG with a panel for each version and attention, and a JSON of their numbers."""
@@ -33,7 +33,7 @@ def draw_parts(
         **{
             measure: {
                 f"{row}-{attention}": [round(value, 4) for value in line]
-                for (row, attention), line in sorted(part_lines(results, measure).items())
+                for (row, attention), line in sorted(lines_by_length(results, measure).items())
             }
             for measure in MEASURES
         },
@@ -45,7 +45,7 @@ def draw_parts(
     grid = picture.subplots(len(attentions), len(VERSIONS), squeeze=False)
     for panels, attention in zip(grid, attentions, strict=True):
         for panel, (metric, version) in zip(panels, VERSIONS.items(), strict=True):
-            lines = part_lines(results, metric)
+            lines = lines_by_length(results, metric)
             own = {row: line for (row, a), line in lines.items() if a == attention}
             _draw(panel, table, own, samples)
             panel.set_title(f"{version}, {attention} attention")
@@ -55,7 +55,7 @@ def draw_parts(
     save_picture(picture, base)
 
 
-def part_lines(results: Sequence[Result], measure: str) -> Lines:
+def lines_by_length(results: Sequence[Result], measure: str) -> Lines:
     """A number after each part, the mean over seeds."""
     found: dict[tuple[str, str], list[list[float]]] = {}
     for result in results:

@@ -9,7 +9,8 @@ from fairseq_plugins.evaluation.bleu_by_length import bucket_names
 from fairseq_plugins.papers.extrapolation import BUCKETS, bleu_metric
 from fairseq_plugins.papers.extrapolation import TRANSLATION_LENGTHS as TABLE
 from fairseq_plugins.report.beyond_training import what_is_seen
-from fairseq_plugins.report.buckets import buckets_picture, draw_buckets
+from fairseq_plugins.report.bleu_by_length import bleu_picture, draw_bleu_by_length
+from fairseq_plugins.statistics.judged import JudgedTable
 from fairseq_plugins.statistics.series import bucket_lines
 
 
@@ -48,7 +49,7 @@ def test_the_picture_and_its_numbers_have_every_bucket_there_is(make, tmp_path):
         make("rope", 31.0, 25.0, 13.0, seed=2),
         make("base", 20.0, 10.0, attention="linear_both"),
     ]
-    picture = buckets_picture(TABLE, bucket_lines(made), made[0]["metrics"]["sentences"])
+    picture = bleu_picture(TABLE, bucket_lines(made), made[0]["metrics"]["sentences"])
     FigureCanvasAgg(picture).draw()
     first, second, *legends = picture.axes
     titles = [panel.get_title() for panel in picture.axes]
@@ -61,7 +62,7 @@ def test_the_picture_and_its_numbers_have_every_bucket_there_is(make, tmp_path):
             box = text.get_window_extent()
             assert box.x0 >= 0 and box.y0 >= 0 and box.x1 <= picture.bbox.x1
         assert not place.get_legend().get_window_extent().overlaps(first.get_tightbbox())
-    draw_buckets(tmp_path / "results", TABLE, TABLE.figures[0], "mini", made)
+    draw_bleu_by_length(tmp_path / "results", TABLE, TABLE.figures[0], "mini", made)
     numbers = json.loads((tmp_path / "results/translation_lengths/mini.json").read_text())
     assert list(numbers["rows"]["rope-linear"]) == [c.label for c in TABLE.columns[:4]]
     cell = numbers["rows"]["rope-linear"]["BLEU (1-10)"]
@@ -75,7 +76,7 @@ def test_the_page_says_what_longer_sources_do_to_each_row(make):
         make("rope", 27.0, 25.0, 13.0),
         make("lrpe_type2", 30.0, None, 31.0),
     ]
-    title, said, _, saw = what_is_seen(TABLE, made)
+    title, said, _, saw = what_is_seen(JudgedTable.of(TABLE, made))
     assert title == "## What is seen" and "LRPE" in saw
     falls, gains = said.splitlines()
     assert falls == (
@@ -97,11 +98,16 @@ def test_a_difference_beyond_chance_is_marked(make):
         for row, gain in (("base", 0), ("rope", 1))
         for seed in (1, 2, 3)
     ]
-    _, said, *_ = what_is_seen(TABLE, made)
+    _, said, *_ = what_is_seen(JudgedTable.of(TABLE, made))
     assert "`rope` +20.20†, -0.33 († differs beyond chance, as in the table)." in said
 
 
 def test_nothing_is_said_of_one_bucket_or_of_none(make):
-    assert what_is_seen(TABLE, [make("base", 28.0), make("alibi", 20.0, attention="vanilla")]) == []
-    assert what_is_seen(TABLE, [make("base")]) == []
-    assert buckets_picture(TABLE, {}, {}).axes
+    assert (
+        what_is_seen(
+            JudgedTable.of(TABLE, [make("base", 28.0), make("alibi", 20.0, attention="vanilla")])
+        )
+        == []
+    )
+    assert what_is_seen(JudgedTable.of(TABLE, [make("base")])) == []
+    assert bleu_picture(TABLE, {}, {}).axes

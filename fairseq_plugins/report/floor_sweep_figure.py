@@ -12,7 +12,7 @@ from fairseq_plugins.report.figure import stem, write_summaries
 from fairseq_plugins.statistics.comparisons import gather, mean
 
 
-def draw_settings(
+def draw_floor_sweep(
     folder: Path, table: Table, figure: Figure, scale: str, results: Sequence[Result]
 ) -> None:
     """A PNG and an SVG of what ranks the rows, every seed a dot, and a JSON of their numbers."""

@@ -11,12 +11,12 @@ from fairseq_plugins.papers.extrapolation import BUCKETS
 from fairseq_plugins.papers.tables import Figure, Table
 from fairseq_plugins.records.results import Result
 from fairseq_plugins.report.figure import stem, summary
-from fairseq_plugins.report.panels import add_legend, draw_rows, labels_of, make_panels, styles
+from fairseq_plugins.report.row_panels import add_legend, draw_rows, labels_of, make_panels, styles
 from fairseq_plugins.statistics.comparisons import gather
 from fairseq_plugins.statistics.series import Lines, bucket_lines
 
 
-def draw_buckets(
+def draw_bleu_by_length(
     folder: Path, table: Table, figure: Figure, scale: str, results: Sequence[Result]
 ) -> None:
     """A PNG and an SVG with a panel for each attention, and a JSON of their numbers."""
@@ -36,12 +36,12 @@ def draw_buckets(
         },
     }
     write_json(base.with_suffix(".json"), numbers)
-    picture = buckets_picture(table, bucket_lines(results), sentences)
+    picture = bleu_picture(table, bucket_lines(results), sentences)
     picture.suptitle(f"{table.source}, scale {scale}")
     save_picture(picture, base)
 
 
-def buckets_picture(table: Table, lines: Lines, sentences: Mapping[str, int]) -> Picture:
+def bleu_picture(table: Table, lines: Lines, sentences: Mapping[str, int]) -> Picture:
     """The mean over seeds against the bucket; buckets and attentions without any are left out."""
     labels = labels_of(table, lines, [*table.attentions, *table.extra_attentions])
     picture, (panels, places) = make_panels(labels, 1, sharey="row")

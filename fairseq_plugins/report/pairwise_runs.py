@@ -1,4 +1,4 @@
-"""Two rows against each other: the difference over paired seeds, in words and as pictures."""
+"""Two rows trained with the same seeds: their difference, in words and as pictures."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,10 +18,14 @@ Curves = Mapping[str, Sequence[tuple[int, float]]]  # by row: updates, training 
 
 
 @dataclass(frozen=True)
-class Duel:
-    """What two rows measured by seed, and how far apart they are.
+class PairwiseRuns:
+    """Two rows, their values by seed, and the difference over the seeds that both have.
 
-    estimate: the second less the first, over the seeds that both have.
+    Attributes:
+        first, second: names of rows.
+        column: the metric that is compared.
+        values: by row and seed.
+        estimate: the second row minus the first.
     """
 
     first: str
@@ -32,18 +36,18 @@ class Duel:
 
     @property
     def seeds(self) -> list[int]:
-        """Those that both have."""
+        """The seeds that both rows have."""
         return sorted(self.values[self.first].keys() & self.values[self.second].keys())
 
     @property
     def differences(self) -> dict[int, float]:
-        """By seed, the second row less the first."""
+        """By seed, the second row minus the first."""
         own, other = self.values[self.second], self.values[self.first]
         return {seed: own[seed] - other[seed] for seed in self.seeds}
 
     @property
     def verdict(self) -> str:
-        """The answer in a sentence."""
+        """Which row is better, in a sentence."""
         if self.estimate.p is None:
             return "One pair of runs says nothing of chance: more minutes give an interval."
         if not self.estimate.is_apart:
@@ -56,7 +60,7 @@ class Duel:
         return f"{better} is better than {worse} (p {_compared(self.estimate.p)})."
 
     def text(self) -> str:
-        """The numbers, the difference with its interval, the verdict, and a picture in text."""
+        """Write the numbers, the difference, the verdict, and a picture in text."""
         digits, label = self.column.digits, self.column.label
         table = [["", label]]
         for row in (self.first, self.second):
@@ -69,7 +73,7 @@ class Duel:
         return "\n".join([head, "", columns(table, left=1), "", *self.picture(), "", self.verdict])
 
     def picture(self) -> list[str]:
-        """Each seed's difference and the mean with its interval, on one axis with zero."""
+        """Draw each seed's difference and the mean with its interval as lines of text."""
         low = self.estimate.effect if self.estimate.low is None else self.estimate.low
         high = self.estimate.effect if self.estimate.high is None else self.estimate.high
         shown = [*self.differences.values(), low, high, 0.0]
@@ -100,8 +104,8 @@ def _line(marks: Mapping[int, str]) -> str:
 
 def compare(
     first: str, second: str, attention: str, column: Column, results: Sequence[Result]
-) -> Duel:
-    """Two rows of a study.
+) -> PairwiseRuns:
+    """Compare two rows of a study at the seeds that both have.
 
     Raises:
         ValueError: they have no seed in common.
@@ -116,11 +120,11 @@ def compare(
     }
     own, other = common[first], common[second]
     estimate = difference([other], [own], pooled_spread([own, other]))
-    return Duel(first, second, column, values, estimate)
+    return PairwiseRuns(first, second, column, values, estimate)
 
 
-def draw(duel: Duel, curves: Curves, stem: Path) -> list[Path]:
-    """Write the picture as PNG and SVG; nothing where matplotlib is not installed."""
+def draw(pairwise: PairwiseRuns, curves: Curves, stem: Path) -> list[Path]:
+    """Write the picture as PNG and SVG, if matplotlib is installed."""
     try:
         from matplotlib.figure import Figure
 
@@ -129,35 +133,38 @@ def draw(duel: Duel, curves: Curves, stem: Path) -> list[Path]:
         return []
     picture = Figure(figsize=(10, 4), layout="constrained")
     left, right = picture.subplots(1, 2)
-    for row in (duel.first, duel.second):
+    for row in (pairwise.first, pairwise.second):
         if curves.get(row):
             left.plot(*zip(*curves[row], strict=True), label=row, linewidth=1.5)
     left.set(xlabel="updates", ylabel="training perplexity, mean over seeds", yscale="log")
     left.legend()
-    _draw_differences(duel, right)
+    _draw_differences(pairwise, right)
     for panel in (left, right):
         panel.grid(alpha=0.3)
     save_picture(picture, stem)
     return [stem.with_suffix(".png"), stem.with_suffix(".svg")]
 
 
-def _draw_differences(duel: Duel, panel: Any) -> None:
-    seeds, values = zip(*duel.differences.items(), strict=True)
+def _draw_differences(pairwise: PairwiseRuns, panel: Any) -> None:
+    seeds, values = zip(*pairwise.differences.items(), strict=True)
     panel.plot(values, [f"seed {seed}" for seed in seeds], "o", color="tab:grey")
-    low, high = duel.estimate.low, duel.estimate.high
+    low, high = pairwise.estimate.low, pairwise.estimate.high
     if low is not None and high is not None:
-        reach = [[duel.estimate.effect - low], [high - duel.estimate.effect]]
-        panel.errorbar([duel.estimate.effect], ["mean"], xerr=reach, fmt="o", capsize=5)
+        reach = [[pairwise.estimate.effect - low], [high - pairwise.estimate.effect]]
+        panel.errorbar([pairwise.estimate.effect], ["mean"], xerr=reach, fmt="o", capsize=5)
     panel.axvline(0.0, color="black", linewidth=0.8)
-    panel.set_xlabel(f"{duel.column.label}: {duel.second} less {duel.first}, 95 % interval")
+    panel.set_xlabel(
+        f"{pairwise.column.label}: {pairwise.second} less {pairwise.first}, 95 % interval"
+    )
 
 
 def mean_curves(
     runs: Mapping[str, Sequence[Mapping[int, float]]],
 ) -> dict[str, list[tuple[int, float]]]:
-    """By row the mean perplexity over its runs, at the updates that all of them printed.
+    """Average perplexities over runs, at the updates that all runs of a row printed.
 
-    runs: by row, of each run the base-2 loss by updates.
+    Args:
+        runs: by row, for each run the base-2 loss by updates.
     """
     return {
         row: [

@@ -1,22 +1,21 @@
 """What the BERT paper's Figure 7 shows after short samples, in sentences made of its results."""
 
 from fairseq_plugins.analysis.sentences import said
-from fairseq_plugins.papers.tables import Table
-from fairseq_plugins.statistics.comparisons import Cells, mean, rows_of
-from fairseq_plugins.statistics.floors import Floors, none_rises
+from fairseq_plugins.statistics.comparisons import mean
+from fairseq_plugins.statistics.judged import JudgedTable
 
 SHORT = "short_"  # metrics of what is fine-tuned before the longest samples
 
 
-def what_short_samples_show(table: Table, cells: Cells, floors: Floors) -> list[str]:
-    """A paragraph; none for a table without such columns, or where nothing is to be compared."""
-    sentences = []
+def what_short_samples_show(judged: JudgedTable) -> list[str]:
+    """Write a paragraph; none for a table without such columns, or without rows to compare."""
+    table, sentences = judged.table, []
     for attention in table.attentions:
         for column in table.columns:
-            rows = rows_of(cells, attention, column.metric)
+            rows = judged.rows(attention, column.metric)
             if not column.metric.startswith(SHORT) or table.reference not in rows:
                 continue
-            if why := none_rises(table, cells, attention, column, floors):
+            if why := judged.no_row_above_floor(attention, column):
                 sentences.append(f"{why[0].upper()}{why[1:]}: these numbers decide nothing.")
                 continue
             found = {row: mean(seeds.values()) for row, seeds in rows.items()}

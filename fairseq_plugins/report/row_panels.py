@@ -1,4 +1,4 @@
-"""Panels with a line for each row, and one legend for all the panels of an attention."""
+"""Panels with a line for each row, and a legend for each attention."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from math import ceil
@@ -18,7 +18,7 @@ _COLOURS = 10  # of matplotlib
 
 
 def styles(rows: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """By row how its line is drawn in every panel; no two of 160 are alike."""
+    """Choose colour, dash and marker by row; up to 160 rows look different."""
     found = {}
     for i, row in enumerate(sorted(rows)):
         again, colour = divmod(i, _COLOURS)
@@ -34,7 +34,7 @@ def styles(rows: Iterable[str]) -> dict[str, dict[str, Any]]:
 
 
 def labels_of(table: Table, lines: Lines, attentions: Sequence[str]) -> dict[str, list[str]]:
-    """By attention the labels of its rows: of the attentions that have any, or of all if none."""
+    """Return row labels by attention, without attentions that have no rows (unless none has)."""
     every = {a: [table.row(row).label for row, own in lines if own == a] for a in attentions}
     return {a: labels for a, labels in every.items() if labels} or every
 
@@ -42,10 +42,15 @@ def labels_of(table: Table, lines: Lines, attentions: Sequence[str]) -> dict[str
 def make_panels(
     labels: Mapping[str, Sequence[str]], count: int, **words: Any
 ) -> tuple[Picture, list[Sequence[Any]]]:
-    """A picture with `count` panels below each other for each attention, and a place below them.
+    """Make a picture with `count` panels for each attention, and a place for its legend below.
 
-    labels: by attention what its legend will have, see `add_legend`. words: of `subplots`.
-    Returns the panels of each line of the grid, those for legends last.
+    Args:
+        labels: by attention the entries of its legend.
+        count: of panels below each other.
+        words: options of matplotlib's `subplots`.
+
+    Returns:
+        The picture, and the panels of each line of the grid; the last line is for legends.
     """
     entries = max(ceil(len(own) / legend_columns(own)) for own in labels.values())
     height = max(HEIGHT, _LINE * max(map(len, labels.values())))
@@ -57,7 +62,7 @@ def make_panels(
 
 
 def legend_columns(labels: Sequence[str]) -> int:
-    """How many names stand side by side below a panel: three where they are short enough."""
+    """Choose how many columns a legend has: three if the labels are short enough."""
     texts = [TextPath((0, 0), label, size=_FONT).get_extents().width for label in labels]
     width = (max(texts, default=0) + 5 * _FONT) / 72  # inches, with a piece of line and gaps
     return max(1, min(3, int(WIDTH / width)))
@@ -70,7 +75,7 @@ def draw_rows(
     attention: str,
     drawn: Mapping[str, Mapping[str, Any]],
 ) -> None:
-    """An attention's line for each row, the highest at the end first, as its legend has them."""
+    """Draw a line for each row of an attention, the highest at the end first."""
     own = {row: line for (row, a), line in lines.items() if a == attention}
     for row in sorted(own, key=lambda name: -own[name][-1][1]):
         x, values = zip(*own[row], strict=True)
@@ -78,7 +83,7 @@ def draw_rows(
 
 
 def add_legend(place: Any, panel: Any) -> None:
-    """The lines of a panel by name, alone in a place of their own, where they hide none."""
+    """Draw the legend of `panel` in `place`, a panel of its own, where it covers no line."""
     lines, labels = panel.get_legend_handles_labels()
     place.axis("off")
     place.legend(

@@ -1,0 +1,290 @@
+"""A table's results with every comparison that pages show, each computed once."""
+
+import functools
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Concatenate, ParamSpec, TypeVar
+
+from fairseq_plugins.papers.tables import Column, Table
+from fairseq_plugins.records.results import Result
+from fairseq_plugins.statistics.comparisons import Cells, by_family, gather, rows_of
+from fairseq_plugins.statistics.floors import Floors, best_floor, examples_of, floors_of
+from fairseq_plugins.statistics.inference import (
+    Estimate,
+    Seeds,
+    Spread,
+    above,
+    difference,
+    pooled_spread,
+    together,
+)
+
+TIE, BETTER, WORSE, ONE_SEED = "tie", "better", "worse", "one seed"
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def _once(
+    method: Callable[Concatenate["JudgedTable", P], R],
+) -> Callable[Concatenate["JudgedTable", P], R]:
+    """Keep what a method of a judged table returns, by its arguments."""
+
+    @functools.wraps(method)
+    def kept(self: "JudgedTable", *args: P.args, **kwargs: P.kwargs) -> R:
+        key = (method.__name__, args, *sorted(kwargs.items()))
+        if key not in self._known:
+            self._known[key] = method(self, *args, **kwargs)
+        found: R = self._known[key]  # type: ignore[assignment]
+        return found
+
+    return kept
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two rows of which the paper has `better` before `worse` in the column that ranks them.
+
+    Attributes:
+        better, worse: names of rows.
+        paper_gap: by how much `worse` is worse in the paper.
+        gap: the same in the results.
+    """
+
+    better: str
+    worse: str
+    paper_gap: float
+    gap: Estimate
+
+    @property
+    def holds(self) -> bool | None:
+        """Whether the results have the paper's order; None for a tie."""
+        return self.gap.effect > 0 if self.gap.is_apart else None
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """The paper's order of rows and the order of the results, under one attention.
+
+    Attributes:
+        attention: its name.
+        reference: the table's reference row.
+        ranking: the rows that both have, the paper's best first.
+        pairs: every two of these rows, in the order of the ranking.
+        spread: the deviation between seeds; None if unknown.
+    """
+
+    attention: str
+    reference: str
+    ranking: tuple[str, ...]
+    pairs: tuple[Pair, ...]
+    spread: Spread | None
+
+    def count(self, holds: bool | None) -> int:
+        """Count the pairs that hold, that are reversed (False), or that are ties (None)."""
+        return sum(pair.holds is holds for pair in self.pairs)
+
+    @property
+    def telling_pairs(self) -> list[Pair]:
+        """The neighbours in the paper's ranking, and each row with the reference."""
+        neighbours = set(itertools.pairwise(self.ranking))
+        return [
+            pair
+            for pair in self.pairs
+            if self.reference in (pair.better, pair.worse)
+            or (pair.better, pair.worse) in neighbours
+        ]
+
+    @property
+    def best(self) -> tuple[str, ...]:
+        """The rows than which no other row is significantly better."""
+        beaten = {
+            pair.worse if pair.holds else pair.better for pair in self.pairs if pair.gap.is_apart
+        }
+        return tuple(row for row in self.ranking if row not in beaten)
+
+
+@dataclass(frozen=True, eq=False)
+class JudgedTable:
+    """The cells of a table and what their differences say.
+
+    Pages, the site and its comparison format these numbers; none of them tests anything itself.
+    A p-value is after Holm's correction: over the paper's rows against the reference, apart from
+    these over the rows beyond the paper against it, over all other pairs of the paper's rows, and
+    over all remaining pairs.
+
+    Attributes:
+        table: of a paper.
+        cells: by row and attention, by metric the values by seed.
+        floors: by metric the numbers of trivial baselines.
+        examples: by metric the number of examples, where a metric is a share of them.
+        results: the runs that the cells are made of.
+    """
+
+    table: Table
+    cells: Cells
+    floors: Floors = field(default_factory=dict)
+    examples: Mapping[str, int] = field(default_factory=dict)
+    results: Sequence[Result] = ()
+    _known: dict[object, object] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def of(cls, table: Table, results: Sequence[Result], suffix: str = "") -> "JudgedTable":
+        """Judge a table's results; `suffix` picks an evaluation, as "_context_400"."""
+        cells = gather(results, table.columns, suffix)
+        return cls(table, cells, floors_of(table, results), examples_of(table, results), results)
+
+    @property
+    def sign(self) -> int:
+        """1 where a larger number of the ranking column is better, else -1."""
+        return 1 if self.table.ranked_by.higher_is_better else -1
+
+    @_once
+    def rows(self, attention: str, metric: str = "") -> dict[str, Seeds]:
+        """Return by row the values of a metric (that of the ranking, if none is given)."""
+        return rows_of(self.cells, attention, metric or self.table.ranked_by.metric)
+
+    @_once
+    def spread(self, attention: str, metric: str = "") -> Spread | None:
+        """Estimate the deviation between seeds of a row, pooled over rows; None if unknown."""
+        return pooled_spread(self.rows(attention, metric).values())
+
+    @_once
+    def against(self, attention: str, metric: str = "", reference: str = "") -> dict[str, Estimate]:
+        """Compare every row with a reference row (the table's, if none is given).
+
+        Returns:
+            By row its metric minus the reference's; empty where the reference has no result.
+        """
+        rows = dict(self.rows(attention, metric))
+        own = rows.pop(reference or self.table.reference, None)
+        if own is None:
+            return {}
+        spread = self.spread(attention, metric)
+        found = {name: difference([row], [own], spread) for name, row in rows.items()}
+        return by_family(self.table, found)
+
+    @_once
+    def agreement(self, attention: str) -> Agreement:
+        """Compare the order of the rows that both the paper and the results have."""
+        table, metric, reference = self.table, self.table.ranked_by.metric, self.table.reference
+        ours, sign = self.rows(attention), -self.sign
+        paper = {
+            row.name: sign * row.paper[attention][metric].mean
+            for row in table.rows
+            if metric in row.paper.get(attention, {}) and row.name in ours
+        }
+        ranking = tuple(sorted(paper, key=lambda name: paper[name]))
+        spread = self.spread(attention)
+        ordered = [p for p in itertools.combinations(ranking, 2) if paper[p[0]] < paper[p[1]]]
+        gaps = together(
+            {
+                (better, worse): difference([ours[worse]], [ours[better]], spread).times(sign)
+                for better, worse in ordered
+                if reference not in (better, worse)
+            }
+        )
+        for row, estimate in self.against(attention).items():
+            gaps[reference, row] = estimate.times(sign)
+            gaps[row, reference] = estimate.times(-sign)
+        pairs = tuple(
+            Pair(better, worse, paper[worse] - paper[better], gaps[better, worse])
+            for better, worse in ordered
+        )
+        return Agreement(attention, reference, ranking, pairs, spread)
+
+    @_once
+    def pairs(self, attention: str) -> dict[tuple[str, str], Estimate]:
+        """Compare every two rows in the ranking column.
+
+        Returns:
+            By two rows, sorted by name, the first one's number minus the second one's.
+        """
+        rows, spread = self.rows(attention), self.spread(attention)
+        judged = {
+            (pair.worse, pair.better): pair.gap.times(-self.sign)
+            for pair in self.agreement(attention).pairs
+        }
+        found = self.against(attention)
+        judged |= {(row, self.table.reference): one for row, one in found.items()}
+        pairs = list(itertools.combinations(sorted(rows), 2))
+        rest = [pair for pair in pairs if not {pair, pair[::-1]} & judged.keys()]
+        judged |= together({(a, b): difference([rows[a]], [rows[b]], spread) for a, b in rest})
+        return {(a, b): judged.get((a, b)) or judged[b, a].times(-1) for a, b in pairs}
+
+    def pair(self, attention: str, first: str, second: str) -> Estimate | None:
+        """Return the difference of two rows in the ranking column; None where one is missing."""
+        pairs = self.pairs(attention)
+        if (first, second) in pairs:
+            return pairs[first, second]
+        found = pairs.get((second, first))
+        return None if found is None else found.times(-1)
+
+    def verdict(self, estimate: Estimate) -> str:
+        """Say whether a difference in the ranking column makes the first row better or worse."""
+        if estimate.p is None:
+            return ONE_SEED
+        if not estimate.is_apart:
+            return TIE
+        return BETTER if self.sign * estimate.effect > 0 else WORSE
+
+    def against_none(self, attention: str) -> dict[str, list[str]]:
+        """List the rows by their verdict against row `none`; empty without its result."""
+        found: dict[str, list[str]] = {}
+        for row, estimate in self.against(attention, "", "none").items():
+            word = self.verdict(estimate)
+            found.setdefault(TIE if word == ONE_SEED else word, []).append(row)
+        return found
+
+    @_once
+    def within_rows(self, reference: str) -> dict[tuple[str, str], Estimate]:
+        """Compare each row with itself under another attention, with Holm's correction over all.
+
+        Without three common seeds the spread of all rows under the two attentions decides.
+
+        Args:
+            reference: the attention that the others are compared with.
+
+        Returns:
+            By row and attention, its ranking metric minus that under the reference.
+        """
+        theirs = self.rows(reference)
+        found: dict[tuple[str, str], Estimate] = {}
+        for attention in self.table.attentions:
+            ours = self.rows(attention) if attention != reference else {}
+            spread = pooled_spread([*ours.values(), *theirs.values()])
+            for row in self.table.row_names:
+                if row in ours and row in theirs:
+                    found[row, attention] = difference([ours[row]], [theirs[row]], spread)
+        return together(found)
+
+    @_once
+    def rows_above(self, attention: str, column: Column, value: float) -> list[str]:
+        """List the rows that are significantly better than a number.
+
+        Rows are compared by their means alone where no row has several seeds; no ordering is then
+        claimed anywhere.
+        """
+        spread = self.spread(attention, column.metric)
+        sign = 1 if column.higher_is_better else -1
+        rows = self.rows(attention, column.metric)
+        found = by_family(
+            self.table, {name: above(row, value, spread) for name, row in rows.items()}
+        )
+        sure = {name: one for name, one in found.items() if one.is_apart or spread is None}
+        return [name for name, one in sure.items() if sign * one.effect > 0]
+
+    @_once
+    def no_row_above_floor(self, attention: str, column: Column) -> str:
+        """State that no row of a column beats its best baseline; empty where one does."""
+        floor = best_floor(column, self.floors)
+        if floor is None or not self.rows(attention, column.metric):
+            return ""
+        name, value = floor
+        if self.rows_above(attention, column, value):
+            return ""
+        return (
+            f"no row's {column.label} can be told apart as better than *{name}*, "
+            f"{value:.{column.digits}f}"
+        )

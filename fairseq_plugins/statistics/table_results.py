@@ -1,0 +1,341 @@
+"""The results of tables: where they are, which belong to the present recipes, and all of them."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+
+from fairseq_plugins.common.provenance import committed
+from fairseq_plugins.common.root import nearest_configs, place
+from fairseq_plugins.experiments import EXPERIMENTS
+from fairseq_plugins.experiments.base import Scale
+from fairseq_plugins.experiments.devices import Devices
+from fairseq_plugins.experiments.planned import plan_run
+from fairseq_plugins.experiments.rows import known_rows
+from fairseq_plugins.experiments.training import PretrainedModel
+from fairseq_plugins.papers import CLAIMS, TABLES
+from fairseq_plugins.papers.tables import Table, without_paper
+from fairseq_plugins.records.recipe import differences
+from fairseq_plugins.records.results import Result, Say, mismatch, read_results, run_of
+from fairseq_plugins.records.runs import LOCAL, Run, Study
+from fairseq_plugins.statistics.comparisons import Cells
+from fairseq_plugins.statistics.floors import Floors
+from fairseq_plugins.statistics.judged import JudgedTable
+from fairseq_plugins.statistics.timings import RELATIVE_SPEED, TIMINGS, Content, read_timings
+from fairseq_plugins.statistics.verdicts import Numbers, Verdict, judge_claims
+
+OWN = Path("results", LOCAL)  # where --rerun writes
+RERUN = "local-"  # before the name of a scale whose runs a user has trained again
+
+
+@dataclass(frozen=True)
+class TableResults:
+    """The results of a table at a scale, or of a study.
+
+    Attributes:
+        table: of a paper; of a study without the paper's numbers.
+        name: of the scale, or of the study.
+        shown: the results that pages show.
+        left_out: a sentence on each other file: damaged, or of another experiment.
+        study: the changes to a scale's recipe that a user has made.
+        is_rerun: whether a user has trained again what came with the repository.
+        is_published: whether its files are in the repository's history.
+        missing_rows: a sentence on each reason why rows of the paper have no result.
+    """
+
+    table: Table
+    name: str
+    shown: Sequence[Result]
+    left_out: Sequence[str]
+    study: Study | None = None
+    is_rerun: bool = False
+    is_published: bool = False
+    missing_rows: Sequence[str] = ()
+
+    @property
+    def scale(self) -> str:
+        """The name that no other results of the table have."""
+        return f"{RERUN}{self.name}" if self.is_rerun else self.name
+
+    @property
+    def recipe_scale(self) -> str:
+        """The scale of the recipe; that of a study is in its runs."""
+        return str(self.shown[0]["scale"]) if self.shown else self.name
+
+    @property
+    def is_own(self) -> bool:
+        """Whether a user made them, beside those that came with the repository."""
+        return self.is_rerun or (self.study is not None and not self.is_published)
+
+    @property
+    def data_name(self) -> str:
+        """The name of a study's own data; empty for the table's."""
+        data = self.study.data if self.study else None
+        return data.name if data else ""
+
+    @property
+    def page(self) -> str:
+        """The name of the page on the site."""
+        return f"{self.table.name}-{self.scale}.html"
+
+    @property
+    def files(self) -> Path:
+        """The path of the page and figures in results/, without a suffix."""
+        return Path(*([LOCAL] if self.is_rerun else []), self.table.name, self.name)
+
+    @cached_property
+    def judged(self) -> JudgedTable:
+        """Cells, floors and all differences."""
+        return JudgedTable.of(self.table, self.shown)
+
+    @cached_property
+    def runs(self) -> Mapping[tuple[str, str], list[Result]]:
+        """The results of each row and attention, by seed."""
+        found: dict[tuple[str, str], list[Result]] = {}
+        for result in sorted(self.shown, key=lambda one: one["seed"]):
+            found.setdefault((result["row"], result["attention"]), []).append(result)
+        return found
+
+
+@dataclass(frozen=True)
+class TableFolder:
+    """The folder results/<table>/<scale>, or results/<table>/<study>, with JSON files of runs.
+
+    Attributes:
+        root: the repository.
+        table: of a paper.
+        scale: of the recipe.
+        study: the changes to the recipe; None for the scale itself.
+        all_results: the folder of all results, to be joined to the root; None for
+            `place("results")`.
+    """
+
+    root: Path
+    table: Table
+    scale: Scale
+    study: Study | None = None
+    all_results: Path | None = None
+
+    @property
+    def name(self) -> str:
+        """The name of the study, or of the scale."""
+        return self.study.name if self.study else self.scale.name
+
+    @property
+    def results(self) -> Path:
+        """The folder of all results, to be joined to the root."""
+        return self.all_results or place("results")
+
+    @property
+    def folder(self) -> Path:
+        """The folder of these results, to be joined to the root."""
+        return self.results / self.table.name / self.name
+
+    @property
+    def shown_table(self) -> Table:
+        """The table; of a study without the paper's numbers, which are of other data."""
+        return without_paper(self.table) if self.study else self.table
+
+    def files(self) -> dict[str, int]:
+        """Return the modification time of each JSON file by name."""
+        found = (self.root / self.folder).glob("*.json")
+        return {path.name: path.stat().st_mtime_ns for path in found if path.is_file()}
+
+    def read(self) -> TableResults:
+        """Read the results, without those of another experiment than the present configs/."""
+        shown, left_out = self._own_results()
+        return TableResults(
+            self.shown_table,
+            self.name,
+            shown,
+            left_out,
+            self.study,
+            is_rerun=self.all_results == OWN,
+            is_published=bool(self.study and committed(self.root, self.root / self.folder)),
+            missing_rows=missing_rows(
+                nearest_configs(self.root), self.shown_table, self.scale.name, shown
+            ),
+        )
+
+    def changes(self, shown: Sequence[Result]) -> list[str]:
+        """List what a study changes in the recipe, each "key: recipe -> here"."""
+        found: dict[str, None] = {}
+        for result in shown:
+            run = replace(run_of(result), study=None)
+            recipe = plan_run(nearest_configs(self.root), run, Devices(gpus=0))
+            found |= dict.fromkeys(differences(recipe.config, result["config"]))
+        return [*found]
+
+    def _own_results(self) -> tuple[list[Result], list[str]]:
+        """Read the results to show, and a sentence on each of the others."""
+        configs = nearest_configs(self.root)
+        rows = known_rows(self.table, configs)
+        shown: list[Result] = []
+        left_out: list[str] = []
+        for result in read_results(
+            self.root / self.folder,
+            EXPERIMENTS[self.table.experiment].metrics,
+            lambda text: left_out.append(f"{text}."),
+        ):
+            run = run_of(result)
+            if reason := self._mismatch(configs, rows, run, result):
+                left_out.append(f"`{run.name}`, made by another experiment ({reason}).")
+            else:
+                shown.append(result)
+        if not shown:
+            return shown, left_out
+        newest = PretrainedModel.of(max(shown, key=lambda result: result["finished_at"])["config"])
+        others = [result for result in shown if PretrainedModel.of(result["config"]) != newest]
+        left_out += [
+            f"`{run_of(result).name}`, which starts from another model than the newest."
+            for result in others
+        ]
+        return [result for result in shown if result not in others], left_out
+
+    def _mismatch(self, configs: Path, rows: Sequence[str], run: Run, result: Result) -> str:
+        """Say why a result is of another experiment; empty where it is of this one."""
+        if run.row not in rows:
+            return f"there is no row {run.row}"
+        run = replace(run, scale=self.scale.name, study=self.study)
+        planned = plan_run(configs, run, Devices(gpus=0), PretrainedModel.of(result["config"]))
+        data = planned.describe_data(self.root)
+        return "; ".join(mismatch(result, run, planned.config, data)[:3])
+
+
+def missing_rows(configs: Path, table: Table, scale: str, results: Iterable[Result]) -> list[str]:
+    """Write a sentence for each reason why rows of the paper have no result.
+
+    Args:
+        configs: the folder of recipes.
+        table: of a paper; one without the paper's numbers has no missing rows.
+        scale: the name of the results' scale.
+        results: those that the page shows.
+    """
+    if not table.is_printed:
+        return []
+    done = {(result["row"], result["attention"]) for result in results}
+    found: dict[str, dict[str, list[str]]] = {}
+    for attention in table.attentions:
+        for row in table.rows:
+            if (row.name, attention) in done:
+                continue
+            run = Run(table.name, scale, row.name, attention, 1)
+            planned = plan_run(configs, run, Devices(gpus=0))
+            error = planned.experiment.incompatibility(planned.measured[0].config["model"])
+            if error is not None:
+                reason = error.reason
+            else:
+                reason = "not run" if row.paper.get(attention) else "not in the paper and not run"
+            found.setdefault(reason, {}).setdefault(attention, []).append(f"`{row.name}`")
+    return [
+        "No number here for "
+        + "; ".join(f"{', '.join(names)} under {a} attention" for a, names in rows.items())
+        + f": {reason}."
+        for reason, rows in found.items()
+    ]
+
+
+def find_tables(root: Path) -> Iterator[TableFolder | TableResults]:
+    """Find every folder of a table's results; one with damaged files alone as results."""
+    for below in dict.fromkeys([place("results"), OWN]):
+        for table in TABLES.values():
+            for folder in sorted((root / below / table.name).glob("*/")):
+                if any(folder.glob("*.json")):
+                    yield _table_in(root, table, below, folder)
+
+
+def _table_in(root: Path, table: Table, below: Path, folder: Path) -> TableFolder | TableResults:
+    """Recognise a folder by its name as a scale's, or by its results as a study's."""
+    experiment = EXPERIMENTS[table.experiment]
+    if folder.name in experiment.scales:
+        return TableFolder(root, table, experiment.scales[folder.name], all_results=below)
+    damaged: list[str] = []
+    for result in read_results(folder, experiment.metrics, damaged.append):
+        study = Study.read(result.get("study"))
+        if study is not None:
+            return TableFolder(root, table, experiment.scales[result["scale"]], study, below)
+    left_out = [f"{text}." for text in damaged]
+    study = Study(folder.name)
+    return TableResults(without_paper(table), folder.name, [], left_out, study, below == OWN)
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """All results of a repository.
+
+    Attributes:
+        root: the repository.
+        tables: results of trained rows.
+        timings: Table 9 by device, the JSON of each cell.
+        benchmarks: by machine and device the JSON files of `python -m benchmarks`.
+        targets: the bounds that benchmarks are held against.
+        left_out: a sentence on each damaged file of timings and benchmarks.
+    """
+
+    root: Path
+    tables: Sequence[TableResults]
+    timings: Mapping[str, Sequence[Content]] = field(default_factory=dict)
+    benchmarks: Mapping[tuple[str, str], Sequence[Content]] = field(default_factory=dict)
+    targets: Sequence[Content] = ()
+    left_out: Sequence[str] = ()
+
+    @cached_property
+    def numbers(self) -> dict[str, Numbers]:
+        """By scale the numbers that claims are judged by."""
+        return numbers_by_scale(self.tables, self.timings)
+
+    @cached_property
+    def verdicts(self) -> dict[str, dict[str, Verdict]]:
+        """By scale, then by the claim's name."""
+        return {scale: judge_claims(CLAIMS, found) for scale, found in self.numbers.items()}
+
+    def find(self, table: str, scale: str) -> TableResults | None:
+        """Return the results of a table at a scale; None without any file."""
+        found = (one for one in self.tables if (one.table.name, one.scale) == (table, scale))
+        return next(found, None)
+
+
+def numbers_by_scale(
+    tables: Iterable[TableResults], timings: Mapping[str, Sequence[Content]]
+) -> dict[str, Numbers]:
+    """Collect by scale the numbers that claims are judged by; studies are no part of them."""
+    cells: dict[str, dict[str, Cells]] = {}
+    floors: dict[str, dict[str, Floors]] = {}
+    for one in tables:
+        if one.study is None:
+            cells.setdefault(one.scale, {})[one.table.name] = one.judged.cells
+            floors.setdefault(one.scale, {})[one.table.name] = one.judged.floors
+    for device, found in timings.items():
+        if found:
+            cells.setdefault(device, {})[TIMINGS] = {
+                (one["row"], one["attention"]): {
+                    RELATIVE_SPEED: {0: one["metrics"][RELATIVE_SPEED]}
+                }
+                for one in found
+            }
+    return {scale: Numbers(own, floors.get(scale, {})) for scale, own in cells.items()}
+
+
+def read_numbers(
+    root: Path,
+    tables: Iterable[Table] | None = None,
+    scale: str | None = None,
+    say: Say = lambda _: None,
+) -> dict[str, Numbers]:
+    """Read by scale the numbers that claims are judged by; scales without results are left out.
+
+    Args:
+        root: the repository.
+        tables: those to read; None for all.
+        scale: the one to read; None for all.
+        say: gets a sentence on each result that is left out.
+    """
+    read = []
+    for table in TABLES.values() if tables is None else tables:
+        for known in EXPERIMENTS[table.experiment].scales.values():
+            folder = TableFolder(root, table, known)
+            if scale in (None, known.name) and folder.files():
+                read.append(folder.read())
+                for sentence in read[-1].left_out:
+                    say(f"{table.name}, {known.name}: {sentence}")
+    return numbers_by_scale(read, read_timings(root, say))

@@ -1,0 +1,41 @@
+"""A table's page and the site's comparison have one verdict for every two rows."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from fairseq_plugins.papers import TABLES
+from fairseq_plugins.report.differences import orderings
+from fairseq_plugins.site.compare import pairs_of
+from fairseq_plugins.statistics.judged import BETTER, TIE, WORSE
+from fairseq_plugins.statistics.table_results import TableResults
+
+RESULTS = Path(__file__).parents[2] / "results"
+COMMITTED = [name for name in TABLES if any((RESULTS / name / "mini").glob("*.json"))]
+WORDS = {"holds": BETTER, "tie": TIE, "reversed": WORSE}
+
+
+@pytest.mark.parametrize("name", COMMITTED)
+def test_page_and_site_agree_on_all_committed_results(name: str) -> None:
+    table = TABLES[name]
+    runs = [json.loads(path.read_bytes()) for path in (RESULTS / name / "mini").glob("*.json")]
+    found = TableResults(table, "mini", runs, [])
+    site = pairs_of(found)
+    labels = {row.label: row.name for row in table.rows}
+    sign = " > " if table.ranked_by.higher_is_better else " < "
+    sections = {part.partition(":")[0]: part for part in orderings(found.judged)}
+    for attention in table.attentions:
+        section = sections.get(f"**{table.name_of(attention).capitalize()}**", "")
+        for line in section.splitlines():
+            cells = [cell.strip() for cell in line.strip("|").split("|")]
+            better, is_pair, worse = cells[0].partition(sign)
+            if not is_pair or better not in labels:
+                continue
+            rows, pairs = site[attention]["rows"], site[attention]["pairs"]
+            names = {labels[better], labels[worse]}
+            (pair,) = (one for one in pairs if {rows[one[0]], rows[one[1]]} == names)
+            *_, p, _, word = pair
+            if rows[pair[0]] != labels[better]:
+                word = {BETTER: WORSE, WORSE: BETTER}.get(word, word)
+            assert (WORDS[cells[5]], cells[4]) == (word, p), line
