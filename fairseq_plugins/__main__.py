@@ -34,10 +34,18 @@ COMMANDS = {
     "path": ("fairseq_plugins.cli.path", "fairseq's --user-dir, and Hydra's --config-dir"),
 }
 ALIASES = {"analysis": "analyse"}
+# Shown by `fairseq-pe` without arguments: what people do, each with its command.
+FIRST_STEPS = (
+    ("List the position encodings; add a name for its definition and options", "encodings"),
+    ("Compare two encodings on your own text", "compare rope alibi --text novel.txt --minutes 10"),
+    ("Draw what an encoding does", "analyse picture lrpe_type2"),
+    ("Train and evaluate rows of a paper's table", "table table2 --scale toy --rows base,rope"),
+    ("Measure a trained model's perplexity", "evaluate --path CHECKPOINT --data DATA"),
+)
 
 
 class _Version(argparse.Action):
-    """--version, which looks the version up only when asked."""
+    """The option ``--version``; the version is looked up only when it is given."""
 
     def __call__(self, parser: argparse.ArgumentParser, *rest: Any) -> None:
         from fairseq_plugins.common.provenance import release
@@ -47,7 +55,7 @@ class _Version(argparse.Action):
 
 
 def get_parser() -> argparse.ArgumentParser:
-    """The parser that chooses a command; each command has its own."""
+    """Return the parser that chooses a command; each command has a parser of its own."""
     parser = Parser(
         prog=PROGRAM,
         description="Any position encoding under any attention, for fairseq.",
@@ -64,8 +72,20 @@ def get_parser() -> argparse.ArgumentParser:
     return parser
 
 
+def first_steps() -> str:
+    """Return what `fairseq-pe` prints without arguments: common tasks and their commands."""
+    steps = "\n\n".join(f"{task}:\n  {PROGRAM} {command}" for task, command in FIRST_STEPS)
+    return f"{steps}\n\n`{PROGRAM} --help` lists all commands."
+
+
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command that ``argv`` (default: the process's) begins with; its exit status."""
+    """Run the command that ``argv`` begins with and return its exit status.
+
+    ``argv`` defaults to the process's arguments. Without any, the first steps are printed.
+    """
+    if not (sys.argv[1:] if argv is None else argv):
+        print(first_steps())
+        return 0
     args, rest = get_parser().parse_known_args(argv)
     put_places(args)
     name = ALIASES.get(args.command, args.command)
@@ -74,7 +94,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return status
     except BrokenPipeError:
-        # Whoever reads, as `head` does, has seen enough; Python's own last flush fails too.
+        # The reader (`head`) has closed the pipe; Python's own flush at exit would fail too.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except ModuleNotFoundError as error:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fairseq_plugins.__main__ import ALIASES, COMMANDS, main
+from fairseq_plugins.__main__ import ALIASES, COMMANDS, FIRST_STEPS, main
 from fairseq_plugins.cli.prepare import ABOUT, PREPARATIONS, find
 from fairseq_plugins.common.data_commands import TYPED
 from fairseq_plugins.common.root import PACKAGE
@@ -34,6 +34,14 @@ def test_a_reader_that_has_seen_enough_is_no_error():
         shown.stdout.close()  # as `| head` does
         assert shown.stderr.read() == ""
     assert shown.returncode == 1
+
+
+def test_no_arguments_print_one_screen_of_commands_that_exist(capsys):
+    assert main([]) == 0
+    shown = capsys.readouterr().out
+    assert len(shown.splitlines()) <= 24
+    for _, command in FIRST_STEPS:
+        assert command.split()[0] in COMMANDS and f"fairseq-pe {command}" in shown
 
 
 def test_one_folder_serves_language_models_and_masked_ones():
