@@ -21,5 +21,5 @@ def without_device(*, device_ids: Any, output_device: Any, **options: Any) -> to
 
 if __name__ == "__main__":
     distributed_fairseq_model.DistributedDataParallel = without_device
-    training_job._LOOK_SECONDS = float(os.environ.get("LOOK_SECONDS", 0.0))
+    training_job._CHECK_SECONDS = float(os.environ.get("LOOK_SECONDS", 0.0))
     training_job.main()

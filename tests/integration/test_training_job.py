@@ -59,7 +59,7 @@ def test_stopped_after_every_few_updates_it_ends_as_without(
     folder = tmp_path / "stopped"
     folder.mkdir()
     (folder / STOP).touch()
-    monkeypatch.setattr(training_job, "_LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(training_job, "_CHECK_SECONDS", 0.0)
     seen = []
     while not seen or seen[-1] + 8 < SETTINGS["optimization.max_update"]:
         train(folder, data, monkeypatch, is_stopped=True)
@@ -99,7 +99,7 @@ def test_saves_as_often_as_it_says(
     own = type(sys)("own")
     own.save_checkpoint = note
     monkeypatch.setattr(training_job, "checkpoint_utils", own)
-    monkeypatch.setattr(training_job, "_LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(training_job, "_CHECK_SECONDS", 0.0)
     monkeypatch.setattr(training_job, "SAVE_SECONDS", 1e9)
     train(tmp_path / "never", data, monkeypatch)
     assert saved == []

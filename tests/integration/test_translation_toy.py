@@ -161,7 +161,7 @@ def damaged(toy: Path, folder: Path, name: str, text: str) -> Path:
     ("name", "text", "message"),
     [
         ("codes", "#version: 0.2\nx y</w>\n", r"dict\.qaa\.txt, line \d+: no merge of .*codes"),
-        ("codes", "#version: 0.2\nx\n", r"codes, line 2: not two pieces"),
+        ("codes", "#version: 0.2\nx\n", r"codes, line 2: must be two"),
         (f"dict.{TARGET}.txt", ". 3\n", r"has \d+ tokens, but .*dict\.qab\.txt has 5"),
         (f"dict.{SOURCE}.txt", "cat 1\n", r"dict\.qaa\.txt, line 1: no merge of .* makes 'cat'"),
     ],

@@ -128,7 +128,7 @@ def test_a_perplexity_is_two_to_the_loss_or_none():
 def test_the_page_names_bad_files_and_shows_the_others(root, make_result, capsys, monkeypatch):
     folder = root / "results/table2/mini"
     folder.mkdir(parents=True)
-    monkeypatch.setattr(Report, "_reason_to_leave_out", lambda *_: "")  # of another experiment
+    monkeypatch.setattr(Report, "_mismatch", lambda *_: "")  # of another experiment
     for row, text in {
         "base": json.dumps(make_result("base", "linear", 1, 90.0)),
         "rope": "[" * 200_000,
@@ -195,7 +195,7 @@ def test_whatever_is_changed_in_a_result_its_page_is_made(tmp_path, table):
 )
 def test_markup_is_text_on_a_page_wherever_it_stands(root, make_result, monkeypatch, keys, value):
     """Pages are Markdown, which passes HTML on; a commit has no place for any."""
-    monkeypatch.setattr(Report, "_reason_to_leave_out", lambda *_: "")
+    monkeypatch.setattr(Report, "_mismatch", lambda *_: "")
     result = make_result("base", "linear", 1, 90.0)
     inner = result
     for key in keys[:-1]:
@@ -205,7 +205,7 @@ def test_markup_is_text_on_a_page_wherever_it_stands(root, make_result, monkeypa
     folder.mkdir(parents=True)
     (folder / "base-linear-s1.json").write_text(json.dumps(result))
     report = Report(root, TABLE_2, EXPERIMENTS["lm"].scales["mini"])
-    shown, left_out = report.read()
+    shown, left_out = report.read().shown, report.read().left_out
     assert (shown, len(left_out)) == ([], 1) if keys == ("commit",) else len(shown) == 1
     report.write()
     page = (root / report.page).read_text()
