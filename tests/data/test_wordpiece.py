@@ -146,10 +146,10 @@ def tokens(*names: str) -> bytes:
     ("spoil", "message"),
     [
         (change(type="BPE"), r"tokenizer\.json must be a tokenizer of type WordPiece, but is BPE"),
-        (change(vocab=["the"]), r"tokenizer\.json is no tokenizer of tokenizers"),
-        (change(vocab={"the": -1}), r"tokenizer\.json is no tokenizer of tokenizers"),
+        (change(vocab=["the"]), r"tokenizer\.json is not a valid tokenizer"),
+        (change(vocab={"the": -1}), r"tokenizer\.json is not a valid tokenizer"),
         (change(vocab={t: 2 * i for i, t in enumerate(TOKENS)}), "the numbers 0 to .*, each once"),
-        (change(continuing_subword_prefix="@@"), "by '##', but has '@@'"),
+        (change(continuing_subword_prefix="@@"), "'##', but has '@@'"),
         (damage("tokenizer.json", b"[]"), r"tokenizer\.json is damaged: it must be an object"),
         (damage("tokenizer.json", b'{"model":'), r"tokenizer\.json is damaged"),
         (damage("tokenizer.json", b'{"model": 3}'), "but is of no known type"),

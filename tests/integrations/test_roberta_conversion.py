@@ -214,7 +214,7 @@ def a_row_less(folder: Path) -> None:
         (fewer_layers, "model.safetensors has no place for 16 weights"),
         (cut_weights, "model.safetensors is damaged"),
         (cut_config, "config.json is damaged"),
-        (another_token, "vocab.json lacks 1 tokens, the first is '<mask>'"),
+        (another_token, "lacks 1 tokens, first '<mask>'"),
         (one_token_twice, "vocab.json: ids must be 0 to"),
         (another_merge, "is of another tokenizer than"),
         (a_row_less, "lm_head.bias must have the shape"),

@@ -126,7 +126,7 @@ def test_the_same_length_is_the_same_table(how: str) -> None:
 
 
 def test_a_decomposition_has_an_end() -> None:
-    with pytest.raises(ValueError, match=r"at most 9 positions, .* 3 rows, but is to make 10"):
+    with pytest.raises(ValueError, match=r"at most 9 positions, .* 3 rows, but 10 are requested"):
         GROWTH_METHODS["hierarchical"](torch.randn(3, 4), torch.zeros(10, 4))
     assert len(GROWTH_METHODS["hierarchical"](torch.randn(3, 4), torch.zeros(9, 4))) == 9
 

@@ -56,18 +56,18 @@ TIED = FAIRSEQ_OPTIONS["adaptive"]
     [
         (
             {"adaptive_softmax_cutoff": None},
-            r"`adaptive_softmax_cutoff` must be that of adaptive_input_cutoff=\[10, 20\] with "
+            r"`adaptive_softmax_cutoff` must equal adaptive_input_cutoff=\[10, 20\] with "
             "tie_adaptive_weights, but is None instead",
         ),
         ({"adaptive_softmax_cutoff": "10,25"}, r"but is \[10, 25\] instead"),
         ({"adaptive_input": False}, "`adaptive_input` must be True with tie_adaptive_weights"),
         (
             {"adaptive_softmax_factor": 2.0},
-            "`adaptive_softmax_factor` must be that of adaptive_input_factor=4 .* is 2.0 instead",
+            "`adaptive_softmax_factor` must equal adaptive_input_factor=4 .* is 2.0 instead",
         ),
         (
             {"decoder_output_dim": 16},
-            "`decoder_output_dim` must be that of decoder_input_dim=32 .* is 16 instead",
+            "`decoder_output_dim` must equal decoder_input_dim=32 .* is 16 instead",
         ),
     ],
 )
