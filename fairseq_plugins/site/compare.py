@@ -1,6 +1,6 @@
 """What the page that compares needs: every cell, and every pair of rows of a table."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fairseq_plugins.report.differences import probability
@@ -8,6 +8,7 @@ from fairseq_plugins.site.runs import cell_view, joined, shared_of
 from fairseq_plugins.statistics.table_results import Evidence, TableResults
 
 Data = dict[str, Any]
+MOST_POINTS = 24  # of a curve
 
 
 def compare_data(evidence: Evidence) -> Data:
@@ -34,13 +35,23 @@ def _table(found: TableResults) -> Data:
                 "page": cell.page,
                 "metrics": [[label, list(values), m] for label, values, m in cell.metrics],
                 "seeds": list(cell.seeds),
-                "curves": {run.seed: run.curves for run in cell.runs if run.curves},
+                "curves": {
+                    run.seed: {name: _thin(points) for name, points in run.curves.items()}
+                    for run in cell.runs
+                    if run.curves
+                },
                 "config": joined(cell.configuration),
             }
             for cell in cells
         ],
         "pairs": pairs_of(found),
     }
+
+
+def _thin(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Keep at most `MOST_POINTS` points, the last among them; the pages of runs have them all."""
+    step = -(-len(points) // MOST_POINTS)
+    return [(update, float(f"{loss:.4g}")) for update, loss in points[::-1][:: step or 1][::-1]]
 
 
 def pairs_of(found: TableResults) -> Mapping[str, Data]:
