@@ -8,7 +8,7 @@ from fairseq_plugins.site.runs import cell_view, joined, shared_of
 from fairseq_plugins.statistics.table_results import Evidence, TableResults
 
 Data = dict[str, Any]
-MOST_POINTS = 24  # of a curve
+MOST_POINTS = 12  # of a curve
 
 
 def compare_data(evidence: Evidence) -> Data:
