@@ -1,4 +1,4 @@
-"""Which extra of the package brings what is not installed: a light core needs PyTorch alone."""
+"""Extras of the package and their modules: a light core needs PyTorch alone."""
 
 import json
 from importlib.util import find_spec
@@ -20,7 +20,6 @@ EXTRAS = {
                 "omegaconf",
                 "filelock",
                 "numpy",
-                "pandas",
                 "pydantic",
             ),
             *("pydantic_core", "rich", "sacrebleu", "sacremoses", "safetensors", "sklearn"),
@@ -55,7 +54,7 @@ def missing(extra: str) -> list[str]:
 
 
 def is_installed(module: str) -> bool:
-    """Whether a module could be imported, as far as can be said without doing it."""
+    """Return whether a module could be imported, as far as can be said without doing it."""
     try:
         return find_spec(module) is not None
     except ValueError:  # barred: sys.modules has None for it
