@@ -1,7 +1,6 @@
 """A checkpoint at multiples of the length that it was trained at; nothing is trained."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,7 +29,7 @@ Line = dict[str, Any]
 
 @dataclass(frozen=True)
 class Request:
-    """What is to be measured.
+    """Settings of a measurement beyond the training length.
 
     Attributes:
         path: of the checkpoint, a language model or a masked one.
@@ -208,8 +207,3 @@ def parse_factors(text: str) -> tuple[int, ...]:
             raise OptionError(f"--lengths must be like 1x,2x,4x, but has {word.strip()!r}")
         found.append(int(number))
     return tuple(sorted(set(found)))
-
-
-def format_factors(factors: Sequence[int]) -> str:
-    """1x,2x."""
-    return ",".join(f"{factor}x" for factor in factors)

@@ -9,7 +9,7 @@ fairseq-generate printed.
 import json
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from fairseq_plugins.common.exit_status import exit_status
@@ -102,16 +102,31 @@ def score_output(output: Path, data: Path, subset: str) -> dict[str, object]:
     return {"bleu": round(bleu, 4), "signature": signature, "sentences": len(references)}
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; returns its exit status."""
-    parser = Parser(prog="python -m fairseq_plugins.evaluation.bleu")
+def run_command(
+    program: str,
+    score_subset: Callable[[Path, Path, str], dict[str, object]],
+    arguments: Sequence[str] | None,
+) -> int:
+    """Print as JSON what a function scores of fairseq-generate's output; return the exit status.
+
+    Args:
+        program: name for messages.
+        score_subset: gets the output, the prepared folder and the subset's name.
+        arguments: of the command line; None for those of this process.
+    """
+    parser = Parser(prog=program)
     parser.add_argument("output", type=Path, help="what fairseq-generate printed")
     parser.add_argument("--data", type=Path, required=True, metavar="DIR", help="prepared folder")
     parser.add_argument("--subset", default="test", help="valid or test (default)")
     args = parser.parse_args(arguments)
     return exit_status(
-        args.program, lambda: print(json.dumps(score_output(args.output, args.data, args.subset)))
+        args.program, lambda: print(json.dumps(score_subset(args.output, args.data, args.subset)))
     )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command and return its exit status."""
+    return run_command("python -m fairseq_plugins.evaluation.bleu", score_output, arguments)
 
 
 if __name__ == "__main__":

@@ -8,10 +8,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from fairseq_plugins.common.exit_status import exit_status
-from fairseq_plugins.common.parser import Parser
 from fairseq_plugins.data.codes import join_pieces
-from fairseq_plugins.evaluation.bleu import read_generated, read_references, score
+from fairseq_plugins.evaluation.bleu import read_generated, read_references, run_command, score
 
 EDGES = (10, 20, 30, 40, 50)  # the most words of a source in each bucket but the last
 LEAST = 20  # sentences: BLEU of a few says nothing
@@ -74,16 +72,9 @@ def score_by_length(output: Path, data: Path, subset: str) -> dict[str, object]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; returns its exit status."""
-    parser = Parser(prog="python -m fairseq_plugins.evaluation.bleu_by_length")
-    parser.add_argument("output", type=Path, help="what fairseq-generate printed")
-    parser.add_argument("--data", type=Path, required=True, metavar="DIR", help="prepared folder")
-    parser.add_argument("--subset", default="test", help="valid or test (default)")
-    args = parser.parse_args(arguments)
-    return exit_status(
-        args.program,
-        lambda: print(json.dumps(score_by_length(args.output, args.data, args.subset))),
-    )
+    """Run the command and return its exit status."""
+    program = "python -m fairseq_plugins.evaluation.bleu_by_length"
+    return run_command(program, score_by_length, arguments)
 
 
 if __name__ == "__main__":
