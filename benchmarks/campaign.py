@@ -85,7 +85,7 @@ class Campaign:
         return found if isinstance(found, dict) else {}
 
     def is_done(self, part: Part) -> bool:
-        """Whether it need not be done again."""
+        """Return whether it need not be done again."""
         state = self.state(part)
         expected = {"quick": self.quick, **self.around}
         return not self.force and state.get("status") == DONE and still_holds(state, expected)

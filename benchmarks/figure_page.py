@@ -8,7 +8,7 @@ from fairseq_plugins.common.pictures import save_png
 
 
 def has_matplotlib() -> bool:
-    """Whether the extra `figures` is installed."""
+    """Return whether the extra `figures` is installed."""
     try:
         import matplotlib  # noqa: F401
     except ImportError:

@@ -152,7 +152,7 @@ def read_json(path: Path, keys: Sequence[str]) -> Result | None:
 
 
 def still_holds(result: Result, expected: Mapping[str, Any]) -> bool:
-    """Whether a result is of these settings and circumstances."""
+    """Return whether a result is of these settings and circumstances."""
     # Through JSON, where a tuple is a list.
     plain = json.loads(json.dumps(dict(expected)))
     return all(result.get(key) == value for key, value in plain.items())

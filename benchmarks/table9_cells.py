@@ -140,7 +140,7 @@ def measure_table(
 def is_done(
     settings: Settings, context: Context, row: str, attention: str, around: dict[str, Any]
 ) -> bool:
-    """Whether a cell was measured with these settings, sources, versions and machine."""
+    """Return whether a cell was measured with these settings, sources, versions and machine."""
     cell = None if context.force else read_json(_path(context, row, attention), KEYS)
     return cell is not None and still_holds(cell, {"config": settings, **around})
 

@@ -1,4 +1,4 @@
-"""What a trained model attends to, and how well it predicts.
+"""Analyses of trained models: attention, position vectors and prediction.
 
 Here is what the commands' options are by default, so that their help needs no PyTorch.
 """

@@ -1,4 +1,4 @@
-"""Whether what the BERT paper saw in a figure is in our numbers, where these decide it.
+"""Return whether what the BERT paper saw in a figure is in our numbers, where these decide it.
 
 Each function named `of_...` takes the numbers of a figure, as they are in its JSON, and gives
 sentences; "" where nothing that is shown decides anything.
@@ -70,7 +70,7 @@ def side_gap(cosines: Tensor) -> float:
 
 
 def asymmetry(weights: Tensor) -> float:
-    """What differs between the two directions of pairs, as a share of their weight: (T, T).
+    """Return what differs between the two directions of pairs, as a share of their weight: (T, T).
 
     0 where each pair has one weight, 1 where only one direction of each has any.
     """
@@ -108,7 +108,7 @@ def of_vectors(numbers: Numbers) -> str:
 
 
 def _clearest(found: Mapping[str, float], kinds: Mapping[str, str]) -> str:
-    """Whether it is clearer with learnable sinusoids than learned; fixed ones the paper lacks."""
+    """Describe whether learnable sinusoids show it more clearly than learned tables."""
     own, learned, fixed = (
         {name: value for name, value in found.items() if kinds[name] == kind}
         for kind in (LEARNED_SINUSOIDS, LEARNED, FIXED_SINUSOIDS)
@@ -127,7 +127,7 @@ def _clearest(found: Mapping[str, float], kinds: Mapping[str, str]) -> str:
 
 
 def _relative_sides(matrices: Mapping[str, Tensor]) -> tuple[str, str]:
-    """Of small offsets and of far ones, in cosines: matrices (2k + 1, 2k + 1) of dot products."""
+    """Describe cosines of dot products (2k + 1, 2k + 1) at small offsets and at far ones."""
     apart, alike = {}, {}
     for name, matrix in matrices.items():
         sizes = matrix.diagonal().sqrt()
@@ -215,7 +215,7 @@ def of_identical_words(numbers: Numbers) -> str:
 
 
 def _unequal(balances: Mapping[str, float], relative: Mapping[str, str]) -> str:
-    """Whether weights are unequal with learnable sinusoids, and less so with other RPEs."""
+    """Return whether weights are unequal with learnable sinusoids, and less so with other RPEs."""
     others = [balances[n] for n, kind in relative.items() if kind not in ("", LEARNED_SINUSOIDS)]
     if not others:
         return ""
@@ -269,7 +269,7 @@ def of_frequencies(numbers: Numbers) -> str:
 
 
 def _of_tasks(psi: Mapping[str, Tensor]) -> tuple[str, ...]:
-    """What psi says of spans and of classes; () without models of both."""
+    """Describe psi for spans and for classes; () without models of both."""
     spans, classes = (
         {name: own for name, own in psi.items() if name.startswith(label)}
         for label in (SPANS, CLASSES)

@@ -1,4 +1,4 @@
-"""Whether position vectors know the start of a sequence, and its end: of the dual encoding's paper.
+"""Awareness of the start and the end of a sequence in position vectors (dual encoding's paper).
 
 Its Definitions 3.1 and 3.2, Properties 3.1 and 3.2 and Corollaries 3.5 and 3.6 (Appendices A to E),
 as functions of the vectors that sequences of several lengths have.
@@ -19,7 +19,7 @@ Rows = Mapping[int, Tensor]
 
 
 def forward_gaps(rows: Rows) -> Tensor:
-    """How far features differ between lengths at one distance to the start (Definition 3.1).
+    """Measure how features differ between lengths at one distance to the start (Def. 3.1).
 
     Returns:
         (C,), the largest difference over pairs of lengths and the positions that both have.
@@ -28,7 +28,7 @@ def forward_gaps(rows: Rows) -> Tensor:
 
 
 def backward_gaps(rows: Rows) -> Tensor:
-    """How far features differ between lengths at one distance to the end (Definition 3.2): (C,)."""
+    """Measure how features differ between lengths at one distance to the end (Def. 3.2): (C,)."""
     return _gaps(rows, lambda vectors, count: vectors[len(vectors) - count :])
 
 
@@ -57,7 +57,7 @@ def tells_apart(rows: Rows, features: Tensor) -> float:
 
 
 def function_gap(rows: Rows, features: Tensor, *, from_end: bool = False) -> float | None:
-    """How far P_b is from being one function of P_a, a and b for all lengths (Properties 3.1, 3.2).
+    """Measure how far P_b is from a function of P_a, a and b at all lengths (Properties 3.1, 3.2).
 
     Where two lengths have the same slice at position a they must have it at every b.
 
@@ -83,7 +83,7 @@ def function_gap(rows: Rows, features: Tensor, *, from_end: bool = False) -> flo
 
 
 def sum_formula_error(rows: Rows) -> float:
-    """How far P_{x + y} is from one function of the products of P_x and P_y (Eq. 15; Appendix E).
+    """Measure how far P_{x + y} is from a function of products of P_x, P_y (Eq. 15; Appendix E).
 
     SPE has one, of sines and cosines; ASPE has one for each length, but none for all (Eq. 23).
     Features are taken in pairs, of neighbours or of those half the width apart, whichever fits.
@@ -111,7 +111,7 @@ def sum_formula_error(rows: Rows) -> float:
 
 
 def _products_miss(triples: list[Tensor], pairs: Tensor) -> float:
-    """What no coefficients reach, of P_x, P_y and P_{x+y}, each (N, C), and pairs (C/2, 2)."""
+    """Return the residual of P_{x+y} fitted by P_x and P_y, each (N, C), for pairs (C/2, 2)."""
     first, second, targets = (rows[:, pairs].transpose(0, 1) for rows in triples)  # (C/2, N, 2)
     products = (first.unsqueeze(-1) * second.unsqueeze(-2)).flatten(-2)  # (C/2, N, 4)
     size = targets.square().mean().sqrt()
@@ -122,7 +122,7 @@ def _products_miss(triples: list[Tensor], pairs: Tensor) -> float:
 
 
 def centre_gap(scores: Tensor) -> float:
-    """How far what a position adds differs between the tokens that look at it (Corollary 3.5).
+    """Measure how far a position's contribution differs between queries (Corollary 3.5).
 
     A relative encoding's g(P_ij) says where j is seen from i: the same position has another
     number for every i, so that it says neither how far the start is nor how far the end.
@@ -140,7 +140,7 @@ def centre_gap(scores: Tensor) -> float:
 
 @dataclass(frozen=True)
 class Awareness:
-    """What the vectors of an encoding know.
+    """Measures of the position vectors of an encoding.
 
     Attributes:
         forward: (C,) bool, the features that are the same at one position for all lengths.
@@ -174,7 +174,7 @@ class Awareness:
 
 
 def measure_awareness(rows: Rows) -> Awareness:
-    """All measures of some rows.
+    """Compute all measures of some rows.
 
     Raises:
         ValueError: fewer than two lengths, or one below 2, which have nothing to compare.

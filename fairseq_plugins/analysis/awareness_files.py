@@ -47,7 +47,7 @@ class Observation:
 
 
 def absolute_names() -> list[str]:
-    """Every encoding that acts on the token embeddings, the paper's first, without combinations."""
+    """Return all encodings of token embeddings, the paper's first, without combinations."""
     single = (name for name in ENCODINGS if len(expand_name(name)) == 1)
     others = sorted(name for name in single if embeds(name) and name not in PAPER)
     return [*PAPER, *others]
@@ -123,7 +123,7 @@ def _gap(value: float | None) -> str:
 
 
 def as_text(seen: Sequence[Observation]) -> str:
-    """For a terminal."""
+    """Format the measures for a terminal."""
     return columns([list(HEADER), *lines(seen)], left=5)
 
 
@@ -138,7 +138,7 @@ def write(seen: Sequence[Observation], folder: Path) -> None:
 
 
 def as_data(seen: Sequence[Observation]) -> dict[str, Any]:
-    """All measures and the vectors of the heat maps."""
+    """Return all measures and the vectors of the heat maps."""
     return {
         "what": "forward- and backward-awareness of position vectors",
         "lengths_compared": [MEASURED[0], MEASURED[-1]],
@@ -248,7 +248,7 @@ def page(seen: Sequence[Observation], lengths: Sequence[int], folder: Path) -> s
 
 
 def _against_the_paper(seen: Sequence[Observation]) -> str:
-    """Where the measures agree with Theorem 3.4, Corollary 3.6 and Appendices E and G."""
+    """Compare the measures with Theorem 3.4, Corollary 3.6 and Appendices E and G."""
     claimed = {
         "sinusoidal": (True, False),
         "rspe": (False, True),

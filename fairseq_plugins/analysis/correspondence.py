@@ -1,4 +1,4 @@
-"""What words and positions each have to do with a score: Eq. 7 of the BERT paper, and its Figure 9.
+"""Shares of words and positions in a score: Eq. 7 and Figure 9 of the BERT paper.
 
 Shapes: B batch, H heads, T positions, D head_dim, C embed_dim.
 """
@@ -35,7 +35,7 @@ class Terms:
         return own + self.rest
 
     def shares(self) -> dict[str, float]:
-        """How much of how scores differ between keys each term makes.
+        """Return each term's share of the variance of scores between keys.
 
         Its covariance over keys with the score, as a share of the score's variance, both pooled
         over B, H and queries: they sum to 1.
@@ -86,7 +86,7 @@ def position_correlation(
 
 
 def through_norm(whole: Tensor, part: Tensor, norm: nn.LayerNorm | None) -> Tensor:
-    """What a part of a sum becomes by a layer normalisation of the sum, without its bias.
+    """Return a summand's part of a layer normalisation of the sum, without its bias.
 
     The normalisation divides by what the whole sum has as deviation; with that, it is linear in
     the parts.

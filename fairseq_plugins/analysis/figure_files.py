@@ -121,7 +121,7 @@ def _rounded(value: Any, digits: int) -> Any:
 
 
 def grey_limits(numbers: Any) -> tuple[float, float]:
-    """Where the greys of a map end: `PERCENTILES`, or all its numbers where these are one number.
+    """Return the bounds of a map's greys: `PERCENTILES`, or its extremes where these are equal.
 
     numbers: finite ones, at least one.
     """

@@ -26,7 +26,7 @@ BATCH_SIZE = 20
 
 @dataclass(frozen=True)
 class Probe:
-    """What was seen, as means over heads and sentences, in float64.
+    """Attention over identical words: means over heads and sentences, in float64.
 
     Attributes:
         weights: (T, T), after the softmax.
@@ -124,7 +124,7 @@ def draw_words(dictionary: Dictionary, count: int, seed: int) -> Tensor:
 def repeat_words(
     dictionary: Dictionary, words: Tensor, length: int, begins: int = 1, ends: int = 1
 ) -> Tensor:
-    """For words (N,) the sentences (N, T) of one word each, with <s> and </s> where they belong.
+    """Make for words (N,) sentences (N, T) of one word each, with <s> and </s> where needed.
 
     Args:
         dictionary: of the words.
@@ -141,7 +141,7 @@ def repeat_words(
 
 @dataclass(frozen=True)
 class Seen:
-    """What the first layer's heads did with tokens (B, T).
+    """Attention of the first layer's heads over tokens (B, T).
 
     Attributes:
         weights: (B, H, T, T), after the softmax.
@@ -159,7 +159,7 @@ class Seen:
 
 @torch.no_grad()
 def look_at_first_layer(reader: Reader, tokens: Tensor) -> Seen:
-    """What the first layer's attention makes of tokens (B, T).
+    """Return the output of the first layer's attention for tokens (B, T).
 
     Raises:
         ValueError: an attention that makes no weights.

@@ -1,4 +1,4 @@
-"""How far attention weights have the properties of the BERT paper, as numbers of one matrix.
+"""Indicators of the BERT paper's properties in attention weights, numbers of one matrix.
 
 "On Position Embeddings in BERT" (Wang et al. 2021), Appendix B.
 

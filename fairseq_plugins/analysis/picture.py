@@ -1,4 +1,4 @@
-"""What one encoding does, seen without any training: its definition, its kernel, its attention.
+"""Pictures of an untrained encoding: its definition, its kernel, its attention.
 
 Words are vectors of independent normal features (C,), and a query or key is its word as it is: W_Q
 and W_K are the identity. What an encoding learns is as it starts.
@@ -50,7 +50,7 @@ class Panel:
 
 @dataclass(frozen=True)
 class Observation:
-    """What was seen of an encoding.
+    """Arrays behind the picture of an encoding.
 
     Attributes:
         causal: whether no query sees what succeeds it, since the encoding is for such models alone.
@@ -151,7 +151,7 @@ def heads_of(encoding: PositionEncoding, words: Tensor, ids: Tensor, length: int
 
 
 def logits(encoding: PositionEncoding, q: Tensor, k: Tensor) -> Tensor:
-    """What the softmax takes, of queries and keys (B, H, T, D) at 0, 1, ...: (B, H, T, T)."""
+    """Return the softmax's inputs for queries and keys (B, H, T, D) at 0, 1, ...: (B, H, T, T)."""
     at = torch.arange(q.size(2)).unsqueeze(0)
     hooks = encoding.hooks
     encoded_q = encoding.transform_query(q, at) if "transform_query" in hooks else q
@@ -169,7 +169,7 @@ def logits(encoding: PositionEncoding, q: Tensor, k: Tensor) -> Tensor:
 
 
 def definition_of(encoding: PositionEncoding, shown: int) -> list[Panel]:
-    """What the hooks of an encoding add or multiply, of the first head."""
+    """Return the terms and factors of an encoding's hooks, for the first head."""
     found: list[Panel] = []
     hooks = encoding.hooks
     if "embed" in hooks:

@@ -24,7 +24,7 @@ VOCABULARY = 2
 
 
 def embeds(name: str) -> bool:
-    """Whether an encoding, or a part of it, acts on the token embeddings."""
+    """Return whether an encoding, or a part of it, acts on the token embeddings."""
     parts = [get_entry(part) for part in expand_name(name)]
     classes = [cls for part in parts for cls in part.classes]
     return any(
@@ -69,7 +69,7 @@ def build_plain(
 
 @torch.no_grad()
 def input_rows(encoding: PositionEncoding, length: int, *, seed: int | None = 1) -> Tensor:
-    """What a sentence that repeats one word has added to it: (T, C) float64.
+    """Return the vectors added to a sentence that repeats one word: (T, C) float64.
 
     An encoding that does not add, but changes what is there, changes the same word everywhere.
 
@@ -90,7 +90,7 @@ def input_rows(encoding: PositionEncoding, length: int, *, seed: int | None = 1)
 
 
 def rows_of_length(encodings: ModelEncodings, length: int, *, seed: int = 1) -> Tensor:
-    """As `input_rows`, of the first layer's inputs of a stack.
+    """Return the first layer's inputs in a stack, as `input_rows` does.
 
     Raises:
         ValueError: an encoding that does not act on the inputs.
@@ -104,13 +104,13 @@ def rows_of_length(encodings: ModelEncodings, length: int, *, seed: int = 1) -> 
 def rows_by_length(
     encodings: ModelEncodings, lengths: Iterable[int], *, seed: int = 1
 ) -> dict[int, Tensor]:
-    """For each length its rows (T, C), as `rows_of_length` has them."""
+    """Return the rows (T, C) of each length, as `rows_of_length` has them."""
     return {length: rows_of_length(encodings, length, seed=seed) for length in lengths}
 
 
 @torch.no_grad()
 def added_scores(encodings: ModelEncodings, length: int, *, seed: int = 1) -> Tensor:
-    """What an encoding inside the attention does to the scores of one word with itself.
+    """Return how an encoding inside the attention changes the scores of one word with itself.
 
     Args:
         encodings: of which the first layer's attention is asked.

@@ -1,4 +1,4 @@
-"""How close position vectors are: dot products, cosines, and the waves of sinusoids.
+"""Similarity of position vectors: dot products, cosines, and the waves of sinusoids.
 
 "On Position Embeddings in BERT", Sections 3.1 and 4.1, Appendices A, D and G.
 """

@@ -7,12 +7,12 @@ _OF_ALL = {"so": "so for all", "not": "for none of"}
 
 
 def sentences(*found: str) -> str:
-    """Those that there are."""
+    """Return the sentences that are not empty."""
     return " ".join(filter(None, found))
 
 
 def signs(found: Mapping[str, float], *, below: bool = False) -> dict[str, tuple[bool, str]]:
-    """Whether each number is above 0, or below, with the number."""
+    """Return whether each number is above 0, or below, with the number."""
     return {
         name: (value < 0 if below else value > 0, f"{value:+.3g}") for name, value in found.items()
     }

@@ -1,4 +1,4 @@
-"""What an attention's softmax is of: scores with all that a position encoding does to them."""
+"""Inputs of an attention's softmax: scores with all terms of a position encoding."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

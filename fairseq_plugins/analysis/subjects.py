@@ -1,4 +1,4 @@
-"""What a figure shows: an encoding as it is defined, or as a checkpoint has learned it."""
+"""Inputs of figures: an encoding as defined, or as a checkpoint has learned it."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,7 +48,7 @@ class Subject:
         return input_rows(self.inputs, longest, seed=None)
 
     def absolute_kind(self) -> str:
-        """Of its absolute vectors: `LEARNED` and so on, "" of others or without any."""
+        """Return the kind of its absolute vectors, as `LEARNED`; "" for others or without any."""
         for part in self.inputs.parts if self.inputs is not None else ():
             if isinstance(part, LearnableSinusoidal):
                 return LEARNED_SINUSOIDS
@@ -62,7 +62,7 @@ class Subject:
         return None if part is None else part.key_vectors(torch.empty(())).detach().double().cpu()
 
     def relative_kind(self) -> str:
-        """Of its relative vectors: `LEARNED` and so on, "" without any."""
+        """Return the kind of its relative vectors: `LEARNED` and so on, "" without any."""
         part = self._relative_keys()
         if part is None:
             return ""
@@ -75,7 +75,7 @@ class Subject:
         return next((part for part in parts if isinstance(part, RelativeKeys)), None)
 
     def frequencies(self) -> Tensor | None:
-        """Those of its absolute sinusoids (C/2,), float64, or None without sinusoids."""
+        """Return the frequencies of its absolute sinusoids (C/2,), float64; None without any."""
         for part in self.inputs.parts if self.inputs is not None else ():
             if isinstance(part, LearnableSinusoidal):
                 return part.frequencies.detach().double().cpu()
@@ -125,7 +125,7 @@ def require(found: list[Any], figure: int, what: str) -> list[Any]:
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much is looked at.
+    """Sizes of a figure's inputs.
 
     Attributes:
         length: positions; None for 128, or what a model reads if that is less.

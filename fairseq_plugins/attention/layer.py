@@ -189,7 +189,7 @@ class PositionalMultiheadAttention(nn.Module):
 
     @property
     def causal(self) -> bool:
-        """Whether query s sees only keys t <= s."""
+        """Return whether a query at position s attends only to keys t <= s."""
         return self.attention.causal
 
     def forward(

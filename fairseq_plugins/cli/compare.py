@@ -247,7 +247,7 @@ def _train(args: argparse.Namespace, report: "Report", begin: float) -> "Report"
 
 
 def _settings(updates: int) -> tuple[str, ...]:
-    """What a short training has other than the recipe, the same for both rows."""
+    """Return the changes of a short training to the recipe, the same for both rows."""
     return (
         f"optimization.max_update={updates}",
         f"lr_scheduler.warmup_updates={max(5, updates // 6)}",
@@ -275,7 +275,7 @@ def _side_by_side(
 
 
 def _speed(pair: "Sequence[PlannedRun]", run: Callable[[], None]) -> "Speed":
-    """That of a trial, which leaves nothing behind."""
+    """Measure the training speed of a pair by a trial, which leaves nothing behind."""
     from fairseq_plugins.records.logs import read_training_log
     from fairseq_plugins.runner.time_budget import Speed
 

@@ -1,4 +1,4 @@
-"""What is installed here, which attention paths that selects, and whether training can run.
+"""Installed packages, the attention paths they select, and whether training can run.
 
 ``gather_facts`` looks and returns ``Facts``; ``diagnose`` is a pure function from them to a
 ``Report``. torch and fairseq are imported only when they are looked for: either may be missing.
@@ -81,7 +81,7 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """Whether training can run."""
+        """Return whether training can run."""
         return not self.problems
 
     def to_json(self) -> str:
@@ -223,7 +223,7 @@ def _uncarried(facts: Facts) -> list[Problem]:
 
 
 def carries(architectures: Sequence[str], capability: tuple[int, int]) -> bool:
-    """Whether a build for ``architectures`` runs on a GPU of that compute capability.
+    """Return whether a build for ``architectures`` runs on a GPU of that compute capability.
 
     Machine code (``sm_86``) runs on the same major and any later minor version, code with a
     letter (``sm_90a``) only on exactly its own; PTX (``compute_80``) on anything later.

@@ -165,7 +165,7 @@ def _number(value: float | None, digits: int) -> str:
 
 
 def _notes(report: Any) -> list[str]:
-    """What a reader of the table has to know."""
+    """Return the notes below the table."""
     notes = []
     if report.trained.is_masked:
         masks = report.facts()["masking"]
@@ -187,7 +187,7 @@ def _file(path: Path) -> dict[str, Any]:
 
 
 def _provenance(args: argparse.Namespace, words: Sequence[str], request: Any) -> dict[str, Any]:
-    """Where the numbers come from."""
+    """Return the sources of the numbers."""
     provenance = import_module("fairseq_plugins.common.provenance")
     return {
         "command": provenance.without_absolute_paths([*PROGRAM.split(), *words]),

@@ -25,7 +25,7 @@ PROGRAM = "fairseq-pe analyse figure"
 
 
 def number(word: str) -> int:
-    """That of a figure which this command makes."""
+    """Look up the function of a figure that this command makes."""
     if word == "7":
         raise argparse.ArgumentTypeError("7 is trained: `fairseq-pe table bert_figure7` makes it")
     return int(word)
@@ -151,7 +151,7 @@ def _of_tables(number: int, scale: str) -> list[tuple[str, Path, Path]]:
 
 
 def _label(model: "Model", file: Path) -> str:
-    """What a panel of a checkpoint is called."""
+    """Return the title of a checkpoint's panel."""
     if model.study:
         return f"{_updates(file):,} updates"
     return f"{model.label}, {file.parent.name}" if model.parts else model.label
@@ -163,7 +163,7 @@ def _updates(file: Path) -> int:
 
 
 def _command(model: "Model", scale: str) -> str:
-    """What trains a figure's model, also where the repository has its result."""
+    """Return the command that trains a figure's model, also where its result is there."""
     attention = "" if TABLES[model.table].attentions == (model.attention,) else model.attention
     words = [
         *(f"scripts/{model.table}.sh", "--scale", scale, "--rows", model.row),
@@ -237,7 +237,7 @@ def _of_checkpoints(
 
 
 def _described(label: str, path: Path) -> str:
-    """What a model is and how it was trained, as its checkpoint says."""
+    """Describe a model and its training, as its checkpoint records them."""
     from fairseq_plugins.common.checkpoints import read_checkpoint
 
     state = read_checkpoint(path)

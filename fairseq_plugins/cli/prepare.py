@@ -62,7 +62,7 @@ def find(words: Sequence[str]) -> tuple[str, int] | None:
 
 
 def get_parser() -> argparse.ArgumentParser:
-    """What there is to be prepared; the options are the rooms' own."""
+    """Build the parser of `prepare`, whose subcommands have their own options."""
     lines = [
         f"  {' '.join(typed.split()[1:]):<18} {ABOUT[script]}" for script, typed in TYPED.items()
     ]

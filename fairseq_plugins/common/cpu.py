@@ -16,7 +16,7 @@ _TRIM_THRESHOLD = 2**31 - 1
 
 
 def is_fairseq_command() -> bool:
-    """Whether this process is one of fairseq's commands, and not a program that imports modules."""
+    """Return whether this process is a command of fairseq, not a program that imports modules."""
     program = Path(sys.argv[0])
     if program.name == "fairseq-pe":
         return False  # this package's own
@@ -30,7 +30,7 @@ def cores() -> int:
 
 
 def usable_cores() -> int:
-    """As many cores as this process may keep busy: a container may have less than it sees."""
+    """Count the cores that this process may use: a container may have fewer than it sees."""
     try:
         quota, period = _QUOTA.read_text().split()
         return max(1, min(cores(), int(quota) // int(period)))

@@ -1,4 +1,4 @@
-"""Which commands make which folder below data/, for those who miss one."""
+"""Commands that make each folder below data/, shown where one is missing."""
 
 import itertools
 from collections.abc import Sequence
@@ -137,7 +137,7 @@ COMMANDS = {folder: tuple(map(as_typed, commands)) for folder, commands in _BY_F
 
 
 def commands_for(path: str | Path) -> Sequence[str]:
-    """What makes the folder below data/ that holds a file, or that is named; empty if unknown."""
+    """Return the commands that make the data folder of a file or name; empty if unknown."""
     parts = Path(path).parts
     names = (name for above, name in itertools.pairwise(parts) if above == "data")
     return next((COMMANDS[name] for name in names if name in COMMANDS), ())

@@ -14,7 +14,7 @@ class OptionError(ValueError):
 
 
 class NoNumberError(ValueError):
-    """What has no number here: a length without a meaning, or losses that are not finite."""
+    """A length without a meaning, or losses that are not finite: no number can be given."""
 
 
 class WorkError(ValueError):

@@ -1,4 +1,4 @@
-"""How the project's commands end."""
+"""Exit statuses and error lines of the project's commands."""
 
 import subprocess
 import sys

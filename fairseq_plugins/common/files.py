@@ -106,7 +106,7 @@ def reading(path: Path) -> Iterator[IO[bytes]]:
 
 
 def read_bytes(path: Path) -> bytes:
-    """All that a file holds, as `reading` reads it."""
+    """Read a whole file, unpacked as `reading` does."""
     with reading(path) as stream:
         return stream.read()
 

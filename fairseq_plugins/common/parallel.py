@@ -27,7 +27,7 @@ def spread(work: Callable[[T], R], over: Sequence[T], processes: int | None = No
 
 
 def _on_one_thread() -> None:
-    """Of PyTorch, whose threads no fork has: with more it would wait for them for ever."""
+    """Use one thread of PyTorch: a fork has no others and would wait for them for ever."""
     import torch
 
     torch.set_num_threads(1)

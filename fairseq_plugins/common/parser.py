@@ -20,7 +20,7 @@ class Parser(argparse.ArgumentParser):
         self.set_defaults(program=self.prog)  # a subcommand's own goes over this one
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """As the base class, but what is left over is refused in the subcommand's name."""
+        """Parse like the base class, but refuse unknown words in the subcommand's name."""
         found, rest = self.parse_known_args(args, namespace)
         if rest:
             _end(found.program, f"unrecognized arguments: {' '.join(rest)}")

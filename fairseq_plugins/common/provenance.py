@@ -1,4 +1,4 @@
-"""Where a result comes from: data, commit, versions and hardware, without names of machines."""
+"""Provenance of results: data, commit, versions and hardware, without names of machines."""
 
 import hashlib
 import json
@@ -72,7 +72,7 @@ def describe_all(folders: Mapping[str, Path]) -> dict[str, Any]:
 
 
 def same_data(one: dict[str, Any], other: dict[str, Any]) -> bool:
-    """Whether two descriptions are of the same data."""
+    """Return whether two descriptions are of the same data."""
     return all(one.get(key) == other.get(key) for key in DATA_IDENTITY)
 
 
@@ -122,7 +122,7 @@ def commit(root: Path) -> str:
 
 
 def uncommitted(root: Path) -> list[str]:
-    """What differs from HEAD, or is new and not ignored, but for results."""
+    """Return files that differ from HEAD, or are new and not ignored, except results."""
     results = [f":(exclude){folder}" for folder in ("results", "benchmarks/results")]
     changed = _git(root, "status", "--porcelain", "--", ".", *results) or ""
     return [line.split(maxsplit=1)[1] for line in changed.splitlines()]

@@ -1,4 +1,4 @@
-"""What pages in results/ say of the site that shows the same."""
+"""Links from pages in results/ to the same numbers on the site."""
 
 from pathlib import Path
 

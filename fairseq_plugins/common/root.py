@@ -1,4 +1,4 @@
-"""Where recipes, data, checkpoints and results are, unless a command is told otherwise.
+"""Places of recipes, data, checkpoints and results, unless a command names others.
 
 In a checkout all of it is in the repository. An installed package has its recipes inside itself,
 and the rest is in the working folder.

@@ -1,4 +1,4 @@
-"""What is wrong with a user's options, in a line at the end of fairseq's log.
+"""One-line errors about a user's options, at the end of fairseq's log.
 
 fairseq's commands end with a traceback through fairseq, PyTorch and Hydra. Where this package
 refuses something, its message says what to change, and seventy lines above it only hide it.
@@ -50,12 +50,12 @@ def _excepthook(
 
 
 def is_refusal(error: BaseException, traceback: TracebackType | None) -> bool:
-    """Whether this package's own code has raised a ValueError, as it does for what a user sets."""
+    """Return whether this package raised a ValueError, as it does about a user's options."""
     return isinstance(error, ValueError) and _is_raised_in(_PACKAGE, traceback)
 
 
 def _lack_of_data(error: BaseException) -> str:
-    """What makes the folder that a recipe trains on; empty for other errors."""
+    """Return the command that makes a recipe's data folder; empty for other errors."""
     if not isinstance(error, FileNotFoundError) or error.filename is None:
         return ""
     commands = " and ".join(f"`{command}`" for command in commands_for(os.fsdecode(error.filename)))
@@ -63,7 +63,7 @@ def _lack_of_data(error: BaseException) -> str:
 
 
 def _lack_of_cuda(error: BaseException, traceback: TracebackType | None) -> str:
-    """What to change where PyTorch was asked for a GPU and has none; empty for other errors."""
+    """Return the remedy where PyTorch was asked for a missing GPU; empty for other errors."""
     import torch
 
     if torch.cuda.is_available() or not _is_raised_in(Path(torch.cuda.__file__).parent, traceback):

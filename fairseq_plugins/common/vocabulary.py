@@ -1,4 +1,4 @@
-"""Whether a checkpoint was trained with the dictionary of the data that it meets.
+"""Return whether a checkpoint was trained with the dictionary of the data that it meets.
 
 A model writes a digest of its dictionaries into its options, which go into its checkpoints. One
 without it, as fairseq's own models have, holds the number of its tokens but not their names: these

@@ -69,7 +69,7 @@ class LinearFacts:
 
 @dataclass(frozen=True)
 class PositionFacts:
-    """How an encoding uses positions.
+    """Properties of an encoding's use of positions.
 
     Attributes:
         is_relative: whether scores depend on positions through their differences alone.

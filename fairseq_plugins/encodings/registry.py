@@ -94,7 +94,7 @@ class EncodingEntry:
 
     @property
     def options(self) -> dict[str, Option]:
-        """All options with their defaults under this name, in the constructor's order.
+        """Return the options with their defaults under this name, in the constructor's order.
 
         The options of a composition are named ``part.option``.
         """

@@ -42,7 +42,7 @@ class Text:
 
 
 def window_starts(count: int, length: int, stride: int) -> list[int]:
-    """Where windows of `length` tokens begin that score each of `count` tokens once.
+    """Return the starts of windows of `length` tokens that score each of `count` tokens once.
 
     The first scores all its tokens, each later one the last `stride`.
 

@@ -119,7 +119,7 @@ def _check_same_labels(state: Any, checkpoint: Path, ours: Path) -> None:
 
 
 def _batches(task: Any, subset: str, batch_size: int) -> Iterator[Any]:
-    """Of examples of about one length, so that there is little padding."""
+    """Batch examples of about one length, so that there is little padding."""
     dataset = task.dataset(subset)
     by_length = sorted(range(len(dataset)), key=dataset.num_tokens)
     for start in range(0, len(by_length), batch_size):

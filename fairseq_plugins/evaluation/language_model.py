@@ -41,7 +41,7 @@ Line = dict[str, Any]
 
 @dataclass(frozen=True)
 class Request:
-    """What is to be evaluated, and how.
+    """Settings of an evaluation.
 
     Attributes:
         path: of the checkpoint.
@@ -123,7 +123,7 @@ class Trained:
 
 @dataclass(frozen=True)
 class Report:
-    """What was measured.
+    """Result of an evaluation.
 
     Attributes:
         trained: the model.

@@ -32,7 +32,7 @@ class Score:
 
     @property
     def is_whole(self) -> bool:
-        """Whether every token of the split has a loss, so that the bits are those of its text."""
+        """Return whether every token of the split has a loss, so that its bits are of all text."""
         return not self.skipped and self.predicted == self.tokens
 
 

@@ -54,7 +54,7 @@ class Samples(ABC):
 
     @property
     def tokens(self) -> int:
-        """Of the whole split."""
+        """Count the tokens of the whole split."""
         return int(self.sizes.sum())
 
     @property
@@ -179,5 +179,5 @@ class MaskedSamples(Samples):
 
 
 def masking(trained: Any) -> dict[str, Any]:
-    """How a training masked tokens, which an evaluation does alike, from its task's options."""
+    """Return how training masked tokens, from its task's options, to do the same in evaluation."""
     return {name: trained[name] for name in (*MASKING, "mask_whole_words")}

@@ -1,4 +1,4 @@
-"""What a task's development set gives without any pre-trained model."""
+"""Baselines of GLUE tasks without any pre-trained model."""
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -50,7 +50,7 @@ def floors(
 
 
 def seen_first_sentences(task: GlueTask, splits: Mapping[str, SplitText]) -> dict[str, float]:
-    """By labelled split the examples whose first sentence a training example has, in per cent.
+    """Return by labelled split the per cent of examples whose first sentence is in training.
 
     Empty for tasks of one sentence, where such an example would be the same one.
     """
@@ -72,7 +72,7 @@ def _measured(task: GlueTask, splits: Mapping[str, SplitText]) -> dict[str, tupl
 
 
 def _predictors(task: GlueTask, train: Sequence[Example]) -> Iterator[tuple[str, Features]]:
-    """By name what each predictor sees; without those that find no word to train on."""
+    """Yield each predictor's name and features, without those that find no word to train on."""
     yield MAJORITY, lambda examples: [[0.0]] * len(examples)
     if bag := _bag(train, range(task.inputs)):
         yield BAG, bag
@@ -84,7 +84,7 @@ def _predictors(task: GlueTask, train: Sequence[Example]) -> Iterator[tuple[str,
 
 
 def _bag(train: Sequence[Example], sentences: Sequence[int]) -> Features | None:
-    """How often each word of the training examples is in each of these sentences."""
+    """Count the words of the training examples in each of these sentences."""
     vectorizers = {i: CountVectorizer() for i in sentences}
     try:
         for i, vectorizer in vectorizers.items():
@@ -100,7 +100,7 @@ def _bag(train: Sequence[Example], sentences: Sequence[int]) -> Features | None:
 
 
 def _shared(examples: Sequence[Example]) -> list[list[float]]:
-    """Of the words of each sentence those that the other one has, too, as a share of them."""
+    """Return the share of words of each sentence that the other one has too."""
     words = CountVectorizer().build_analyzer()
     found = []
     for example in examples:

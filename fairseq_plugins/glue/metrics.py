@@ -21,7 +21,7 @@ def accuracy(targets: Sequence[str], predictions: Sequence[str]) -> float:
 
 
 def f1(targets: Sequence[str], predictions: Sequence[str], positive: str) -> float:
-    """Of the class `positive`; 0 where it is neither there nor predicted."""
+    """Return the F1 of the class `positive`; 0 where it is neither there nor predicted."""
     scores = f1_score(targets, predictions, labels=[positive], average=None, zero_division=0.0)
     return 100 * float(scores[0])
 

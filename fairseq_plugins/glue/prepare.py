@@ -51,7 +51,7 @@ class Found:
 
 
 def files_of(task: GlueTask, splits: Sequence[str]) -> tuple[str, ...]:
-    """What a task's data folder with these splits holds."""
+    """Return the files of a task's data folder with these splits."""
     parts = [f"input{i}" for i in range(task.inputs)]
     names = [f"{part}/dict.txt" for part in parts]
     names += [f"{p}/{s}.{x}" for p in parts for s in splits for x in ("bin", "idx")]
@@ -64,7 +64,7 @@ def files_of(task: GlueTask, splits: Sequence[str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Options:
-    """How tasks are prepared.
+    """Settings of the preparation of tasks.
 
     max_train, max_valid: of each set; None for the whole. held_out: so many of the training
     examples taken become a split of their own; None for no such split. disjoint: whether training
@@ -294,7 +294,7 @@ def _write_pieces(
 
 
 def _binarise(text: Path, prefix: Path, dictionary: "Dictionary", workers: int) -> int:
-    """What fairseq-preprocess does with a file, without its start-up; number of tokens."""
+    """Binarise a file as fairseq-preprocess does, without its start-up; return its tokens."""
     from fairseq.binarizer import FileBinarizer, VocabularyDatasetBinarizer
 
     summary = FileBinarizer.multiprocess_dataset(

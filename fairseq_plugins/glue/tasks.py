@@ -35,7 +35,7 @@ class Split:
 
 @dataclass(frozen=True)
 class Labels:
-    """What a label may be: one of `classes`, or a number from `lowest` to `highest`."""
+    """Labels of a task: one of `classes`, or a number from `lowest` to `highest`."""
 
     classes: tuple[str, ...] = ()
     lowest: float = 0.0
@@ -51,7 +51,7 @@ class Labels:
         return len(self.classes) or 1
 
     def problem(self, label: str) -> str | None:
-        """What is wrong with a label, None where nothing is."""
+        """Describe the error in a label; None if it is valid."""
         if self.classes:
             return None if label in self.classes else f"must be one of {', '.join(self.classes)}"
         try:
@@ -260,5 +260,5 @@ def find_task(name: str) -> GlueTask:
 
 
 def find_tasks(names: Iterable[str]) -> tuple[GlueTask, ...]:
-    """Those tasks, each once."""
+    """Return the tasks, each once."""
     return tuple(dict.fromkeys(find_task(name) for name in names))

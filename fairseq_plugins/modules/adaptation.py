@@ -57,7 +57,7 @@ class Adaptation:
             split_options(self.encoding, parse_options(self.options))
 
     def __bool__(self) -> bool:
-        """Whether any override is set."""
+        """Return whether any override is set."""
         return bool(self.encoding or self.grow_table)
 
     def apply(self, state: dict[str, Any], length: int, trained_length: int) -> None:

@@ -87,7 +87,7 @@ class AttentionSite:
 
 @dataclass(frozen=True)
 class ModelDescription:
-    """What a model computes.
+    """Description of what a model computes, to compare models.
 
     Attributes:
         model: registered name.

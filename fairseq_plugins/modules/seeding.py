@@ -13,7 +13,7 @@ class SeededSampling(BaseFairseqModel):
 
     @property
     def is_stochastic(self) -> bool:
-        """Whether any encoding of the model draws random numbers."""
+        """Return whether any encoding of the model draws random numbers."""
         encodings = (m for m in self.modules() if isinstance(m, PositionEncoding))
         return any(isinstance(encoding, Stochastic) for encoding in encodings)
 

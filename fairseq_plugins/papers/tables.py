@@ -163,7 +163,7 @@ class Table:
 
     @property
     def is_printed(self) -> bool:
-        """Whether the paper prints numbers."""
+        """Return whether the paper prints numbers."""
         return any(row.paper for row in self.rows)
 
     @property

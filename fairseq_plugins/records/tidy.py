@@ -1,4 +1,4 @@
-"""All results as one tidy table: a line for each number of each run."""
+"""Tidy table of all results: a line for each number of each run."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What the first layer attends to where all words are the same: the BERT paper's Figure 2."""
+"""Attention maps of the first layer over identical words: the BERT paper's Figure 2."""
 
 import math
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What a table of lengths shows, in sentences made of its results, and what papers saw."""
+"""Sentences on a table of lengths, from its results, and the papers' observations."""
 
 from collections.abc import Mapping, Sequence
 
@@ -13,7 +13,7 @@ _PROTOCOLS = {"": "whole windows", SLIDING: "in a sliding window"}
 
 
 def rises(results: Sequence[Result], suffix: str, attention: str, factor: int) -> dict[str, float]:
-    """By row how far the perplexity at a length is above that at 1x, in per cent, least first.
+    """Return by row the rise of perplexity over that at 1x, in per cent, least first.
 
     Over the seeds that have both. suffix: of the metrics.
     """

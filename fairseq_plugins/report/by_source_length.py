@@ -1,4 +1,4 @@
-"""What BLEU by the length of the source shows, in sentences made of its results."""
+"""Sentences on BLEU by source length, from its results."""
 
 from collections.abc import Mapping
 
@@ -9,7 +9,7 @@ from fairseq_plugins.statistics.series import Line, bucket_lines
 
 
 def told_by_source_length(judged: JudgedTable) -> list[str]:
-    """For each attention what longer sources do to BLEU, and what rows do to it in each bucket.
+    """Describe for each attention how BLEU falls with length, and how rows differ by bucket.
 
     Empty for a table that has no figure of buckets, or where nothing is to be said.
     """
@@ -49,7 +49,7 @@ def _falls(lines: Mapping[str, Line]) -> str:
 
 
 def _gains(judged: JudgedTable, lines: Mapping[str, Line], attention: str) -> str:
-    """By how much each row is above the table's reference in each bucket; empty without any."""
+    """Return each row's lead over the table's reference by bucket; empty without any."""
     places = sorted({int(x) for line in lines.values() for x, _ in line})
     gaps = [judged.against(attention, bleu_metric(BUCKETS[i])) for i in places]
     rows = [row for row in sorted(lines) if any(row in gap for gap in gaps)]

@@ -1,4 +1,4 @@
-"""What was trained on what: everything that a reader needs to judge the numbers of a table."""
+"""Captions of tables: data, model, training and everything else behind the numbers."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -68,7 +68,7 @@ UNKNOWN = "unknown"
 
 
 def _cells(table: Table, results: Sequence[Result], missing_rows: Sequence[str]) -> list[str]:
-    """How to read a table's cells."""
+    """Explain a table's cells."""
     of = EXPERIMENTS[table.experiment].shown
     told = [
         f"Cells: mean ± standard deviation over seeds (number of seeds){f', {of}' if of else ''}; "
@@ -145,7 +145,7 @@ def _batch(config: Config) -> str:
 
 
 def _runs(results: Sequence[Result]) -> str:
-    """What differs between the runs of a table beside the row."""
+    """Describe what differs between the runs of a table besides the row."""
     is_trained = any(result["metrics"]["train_seconds"] for result in results)
     took = f"; {_range(results, 'train_seconds', 60)} minutes per run" if is_trained else ""
     return (
@@ -156,7 +156,7 @@ def _runs(results: Sequence[Result]) -> str:
 
 
 def _common_origin(experiment: Experiment, results: Sequence[Result]) -> list[str]:
-    """What seeds leave out, where all of them go on from a model of one seed."""
+    """Say what seeds leave out, where all of them start from a model of one seed."""
     origin = experiment.origin_at(results[0]["scale"]) if results else None
     if origin is None or origin.same_seed:
         return []

@@ -99,7 +99,7 @@ def _head(panel: Any, bar: Sequence[Any], counts: Counter[str], scale: str, heig
 
 
 def _intervals(panel: Any, shown: Sequence[tuple[Claim, Verdict]]) -> None:
-    """Each on a scale of its own, seen from where the claim begins; the paper's side is right."""
+    """Draw each claim on its own scale from where it begins; the paper's side is right."""
     for i, (claim, verdict) in enumerate(shown):
         estimate = verdict.estimate
         if estimate is None or estimate.low is None or estimate.high is None:

@@ -1,4 +1,4 @@
-"""In which range of offsets properties correlate with performance: the BERT paper's Figure 5."""
+"""Correlation of properties with performance by range of offsets: the BERT paper's Figure 5."""
 
 import sys
 from collections.abc import Callable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""How what attention does correlates with what a model can do: the BERT paper's Table 5."""
+"""Correlations of attention's properties with performance: the BERT paper's Table 5."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -71,7 +71,7 @@ def write_correlations(
 def as_data(
     scale: str, ours: Mapping[MetricPair, Correlated], theirs: Mapping[MetricPair, Correlated]
 ) -> dict[str, Any]:
-    """All numbers of the page, for a JSON."""
+    """Return all numbers of the page, for a JSON."""
     return {
         "what": "Pearson correlations over rows between a property and a performance",
         "scale": scale,

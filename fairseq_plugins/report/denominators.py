@@ -1,4 +1,4 @@
-"""For which rows of a table the floor under linear attention's denominator decides."""
+"""Rows whose result depends on the floor under linear attention's denominator."""
 
 import functools
 from collections.abc import Mapping, Sequence

@@ -84,7 +84,7 @@ def _as_data(lines: Lines) -> dict[str, list[list[float]]]:
 
 
 def highest_shown(lines: Sequence[Points]) -> float | None:
-    """Where a panel ends at the top; None where it has all of all lines.
+    """Return the upper bound of a panel; None where it holds all of all lines.
 
     Lines far above all others would press these together, and leave it: `FEW` at most, and never
     more than one in five.

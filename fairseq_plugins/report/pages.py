@@ -1,4 +1,4 @@
-"""Every page that is made of results, anew: after copying results here, or after new code."""
+"""Rendering of every page from results, after copying results here or after new code."""
 
 from collections.abc import Callable
 from pathlib import Path

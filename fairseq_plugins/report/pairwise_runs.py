@@ -41,13 +41,13 @@ class PairwiseRuns:
 
     @property
     def differences(self) -> dict[int, float]:
-        """By seed, the second row minus the first."""
+        """Return the second row minus the first, by seed."""
         own, other = self.values[self.second], self.values[self.first]
         return {seed: own[seed] - other[seed] for seed in self.seeds}
 
     @property
     def verdict(self) -> str:
-        """Which row is better, in a sentence."""
+        """Say which row is better, in a sentence."""
         if self.estimate.p is None:
             return "One pair of runs says nothing of chance: more minutes give an interval."
         if not self.estimate.is_apart:

@@ -24,7 +24,7 @@ MOST_COLUMNS = 3  # of an attention, for both attentions to stand in one table
 
 @dataclass(frozen=True)
 class AboutStudy:
-    """What a page says of a study: whose recipe it has, and what differs from that.
+    """Facts of a study for its page: its base recipe and the changes to it.
 
     differences: each ``key: recipe -> here``.
     """
@@ -152,7 +152,7 @@ def main_tables(judged: JudgedTable) -> list[str]:
 
 
 def _labelled(table: Table) -> list[tuple[list[str], Row]]:
-    """Each row with its group, where that begins, and its label."""
+    """Return each row with its group, where that begins, and its label."""
     found, group = [], ""
     for row in table.rows:
         words = [row.group if row.group != group else "", f"{row.label} (`{row.name}`)"]

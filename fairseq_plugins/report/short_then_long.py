@@ -1,4 +1,4 @@
-"""What the BERT paper's Figure 7 shows after short samples, in sentences made of its results."""
+"""Sentences on short samples in the BERT paper's Figure 7, from its results."""
 
 from fairseq_plugins.analysis.sentences import said
 from fairseq_plugins.statistics.comparisons import mean

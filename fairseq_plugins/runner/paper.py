@@ -1,4 +1,4 @@
-"""All tables and figures of a paper, made here or by Slurm jobs (`scripts/paper.sh`)."""
+"""Running of all tables and figures of a paper, here or by Slurm jobs (`scripts/paper.sh`)."""
 
 import argparse
 import json

@@ -76,7 +76,7 @@ class Job:
 
     @property
     def trains(self) -> bool:
-        """Whether it trains runs, not only evaluates or copies them."""
+        """Return whether it trains runs, not only evaluates or copies them."""
         return bool(self.runs) and self.stage in ("all", "train")
 
     def _devices(self) -> list[str]:

@@ -37,7 +37,7 @@ class Queued:
 
     @property
     def waits(self) -> bool:
-        """Whether it is not running yet."""
+        """Return whether it is not running yet."""
         return self.state in _WAITS
 
 

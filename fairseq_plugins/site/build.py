@@ -206,7 +206,7 @@ def _cell(site: Site, found: TableResults, cell: CellView) -> None:
 
 
 def _links(site: Site, found: TableResults) -> dict[str, str]:
-    """Where links of a table's page in results/ lead: to its figure on the page of figures."""
+    """Return the target of a link on a page in results/: its figure on the page of figures."""
     names = [f"figures.html#{view.name}" for view in site.figures if view.source == found.page]
     return {f"{found.name}{suffix}": name for name in names for suffix in (".png", ".svg", ".json")}
 

@@ -78,7 +78,7 @@ def heat(
 
 
 def dots(series: Mapping[str, Sequence[tuple[str, float, float | None]]], *, x: str) -> Chart:
-    """For each series a dot with its deviation at each name, the first name on top."""
+    """Draw for each series a dot with its deviation at each name, the first name on top."""
     traces = [
         {
             "type": "scatter",
@@ -105,7 +105,7 @@ def _axis(title: str, log: bool = False) -> dict[str, Any]:
 
 
 def _places(found: Sequence[float]) -> Chart:
-    """Where the points of a line are; start and step where all steps are the same."""
+    """Return the positions of a line's points; start and step where all steps are equal."""
     steps = {b - a for a, b in pairwise(found)}
     return {"x0": found[0], "dx": steps.pop()} if len(steps) == 1 else {"x": found}
 

@@ -106,7 +106,7 @@ class ClaimView:
 
 
 def claim_views(evidence: Evidence) -> list[ClaimView]:
-    """All claims in the papers' order."""
+    """Return all claims in the papers' order."""
     return [_view(evidence, claim) for claim in CLAIMS]
 
 
@@ -148,7 +148,7 @@ def _sure(verdict: Verdict) -> str:
 
 
 def _sentence(claim: Claim, verdict: Verdict) -> str:
-    """How sure it is, in words."""
+    """Describe the certainty in words."""
     estimate = verdict.estimate
     if estimate is None:
         return f"Not run: {verdict.missing}." if verdict.missing else "Not run yet."
@@ -205,7 +205,7 @@ def _rows(claim: Claim) -> list[str]:
 
 
 def _command(evidence: Evidence, claim: Claim, scale: str, verdict: Verdict) -> str:
-    """What makes the numbers; with several seeds where these would be needed."""
+    """Return the commands that make the numbers, with several seeds where these are needed."""
     if isinstance(claim.evidence, Speed):
         return timing_command(claim.evidence.rows, claim.evidence.attention)
     by_table: dict[str, set[int]] = {name: set() for name in _tables(claim)}

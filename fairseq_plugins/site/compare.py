@@ -1,4 +1,4 @@
-"""What the page that compares needs: every cell, and every pair of rows of a table."""
+"""Data of the comparison page: every cell, and every pair of rows of a table."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

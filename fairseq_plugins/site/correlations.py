@@ -50,7 +50,7 @@ class CorrelationsView:
 
 
 def correlations_views(evidence: Evidence) -> list[CorrelationsView]:
-    """Of every scale that has enough rows in the other tables."""
+    """Return the correlations of every scale that has enough rows in the other tables."""
     theirs = correlate({name: printed_cells(table) for name, table in TABLES.items()})
     views = []
     for scale, numbers in evidence.numbers.items():

@@ -62,7 +62,7 @@ def encoding_page(name: str) -> str:
 
 
 def look(name: str) -> list[tuple[str, charts.Chart]]:
-    """What an encoding does untrained, as `analysis picture` sees it: titles and charts."""
+    """Return titles and charts of an untrained encoding, as `analyse picture` draws it."""
     torch.set_num_threads(1)
     seen = picture.observe(name, picture.build(name), length=picture.LENGTH)
     found = []
@@ -91,7 +91,7 @@ def encoding_views(
     lines: Mapping[str, Sequence[Line]],
     looks: Mapping[str, Sequence[tuple[str, charts.Chart]]],
 ) -> list[EncodingView]:
-    """All names of the registry, sorted.
+    """Return all names of the registry, sorted.
 
     Args:
         evidence: what there is.

@@ -57,7 +57,7 @@ def ranking(found: TableResults) -> list[tuple[str, charts.Chart]]:
 
 
 def figure_views(evidence: Evidence) -> list[FigureView]:
-    """Those of tables that are more than a ranking, then all others in results/."""
+    """Return figures of tables that are more than a ranking, then all others in results/."""
     views = []
     for one in evidence.tables:
         for figure in one.table.figures:
@@ -114,7 +114,7 @@ def _of_folder(root: Path, folder: Path) -> list[FigureView]:
 
 
 def _title(path: Path) -> str:
-    """That of the page beside a figure's JSON, with what tells it from others of that title."""
+    """Return the title of the page beside a figure's JSON, with the name of its file added."""
     try:
         first, *_ = path.with_suffix(".md").read_text(encoding="utf-8").splitlines()
     except (OSError, ValueError):

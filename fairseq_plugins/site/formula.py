@@ -70,7 +70,7 @@ class _Parser:
         return f"<msup>{base}{above}</msup>" if above else base
 
     def script(self) -> str:
-        """What `_` or `^` is followed by: a bracket without its brackets, or one short name."""
+        """Parse what follows `_` or `^`: a bracket without its brackets, or one short name."""
         if self.peek() in ("(", "["):
             return f"<mrow>{''.join(self.bracket(bare=True))}</mrow>"
         token = self.peek()

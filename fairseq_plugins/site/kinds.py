@@ -1,4 +1,4 @@
-"""What kind of encoding a row has, in the words that the site filters by."""
+"""Kinds of encodings, in the words that the site filters by."""
 
 import functools
 
@@ -20,7 +20,7 @@ NONE, OTHER = "none", "other"
 
 @functools.cache
 def facts_of(name: str) -> Facts:
-    """What the catalogue says about an encoding."""
+    """Return the catalogue's properties of an encoding."""
     return gather(name)
 
 

@@ -69,12 +69,12 @@ def read_evidence(root: Path, processes: int | None = None) -> Evidence:
 
 
 def _place(found: TableResults) -> tuple[int, bool]:
-    """In the papers' order, the repository's own results first."""
+    """Sort key: the papers' order, the repository's own results first."""
     return [*TABLES].index(found.table.name), found.is_own
 
 
 def _benchmarks(root: Path, left_out: list[str]) -> dict[tuple[str, str], list[Content]]:
-    """By machine and device the results of benchmarks."""
+    """Return the results of benchmarks by machine and device."""
     found: dict[tuple[str, str], list[Content]] = {}
     for path in sorted((root / "benchmarks" / "results").glob("*/*/*.json")):
         if path.stem in _OF_ANOTHER_KIND:

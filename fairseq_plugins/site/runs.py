@@ -70,7 +70,7 @@ class CellView:
 
 @dataclass(frozen=True)
 class Shared:
-    """What all runs of a table have: settings by training, "" for those of all, and data."""
+    """Settings and data that all runs of a table share, by training; "" for all trainings."""
 
     configuration: Mapping[str, Flat]
     data: Flat
@@ -85,7 +85,7 @@ def shared_of(found: TableResults) -> Shared:
 
 
 def cell_view(found: TableResults, row: str, attention: str, shared: Shared) -> CellView:
-    """All about the runs of one cell."""
+    """Collect the runs of one cell for its page."""
     runs = found.runs[row, attention]
     configurations = [_by_training(run) for run in runs]
     everywhere = set(_items(shared.configuration))
@@ -162,7 +162,7 @@ _FOLDERS = frozenset(
 
 
 def _by_training(run: Result) -> dict[str, Flat]:
-    """What all trainings share under "", and what each has beside it under its name."""
+    """Return the settings of all trainings under "", and each one's own under its name."""
     each = {
         name: {key: value for key, value in flat(config).items() if key not in _FOLDERS}
         for name, config in trainings_of(run["config"]).items()
@@ -182,7 +182,7 @@ def _items(configuration: Mapping[str, Flat]) -> list[tuple[str, str, str]]:
 
 
 def _only(configuration: Mapping[str, Flat], kept: set[tuple[str, str, str]]) -> dict[str, Flat]:
-    """Those of its settings, without trainings that have none of them."""
+    """Return the settings among `kept`, without trainings that have none."""
     found: dict[str, Flat] = {}
     for name, key, value in _items(configuration):
         if (name, key, value) in kept:
@@ -263,7 +263,7 @@ def _number(value: Any, digits: int | None) -> str:
 
 
 def _run_views(runs: Sequence[Result], files: Path) -> list[RunView]:
-    """Each with what those before it have not said."""
+    """Return a view of each run, without fields shown for an earlier one."""
     known: dict[str, int] = {}  # by commands of any seed, the runs whose own are told
     of_one_model: dict[str, int] = {}
     around = circumstances(runs[0])

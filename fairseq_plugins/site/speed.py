@@ -42,7 +42,7 @@ class Time:
 
 @dataclass(frozen=True)
 class Machine:
-    """What was measured on a machine's device."""
+    """Measurements on a machine's device."""
 
     name: str
     device: str
@@ -72,14 +72,14 @@ class Speed:
 
 
 def timing_command(rows: Sequence[str] = (), attention: str = "") -> str:
-    """What times Table 9; empty where there is no checkout, which alone has benchmarks."""
+    """Return the command that times Table 9; empty without a checkout, which has benchmarks."""
     words = ["--rows", ",".join(rows)] if rows else []
     words += ["--attention", attention] if attention else []
     return " ".join(["scripts/table9.sh", *words]) if IS_CHECKOUT else ""
 
 
 def machines(evidence: Evidence) -> list[Machine]:
-    """Every machine and device that has results."""
+    """Return every machine and device that has results."""
     found = []
     for (name, device), results in evidence.benchmarks.items():
         ratios = [one for result in results for one in _ratios(result, device, evidence.targets)]
@@ -91,7 +91,7 @@ def machines(evidence: Evidence) -> list[Machine]:
 
 
 def table9(evidence: Evidence) -> dict[str, list[Speed]]:
-    """By device the speeds of training steps, in the paper's order, then those beyond it."""
+    """Return by device the speeds of training steps, the paper's rows first."""
     return {
         device: [
             _speed(evidence, device, row, attention, cells)

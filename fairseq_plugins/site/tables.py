@@ -138,7 +138,7 @@ def _verdict(found: TableResults, name: str, estimate: Estimate | None, *, is_ru
 
 
 def _floors(found: TableResults, attention: str) -> dict[str, set[str]]:
-    """By metric the rows that are not told apart as better than the column's best floor."""
+    """Return by metric the rows that are not better than the column's best floor."""
     result = {}
     for column in found.table.columns:
         floor = best_floor(column, found.judged.floors)
@@ -150,7 +150,7 @@ def _floors(found: TableResults, attention: str) -> dict[str, set[str]]:
 
 
 def floor_texts(found: TableResults) -> list[str]:
-    """What each column's floor is."""
+    """Return each column's floor."""
     texts = []
     for column in found.table.columns:
         floor = best_floor(column, found.judged.floors)
@@ -172,6 +172,6 @@ def explained(found: TableResults) -> str:
 
 
 def attentions_of(lines: list[Line]) -> list[str]:
-    """Those of some lines, the known ones first."""
+    """Return the attentions of some lines, those of the papers first."""
     own = {line.attention for line in lines}
     return [*(a for a in ATTENTIONS if a in own), *sorted(own - set(ATTENTIONS))]

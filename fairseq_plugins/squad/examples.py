@@ -57,7 +57,7 @@ class SquadFile:
 
     @property
     def questions(self) -> list[Question]:
-        """All of them, in the order of the file."""
+        """Return all questions, in the order of the file."""
         return [question for paragraph in self.paragraphs for question in paragraph.questions]
 
 
@@ -122,7 +122,7 @@ def parse_json(raw: bytes, path: Path) -> Any:
 
 
 def _mentions_impossible(articles: list[Any]) -> bool:
-    """Whether a question has the field that v2.0 added; of what is malformed, no."""
+    """Return whether a question has the field that v2.0 added; of what is malformed, no."""
     return any(
         isinstance(question, dict) and "is_impossible" in question
         for article in articles

@@ -29,7 +29,7 @@ NO_ANSWER = 0  # where <s> is
 
 @dataclass(frozen=True)
 class WindowSizes:
-    """In tokens: of a window with its special tokens, between windows, of a question.
+    """Sizes in tokens: a window with its special tokens, the stride, a question.
 
     Raises:
         OptionError: naming the option, where a window would have no room for the text.
@@ -118,7 +118,7 @@ def make_windows(
 
 @dataclass(frozen=True)
 class Features:
-    """All windows of a split but for their tokens, and the offsets of the pieces of its texts.
+    """Windows of a split without their tokens, and the offsets of the pieces of its texts.
 
     Of windows (W,): `question` is the question's number in the file, and the others as in Window.
     Piece i of text p touches its characters piece_starts[k] to piece_ends[k], for
@@ -177,7 +177,7 @@ class FeatureTable:
         self._windows.append((question, w.first, w.count, w.context_at, w.start, w.end))
 
     def finish(self) -> Features:
-        """What was added."""
+        """Return all windows that were added."""
         question, first, count, context_at, start, end = (
             np.array(self._windows, np.int32).reshape(-1, 6).T
         )

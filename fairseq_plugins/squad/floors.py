@@ -1,4 +1,4 @@
-"""What answers SQuAD without any model: the floors of its scores."""
+"""Baselines of SQuAD without any model."""
 
 import re
 from collections.abc import Callable
@@ -12,7 +12,7 @@ Answer = Callable[[str, str], str]  # of a text and a question
 
 
 def whole_text(context: str, question: str) -> str:
-    """All of it: right in every word that is wanted, and wrong in all others."""
+    """Answer with the whole text: every wanted word is in it, and all others too."""
     return context
 
 
@@ -29,7 +29,7 @@ PREDICTORS: dict[str, Answer] = {
 
 
 def floors(squad: SquadFile) -> dict[str, dict[str, float]]:
-    """By predictor the exact match and the F1 of its answers, in per cent."""
+    """Return exact match and F1 by predictor, in per cent."""
     found = {}
     for name, answer in PREDICTORS.items():
         answers = {

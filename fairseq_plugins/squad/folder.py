@@ -35,7 +35,7 @@ def raw_path(folder: Path, split: str) -> Path:
 
 
 def read_facts(folder: Path) -> dict[str, Any]:
-    """What data.json says, at least {"request": {"version": ..., "max_length": ...}}.
+    """Read data.json, with at least {"request": {"version": ..., "max_length": ...}}.
 
     Raises:
         DataError: where it is missing, damaged or of other data.

@@ -45,7 +45,7 @@ class _Fact:
 
 
 def _is_word(token: str) -> bool:
-    """Whether anything of it is left when answers are compared without punctuation."""
+    """Return whether anything of it is left when answers are compared without punctuation."""
     return any(character.isalpha() for character in token)
 
 
@@ -91,7 +91,7 @@ def _impossible(rng: Random, tokens: tuple[str, ...]) -> _Fact:
 
 
 def _facts(sentences: list[Sentence]) -> list[list[_Fact]]:
-    """What can be asked about a text, by kind, the kinds in equal parts and places twice."""
+    """Return questions on a text by kind, the kinds in equal parts and places twice."""
     tokens = tuple(token for sentence in sentences for token in sentence.tokens)
     counts = Counter(tokens)
     roles, first = [], 0

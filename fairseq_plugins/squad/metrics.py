@@ -21,7 +21,7 @@ Scores = dict[str, float]
 
 
 def normalise(text: str) -> str:
-    """What of a text is compared."""
+    """Return the words of a text that are compared."""
     bare = text.lower().translate(_PUNCTUATION)
     return " ".join(_ARTICLES.sub(" ", bare).split())
 
@@ -47,7 +47,7 @@ def f1(prediction: str, gold: str, version: str = "2.0") -> float:
 
 
 def gold_texts(question: Question, version: str) -> Sequence[str]:
-    """What counts as right; v2.0 drops answers of which nothing is left once normalised."""
+    """Return the accepted answers; v2.0 drops those that normalisation leaves empty."""
     texts = [answer.text for answer in question.answers]
     if version == "2.0":
         return [text for text in texts if normalise(text)] or [""]

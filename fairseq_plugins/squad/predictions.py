@@ -22,7 +22,7 @@ Logits = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class SearchOptions:
-    """How answers are looked for.
+    """Settings of the search for answers.
 
     n_best: how many first and last tokens of a window are paired, and how many spans are kept.
     max_answer_length: of an answer, in tokens.
@@ -55,7 +55,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Prediction:
-    """What was found for a question.
+    """Answer found for a question.
 
     spans: the best first; none where its text is empty.
     null_score: of "no answer".
@@ -69,7 +69,7 @@ class Prediction:
         return self.null_score - self.spans[0].score if self.spans else math.inf
 
     def no_answer_probability(self) -> float:
-        """Of "no answer" against the best span: the logistic function of the margin."""
+        """Return the logistic function of the margin of "no answer" over the best span."""
         margin = self.no_answer_margin()
         if margin < 0:
             return math.exp(margin) / (1.0 + math.exp(margin))
@@ -82,7 +82,7 @@ class Prediction:
         return self.spans[0].text
 
     def probabilities(self) -> list[float]:
-        """Of the spans, among themselves."""
+        """Return the probabilities of the spans among themselves."""
         if not self.spans:
             return []
         weights = [math.exp(span.score - self.spans[0].score) for span in self.spans]
@@ -90,7 +90,7 @@ class Prediction:
 
 
 def most_context(windows: Sequence[tuple[int, int]], window: int) -> NDArray[np.bool_]:
-    """Of the pieces of windows[window], whether no other window gives them more context.
+    """Tell of the pieces of windows[window] whether no other window gives them more context.
 
     windows: (first piece, number of pieces) of each. A piece's context is the smaller of what
     stands before and after it, and slightly more in a longer window; the earlier one wins a tie.

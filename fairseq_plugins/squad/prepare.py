@@ -192,7 +192,7 @@ def _make_split(
 def _windows(
     squad: SquadFile, split: str, pieces: Tokenizer, sizes: WindowSizes, table: FeatureTable
 ) -> Iterator[Window]:
-    """Every window of a file, after it was added to the table, like the texts; with progress."""
+    """Yield the windows of a file, after adding each and its text to the table; with progress."""
     specials = Specials(pieces.dictionary.bos(), pieces.dictionary.eos(), pieces.separators)
     number = 0
     step = max(1, len(squad.paragraphs) // REPORTS)

@@ -58,7 +58,7 @@ def add_sizes(parser: argparse.ArgumentParser, default: WindowSizes) -> None:
 
 
 def sizes_from(args: argparse.Namespace) -> WindowSizes:
-    """What `add_sizes` added."""
+    """Return the sizes from options of `add_sizes`."""
     return WindowSizes(args.max_length, args.stride, args.max_query_length)
 
 

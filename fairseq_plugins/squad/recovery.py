@@ -32,7 +32,7 @@ def recovered_answers(squad: SquadFile, features: Features) -> Iterator[tuple[Qu
 
 
 def count_recovered(squad: SquadFile, features: Features) -> dict[str, int]:
-    """How many questions have an answer, and how many of these give it back.
+    """Count questions with an answer, and those whose answer the windows give back.
 
     Counted are those with an answer in a window, and of these the ones that are the answer to the
     character, or once normalised, as exact match compares.

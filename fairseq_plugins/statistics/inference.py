@@ -56,7 +56,7 @@ class Estimate:
 
     @property
     def is_apart(self) -> bool:
-        """Whether the difference is significant, after the correction if there is one."""
+        """Return whether the difference is significant, after the correction if there is one."""
         p = self.p if self.adjusted is None else self.adjusted
         return p is not None and p < SIGNIFICANT
 

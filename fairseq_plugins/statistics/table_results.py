@@ -64,7 +64,7 @@ class TableResults:
 
     @property
     def is_own(self) -> bool:
-        """Whether a user made them, beside those that came with the repository."""
+        """Return whether a user made them, beside those that came with the repository."""
         return self.is_rerun or (self.study is not None and not self.is_published)
 
     @property
@@ -261,7 +261,7 @@ def _table_in(root: Path, table: Table, below: Path, folder: Path) -> TableFolde
 
 @dataclass(frozen=True)
 class Evidence:
-    """All results of a repository.
+    """Results of a repository.
 
     Attributes:
         root: the repository.
@@ -281,12 +281,12 @@ class Evidence:
 
     @cached_property
     def numbers(self) -> dict[str, Numbers]:
-        """By scale the numbers that claims are judged by."""
+        """Numbers that claims are judged by, by scale."""
         return numbers_by_scale(self.tables, self.timings)
 
     @cached_property
     def verdicts(self) -> dict[str, dict[str, Verdict]]:
-        """By scale, then by the claim's name."""
+        """Verdicts by scale, then by the claim's name."""
         return {scale: judge_claims(CLAIMS, found) for scale, found in self.numbers.items()}
 
     def find(self, table: str, scale: str) -> TableResults | None:

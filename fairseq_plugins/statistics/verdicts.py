@@ -83,13 +83,13 @@ class Verdict:
 
     @property
     def is_corrected_tie(self) -> bool:
-        """Whether a decided claim is a tie on the table's page."""
+        """Return whether a decided claim is a tie on the table's page."""
         decided = self.word in (CONFIRMED, CONTRADICTED)
         return decided and self.corrected is not None and not self.corrected.is_apart
 
     @property
     def has_interval(self) -> bool:
-        """Whether the effect has an interval."""
+        """Return whether the effect has an interval."""
         return self.estimate is not None and self.estimate.low is not None
 
 

@@ -1,4 +1,4 @@
-"""How a translation model is searched."""
+"""Settings of a translation model's search."""
 
 import itertools
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from fairseq_plugins.common.errors import OptionError
 
 @dataclass(frozen=True)
 class Decoding:
-    """How a model is searched; the defaults are those of Vaswani et al. 2017.
+    """Settings of a search; the defaults are those of Vaswani et al. 2017.
 
     beam: hypotheses kept. length_penalty: the score is divided by length ** this. A hypothesis
     has at most longer_ratio * source length + longer tokens, where fairseq takes the length of the

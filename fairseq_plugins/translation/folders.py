@@ -44,7 +44,7 @@ LONGEST = 1023  # pieces of a sentence: fairseq's default of 1,024 positions, le
 
 
 def files_of(languages: tuple[str, str]) -> tuple[str, ...]:
-    """What a translation folder holds."""
+    """Return the files of a translation folder."""
     pair = "-".join(languages)
     binarised = itertools.product(SPLITS, languages, ("bin", "idx"))
     raw = itertools.product(("valid", "test"), languages)
@@ -83,7 +83,7 @@ class ParallelBuild:
                 yield split, language, path
 
     def make(self, folder: Folder, text: ParallelText, origin: Mapping[str, Any]) -> None:
-        """All steps, then the folder in its place."""
+        """Run all steps, then move the folder to its place."""
         self.gather(text)
         self.tokenise()
         self.learn()

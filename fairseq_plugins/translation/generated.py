@@ -55,7 +55,7 @@ class NounPhrase:
 
 @dataclass(frozen=True)
 class Clause:
-    """Who does what to whom, and perhaps where: (preposition, noun phrase)."""
+    """Subject, verb and object of a sentence, perhaps with a place (preposition, noun phrase)."""
 
     subject: NounPhrase
     verb: str

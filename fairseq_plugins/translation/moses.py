@@ -32,7 +32,7 @@ def check_language(option: str, code: str) -> None:
 
 
 def printable(text: str) -> str:
-    """With a space for every character that does not print, as a carriage return or a control."""
+    """Replace characters that do not print, as carriage returns and controls, by spaces."""
     if text.isprintable():
         return text
     return "".join(" " if unicodedata.category(c).startswith("C") else c for c in text)

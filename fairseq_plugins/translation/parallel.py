@@ -22,7 +22,7 @@ Paths = tuple[Path, Path]  # source and target
 
 @dataclass(frozen=True)
 class ParallelText:
-    """Where the raw text of each split is.
+    """Paths of the raw text of each split.
 
     train: pairs of files, one after the other. valid: None where every `VALID_EVERY`-th pair of
     the training text is taken out for it, as the published preparation of WMT14 does.
@@ -38,7 +38,7 @@ VALID_EVERY = 100
 
 @dataclass(frozen=True)
 class Cleaning:
-    """Which training pairs are kept, by their lengths in pieces; the defaults are WMT14's.
+    """Limits of training pairs by their lengths in pieces; the defaults are WMT14's.
 
     Raises:
         OptionError: a bound that no pair could meet.
@@ -126,7 +126,7 @@ def _check_line(line: bytes, path: Path, number: int, empty_lines: bool) -> None
 
 
 def keep_flags(paths: Paths, cleaning: Cleaning) -> tuple[bytearray, Counter[str]]:
-    """For every pair of tokenised lines whether it is kept (1, 0); how many had each verdict."""
+    """Return for every pair of tokenised lines whether it is kept (1, 0), and counts by verdict."""
     flags, verdicts = bytearray(), Counter[str]()
     with paths[0].open("rb") as sources, paths[1].open("rb") as targets:
         for source, target in zip(sources, targets, strict=True):

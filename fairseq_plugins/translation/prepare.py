@@ -48,7 +48,7 @@ TOY_MERGES = 1_000
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """What is made of the raw text: pieces, cleaning, and by how many processes.
+    """Settings of the preparation: pieces, cleaning, and the number of processes.
 
     Raises:
         OptionError: for a number out of range.

@@ -42,7 +42,7 @@ class Member:
 
     @property
     def plain_names(self) -> tuple[str, str]:
-        """What they are called once unpacked."""
+        """Return the names of the files once unpacked."""
         source, target = (PurePosixPath(name).name for name in self.names)
         return source, target
 
@@ -134,7 +134,7 @@ class ArchivedText:
         return found
 
     def unpack(self, work: Path, report: Callable[[str], None]) -> ParallelText:
-        """Where each text can be read, after unpacking into `work` what is packed as tar or SGM.
+        """Return the path of each text, after unpacking into `work` what is packed as tar or SGM.
 
         Raises:
             DataError: for a damaged archive, one without its texts, or a test set of another

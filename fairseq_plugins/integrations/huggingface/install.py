@@ -87,18 +87,18 @@ class PositionModules(nn.Module):
 
     @property
     def reads_projections(self) -> bool:
-        """Whether an encoding projects positions with the model's own matrices."""
+        """Return whether an encoding projects positions with the model's own matrices."""
         found = (getattr(module, "projections", "own") for module in self.modules())
         return any(projections == "content" for projections in found)
 
     @property
     def draws(self) -> bool:
-        """Whether an encoding draws random numbers in every pass."""
+        """Return whether an encoding draws random numbers in every pass."""
         return any(isinstance(module, Stochastic) for module in self.modules())
 
     @property
     def looks_back(self) -> bool:
-        """Whether an input encoding depends on earlier tokens."""
+        """Return whether an input encoding depends on earlier tokens."""
         return any(encoding.embed_window > 1 for _, encoding in self.encodings_of_inputs())
 
     def encodings_of_inputs(self) -> Iterator[tuple[int, PositionEncoding]]:
