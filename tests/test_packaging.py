@@ -101,6 +101,7 @@ def test_metadata_and_citation_name_every_paper():
     assert [one["url"] for one in cited] == urls
     for one in cited:
         assert one["authors"][0]["family-names"] in text
+        assert f"{one['year']}]({one['url']})" in text
 
 
 def test_classifiers_name_the_pythons_that_are_asked_for():
