@@ -22,7 +22,8 @@ FLOOR_SWEEP = Table(
     columns=PERPLEXITIES,
     rows=tuple(
         Row(row.name, row.label, "", {})
-        for row in map(TABLE_2.row, ("base", "rope", "spe", "lrpe_type2", "lrpe_type8"))
+        for row in TABLE_2.rows
+        if "linear" in row.paper
     ),
     attentions=(*FLOORS, PLAIN, CLAMPED, *OUTPUT_NORMS),
     names={
