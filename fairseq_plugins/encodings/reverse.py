@@ -108,7 +108,12 @@ class AddedSinusoidal(LengthAware):
     Eq. 16 exchanges sine and cosine in the reverse part of the sum; otherwise tokens s and
     l - 1 - s would have the same vector. As complex numbers, pairs of features are those of SPE
     times 1 - i exp(i w (l - 1)): for each length ASPE is a linear function of SPE, but not the same
-    for all lengths. (Eq. 18 has the wrong sign in its cosine features.)
+    for all lengths.
+
+    Corrected misprints: the last term of the cosine features in Eq. 18 has a minus, which Eq. 19
+    to 21 inherit; the last product in Eq. 20 is sin X cos Y; and Eq. 23 is, with the paper's A and
+    D, P_{x+y,2i} = (A - cos(L) D / (1 + sin L)) / 2 and P_{x+y,2i+1} = (D + cos(L) A /
+    (1 + sin L)) / 2. The statement of Eq. 23, that the coefficients depend on L, holds.
 
     Args:
         context: of the model.

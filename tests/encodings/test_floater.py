@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from fairseq_plugins.attention import build_attention
 from fairseq_plugins.encodings import (
     build_model_encodings,
 )
@@ -110,10 +111,11 @@ def test_every_layer_shares_the_field_and_starts_by_itself():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"step": 0.0}, r"`step` must be positive and finite, but is 0\.0"),
+        ({"step": -0.1}, r"`step` must be positive and finite, .* but is -0\.1"),
         ({"step": math.inf}, "`step`"),
         ({"tolerance": -1.0}, "`tolerance` must be positive"),
         ({"hidden_dim": -1}, "`hidden_dim` must be at least 0, but is -1"),
+        ({"released": True, "every_layer": True}, "`every_layer` must be false with released"),
         ({"method": "rk5"}, "option `method` must be one of euler, .*'rk5'"),
     ],
 )
@@ -127,3 +129,77 @@ def test_its_field_can_be_quantised():
     expected = encoding.rows(count(20))
     quantised = torch.ao.quantization.quantize_dynamic(encoding, {torch.nn.Linear})
     assert (quantised.rows(count(20)) - expected).abs().max() < 0.05
+
+
+# As released
+
+HEADS, HEAD_DIM = 2, 4
+C = HEADS * HEAD_DIM
+
+
+def released(causal: bool, num_layers: int = 2):
+    """One encoding for each layer, in float64."""
+    generator = torch.Generator().manual_seed(3)
+    context = EncodingContext(
+        HEADS, HEAD_DIM, C, max_positions=16, causal=causal, generator=generator
+    )
+    stack = build_model_encodings("floater", num_layers, context, {"released": True})
+    assert stack.inputs == [None] * num_layers
+    return [encoding.double() for encoding in stack.layers]
+
+
+def flow(starts: Tensor, weights: dict[str, Tensor], count: int) -> Tensor:
+    """The release's vectors (count, 3, L, C) from its starts (3, L, C), by Kutta's 3/8 rule."""
+
+    def field(t: float, p: Tensor) -> Tensor:
+        time = torch.full((*p.shape[:-1], 1), t, dtype=p.dtype)
+        h = torch.cat((p, time), -1) @ weights["inner.weight"].T + weights["inner.bias"]
+        h = torch.cat((h.clamp(min=0), time), -1)
+        return h @ weights["outer.weight"].T + weights["outer.bias"]
+
+    rows, p, h = [starts], starts, 0.01 / 5
+    for number in range(5 * (count - 1)):
+        t = number * h
+        a = field(t, p)
+        b = field(t + h / 3, p + h * a / 3)
+        c = field(t + 2 * h / 3, p + h * (b - a / 3))
+        p = p + h * (a + 3 * b + 3 * c + field(t + h, p + h * (a - b + c))) / 8
+        if number % 5 == 4:
+            rows.append(p)
+    return torch.stack(rows)
+
+
+def flow_attention(x: Tensor, weight: Tensor, added: Tensor, causal: bool) -> Tensor:
+    """The release's self-attention without its output projection: x (T, C), added (T, 3, C)."""
+    q, k, v = (x @ weight.T).chunk(3, dim=-1)
+    q, k, v = ((a + added[:, i]) for i, a in enumerate((q, k, v)))
+    outputs = []
+    for head in range(HEADS):
+        features = slice(head * HEAD_DIM, (head + 1) * HEAD_DIM)
+        logits = (q[:, features] * HEAD_DIM**-0.5) @ k[:, features].T
+        if causal:
+            logits = logits + torch.full_like(logits, -torch.inf).triu(1)
+        outputs.append(logits.softmax(-1) @ v[:, features])
+    return torch.cat(outputs, -1)
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_as_released_every_layer_is_the_released_attention(causal):
+    torch.manual_seed(0)
+    encodings = released(causal)
+    length = 12
+    weights = encodings[0].field.state_dict()
+    assert all(encoding.field is encodings[0].field for encoding in encodings)
+    starts = torch.stack([encoding.start.detach() for encoding in encodings], dim=1)
+    added = flow(starts, weights, length)
+    for number, encoding in enumerate(encodings):
+        x = torch.randn(length, C, dtype=torch.float64)
+        weight = torch.randn(3 * C, C, dtype=torch.float64)
+        expected = flow_attention(x, weight, added[:, :, number], causal)
+        attention = build_attention(
+            "vanilla", encoding, num_heads=HEADS, head_dim=HEAD_DIM, causal=causal
+        )
+        q, k, v = (x @ weight.T).view(1, length, 3, HEADS, HEAD_DIM).permute(2, 0, 3, 1, 4)
+        at = count(length)
+        output, _ = attention(q, k, v, q_positions=at, k_positions=at)
+        assert (output[0].transpose(0, 1).flatten(1) - expected).abs().max() < 1e-5

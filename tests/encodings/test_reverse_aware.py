@@ -109,6 +109,77 @@ def test_aspe_is_spe_times_a_factor_of_the_length():
     assert difference.abs().max() < 1e-6
 
 
+def aspe_terms(length: int):
+    """x and y of all pairs with x + y in a session, sin and cos of L, and ASPE at x, y, x + y."""
+    session = vectors("aspe", length, width=2)
+    x, y = torch.cartesian_prod(torch.arange(length), torch.arange(length)).unbind(1)
+    x, y = x[x + y < length], y[x + y < length]
+    last = length - 1
+    return x.double(), y.double(), math.sin(last), math.cos(last), session[x], session[y], x + y
+
+
+def test_the_sign_in_eq_18_is_a_minus():
+    """Eq. 18 prints cos(X) + sin(L - X) as (1 + sin L) cos X + cos L sin X."""
+    x, _, sine, cosine, at_x, _, _ = aspe_terms(14)
+    even, odd = at_x.unbind(1)
+    torch.testing.assert_close(even, (1 + sine) * x.sin() + cosine * x.cos(), atol=1e-6, rtol=0)
+    torch.testing.assert_close(odd, (1 + sine) * x.cos() - cosine * x.sin(), atol=1e-6, rtol=0)
+    assert (odd - ((1 + sine) * x.cos() + cosine * x.sin())).abs().max() > 0.1
+
+
+def test_the_products_of_eq_19_to_22():
+    """With the minus of Eq. 18, and sin X cos Y for sin X sin Y at the end of Eq. 20."""
+    x, y, sine, cosine, at_x, at_y, _ = aspe_terms(14)
+    a, sx, cx, sy, cy = 1 + sine, x.sin(), x.cos(), y.sin(), y.cos()
+    (ex, ox), (ey, oy) = at_x.unbind(1), at_y.unbind(1)
+
+    def products(c: float, last_of_20: Tensor) -> list[Tensor]:
+        """Of P_x,2i and P_y,2i+1 and so on; c is the sign that Eq. 18 gives cos(L)."""
+        d = cosine
+        return [
+            a * a * sx * cy + a * c * sx * sy + a * d * cx * cy + c * d * cx * sy,
+            a * a * sy * cx + a * d * cx * cy + a * c * sx * sy + c * d * last_of_20,
+            a * a * cx * cy + a * c * cx * sy + a * c * sx * cy + c * c * sx * sy,
+            a * a * sx * sy + a * d * sx * cy + a * d * cx * sy + d * d * cx * cy,
+        ]
+
+    found = [ex * oy, ox * ey, ox * oy, ex * ey]
+
+    def errors(formulas: list[Tensor]) -> list[float]:
+        pairs = zip(formulas, found, strict=True)
+        return [float((formula - product).abs().max()) for formula, product in pairs]
+
+    assert max(errors(products(-cosine, sx * cy))) < 1e-5
+    wrong = errors(products(cosine, sx * sy))
+    assert min(wrong[:3]) > 0.1  # as printed
+    assert wrong[3] < 1e-5
+    # What Eq. 20 expands is not its last term even with the printed sign.
+    expanded = (a * cx + cosine * sx) * (a * sy + cosine * cy)
+    assert (products(cosine, sx * cy)[1] - expanded).abs().max() < 1e-12
+    assert (products(cosine, sx * sy)[1] - expanded).abs().max() > 0.1
+
+
+def test_eq_23_gives_the_encoding_of_a_sum():
+    """P_{x+y} = (A - cos(L) D / (1 + sin L)) / 2 and (D + cos(L) A / (1 + sin L)) / 2."""
+    length = 14
+    _, _, sine, cosine, at_x, at_y, together = aspe_terms(length)
+    (ex, ox), (ey, oy) = at_x.unbind(1), at_y.unbind(1)
+    a, c, d = ex * oy + ox * ey, ox * oy + ex * ey, ox * oy - ex * ey
+    expected = vectors("aspe", length, width=2)[together]
+    slope = cosine / (1 + sine)
+    corrected = torch.stack(((a - slope * d) / 2, (d + slope * a) / 2), dim=1)
+    torch.testing.assert_close(corrected, expected, atol=1e-5, rtol=0)
+    # As printed, with its "s" read as a 2.
+    printed = torch.stack(
+        (
+            (a - cosine * c) / (2 * (1 + cosine**2)) + cosine * d / (2 * sine * (1 + sine)),
+            d / (2 * sine) + (cosine * c - a) / (2 * (1 + sine) * (cosine - 1)),
+        ),
+        dim=1,
+    )
+    assert ((printed - expected).abs().amax(0) > 0.1).all()
+
+
 def test_rspe_is_the_sinusoid_read_backwards():
     for length in (1, 2, 20):
         assert torch.equal(vectors("rspe", length), vectors("sinusoidal", length).flip(0))

@@ -37,6 +37,22 @@ def test_floater_in_every_layer(attention: str) -> None:
     assert deeper.start.grad.abs().sum() > 0
 
 
+@pytest.mark.parametrize("attention", ["vanilla", "linear"])
+def test_floater_as_released_is_in_every_layer(attention: str) -> None:
+    options = {"position_encoding_options": "floater.released=true"}
+    model = build_lm(attention, "base+floater", **options)
+    tokens = random_tokens(2, 8)
+    expected = model(tokens)[0]
+    with torch.no_grad():
+        actual = each_step(model, tokens, {})
+        torch.testing.assert_close(actual, expected, rtol=1e-5, atol=1e-5)
+    expected.square().sum().backward()
+    first, second = (layer.self_attn.attention.encoding for layer in model.decoder.layers)
+    assert second.field is first.field
+    # The same vector in all keys changes no softmax; linear attention sees it.
+    assert (second.start.grad.abs().sum(1) > 0).all()
+
+
 @pytest.mark.parametrize("name", ["rspe", "aspe", "dpe", "2dspe", "dpe+rope"])
 def test_what_needs_the_length_is_refused_when_the_model_is_built(name: str) -> None:
     with pytest.raises(IncompatibleEncodingError, match=r"a causal model cannot use .*length"):
