@@ -1,7 +1,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help quickstart report docs test-browser test coverage test-slow test-triton test-hub test-newest release-check test-gpu test-slurm test-slurm-quick bench bench-gpu lint setup wheelhouse clean
+.PHONY: help quickstart report docs test-browser test coverage test-slow test-triton test-native test-hub test-newest release-check test-gpu test-slurm test-slurm-quick bench bench-gpu lint setup wheelhouse clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -49,6 +49,16 @@ coverage: $(DEV) $(DOCS) ## run the same tests, show which branches none of them
 
 test-slow: $(DEV) ## set up and run the slow tests
 	PATH="$(VENV_BIN):$$PATH" $(VENV)/bin/python -m pytest -m "slow and not slurm"
+
+NATIVE = fairseq_plugins/kernels/native
+test-native: $(DEV) ## compile the CPU kernel under sanitizers, with emulated AVX-512, and test it
+	mkdir -p build
+	g++ -O1 -g -std=c++17 -fPIC -shared -pthread -Wall -Wextra -Wno-psabi -DEMULATE_AVX512 \
+	    -fsanitize=address,undefined -fno-sanitize-recover=all \
+	    $(NATIVE)/linear_attention.cpp -o build/native-checked.so
+	LD_PRELOAD="$$(g++ -print-file-name=libasan.so) $$(g++ -print-file-name=libstdc++.so)" \
+	    ASAN_OPTIONS=detect_leaks=0 NATIVE_LIBRARY=build/native-checked.so \
+	    $(VENV)/bin/python -m pytest -p no:xdist tests/kernels/test_native.py
 
 test-triton: $(DEV) ## install triton and run the GPU kernel's tests in its interpreter
 	@# Only where it is missing: CUDA builds of torch bring the triton that fits them.

@@ -1,10 +1,12 @@
-"""Packages of the distribution; all else is in pyproject.toml.
+"""Packages and the compiled library of the distribution; all else is in pyproject.toml.
 
 A shim: the recipes in configs/ become a package of their own inside fairseq_plugins, which
 pyproject.toml cannot say beside a search for packages.
 """
 
-from setuptools import find_packages, setup
+from setuptools import Extension, find_packages, setup
+
+NATIVE = "fairseq_plugins/kernels/native"
 
 setup(
     packages=[
@@ -19,4 +21,15 @@ setup(
         "fairseq_plugins.site": ["templates/*", "static/*", "static/vendor/*"],
         "fairseq_position_encodings": ["py.typed"],
     },
+    ext_modules=[
+        Extension(
+            "fairseq_plugins.kernels.native._linear_attention",
+            sources=[f"{NATIVE}/linear_attention.cpp"],
+            depends=[f"{NATIVE}/tiles.inc"],
+            language="c++",
+            extra_compile_args=["-O3", "-std=c++17", "-pthread", "-g0"],
+            extra_link_args=["-pthread"],
+            optional=True,  # without a compiler PyTorch does the same, more slowly
+        )
+    ],
 )

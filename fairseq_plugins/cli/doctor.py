@@ -54,6 +54,7 @@ class Facts:
     hydra: Package = MISSING
     apex: Package = MISSING
     triton: Package = MISSING
+    native: bool = False  # whether the C++ kernel was compiled
     cpu_threads: int | None = None
     cuda_build: str | None = None  # the CUDA version that torch was built for
     cuda_architectures: tuple[str, ...] = ()  # of that build, e.g. sm_80
@@ -154,6 +155,13 @@ def _attention_paths(facts: Facts) -> dict[str, str]:
     device = "GPU" if facts.gpus else "CPU"
     linear = f"chunked PyTorch path on the {device}"
     weakest = min((gpu.capability for gpu in facts.gpus), default=(0, 0))
+    if device == "CPU":
+        linear = f"compiled C++ kernel in float32 where causal, else {linear}"
+        if not facts.native:
+            linear = (
+                "chunked PyTorch path on the CPU (the C++ kernel, twice as fast, was not compiled: "
+                "install a C++ compiler, then this package again)"
+            )
     if facts.triton.version and weakest >= TRITON_CAPABILITY:
         linear = "Triton kernel on the GPU where causal, else PyTorch"
     return {
@@ -285,6 +293,8 @@ def _apex() -> Package:
 def _torch_facts() -> dict[str, Any]:
     import torch
 
+    from fairseq_plugins.kernels import native
+
     gpus = []
     if torch.cuda.is_available():
         for index in range(torch.cuda.device_count()):
@@ -296,6 +306,7 @@ def _torch_facts() -> dict[str, Any]:
         "cuda_build": torch.version.cuda,
         "cuda_architectures": tuple(torch.cuda.get_arch_list()),
         "gpus": tuple(gpus),
+        "native": native.library() is not None,
     }
 
 

@@ -7,8 +7,10 @@ from typing import Literal
 
 import torch
 
-Backend = Literal["triton", "torch", "naive"]
-BACKENDS: tuple[Backend, ...] = ("triton", "torch", "naive")
+from fairseq_plugins.kernels import native
+
+Backend = Literal["triton", "native", "torch", "naive"]
+BACKENDS: tuple[Backend, ...] = ("triton", "native", "torch", "naive")
 
 VARIABLE = "FAIRSEQ_PLUGINS_KERNEL"
 CAPABILITY = (8, 0)  # tensor cores with bfloat16 and TF32
@@ -29,7 +31,10 @@ def needs_plain_operations() -> bool:
 
 
 def choose_backend(device: torch.device, dtype: torch.dtype) -> Backend:
-    """Choose ``triton`` on a GPU that can run it, else ``torch``; the environment can force one.
+    """Choose the fastest implementation that can run; the environment can force one.
+
+    ``triton`` needs a GPU, ``native`` the compiled library, float32 and a CPU; ``torch`` runs
+    everywhere. Sizes that the compiled library does not take are computed by ``torch``.
 
     Args:
         device: of the inputs.
@@ -42,11 +47,14 @@ def choose_backend(device: torch.device, dtype: torch.dtype) -> Backend:
     if is_transformed():
         return "torch"
     if not word:
-        return "triton" if device.type == "cuda" and not _obstacle(device, dtype) else "torch"
+        if device.type == "cuda" and not _obstacle(device, dtype):
+            return "triton"
+        return "torch" if native.obstacle(device, dtype) else "native"
     if word not in BACKENDS:
         raise ValueError(f"`{VARIABLE}` must be one of {list(BACKENDS)}, but is {word!r}.")
-    if word == "triton" and (obstacle := _obstacle(device, dtype)):
-        raise ValueError(f"`{VARIABLE}=triton` cannot run here: {obstacle}.")
+    obstacles = {"triton": _obstacle, "native": native.obstacle}
+    if word in obstacles and (obstacle := obstacles[word](device, dtype)):
+        raise ValueError(f"`{VARIABLE}={word}` cannot run here: {obstacle}.")
     return word
 
 

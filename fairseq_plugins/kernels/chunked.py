@@ -13,6 +13,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from fairseq_plugins.kernels import native
+from fairseq_plugins.kernels.backend import choose_backend
 from fairseq_plugins.kernels.division import Slopes, slope_of_norms, undo_division
 from fairseq_plugins.kernels.normalizer import clamp_denominator, norms
 from fairseq_plugins.kernels.operands import add_product, product, stay_narrow
@@ -94,43 +96,25 @@ class _ChunkedAttention(torch.autograd.Function):
         chunk: int,
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         wide, divides = kv.dtype, min_cosine is not None
-        flat_q, flat_k, flat_v = _flat(q), _flat(k), _flat(v)
-        state, total = _flat(kv).clone(), _flat(k_sum).unsqueeze(1).clone()
         last_norm, floor = k_norm.clone(), None
         if divides:
-            sizes = norms(flat_k, wide).cumsum(1) + _flat(k_norm).unsqueeze(1)
-            last_norm = sizes[:, -1].reshape(k_norm.shape).clone()
-            floor = sizes.mul_(norms(flat_q, wide)).mul_(min_cosine) if min_cosine else None
-        output = torch.empty_like(flat_v, dtype=wide)
-        denominator = output.new_empty((*flat_q.shape[:2], 1) if divides else 0, dtype=wide)
-        scratch = output.new_empty(flat_q.size(0), chunk, chunk, dtype=wide)
-        narrow, is_mixed = stay_narrow(flat_v, flat_v, wide), flat_q.dtype == wide
-        for rows in chunks(q.size(2), chunk):
-            given = [x[:, rows] for x in (flat_q, flat_k, flat_v)]
-            qc, kc, vc = (x.to(wide) for x in given)
-            # Weights and sums leave float16's range; q, k and v do not.
-            qn, kn, vn = (x.to(v.dtype) for x in given) if narrow else (qc, kc, vc)
-            weights = product(qn, kn.mT, wide, out=_square(scratch, rows)).tril_()
-            numerator = torch.bmm(weights, vc).baddbmm_(qc, state)
-            if divides:
-                inside = weights
-                if narrow and is_mixed:  # Without rounded operands.
-                    inside = qc * kc.cumsum(1)
-                raw = torch.bmm(qc, total.mT).add_(inside.sum(-1, keepdim=True))
-                denominator[:, rows] = raw
-                low = None if floor is None else floor[:, rows]
-                numerator /= clamp_denominator(raw, low, epsilon)
-                total += kc.sum(1, keepdim=True)
-            output[:, rows] = numerator
-            add_product(state, kn.mT, vn, out=state)
-        output = output.view(v.shape)
+            sizes = norms(k, wide).cumsum(2) + k_norm.unsqueeze(2)
+            last_norm = sizes[:, :, -1].clone()
+            floor = sizes.mul_(norms(q, wide)).mul_(min_cosine) if min_cosine else None
+        is_native = _is_native(q, k, v)
+        if is_native:
+            computed = native.sums(q, k, v, kv, k_sum, floor, epsilon, divides=divides)
+        else:
+            computed = _sums(q, k, v, kv, k_sum, floor, epsilon, divides=divides, chunk=chunk)
+        output, denominator, state, total = computed
         # Not rounded, since the denominator's slope is often a small difference of large numbers.
         kept = output if divides else None
         ctx.save_for_backward(q, k, v, kv, k_sum, k_norm, kept, denominator, floor)
         ctx.min_cosine, ctx.epsilon, ctx.chunk = min_cosine, epsilon, chunk
+        ctx.is_native = is_native
         ctx.set_materialize_grads(False)
         result = output.to(v.dtype) if divides else output
-        return result, state.view(kv.shape), total.view(k_sum.shape), last_norm
+        return result, state, total, last_norm
 
     @staticmethod
     @torch.autograd.function.once_differentiable
@@ -144,79 +128,177 @@ class _ChunkedAttention(torch.autograd.Function):
     ) -> tuple[Tensor | None, ...]:
         q, k, v, kv, k_sum, k_norm, output, denominator, floor = ctx.saved_tensors
         wide = kv.dtype
-        flat_q, flat_k, flat_v = _flat(q), _flat(k), _flat(v)
-        flat_grad = _flat(torch.zeros_like(v) if grad_output is None else grad_output)
-        borders = chunks(q.size(2), ctx.chunk)
+        grad = torch.zeros_like(v) if grad_output is None else grad_output
         slopes, divisor = Slopes(), None
         if ctx.min_cosine is not None:
             divisor = clamp_denominator(denominator, floor, ctx.epsilon)
-            along = _along(flat_grad, _flat(output), wide, borders)
+            along = _along(grad, output, wide, chunks(q.size(2), ctx.chunk))
             slopes = undo_division(along, divisor, denominator, floor, ctx.epsilon)
         else:
             grad_norm = None  # That sum has no keys; zeros in a compiled graph, else None.
-        to_norms = _norm_slopes(flat_q, flat_k, _flat(k_norm), ctx.min_cosine, slopes, grad_norm)
-        states = _border_states(flat_k, flat_v, _flat(kv), borders)
-        totals = _border_totals(flat_k, _flat(k_sum), borders if divisor is not None else [])
+        to_norms = _norm_slopes(q, k, k_norm, ctx.min_cosine, slopes, grad_norm)
         # Gradients of the sums that include a key, from the last chunk to the first.
-        later = torch.zeros_like(_flat(kv)) if grad_kv is None else _flat(grad_kv).clone()
-        later_sum = torch.zeros_like(_flat(k_sum)) if grad_sum is None else _flat(grad_sum).clone()
-        later_sum = later_sum.unsqueeze(1)
-        grad_q, grad_k, grad_v = (torch.empty_like(x) for x in (flat_q, flat_k, flat_v))
-        scratch = states.new_empty(2, flat_q.size(0), ctx.chunk, ctx.chunk)
-        narrow = stay_narrow(flat_v, flat_v, wide)
-        for index, rows in reversed([*enumerate(borders)]):
-            given = [x[:, rows] for x in (flat_q, flat_k, flat_v)]
-            qc, kc, vc = (x.to(wide) for x in given)
-            qn, kn = (x.to(v.dtype) for x in given[:2]) if narrow else (qc, kc)
-            gc = flat_grad[:, rows].to(wide)
-            if divisor is not None:
-                gc = gc / divisor[:, rows]
-            weights = product(qn, kn.mT, wide, out=_square(scratch[0], rows)).tril_()
-            to_weights = torch.bmm(gc, vc.mT, out=_square(scratch[1], rows))
-            above = None if slopes.denominator is None else slopes.denominator[:, rows]
-            if above is not None:
-                to_weights += above
-            to_weights.tril_()
-            to_q = torch.bmm(to_weights, kc).baddbmm_(gc, states[index].mT)
-            to_k = torch.bmm(to_weights.mT, qc).baddbmm_(vc, later.mT)
-            if above is not None:
-                to_k += later_sum
-                to_q.addcmul_(above, totals[index])
-                later_sum.baddbmm_(above.mT, qc)
-            if to_norms.query is not None:
-                to_q.addcmul_(to_norms.query[:, rows], qc)
-            if to_norms.key is not None:
-                to_k.addcmul_(to_norms.key[:, rows], kc)
-            grad_q[:, rows], grad_k[:, rows] = to_q, to_k
-            grad_v[:, rows] = torch.bmm(weights.mT, gc).baddbmm_(kc, later)
-            later.baddbmm_(qc.mT, gc)
-        to_start = to_norms.start
-        return (
-            grad_q.view(q.shape),
-            grad_k.view(k.shape),
-            grad_v.view(v.shape),
-            later.view(kv.shape),
-            later_sum.view(k_sum.shape),
-            None if to_start is None else to_start.view(k_norm.shape),
-            None,
-            None,
-            None,
-        )
+        later = torch.zeros_like(kv) if grad_kv is None else grad_kv
+        later_sum = torch.zeros_like(k_sum) if grad_sum is None else grad_sum
+        inputs = (q, k, v, grad, kv, k_sum, later, later_sum)
+        factors = (divisor, slopes.denominator, to_norms.query, to_norms.key)
+        if ctx.is_native:
+            grads = native.gradients(*inputs, *factors)
+        else:
+            grads = _gradients(*inputs, *factors, ctx.chunk)
+        return (*grads, to_norms.start, None, None, None)
+
+
+def _is_native(q: Tensor, k: Tensor, v: Tensor) -> bool:
+    dtype = torch.promote_types(q.dtype, v.dtype)
+    return choose_backend(q.device, dtype) == "native" and native.fits(q, k, v)
+
+
+def _sums(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    kv: Tensor,
+    k_sum: Tensor,
+    floor: Tensor | None,
+    epsilon: float | None,
+    *,
+    divides: bool,
+    chunk: int,
+) -> tuple[Tensor, Tensor | None, Tensor, Tensor]:
+    """Attend to all earlier keys, chunk by chunk.
+
+    Args:
+        q: (B, H, T, D').
+        k: (B, H, T, D').
+        v: (B, H, T, M).
+        kv: (B, H, D', M), the sum before the first key.
+        k_sum: (B, H, D'), likewise.
+        floor: (B, H, T, 1), lower bounds of the denominators' size, or None.
+        epsilon: see ``clamp_denominator``.
+        divides: divide by the denominators.
+        chunk: C.
+
+    Returns:
+        The output (B, H, T, M), the unclamped denominators (B, H, T, 1) or None, and ``kv`` and
+        ``k_sum`` after the last key, in the dtype of ``kv``.
+    """
+    wide = kv.dtype
+    flat_q, flat_k, flat_v = _flat(q), _flat(k), _flat(v)
+    state, total = _flat(kv).clone(), _flat(k_sum).unsqueeze(1).clone()
+    output = torch.empty_like(flat_v, dtype=wide)
+    denominator = output.new_empty(*flat_q.shape[:2], 1) if divides else None
+    scratch = output.new_empty(flat_q.size(0), chunk, chunk)
+    narrow, is_mixed = stay_narrow(flat_v, flat_v, wide), flat_q.dtype == wide
+    for rows in chunks(q.size(2), chunk):
+        given = [x[:, rows] for x in (flat_q, flat_k, flat_v)]
+        qc, kc, vc = (x.to(wide) for x in given)
+        # Weights and sums leave float16's range; q, k and v do not.
+        qn, kn, vn = (x.to(v.dtype) for x in given) if narrow else (qc, kc, vc)
+        weights = product(qn, kn.mT, wide, out=_square(scratch, rows)).tril_()
+        numerator = torch.bmm(weights, vc).baddbmm_(qc, state)
+        if denominator is not None:
+            inside = weights
+            if narrow and is_mixed:  # Without rounded operands.
+                inside = qc * kc.cumsum(1)
+            raw = torch.bmm(qc, total.mT).add_(inside.sum(-1, keepdim=True))
+            denominator[:, rows] = raw
+            low = None if floor is None else _flat(floor)[:, rows]
+            numerator /= clamp_denominator(raw, low, epsilon)
+            total += kc.sum(1, keepdim=True)
+        output[:, rows] = numerator
+        add_product(state, kn.mT, vn, out=state)
+    if denominator is not None:
+        denominator = denominator.view(*q.shape[:3], 1)
+    return output.view(v.shape), denominator, state.view(kv.shape), total.view(k_sum.shape)
+
+
+def _gradients(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    grad: Tensor,
+    kv: Tensor,
+    k_sum: Tensor,
+    later: Tensor,
+    later_sum: Tensor,
+    divisor: Tensor | None,
+    slope: Tensor | None,
+    q_factor: Tensor | None,
+    k_factor: Tensor | None,
+    chunk: int,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Compute the gradients of ``_sums``, from the last chunk to the first.
+
+    Args:
+        q: as ``k``, ``v``, ``kv`` and ``k_sum`` those given to ``_sums``.
+        k: see ``q``.
+        v: see ``q``.
+        grad: (B, H, T, M), of the output.
+        kv: see ``q``.
+        k_sum: see ``q``.
+        later: (B, H, D', M), the gradient of ``kv`` after the last key.
+        later_sum: (B, H, D'), that of ``k_sum``.
+        divisor: (B, H, T, 1), the clamped denominators, or None.
+        slope: (B, H, T, 1), the gradient of the unclamped denominators, or None.
+        q_factor: (B, H, T, 1), a factor on q that is added to its gradient, or None.
+        k_factor: (B, H, T, 1), likewise on k.
+        chunk: C.
+
+    Returns:
+        The gradients of q, k, v, ``kv`` and ``k_sum``.
+    """
+    wide, borders = kv.dtype, chunks(q.size(2), chunk)
+    flat_q, flat_k, flat_v, flat_grad = _flat(q), _flat(k), _flat(v), _flat(grad)
+    states = _border_states(flat_k, flat_v, _flat(kv), borders)
+    totals = _border_totals(flat_k, _flat(k_sum), borders if divisor is not None else [])
+    to_kv, to_sum = _flat(later).clone(), _flat(later_sum).unsqueeze(1).clone()
+    grad_q, grad_k, grad_v = (torch.empty_like(x) for x in (flat_q, flat_k, flat_v))
+    scratch = states.new_empty(2, flat_q.size(0), chunk, chunk)
+    narrow = stay_narrow(flat_v, flat_v, wide)
+    for index, rows in reversed([*enumerate(borders)]):
+        given = [x[:, rows] for x in (flat_q, flat_k, flat_v)]
+        qc, kc, vc = (x.to(wide) for x in given)
+        qn, kn = (x.to(v.dtype) for x in given[:2]) if narrow else (qc, kc)
+        gc = flat_grad[:, rows].to(wide)
+        if divisor is not None:
+            gc = gc / _flat(divisor)[:, rows]
+        weights = product(qn, kn.mT, wide, out=_square(scratch[0], rows)).tril_()
+        to_weights = torch.bmm(gc, vc.mT, out=_square(scratch[1], rows))
+        above = None if slope is None else _flat(slope)[:, rows]
+        if above is not None:
+            to_weights += above
+        to_weights.tril_()
+        to_q = torch.bmm(to_weights, kc).baddbmm_(gc, states[index].mT)
+        to_k = torch.bmm(to_weights.mT, qc).baddbmm_(vc, to_kv.mT)
+        if above is not None:
+            to_k += to_sum
+            to_q.addcmul_(above, totals[index])
+            to_sum.baddbmm_(above.mT, qc)
+        if q_factor is not None:
+            to_q.addcmul_(_flat(q_factor)[:, rows], qc)
+        if k_factor is not None:
+            to_k.addcmul_(_flat(k_factor)[:, rows], kc)
+        grad_q[:, rows], grad_k[:, rows] = to_q, to_k
+        grad_v[:, rows] = torch.bmm(weights.mT, gc).baddbmm_(kc, to_kv)
+        to_kv.baddbmm_(qc.mT, gc)
+    grads = (grad_q.view(q.shape), grad_k.view(k.shape), grad_v.view(v.shape))
+    return (*grads, to_kv.view(kv.shape), to_sum.view(k_sum.shape))
 
 
 def _along(grad: Tensor, output: Tensor, dtype: torch.dtype, borders: list[slice]) -> Tensor:
-    """Return the dot products over M of two (N, T, M), without the whole elementwise product."""
-    rows = [(grad[:, at].to(dtype) * output[:, at]).sum(-1, keepdim=True) for at in borders]
-    return torch.cat(rows, dim=1)
+    """Return dot products over M of two (B, H, T, M), without the whole elementwise product."""
+    rows = [(grad[:, :, at].to(dtype) * output[:, :, at]).sum(-1, keepdim=True) for at in borders]
+    return torch.cat(rows, dim=2)
 
 
 class _NormSlopes(NamedTuple):
     """Factors of q and k in their gradients through norms; None where there are none.
 
     Attributes:
-        query: (N, T, 1).
-        key: (N, T, 1).
-        start: (N, 1, 1), the gradient of the norms' sum before the first key.
+        query: (B, H, T, 1).
+        key: (B, H, T, 1).
+        start: (B, H, 1), the gradient of the norms' sum before the first key.
     """
 
     query: Tensor | None = None
@@ -238,14 +320,14 @@ def _norm_slopes(
     key, query = norms(k, k_norm.dtype), None
     to_sizes = torch.zeros_like(key)
     if slopes.floor is not None:
-        length, sizes = norms(q, k_norm.dtype), key.cumsum(1) + k_norm.unsqueeze(1)
+        length, sizes = norms(q, k_norm.dtype), key.cumsum(2) + k_norm.unsqueeze(2)
         to_floor = slopes.floor * (min_cosine or 0.0)
         query = slope_of_norms(to_floor * sizes, length)
         to_sizes = to_floor * length
     if grad_norm is not None:
-        to_sizes[:, -1:] += _flat(grad_norm).unsqueeze(1)
-    to_keys = to_sizes.flip(1).cumsum(1).flip(1)
-    return _NormSlopes(query, slope_of_norms(to_keys, key), to_keys[:, :1])
+        to_sizes[:, :, -1] += grad_norm
+    to_keys = to_sizes.flip(2).cumsum(2).flip(2)
+    return _NormSlopes(query, slope_of_norms(to_keys, key), to_keys[:, :, 0])
 
 
 def _border_states(k: Tensor, v: Tensor, kv: Tensor, borders: list[slice]) -> Tensor:

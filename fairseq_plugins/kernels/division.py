@@ -1,6 +1,6 @@
 """Gradients through the division of linear attention by its clamped denominator.
 
-Shapes: T queries, S keys, D' features, M values; N = B H.
+Shapes: N stands for the dimensions of batch and heads, T queries, S keys, D' features, M values.
 """
 
 from typing import NamedTuple

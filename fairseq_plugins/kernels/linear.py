@@ -77,6 +77,18 @@ def causal_linear_attention(
         output = (q @ k.mT).to(v.dtype) @ v  # empty, but connected to the graph of gradients
         output = output.to(v.dtype if normalize else state.kv.dtype)
         return (output, state) if return_state else output
+    if q.size(2) == 1 and log_decay is None and not needs_plain_operations():
+        state = _next_state(k, v, norm_k, initial_state or _empty_state(k, v, norm_k))
+        output = attend_state(
+            q,
+            state,
+            normalizer_q=normalizer_q,
+            normalize=normalize,
+            min_cosine=min_cosine,
+            epsilon=epsilon,
+        )
+        output = output.to(v.dtype) if normalize else output
+        return (output, state) if return_state else output
     backend = choose_backend(q.device, torch.promote_types(q.dtype, v.dtype))
     needs_state = initial_state is not None or return_state
     is_simple = normalize and log_decay is None
@@ -88,7 +100,7 @@ def causal_linear_attention(
             return divided
     start = initial_state or _empty_state(k, v, norm_k)
     is_fused = is_simple and normalizer_k is None and not needs_plain_operations()
-    if backend == "torch" and is_fused:
+    if backend in ("torch", "native") and is_fused:
         output, state = chunked_attention(
             q, k, v, start, min_cosine=min_cosine, epsilon=epsilon, chunk=chunk_size
         )
@@ -121,6 +133,15 @@ def _empty_state(k: Tensor, v: Tensor, norm_k: Tensor) -> LinearState:
     wide = torch.promote_types(v.dtype, torch.float32)
     tails = ((k.size(-1), v.size(-1)), (norm_k.size(-1),), (1,))
     return LinearState(*(k.new_zeros(*k.shape[:2], *tail, dtype=wide) for tail in tails))
+
+
+def _next_state(k: Tensor, v: Tensor, norm_k: Tensor, start: LinearState) -> LinearState:
+    """Return the state after one key, for a step of decoding."""
+    wide = start.kv.dtype
+    kv = torch.addcmul(start.kv, k.mT.to(wide), v.to(wide))
+    return LinearState(
+        kv, start.k_sum + norm_k[:, :, 0], start.k_norm + norms(norm_k, wide)[..., 0]
+    )
 
 
 def _weights_sum(

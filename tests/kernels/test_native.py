@@ -1,0 +1,152 @@
+"""The compiled kernel against the definition in float64, and against the PyTorch loop."""
+
+import ctypes
+import os
+
+import pytest
+import torch
+
+from fairseq_plugins.kernels import (
+    LinearState,
+    causal_linear_attention,
+    naive_linear_attention,
+    native,
+)
+from fairseq_plugins.kernels.backend import VARIABLE
+
+pytestmark = pytest.mark.skipif(
+    native.library() is None, reason="the package was installed without a C++ compiler"
+)
+VECTOR = "FAIRSEQ_PLUGINS_VECTOR"  # the most floats in a vector
+LIBRARY = os.environ.get("NATIVE_LIBRARY")  # another build, see `make test-native`
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _library():
+    if not LIBRARY:
+        yield
+        return
+    found = ctypes.CDLL(LIBRARY)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(native, "library", lambda: found)
+        yield
+
+
+def inputs(length, features=16, values=32, heads=2, dtype=torch.float32):
+    """q, k, v as a model has them: (B, T, H, D) seen as (B, H, T, D); denominators change sign."""
+    sizes = (features, features, values)
+    q, k, v = (torch.randn(2, length, heads, size).transpose(1, 2) for size in sizes)
+    return [(x + shift).to(dtype) for x, shift in zip((q, k, v), (0.3, 0.3, 0.0), strict=True)]
+
+
+def start_of(features=16, values=32, heads=2):
+    shapes = ((2, heads, features, values), (2, heads, features), (2, heads, 1))
+    return LinearState(*(torch.rand(shape) + 0.1 for shape in shapes))
+
+
+def run(tensors, state, **options):
+    """Output and last state, and gradients of both to the inputs and the first state."""
+    leaves = [x.detach().requires_grad_() for x in (*tensors, *state)]
+    output, last = causal_linear_attention(
+        *leaves[:3], initial_state=LinearState(*leaves[3:]), return_state=True, **options
+    )
+    results = [output, *last] if options.get("normalize", True) else [output, last.kv]
+    torch.manual_seed(3)
+    loss = sum((x * torch.randn(x.shape)).sum() for x in results)
+    grads = torch.autograd.grad(loss, leaves, allow_unused=True)
+    return [x.detach() for x in results] + [x for x in grads if x is not None]
+
+
+def assert_near(actual, expected, tolerance):
+    assert len(actual) == len(expected)
+    for index, (one, other) in enumerate(zip(actual, expected, strict=True)):
+        size = other.double().abs().max().clamp(min=1.0)
+        error = (one.double() - other.double()).abs().max() / size
+        assert error <= tolerance, (index, float(error))
+
+
+@pytest.mark.parametrize("length", [1, 5, 64, 65, 131, 200])
+@pytest.mark.parametrize(("features", "values"), [(16, 16), (32, 64), (48, 16)])
+@pytest.mark.parametrize("vector", ["4", "8", "16"])
+def test_it_is_the_definition(vector, features, values, length, monkeypatch):
+    monkeypatch.setenv(VECTOR, vector)
+    torch.manual_seed(length)
+    tensors = inputs(length, features, values)
+    tensors[0], tensors[1] = tensors[0].exp(), tensors[1].exp()  # a denominator as in practice
+    leaves = [x.detach().requires_grad_() for x in tensors]
+    wide = [x.detach().double().requires_grad_() for x in tensors]
+    monkeypatch.setenv(VARIABLE, "native")
+    results = []
+    for each, attend in ((leaves, causal_linear_attention), (wide, naive_linear_attention)):
+        causal = {"causal": True} if attend is naive_linear_attention else {}
+        output = attend(*each, min_cosine=0.2, **causal)
+        results.append([output, *torch.autograd.grad(output.square().sum(), each)])
+    assert_near(*results, 2e-6 * features)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"min_cosine": 0.3},
+        {"min_cosine": 5.0},  # beyond any cosine: every denominator is the floor
+        {"epsilon": 0.5},
+        {"normalize": False},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("vector", ["4", "8", "16"])
+def test_it_is_the_loop_with_states_and_every_denominator(vector, options, monkeypatch):
+    monkeypatch.setenv(VECTOR, vector)
+    torch.manual_seed(5)
+    tensors, state = [x.abs() for x in inputs(100)], start_of()
+    results = []
+    for backend in ("native", "torch"):
+        monkeypatch.setenv(VARIABLE, backend)
+        results.append(run(tensors, state, **options))
+    assert_near(*results, 1e-5)
+
+
+def test_it_is_what_runs(monkeypatch):
+    """Rounding differs from the loop's, so equality to the bit would mean that it did not run."""
+    torch.manual_seed(1)
+    tensors = [x.abs() for x in inputs(90)]
+    default = causal_linear_attention(*tensors)
+    monkeypatch.setenv(VARIABLE, "torch")
+    assert not torch.equal(default, causal_linear_attention(*tensors))
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_what_is_not_finite_is_never_hidden(bad):
+    """Other heads and rows are untouched; earlier tokens of the chunk may be, as in the loop."""
+    tensors = [x.abs() for x in inputs(150)]
+    for x in tensors:
+        x[0, 1, 100] = bad
+    finite = causal_linear_attention(*tensors, min_cosine=0.1).isfinite()
+    assert not finite[0, 1, 100:].any()
+    assert finite[0, 1, :64].all()
+    assert finite[0, 0].all()
+    assert finite[1].all()
+
+
+def test_threads_and_strides_change_nothing():
+    torch.manual_seed(2)
+    tensors, state = [x.abs() for x in inputs(130, heads=5)], start_of(heads=5)
+    expected = run(tensors, state, min_cosine=0.2)
+    threads = torch.get_num_threads()
+    try:
+        torch.set_num_threads(3)
+        again = run(tensors, state, min_cosine=0.2)
+    finally:
+        torch.set_num_threads(threads)
+    odd = [torch.stack((x, x), -1)[..., 0] for x in tensors]  # features are not neighbours
+    assert all(map(torch.equal, expected, again))
+    assert_near(run(odd, state, min_cosine=0.2), expected, 1e-6)
+
+
+def test_no_sizes_beyond_it_and_no_fakes(monkeypatch):
+    monkeypatch.setenv(VECTOR, "16")
+    assert not native.fits(*(torch.rand(1, 1, 4, 9) for _ in range(3)))
+    assert not native.fits(*(torch.rand(1, 1, 0, 16) for _ in range(3)))
+    assert not native.fits(*(torch.rand(1, 1, 4, 16, dtype=torch.float64) for _ in range(3)))
+    assert not native.fits(*(torch.nn.Parameter(torch.rand(1, 1, 4, 16)) for _ in range(3)))
