@@ -10,6 +10,7 @@ from fairseq_plugins.kernels.backend import (
     choose_backend,
     is_transformed,
     needs_plain_operations,
+    takes_all_chunks,
 )
 from fairseq_plugins.kernels.bidirectional import bidirectional_attention
 from fairseq_plugins.kernels.chunked import LinearState, chunked_attention
@@ -99,7 +100,7 @@ def causal_linear_attention(
         if divided is not None:
             return divided
     start = initial_state or _empty_state(k, v, norm_k)
-    is_fused = is_simple and normalizer_k is None and not needs_plain_operations()
+    is_fused = is_simple and normalizer_k is None and not takes_all_chunks(q.device)
     if backend in ("torch", "native") and is_fused:
         output, state = chunked_attention(
             q, k, v, start, min_cosine=min_cosine, epsilon=epsilon, chunk=chunk_size

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from fairseq_plugins.kernels.backend import choose_backend, needs_plain_operations
+from fairseq_plugins.kernels.backend import choose_backend, takes_all_chunks
 from fairseq_plugins.kernels.chunked import LinearState, chunked_attention, chunks
 from fairseq_plugins.kernels.naive import naive_causal_product
 from fairseq_plugins.kernels.precision import without_autocast
@@ -44,7 +44,7 @@ def causal_product(
             return triton_linear.causal_product(q, k, v, start)
         if backend == "naive":
             return naive_causal_product(q, k, v, start)
-        if needs_plain_operations():
+        if takes_all_chunks(q.device):
             return _all_chunks(q, k, v, start, None, chunk)
         # Two tensors, since Dynamo cannot trace an argument twice.
         nothing = (start.new_empty(*start.shape[:2], 0) for _ in range(2))
@@ -52,7 +52,7 @@ def causal_product(
         output, state = chunked_attention(q, k, v, state, min_cosine=None, chunk=chunk)
         return output, state.kv
     _check_decay(log_decay, q)
-    if needs_plain_operations():
+    if takes_all_chunks(q.device):
         return _all_chunks(q, k, v, start, log_decay, chunk)
     result: tuple[Tensor, Tensor] = _DecayedProduct.apply(q, k, v, start, log_decay, chunk)
     return result

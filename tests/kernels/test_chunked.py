@@ -2,8 +2,10 @@
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
-from fairseq_plugins.kernels import LinearState, causal_linear_attention
+from fairseq_plugins.kernels import LinearState, causal_linear_attention, linear, products
+from fairseq_plugins.kernels.backend import VARIABLE
 
 DIM, VALUES = 3, 2
 
@@ -45,3 +47,36 @@ def test_the_same_twice_is_the_same_to_the_bit():
         output = causal_linear_attention(q, k, v, min_cosine=0.2)
         results.append((output, *torch.autograd.grad(output.square().sum(), (q, k, v))))
     assert all(torch.equal(*pair) for pair in zip(*results, strict=True))
+
+
+class Count(TorchDispatchMode):
+    """Counts operations."""
+
+    def __init__(self):
+        super().__init__()
+        self.operations = 0
+
+    def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
+        self.operations += 1
+        return operation(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("options", [{"min_cosine": 0.2}, {"epsilon": 0.1}, {"normalize": False}])
+def test_all_chunks_at_once_give_the_same_in_operations_that_do_not_grow(options, monkeypatch):
+    """The path of GPUs without Triton, where each operation is a launch."""
+    monkeypatch.setenv(VARIABLE, "torch")
+    counts = []
+    for length in (130, 650):
+        leaves = [torch.rand(1, 2, length, 16, requires_grad=True) for _ in range(3)]
+        results = []
+        for at_once in (False, True):
+            for module in (linear, products):
+                monkeypatch.setattr(module, "takes_all_chunks", lambda _, value=at_once: value)
+            with Count() as count:
+                output = causal_linear_attention(*leaves, **options)
+                grads = torch.autograd.grad(output.square().sum(), leaves)
+            results.append((output, *grads))
+        counts.append(count.operations)
+        for one, other in zip(*results, strict=True):
+            assert (one - other).abs().max() <= 1e-5 * one.abs().max()
+    assert counts[0] == counts[1]
