@@ -243,6 +243,7 @@ def test_the_example_runs_outside_fairseq(extended: Path) -> None:
     _run(extended, "-c", outside)
 
 
+@pytest.mark.slow
 def test_the_examples_pass_the_tests_of_every_encoding_and_train(extended: Path) -> None:
     folders = ["analysis", "attention", "encodings", "models", "integration/test_configs_train.py"]
     places = [f"tests/{name}" for name in folders]
@@ -252,6 +253,7 @@ def test_the_examples_pass_the_tests_of_every_encoding_and_train(extended: Path)
     assert passed > 150
 
 
+@pytest.mark.slow
 def test_the_table_of_contributing_is_planned_and_shown(extended: Path) -> None:
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     ((path, file),) = re.findall(r"^`([\w/.]+)`:\n\n```python\n(.*?)^```$", text, re.M | re.S)

@@ -101,6 +101,7 @@ def test_what_cannot_be_counted_keeps_its_times(tmp_path, monkeypatch):
     assert "RuntimeError: no such formula." in (results(tmp_path) / "cpu.md").read_text()
 
 
+@pytest.mark.slow
 def test_what_is_done_is_skipped_until_forced_or_changed(tmp_path, capsys):
     assert run(tmp_path, "--only", "scaling") == 0
     first = result(tmp_path, "scaling")

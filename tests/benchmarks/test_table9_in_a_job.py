@@ -47,6 +47,7 @@ def in_job(root):
     return ["--name", "toy", "--srun", "--done", str(root / "done.json")]
 
 
+@pytest.mark.slow
 def test_a_named_page_leaves_the_published_one_alone(repository):
     published = repository / "results" / "table9" / "cpu.md"
     published.parent.mkdir(parents=True)
@@ -66,6 +67,7 @@ def test_such_a_name_is_a_word(name, capsys):
     assert "`--name` must be letters, digits" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_job_notes_that_it_is_done(repository):
     assert table9.main([*WORDS, *in_job(repository)]) == 0
     command = ["scripts/table9.sh", *WORDS, "--name", "toy"]

@@ -59,6 +59,7 @@ def test_a_refused_combination_ends_in_one_line(route: str, data: Path, tmp_path
     assert "linear attention cannot use the encoding 't5'" in done.stderr.splitlines()[-1]
 
 
+@pytest.mark.slow
 def test_the_traceback_can_be_had(data: Path, tmp_path: Path) -> None:
     done = train("flags", tmp_path, "t5", data, **{TRACEBACK: "1"})
     assert done.returncode == 1

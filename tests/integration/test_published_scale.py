@@ -123,6 +123,7 @@ def test_an_encoding_that_is_kept_is_near_its_start(root: Path, table: Callable[
     assert kept["cosine"] == pytest.approx(1, abs=1e-4) and kept["valid_error"] < 1e-6
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_questions_are_answered_by_models_that_came_back(
     root: Path, table: Callable[..., None], capsys: pytest.CaptureFixture[str]

@@ -70,11 +70,13 @@ def train(training: Training, **more: object) -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_language_model_trains_on_text_prepared_for_masked_ones(place: Path) -> None:
     (training,) = plan("table2", "lrpe_type2", "linear").trainings
     train(training)
 
 
+@pytest.mark.slow
 def test_translation_trains(place: Path) -> None:
     settings = prepare_translation.Settings(40)
     pairs = {"train": 20, "valid": 4, "test": 4}
@@ -83,6 +85,7 @@ def test_translation_trains(place: Path) -> None:
     train(training, **{"task.source_lang": "qaa", "task.target_lang": "qab"})
 
 
+@pytest.mark.slow
 def test_stages_train_one_after_the_other(place: Path) -> None:
     stages = plan("table8", "learned", "linear").trainings
     assert [stage.config["task"]["tokens_per_sample"] for stage in stages] == [16, 32, 128]
@@ -114,6 +117,7 @@ def make_squad(place: Path, version: str) -> None:
     )
 
 
+@pytest.mark.slow
 def test_squad_trains(place: Path) -> None:
     make_squad(place, "1.1")
     train(plan("bert_table4", "rope", "vanilla").trainings[0], **WITHOUT_ORIGIN)

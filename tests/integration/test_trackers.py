@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.integration.helpers import REPOSITORY, flags, saving_to
 
 WANDB = REPOSITORY / ".venv" / "wandb"  # apart, since fairseq imports it wherever it finds it
@@ -45,6 +47,7 @@ def python(folder: Path, *words: str) -> str:
     return done.stdout.decode()
 
 
+@pytest.mark.slow
 def test_weights_and_biases_has_the_run_by_its_name(data: Path, tmp_path: Path) -> None:
     train(data, tmp_path, "common.wandb_project", "table2-mine")
     (path,) = tmp_path.glob("wandb/offline-run-*/run-*.wandb")
@@ -52,6 +55,7 @@ def test_weights_and_biases_has_the_run_by_its_name(data: Path, tmp_path: Path) 
     assert found == ["table2-mine", "rope-linear-s1", [1, 2, 3]]
 
 
+@pytest.mark.slow
 def test_tensorboard_has_the_curve(data: Path, tmp_path: Path) -> None:
     train(data, tmp_path, "common.tensorboard_logdir", "outputs/rope-linear-s1")
     assert [*tmp_path.glob("outputs/rope-linear-s1/train_inner/events.*")]

@@ -129,6 +129,7 @@ def test_the_remedy_for_what_lacks_is_the_wheel_itself(run: Command, wheel: Path
     assert run("python", "-c", code).stdout == f"pip install '{wheel}[hub]'\n"
 
 
+@pytest.mark.slow
 def test_a_row_of_a_table_in_an_empty_folder(run: Command, toy: Path, empty: Path) -> None:
     """The result says which sources made it, as a checkout's would, and its loss is a curve."""
     assert toy.is_dir()
@@ -164,6 +165,7 @@ def scalars(events: Path, tag: str) -> Iterator[tuple[int, float]]:
         left = left[16 + size :]
 
 
+@pytest.mark.slow
 def test_places_are_where_options_and_the_environment_say(
     run: Command, toy: Path, tmp_path: Path
 ) -> None:

@@ -94,6 +94,7 @@ def test_all_layers_of_a_model_are_in_one_graph(attention, name):
     assert max(products) >= sum(products) - 1, "all but the output layer's"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("attention", "name"),
     [pytest.param("linear", "rope", marks=pytest.mark.slow), ("vanilla", "floater")],
