@@ -3,6 +3,7 @@
 from fairseq_plugins import criterions as criterions
 from fairseq_plugins import models as models
 from fairseq_plugins import tasks as tasks
-from fairseq_plugins.common.checkpoints import allow_readable
+from fairseq_plugins.common.checkpoints import allow_readable, check_what_fairseq_reads
 
 allow_readable()
+check_what_fairseq_reads()

@@ -1,6 +1,8 @@
 """Checkpoints are read here alone: as plain data, every byte checked, refused with their name."""
 
 import argparse
+import functools
+import inspect
 import re
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
@@ -71,6 +73,25 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
         return _require_model(path, state)
 
 
+def check_what_fairseq_reads() -> None:
+    """Have fairseq's own commands refuse the checkpoints that `read_checkpoint` refuses.
+
+    fairseq-generate and its like hand the options of a checkpoint to OmegaConf, which would put
+    variables of the environment in place of ``${oc.env:NAME}``, and then into logs and errors.
+    """
+    from fairseq import checkpoint_utils
+    from fairseq.file_io import PathManager
+
+    load = checkpoint_utils.load_checkpoint_to_cpu
+
+    @functools.wraps(load)
+    def checked(path: str, *args: Any, **options: Any) -> Any:
+        read_checkpoint(Path(PathManager.get_local_path(path)))
+        return load(path, *args, **options)
+
+    checkpoint_utils.load_checkpoint_to_cpu = checked
+
+
 def read_tensors(path: Path) -> dict[str, torch.Tensor]:
     """Tensors by name from a file that torch.save has written, on the CPU.
 
@@ -121,7 +142,8 @@ def read_upgraded(
 
     check(read_checkpoint(path))
     with _reading(path):
-        state: dict[str, Any] = checkpoint_utils.load_checkpoint_to_cpu(str(path), options)
+        load = inspect.unwrap(checkpoint_utils.load_checkpoint_to_cpu)  # checked already
+        state: dict[str, Any] = load(str(path), options)
         return state
 
 

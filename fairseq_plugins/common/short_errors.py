@@ -21,11 +21,12 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 def shorten_errors() -> None:
     """From now on a refusal by this package ends the process with one line; status 1 as before.
 
-    So does a recipe for GPUs where PyTorch finds none, and one without its data or with a damaged
-    dictionary. Other errors keep
-    their traceback; ``FAIRSEQ_PLUGINS_TRACEBACK=1`` and ``HYDRA_FULL_ERROR=1`` keep it for all.
-    fairseq-hydra-train prints tracebacks itself unless the latter is set, so it is set here, once
-    the configuration has been composed and Hydra has nothing more to complain of.
+    So do options that fairseq's commands check themselves (a missing batch size, a negative seed),
+    a recipe for GPUs where PyTorch finds none, and one without its data or with a damaged
+    dictionary. Other errors keep their traceback; ``FAIRSEQ_PLUGINS_TRACEBACK=1`` and
+    ``HYDRA_FULL_ERROR=1`` keep it for all. fairseq-hydra-train prints tracebacks itself unless the
+    latter is set, so it is set here, once the configuration has been composed and Hydra has nothing
+    more to complain of.
     """
     if os.environ.get(TRACEBACK) == "1" or os.environ.get(_HYDRA) == "1":
         return
@@ -41,6 +42,7 @@ def _excepthook(
     else:
         reason = _lack_of_data(error) or _lack_of_cuda(error, traceback)
         reason = reason or _damaged_dictionary(error, traceback)
+        reason = reason or _refused_by_fairseq(error, traceback)
     if reason:
         program = Path(sys.argv[0]).name
         message = f"{program}: error: {reason} ({TRACEBACK}=1 shows where this is raised)"
@@ -91,6 +93,18 @@ def _damaged_dictionary(error: BaseException, traceback: TracebackType | None) -
     except DataError as found:
         return str(found)
     return f"{path}: {error}"
+
+
+def _refused_by_fairseq(error: BaseException, traceback: TracebackType | None) -> str:
+    """Return what a command of fairseq asserts of its options; empty for other errors.
+
+    NumPy's refusal of a seed counts as the command's: its code has no frame in a traceback.
+    """
+    import fairseq_cli
+
+    folder = Path(fairseq_cli.__file__).parent
+    is_check = isinstance(error, AssertionError | ValueError) and _is_raised_in(folder, traceback)
+    return str(error) if is_check else ""
 
 
 def _is_raised_in(folder: Path, traceback: TracebackType | None) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 from fairseq_plugins.common.data_commands import TYPED
 from fairseq_plugins.common.errors import DataError, OptionError
 from fairseq_plugins.common.root import data_folder
+from fairseq_plugins.common.seeds import parse_seed
 
 FEWEST_MERGES = 16  # minimum for a byte-pair encoding of words
 
@@ -78,7 +79,7 @@ def add_workers(parser: Any, text: str, default: int = 2) -> None:
 
 def add_seed(parser: Any, what: str) -> None:
     """Add --seed of generated data."""
-    parser.add_argument("--seed", type=int, default=1, help=f"another seed, other {what}")
+    parser.add_argument("--seed", type=parse_seed, default=1, help=f"another seed, other {what}")
 
 
 def add_counts(parser: Any, unit: str, defaults: Mapping[str, int], text: str) -> None:

@@ -20,6 +20,7 @@ from fairseq_plugins.common.vocabulary import (
     find_dictionary,
     find_option,
 )
+from fairseq_plugins.data.options import check_at_least
 from fairseq_plugins.glue import BATCH_SIZE
 from fairseq_plugins.glue.metrics import score
 from fairseq_plugins.glue.tasks import GlueTask, find_task
@@ -51,11 +52,12 @@ def evaluate(
     which checkpoints are compared is the first of the metrics.
 
     Raises:
-        OptionError: unknown task or split, or one without labels.
+        OptionError: unknown task or split, one without labels, or an empty batch.
         DataError: no such data.
         CheckpointError: none that can be read, or one that is not of this task, whose dictionary
             or classes are not the data's, or whose classes cannot be told.
     """
+    check_at_least(1, batch_size=batch_size)
     facts = find_task(task)
     if facts.split(subset).label is None:
         raise OptionError(f"`subset` must be one with labels, but {task} has none for {subset!r}")

@@ -19,6 +19,7 @@ from fairseq_plugins.common.errors import DataError, OptionError, WorkError
 from fairseq_plugins.common.exit_status import exit_status
 from fairseq_plugins.common.files import find_packed
 from fairseq_plugins.common.parser import Parser
+from fairseq_plugins.common.seeds import parse_seed
 from fairseq_plugins.data.folders import Folder, build_folders, report
 from fairseq_plugins.data.options import (
     add_output,
@@ -365,7 +366,7 @@ def get_parser() -> argparse.ArgumentParser:
     text = "leave out training examples whose first sentence an example to evaluate on has, too"
     parser.add_argument("--disjoint", action="store_true", help=text)
     text = "of --max-train, --max-valid and --held-out (default: 1)"
-    parser.add_argument("--seed", type=int, default=1, help=text)
+    parser.add_argument("--seed", type=parse_seed, default=1, help=text)
     add_workers(parser, "processes that binarise", default=1)
     return parser
 

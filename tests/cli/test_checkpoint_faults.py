@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from fairseq import checkpoint_utils
 
 from fairseq_plugins.analysis.subjects import load_subject
 from fairseq_plugins.evaluation import language_model as evaluation
@@ -209,13 +210,28 @@ def test_a_fault_is_named(fault: str, name: str, folders: dict[str, Path], tmp_p
         return  # which is what it is for
     reader, path = READERS[name], tmp_path / "checkpoint.pt"
     data = folders[reader.model]
+    _write_faulty(fault, data / "s.pt", path)
+    refusal(reader, path, data)
+
+
+@pytest.mark.parametrize("fault", ["code", "a resolver", "a resolver in the data", "half"])
+def test_commands_of_fairseq_read_no_more(
+    fault: str, folders: dict[str, Path], tmp_path: Path
+) -> None:
+    """fairseq-generate, fairseq-eval-lm and fairseq-validate load models by this function."""
+    reader = Reader(LM, lambda path, _: checkpoint_utils.load_model_ensemble_and_task([str(path)]))
+    _write_faulty(fault, folders[LM] / "s.pt", tmp_path / "checkpoint.pt")
+    refusal(reader, tmp_path / "checkpoint.pt", folders[LM])
+
+
+def _write_faulty(fault: str, sound: Path, path: Path) -> None:
+    """Write a copy of a sound checkpoint with a fault; nothing where the fault is its absence."""
     if fault in CHANGES:
-        state = torch.load(data / "s.pt", weights_only=True)
+        state = torch.load(sound, weights_only=True)
         CHANGES[fault](state)
         torch.save(state, path)
-    elif (content := DAMAGES[fault]((data / "s.pt").read_bytes())) is not None:
+    elif (content := DAMAGES[fault](sound.read_bytes())) is not None:
         path.write_bytes(content)
-    refusal(reader, path, data)
 
 
 @pytest.mark.parametrize("fault", OF_TRAINING)

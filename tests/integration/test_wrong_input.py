@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from fairseq_plugins.common import short_errors
 from tests.integration.helpers import (
     ENCODING_DEFAULTS,
     fairseq_hydra_train,
@@ -147,6 +148,28 @@ def test_misspelt_key_in_yaml(
     with pytest.raises(SystemExit):
         fairseq_hydra_train(tmp_path / "yaml", settings)
     assert "Key 'atention_type' not in 'PETransformerLMConfig'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"common.seed": -1}, "Seed must be between"),
+        ({"dataset.batch_size": False}, "--max-tokens"),
+    ],
+)
+def test_what_fairseq_checks_is_a_line(
+    change: dict[str, Any],
+    said: str,
+    data: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises((AssertionError, ValueError)) as error:
+        fairseq_train({**_settings(tmp_path, data, {}), **change})
+    capsys.readouterr()
+    short_errors._excepthook(error.type, error.value, error.tb)
+    line = capsys.readouterr().err
+    assert said in line and line.count("\n") == 1
 
 
 def test_missing_data(tmp_path: Path) -> None:
