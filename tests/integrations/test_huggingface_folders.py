@@ -94,19 +94,17 @@ def test_another_head_and_the_base_alone_find_the_encoding(tmp_path) -> None:
         assert torch.equal(tensor, own[name]), name
 
 
-def test_half_precision_keeps_the_encoding_in_single(tmp_path) -> None:
-    model = swap(make("llama"), "lrpe_type2")
-    model.save_pretrained(tmp_path)
+@pytest.mark.parametrize(("name", "attention"), [("lrpe_type2", "linear"), ("deberta", "vanilla")])
+def test_loading_in_half_precision_is_casting_after_loading(name, attention, tmp_path) -> None:
+    swap(make("llama"), name, attention).save_pretrained(tmp_path)
     half = AutoModelForCausalLM.from_pretrained(tmp_path, dtype=torch.bfloat16)
-    assert {p.dtype for p in half.model.layers.parameters()} == {torch.bfloat16}
-    assert {p.dtype for p in installed_modules(half).parameters()} == {torch.float32}
-    given = {"input_ids": words()}
-    # `to` casts the encoding too, so its single parameters are put back.
-    other = swap(make("llama"), "lrpe_type2")
-    single = {name: x.clone() for name, x in installed_modules(other).state_dict().items()}
-    other.to(torch.bfloat16)
-    installed_modules(other).to(torch.float32).load_state_dict(single)
-    assert torch.equal(logits(half, **given), logits(other, **given))
+    cast = AutoModelForCausalLM.from_pretrained(tmp_path).to(torch.bfloat16)
+    swapped = swap(make("llama").to(torch.bfloat16), name, attention)
+    for model in (half, swapped):
+        assert {p.dtype for p in model.parameters()} == {torch.bfloat16}
+    for key, tensor in cast.state_dict().items():
+        assert torch.equal(half.state_dict()[key], tensor), key
+    assert torch.equal(logits(half, input_ids=words()), logits(cast, input_ids=words()))
 
 
 def test_copies_and_pickles_are_models_of_their_own() -> None:

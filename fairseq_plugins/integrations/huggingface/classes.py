@@ -41,8 +41,6 @@ _AUTO_CLASSES = {
 class PositionalModel(PreTrainedModel):
     """Base class of models with a replaced position encoding."""
 
-    _keep_in_fp32_modules_strict = {KEY}  # noqa: RUF012 - read by transformers
-
     def __init__(self, config: Any, *args: Any, **options: Any) -> None:
         settings = EncodingSettings.of(config)
         super().__init__(config, *args, **options)
@@ -117,7 +115,7 @@ def become_positional(model: PreTrainedModel, settings: EncodingSettings) -> Non
         theirs: Any = type(model)
         model.config.__class__ = config_class(theirs.config_class)
         model.__class__ = model_class(theirs)
-    _install_and_record(model, modules, settings)
+    _install_and_record(model, modules.to(model.dtype), settings)
 
 
 def _install_and_record(

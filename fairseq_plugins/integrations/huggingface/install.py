@@ -229,5 +229,6 @@ def rebuild_modules(model: PreTrainedModel, settings: EncodingSettings) -> None:
     assert loaded is not None
     fresh = build(model, settings)
     fresh.load_state_dict(loaded.state_dict())
-    fresh.to(next(model.base_model.get_submodule(fresh.structure.layers).parameters()).device)
+    weights = model.base_model.get_submodule(fresh.structure.layers).parameters()
+    fresh.to(device=next(weights).device, dtype=model.dtype)
     setattr(model.base_model, KEY, fresh.train(loaded.training))
