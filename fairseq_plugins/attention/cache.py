@@ -52,3 +52,39 @@ def _selected(tensor: Tensor, order: Tensor) -> Tensor:
     if hasattr(tensor, _FILLED):
         setattr(selected, _FILLED, getattr(tensor, _FILLED))
     return selected
+
+
+def append_state(state: State, new: State) -> State:
+    """Append the keys of ``new`` to those of ``state``.
+
+    ``k``, ``v`` and ``content_k`` may have more rows (free capacity) than ``k_positions``.
+    """
+    used = state["k_positions"].size(1)
+    result: State = {}
+    for name in ("k", "v", "content_k"):
+        if name in new:
+            result[name] = append_rows(state[name], used, new[name])
+    result["k_positions"] = torch.cat((state["k_positions"], new["k_positions"]), dim=1)
+    if "key_padding_mask" in state or "key_padding_mask" in new:
+        masks = [_padding(part) for part in (state, new)]
+        result["key_padding_mask"] = torch.cat(masks, dim=1)
+    return result
+
+
+def used_rows(state: State, name: str) -> Tensor:
+    """Return the used rows of keys or values: (B, H, S, D)."""
+    return state[name][:, :, : state["k_positions"].size(1)]
+
+
+def _padding(state: State) -> Tensor:
+    shape = state["k_positions"].shape
+    device = state["k_positions"].device
+    return state.get("key_padding_mask", torch.zeros(shape, dtype=torch.bool, device=device))
+
+
+def first_keys(state: State, count: int) -> State:
+    """Return the state of the first keys."""
+    tokens_at = {"k_positions": 1, "key_padding_mask": 1}
+    first = {name: x.narrow(tokens_at.get(name, 2), 0, count) for name, x in state.items()}
+    with_end(first["k_positions"], known_end(state["k_positions"]))
+    return first

@@ -3,9 +3,10 @@
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
 from fairseq_plugins.attention.base import Attention, State, check_dtypes, indices_where
-from fairseq_plugins.attention.cache import append_rows
+from fairseq_plugins.attention.cache import append_state, first_keys, used_rows
 from fairseq_plugins.attention.masks import (
     attention_mask,
     hidden_pairs,
@@ -19,6 +20,13 @@ from fairseq_plugins.encodings.base import relative_positions
 from fairseq_plugins.encodings.position_bounds import known_end, with_end
 from fairseq_plugins.encodings.protocols import parts_to_fold
 from fairseq_plugins.kernels.softmax import can_go_by_head, softmax_by_head
+
+ADDED = frozenset({"attn_bias", "relative_logits", "log_decay"})
+# From so many values (heads x queries x keys) on they are added to the logits by blocks of queries.
+# That is faster without gradients, and slower with them, where backward makes the values again.
+MANY_ADDED = 2**24
+MANY_ADDED_IN_TRAINING = 2**27
+BLOCK = 256
 
 
 class SoftmaxAttention(Attention):
@@ -108,7 +116,7 @@ class SoftmaxAttention(Attention):
             return self._step_by_seed(groups, (q, k, v), positions, key_padding_mask, state)
         seed = self._redraw(k, state)
         new = self._encode_keys(k, v, positions, key_padding_mask)
-        state = {**(_append(state, new) if state else new), **seed}
+        state = {**(append_state(state, new) if state else new), **seed}
         with_end(state["k_positions"], known_end(positions))
         output, _ = self._attend(q, state, positions, True, None, False, shared)
         return output, state
@@ -198,16 +206,19 @@ class SoftmaxAttention(Attention):
         shared: SharedPass,
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
         """Return the output and the weights before and after dropout, None if not needed."""
+        weighs = need_weights or "relative_values" in self.hooks
+        if not weighs and attn_mask is None and self._goes_by_blocks(q, state):
+            return self._weigh_by_blocks(q, state, q_positions, causal), None, None
         relative = self._relative_logits(q, state, q_positions, attn_mask)
         if self.encoding is not None and "transform_query" in self.hooks:
             q = self.encoding.transform_query(q, q_positions)
-        k, v = _rows(state, "k"), _rows(state, "v")
+        k, v = used_rows(state, "k"), used_rows(state, "v")
         decay: Tensor | None = None
         if self.encoding is not None and "log_decay" in self.hooks:
             decay = self._decay(q, k, q_positions, state["k_positions"])
         if q.size(2) == 1:
             causal = False  # A branch, since a comparison would be symbolic in a compiled graph.
-        if need_weights or "relative_values" in self.hooks:
+        if weighs:
             added = plus(decay, self._bias(q_positions, state["k_positions"], shared))
             hidden, added = split_mask(state, attn_mask, added)
             return self._explicit(q, k, v, causal, hidden, relative, added)
@@ -240,6 +251,38 @@ class SoftmaxAttention(Attention):
         )
         return output, None, None
 
+    def _goes_by_blocks(self, q: Tensor, state: State) -> bool:
+        """Return whether the values that the encoding adds to the logits are too many for once."""
+        if not self.hooks & ADDED or self._seeing_mask or torch.compiler.is_compiling():
+            return False
+        values = q.size(1) * q.size(2) * state["k_positions"].size(1)
+        many = MANY_ADDED_IN_TRAINING if torch.is_grad_enabled() else MANY_ADDED
+        return q.size(2) > BLOCK and values >= many
+
+    def _weigh_by_blocks(
+        self, q: Tensor, state: State, q_positions: Tensor, causal: bool
+    ) -> Tensor:
+        """Return the output, from ``BLOCK`` queries at a time and the keys that they see.
+
+        Backward makes the added values again, which would be T x S otherwise.
+        """
+        queries, keys = q.size(2), state["k_positions"].size(1)
+        has_gradient = torch.is_grad_enabled()
+        outputs = []
+        for begin in range(0, queries, BLOCK):
+            end = min(begin + BLOCK, queries)
+            seen = keys - queries + end if causal else keys
+            part = first_keys(state, seen)
+            at = with_end(q_positions[:, begin:end], known_end(q_positions))
+
+            def attend(
+                rows: Tensor = q[:, :, begin:end], part: State = part, at: Tensor = at
+            ) -> Tensor:
+                return self._weigh(rows, part, at, causal, None, False, SharedPass())[0]
+
+            outputs.append(checkpoint(attend, use_reentrant=False) if has_gradient else attend())
+        return torch.cat(outputs, dim=2)
+
     def _mask(
         self,
         q: Tensor,
@@ -265,7 +308,7 @@ class SoftmaxAttention(Attention):
         """Return the unscaled ``relative_logits`` (B, H, T, S), or None."""
         if self.encoding is None or "relative_logits" not in self.hooks:
             return None
-        k = _rows(state, "content_k" if "content_k" in state else "k")
+        k = used_rows(state, "content_k" if "content_k" in state else "k")
         if self._seeing_mask:
             hidden, _ = split_mask(state, attn_mask, None)
             parts = self.parts
@@ -326,31 +369,3 @@ class SoftmaxAttention(Attention):
 
 def _has_gradient(logits: Tensor | None) -> bool:
     return logits is not None and logits.requires_grad
-
-
-def _append(state: State, new: State) -> State:
-    """Append the keys of ``new`` to those of ``state``.
-
-    ``k``, ``v`` and ``content_k`` may have more rows (free capacity) than ``k_positions``.
-    """
-    used = state["k_positions"].size(1)
-    result: State = {}
-    for name in ("k", "v", "content_k"):
-        if name in new:
-            result[name] = append_rows(state[name], used, new[name])
-    result["k_positions"] = torch.cat((state["k_positions"], new["k_positions"]), dim=1)
-    if "key_padding_mask" in state or "key_padding_mask" in new:
-        masks = [_padding(part) for part in (state, new)]
-        result["key_padding_mask"] = torch.cat(masks, dim=1)
-    return result
-
-
-def _rows(state: State, name: str) -> Tensor:
-    """Return the used rows of keys or values: (B, H, S, D)."""
-    return state[name][:, :, : state["k_positions"].size(1)]
-
-
-def _padding(state: State) -> Tensor:
-    shape = state["k_positions"].shape
-    device = state["k_positions"].device
-    return state.get("key_padding_mask", torch.zeros(shape, dtype=torch.bool, device=device))

@@ -19,7 +19,7 @@ from attention_cases import (
 from torch import Tensor
 from torch.nn import functional
 
-from fairseq_plugins.attention import base, build_attention
+from fairseq_plugins.attention import base, build_attention, softmax
 from fairseq_plugins.encodings import Compose, PositionEncoding, build_encoding
 from fairseq_plugins.encodings.base import LOGIT_HOOKS
 
@@ -281,3 +281,27 @@ def test_biases_are_made_once_where_the_whole_batch_has_the_same_positions(monke
     qkv = torch.randn(3, 5, HEADS, 6, DIM, dtype=torch.float64)
     attention(*qkv, q_positions=count(6), k_positions=count(6))
     assert shapes == [(1, HEADS, 6, 6)]
+
+
+@pytest.mark.parametrize(
+    ("name", "causal"),
+    [(name, True) for name in ("alibi", "fire", "shaw_keys", "tupe")]
+    + [("t5", False), ("xl", False)],
+)
+def test_blocks_of_queries_give_what_all_give_at_once(name, causal, monkeypatch):
+    layer = Layer(name, "vanilla", causal=causal)
+    x, padding = tokens(2, 21), torch.zeros(2, 21, dtype=torch.bool)
+    padding[1, -4:] = True
+    results = []
+    for block in (21, 4):
+        monkeypatch.setattr(softmax, "BLOCK", block)
+        monkeypatch.setattr(softmax, "MANY_ADDED", 0)
+        monkeypatch.setattr(softmax, "MANY_ADDED_IN_TRAINING", 0)
+        leaf = x.detach().requires_grad_()
+        output = layer(leaf, count(21), padding=padding)
+        leaves = [leaf, *layer.parameters()]
+        grads = torch.autograd.grad(output[~padding].square().sum(), leaves)
+        with torch.no_grad():
+            results.append((output, layer(leaf, count(21), padding=padding), *grads))
+    for one, other in zip(*results, strict=True):
+        assert error(one, other) <= 1e-10
