@@ -93,10 +93,12 @@ def causal_linear_attention(
     backend = choose_backend(q.device, torch.promote_types(q.dtype, v.dtype))
     needs_state = initial_state is not None or return_state
     is_simple = normalize and log_decay is None
-    if backend == "triton" and is_simple and not needs_state and epsilon is None:
+    if backend == "triton" and is_simple and not needs_state:
         from fairseq_plugins.kernels import triton_linear  # triton is optional
 
-        divided = triton_linear.causal_attention(q, k, v, normalizer_q, normalizer_k, min_cosine)
+        divided = triton_linear.causal_attention(
+            q, k, v, normalizer_q, normalizer_k, min_cosine, epsilon
+        )
         if divided is not None:
             return divided
     start = initial_state or _empty_state(k, v, norm_k)

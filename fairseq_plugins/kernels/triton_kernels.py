@@ -71,6 +71,15 @@ def _bound(norms, sizes, min_cosine, least, FLOOR: tl.constexpr):
 
 
 @triton.jit
+def _inverse(raw, bound, SIGNED: tl.constexpr):
+    """1 over denominators moved out to ``bound``; negative ones keep their sign if SIGNED."""
+    if SIGNED:
+        return tl.where(raw < 0, -1.0, 1.0) / tl.maximum(tl.abs(raw), bound)
+    else:
+        return 1.0 / tl.maximum(raw, bound)
+
+
+@triton.jit
 def segment_sums(
     a_ptr, a_batch, a_head, a_row,
     b_ptr, b_batch, b_head, b_row,
@@ -154,7 +163,7 @@ def outputs(
     D: tl.constexpr, M: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_M: tl.constexpr,
     CHUNK: tl.constexpr, SEGMENT: tl.constexpr, SLOT: tl.constexpr,
     OPERAND: tl.constexpr, PRECISION: tl.constexpr,
-    NORMALIZE: tl.constexpr, FLOOR: tl.constexpr,
+    NORMALIZE: tl.constexpr, FLOOR: tl.constexpr, SIGNED: tl.constexpr,
 ):  # fmt: skip
     """The outputs of a segment; the last segment also stores ``kv`` after it, if not divided."""
     pair, segment = tl.program_id(0), tl.program_id(1)
@@ -184,7 +193,7 @@ def outputs(
             norms = _row_norms(k)
             sizes = size + tl.sum(tl.where(causal, norms[None, :], 0.0), 1)
             bound = _bound(_row_norms(q), sizes, min_cosine, least, FLOOR)
-            out /= (tl.where(raw < 0, -1.0, 1.0) * tl.maximum(tl.abs(raw), bound))[:, None]
+            out *= _inverse(raw, bound, SIGNED)[:, None]
             tl.store(raw_ptr + row + first + local, raw, mask=first + local < length)
             tl.store(sizes_ptr + row + first + local, sizes, mask=first + local < length)
             k_sum += tl.sum(k.to(tl.float32), 0)
@@ -204,7 +213,7 @@ def row_gradients(
     output_ptr, raw_ptr, sizes_ptr, inverse_ptr, raw_grad_ptr, bound_grad_ptr,
     heads, length, min_cosine, least,
     D: tl.constexpr, M: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_M: tl.constexpr,
-    CHUNK: tl.constexpr, FLOOR: tl.constexpr,
+    CHUNK: tl.constexpr, FLOOR: tl.constexpr, SIGNED: tl.constexpr,
 ):  # fmt: skip
     """Per query: 1 / denominator, and the gradients of ``raw`` and of |q| (sum of |k|)."""
     pair = tl.program_id(0)
@@ -223,9 +232,9 @@ def row_gradients(
         norms = _row_norms(_matrix(q_ptr, q_row, first, local, d, length, D))
     bound = _bound(norms, sizes, min_cosine, least, FLOOR)
     sign = tl.where(raw < 0, -1.0, 1.0)
-    inverse = sign / tl.maximum(tl.abs(raw), bound)
+    inverse = _inverse(raw, bound, SIGNED)
     change = -tl.sum(grad * output, 1) * inverse
-    free = tl.abs(raw) >= bound
+    free = (tl.abs(raw) if SIGNED else raw) >= bound
     floored = (~free) & (bound > least)
     tl.store(inverse_ptr + at, inverse, mask=inside)
     tl.store(raw_grad_ptr + at, tl.where(free, change, 0.0), mask=inside)

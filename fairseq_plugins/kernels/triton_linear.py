@@ -31,7 +31,7 @@ Shapes: B batch, H heads, T tokens, D' features, M values.
 """
 
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import triton
@@ -93,6 +93,7 @@ def causal_attention(
     normalizer_q: Tensor | None,
     normalizer_k: Tensor | None,
     min_cosine: float,
+    epsilon: float | None = None,
 ) -> Tensor | None:
     """Compute ``causal_linear_attention`` of a whole sequence; None for unsupported cases.
 
@@ -105,10 +106,11 @@ def causal_attention(
             return None
         ones = torch.ones_like(normalizer_k[..., :1])
         denominator, _ = causal_product(normalizer_q, normalizer_k, ones)
-        return (causal_product(q, k, v)[0] / clamp_denominator(denominator)).to(v.dtype)
+        divisor = clamp_denominator(denominator, epsilon=epsilon)
+        return (causal_product(q, k, v)[0] / divisor).to(v.dtype)
     if not _is_narrow(q, v, dtype):
         return None
-    output, _ = _Causal.apply(q, k, v, None, float(min_cosine))
+    output, _ = _Causal.apply(q, k, v, None, Division(float(min_cosine), epsilon))
     return output.to(v.dtype)
 
 
@@ -156,6 +158,22 @@ def _strided(tensor: Tensor) -> tuple[Tensor, int, int, int]:
     return tensor, tensor.stride(0), tensor.stride(1), tensor.stride(2)
 
 
+class Division(NamedTuple):
+    """Clamping of denominators; see ``causal_linear_attention`` for both values."""
+
+    min_cosine: float
+    epsilon: float | None
+
+    @property
+    def least(self) -> float:
+        """The least denominator, whatever the features."""
+        return MIN_DENOMINATOR if self.epsilon is None else self.epsilon
+
+    def clamping(self) -> dict[str, bool]:
+        """Return the compile-time arguments of kernels that clamp."""
+        return {"FLOOR": bool(self.min_cosine), "SIGNED": self.epsilon is None}
+
+
 def _on(tensor: Tensor) -> AbstractContextManager[Any]:
     """Make the tensor's device current, on which Triton launches."""
     return torch.cuda.device(tensor.device) if tensor.is_cuda else nullcontext()
@@ -200,17 +218,17 @@ def _slots(
 class _Causal(torch.autograd.Function):
     """``causal_product`` of features and values that are not too wide for one kernel.
 
-    Divided by its denominator where ``min_cosine`` is a number, then in the dtype of ``v`` and
-    without the last state.
+    Divided by its denominator where there is a ``division``, then in the dtype of ``v`` and without
+    the last state.
     """
 
     @staticmethod
     def forward(  # type: ignore[no-untyped-def]
-        ctx, q: Tensor, k: Tensor, v: Tensor, start: Tensor | None, min_cosine: float | None
+        ctx, q: Tensor, k: Tensor, v: Tensor, start: Tensor | None, division: Division | None
     ) -> tuple[Tensor, Tensor | None]:
         ctx.dtypes, dtype = [x.dtype for x in (q, k, v)], _common_dtype(q, k, v)
         q, k, v = (x.to(dtype) for x in (q, k, v))
-        plan, normalize = _plan(q, v), min_cosine is not None
+        plan, normalize = _plan(q, v), division is not None
         output = torch.empty(
             v.shape, dtype=v.dtype if normalize else torch.float32, device=v.device
         )
@@ -225,11 +243,13 @@ class _Causal(torch.autograd.Function):
             kernels.outputs[(plan.pairs, plan.segments)](
                 *_strided(q), *_strided(k), *_strided(v),
                 slots, output, None if normalize else end, *statistics,
-                *plan.shape[1:], plan.segments, min_cosine or 0.0, MIN_DENOMINATOR,
-                SLOT=slots.size(2), **_division(min_cosine), **plan.segmented(),
+                *plan.shape[1:], plan.segments,
+                division.min_cosine if division else 0.0,
+                division.least if division else MIN_DENOMINATOR,
+                SLOT=slots.size(2), NORMALIZE=normalize, **_clamping(division), **plan.segmented(),
             )  # fmt: skip
         ctx.save_for_backward(q, k, v, slots, output if normalize else None, *statistics)
-        ctx.plan, ctx.min_cosine, ctx.has_start = plan, min_cosine, start is not None
+        ctx.plan, ctx.division, ctx.has_start = plan, division, start is not None
         return output, end
 
     @staticmethod
@@ -238,8 +258,10 @@ class _Causal(torch.autograd.Function):
         ctx, grad_output: Tensor, grad_end: Tensor | None
     ) -> tuple[Tensor | None, ...]:
         q, k, v, slots, output, raw, sizes = ctx.saved_tensors
-        plan, normalize = ctx.plan, ctx.min_cosine is not None
-        constants = plan.segmented() | _division(ctx.min_cosine)
+        plan, division = ctx.plan, ctx.division
+        normalize = division is not None
+        floor = bool(division and division.min_cosine)
+        constants = plan.segmented() | {"NORMALIZE": normalize, "FLOOR": floor}
         grads = [
             torch.empty(x.shape, dtype=dtype, device=x.device)
             for x, dtype in zip((q, k, v), ctx.dtypes, strict=True)
@@ -251,8 +273,8 @@ class _Causal(torch.autograd.Function):
         grid = (plan.pairs, plan.segments)
         inputs = (*_strided(q), *_strided(k), *_strided(v), *_strided(grad_output))
         with _on(q):
-            if normalize:
-                rows = _row_gradients(plan, q, grad_output, output, raw, sizes, ctx.min_cosine)
+            if division is not None:
+                rows = _row_gradients(plan, q, grad_output, output, raw, sizes, division)
             kernels.query_gradients[grid](
                 *inputs, slots, grads[0], sizes, *rows, *plan.shape[1:], plan.segments,
                 SLOT=slots.size(2), **constants,
@@ -274,8 +296,8 @@ class _Causal(torch.autograd.Function):
         return *grads, grad_start if ctx.has_start else None, None
 
 
-def _division(min_cosine: float | None) -> dict[str, bool]:
-    return {"NORMALIZE": min_cosine is not None, "FLOOR": bool(min_cosine)}
+def _clamping(division: Division | None) -> dict[str, bool]:
+    return division.clamping() if division else {"FLOOR": False, "SIGNED": True}
 
 
 def _rows(plan: Plan, like: Tensor, count: int) -> tuple[Tensor, ...]:
@@ -290,13 +312,13 @@ def _row_gradients(
     output: Tensor,
     raw: Tensor,
     sizes: Tensor,
-    min_cosine: float,
+    division: Division,
 ) -> tuple[Tensor, ...]:
     """Compute per query 1 / denominator and the gradients of the denominator and its bound."""
     rows = _rows(plan, q, 3)
     kernels.row_gradients[(plan.pairs, triton.cdiv(plan.shape[2], plan.blocks.chunk))](
         *_strided(q), *_strided(grad_output), output, raw, sizes, *rows,
-        *plan.shape[1:], min_cosine, MIN_DENOMINATOR,
-        FLOOR=bool(min_cosine), **plan.constants(),
+        *plan.shape[1:], division.min_cosine, division.least,
+        **division.clamping(), **plan.constants(),
     )  # fmt: skip
     return rows

@@ -88,7 +88,8 @@ def check_attention(
     if normalizer == "floored":
         options["min_cosine"] = 0.3
     if normalizer == "clamped":
-        options["epsilon"] = 0.5
+        # As large as a typical q . k: rounding of smaller sums would be all that is seen.
+        options["epsilon"] = shape.features**0.5
     if normalizer == "plain":
         rows = (shape.batch, shape.heads, shape.length)
         for name in ("normalizer_q", "normalizer_k"):
