@@ -18,7 +18,7 @@ COMMANDS = {
     "doctor": ("fairseq_plugins.cli.doctor", "what is installed, and whether training can run"),
     "prepare": ("fairseq_plugins.cli.prepare", "data folders: lm, mlm, mt, glue, squad, toy"),
     "table": ("fairseq_plugins.cli.table", "train, evaluate and show a paper's table"),
-    "compare": ("fairseq_plugins.cli.compare", "two encodings on a text, in some minutes"),
+    "compare": ("fairseq_plugins.cli.compare", "encodings on your own text, in some minutes"),
     "evaluate": ("fairseq_plugins.cli.evaluate", "the perplexity of a checkpoint, at any length"),
     "status": ("fairseq_plugins.cli.status", "which runs are done, running, waiting or failed"),
     "analyse": ("fairseq_plugins.cli.analyse", "what an encoding or a trained model does"),

@@ -1,17 +1,19 @@
-"""Two rows trained with the same seeds: their difference, in words and as pictures."""
+"""Differences of all pairs of rows trained with the same seeds: text, Markdown and pictures."""
 
+import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from fairseq_plugins.common.tables import columns
-from fairseq_plugins.papers.tables import Column
+from fairseq_plugins.common.tables import columns, markdown_table
+from fairseq_plugins.papers.tables import Column, Table
 from fairseq_plugins.records.results import Result
 from fairseq_plugins.report.differences import interval, probability
 from fairseq_plugins.report.render import cell_text
-from fairseq_plugins.statistics.comparisons import gather, mean, rows_of
-from fairseq_plugins.statistics.inference import Estimate, Seeds, difference, pooled_spread
+from fairseq_plugins.statistics.comparisons import gather, mean
+from fairseq_plugins.statistics.inference import Estimate, Seeds
+from fairseq_plugins.statistics.judged import JudgedTable
 
 WIDTH = 41  # of the picture in the terminal, in characters
 Curves = Mapping[str, Sequence[tuple[int, float]]]  # by row: updates, training perplexity
@@ -19,64 +21,107 @@ Curves = Mapping[str, Sequence[tuple[int, float]]]  # by row: updates, training 
 
 @dataclass(frozen=True)
 class PairwiseRuns:
-    """Two rows, their values by seed, and the difference over the seeds that both have.
+    """Rows, their values at the seeds that all of them have, and the difference of every two.
 
     Attributes:
-        first, second: names of rows.
+        rows: their names, in the order that was asked for.
         column: the metric that is compared.
         values: by row and seed.
-        estimate: the second row minus the first.
+        estimates: by two rows, the second row minus the first; p after Holm's correction over all.
     """
 
-    first: str
-    second: str
+    rows: tuple[str, ...]
     column: Column
     values: Mapping[str, Seeds]
-    estimate: Estimate
+    estimates: Mapping[tuple[str, str], Estimate]
 
     @property
     def seeds(self) -> list[int]:
-        """The seeds that both rows have."""
-        return sorted(self.values[self.first].keys() & self.values[self.second].keys())
+        """The seeds that all rows have."""
+        return sorted(self.values[self.rows[0]])
 
-    @property
-    def differences(self) -> dict[int, float]:
+    def differences(self, first: str, second: str) -> dict[int, float]:
         """Return the second row minus the first, by seed."""
-        own, other = self.values[self.second], self.values[self.first]
+        own, other = self.values[second], self.values[first]
         return {seed: own[seed] - other[seed] for seed in self.seeds}
 
-    @property
-    def verdict(self) -> str:
-        """Say which row is better, in a sentence."""
-        if self.estimate.p is None:
-            return "One pair of runs says nothing of chance: more minutes give an interval."
-        if not self.estimate.is_apart:
+    def verdict(self, first: str, second: str) -> str:
+        """Say which of two rows is better, in a sentence."""
+        estimate = self.estimates[first, second]
+        if estimate.p is None:
+            return f"One seed of {first} and {second} says nothing of chance."
+        if not estimate.is_apart:
             return (
-                f"{self.first} and {self.second} cannot be told apart by these runs "
-                f"(p = {probability(self.estimate.p)})."
+                f"{first} and {second} cannot be told apart by these runs "
+                f"(p = {probability(estimate.adjusted)})."
             )
-        is_second = (self.estimate.effect > 0) == self.column.higher_is_better
-        better, worse = (self.second, self.first) if is_second else (self.first, self.second)
-        return f"{better} is better than {worse} (p {_compared(self.estimate.p)})."
+        is_second = (estimate.effect > 0) == self.column.higher_is_better
+        better, worse = (second, first) if is_second else (first, second)
+        return f"{better} is better than {worse} (p {_compared(estimate.adjusted)})."
+
+    def summary(self) -> str:
+        """Write the means of all rows in a line, the best one first."""
+        sign = -1 if self.column.higher_is_better else 1
+        means = {row: mean(self.values[row].values()) for row in self.rows}
+        ranked = sorted(self.rows, key=lambda row: sign * means[row])
+        numbers = ", ".join(f"{row} {means[row]:.{self.column.digits}f}" for row in ranked)
+        return f"{self.column.label}: {numbers}"
 
     def text(self) -> str:
-        """Write the numbers, the difference, the verdict, and a picture in text."""
-        digits, label = self.column.digits, self.column.label
-        table = [["", label]]
-        for row in (self.first, self.second):
-            kept = {seed: self.values[row][seed] for seed in self.seeds}
-            table.append([row, cell_text(kept, digits)])
-        table.append([f"{self.second} - {self.first}", f"{self.estimate.effect:+.{digits}f}"])
-        table.append(["95 % interval", interval(self.estimate, digits)])
-        better = "higher" if self.column.higher_is_better else "lower"
-        head = f"{label}, {better} is better; {len(self.seeds)} paired seeds"
-        return "\n".join([head, "", columns(table, left=1), "", *self.picture(), "", self.verdict])
+        """Write the numbers, the differences, the verdicts and, of two rows, a picture in text."""
+        cells = [["", self.column.label], *([row, self._cell(row)] for row in self.rows)]
+        if len(self.rows) == 2:
+            ((pair, estimate),) = self.estimates.items()
+            effect = f"{estimate.effect:+.{self.column.digits}f}"
+            cells += [[_minus(pair), effect]]
+            cells += [["95 % interval", interval(estimate, self.column.digits)]]
+            shown = [columns(cells, left=1), "", *self.picture()]
+        else:
+            shown = [columns(cells, left=1), "", columns([_HEADER, *self._lines()], left=1)]
+        verdicts = [self.verdict(*pair) for pair in self.estimates]
+        return "\n".join([self._heading(), "", *shown, "", *verdicts])
+
+    def markdown(self, title: str) -> str:
+        """Write the numbers, the differences and the verdicts as a page with a title."""
+        cells = [[f"`{row}`", self._cell(row)] for row in self.rows]
+        parts = [f"# {title}", f"{self._heading()}."]
+        parts.append(markdown_table(["encoding", self.column.label], cells, left=1))
+        parts.append(markdown_table(_HEADER, self._lines(), left=1))
+        parts.append(
+            "Means over the seeds. Differences are paired by seed, with 95 % intervals of a t-test "
+            "(of two seeds by the pooled spread); p is after Holm's correction over all "
+            f"{len(self.estimates)} pairs."
+        )
+        parts.append("\n".join(f"- {self.verdict(*pair)}" for pair in self.estimates))
+        return "\n\n".join(parts) + "\n"
+
+    def _heading(self) -> str:
+        better, count = "higher" if self.column.higher_is_better else "lower", len(self.seeds)
+        return f"{self.column.label}, {better} is better; {count} paired seed{'s'[: count != 1]}"
+
+    def _cell(self, row: str) -> str:
+        return cell_text(self.values[row], self.column.digits)
+
+    def _lines(self) -> list[list[str]]:
+        """Return a line of cells for each pair."""
+        digits = self.column.digits
+        return [
+            [
+                _minus(pair),
+                f"{one.effect:+.{digits}f}",
+                interval(one, digits),
+                probability(one.adjusted),
+            ]
+            for pair, one in self.estimates.items()
+        ]
 
     def picture(self) -> list[str]:
-        """Draw each seed's difference and the mean with its interval as lines of text."""
-        low = self.estimate.effect if self.estimate.low is None else self.estimate.low
-        high = self.estimate.effect if self.estimate.high is None else self.estimate.high
-        shown = [*self.differences.values(), low, high, 0.0]
+        """Draw each seed's difference of two rows and its mean with the interval, as text."""
+        ((pair, estimate),) = self.estimates.items()
+        differences = self.differences(*pair)
+        low = estimate.effect if estimate.low is None else estimate.low
+        high = estimate.effect if estimate.high is None else estimate.high
+        shown = [*differences.values(), low, high, 0.0]
         least, most = min(shown), max(shown)
         scale = (WIDTH - 1) / ((most - least) or 1.0)
 
@@ -84,16 +129,23 @@ class PairwiseRuns:
             return round((value - least) * scale)
 
         lines = []
-        for seed, value in self.differences.items():
+        for seed, value in differences.items():
             marks = {at(0.0): "|", at(value): "o"}
             lines.append(f"  {f'seed {seed}':<8} {_line(marks)}  {value:+.{self.column.digits}f}")
         spread = dict.fromkeys(range(at(low), at(high) + 1), "-")
-        marks = {**spread, at(low): "[", at(high): "]", at(0.0): "|", at(self.estimate.effect): "O"}
-        own = f"{self.estimate.effect:+.{self.column.digits}f}"
+        marks = {**spread, at(low): "[", at(high): "]", at(0.0): "|", at(estimate.effect): "O"}
+        own = f"{estimate.effect:+.{self.column.digits}f}"
         return [*lines, f"  {'mean':<8} {_line(marks)}  {own}"]
 
 
-def _compared(p: float) -> str:
+_HEADER = ["difference", "mean", "95 % interval", "p (Holm)"]
+
+
+def _minus(pair: tuple[str, str]) -> str:
+    return f"{pair[1]} - {pair[0]}"
+
+
+def _compared(p: float | None) -> str:
     text = probability(p)
     return text if text.startswith("<") else f"= {text}"
 
@@ -103,24 +155,35 @@ def _line(marks: Mapping[int, str]) -> str:
 
 
 def compare(
-    first: str, second: str, attention: str, column: Column, results: Sequence[Result]
+    rows: Sequence[str], attention: str, table: Table, results: Sequence[Result]
 ) -> PairwiseRuns:
-    """Compare two rows of a study at the seeds that both have.
+    """Compare every two rows of a study at the seeds that all of them have.
 
     Raises:
         ValueError: they have no seed in common.
     """
-    rows = rows_of(gather(results, [column]), attention, column.metric)
-    values = {row: rows.get(row, {}) for row in (first, second)}
-    if not values[first].keys() & values[second].keys():
-        raise ValueError(f"{first} and {second} have no finished run of one seed in common.")
-    common = {
-        row: {s: v for s, v in own.items() if s in values[first] and s in values[second]}
-        for row, own in values.items()
-    }
-    own, other = common[first], common[second]
-    estimate = difference([other], [own], pooled_spread([own, other]))
-    return PairwiseRuns(first, second, column, values, estimate)
+    column = table.ranked_by
+    seeds = [
+        {
+            result["seed"]
+            for result in results
+            if (result["row"], result["attention"]) == (row, attention)
+            and column.metric in result["metrics"]
+        }
+        for row in rows
+    ]
+    common = set.intersection(*seeds)
+    if not common:
+        raise ValueError(f"{' and '.join(rows)} have no finished run of one seed in common.")
+    shared = [r for r in results if r["row"] in rows and r["seed"] in common]
+    # Without a reference and rows of a paper, all pairs are corrected together.
+    judged = JudgedTable(replace(table, rows=(), reference=""), gather(shared, [column]))
+    estimates = {}
+    for first, second in itertools.combinations(rows, 2):
+        estimate = judged.pair(attention, second, first)
+        assert estimate is not None, "both have results"
+        estimates[first, second] = estimate
+    return PairwiseRuns(tuple(rows), column, judged.rows(attention), estimates)
 
 
 def draw(pairwise: PairwiseRuns, curves: Curves, stem: Path) -> list[Path]:
@@ -133,7 +196,7 @@ def draw(pairwise: PairwiseRuns, curves: Curves, stem: Path) -> list[Path]:
         return []
     picture = Figure(figsize=(10, 4), layout="constrained")
     left, right = picture.subplots(1, 2)
-    for row in (pairwise.first, pairwise.second):
+    for row in pairwise.rows:
         if curves.get(row):
             left.plot(*zip(*curves[row], strict=True), label=row, linewidth=1.5)
     left.set(xlabel="updates", ylabel="training perplexity, mean over seeds", yscale="log")
@@ -146,16 +209,21 @@ def draw(pairwise: PairwiseRuns, curves: Curves, stem: Path) -> list[Path]:
 
 
 def _draw_differences(pairwise: PairwiseRuns, panel: Any) -> None:
-    seeds, values = zip(*pairwise.differences.items(), strict=True)
-    panel.plot(values, [f"seed {seed}" for seed in seeds], "o", color="tab:grey")
-    low, high = pairwise.estimate.low, pairwise.estimate.high
-    if low is not None and high is not None:
-        reach = [[pairwise.estimate.effect - low], [high - pairwise.estimate.effect]]
-        panel.errorbar([pairwise.estimate.effect], ["mean"], xerr=reach, fmt="o", capsize=5)
+    """Draw each pair's mean difference with its interval, and of one pair each seed's."""
+    label = f"difference in {pairwise.column.label}, 95 % interval"
+    if len(pairwise.estimates) == 1:
+        (pair,) = pairwise.estimates
+        seeds, values = zip(*pairwise.differences(*pair).items(), strict=True)
+        panel.plot(values, [f"seed {seed}" for seed in seeds], "o", color="tab:grey")
+        label = f"{pairwise.column.label}: {pair[1]} minus {pair[0]}, 95 % interval"
+    for pair, one in pairwise.estimates.items():
+        name = "mean" if len(pairwise.estimates) == 1 else _minus(pair)
+        reach = None
+        if one.low is not None and one.high is not None:
+            reach = [[one.effect - one.low], [one.high - one.effect]]
+        panel.errorbar([one.effect], [name], xerr=reach, fmt="o", capsize=5, color="tab:blue")
     panel.axvline(0.0, color="black", linewidth=0.8)
-    panel.set_xlabel(
-        f"{pairwise.column.label}: {pairwise.second} less {pairwise.first}, 95 % interval"
-    )
+    panel.set_xlabel(label)
 
 
 def mean_curves(

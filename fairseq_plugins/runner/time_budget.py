@@ -1,64 +1,98 @@
-"""Numbers of seeds and updates that fit into a given time, for pairs of runs."""
+"""Seeds, updates and model size that fit into a given time, planned from measured speeds.
+
+A round is one training of every encoding from one seed.
+"""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 RESERVE_SECONDS = 8.0  # for the page and the figures at the end
 MARGIN = 0.85  # share of the time that is planned, for a machine that slows down
+PATIENCE = 2.0  # a first round may take so many times its planned time before it is judged
 FEWEST_UPDATES, MOST_UPDATES = 50, 3000
 FEWEST_SEEDS, MOST_SEEDS = 3, 10
+PILOT_UPDATES = 20
+SMALL_COST = 0.4  # an update of the small model, relative to one of the usual model
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Settings that all runs of a comparison share.
+
+    is_small: whether the model has one layer in place of two, and half the batch.
+    """
+
+    updates: int
+    is_small: bool = False
+
+    @property
+    def model(self) -> str:
+        return "the smaller model" if self.is_small else "the model"
+
+
+PILOT = Settings(PILOT_UPDATES)
 
 
 @dataclass(frozen=True)
 class Speed:
-    """Speed of a pair of runs side by side, measured in a trial.
+    """Measured speed of a round with the usual model.
 
-    update: seconds of an update of the slower run. beside: seconds for all else, as loading and
-    evaluation.
+    Attributes:
+        update: seconds of one update of every run.
+        beside: seconds for all else, as loading and evaluation.
     """
 
     update: float
     beside: float
 
-    def pair(self, updates: int) -> float:
-        """Return the seconds of a pair."""
-        return self.beside + updates * self.update
+    def seconds(self, settings: Settings) -> float:
+        """Return the seconds of a round."""
+        cost = SMALL_COST if settings.is_small else 1.0
+        return self.beside + settings.updates * self.update * cost
+
+    def times(self, factor: float) -> "Speed":
+        """Return the speed on a machine that is slower by this factor."""
+        return Speed(self.update * factor, self.beside * factor)
 
 
 @dataclass(frozen=True)
-class Share:
-    """The seeds and the updates of each run that a time budget is spent on."""
+class Plan:
+    """Settings of the runs and the number of rounds planned with them."""
 
+    settings: Settings
     seeds: int
-    updates: int
 
 
-def share(seconds: float, speed: Speed, seeds: int) -> Share:
-    """Split the remaining seconds; use fewer seeds if runs would become too short.
+def plan_rounds(seconds: float, speed: Speed, seeds: int) -> Plan:
+    """Plan how the remaining seconds are spent, after a pilot round.
 
-    Raises:
-        ValueError: the time is too short for three pairs, with the seconds that are needed.
-    """
-    usable = (seconds - RESERVE_SECONDS) * MARGIN
-    for count in range(max(seeds, FEWEST_SEEDS), FEWEST_SEEDS - 1, -1):
-        updates = math.floor((usable / count - speed.beside) / speed.update)
-        if updates >= FEWEST_UPDATES * (2 if count > FEWEST_SEEDS else 1):
-            return Share(count, min(updates, MOST_UPDATES))
-    needed = FEWEST_SEEDS * speed.pair(FEWEST_UPDATES) / MARGIN + RESERVE_SECONDS
-    raise ValueError(
-        f"`--minutes` leaves {seconds:.0f} seconds for training, but {FEWEST_SEEDS} pairs of runs "
-        f"of {FEWEST_UPDATES} updates take {needed:.0f} here."
-    )
-
-
-def fits_another(seconds: float, pairs: list[float], seeds: int) -> bool:
-    """Tell whether the remaining time is enough for another pair.
+    The first of these that fits: rounds of the usual model; rounds of the small model; the pilot,
+    which is seed 1, and more rounds like it; the pilot alone.
 
     Args:
         seconds: remaining.
-        pairs: seconds of each pair so far.
+        speed: of the pilot.
+        seeds: wanted; fewer, but at least `FEWEST_SEEDS`, where runs would become too short.
+    """
+    usable = (seconds - RESERVE_SECONDS) * MARGIN
+    for settings in (Settings(1), Settings(1, is_small=True)):
+        update = speed.seconds(settings) - speed.beside
+        for count in range(max(seeds, FEWEST_SEEDS), FEWEST_SEEDS - 1, -1):
+            updates = math.floor((usable / count - speed.beside) / update)
+            if updates >= FEWEST_UPDATES * (2 if count > FEWEST_SEEDS else 1):
+                return Plan(replace(settings, updates=min(updates, MOST_UPDATES)), count)
+    more = max(0, math.floor(usable / speed.seconds(PILOT)))
+    return Plan(PILOT, min(1 + more, max(seeds, FEWEST_SEEDS)))
+
+
+def fits_another(seconds: float, rounds: list[float], seeds: int) -> bool:
+    """Tell whether the remaining time is enough for another round.
+
+    Args:
+        seconds: remaining.
+        rounds: seconds of each round so far.
         seeds: planned number; more are run if time remains.
     """
-    if len(pairs) >= max(seeds, MOST_SEEDS):
+    if len(rounds) >= max(seeds, MOST_SEEDS):
         return False
-    return not pairs or seconds - RESERVE_SECONDS > max(pairs)
+    return seconds - RESERVE_SECONDS > max(rounds)

@@ -85,14 +85,14 @@ def test_a_comparison_ends_with_a_difference_and_its_interval(root, monkeypatch,
     assert "xl is better than rope (p < 0.001)" in said and "95 % interval" in said
     assert f"{time_budget.MOST_SEEDS} paired seeds" in said  # there was time for all of them
     trained = [updates for _, updates in fake.updates]
-    assert trained[:2] == [compare.TRIAL_UPDATES] * 2
+    assert trained[:2] == [time_budget.PILOT_UPDATES] * 2
     assert len(set(trained[2:])) == 1 and len(trained) == 2 + 2 * time_budget.MOST_SEEDS
     seeds = sorted(name for name, _ in fake.updates[2:])
     assert seeds == sorted(f"{r}-vanilla-s{s}" for r in ("rope", "xl") for s in range(1, 11))
     folder = root / "results" / "table2"
     name = "rope-xl-vanilla-book"
     assert {path.name for path in folder.iterdir()} == {
-        name, f"{name}.md", f"{name}.png", f"{name}.svg"
+        name, f"{name}.md", f"{name}-pairs.md", f"{name}.png", f"{name}.svg"
     }  # fmt: skip
     page = (folder / f"{name}.md").read_text()
     assert f"optimization.max_update: 1200 -> {trained[-1]}" in page and "book" in page
@@ -160,17 +160,38 @@ def test_a_run_that_fails_is_told_with_its_log(root, monkeypatch, capsys):
     assert "xl-vanilla-s1: training ended with status 1" in error and "out of memory" in error
 
 
-def test_time_that_is_too_short_is_refused_with_what_is_needed(root, monkeypatch, capsys):
+@pytest.mark.parametrize(("margin", "pairs"), [(0.0, 1), (0.85, 10)])
+def test_without_time_for_longer_runs_the_pilot_counts(root, monkeypatch, capsys, margin, pairs):
     monkeypatch.setattr(time_budget, "FEWEST_UPDATES", 10**6)
-    assert run(root, monkeypatch, Fake(root)) == 1
-    assert "3 pairs of runs of 1000000 updates take" in capsys.readouterr().err
-    assert not any((root / "results" / "table2").iterdir())
+    monkeypatch.setattr(time_budget, "MARGIN", margin)
+    fake = Fake(root)
+    assert run(root, monkeypatch, fake) == 0
+    said = capsys.readouterr().out
+    assert len(fake.updates) == 2 * pairs and {u for _, u in fake.updates} == {20}
+    assert "the pilot is the" in said and f"{pairs} paired seed" in said
+    assert "So far (pilot of 20 updates, seed 1): PPL (test): xl " in said
+    assert not list((root / "checkpoints").rglob("*.pilot*"))
+
+
+def test_three_encodings_are_compared_in_all_pairs(root, monkeypatch, capsys):
+    monkeypatch.setattr(time_budget, "MOST_SEEDS", 3)
+    words = ["--seeds", "3", "--minutes", "5", "--text", str(root / "book.txt")]
+    crew = partial(table_run.start_workers, launcher=Fake(root))
+    monkeypatch.setattr(table_run, "start_workers", crew)
+    assert compare.main(["rope", "t5", "xl", *words]) == 0
+    said = capsys.readouterr().out
+    assert said.splitlines()[0].startswith("Comparing rope, t5, xl under vanilla attention")
+    page = (root / "results" / "table2" / "rope-t5-xl-vanilla-book-pairs.md").read_text()
+    for pair in ("t5 - rope", "xl - rope", "xl - t5"):
+        assert pair in said and f"| {pair} |" in page
+    assert "xl is better than t5 (p " in page
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["rope", "rope"], "A and B must differ"),
+        (["rope", "rope"], "two or more different encodings, but are rope rope"),
+        (["rope"], "two or more different encodings, but are rope"),
         (["rope", "roope"], "Did you mean 'rope'"),
         (["rope", "t5", "--attention", "linear"], "attn_bias"),
         (["rope", "xl", "--minutes", "0.1"], "--minutes must be from 0.5"),
