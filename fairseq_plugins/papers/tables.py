@@ -1,6 +1,6 @@
 """Tables of papers: rows, columns, figures, and a parser of printed numbers."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -207,6 +207,22 @@ def without_paper(table: Table) -> Table:
     """Return the table without published numbers and their marks."""
     rows = tuple(replace(row, paper={}) for row in table.rows)
     return replace(table, rows=rows, mark="")
+
+
+def of_study(table: Table, done: Collection[str]) -> Table:
+    """Return the table of a study: its rows alone, all of them compared with one of them.
+
+    Args:
+        table: of a paper.
+        done: names of the rows that have results. The table's reference row is the reference, or
+            without it the first row in the table's order.
+    """
+    known = [row for row in without_paper(table).rows if row.name in done]
+    others = sorted({*done} - {row.name for row in known})
+    rows = (*known, *(table.row(name) for name in others))
+    first = rows[0].name if rows else table.reference
+    reference = table.reference if table.reference in done else first
+    return replace(table, rows=rows, mark="", reference=reference)
 
 
 def read_rows(

@@ -44,7 +44,10 @@ def caption(
     if not table.is_printed:
         what = f"Without numbers in the paper: {table.title}; {better} is better."
     if is_study:
-        what = f"A study with the rows and the measurement of {table.source}; {better} is better."
+        what = (
+            f"A study with the rows and the measurement of {table.source}, ranked by "
+            f"{_ranked_by(table)}; {better} is better."
+        )
     if not results:
         return f"{what} No run is done yet."
     experiment = EXPERIMENTS[table.experiment]
@@ -62,6 +65,13 @@ def caption(
     facts = "\n".join(f"- {fact}" for fact in told)
     comparable = "" if is_study else experiment.comparability(scale)
     return "\n\n".join(filter(None, (what, f"{ours}:", facts, comparable)))
+
+
+def _ranked_by(table: Table) -> str:
+    """Name the column that ranks the rows, with the unit of a perplexity."""
+    column = table.ranked_by
+    is_perplexity = column.metric.endswith("ppl")
+    return f"{column.label}{', per token of its data' if is_perplexity else ''}"
 
 
 UNKNOWN = "unknown"

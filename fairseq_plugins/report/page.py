@@ -84,13 +84,13 @@ class Report(TableFolder):
 
     def text(self) -> str:
         """Write the ranking column for a terminal: paper, ours and difference."""
-        cells = self.read().judged.cells
+        found = self.read()
+        cells = found.judged.cells
         words = ("paper", "ours", "diff") if self.shown_table.is_printed else ("ours",)
         header = ["row", *(f"{a}: {word}" for a in self.table.attentions for word in words)]
         metric = self.table.ranked_by.metric
         done = (row for (row, _), cell in cells.items() if metric in cell)
-        own = [] if self.study else self.table.row_names
-        names = list(dict.fromkeys([*own, *sorted(done)]))
+        names = list(dict.fromkeys([*found.table.row_names, *sorted(done)]))
         lines = [header, *(self._line(name, cells) for name in names)]
         return columns(lines, left=1)
 

@@ -43,7 +43,8 @@ class AboutStudy:
         told = "\n".join(lines) or "Nothing."
         return (
             f"## What differs from the recipe at scale `{self.scale}`\n\n{told}\n\n"
-            "The same for every row. The paper's numbers are of other data, and not shown."
+            "The same for every row. The paper's numbers are of other data, and not shown. The "
+            "page Compare of the site (`fairseq-pe report`) has the difference of every two rows."
         )
 
 

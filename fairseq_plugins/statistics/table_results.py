@@ -14,7 +14,7 @@ from fairseq_plugins.experiments.planned import plan_run
 from fairseq_plugins.experiments.rows import known_rows
 from fairseq_plugins.experiments.training import PretrainedModel
 from fairseq_plugins.papers import CLAIMS, TABLES
-from fairseq_plugins.papers.tables import Table, without_paper
+from fairseq_plugins.papers.tables import Table, of_study, without_paper
 from fairseq_plugins.records.recipe import differences
 from fairseq_plugins.records.results import Result, Say, mismatch, read_results, run_of
 from fairseq_plugins.records.runs import LOCAL, Run, Study
@@ -144,17 +144,18 @@ class TableFolder:
     def read(self) -> TableResults:
         """Read the results, without those of another experiment than the present configs/."""
         shown, left_out = self._own_results()
+        table = self.table
+        if self.study:
+            table = of_study(table, {result["row"] for result in shown})
         return TableResults(
-            self.shown_table,
+            table,
             self.name,
             shown,
             left_out,
             self.study,
             is_rerun=self.all_results == OWN,
             is_published=bool(self.study and committed(self.root, self.root / self.folder)),
-            missing_rows=missing_rows(
-                nearest_configs(self.root), self.shown_table, self.scale.name, shown
-            ),
+            missing_rows=missing_rows(nearest_configs(self.root), table, self.scale.name, shown),
         )
 
     def changes(self, shown: Sequence[Result]) -> list[str]:

@@ -11,13 +11,18 @@ from fairseq_plugins.common.root import PLACES
 from fairseq_plugins.experiments.devices import Devices
 from fairseq_plugins.experiments.lm import LANGUAGE_MODEL
 from fairseq_plugins.papers.lrpe import TABLE_2, TABLE_3
+from fairseq_plugins.papers.tables import of_study
 from fairseq_plugins.records import results
 from fairseq_plugins.records.recipe import hydra_word
 from fairseq_plugins.records.runs import Run, Study
+from fairseq_plugins.report.differences import differences
+from fairseq_plugins.report.render import main_tables
 from fairseq_plugins.runner import table_run
 from fairseq_plugins.runner.plan import check_study, plan, tracked
 from fairseq_plugins.runner.run_options import RunOptions
 from fairseq_plugins.runner.run_state import describe_published, split_published
+from fairseq_plugins.statistics.comparisons import gather
+from fairseq_plugins.statistics.judged import JudgedTable
 from tests.tables.fake_fairseq import FakeFairseq
 
 TOY = LANGUAGE_MODEL.scales["toy"]
@@ -51,6 +56,24 @@ def test_a_study_has_its_own_folder_and_says_what_differs(root, configs, capsys)
     assert page.count("-> ") == 1
     assert "33.74" not in page, "the paper's numbers are of other data"
     assert "study mine" in capsys.readouterr().out
+
+
+def test_without_base_the_first_row_is_the_reference_and_all_are_in_one_table():
+    own = of_study(TABLE_2, {"rope", "alibi", "lrpe_type2"})
+    assert own.reference == "rope" and own.row_names == ("rope", "lrpe_type2", "alibi")
+    assert not own.is_printed
+    found = [
+        {"row": row, "attention": "linear", "seed": seed, "metrics": {"test_ppl": ppl + seed / 9}}
+        for row, ppl in (("rope", 60.0), ("lrpe_type2", 58.0), ("alibi", 63.0))
+        for seed in (1, 2, 3)
+    ]
+    judged = JudgedTable(own, gather(found, own.columns))
+    assert [*judged.against("linear")] == ["lrpe_type2", "alibi"]
+    page = "\n".join([*main_tables(judged), *differences(judged)])
+    assert "## Differences to `rope`" in page
+    assert page.index("`rope`") < page.index("`lrpe_type2`") < page.index("`alibi`")
+    with_base = of_study(TABLE_2, {"alibi", "base", "rope"})
+    assert with_base.reference == "base" and with_base.row_names == ("base", "rope", "alibi")
 
 
 def test_data_of_ones_own_is_trained_and_measured_on(root, configs, tmp_path_factory):
