@@ -177,6 +177,12 @@ def _notes(report: Any) -> list[str]:
         )
     elif report.text.why:
         notes.append(f"per word and byte: {report.text.why}")
+    else:
+        notes.append(
+            "PPL is per token; PPL/word and bits/byte divide the same loss by the words and bytes "
+            "of the text (a word of n tokens has PPL to the power of n): they compare models with "
+            "other tokens"
+        )
     if report.text.unknown:
         notes.append(f"<unk> stands for {report.text.unknown:,} of the tokens, whatever they were")
     return notes
