@@ -11,13 +11,15 @@
 #
 # A class with one hook, a decorator with its name, and it runs under every attention that can
 # have it. Here: a bias that fades with the logarithm of the distance, at a speed that each head
-# learns. It needs PyTorch alone. `docs/extending.md` has all hooks, and where to put the file so
-# that the tables and the tests know it too.
+# learns. It needs PyTorch, and matplotlib for a picture. `docs/extending.md` has all hooks, and
+# where to put the file so that the tables and the tests know it too.
 
 # %%
 import torch
 from torch import Tensor, nn
 
+from fairseq_plugins.analysis.picture import build, observe
+from fairseq_plugins.analysis.picture_files import draw_side_by_side
 from fairseq_plugins.attention import PositionalMultiheadAttention
 from fairseq_plugins.encodings import (
     ENCODINGS,
@@ -108,6 +110,18 @@ errors = {
 }
 for name, error in errors.items():
     print(f"{name:9} {error:.1e}")
+
+# %% [markdown]
+# ## What does it do?
+#
+# Kernel, decay and attention of untrained encodings, side by side (matplotlib, extra `figures`).
+# `fairseq-pe analyse picture alibi rope` makes the same of any names.
+
+# %%
+side_by_side = draw_side_by_side(
+    [observe(name, build(name, length=65), length=65) for name in ("log_fade", "alibi", "rope")]
+)
+side_by_side  # noqa: B018  (a notebook shows it)
 
 # %% [markdown]
 # ## Does it learn?

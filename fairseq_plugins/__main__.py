@@ -38,7 +38,7 @@ ALIASES = {"analysis": "analyse"}
 FIRST_STEPS = (
     ("List the position encodings; add a name for its definition and options", "encodings"),
     ("Compare two encodings on your own text", "compare rope alibi --text novel.txt --minutes 10"),
-    ("Draw what an encoding does", "analyse picture lrpe_type2"),
+    ("Draw what encodings do", "analyse picture lrpe_type2 rope alibi"),
     ("Train and evaluate rows of a paper's table", "table table2 --scale toy --rows base,rope"),
     ("Measure a trained model's perplexity", "evaluate --path CHECKPOINT --data DATA"),
 )

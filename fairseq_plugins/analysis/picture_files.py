@@ -95,7 +95,7 @@ def _term(one: Primitive) -> str:
 
 
 def draw(seen: Observation) -> Any:
-    """A matplotlib figure: the definition, then kernel, decay and attention."""
+    """Draw the definition, then kernel, decay and attention, as a matplotlib figure."""
     from matplotlib.figure import Figure  # an extra, and slow to import
 
     count = len(seen.definition) + 3
@@ -108,7 +108,18 @@ def draw(seen: Observation) -> Any:
         panel.set_axis_off()
     for panel, part in zip(panels, seen.definition, strict=False):
         _draw_part(picture, panel, part)
-    kernel, decay, weights = panels[len(seen.definition) : count]
+    _draw_behaviour(picture, panels[len(seen.definition) : count], seen)
+    for panel in panels[:count]:
+        panel.tick_params(labelsize=7)
+    kind = "causal" if seen.causal else "bidirectional"
+    below = 1 - 0.08 / picture.get_figheight()
+    picture.suptitle(f"{seen.name}, {kind}, untrained", y=below, va="top", fontsize=11)
+    return picture
+
+
+def _draw_behaviour(picture: Any, panels: Sequence[Any], seen: Observation) -> None:
+    """Draw kernel, decay and attention into three panels."""
+    kernel, decay, weights = panels
     _lines(kernel, seen.offsets, seen.kernel, "kernel: mean logit of the same word")
     middle, spread = seen.kernel.mean(0), seen.spread.mean(0)
     about = [(sign * spread).tolist() for sign in (-1, 1)]
@@ -126,12 +137,45 @@ def draw(seen: Observation) -> Any:
     weights.set_xlabel("key", fontsize=8)
     weights.set_ylabel("query", fontsize=8)
     _scale(picture, weights, shown)
-    for panel in panels[:count]:
-        panel.tick_params(labelsize=7)
-    kind = "causal" if seen.causal else "bidirectional"
+
+
+def draw_side_by_side(all_seen: Sequence[Observation]) -> Any:
+    """Draw kernel, decay and attention of several encodings, a column for each.
+
+    Kernels have one scale, so that sizes can be compared.
+    """
+    from matplotlib.figure import Figure
+
+    rows, columns = 3, len(all_seen)
+    picture = Figure(figsize=(WIDTH * columns, TITLE + HEIGHT * rows))
+    panels = picture.subplots(rows, columns, squeeze=False)
+    _lay_out(picture, rows, columns)
+    lows, highs = zip(
+        *(panel.get_ylim() for panel in _columns(picture, panels, all_seen)), strict=True
+    )
+    for kernel in panels[0]:
+        kernel.set_ylim(min(lows), max(highs))
     below = 1 - 0.08 / picture.get_figheight()
-    picture.suptitle(f"{seen.name}, {kind}, untrained", y=below, va="top", fontsize=11)
+    picture.suptitle("untrained encodings side by side", y=below, va="top", fontsize=11)
     return picture
+
+
+def _columns(picture: Any, panels: Any, all_seen: Sequence[Observation]) -> list[Any]:
+    """Draw a column for each encoding; return the panels of the kernels."""
+    for column, seen in enumerate(all_seen):
+        own = [row[column] for row in panels]
+        _draw_behaviour(picture, own, seen)
+        kind = "causal" if seen.causal else "bidirectional"
+        own[0].set_title(f"{seen.name} ({kind})\n{own[0].get_title()}", fontsize=9)
+        for panel in own:
+            panel.tick_params(labelsize=7)
+    return [*panels[0]]
+
+
+def write_side_by_side(all_seen: Sequence[Observation], folder: Path) -> None:
+    """Write a picture of several encodings, <name>-<name>-... .png and .svg."""
+    stem = folder / "-".join(seen.name for seen in all_seen)
+    save_picture(draw_side_by_side(all_seen), stem, dpi=DPI)
 
 
 def _lay_out(picture: Any, rows: int, columns: int) -> None:

@@ -1,4 +1,4 @@
-"""`fairseq-pe analyse picture ENCODING`: what an encoding does, untrained."""
+"""`fairseq-pe analyse picture ENCODING ...`: untrained encodings, alone and side by side."""
 
 import argparse
 from pathlib import Path
@@ -17,7 +17,8 @@ def register(commands: Any) -> None:
     summary = "what an encoding does without training: PNG, SVG, JSON, and its canonical form"
     command = commands.add_parser("picture", help=summary, description=summary)
     add = command.add_argument
-    add("encoding", nargs="?", metavar="ENCODING", help="its name; several as in base+alibi")
+    text = "its name, as rope or base+alibi; of several a picture side by side, too"
+    add("encodings", nargs="*", metavar="ENCODING", help=text)
     add("--all", action="store_true", help="every name there is, with a README.md of all of them")
     add("--output", type=Path, default=OUTPUT, metavar="DIR", help=f"(default: {OUTPUT})")
     add(
@@ -29,10 +30,12 @@ def register(commands: Any) -> None:
 
 
 def _run(args: argparse.Namespace) -> None:
-    if bool(args.encoding) == args.all:
+    if bool(args.encodings) == args.all:
         raise OptionError("ENCODING or --all must be given, and not both")
-    if args.all and args.options:
-        raise OptionError("--options must be left out with --all")
+    if len({*args.encodings}) < len(args.encodings):
+        raise OptionError(f"each ENCODING must be named once, but is {' '.join(args.encodings)}")
+    if len(args.encodings) != 1 and args.options:
+        raise OptionError("--options must be left out unless one ENCODING is given")
     # Here, since these take seconds, which --help must not.
     from fairseq_plugins.analysis import picture, picture_files
     from fairseq_plugins.encodings import ENCODINGS, parse_options
@@ -42,7 +45,7 @@ def _run(args: argparse.Namespace) -> None:
         raise OptionError(f"--length must be at least 2, but is {length}")
     if length > _LONGEST:
         raise OptionError(f"--length must be at most {_LONGEST:,}, but is {length}")
-    names = sorted(ENCODINGS) if args.all else [args.encoding]
+    names = sorted(ENCODINGS) if args.all else args.encodings
     options = parse_options(args.options)
     all_seen = []
     for name in names:
@@ -54,4 +57,6 @@ def _run(args: argparse.Namespace) -> None:
     if args.all:
         command = f"fairseq-pe analyse picture --all --output {args.output}"
         picture_files.write_page(all_seen, args.output, command)
+    elif len(all_seen) > 1:
+        picture_files.write_side_by_side(all_seen, args.output)
     print(f"written: {args.output}")

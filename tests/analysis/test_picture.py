@@ -9,7 +9,13 @@ import pytest
 import torch
 
 from fairseq_plugins.analysis.picture import DIM, HEADS, build, definition_of, observe
-from fairseq_plugins.analysis.picture_files import as_data, form_lines, page, write_picture
+from fairseq_plugins.analysis.picture_files import (
+    as_data,
+    draw_side_by_side,
+    form_lines,
+    page,
+    write_picture,
+)
 from fairseq_plugins.cli.analyse import main
 from fairseq_plugins.encodings import ENCODINGS, PositionFacts
 
@@ -55,6 +61,17 @@ def test_every_encoding_is_drawn_by_the_command(name, tmp_path: Path, capsys):
     found = json.loads((tmp_path / f"{name}.json").read_text())
     assert found["encoding"] == name and len(found["kernel"]) == HEADS
     assert all(part["title"] in shown for part in found["definition"])
+
+
+def test_several_encodings_stand_side_by_side_on_one_scale(tmp_path: Path):
+    words = ["rope", "alibi", "none", "--length", str(LENGTH), "--output", str(tmp_path)]
+    assert main(["picture", *words]) == 0
+    shown = " ".join(ElementTree.parse(tmp_path / "rope-alibi-none.svg").getroot().itertext())
+    assert all(f"{name} (bidirectional)" in shown for name in ("rope", "alibi", "none"))
+    assert shown.count("attention to a word that is repeated") == 3
+    figure = draw_side_by_side([look("alibi"), look("rope")])
+    kernels = [panel for panel in figure.axes if "kernel: mean" in panel.get_title()]
+    assert len({panel.get_ylim() for panel in kernels}) == 1 and len(kernels) == 2
 
 
 def test_alibis_kernel_falls_with_the_distance_by_its_slopes():
