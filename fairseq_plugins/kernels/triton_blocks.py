@@ -19,7 +19,8 @@ def choose_blocks(capability: tuple[int, int], dtype: torch.dtype, features: int
     """Return block sizes that fit the registers and shared memory reported by ptxas.
 
     Hopper multiplies from shared memory; other architectures hold operands in registers, of which
-    three TF32 products take the most, and one, of float16 inputs, twice as many as bfloat16.
+    three TF32 products take the most, and one, of float16 inputs, twice as many as bfloat16. What
+    is left outside registers (spills) is measured by tests/kernels/compile_triton.py.
 
     Args:
         capability: of the GPU.
@@ -30,11 +31,10 @@ def choose_blocks(capability: tuple[int, int], dtype: torch.dtype, features: int
     if is_hopper(capability):
         if is_single:
             return Blocks(chunk=16 if is_wide else 32, segment=256, warps=8, stages=1)
-        return Blocks(chunk=32 if is_half else 64, segment=256, warps=8 if is_wide else 4, stages=2)
+        return Blocks(chunk=32 if is_half else 64, segment=256, warps=8, stages=2)
     if is_single:
         return Blocks(chunk=16, segment=256, warps=4, stages=1)
-    chunk = 16 if is_half and is_wide else 32
-    return Blocks(chunk=chunk, segment=256, warps=8 if is_wide else 4, stages=2)
+    return Blocks(chunk=16 if is_half else 32, segment=256, warps=8 if is_wide else 4, stages=2)
 
 
 def widest_part(capability: tuple[int, int], dtype: torch.dtype) -> tuple[int, int]:

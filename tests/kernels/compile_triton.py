@@ -23,7 +23,7 @@ from fairseq_plugins.kernels import triton_kernels, triton_linear
 
 KERNELS = [n for n, f in vars(triton_kernels).items() if isinstance(f, triton.JITFunction)]
 # D', M, and whether divided in the same pass.
-CASES = ((64, 64, False), (128, 64, True))
+CASES = ((64, 64, False), (64, 64, True), (128, 64, True))
 TYPES = {torch.float32: "*fp32", torch.bfloat16: "*bf16", torch.float16: "*fp16"}
 
 
