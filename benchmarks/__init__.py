@@ -1,7 +1,6 @@
-"""Speed and memory as ratios measured in one run: `python -m benchmarks --help`."""
+"""Benchmarks of speed and memory, as ratios within one run: `python -m benchmarks --help`."""
 
 import os
 
-# PyTorch's profiler, which counts memory, reads it when torch is imported, and else prints lines
-# of its own between ours.
+# Read when torch is imported; without it PyTorch's profiler prints lines of its own.
 os.environ.setdefault("KINETO_LOG_LEVEL", "9")

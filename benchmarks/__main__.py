@@ -12,34 +12,34 @@ from fairseq_plugins.common.parser import Parser
 
 
 def get_parser() -> argparse.ArgumentParser:
-    """The options of the command line."""
+    """Build the parser of the command line."""
     parser = Parser(
         prog="python -m benchmarks",
-        description="Measures speed and memory as ratios, each in one run, and writes "
+        description="Measure speed and memory as ratios within one run, and write "
         "benchmarks/results/<machine>/<cpu|gpu>/<name>.json and the page <cpu|gpu>.md beside that "
         "folder.",
-        epilog="What was measured with the same settings, sources and versions on this machine is "
-        "skipped. Exit status: 0 all done, 1 a result is wrong or a benchmark failed, 2 nothing "
-        "was started, 130 Ctrl-C.",
+        epilog="Results with the same settings, sources, versions and hardware are kept. Exit "
+        "status: 0 all done, 1 a result is wrong or a benchmark failed, 2 nothing was started, "
+        "130 Ctrl-C.",
     )
     add = parser.add_argument
-    add("--only", type=words("--only"), metavar="A,B", help="these benchmarks (default: all)")
+    add("--only", type=words("--only"), metavar="A,B", help="benchmarks to run (default: all)")
     add("--list", action="store_true", help="list the benchmarks and do nothing")
-    add_options(parser, quick="tiny sizes, to see that everything works")
+    add_options(parser, quick="tiny sizes, as a check")
     return parser
 
 
 def main(arguments: Sequence[str] | None = None, prepare: Callable[[], None] = lambda: None) -> int:
-    """Returns the exit status; `prepare` is called before anything is measured."""
+    """Run the command and return its exit status; `prepare` is called before measuring."""
     parser = get_parser()
     given = list(sys.argv[1:] if arguments is None else arguments)
     args = parser.parse_args(given)
     prepare()
-    from benchmarks import session  # PyTorch: not for --help
+    from benchmarks import session  # slow to import; --help stays fast
 
     return session.run(parser, args, given)
 
 
 if __name__ == "__main__":
-    logging.disable(logging.INFO)  # of the libraries; this program prints
+    logging.disable(logging.INFO)  # of libraries
     sys.exit(main(prepare=prepare_cpu))

@@ -1,16 +1,17 @@
-"""Parts one after the other within a budget of time, each done once."""
+"""A GPU campaign: its parts, run one after the other within a time budget."""
 
 import json
+import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from benchmarks.campaign_parts import Part
-from benchmarks.context import device_problem, say
-from benchmarks.record import ROOT, circumstances, end_of_run, load_average, still_holds
+from benchmarks.catalog import BENCHMARKS
+from benchmarks.context import say
+from benchmarks.record import ROOT, circumstances, end_of_run, is_current, load_average
 from fairseq_plugins.common.files import write_json
 from fairseq_plugins.common.provenance import without_absolute_paths
 from fairseq_plugins.common.suggestions import did_you_mean
@@ -19,17 +20,61 @@ from fairseq_plugins.runner.launcher import ProcessLauncher
 
 DONE, FAILED, CUT_OFF, LEFT = "done", "failed", "cut off", "left"
 TAIL_LINES = 15
+# Estimated minutes on a data-centre GPU.
+_MINUTES = {
+    **{"cross_entropy": 4.0, "lm_step": 3.0, "causal": 4.0, "memory": 1.5},
+    **{"scaling": 2.0, "decoding": 1.5, "table9": 12.0, "figure": 4.0},
+}
+# Rows of Table 2 whose training at scale paper is timed.
+SPEEDS = (("base", "vanilla"), ("base", "linear"), ("lrpe_type2", "linear"))
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of the campaign: a command run in the repository's root, with estimated minutes."""
+
+    name: str
+    summary: str
+    command: tuple[str, ...]
+    minutes: float
+
+
+def parts(output: Path, *, quick: bool, force: bool) -> list[Part]:
+    """List all parts: tests, the paper's recipe, then benchmarks.
+
+    Args:
+        output: folder of the results.
+        quick: use tiny sizes on a CPU.
+        force: measure again what is done.
+    """
+    python, where = (sys.executable, "-m"), ("--output", str(output))
+    size = ("--quick",) if quick else ()
+    found = [
+        Part("tests", "the tests that need a GPU", (*python, "pytest", "-q", "-m", "gpu"), 4.0)
+    ]
+    for row, attention in SPEEDS:
+        summary = f"tokens per second of Table 2's recipe at scale paper, {row} and {attention}"
+        words = ("benchmarks.paper_speed", "--row", row, "--attention", attention, *size, *where)
+        found.append(Part(f"speed-{row}-{attention}", summary, (*python, *words), 2.5))
+    device = size or ("--device", "gpu")
+    forced = ("--force",) if force else ()
+    for name in dict.fromkeys((*_MINUTES, *BENCHMARKS)):
+        if "gpu" in BENCHMARKS[name].devices:
+            words = ("benchmarks", "--only", name, *device, *forced, *where)
+            minutes = _MINUTES.get(name, 5.0)
+            found.append(Part(name, BENCHMARKS[name].summary, (*python, *words), minutes))
+    return [replace(part, minutes=1.0) for part in found] if quick else found
 
 
 class TimeIsUp(Exception):
-    """The budget is used up while a part runs."""
+    """The budget ran out while a part was running."""
 
 
 def select(parts: Sequence[Part], names: Sequence[str] | None) -> list[Part]:
-    """The parts of these names, all by default.
+    """Select parts by name, all by default.
 
     Raises:
-        ValueError: for an unknown one, with the nearest name.
+        ValueError: an unknown name; the message suggests a similar one.
     """
     known = [part.name for part in parts]
     for name in names or ():
@@ -41,11 +86,16 @@ def select(parts: Sequence[Part], names: Sequence[str] | None) -> list[Part]:
 
 @dataclass
 class Campaign:
-    """Parts and the budget they share.
+    """Parts with a common budget.
 
     Attributes:
-        output: holds states/<part>.json and logs/<part>.log, beside what the parts write.
-        clock: seconds, for tests.
+        output: folder of states/<part>.json, logs/<part>.log and the parts' results.
+        parts: the parts in order.
+        minutes: the budget.
+        quick: whether sizes are tiny.
+        force: whether to repeat parts that are done.
+        say: prints progress.
+        clock: returns seconds.
     """
 
     output: Path
@@ -60,24 +110,16 @@ class Campaign:
     def __post_init__(self) -> None:
         self._began = self.clock()
 
-    @property
-    def device(self) -> str:
-        return "cpu" if self.quick else "gpu"
-
-    def problem(self) -> str | None:
-        """Why nothing can be measured here; None where it can."""
-        return None if self.quick else device_problem("gpu")
-
     @cached_property
     def around(self) -> dict[str, Any]:
-        """Sources, versions and hardware, by which a part is done or not."""
+        """Sources, versions and hardware, which decide whether a part is done."""
         return circumstances(0 if self.quick else 1)
 
     def minutes_left(self) -> float:
         return self.minutes - (self.clock() - self._began) / 60
 
     def state(self, part: Part) -> dict[str, Any]:
-        """What is known of a part from before; empty where that is nothing."""
+        """Read the recorded state of a part; empty if there is none."""
         try:
             found = json.loads(self._state_path(part).read_text(encoding="utf-8"))
         except (OSError, ValueError):
@@ -85,31 +127,29 @@ class Campaign:
         return found if isinstance(found, dict) else {}
 
     def is_done(self, part: Part) -> bool:
-        """Return whether it need not be done again."""
+        """Return whether a part is done under the present circumstances."""
         state = self.state(part)
         expected = {"quick": self.quick, **self.around}
-        return not self.force and state.get("status") == DONE and still_holds(state, expected)
+        return not self.force and state.get("status") == DONE and is_current(state, expected)
 
     def estimate(self, part: Part) -> float:
-        """Minutes: those of an attempt before of the same size, else what is thought.
-
-        What was cut off takes longer than it took.
-        """
+        """Estimate a part's minutes, from its last attempt of the same size if there is one."""
         state = self.state(part)
         seconds = state.get("wall_seconds")
         if state.get("quick") != self.quick or not isinstance(seconds, int | float):
             return part.minutes
         if state.get("status") == DONE:
             return seconds / 60
+        # A part that was cut off takes longer than it ran.
         return max(part.minutes, 1.5 * seconds / 60 if state.get("status") == CUT_OFF else 0.0)
 
     def list_parts(self) -> None:
-        """A line for each part."""
+        """Print a line for each part."""
         for part in self.parts:
             self.say(f"{part.name:26} {self.estimate(part):5.1f} min  {part.summary}")
 
     def announce(self) -> None:
-        """What `run` would do, without doing it or asking for a device."""
+        """Print what `run` would do, without a device."""
         left = self.minutes
         for part in self.parts:
             takes = self.estimate(part)
@@ -122,27 +162,33 @@ class Campaign:
             self.say(f"{part.name} ({takes:.1f} min): {verdict}\n  {' '.join(part.command)}")
 
     def run(self) -> int:
-        """Do what is not done and fits; the exit status."""
-        found: dict[str, str] = {}
+        """Run the parts that are not done and fit the budget; return the exit status."""
+        statuses: dict[str, str] = {}
         for number, part in enumerate(self.parts, 1):
             head = f"[{number}/{len(self.parts)}] {part.name}"
             takes, left = self.estimate(part), self.minutes_left()
             if self.is_done(part):
-                found[part.name] = DONE
+                statuses[part.name] = DONE
                 self.say(f"{head}: done before")
             elif takes > left:
-                found[part.name] = LEFT
+                statuses[part.name] = LEFT
                 self.say(f"{head}: left, it takes {takes:.1f} min and {max(left, 0):.1f} are left")
             else:
                 self.say(f"{head}: {part.summary} (about {takes:.1f} of {left:.1f} min)")
                 try:
-                    found[part.name] = self._do(part)
+                    statuses[part.name] = self._run_part(part)
                 except KeyboardInterrupt:
                     return 130
-        self._summarise(found)
-        return 0 if set(found.values()) <= {DONE} else 1
+        lines = []
+        for part in self.parts:
+            status = statuses[part.name]
+            seconds = self.state(part).get("wall_seconds") if status != LEFT else None
+            lines.append([part.name, status, "-" if seconds is None else f"{seconds:.0f}"])
+        self.say("\n" + markdown_table(["part", "state", "seconds"], lines, left=2))
+        self.say(f"results are in {self.output}; the same command resumes the campaign")
+        return 0 if set(statuses.values()) <= {DONE} else 1
 
-    def _do(self, part: Part) -> str:
+    def _run_part(self, part: Part) -> str:
         log = self.output / "logs" / f"{part.name}.log"
         log.parent.mkdir(parents=True, exist_ok=True)
         log.unlink(missing_ok=True)
@@ -176,12 +222,3 @@ class Campaign:
 
     def _state_path(self, part: Part) -> Path:
         return self.output / "states" / f"{part.name}.json"
-
-    def _summarise(self, found: dict[str, str]) -> None:
-        lines = []
-        for name, status in found.items():
-            state = self.state(next(part for part in self.parts if part.name == name))
-            seconds = state.get("wall_seconds") if status != LEFT else None
-            lines.append([name, status, "-" if seconds is None else f"{seconds:.0f}"])
-        self.say("\n" + markdown_table(["part", "state", "seconds"], lines, left=2))
-        self.say(f"results below {self.output}; called again, what is not done goes on")

@@ -1,50 +1,49 @@
-"""Peak memory of a table's job on a CPU, from which `--slurm` has what it asks for.
+"""Peak memory of a table's job on a CPU, which `--slurm` requests.
 
     python -m benchmarks.job_memory --scale mini
 
-For each family of runs one is trained and measured by the command that its job has, in a copy of
-the code whose trainings end after some updates: memory stays the same from the first ones on. What
-the run starts from is trained there, too, and evaluation is whole. Measured is the proportional set
-size (PSS) of all processes together, twice a second: pages that several of them share count
-once. Libraries that other programs on the machine use at the same time count in part, some 0.1 GiB
-at most.
+For each family of runs, one run is trained and evaluated by its job's command, in a copy of the
+code whose trainings end after a few updates, since memory is constant from the first ones on. The
+proportional set size (PSS) of all processes is sampled twice a second, so that shared pages count
+once; libraries that other programs use at the same time count in part, at most 0.1 GiB.
 
-The row is `spe_conv`, whose training step holds more than that of any other: 205 MiB of tensors for
-32 samples of 128 in a RoBERTa of scale mini, where Base's has 80.
+The row is `spe_conv`, whose training step needs most memory: 205 MiB of tensors for 32 samples of
+128 in a RoBERTa of scale mini, where Base needs 80.
 """
 
 import argparse
+import functools
 import logging
 import re
 import shutil
 import sys
 import tempfile
-import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from benchmarks.context import Context
 from benchmarks.options import add_machine
-from benchmarks.record import ROOT, circumstances, end_of_run, load_average
-from fairseq_plugins.cli.table_options import updates, words
+from benchmarks.record import ROOT, measured
+from fairseq_plugins.cli.table_options import updates
+from fairseq_plugins.cli.table_options import words as parse_words
 from fairseq_plugins.common.exit_status import exit_status
 from fairseq_plugins.common.files import write_json
 from fairseq_plugins.common.provenance import without_absolute_paths
-from fairseq_plugins.common.root import PLACES, configs_folder, place
+from fairseq_plugins.common.root import FOLDER_VARIABLES, configs_folder, root_folder
 
-if TYPE_CHECKING:  # imports PyTorch, for which --help does not wait
+if TYPE_CHECKING:  # slow to import; --help stays fast
     from fairseq_plugins.experiments.planned import PlannedRun
 
-# The table whose run is measured, by the family that `runner/memory.py` has.
+# The table of the measured run, by family of `runner/memory.py`.
 MEASURED = {
     "lm": "table2",
     "mlm": "table8",
-    "glue": "bert_table3",  # LRPE's has the same models, lengths and batches, on more examples
+    "glue": "bert_table3",  # LRPE's tables have the same models, lengths and batches
     "squad": "bert_table4",
     "mt": "table4",
 }
-SCALES = ("toy", "mini")  # those that train on a CPU
+SCALES = ("toy", "mini")  # scales that train on a CPU
 ROW, ATTENTION = "spe_conv", "vanilla"
 _COPIED = ("configs", "fairseq_plugins", "scripts")
 _BUDGETS = re.compile(r"^( *(?:max_update|warmup_updates): )(\d+)", re.MULTILINE)
@@ -52,14 +51,14 @@ _MIB = 2**20
 
 
 def make_copy(folder: Path, most: int) -> None:
-    """What a job needs of the repository, with budgets of so many updates at most; data is linked.
+    """Copy what a job needs, with at most `most` updates per training (half of them warm-up).
 
-    A training warms up for half of them, so that its schedule is one.
+    The data folder is linked.
     """
     for name in _COPIED:
         ignored = shutil.ignore_patterns("__pycache__")
         shutil.copytree(ROOT / name, folder / name, ignore=ignored)
-    (folder / "data").symlink_to(ROOT / place("data"))
+    (folder / "data").symlink_to(ROOT / root_folder("data"))
 
     def capped(found: re.Match[str]) -> str:
         limit = most if "max" in found[1] else most // 2
@@ -70,7 +69,7 @@ def make_copy(folder: Path, most: int) -> None:
 
 
 def plan(family: str, scale: str) -> "PlannedRun":
-    """The run that is measured.
+    """Plan the measured run of a family.
 
     Raises:
         ValueError: its data is missing.
@@ -90,10 +89,10 @@ def plan(family: str, scale: str) -> "PlannedRun":
 
 
 def measure(job: Sequence[str], most: int) -> dict[str, int]:
-    """The peak of a job's command in MiB, and how often memory was looked at.
+    """Measure the peak memory of a job's command in MiB, and count the samples.
 
     Raises:
-        RuntimeError: where the job fails, with the end of what it said.
+        RuntimeError: the job failed; the message has the end of its log.
     """
     from benchmarks.processes import PeakOfChildren
     from fairseq_plugins.runner.launcher import ProcessLauncher
@@ -103,43 +102,49 @@ def measure(job: Sequence[str], most: int) -> dict[str, int]:
         make_copy(copy, most)
         own = {
             **{"PYTHON": sys.executable, "PYTHONPATH": str(copy)},
-            "OMP_NUM_THREADS": "1",  # as a job sets it, which has one core
-            **{variable: kind for kind, variable in PLACES.items()},  # those of the copy
+            "OMP_NUM_THREADS": "1",  # as in a job with one core
+            # Folders of the copy.
+            **{variable: kind for kind, variable in FOLDER_VARIABLES.items()},
         }
         launch = ProcessLauncher(copy, own)
         with PeakOfChildren() as peak:
             status = launch(job, log, lambda lines: None)
         if status:
-            said = log.read_text(errors="replace")[-3000:]
-            raise RuntimeError(f"the job ended with status {status}:\n{said}")
+            tail = log.read_text(errors="replace")[-3000:]
+            raise RuntimeError(f"the job ended with status {status}:\n{tail}")
     return {"peak_mib": round(peak.bytes / _MIB), "looks": peak.looks}
 
 
 def get_parser() -> argparse.ArgumentParser:
-    """The options of the command line."""
+    """Build the parser of the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.job_memory",
-        description="Measures the peak memory of a job of each family of runs on a CPU, training "
-        "and evaluation, and writes benchmarks/results/<machine>/cpu/job_memory/. The data of the "
-        "scale must be there.",
+        description="Measure the peak memory of a job of each family of runs on a CPU, training "
+        "and evaluation, and write benchmarks/results/<machine>/cpu/job_memory/. Needs the scale's "
+        "data.",
     )
     add = parser.add_argument
     add("--scale", choices=SCALES, default="mini", help="(default: mini)")
-    text = f"these families (default: {','.join(MEASURED)})"
-    add("--only", type=words("--only", [*MEASURED]), default=[*MEASURED], metavar="A,B", help=text)
-    text = "of each training, at most (default: 20)"
+    text = f"families (default: {','.join(MEASURED)})"
+    add(
+        "--only",
+        type=parse_words("--only", [*MEASURED]),
+        default=[*MEASURED],
+        metavar="A,B",
+        help=text,
+    )
+    text = "most updates of each training (default: 20)"
     add("--updates", type=updates, default=20, metavar="N", help=text)
-    add_machine(parser)
-    add("--output", type=Path, default=ROOT, metavar="DIR", help="in place of the repository")
+    add_machine(parser, ROOT)
     return parser
 
 
 def run(args: argparse.Namespace, command: Sequence[str]) -> None:
-    """Measure each family and write a JSON of it.
+    """Measure each family and write its JSON.
 
     Raises:
         ValueError: the data of a family is missing.
-        OSError: this is no Linux.
+        OSError: the system is not Linux.
     """
     from fairseq_plugins.runner.slurm_job import jobs_of_run
 
@@ -149,29 +154,26 @@ def run(args: argparse.Namespace, command: Sequence[str]) -> None:
     folder = Context("cpu", args.output, machine=args.machine).results / "cpu" / "job_memory"
     for family, one in planned.items():
         (job,) = jobs_of_run(one, force=False)
-        # A job refuses to make what an earlier one was to make; the same command outside one does,
-        # and training it holds less than what is measured.
-        typed = [word for word in job.words if word != "--srun"]
-        load, began = load_average(), time.monotonic()
-        found = measure(typed, args.updates)
-        result: dict[str, Any] = {
+        # Outside a job, the command also makes what an earlier job would have made.
+        words = [word for word in job.words if word != "--srun"]
+        found, about = measured(functools.partial(measure, words, args.updates))
+        result = {
             "benchmark": "job_memory",
             "device": "cpu",
             "family": family,
             "scale": args.scale,
             "settings": {"row": ROW, "attention": ATTENTION, "updates": args.updates},
             "found": found,
-            "job": typed,
+            "job": words,
             "command": without_absolute_paths(list(command)),
-            **circumstances(0),
-            **end_of_run(load, time.monotonic() - began),
+            **about,
         }
         write_json(folder / f"{family}-{args.scale}.json", result)
         print(f"{family}, {args.scale}: {found['peak_mib']:,} MiB", flush=True)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Returns the exit status: 0 measured, 1 not."""
+    """Run the command and return its exit status."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     args = get_parser().parse_args(given)
     command = ["python", "-m", "benchmarks.job_memory", *given]
@@ -183,5 +185,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    logging.disable(logging.INFO)  # of the libraries; this program prints
+    logging.disable(logging.INFO)  # of libraries
     sys.exit(main())

@@ -6,7 +6,7 @@ from typing import Any
 from benchmarks.contenders import CONTENDERS
 from benchmarks.record import LINES_PER_SECOND, Result
 from benchmarks.targets import TARGETS, Target
-from fairseq_plugins.common.report_view import view_of
+from fairseq_plugins.common.report_view import site_link
 from fairseq_plugins.common.tables import markdown_table
 from fairseq_plugins.report.render import DASH
 
@@ -19,7 +19,7 @@ def render(device: str, results: Mapping[str, Result], summaries: Mapping[str, s
         results: of the benchmarks that are done, by name.
         summaries: of all benchmarks, in their order.
     """
-    parts = [f"# Benchmarks on a {device.upper()}", _introduction(device), view_of("speed.html")]
+    parts = [f"# Benchmarks on a {device.upper()}", _introduction(device), site_link("speed.html")]
     parts.append(origin(list(results.values())) if results else "No benchmark is done yet.")
     parts += ["## Targets", _targets(device, results)]
     for name, summary in summaries.items():

@@ -1,16 +1,15 @@
-"""Tokens per second of Table 2's training at scale paper, in a minute of its steps.
+"""Tokens per second of Table 2's training at scale paper, over a minute.
 
     python -m benchmarks.paper_speed --row lrpe_type2 --attention linear
 
-The recipe is the one that the table trains with, on a generated corpus with as many words as the
-paper's dictionary: the speed depends on sizes, not on what the words are.
+Uses the table's recipe on a generated corpus with as many words as the paper's dictionary: speed
+depends on sizes alone.
 """
 
 import argparse
 import logging
 import sys
 import tempfile
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +17,7 @@ from typing import Any
 
 from benchmarks.context import Context, device_problem
 from benchmarks.options import add_machine
-from benchmarks.record import ROOT, circumstances, end_of_run, load_average
+from benchmarks.record import ROOT, measured
 from fairseq_plugins.common.dictionaries import SPECIAL_SYMBOLS
 from fairseq_plugins.common.files import write_json
 from fairseq_plugins.common.parser import Parser
@@ -30,13 +29,13 @@ RECIPE = "wikitext103_lm"
 
 @dataclass(frozen=True)
 class Sizes:
-    """What is trained on.
+    """Sizes of a training.
 
     Attributes:
-        scale: of the recipe.
-        dictionary: its symbols, fairseq's four included.
-        tokens: of the generated text.
-        seconds: of training, its start included.
+        scale: scale of the recipe.
+        dictionary: symbols, with fairseq's four.
+        tokens: tokens of the generated text.
+        seconds: duration, including the start.
     """
 
     scale: str
@@ -50,7 +49,7 @@ QUICK = Sizes("toy", 100, 20_000, 1.0)
 
 
 def write_corpus(folder: Path, dictionary: int, tokens: int) -> None:
-    """A binarised corpus of random words, the n-th most frequent drawn in proportion to 1 / n."""
+    """Write a binarised corpus of random words with frequencies 1 / rank."""
     import torch
     from fairseq.data import indexed_dataset
 
@@ -69,7 +68,7 @@ def write_corpus(folder: Path, dictionary: int, tokens: int) -> None:
 
 
 def overrides(row: str, attention: str, sizes: Sizes, folder: Path) -> list[str]:
-    """Hydra's words for a training of ``sizes.seconds`` that leaves nothing behind."""
+    """Return Hydra's overrides for a training of ``sizes.seconds`` without checkpoints."""
     return [
         f"model={row}",
         f"scale={sizes.scale}",
@@ -86,10 +85,10 @@ def overrides(row: str, attention: str, sizes: Sizes, folder: Path) -> list[str]
 
 
 def measure(row: str, attention: str, sizes: Sizes) -> dict[str, Any]:
-    """Train for a while; speed, updates and parameters.
+    """Train for a while and return speed, updates and parameters.
 
     Raises:
-        RuntimeError: where the training fails, with the end of its log.
+        RuntimeError: the training failed; the message has the end of its log.
     """
     from fairseq_plugins.experiments.training import train_command
     from fairseq_plugins.records.logs import read_training_log
@@ -113,19 +112,18 @@ def measure(row: str, attention: str, sizes: Sizes) -> dict[str, Any]:
 
 
 def get_parser() -> argparse.ArgumentParser:
-    """The options of the command line."""
+    """Build the parser of the command line."""
     parser = Parser(prog="python -m benchmarks.paper_speed", description=__doc__)
     add = parser.add_argument
     add("--row", default="base", metavar="ROW", help="a row of Table 2 (default: base)")
     add("--attention", choices=ATTENTIONS, default="linear", help="(default: linear)")
-    add("--quick", action="store_true", help="scale toy on a CPU, a second of it")
-    add_machine(parser)
-    add("--output", type=Path, default=ROOT, metavar="DIR", help="in place of the repository")
+    add("--quick", action="store_true", help="a second at scale toy on a CPU")
+    add_machine(parser, ROOT)
     return parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Returns the exit status: 0 measured, 1 the training failed, 2 nothing was started."""
+    """Run the command; return 0 if measured, 1 if the training failed, 2 for bad input."""
     parser = get_parser()
     given = list(sys.argv[1:] if arguments is None else arguments)
     args = parser.parse_args(given)
@@ -134,13 +132,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     sizes, device = (QUICK, "cpu") if args.quick else (PAPER, "gpu")
     if problem := device_problem(device):
         parser.error(problem)
-    load, began = load_average(), time.monotonic()
+    context = Context(device, args.output, machine=args.machine)
     try:
-        metrics = measure(args.row, args.attention, sizes)
+        metrics, about = measured(lambda: measure(args.row, args.attention, sizes), context.gpus)
     except RuntimeError as error:
         print(f"paper_speed: error: {error}", file=sys.stderr)
         return 1
-    context = Context(device, args.output, machine=args.machine)
     result = {
         "benchmark": "paper_speed",
         "device": device,
@@ -149,8 +146,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "settings": {**vars(sizes), "recipe": RECIPE, "corpus": "generated, words 1 / rank"},
         "metrics": metrics,
         "command": without_absolute_paths(["python", "-m", "benchmarks.paper_speed", *given]),
-        **circumstances(context.gpus),
-        **end_of_run(load, time.monotonic() - began),
+        **about,
     }
     folder = context.results / device / "paper_speed"
     write_json(folder / f"{args.row}-{args.attention}.json", result)
@@ -160,5 +156,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    logging.disable(logging.INFO)  # of the libraries; this program prints
+    logging.disable(logging.INFO)  # of libraries
     sys.exit(main())

@@ -1,27 +1,23 @@
-"""What a benchmark finds, the JSON that keeps it, and whether that JSON still holds."""
+"""Results of benchmarks: their JSON, its provenance, and whether it is up to date."""
 
 import json
 import os
 import statistics
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from benchmarks.timing import Samples, quartiles
 from fairseq_plugins.common import provenance
-from fairseq_plugins.common.files import write_json
 
 ROOT = Path(__file__).resolve().parents[1]
 Result = dict[str, Any]
-LINES_PER_SECOND = ", lines per second"  # what values that are a speed are called
-KEYS = (
-    "benchmark",
-    "device",
-    "settings",
-    "found",
-    "command",
+T = TypeVar("T")
+LINES_PER_SECOND = ", lines per second"  # suffix of values that are speeds
+_PROVENANCE = (
     "source",
     "commit",
     "versions",
@@ -30,30 +26,34 @@ KEYS = (
     "wall_seconds",
     "finished_at",
 )
+KEYS = ("benchmark", "device", "settings", "found", "command", *_PROVENANCE)
+CELL_KEYS = (
+    *("table", "row", "attention", "scale", "metrics", "command", "config"),
+    *_PROVENANCE,
+)
 
-# Files that decide what is timed; those of `benchmarks` that only say it are left out.
+# Files that affect measurements; those of `benchmarks` that do not are excluded.
 _MEASURED = ("kernels", "encodings", "attention", "modules", "models")
-_SAYING = {
-    *("page.py", "targets.py", "table9_page.py", "figure_page.py"),
-    *("campaign.py", "gpu_campaign.py", "preparation_curve.py"),
-    *("job_memory.py", "processes.py"),
+_NOT_MEASURED = {
+    *("page.py", "targets.py", "table9_page.py", "figure_page.py", "campaign.py"),
+    *("gpu_campaign.py", "preparation_curve.py", "job_memory.py", "processes.py"),
 }
 
 
 @dataclass
 class Found:
-    """What a benchmark found, by key such as ``linear/softmax@512``.
+    """Numbers of a benchmark by key, such as ``linear/softmax@512``.
 
     Attributes:
-        medians: seconds, one key per contender and size.
-        rounds: how many samples a median is of.
-        ratios: what the targets are about.
-        quartiles: of a ratio over the rounds.
+        medians: seconds of each contender and size.
+        rounds: number of samples of each median.
+        ratios: ratios, to which targets apply.
+        quartiles: quartiles of a ratio over the rounds.
         values: other numbers, such as bytes.
-        skipped: contenders that could not run, with the reason.
+        skipped: reasons of contenders that could not run.
         work: ``Work`` of a call, by the key of its median.
-        rates: work per second and its share of a peak, by the same key.
-        peaks: of the machine, before and after.
+        rates: work per second and its share of the peak, by the same key.
+        peaks: peaks of the machine, before and after.
     """
 
     medians: dict[str, float] = field(default_factory=dict)
@@ -67,34 +67,34 @@ class Found:
     peaks: dict[str, Any] = field(default_factory=dict)
 
     def add(self, samples: Samples, suffix: str = "") -> None:
-        """Keep the medians of samples under their names with ``suffix``."""
+        """Add the medians of samples under their names with ``suffix``."""
         for name in samples.seconds:
             self.medians[name + suffix] = short(samples.median(name))
             self.rounds[name + suffix] = samples.rounds
 
     def add_ratio(self, key: str, values: Sequence[float]) -> None:
-        """Keep the median and the quartiles of a ratio taken in every round."""
+        """Add the median and the quartiles of a ratio over the rounds."""
         self.ratios[key] = short(statistics.median(values))
         first, third = quartiles(list(values))
         self.quartiles[key] = (short(first), short(third))
 
 
 def short(value: float) -> float:
-    """Six digits, which is more than can be measured."""
+    """Round to six significant digits, more than can be measured."""
     return float(f"{value:.6g}")
 
 
 def source_digest(root: Path = ROOT) -> str:
-    """Of the files that decide what is timed: another one makes a result outdated."""
+    """Compute a digest of the files that affect measurements."""
     paths = [path for name in _MEASURED for path in (root / "fairseq_plugins" / name).glob("*.py")]
     paths.append(root / "fairseq_plugins" / "common" / "cpu.py")
     own = (root / "benchmarks").iterdir()
-    paths += [p for p in own if p.suffix in (".py", ".cpp") and p.name not in _SAYING]
+    paths += [p for p in own if p.suffix in (".py", ".cpp") and p.name not in _NOT_MEASURED]
     return provenance.digest(root, paths)
 
 
 def circumstances(gpus: int) -> dict[str, Any]:
-    """What a result is compared by: another source, version or machine needs another run."""
+    """Return sources, versions and hardware: a result with others is outdated."""
     return {
         "source": source_digest(),
         "versions": provenance.versions(),
@@ -103,12 +103,12 @@ def circumstances(gpus: int) -> dict[str, Any]:
 
 
 def load_average() -> float:
-    """Of the last minute: how busy the machine is, which a run should begin by asking."""
+    """Return the machine's load average over the last minute."""
     return round(os.getloadavg()[0], 2)
 
 
 def end_of_run(load: float, wall_seconds: float) -> dict[str, Any]:
-    """The commit and the time; ``load`` is that of the run's beginning."""
+    """Return commit, times, and ``load``, the load average at the start."""
     return {
         "commit": provenance.commit(ROOT),
         "load_average": load,
@@ -117,33 +117,15 @@ def end_of_run(load: float, wall_seconds: float) -> dict[str, Any]:
     }
 
 
-def write_result(
-    path: Path,
-    *,
-    benchmark: str,
-    device: str,
-    settings: Mapping[str, Any],
-    found: Found,
-    command: Sequence[str],
-    around: Mapping[str, Any],
-    load: float,
-    wall_seconds: float,
-) -> None:
-    """Write a result whole or not at all."""
-    result: Result = {
-        "benchmark": benchmark,
-        "device": device,
-        "settings": dict(settings),
-        "found": asdict(found),
-        "command": list(command),
-        **around,
-        **end_of_run(load, wall_seconds),
-    }
-    write_json(path, {key: result[key] for key in KEYS})
+def measured(work: Callable[[], T], gpus: int = 0) -> tuple[T, dict[str, Any]]:
+    """Run a measurement; return its result and its provenance."""
+    load, began = load_average(), time.monotonic()
+    found = work()
+    return found, {**circumstances(gpus), **end_of_run(load, time.monotonic() - began)}
 
 
 def read_json(path: Path, keys: Sequence[str]) -> Result | None:
-    """A JSON with exactly these keys, or None where it is missing, cut off or another one."""
+    """Read a JSON object with exactly these keys; None if missing, damaged or different."""
     try:
         result = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -151,8 +133,7 @@ def read_json(path: Path, keys: Sequence[str]) -> Result | None:
     return result if isinstance(result, dict) and set(result) == set(keys) else None
 
 
-def still_holds(result: Result, expected: Mapping[str, Any]) -> bool:
-    """Return whether a result is of these settings and circumstances."""
-    # Through JSON, where a tuple is a list.
-    plain = json.loads(json.dumps(dict(expected)))
+def is_current(result: Result, expected: Mapping[str, Any]) -> bool:
+    """Return whether a result has these settings and circumstances."""
+    plain = json.loads(json.dumps(dict(expected)))  # tuples become lists
     return all(result.get(key) == value for key, value in plain.items())

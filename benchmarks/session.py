@@ -1,73 +1,60 @@
-"""Benchmarks one after the other, and the page of what they found."""
+"""The runner of benchmarks, and the page of their results."""
 
 import argparse
 import sys
-import time
 import traceback
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 import torch
 
 from benchmarks.catalog import BENCHMARKS, check_names
 from benchmarks.context import Context, context_of, device_problem
-from benchmarks.figure_page import draw, has_matplotlib
+from benchmarks.figure_page import draw
 from benchmarks.page import render
-from benchmarks.record import (
-    KEYS,
-    Result,
-    circumstances,
-    load_average,
-    read_json,
-    still_holds,
-    write_result,
-)
+from benchmarks.record import KEYS, circumstances, is_current, load_average, measured, read_json
 from benchmarks.reference import Mismatch
-from fairseq_plugins.common.files import write_text
+from fairseq_plugins.common.extras import is_installed
+from fairseq_plugins.common.files import write_json, write_text
 
 
 def measure(name: str, context: Context, quick: bool) -> str | None:
-    """Run a benchmark unless it is done; returns why it failed, None where it did not."""
+    """Run a benchmark unless its result is current; return the reason of a failure, or None."""
     settings = BENCHMARKS[name].settings(context.name, quick)
-    around = circumstances(context.gpus)
     path = context.results / context.name / f"{name}.json"
     existing = None if context.force else read_json(path, KEYS)
-    if existing is not None and still_holds(existing, {"settings": settings, **around}):
+    expected = {"settings": settings, **circumstances(context.gpus)}
+    if existing is not None and is_current(existing, expected):
         context.say("  done before")
         return None
     torch.manual_seed(0)
-    load, began = load_average(), time.monotonic()
     try:
-        found = BENCHMARKS[name].run(settings, context)
+        found, about = measured(lambda: BENCHMARKS[name].run(settings, context), context.gpus)
     except Mismatch as error:
         return f"refused, nothing was timed: {error}"
-    except Exception as error:  # the others go on
+    except Exception as error:  # the other benchmarks go on
         traceback.print_exc()
         return f"{type(error).__name__}: {error}"
-    write_result(
-        path,
-        benchmark=name,
-        device=context.name,
-        settings=settings,
-        found=found,
-        command=context.command,
-        around=around,
-        load=load,
-        wall_seconds=time.monotonic() - began,
-    )
+    result = {
+        "benchmark": name,
+        "device": context.name,
+        "settings": settings,
+        "found": asdict(found),
+        "command": list(context.command),
+        **about,
+    }
+    write_json(path, {key: result[key] for key in KEYS})
     return None
 
 
 def write_page(context: Context) -> Path:
-    """Render the page from all results that are there, and the figure."""
+    """Render the page and the figure from all results."""
     folder = context.results / context.name
-    results: dict[str, Result] = {}
-    for name in BENCHMARKS:
-        result = read_json(folder / f"{name}.json", KEYS)
-        if result is not None:
-            results[name] = result
+    read = ((name, read_json(folder / f"{name}.json", KEYS)) for name in BENCHMARKS)
+    results = {name: result for name, result in read if result is not None}
     if "figure" in results:
-        if has_matplotlib():
+        if is_installed("matplotlib"):
             draw(results["figure"], context.results / f"{context.name}-lengths.png")
         else:
             context.say("  the figure is not drawn: matplotlib is not installed")
@@ -78,7 +65,7 @@ def write_page(context: Context) -> Path:
 
 
 def run(parser: argparse.ArgumentParser, args: argparse.Namespace, given: Sequence[str]) -> int:
-    """What the options of `python -m benchmarks` say; the exit status."""
+    """Run `python -m benchmarks` with parsed options and return its exit status."""
     if args.list:
         print("\n".join(f"{name:13} {b.summary}" for name, b in BENCHMARKS.items()))
         return 0
@@ -86,8 +73,7 @@ def run(parser: argparse.ArgumentParser, args: argparse.Namespace, given: Sequen
         names = check_names(args.only, args.device)
     except ValueError as error:
         parser.error(str(error))
-    problem = device_problem(args.device)
-    if problem:
+    if problem := device_problem(args.device):
         parser.error(problem)
     torch.set_num_threads(1)
     context = context_of(args, ("python", "-m", "benchmarks", *given))

@@ -16,14 +16,13 @@ from fairseq_plugins.runner.interruption import hold_back_signals
 
 
 def get_parser() -> argparse.ArgumentParser:
-    """The options of the command line."""
+    """Build the parser of the command line."""
     parser = Parser(
         prog="fairseq-pe table table9",
-        description="LRPE, Table 9: speed of a training step of the bidirectional encoder against "
-        "Base. Measures every cell that is not done and renders results/table9/<cpu|gpu>.md.",
-        epilog="A cell measured with other settings, sources, versions or on another machine is "
-        "measured again. Exit status: 0 all done, 1 an attention is wrong, 2 nothing was started, "
-        "130 Ctrl-C.",
+        description="LRPE, Table 9: speed of a training step of the bidirectional encoder relative "
+        "to Base. Measures the cells that are not done and renders results/table9/<cpu|gpu>.md.",
+        epilog="A cell with other settings, sources, versions or hardware is measured again. Exit "
+        "status: 0 all done, 1 an attention is wrong, 2 nothing was started, 130 Ctrl-C.",
     )
     add = parser.add_argument
     add(
@@ -39,33 +38,33 @@ def get_parser() -> argparse.ArgumentParser:
         metavar="A,B",
         help="linear, vanilla or both (default: both)",
     )
-    add("--dry-run", action="store_true", help="say what would be measured and do nothing")
+    add("--dry-run", action="store_true", help="print the cells that would be measured")
     add(
         "--name",
         type=folder_name("--name"),
         metavar="WORD",
         help="keep cells and page in results/table9/WORD, beside the published ones",
     )
-    # Inside a Slurm job, the last words of its command:
+    # Only inside Slurm jobs:
     add("--srun", action="store_true", help=argparse.SUPPRESS)
-    add("--done", type=Path, help=argparse.SUPPRESS)  # written when all is measured
-    add_options(parser, quick="a tiny model, to see that it works")
+    add("--done", type=Path, help=argparse.SUPPRESS)  # file written at the end
+    add_options(parser, quick="a tiny model, as a check")
     return parser
 
 
 def main(arguments: Sequence[str] | None = None, prepare: Callable[[], None] = lambda: None) -> int:
-    """Returns the exit status; `prepare` is called before anything is measured."""
+    """Run the command and return its exit status; `prepare` is called before measuring."""
     parser = get_parser()
     given = list(sys.argv[1:] if arguments is None else arguments)
     args = parser.parse_args(given)
     if args.srun:
         hold_back_signals()
     prepare()
-    from benchmarks import table9_cells  # PyTorch: not for --help
+    from benchmarks import table9_cells  # slow to import; --help stays fast
 
     return table9_cells.run(parser, args, given)
 
 
 if __name__ == "__main__":
-    logging.disable(logging.INFO)  # of the libraries; this program prints
+    logging.disable(logging.INFO)  # of libraries
     sys.exit(main(prepare=prepare_cpu))

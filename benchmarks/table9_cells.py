@@ -1,15 +1,15 @@
-"""The cells of the LRPE paper's Table 9: speed of a training step against Base.
+"""The cells of the LRPE paper's Table 9: speed of a training step relative to Base.
 
-Every row is timed by turns with Base, and the ratio is taken in each turn; row `base` is Base
-against a second Base, which shows how far noise goes.
+Each row and Base take turns, and the ratio is taken in each turn. Row `base` is Base against a
+second Base, which shows the noise.
 """
 
 import argparse
+import functools
 import os
 import signal
 import statistics
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,16 +21,9 @@ import torch
 from benchmarks.context import Context, Settings, context_of, device_problem
 from benchmarks.limits import Peaks, Work, count_work, join_peaks, peak_settings, rates, with_peaks
 from benchmarks.models import masked_language_model_step
-from benchmarks.record import (
-    Found,
-    circumstances,
-    end_of_run,
-    load_average,
-    read_json,
-    still_holds,
-)
+from benchmarks.record import CELL_KEYS, Found, circumstances, is_current, measured, read_json
 from benchmarks.reference import Mismatch, check_attention
-from benchmarks.table9_page import KEYS, read_cells, write_page
+from benchmarks.table9_page import read_cells, write_page
 from benchmarks.targets import ROWS
 from benchmarks.timing import Pace, Samples, interleave, quartiles
 from fairseq_plugins.common.files import write_json
@@ -43,7 +36,7 @@ from fairseq_plugins.runner.slurm_queue import requeue
 
 
 def table9_settings(device: str, quick: bool) -> Settings:
-    """A model that takes about a second per step on one thread of a CPU."""
+    """Choose sizes for about a second per step on one thread of a CPU."""
     gpu = device == "gpu"
     return {
         "layers": 1 if quick else 12 if gpu else 4,
@@ -60,16 +53,12 @@ def table9_settings(device: str, quick: bool) -> Settings:
 
 
 def default_rows() -> list[str]:
-    """The table's rows, as far as their encodings are here."""
+    """List the table's rows whose encodings exist."""
     return [row for row in ROWS if row in ENCODINGS]
 
 
 def check_rows(rows: Sequence[str]) -> None:
-    """Refuse unknown names.
-
-    Raises:
-        ValueError: with the nearest name.
-    """
+    """Raise ValueError for an unknown encoding, with a suggestion."""
     for row in rows:
         for part in row.split("+"):
             if part in ENCODINGS:
@@ -80,12 +69,12 @@ def check_rows(rows: Sequence[str]) -> None:
 
 
 def run_table9(settings: Settings, context: Context) -> Found:
-    """All default rows under both attentions, as a benchmark among the others."""
+    """Measure the default rows under both attentions as one benchmark."""
     rows = default_rows()
     measure_table(settings, context, rows, ATTENTIONS)
     found = Found()
     cells = [cell for cell in read_cells(context.table9) if cell["row"] in rows]
-    for cell in cells:  # the others were measured by the script, perhaps long ago
+    for cell in cells:
         key = f"{cell['row']} {cell['attention']}"
         found.ratios[key] = cell["metrics"]["relative_speed"]
         found.quartiles[key] = tuple(cell["metrics"]["quartiles"])
@@ -107,12 +96,12 @@ def measure_table(
     attentions: Sequence[str],
     on_cell: Callable[[str], object] = lambda name: None,
 ) -> None:
-    """Measure what is not measured yet, and render the page after every cell.
+    """Measure the cells that are not done, and render the page after each.
 
-    on_cell: told the name of each that is written.
+    on_cell: called with the name of each new cell.
 
     Raises:
-        Mismatch: an attention is wrong; then nothing is timed.
+        Mismatch: an attention is wrong; nothing is timed.
     """
     around = circumstances(context.gpus)
     for attention in attentions:
@@ -123,14 +112,14 @@ def measure_table(
         if is_done(settings, context, row, attention, around):
             context.say(f"{label}: done before")
             continue
-        load = load_average()
-        cell = measure_cell(settings, context, row, attention)
+        cell, about = measured(
+            functools.partial(measure_cell, settings, context, row, attention), context.gpus
+        )
         if isinstance(cell, str):
             context.say(f"{label}: - ({cell.partition(':')[0]})")
             continue
-        end = end_of_run(load, cell["wall_seconds"])
-        whole = {**cell, **around, **end}
-        write_json(_path(context, row, attention), {key: whole[key] for key in KEYS})
+        whole = {**cell, **about}
+        write_json(_path(context, row, attention), {key: whole[key] for key in CELL_KEYS})
         write_page(context.table9)
         on_cell(f"{row}, {attention}")
         context.say(f"{label}: {cell['metrics']['relative_speed']:.3f}")
@@ -140,16 +129,15 @@ def measure_table(
 def is_done(
     settings: Settings, context: Context, row: str, attention: str, around: dict[str, Any]
 ) -> bool:
-    """Return whether a cell was measured with these settings, sources, versions and machine."""
-    cell = None if context.force else read_json(_path(context, row, attention), KEYS)
-    return cell is not None and still_holds(cell, {"config": settings, **around})
+    """Return whether a cell has these settings, sources, versions and hardware."""
+    cell = None if context.force else read_json(_path(context, row, attention), CELL_KEYS)
+    return cell is not None and is_current(cell, {"config": settings, **around})
 
 
 def measure_cell(
     settings: Settings, context: Context, row: str, attention: str
 ) -> dict[str, Any] | str:
-    """A cell of the table but for where it comes from, or why there is none."""
-    began = time.monotonic()
+    """Measure a cell of the table, without provenance; or return why there is none."""
     try:
         mine = masked_language_model_step(settings, context, attention, row)
     except IncompatibleEncodingError as error:
@@ -168,12 +156,11 @@ def measure_cell(
         "metrics": _metrics(samples, count_work(mine), peaks),
         "command": list(context.command),
         "config": settings,
-        "wall_seconds": time.monotonic() - began,
     }
 
 
 def _metrics(samples: Samples, work: Work, peaks: Peaks) -> dict[str, Any]:
-    speeds = samples.ratios("base", "row")  # of times: above 1 where the row is faster
+    speeds = samples.ratios("base", "row")  # ratio of times: above 1 if the row is faster
     return {
         "relative_speed": round(statistics.median(speeds), 4),
         "quartiles": [round(value, 4) for value in quartiles(speeds)],
@@ -193,7 +180,7 @@ def dry_run(
     attentions: Sequence[str],
     say: Callable[[str], None],
 ) -> None:
-    """Say which cells would be measured, and with what."""
+    """Print the settings and the cells that would be measured."""
     around = circumstances(context.gpus)
     say(f"settings: {', '.join(f'{key}={value}' for key, value in settings.items())}")
     for row in rows:
@@ -204,7 +191,7 @@ def dry_run(
 
 @contextmanager
 def _out_of_time() -> Iterator[None]:
-    """SIGUSR1, by which Slurm tells that the time of a job is nearly over, raises OutOfTime."""
+    """Raise OutOfTime on SIGUSR1, which Slurm sends shortly before a job's time is over."""
 
     def stop(signum: int, frame: FrameType | None) -> None:
         raise OutOfTime
@@ -218,7 +205,7 @@ def _out_of_time() -> Iterator[None]:
 
 
 def run(parser: argparse.ArgumentParser, args: argparse.Namespace, given: Sequence[str]) -> int:
-    """What the options of `scripts/table9.sh` say; the exit status."""
+    """Run `scripts/table9.sh` with parsed options and return its exit status."""
     rows = args.rows or default_rows()
     try:
         check_rows(rows)

@@ -1,48 +1,31 @@
-"""Table 9 as Markdown: the paper's numbers, ours and what is aimed at."""
+"""The page of Table 9: the paper's numbers, ours and the targets."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmarks.page import origin
-from benchmarks.record import Result, read_json
+from benchmarks.record import CELL_KEYS, Result, read_json
 from benchmarks.targets import ROWS, SPEEDS
 from fairseq_plugins.common.extras import is_installed
 from fairseq_plugins.common.files import write_text, writing
 from fairseq_plugins.common.pictures import save_png
-from fairseq_plugins.common.report_view import view_of
+from fairseq_plugins.common.report_view import site_link
 from fairseq_plugins.common.tables import markdown_table
 from fairseq_plugins.papers import lrpe_speed
 from fairseq_plugins.papers.lrpe_speed import LABELS
 from fairseq_plugins.papers.tables import ATTENTIONS
 from fairseq_plugins.report.render import DASH
 
-KEYS = (
-    "table",
-    "row",
-    "attention",
-    "scale",
-    "metrics",
-    "command",
-    "config",
-    "source",
-    "commit",
-    "versions",
-    "hardware",
-    "load_average",
-    "wall_seconds",
-    "finished_at",
-)
-
 
 def read_cells(folder: Path) -> list[Result]:
-    """All complete cells, by file name."""
-    found = (read_json(path, KEYS) for path in sorted(folder.glob("*.json")))
+    """Read all complete cells, by file name."""
+    found = (read_json(path, CELL_KEYS) for path in sorted(folder.glob("*.json")))
     return [cell for cell in found if cell is not None]
 
 
 def write_page(folder: Path) -> None:
-    """Render results/table9/<cpu|gpu>.md, and .png, from the cells in the folder of that name."""
+    """Render results/table9/<cpu|gpu>.md and .png from the cells in that folder."""
     cells = read_cells(folder)
     write_text(folder.with_name(f"{folder.name}.md"), render(folder.name, cells))
     if cells and is_installed("matplotlib"):
@@ -50,7 +33,7 @@ def write_page(folder: Path) -> None:
 
 
 def render(scale: str, cells: Sequence[Result]) -> str:
-    """The whole page."""
+    """Render the Markdown page."""
     by_name = {(cell["row"], cell["attention"]): cell for cell in cells}
     beyond = sorted({cell["row"] for cell in cells} - set(ROWS))
     header = ["Method"]
@@ -65,12 +48,12 @@ def render(scale: str, cells: Sequence[Result]) -> str:
     parts = [f"# LRPE, Table 9, on a {scale.upper()}", caption(cells)]
     if cells and is_installed("matplotlib"):
         parts.append(f"![Speeds against Base]({scale}.png)")
-    parts.append(view_of("speed.html"))
+    parts.append(site_link("speed.html"))
     return "\n\n".join([*parts, markdown_table(header, lines, left=1)]) + "\n"
 
 
 def draw(cells: Sequence[Result], path: Path) -> None:
-    """Write a PNG with a panel for each attention: ours with its quartiles, paper and target."""
+    """Draw a PNG with a panel for each attention: ours with quartiles, paper and target."""
     from matplotlib.figure import Figure
 
     picture = Figure(figsize=(12, 5), layout="constrained")
@@ -78,14 +61,14 @@ def draw(cells: Sequence[Result], path: Path) -> None:
     for panel, attention in zip(panels, ATTENTIONS, strict=True):
         found = {cell["row"]: cell["metrics"] for cell in cells if cell["attention"] == attention}
         rows = [row for row in (*ROWS, *sorted(set(found) - set(ROWS))) if row in found]
-        for place, row in enumerate(rows):
+        for y, row in enumerate(rows):
             speed, (first, third) = found[row]["relative_speed"], found[row]["quartiles"]
-            panel.plot([first, third], [place, place], color="tab:blue", linewidth=2)
-            panel.plot(speed, place, "o", color="tab:blue")
+            panel.plot([first, third], [y, y], color="tab:blue", linewidth=2)
+            panel.plot(speed, y, "o", color="tab:blue")
             if paper := lrpe_speed.SPEEDS[attention].get(row):
-                panel.plot(paper, place, "D", color="grey", markerfacecolor="none")
+                panel.plot(paper, y, "D", color="grey", markerfacecolor="none")
             if bound := SPEEDS[attention].get(row):
-                panel.plot(bound, place, "|", color="tab:red", markersize=14)
+                panel.plot(bound, y, "|", color="tab:red", markersize=14)
         panel.set_yticks(range(len(rows)), [LABELS.get(row, row) for row in rows], fontsize=8)
         panel.invert_yaxis()
         panel.axvline(1.0, color="black", linewidth=0.8)
@@ -110,7 +93,7 @@ def _columns(row: str, attention: str, cell: Result | None) -> list[str]:
 
 
 def caption(cells: Sequence[Result]) -> str:
-    """What was timed on what."""
+    """Describe what was measured, and on which machine."""
     text = (
         "Speed of a whole training step (forward, backward, update by Adam) of the bidirectional "
         "encoder with a masked language model's loss, relative to Base under the same attention: "

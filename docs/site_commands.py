@@ -39,11 +39,11 @@ def every_command() -> list[tuple[str, ...]]:
     from fairseq_plugins.cli.analyse import get_parser
     from fairseq_plugins.cli.table_options import SCRIPTS
     from fairseq_plugins.cli.train_table import CLAIMS, PAPER
-    from fairseq_plugins.common.data_commands import TYPED
+    from fairseq_plugins.common.data_commands import PROGRAM_COMMANDS
 
     (choices,) = (action.choices for action in get_parser()._actions if action.dest == "command")
     within = {
-        "prepare": [tuple(typed.split()) for typed in TYPED.values()],
+        "prepare": [tuple(typed.split()) for typed in PROGRAM_COMMANDS.values()],
         "table": [("table", name) for name in (*SCRIPTS, CLAIMS, PAPER)],
         "analyse": [("analyse", name) for name in choices or ()],
     }

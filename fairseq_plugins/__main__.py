@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
-from fairseq_plugins.common.extras import DISTRIBUTION, extra_of, remedy
+from fairseq_plugins.common.extras import DISTRIBUTION, extra_of, install_command
 from fairseq_plugins.common.parser import Parser
-from fairseq_plugins.common.root import add_places, put_places
+from fairseq_plugins.common.root import add_folder_options, apply_folder_options
 
 PROGRAM = "fairseq-pe"
 # name: (module with main(argv) -> exit status, imported only when asked for; line for --help)
@@ -64,7 +64,7 @@ def get_parser() -> argparse.ArgumentParser:
         "--task language_modeling --arch pe_transformer_lm ...",
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="show the version")
-    add_places(parser)
+    add_folder_options(parser)
     commands = parser.add_subparsers(dest="command", metavar="<command>", required=True)
     for name, (_, summary) in COMMANDS.items():
         also = [alias for alias, command in ALIASES.items() if command == name]
@@ -87,7 +87,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(first_steps())
         return 0
     args, rest = get_parser().parse_known_args(argv)
-    put_places(args)
+    apply_folder_options(args)
     name = ALIASES.get(args.command, args.command)
     try:
         status = int(import_module(COMMANDS[name][0]).main(rest))
@@ -103,7 +103,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         lacking = (error.name or "").partition(".")[0]
         print(
-            f"{PROGRAM} {name}: error: {lacking} is not installed; {remedy(extra)} brings it "
+            f"{PROGRAM} {name}: error: {lacking} is not installed; "
+            f"{install_command(extra)} brings it "
             f"(`{PROGRAM} doctor` says what else {DISTRIBUTION} can have)",
             file=sys.stderr,
         )

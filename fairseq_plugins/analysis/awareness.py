@@ -1,9 +1,8 @@
-"""Awareness of the start and the end of a sequence in position vectors (dual encoding's paper).
+"""Awareness of a sequence's start and end in position vectors (dual positional encoding's paper).
 
-Its Definitions 3.1 and 3.2, Properties 3.1 and 3.2 and Corollaries 3.5 and 3.6 (Appendices A to E),
-as functions of the vectors that sequences of several lengths have.
+Definitions 3.1 and 3.2, Properties 3.1 and 3.2, Corollaries 3.5 and 3.6 (Appendices A to E).
 
-In all functions `rows` has, by length l, the vectors (l, C) of positions 0 to l - 1, float64.
+In all functions `rows` maps a length l to the vectors (l, C) of positions 0 to l - 1, float64.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,37 +12,33 @@ from itertools import combinations
 import torch
 from torch import Tensor
 
-SAME = 1e-5  # differences up to this share of the largest number are none: rows are float32
+SAME = 1e-5  # relative tolerance for equal vectors: rows are computed in float32
 
 Rows = Mapping[int, Tensor]
 
 
 def forward_gaps(rows: Rows) -> Tensor:
-    """Measure how features differ between lengths at one distance to the start (Def. 3.1).
+    """Measure how features at one distance to the start differ between lengths (Def. 3.1).
 
     Returns:
-        (C,), the largest difference over pairs of lengths and the positions that both have.
+        (C,), the largest difference over pairs of lengths and their common positions.
     """
     return _gaps(rows, lambda vectors, count: vectors[:count])
 
 
 def backward_gaps(rows: Rows) -> Tensor:
-    """Measure how features differ between lengths at one distance to the end (Def. 3.2): (C,)."""
+    """Measure how features at one distance to the end differ between lengths (Def. 3.2): (C,)."""
     return _gaps(rows, lambda vectors, count: vectors[len(vectors) - count :])
 
 
-def tells_apart(rows: Rows, features: Tensor) -> float:
-    """The smallest distance between the vectors of two positions in one sequence.
+def min_distance(rows: Rows, features: Tensor) -> float:
+    """Compute the smallest distance (maximum norm) between two positions of one sequence.
 
-    0 for a slice that is the same everywhere, which all lengths share but which knows nothing.
+    0 for a constant slice, and without features.
 
     Args:
         rows: by length.
         features: (C,) bool, the slice.
-
-    Returns:
-        The largest difference of a feature, of the two positions where that is smallest; 0 without
-        features.
     """
     if not features.any():
         return 0.0
@@ -57,18 +52,17 @@ def tells_apart(rows: Rows, features: Tensor) -> float:
 
 
 def function_gap(rows: Rows, features: Tensor, *, from_end: bool = False) -> float | None:
-    """Measure how far P_b is from a function of P_a, a and b at all lengths (Properties 3.1, 3.2).
+    """Measure how far P_b is from being a function of P_a at all lengths (Properties 3.1, 3.2).
 
-    Where two lengths have the same slice at position a they must have it at every b.
+    Two lengths whose slices agree at position a must agree at every b.
 
     Args:
         rows: by length.
         features: (C,) bool, the slice.
-        from_end: positions are counted from the end (Property 3.2), not from the start (3.1).
+        from_end: count positions from the end (Property 3.2), not from the start (3.1).
 
     Returns:
-        The largest difference at b of lengths that agree at a; None where no two ever agree, so
-        that any function would do.
+        The largest difference at b of lengths that agree at a; None where no two ever agree.
     """
     if not features.any():
         return None
@@ -92,14 +86,14 @@ def sum_formula_error(rows: Rows) -> float:
         rows: by length, of an even number of features.
 
     Returns:
-        The root mean square that the best coefficients for all x, y and lengths miss, as a share
-        of the rows' own.
+        The root mean square residual of the best coefficients for all x, y and lengths, as a share
+        of the targets' root mean square.
     """
-    places = [
+    grids = [
         (vectors, *torch.meshgrid(torch.arange(n), torch.arange(n), indexing="ij"))
         for n, vectors in rows.items()
     ]
-    inside = [(v, x[x + y < len(v)], y[x + y < len(v)]) for v, x, y in places]
+    inside = [(v, x[x + y < len(v)], y[x + y < len(v)]) for v, x, y in grids]
     triples = [
         torch.cat([vectors[at] for vectors, at in taken])
         for taken in zip(*([(v, x), (v, y), (v, x + y)] for v, x, y in inside), strict=True)
@@ -124,14 +118,14 @@ def _products_miss(triples: list[Tensor], pairs: Tensor) -> float:
 def centre_gap(scores: Tensor) -> float:
     """Measure how far a position's contribution differs between queries (Corollary 3.5).
 
-    A relative encoding's g(P_ij) says where j is seen from i: the same position has another
-    number for every i, so that it says neither how far the start is nor how far the end.
+    A relative encoding's g(P_ij) differs for every query i, so that it gives neither the distance
+    of j to the start nor to the end.
 
     Args:
-        scores: (T, T), what positions add to the score of query i and key j.
+        scores: (T, T), the positions' contribution to the score of query i and key j.
 
     Returns:
-        The largest difference over queries of what one key gets, as a share of the largest score.
+        The largest difference over queries of one key's score, as a share of the largest score.
     """
     spread = scores.amax(0) - scores.amin(0)
     largest = float(scores.abs().max())
@@ -143,14 +137,14 @@ class Awareness:
     """Measures of the position vectors of an encoding.
 
     Attributes:
-        forward: (C,) bool, the features that are the same at one position for all lengths.
-        backward: (C,) bool, those that are the same at one distance to the end.
-        forward_apart: how well `forward` tells positions of a sequence apart.
-        backward_apart: the same of `backward`.
-        forward_function: Property 3.1's measure of `forward`.
-        backward_function: Property 3.2's of `backward`.
-        sum_error: Appendix E's, of one formula for a sum of positions.
-        size: of the largest number, by which a difference is judged.
+        forward: (C,) bool, the features equal at one position for all lengths.
+        backward: (C,) bool, the features equal at one distance to the end for all lengths.
+        forward_apart: `min_distance` of `forward`.
+        backward_apart: `min_distance` of `backward`.
+        forward_function: `function_gap` of `forward` (Property 3.1).
+        backward_function: `function_gap` of `backward` (Property 3.2).
+        sum_error: `sum_formula_error` (Appendix E).
+        size: the largest absolute value, to which `SAME` is relative.
     """
 
     forward: Tensor
@@ -164,20 +158,20 @@ class Awareness:
 
     @property
     def is_forward_aware(self) -> bool:
-        """A slice is shared from the start on, and tells positions apart."""
+        """Whether a slice is equal from the start on at all lengths, and separates positions."""
         return self.forward_apart > SAME * self.size
 
     @property
     def is_backward_aware(self) -> bool:
-        """A slice is shared from the end back, and tells positions apart."""
+        """Whether a slice is equal from the end back at all lengths, and separates positions."""
         return self.backward_apart > SAME * self.size
 
 
 def measure_awareness(rows: Rows) -> Awareness:
-    """Compute all measures of some rows.
+    """Compute all measures.
 
     Raises:
-        ValueError: fewer than two lengths, or one below 2, which have nothing to compare.
+        ValueError: fewer than two lengths, or a length below 2.
     """
     if len(rows) < 2 or min(rows) < 2:
         raise ValueError(
@@ -189,8 +183,8 @@ def measure_awareness(rows: Rows) -> Awareness:
     return Awareness(
         forward,
         backward,
-        tells_apart(rows, forward),
-        tells_apart(rows, backward),
+        min_distance(rows, forward),
+        min_distance(rows, backward),
         function_gap(rows, forward),
         function_gap(rows, backward, from_end=True),
         sum_formula_error(rows),
@@ -199,10 +193,7 @@ def measure_awareness(rows: Rows) -> Awareness:
 
 
 def slices(features: Tensor) -> list[tuple[int, int]]:
-    """Runs of features that are in a slice, as (first, behind the last).
-
-    features: (C,) bool.
-    """
+    """Find runs of selected features (C,), as (first, end)."""
     found: list[tuple[int, int]] = []
     for index in torch.nonzero(features).flatten().tolist():
         if found and found[-1][1] == index:
@@ -213,7 +204,7 @@ def slices(features: Tensor) -> list[tuple[int, int]]:
 
 
 def as_words(features: Tensor) -> str:
-    """A slice as in Python: "0:16", or "none"."""
+    """Format selected features as Python slices: "0:16", or "none"."""
     return ", ".join(f"{first}:{end}" for first, end in slices(features)) or "none"
 
 

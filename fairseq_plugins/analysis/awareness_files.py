@@ -1,6 +1,5 @@
-"""Awareness of encodings for a terminal and as files: heat maps, a JSON of the numbers, a page."""
+"""Awareness of encodings as text and files: heat maps, JSON, and a Markdown page."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,29 +14,29 @@ from fairseq_plugins.analysis.awareness import (
     measure_awareness,
     slices,
 )
+from fairseq_plugins.analysis.figure_files import Panel, draw_panels, round_digits
 from fairseq_plugins.analysis.position_rows import added_scores, build_plain, embeds, rows_by_length
 from fairseq_plugins.common.files import write_json, write_text
 from fairseq_plugins.common.pictures import save_picture
-from fairseq_plugins.common.report_view import view_of_figure
+from fairseq_plugins.common.report_view import figure_site_link
 from fairseq_plugins.common.tables import columns, markdown_table
 from fairseq_plugins.encodings import ENCODINGS, expand_name
 
 MEASURED = range(2, 41)  # lengths that are compared
-COLUMNS = 4
 PAPER = ("sinusoidal", "rspe", "aspe", "dpe", "2dspe")  # the paper's, SPE first
 FIGURES = {10: "Figure 2", 20: "Figure 6"}  # the paper's, by length
 COMMAND = "fairseq-pe analyse awareness"
 
 
 @dataclass(frozen=True)
-class Observation:
-    """An encoding and what its vectors know.
+class MeasuredEncoding:
+    """An encoding and its awareness.
 
     Attributes:
         name: of the encoding.
-        awareness: None where it has no vector for a position.
-        maps: by length the vectors (T, C).
-        centre_gap: of an encoding that acts inside the attention, else None.
+        awareness: None for an encoding without position vectors.
+        maps: vectors (T, C) by length.
+        centre_gap: Corollary 3.5's measure, for an encoding inside the attention; else None.
     """
 
     name: str
@@ -47,7 +46,7 @@ class Observation:
 
 
 def absolute_names() -> list[str]:
-    """Return all encodings of token embeddings, the paper's first, without combinations."""
+    """Return the single encodings that act on token embeddings, the paper's first."""
     single = (name for name in ENCODINGS if len(expand_name(name)) == 1)
     others = sorted(name for name in single if embeds(name) and name not in PAPER)
     return [*PAPER, *others]
@@ -55,18 +54,18 @@ def absolute_names() -> list[str]:
 
 def observe(
     name: str, *, width: int, lengths: Sequence[int], seed: int, **options: Any
-) -> Observation:
+) -> MeasuredEncoding:
     """Measure an encoding.
 
     Args:
         name: its name.
         width: features of a vector.
         lengths: of the heat maps.
-        seed: of what it draws.
-        options: its own.
+        seed: seed of random encodings.
+        options: options of the encoding.
 
     Raises:
-        ValueError: an unknown name or option, or what the encoding refuses.
+        ValueError: an unknown name, or an invalid option.
     """
     longest = max(*MEASURED, *lengths)
     encodings = build_plain(name, width=width, longest=longest, seed=seed, **options)
@@ -74,10 +73,10 @@ def observe(
     if encodings.layers[0] is not None:
         gap = centre_gap(added_scores(encodings, max(lengths), seed=seed))
     if encodings.inputs[0] is None:
-        return Observation(name, None, {}, gap)
+        return MeasuredEncoding(name, None, {}, gap)
     rows = rows_by_length(encodings, MEASURED, seed=seed)
     maps = rows_by_length(encodings, lengths, seed=seed)
-    return Observation(name, measure_awareness(rows), maps, gap)
+    return MeasuredEncoding(name, measure_awareness(rows), maps, gap)
 
 
 HEADER = (
@@ -93,8 +92,8 @@ HEADER = (
 )
 
 
-def lines(seen: Sequence[Observation]) -> list[list[str]]:
-    """A line of words for each encoding, as `HEADER` names them."""
+def table_rows(seen: Sequence[MeasuredEncoding]) -> list[list[str]]:
+    """Make a table row for each encoding, with the columns of `HEADER`."""
     found = []
     for one in seen:
         gap = "-" if one.centre_gap is None else f"{one.centre_gap:.3f}"
@@ -122,14 +121,14 @@ def _gap(value: float | None) -> str:
     return "-" if value is None else f"{value:.4f}"
 
 
-def as_text(seen: Sequence[Observation]) -> str:
+def as_text(seen: Sequence[MeasuredEncoding]) -> str:
     """Format the measures for a terminal."""
-    return columns([list(HEADER), *lines(seen)], left=5)
+    return columns([list(HEADER), *table_rows(seen)], left=5)
 
 
-def write(seen: Sequence[Observation], folder: Path) -> None:
+def write(seen: Sequence[MeasuredEncoding], folder: Path) -> None:
     """Write awareness.md and .json, and for each length length_<n>.png and .svg."""
-    write_json(folder / "awareness.json", as_data(seen))
+    write_json(folder / "awareness.json", to_json(seen))
     drawn = [one for one in seen if one.maps]
     lengths = list(drawn[0].maps) if drawn else []
     for length in lengths:
@@ -137,8 +136,8 @@ def write(seen: Sequence[Observation], folder: Path) -> None:
     write_text(folder / "awareness.md", page(seen, lengths, folder))
 
 
-def as_data(seen: Sequence[Observation]) -> dict[str, Any]:
-    """Return all measures and the vectors of the heat maps."""
+def to_json(seen: Sequence[MeasuredEncoding]) -> dict[str, Any]:
+    """Return all measures and the heat maps' vectors."""
     return {
         "what": "forward- and backward-awareness of position vectors",
         "lengths_compared": [MEASURED[0], MEASURED[-1]],
@@ -146,7 +145,7 @@ def as_data(seen: Sequence[Observation]) -> dict[str, Any]:
     }
 
 
-def _measures(one: Observation) -> dict[str, Any]:
+def _measures(one: MeasuredEncoding) -> dict[str, Any]:
     known = one.awareness
     found: dict[str, Any] = {"centre_gap": one.centre_gap}
     if known is None:
@@ -163,77 +162,46 @@ def _measures(one: Observation) -> dict[str, Any]:
         "backward_function_gap": known.backward_function,
         "sum_formula_error": known.sum_error,
         "largest": known.size,
-        "vectors": {str(n): [_short(row) for row in rows.tolist()] for n, rows in one.maps.items()},
+        "vectors": {str(n): round_digits(rows, 3) for n, rows in one.maps.items()},
     }
 
 
-def _short(row: list[float]) -> list[float]:
-    return [float(f"{value:.3g}") for value in row]
-
-
-def draw(seen: Sequence[Observation], length: int) -> Any:
-    """Heat maps of the vectors at one length, a panel for each encoding."""
-    from matplotlib.figure import Figure  # an extra, which the numbers do without
-    from matplotlib.ticker import MaxNLocator
-
-    across = min(COLUMNS, len(seen))
-    down = math.ceil(len(seen) / across)
-    picture = Figure(figsize=(3.4 * across, 0.6 + 2.4 * down), layout="constrained")
-    panels = picture.subplots(down, across, squeeze=False).ravel()
-    for panel in panels[len(seen) :]:
-        panel.set_axis_off()
-    for panel, one in zip(panels, seen, strict=False):
-        rows = one.maps[length]
-        reach = float(rows.abs().max()) or 1.0
-        image = panel.imshow(
-            rows.numpy(),
-            cmap="RdBu_r",
-            vmin=-reach,
-            vmax=reach,
-            aspect="auto",
-            interpolation="none",
-        )
-        panel.set_title(one.name, fontsize=10)
-        panel.set_xlabel("feature", fontsize=9)
-        panel.set_ylabel("position", fontsize=9)
-        panel.tick_params(labelsize=8)
-        for axis in (panel.xaxis, panel.yaxis):
-            axis.set_major_locator(MaxNLocator(integer=True))
-        picture.colorbar(image, ax=panel).ax.tick_params(labelsize=7)
-    picture.suptitle(f"Vectors of a sequence of {length}")
+def draw(seen: Sequence[MeasuredEncoding], length: int) -> Any:
+    """Draw heat maps (positions down, features across) of the vectors at one length."""
+    panels = [Panel(one.name, one.maps[length], dark=False) for one in seen]
+    picture = draw_panels(panels, size=(3.4, 2.4))
+    picture.suptitle(f"Position (down) by feature, sequence of {length}")
     return picture
 
 
-def page(seen: Sequence[Observation], lengths: Sequence[int], folder: Path) -> str:
-    """The whole page."""
+def page(seen: Sequence[MeasuredEncoding], lengths: Sequence[int], folder: Path) -> str:
+    """Render the Markdown page."""
     names = {one.name for one in seen}
-    said = [
-        "What the vectors of an encoding know, without any training (dual positional encoding, "
-        "Definitions 3.1 and 3.2). *Forward-aware*: at one distance to the start, a slice of the "
-        "features is the same in sequences of every length, and tells positions apart; "
-        "*backward-aware*: the same from the end. A slice that is the same and tells none apart, "
-        "as a feature that hardly changes, is named and makes nothing aware. Learned vectors are "
-        "as they are drawn.",
-        f"Compared are lengths {MEASURED[0]} to {MEASURED[-1]}. What is added to a sentence that "
-        "repeats one word counts as its vectors, so that encodings which look at words or change "
-        "them are measured, too.",
+    parts = [
+        "# Do position vectors encode the start and the end?",
+        "Measures of untrained position vectors (dual positional encoding, Definitions 3.1 and "
+        "3.2). *Forward-aware*: at one distance to the start, a slice of the features is equal in "
+        "sequences of every length and differs between positions; *backward-aware*: the same "
+        "from the end. A slice that is equal but does not differ between positions is listed and "
+        "does not make an encoding aware. Learned vectors have their initial values.",
+        f"Lengths {MEASURED[0]} to {MEASURED[-1]} are compared. The vectors are what an encoding "
+        "adds to a sentence that repeats one word, so that encodings that depend on words or "
+        "change them are measured too.",
     ]
-    parts = ["# Do positions know the start and the end?", *said]
-    parts += view_of_figure(folder / "awareness")
-    parts.append(markdown_table(HEADER, lines(seen), left=5))
+    parts += figure_site_link(folder / "awareness")
+    parts.append(markdown_table(HEADER, table_rows(seen), left=5))
     parts.append(
-        "*3.1 misses*: by how much P(b) is no function of P(a) that is the same for all lengths, a "
-        "and b counted from the start (Property 3.1): of the features of the slice, the largest "
-        "difference at any b between lengths that agree at some a. *3.2 misses*: the same, counted "
-        "from the end (Property 3.2). A dash: there is no slice. "
-        "*Sum formula misses*: what one formula for P(x+y) in products of features of P(x) and "
-        "P(y), for all lengths, does not reach (Eq. 15, Appendix E), as a share of the vectors. "
-        "*Between centres*: of an encoding inside the attention, by how much what a key gets "
-        "differs between the tokens that look at it (Corollary 3.5), as a share of the largest "
-        "score; that is why no such encoding knows where a sequence begins or ends."
+        "*3.1 misses*: how far P(b) is from one function of P(a) for all lengths, counted from the "
+        "start (Property 3.1): the largest difference of the slice at any b between lengths that "
+        "agree at some a. *3.2 misses*: the same, counted from the end (Property 3.2). A dash: "
+        "there is no slice. *Sum formula misses*: the residual of one formula for P(x+y) in "
+        "products of features of P(x) and P(y) for all lengths (Eq. 15, Appendix E), as a share of "
+        "the vectors. *Between centres*: for an encoding inside the attention, how much a key's "
+        "score differs between queries (Corollary 3.5), as a share of the largest score; above 0, "
+        "the encoding gives neither a sequence's start nor its end."
     )
     if names.issuperset(PAPER):
-        parts += ["## What the paper saw", _against_the_paper(seen)]
+        parts += ["## What the paper found", _against_the_paper(seen)]
     for length in lengths:
         heading = FIGURES.get(length, "")
         parts.append(f"## Length {length}" + (f", the paper's {heading}" if heading else ""))
@@ -247,7 +215,7 @@ def page(seen: Sequence[Observation], lengths: Sequence[int], folder: Path) -> s
     return "\n\n".join(parts) + "\n"
 
 
-def _against_the_paper(seen: Sequence[Observation]) -> str:
+def _against_the_paper(seen: Sequence[MeasuredEncoding]) -> str:
     """Compare the measures with Theorem 3.4, Corollary 3.6 and Appendices E and G."""
     claimed = {
         "sinusoidal": (True, False),
@@ -272,5 +240,5 @@ def _against_the_paper(seen: Sequence[Observation]) -> str:
     text += f"; otherwise: {', '.join(f'`{name}`' for name in other)}." if other else "."
     return (
         f"{text} 2DSPE has the position in one half and the length in the other, so that it is "
-        "forward-aware; the distance to the end is in it, but in no slice of it."
+        "forward-aware; the distance to the end is in the vector, but in no slice of it."
     )

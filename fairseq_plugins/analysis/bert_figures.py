@@ -1,25 +1,31 @@
-"""The figures of "On Position Embeddings in BERT" that encodings or checkpoints are enough for.
+"""Figures of "On Position Embeddings in BERT" made from encodings or checkpoints.
 
-Figure 5 is of results of trainings, in `report.correlation_by_offset`; Figure 7, SQuAD while
-pre-training goes on, needs a training that is fine-tuned after every epoch.
+Figure 5 needs results of training (`report.correlation_by_offset`), and so does Figure 7, SQuAD
+during pre-training.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from fairseq_plugins.analysis.agreement import (
-    Agrees,
-    of_correspondence,
-    of_families,
-    of_frequencies,
-    of_identical_words,
-    of_relative,
-    of_training,
-    of_vectors,
+    Check,
+    check_correspondence,
+    check_families,
+    check_frequencies,
+    check_identical_words,
+    check_relative,
+    check_training,
+    check_vectors,
 )
-from fairseq_plugins.analysis.figure_files import Made
+from fairseq_plugins.analysis.figure_files import RenderedFigure
+from fairseq_plugins.analysis.figure_inputs import (
+    BERT_HEADS,
+    BERT_WIDTH,
+    FigureInput,
+    FigureSizes,
+    untrained_input,
+)
 from fairseq_plugins.analysis.probe_figures import families, identical_words, position_positions
-from fairseq_plugins.analysis.subjects import BERT_HEADS, BERT_WIDTH, Sizes, Subject, untrained
 from fairseq_plugins.analysis.vector_figures import (
     dots,
     fixed_waves,
@@ -27,7 +33,7 @@ from fairseq_plugins.analysis.vector_figures import (
     relative_cosines,
 )
 
-Maker = Callable[[Sequence[Subject], Sizes], Made]
+Maker = Callable[[Sequence[FigureInput], FigureSizes], RenderedFigure]
 
 
 @dataclass(frozen=True)
@@ -35,21 +41,20 @@ class Figure:
     """A figure of the paper.
 
     Attributes:
-        make: from what is shown.
-        title: what it shows.
-        paper: what the paper saw in it.
-        untrained: names of encodings that are shown where no checkpoint is given; () where it
-            needs one.
-        takes_subjects: whether checkpoints change it.
-        agrees: what its numbers say to that.
+        make: draws the figure from its inputs.
+        title: title of the figure.
+        paper: the paper's observation.
+        untrained: encodings shown when no checkpoint is given; () if the figure needs one.
+        takes_inputs: whether checkpoints change the figure.
+        check: compares the numbers with the paper's observation.
     """
 
     make: Maker
     title: str
     paper: str
     untrained: tuple[str, ...] = ()
-    takes_subjects: bool = True
-    agrees: Agrees = lambda numbers: ""
+    takes_inputs: bool = True
+    check: Check = lambda numbers: ""
 
 
 _PROBED = (
@@ -59,9 +64,8 @@ _PROBED = (
     "combinations with them."
 )
 _UNTRAINED = (
-    f"Fixed sinusoids in the size of BERT-base ({BERT_WIDTH} features, {BERT_HEADS} heads), which "
-    "no training changes; the paper's other panels are of trained models, for which the command "
-    "takes checkpoints."
+    f"Fixed sinusoids with BERT-base's sizes ({BERT_WIDTH} features, {BERT_HEADS} heads), without "
+    "training. The paper's other panels show trained models: give checkpoints to the command."
 )
 FIGURES: dict[int, Figure] = {
     1: Figure(
@@ -71,10 +75,10 @@ FIGURES: dict[int, Figure] = {
         "of learned relative vectors those of small offsets are unlike all others, and those "
         "beyond 20 are alike.",
         ("sinusoidal", "sinusoidal_rpe"),
-        agrees=of_vectors,
+        check=check_vectors,
     ),
     2: Figure(
-        identical_words, "Identical words: scores and weights", _PROBED, agrees=of_identical_words
+        identical_words, "Identical words: scores and weights", _PROBED, check=check_identical_words
     ),
     3: Figure(
         fixed_waves,
@@ -82,7 +86,7 @@ FIGURES: dict[int, Figure] = {
         "psi is monotone for m between 0 and 50, roughly; small frequencies hardly tell positions "
         "apart, large ones let it fall at once. (Its first rise is at m = 44.)",
         ("sinusoidal",),
-        takes_subjects=False,
+        takes_inputs=False,
     ),
     4: Figure(
         learned_waves,
@@ -90,7 +94,7 @@ FIGURES: dict[int, Figure] = {
         "learned frequencies are mostly below the fixed ones; far positions are closer than with "
         "fixed ones, and models fine-tuned for spans are monotone over more offsets than those for "
         "classes, which the pre-trained model is more like.",
-        agrees=of_frequencies,
+        check=check_frequencies,
     ),
     6: Figure(
         relative_cosines,
@@ -98,20 +102,20 @@ FIGURES: dict[int, Figure] = {
         "of learned relative vectors, those beyond offsets of 20 to 25 are not significantly "
         "different; vectors of one side are slightly more alike than those of two.",
         ("sinusoidal_rpe",),
-        agrees=of_relative,
+        check=check_relative,
     ),
     8: Figure(
         dots,
         "Dot products between position vectors while training",
         "no pattern at first; with more steps translation invariance and local monotonicity "
         "emerge.",
-        agrees=of_training,
+        check=check_training,
     ),
     9: Figure(
         position_positions,
         "Position-position correspondence and the terms of Eq. 7",
         "some awareness of distance in the mean of P W_Q W_K^T P^T over heads.",
-        agrees=of_correspondence,
+        check=check_correspondence,
     ),
     10: Figure(
         families,
@@ -119,28 +123,29 @@ FIGURES: dict[int, Figure] = {
         "GPT-2 is the most monotone, the least translation invariant, since its tokens also look "
         "at the first few, and the least symmetric; the encoder of machine translation looks "
         "slightly more ahead, BERT back.",
-        agrees=of_families,
+        check=check_families,
     ),
     11: Figure(
         identical_words,
         "Identical words: scores and weights of more embeddings",
         _PROBED,
-        agrees=of_identical_words,
+        check=check_identical_words,
     ),
 }
 
 
-def make_figure(number: int, subjects: Sequence[Subject], sizes: Sizes) -> Made:
-    """A figure of the paper; without subjects, of encodings that are not trained.
+def make_figure(number: int, inputs: Sequence[FigureInput], sizes: FigureSizes) -> RenderedFigure:
+    """Make a figure of the paper; without inputs, of untrained encodings.
 
     Raises:
-        ValueError: subjects that lack what it shows.
+        ValueError: no input has what the figure shows.
     """
     figure = FIGURES[number]
-    if subjects or not figure.untrained:
-        made = figure.make(subjects, sizes)
+    if inputs or not figure.untrained:
+        rendered = figure.make(inputs, sizes)
     else:
-        made = figure.make([untrained(name, seed=sizes.seed) for name in figure.untrained], sizes)
-        if figure.takes_subjects:
-            made = replace(made, seen=(_UNTRAINED, *made.seen))
-    return replace(made, agrees=figure.agrees(made.numbers))
+        inputs = [untrained_input(name, seed=sizes.seed) for name in figure.untrained]
+        rendered = figure.make(inputs, sizes)
+        if figure.takes_inputs:
+            rendered = replace(rendered, paragraphs=(_UNTRAINED, *rendered.paragraphs))
+    return replace(rendered, agreement=figure.check(rendered.numbers))

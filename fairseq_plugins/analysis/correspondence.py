@@ -1,4 +1,4 @@
-"""Shares of words and positions in a score: Eq. 7 and Figure 9 of the BERT paper.
+"""Contributions of words and positions to a score: Eq. 7 and Figure 9 of the BERT paper.
 
 Shapes: B batch, H heads, T positions, D head_dim, C embed_dim.
 """
@@ -9,18 +9,17 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fairseq_plugins.analysis.identical_words import look_at_first_layer
-from fairseq_plugins.analysis.readers import Reader
+from fairseq_plugins.analysis.identical_words import first_layer_attention
+from fairseq_plugins.analysis.loaded_stacks import LoadedStack
 
 
 @dataclass(frozen=True)
 class Terms:
-    """The four correspondences of Eq. 7, whose sum is the score, and what is beyond them.
+    """The four correspondences of Eq. 7 and a remainder, which sum to the score.
 
     Attributes:
-        word_word, word_position, position_word, position_position: (B, H, T, T); the first word
-            is the query's.
-        rest: (B, H, T, T), what an encoding inside the attention adds; 0 without one.
+        word_word, word_position, position_word, position_position: (B, H, T, T), query first.
+        rest: (B, H, T, T), added by an encoding inside the attention; 0 without one.
     """
 
     word_word: Tensor
@@ -30,7 +29,7 @@ class Terms:
     rest: Tensor
 
     def total(self) -> Tensor:
-        """The scores: (B, H, T, T)."""
+        """Sum the terms to the scores (B, H, T, T)."""
         own = self.word_word + self.word_position + self.position_word + self.position_position
         return own + self.rest
 
@@ -51,10 +50,10 @@ class Terms:
 def split_scores(
     q_word: Tensor, q_position: Tensor, k_word: Tensor, k_position: Tensor, scale: float
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Eq. 7 for projected vectors (B, H, T, D) of words and of positions: four times (B, H, T, T).
+    """Split scores by Eq. 7, from projections (B, H, T, D) of words and of positions.
 
     Returns:
-        scale times word-word, word-position, position-word, position-position.
+        scale times word-word, word-position, position-word, position-position: (B, H, T, T) each.
     """
     return (
         scale * q_word @ k_word.mT,
@@ -67,12 +66,12 @@ def split_scores(
 def position_correlation(
     vectors: Tensor, q_weight: Tensor, k_weight: Tensor, num_heads: int
 ) -> Tensor:
-    """P W_Q W_K^T P^T of each head (Figure 9): without scale, biases and normalisation.
+    """Compute P W_Q W_K^T P^T of each head (Figure 9), without scale, biases and normalisation.
 
     Args:
         vectors: P, (T, C).
-        q_weight: of the projection of queries as PyTorch has it, (C, C), W_Q transposed.
-        k_weight: of keys.
+        q_weight: (C, C), the query projection in PyTorch's layout, W_Q transposed.
+        k_weight: (C, C), the key projection.
         num_heads: H.
 
     Returns:
@@ -86,15 +85,14 @@ def position_correlation(
 
 
 def through_norm(whole: Tensor, part: Tensor, norm: nn.LayerNorm | None) -> Tensor:
-    """Return a summand's part of a layer normalisation of the sum, without its bias.
+    """Pass a summand through the layer normalisation of the sum, without bias.
 
-    The normalisation divides by what the whole sum has as deviation; with that, it is linear in
-    the parts.
+    Given the standard deviation of the whole sum, the normalisation is linear in the parts.
 
     Args:
         whole: (..., C), the sum.
-        part: (..., C), of the sum.
-        norm: None where there is none.
+        part: (..., C), the summand.
+        norm: None returns `part`.
     """
     if norm is None:
         return part
@@ -103,17 +101,17 @@ def through_norm(whole: Tensor, part: Tensor, norm: nn.LayerNorm | None) -> Tens
 
 
 @torch.no_grad()
-def split_first_layer(reader: Reader, tokens: Tensor) -> Terms:
-    """Eq. 7 of the first layer's scores for tokens (B, T) without padding.
+def split_first_layer(reader: LoadedStack, tokens: Tensor) -> Terms:
+    """Split the first layer's scores for tokens (B, T) without padding by Eq. 7.
 
-    What an encoding adds to the token embeddings is the position's part; the words' part is the
-    rest, with all biases. Normalisations between the sum and the projections are taken as linear,
-    with the deviations that the sum has, which the paper leaves out.
+    The position's part is what an encoding adds to the token embeddings; the words' part is the
+    rest, with all biases. Unlike in the paper, the normalisations between embedding and projection
+    are applied, as linear maps with the standard deviation of the sum.
 
     Raises:
         ValueError: an encoding without an embedding of positions, or attention without weights.
     """
-    stack, seen = reader.stack, look_at_first_layer(reader, tokens)
+    stack, seen = reader.stack, first_layer_attention(reader, tokens)
     if stack.position_embedding is None:
         raise ValueError(
             "the model must have an absolute position encoding to be split by Eq. 7, but has none."
@@ -140,14 +138,14 @@ def split_first_layer(reader: Reader, tokens: Tensor) -> Terms:
     return Terms(*four, rest=seen.scores - sum(four))
 
 
-def input_projections(reader: Reader) -> tuple[Any, Any, int]:
-    """W_Q^T and W_K^T of the first layer, each (C, C), and its number of heads."""
+def input_projections(reader: LoadedStack) -> tuple[Any, Any, int]:
+    """Return W_Q^T and W_K^T of the first layer, each (C, C), and its number of heads."""
     attention = reader.stack.layers[0].self_attn
     return attention.q_proj.weight, attention.k_proj.weight, attention.num_heads
 
 
 def _heads(x: Tensor, num_heads: int) -> Tensor:
-    """(B, T, C) -> (B, H, T, D)."""
+    """Split features into heads: (B, T, C) -> (B, H, T, D)."""
     return x.unflatten(-1, (num_heads, -1)).transpose(1, 2)
 
 

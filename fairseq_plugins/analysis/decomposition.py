@@ -1,8 +1,8 @@
 """P and Lambda of a unitary relative encoding, from its matrices W_s alone (LRPE, Appendix C.3).
 
-A family of unitary matrices with W_0 = I that depends on differences of positions alone, W_s^H W_t
-= W_{t-s} (Eq. 14), consists of the powers of W_1. Theorem C.1 diagonalises these over the complex
-numbers, Theorem C.2 brings them to rotations of planes over the reals.
+A family of unitary matrices with W_0 = I and W_s^H W_t = W_{t-s} (Eq. 14) consists of the powers of
+W_1. Theorem C.1 diagonalises these over the complex numbers, Theorem C.2 turns them into rotations
+of planes over the reals.
 """
 
 from collections.abc import Callable
@@ -15,14 +15,14 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Decomposition:
-    """W_s = P^H Lambda(s) P of integer positions s.
+    """The decomposition W_s = P^H Lambda(s) P for integer positions s.
 
     Attributes:
         basis: P, (D, D): unitary complex128, or orthogonal float64.
         angles: in radians per position. Complex: (D,), one for each diagonal entry exp(i s angle).
             Real: (r,), one for each plane of two features, which come first.
-        signs: (D - 2r,) of a real family: 1 for a feature that no position changes, -1 for one that
-            changes its sign with every step; empty for a complex one.
+        signs: (D - 2r,) of a real family: 1 for a constant feature, -1 for one that changes its
+            sign with every step; empty for a complex family.
     """
 
     basis: Tensor
@@ -48,14 +48,13 @@ def decompose(
     """Find P and Lambda of a family W_s.
 
     Args:
-        family: W_s, (D, D), real or complex, for an integer s; or the matrix W_1, of whose powers
-            the family then consists.
+        family: returns W_s, (D, D), real or complex, for an integer s; or the matrix W_1, whose
+            powers are the family.
         steps: positions up to which the family is compared with the powers of W_1.
-        tolerance: largest difference of an entry from what a unitary, shift-consistent family has.
+        tolerance: largest difference of an entry from a unitary, shift-consistent family.
 
     Raises:
-        ValueError: W_1 is not unitary, W_0 is not the identity, or W_s is no power of W_1: such a
-            family has no P and Lambda.
+        ValueError: W_1 is not unitary, W_0 is not the identity, or W_s is not a power of W_1.
     """
     first = (family if isinstance(family, Tensor) else family(1)).detach().cpu()
     first = first.to(torch.complex128 if first.is_complex() else torch.float64)
@@ -73,7 +72,7 @@ def decompose(
                 f"the family is not shift-consistent: W_{step} and W_1^{step}",
             )
             power = power @ first
-    found = _of_complex(first) if first.is_complex() else _of_real(first)
+    found = _decompose_complex(first) if first.is_complex() else _decompose_real(first)
     _require(found.relative_matrix(1), first, max(tolerance, 1e-9), "W_1 and P^H Lambda(1) P")
     return found
 
@@ -84,15 +83,15 @@ def _require(found: Tensor, wanted: Tensor, tolerance: float, what: str) -> None
         raise ValueError(f"{what} differ by up to {difference:.2g}, above {tolerance:.2g}.")
 
 
-def _of_complex(first: Tensor) -> Decomposition:
-    """Theorem C.1: the Schur form of a unitary matrix is diagonal."""
+def _decompose_complex(first: Tensor) -> Decomposition:
+    """Decompose by Theorem C.1: the Schur form of a unitary matrix is diagonal."""
     form, vectors = schur(first.numpy(), output="complex")
     basis = torch.from_numpy(vectors).mH.contiguous()
     return Decomposition(basis, torch.from_numpy(form.diagonal().copy()).angle(), torch.empty(0))
 
 
-def _of_real(first: Tensor) -> Decomposition:
-    """Theorem C.2: the real Schur form of an orthogonal matrix has blocks of 2 x 2 and 1 x 1."""
+def _decompose_real(first: Tensor) -> Decomposition:
+    """Decompose by Theorem C.2: a real Schur form has blocks of 2 x 2 and 1 x 1."""
     form, vectors = (torch.from_numpy(part) for part in schur(first.numpy(), output="real"))
     planes: list[int] = []
     lines: list[int] = []

@@ -1,4 +1,4 @@
-"""A figure of a paper as files: PNG, SVG, a JSON of its numbers, and a page on what is seen."""
+"""Files of a paper's figure: PNG, SVG, JSON of its numbers, and a Markdown page."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -11,22 +11,21 @@ from torch import Tensor
 
 from fairseq_plugins.common.files import write_json, write_text
 from fairseq_plugins.common.pictures import save_picture
-from fairseq_plugins.common.report_view import view_of_figure
+from fairseq_plugins.common.report_view import figure_site_link
 
-DIGITS = 4  # that count
-# Of a matrix, which a file has many numbers of: digits, and the share of the largest number below
-# which a number is 0.
+DIGITS = 4  # significant digits of numbers
+# Matrices are large: they get fewer digits, and entries below this share of the largest become 0.
 MATRIX_DIGITS, LEAST = 3, 1e-6
 COLUMNS = 4
-# Percentiles of a map's numbers at which its greys end.
+# Percentiles of a map's numbers that bound its grey scale.
 PERCENTILES = (1.0, 99.0)
 SCALES = (
-    "Each panel has its own greys, from the 1st to the 99th percentile of its numbers: a few that "
-    "are far from all others, like those of the token at the start, would leave the rest white. "
-    "What is beyond is drawn as the ends are, where the scale has an arrow."
+    "Each panel has its own grey scale, from the 1st to the 99th percentile of its numbers, so "
+    "that outliers such as the first token's do not hide the rest. Where the scale has an arrow, "
+    "numbers beyond it are drawn like its ends."
 )
 
-# By whether numbers are below a scale and above it.
+# Matplotlib's `extend`, by whether numbers are below the scale and above it.
 _ARROWS = {
     (False, False): "neither",
     (True, False): "min",
@@ -37,14 +36,14 @@ _ARROWS = {
 
 @dataclass(frozen=True)
 class Panel:
-    """A matrix to look at.
+    """A matrix to draw as a heat map.
 
     Attributes:
-        title: above it.
+        title: title of the panel.
         matrix: (N, M).
-        first: what the first row and column are called, as -64 of relative vectors.
+        first: label of the first row and column, as -64 for relative vectors.
         dark: whether large numbers are dark, as in the paper; else blue and red around 0.
-        marked: (N, M) bool, in blue.
+        marked: (N, M) bool, entries drawn in blue.
     """
 
     title: str
@@ -55,114 +54,120 @@ class Panel:
 
 
 @dataclass(frozen=True)
-class Made:
-    """A figure before it is written.
+class RenderedFigure:
+    """A drawn figure with its numbers and texts.
 
     Attributes:
-        picture: matplotlib's.
-        numbers: for the JSON.
-        seen: paragraphs or tables on what is seen.
-        agrees: sentences on whether the numbers agree with what the paper saw, or "".
+        picture: matplotlib's figure.
+        numbers: content of the JSON.
+        paragraphs: paragraphs and tables of the page.
+        agreement: sentences on whether the numbers agree with the paper's observation, or "".
     """
 
     picture: Any
     numbers: Mapping[str, Any]
-    seen: Sequence[str] = field(default_factory=tuple)
-    agrees: str = ""
+
+    paragraphs: Sequence[str] = field(default_factory=tuple)
+    agreement: str = ""
 
 
-def write_figure(made: Made, stem: Path, *, title: str, paper: str, command: str) -> None:
+def write_figure(
+    figure: RenderedFigure, stem: Path, *, title: str, paper: str, command: str
+) -> None:
     """Write ``stem``.png, .svg, .json and .md.
 
     Args:
-        made: the figure.
+        figure: the figure.
         stem: path without a suffix.
-        title: of the page.
-        paper: what the paper saw.
-        command: that makes it.
+        title: title of the page.
+        paper: the paper's observation.
+        command: the command that makes the figure.
     """
-    save_picture(made.picture, stem)
-    write_json(stem.with_suffix(".json"), rounded(made.numbers), indent=None)
+    save_picture(figure.picture, stem)
+    write_json(stem.with_suffix(".json"), rounded(figure.numbers), indent=None)
     parts = [
         f"# {title}",
         f"![{title}]({stem.name}.png)",
-        *made.seen,
-        *view_of_figure(stem),
-        f"**The paper saw**: {paper}",
-        *([f"**By the numbers here.** {made.agrees}"] if made.agrees else []),
+        *figure.paragraphs,
+        *figure_site_link(stem),
+        f"**The paper found**: {paper}",
+        *([f"**By the numbers here.** {figure.agreement}"] if figure.agreement else []),
         f"As [SVG]({stem.name}.svg); the numbers are in [{stem.name}.json]({stem.name}.json). "
-        f"Made by `{command}`.",
+        f"RenderedFigure by `{command}`.",
     ]
     write_text(stem.with_suffix(".md"), "\n\n".join(parts) + "\n")
 
 
 def rounded(value: Any) -> Any:
-    """Numbers, in whatever they are, to `DIGITS` that count; what is not finite is None.
+    """Round numbers in nested values to `DIGITS` significant digits; non-finite ones become None.
 
-    A tensor of two or more dimensions is a matrix, and has fewer digits.
+    Matrices (tensors of two or more dimensions) get `MATRIX_DIGITS`.
     """
     if isinstance(value, Tensor) and value.dim() > 1:
         finite = value[value.isfinite()].abs()
         least = LEAST * float(finite.max()) if len(finite) else 0.0
-        return _rounded(value.masked_fill(value.abs() < least, 0.0).tolist(), MATRIX_DIGITS)
-    return _rounded(value, DIGITS)
-
-
-def _rounded(value: Any, digits: int) -> Any:
-    if isinstance(value, Tensor):
-        return _rounded(value.tolist(), digits)
+        return round_digits(value.masked_fill(value.abs() < least, 0.0), MATRIX_DIGITS)
     if isinstance(value, Mapping):
         return {str(name): rounded(inner) for name, inner in value.items()}
+    return round_digits(value, DIGITS)
+
+
+def round_digits(value: Any, digits: int) -> Any:
+    """Round the numbers of a tensor or of nested lists to significant digits."""
+    if isinstance(value, Tensor):
+        return round_digits(value.tolist(), digits)
+    if isinstance(value, Mapping):
+        return rounded(value)
     if isinstance(value, list | tuple):
-        return [_rounded(inner, digits) for inner in value]
+        return [round_digits(inner, digits) for inner in value]
     if isinstance(value, float):
         return float(f"{value:.{digits}g}") if math.isfinite(value) else None
     return value
 
 
 def grey_limits(numbers: Any) -> tuple[float, float]:
-    """Return the bounds of a map's greys: `PERCENTILES`, or its extremes where these are equal.
-
-    numbers: finite ones, at least one.
-    """
+    """Return a grey scale's bounds: `PERCENTILES` of finite numbers, or else their extremes."""
     low, high = (float(value) for value in np.percentile(numbers, PERCENTILES))
     return (low, high) if low < high else (float(numbers.min()), float(numbers.max()))
 
 
-def draw_panels(panels: Sequence[Panel], across: int = COLUMNS) -> Any:
-    """Heat maps, each with a scale of its own, which `SCALES` says of dark ones."""
-    from matplotlib.colors import ListedColormap  # an extra, which the numbers do without
+def draw_panels(
+    panels: Sequence[Panel], across: int = COLUMNS, size: tuple[float, float] = (4.2, 3.9)
+) -> Any:
+    """Draw heat maps, each with its own scale (`SCALES`) and a `size` in inches."""
+    from matplotlib.colors import ListedColormap  # an optional dependency
     from matplotlib.figure import Figure
 
     across = min(across, len(panels))
     down = math.ceil(len(panels) / across)
-    picture = Figure(figsize=(4.2 * across, 3.9 * down), layout="constrained")
-    places = picture.subplots(down, across, squeeze=False).ravel()
-    for place in places[len(panels) :]:
-        place.set_axis_off()
-    for place, panel in zip(places, panels, strict=False):
+    picture = Figure(figsize=(size[0] * across, size[1] * down), layout="constrained")
+    axes = picture.subplots(down, across, squeeze=False).ravel()
+    for axis in axes[len(panels) :]:
+        axis.set_axis_off()
+    for axis, panel in zip(axes, panels, strict=False):
         matrix = panel.matrix.numpy()
         finite = matrix[np.isfinite(matrix)]
         reach = float(np.abs(finite).max()) or 1.0
         least, most = grey_limits(finite) if panel.dark else (-reach, reach)
         down_to, right_to = (panel.first + size - 0.5 for size in matrix.shape)
         extent = (panel.first - 0.5, right_to, down_to, panel.first - 0.5)
-        image = place.imshow(
+        image = axis.imshow(
             np.where(np.isfinite(matrix), matrix, np.nan),
             cmap="Greys" if panel.dark else "RdBu_r",
             vmin=least,
             vmax=most,
             extent=extent,
+            aspect="equal" if matrix.shape[0] == matrix.shape[1] else "auto",
             interpolation="none",
         )
         if panel.marked is not None:
             shown = np.where(panel.marked.numpy(), 1.0, np.nan)
             blue = ListedColormap(["tab:blue"])
-            place.imshow(shown, cmap=blue, extent=extent, interpolation="none")
-        place.set_title(panel.title, fontsize=10)
-        place.tick_params(labelsize=9)
+            axis.imshow(shown, cmap=blue, extent=extent, interpolation="none")
+        axis.set_title(panel.title, fontsize=10)
+        axis.tick_params(labelsize=9)
         beyond = bool(finite.min() < least), bool(finite.max() > most)
-        bar = picture.colorbar(image, ax=place, shrink=0.8, extend=_ARROWS[beyond])
+        bar = picture.colorbar(image, ax=axis, shrink=0.8, extend=_ARROWS[beyond])
         bar.ax.tick_params(labelsize=8)
     return picture
 
@@ -172,27 +177,27 @@ def draw_lines(
     *,
     rule: float | None = None,
 ) -> Any:
-    """Panels of lines, each with its names beside it; one with those of the next leaves them to it.
+    """Draw panels of lines, with a legend beside each; equal neighbours share the right one's.
 
     Args:
-        panels: title, label of x, label of y, and by name the points of a line.
-        rule: where a horizontal line is drawn.
+        panels: title, x label, y label, and the points of each line by name.
+        rule: y of a horizontal line.
     """
     from matplotlib.figure import Figure
 
     picture = Figure(figsize=(6.4 * len(panels) + 2, 4.4), layout="constrained")
-    places = picture.subplots(1, len(panels), squeeze=False)[0]
+    axes = picture.subplots(1, len(panels), squeeze=False)[0]
     names = [list(found) for *_, found in panels]
-    for place, (title, x, y, found), after in zip(places, panels, [*names[1:], []], strict=True):
+    for axis, (title, x, y, found), after in zip(axes, panels, [*names[1:], []], strict=True):
         for number, (name, (xs, ys)) in enumerate(found.items()):
             style = ("-", "--", ":", "-.")[number // 10 % 4]  # matplotlib has ten colours
-            place.plot(xs, ys, style, label=name, linewidth=1.4)
+            axis.plot(xs, ys, style, label=name, linewidth=1.4)
         if rule is not None:
-            place.axhline(rule, color="black", linewidth=0.8)
-        place.set_title(title, fontsize=11)
-        place.set_xlabel(x)
-        place.set_ylabel(y)
-        place.grid(alpha=0.3)
+            axis.axhline(rule, color="black", linewidth=0.8)
+        axis.set_title(title, fontsize=11)
+        axis.set_xlabel(x)
+        axis.set_ylabel(y)
+        axis.grid(alpha=0.3)
         if found and list(found) != after:
-            place.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0))  # hiding no line
+            axis.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0))  # hiding no line
     return picture

@@ -1,4 +1,4 @@
-"""Identical word probing: attention to sentences that repeat one word, decided by positions alone.
+"""Identical word probing: attention over sentences that repeat one word, set by positions alone.
 
 "On Position Embeddings in BERT", Section 4.2; Appendix I has other models than BERT, Appendix J
 the scores before the softmax.
@@ -14,8 +14,8 @@ from fairseq.data import Dictionary
 from torch import Tensor, nn
 
 from fairseq_plugins.analysis import LENGTH, WORDS
-from fairseq_plugins.analysis.readers import Reader, load_reader
-from fairseq_plugins.analysis.softmax_inputs import softmax_of
+from fairseq_plugins.analysis.loaded_stacks import LoadedStack, load_stack
+from fairseq_plugins.analysis.softmax_inputs import record_softmax
 from fairseq_plugins.attention.softmax import SoftmaxAttention
 from fairseq_plugins.common.dictionaries import MASK
 from fairseq_plugins.common.errors import OptionError
@@ -30,15 +30,15 @@ class Probe:
 
     Attributes:
         weights: (T, T), after the softmax.
-        scores: (T, T), before it; -inf where a causal model hides a key.
-        words: sentences, each of another word.
+        scores: (T, T), before the softmax; -inf where a causal model hides a key.
+        words: number of sentences, each of a different word.
         reader: the model.
     """
 
     weights: Tensor
     scores: Tensor
     words: int
-    reader: Reader
+    reader: LoadedStack
 
 
 def probe(
@@ -50,60 +50,50 @@ def probe(
     seed: int = 1,
     cpu: bool = False,
 ) -> Probe:
-    """Probe a checkpoint with softmax attention: of a masked, a causal or a translation model.
+    """Probe a checkpoint of a masked, a causal or a translation model with softmax attention.
 
     Args:
-        checkpoint: its file.
-        data: a folder with the dictionary that it was trained with.
-        words: how many are drawn; all where there are fewer.
-        length: of the sentences with their special tokens; `LENGTH`, or what the model can read
-            if that is less.
-        seed: of the words, and of encodings that draw.
-        cpu: even where there is a GPU.
+        checkpoint: the checkpoint's file.
+        data: a folder with the dictionary of the training.
+        words: how many words to draw, at most all.
+        length: tokens of a sentence, special tokens included; at most the model's maximum, and by
+            default `LENGTH`.
+        seed: seed of the words and of random encodings.
+        cpu: use the CPU even where there is a GPU.
 
     Raises:
-        ValueError: a checkpoint that is missing, damaged, of another model or dictionary, or whose
-            attention has no weights; or a length that the model cannot read.
+        ValueError: a checkpoint that is missing, damaged, of another model or dictionary, or
+            without attention weights; or a `length` above the model's maximum.
     """
-    reader = load_reader(checkpoint, data)
+    reader = load_stack(checkpoint, data)
     reader.model.double().to(choose_device(cpu=cpu))
     return probe_reader(reader, words=words, length=length, seed=seed)
 
 
 def probe_reader(
-    reader: Reader, *, words: int = WORDS, length: int | None = None, seed: int = 1
+    reader: LoadedStack, *, words: int = WORDS, length: int | None = None, seed: int = 1
 ) -> Probe:
-    """Probe a model that is built already, on the device and in the precision that it has.
-
-    Args:
-        reader: the model.
-        words: as of `probe`.
-        length: likewise.
-        seed: likewise.
-
-    Raises:
-        ValueError: an attention without weights, or a length that the model cannot read.
-    """
-    length = min(LENGTH, reader.reach) if length is None else length
-    if not 4 <= length <= reader.reach:
+    """Probe a model on its device and in its precision; arguments and errors as of `probe`."""
+    length = min(LENGTH, reader.max_length) if length is None else length
+    if not 4 <= length <= reader.max_length:
         raise OptionError(
-            f"`length` must be at least 4 and at most {reader.reach}, which the model can read, "
-            f"but is {length} instead."
+            f"`length` must be at least 4 and at most the model's {reader.max_length}, but is "
+            f"{length} instead."
         )
     drawn = draw_words(reader.dictionary, words, seed)
-    tokens = repeat_words(reader.dictionary, drawn, length, reader.begins, reader.ends)
-    utils.set_torch_seed(seed)  # after loading, which seeds the draws of an encoding too
+    tokens = repeat_words(reader.dictionary, drawn, length, reader.num_bos, reader.num_eos)
+    utils.set_torch_seed(seed)  # after loading, which sets a seed too
     device = next(reader.model.parameters()).device
     weights, scores = (torch.zeros(length, length, dtype=torch.float64) for _ in range(2))
     for batch in tokens.split(BATCH_SIZE):
-        seen = look_at_first_layer(reader, batch.to(device))
-        weights += seen.weights.mean(1).sum(0).double().cpu()
-        scores += seen.scores.mean(1).sum(0).double().cpu()
+        layer = first_layer_attention(reader, batch.to(device))
+        weights += layer.weights.mean(1).sum(0).double().cpu()
+        scores += layer.scores.mean(1).sum(0).double().cpu()
     return Probe(weights / len(tokens), scores / len(tokens), len(tokens), reader)
 
 
 def draw_words(dictionary: Dictionary, count: int, seed: int) -> Tensor:
-    """Words that occur in the training data, each at most once: (N,) with N at most `count`.
+    """Draw different words of the training data: (N,) with N at most `count`.
 
     Raises:
         ValueError: a `count` under 1, or a dictionary in which no word has a count.
@@ -122,33 +112,33 @@ def draw_words(dictionary: Dictionary, count: int, seed: int) -> Tensor:
 
 
 def repeat_words(
-    dictionary: Dictionary, words: Tensor, length: int, begins: int = 1, ends: int = 1
+    dictionary: Dictionary, words: Tensor, length: int, num_bos: int = 1, num_eos: int = 1
 ) -> Tensor:
-    """Make for words (N,) sentences (N, T) of one word each, with <s> and </s> where needed.
+    """Make sentences (N, T) that each repeat a word, with <s> and </s>.
 
     Args:
-        dictionary: of the words.
-        words: their numbers.
+        dictionary: the words' dictionary.
+        words: (N,) token ids.
         length: T.
-        begins: how many <s> there are, 0 or 1.
-        ends: how many </s>.
+        num_bos: number of leading <s>, 0 or 1.
+        num_eos: number of trailing </s>.
     """
     sentences = words.unsqueeze(1).repeat(1, length)
-    sentences[:, :begins] = dictionary.bos()
-    sentences[:, length - ends :] = dictionary.eos()
+    sentences[:, :num_bos] = dictionary.bos()
+    sentences[:, length - num_eos :] = dictionary.eos()
     return sentences
 
 
 @dataclass(frozen=True)
-class Seen:
+class FirstLayerAttention:
     """Attention of the first layer's heads over tokens (B, T).
 
     Attributes:
         weights: (B, H, T, T), after the softmax.
-        scores: (B, H, T, T), what the softmax is of: scaled, with all that positions add; -inf
-            where a key is hidden.
-        inputs: (B, T, C), what queries and keys are projected from.
-        attention: the first layer's, with its projections.
+        scores: (B, H, T, T), inputs of the softmax: scaled, with all terms of the position
+            encoding; -inf where a key is hidden.
+        inputs: (B, T, C), inputs of the projections of queries and keys.
+        attention: the first layer's attention module.
     """
 
     weights: Tensor
@@ -158,11 +148,11 @@ class Seen:
 
 
 @torch.no_grad()
-def look_at_first_layer(reader: Reader, tokens: Tensor) -> Seen:
-    """Return the output of the first layer's attention for tokens (B, T).
+def first_layer_attention(reader: LoadedStack, tokens: Tensor) -> FirstLayerAttention:
+    """Run tokens (B, T) and return the first layer's attention.
 
     Raises:
-        ValueError: an attention that makes no weights.
+        ValueError: an attention without weights.
     """
     attention = reader.stack.layers[0].self_attn
     if not isinstance(attention.attention, SoftmaxAttention):
@@ -170,19 +160,21 @@ def look_at_first_layer(reader: Reader, tokens: Tensor) -> Seen:
             f"`attention_type` must be 'vanilla', but is {attention.attention.name!r}: only "
             "softmax attention has a weight for each pair of words."
         )
-    asked: list[Tensor] = []
+    queries: list[Tensor] = []
     found: list[tuple[Tensor, Tensor]] = []  # scores and weights
 
-    def ask(module: nn.Module, args: Any, options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    def request_weights(
+        module: nn.Module, args: Any, options: dict[str, Any]
+    ) -> tuple[Any, dict[str, Any]]:
         query = options["query"] if "query" in options else args[0]
-        asked.append(query.transpose(0, 1))
+        queries.append(query.transpose(0, 1))
         return args, {**options, "need_weights": True}
 
-    hook = attention.register_forward_pre_hook(ask, with_kwargs=True)
-    with softmax_of(attention.attention, found):
+    hook = attention.register_forward_pre_hook(request_weights, with_kwargs=True)
+    with record_softmax(attention.attention, found):
         try:
             reader.read(tokens)
         finally:
             hook.remove()
-    (inputs,), ((scores, weights),) = asked, found
-    return Seen(weights, scores, inputs, attention)
+    (inputs,), ((scores, weights),) = queries, found
+    return FirstLayerAttention(weights, scores, inputs, attention)

@@ -1,13 +1,13 @@
-"""Indicators of the BERT paper's properties in attention weights, numbers of one matrix.
+"""Indicators of the BERT paper's properties of attention weights.
 
 "On Position Embeddings in BERT" (Wang et al. 2021), Appendix B.
 
-In all functions `weights` is (T, S) with T = S, float64: row i holds the weights, after the
-softmax, with which query i attends to each key. The offset of a pair is key minus query, and the
-smaller an indicator the better its property is met; direction balance is met at 1.
+In all functions `weights` is (T, T), float64: row i holds the weights, after the softmax, of query
+i. The offset of a pair is key minus query. A smaller indicator means that its property holds more
+strongly; direction balance is best at 1.
 
-Weights that are closer than `ROUNDING` of the largest one count as equal. A model without positions
-gives all words one weight, and without this what is measured would be its last digits.
+Weights that differ by less than `ROUNDING` of the largest count as equal: those of a model without
+positions differ by rounding alone.
 """
 
 import math
@@ -19,14 +19,14 @@ ROUNDING = 1e-9
 
 
 def monotonicity(weights: Tensor, first: int | None = None) -> float:
-    """Ordered Pair Ratio (Appendix B): the share of pairs whose key further away weighs more.
+    """Compute the Ordered Pair Ratio (Appendix B): pairs whose more distant key weighs more.
 
     0 where weights fall with the distance on both sides of every query, 1 where they grow, 0.5
-    where they are in random order. Each query has a sequence of keys from itself to the end and
-    one to the beginning, each counted with its number of elements. As the paper's formula has it,
-    a pair of equal weights is in order. A sequence of one element has no pair and is left out.
+    in random order. Each query has a sequence of keys from itself to the end and one to the
+    beginning, each weighted by its number of elements; sequences of one element are left out. As
+    in the paper's formula, a pair of equal weights is in order.
 
-    weights: (T, T). first: only so many elements of each sequence, the query's own among them.
+    weights: (T, T). first: use only so many elements of each sequence, the query's own included.
 
     Raises:
         ValueError: a `first` under 2, or a matrix that is not square.
@@ -50,12 +50,9 @@ def monotonicity(weights: Tensor, first: int | None = None) -> float:
 
 
 def translation_invariance(weights: Tensor) -> float:
-    """Average In-group Variance (Appendix B): of weights at one offset, over that of all weights.
+    """Compute the Average In-group Variance (Appendix B): variance within offsets over the total.
 
-    0 where each offset has one weight. Not a number where all weights are the same: both
-    variances are 0 then.
-
-    weights: (T, T).
+    0 where all pairs of an offset weigh the same; NaN where all weights are equal.
     """
     length = _length(weights)
     overall = float(weights.var(correction=0))
@@ -67,21 +64,17 @@ def translation_invariance(weights: Tensor) -> float:
 
 
 def symmetry(weights: Tensor) -> float:
-    """Symmetrical Discrepancy (Appendix B): the mean of |A_ij - A_ji| over pairs of positions.
-
-    weights: (T, T).
-    """
+    """Compute the Symmetrical Discrepancy (Appendix B): the mean of |A_ij - A_ji| over pairs."""
     length = _length(weights)
     pairs = length * (length - 1) / 2
     return float((weights - weights.T).abs().triu(1).sum()) / pairs if pairs else 0.0
 
 
 def direction_balance(weights: Tensor, offsets: int | None = NEAR) -> float:
-    """The weight of preceding keys over that of succeeding ones, at most `offsets` away.
+    """Compute the weight of preceding keys over that of following ones, at most `offsets` away.
 
-    Above 1 where queries attend more to what precedes them. The formula printed in Appendix B is
-    this one upside down: the text around it and Table 2's say lower over upper triangle.
-    Infinite where nothing that succeeds is attended to, as in a causal model.
+    Above 1 where queries attend more to preceding keys, infinite in a causal model. The formula
+    printed in Appendix B is the inverse, but its text and Table 2's say lower over upper triangle.
 
     weights: (T, T). offsets: None for all.
     """
@@ -94,33 +87,28 @@ def direction_balance(weights: Tensor, offsets: int | None = NEAR) -> float:
     return before / after
 
 
-def measure(weights: Tensor, begins: int = 1, ends: int = 1) -> dict[str, float | None]:
-    """The columns of Table 2, and of Table 7 for other models than BERT.
+def measure(weights: Tensor, num_bos: int = 1, num_eos: int = 1) -> dict[str, float | None]:
+    """Compute the columns of Table 2, and of Table 7 for other models than BERT.
 
-    One that is not defined is None, and so is one that is infinite (`infinite` says which).
-
-    The paper leaves open what becomes of the rows without [CLS] and [SEP]: they are not made to
-    sum to 1 again.
+    Undefined and infinite values are None (`infinite` lists the latter). Where [CLS] and [SEP] are
+    left out, rows are not normalised again; the paper does not say.
 
     Args:
         weights: (T, T).
-        begins: special tokens in front of the words.
-        ends: special tokens behind them.
+        num_bos: special tokens before the words.
+        num_eos: special tokens after the words.
     """
-    found = _measure(weights, begins, ends)
+    found = _measure(weights, num_bos, num_eos)
     return {name: value if math.isfinite(value) else None for name, value in found.items()}
 
 
 def infinite(weights: Tensor) -> list[str]:
-    """The columns that are infinite: the direction balance of a causal model, as in Table 7.
-
-    weights: (T, T).
-    """
+    """List the infinite columns: the direction balance of a causal model, as in Table 7."""
     return [name for name, value in _measure(weights, 0, 0).items() if math.isinf(value)]
 
 
-def _measure(weights: Tensor, begins: int, ends: int) -> dict[str, float]:
-    words = slice(begins, len(weights) - ends)
+def _measure(weights: Tensor, num_bos: int, num_eos: int) -> dict[str, float]:
+    words = slice(num_bos, len(weights) - num_eos)
     return {
         "monotonicity": monotonicity(weights),
         f"monotonicity_{NEAR}": monotonicity(weights, NEAR),
@@ -132,12 +120,12 @@ def _measure(weights: Tensor, begins: int, ends: int) -> dict[str, float]:
 
 
 def _length(weights: Tensor) -> int:
-    """T of a matrix (T, T)."""
+    """Return T of a matrix (T, T), checked to be square."""
     if weights.dim() != 2 or weights.size(0) != weights.size(1) or not len(weights):
         raise ValueError(f"`weights` must be (T, T), but is {tuple(weights.shape)} instead.")
     return len(weights)
 
 
 def _rounding(weights: Tensor) -> float:
-    """Differences up to this are none."""
+    """Return the difference up to which weights count as equal."""
     return ROUNDING * float(weights.abs().max())

@@ -1,7 +1,7 @@
 """Pictures of an untrained encoding: its definition, its kernel, its attention.
 
-Words are vectors of independent normal features (C,), and a query or key is its word as it is: W_Q
-and W_K are the identity. What an encoding learns is as it starts.
+Words are vectors of independent normal features (C,). W_Q and W_K are the identity, and learned
+parameters have their initial values.
 
 Shapes: B words, H heads, T positions, D head_dim, C = H D.
 """
@@ -23,23 +23,23 @@ from fairseq_plugins.encodings import (
 from fairseq_plugins.encodings.canonical import Primitive, canonical_form
 
 HEADS, DIM = 4, 16
-LENGTH = 129  # positions that are looked at
-SHOWN = 64  # of these in pictures of all pairs
+LENGTH = 129  # positions measured
+SHOWN = 64  # positions in pictures of all pairs
 WORDS = 32
-AT_ONCE = 8  # words with one draw of a stochastic encoding
-MATRICES_AT = (1, 4, 16)  # how far before the query, or at which position
+AT_ONCE = 8  # words per draw of a stochastic encoding
+MATRICES_AT = (1, 4, 16)  # distances before the query, or positions
 FORM_AT = (-16, -4, -1, 0, 1, 4, 16)
 
 
 @dataclass(frozen=True)
 class Panel:
-    """A part of the definition.
+    """A panel of an encoding's definition.
 
     Attributes:
-        title: what it is.
-        kind: ``matrix``, or ``lines`` of which each row is one.
+        title: title of the panel.
+        kind: ``matrix``, or ``lines`` (one for each row).
         values: (rows, columns).
-        x: what the columns are.
+        x: labels of the columns.
     """
 
     title: str
@@ -49,18 +49,19 @@ class Panel:
 
 
 @dataclass(frozen=True)
-class Observation:
-    """Arrays behind the picture of an encoding.
+class EncodingPicture:
+    """Arrays shown in the picture of an encoding.
 
     Attributes:
-        causal: whether no query sees what succeeds it, since the encoding is for such models alone.
-        offsets: t - s, those of the next two.
+        name: name of the encoding.
+        causal: whether the attention is causal, for encodings that require it.
+        offsets: t - s of `kernel` and `spread`.
         kernel: (H, offsets), the mean logit of a query and a key of the same word.
         spread: (H, offsets), the standard deviation of the logits of different words.
-        weights: (T, T) with T = SHOWN at most, what queries attend to in a sentence that repeats a
-            word; the mean over heads and words.
-        definition: its parts.
-        form: by offset the primitives of the canonical form (LRPE, Eq. 6), empty without one.
+        weights: (T, T) with T <= SHOWN, attention over a sentence that repeats a word, averaged
+            over heads and words.
+        definition: panels of the definition.
+        form: primitives of the canonical form (LRPE, Eq. 6) by offset, empty without one.
         formless: why there is no canonical form.
     """
 
@@ -76,12 +77,12 @@ class Observation:
 
     @property
     def decay(self) -> Tensor:
-        """(H, offsets): the weight of each key before the softmax's sum, over the largest one."""
+        """Return exp(kernel) over its largest value: (H, offsets)."""
         return (self.kernel - self.kernel.amax(1, keepdim=True)).exp()
 
 
 def build(name: str, *, length: int = LENGTH, seed: int = 1, **options: Any) -> PositionEncoding:
-    """An encoding as a model of that length has it, causal only where it must be."""
+    """Build an encoding as in a model of that length, causal only where required."""
 
     def make(causal: bool) -> PositionEncoding:
         found = build_encoding(
@@ -102,8 +103,10 @@ def build(name: str, *, length: int = LENGTH, seed: int = 1, **options: Any) -> 
 
 
 @torch.no_grad()
-def observe(name: str, encoding: PositionEncoding, *, length: int, seed: int = 1) -> Observation:
-    """Look at an encoding that `build` gives."""
+def observe(
+    name: str, encoding: PositionEncoding, *, length: int, seed: int = 1
+) -> EncodingPicture:
+    """Measure an encoding made by `build`."""
     causal, words = encoding.context.causal, min(WORDS, encoding.context.vocab_size or WORDS)
     generator = torch.Generator().manual_seed(seed)
     vectors = torch.randn(words, HEADS * DIM, generator=generator)
@@ -118,13 +121,13 @@ def observe(name: str, encoding: PositionEncoding, *, length: int, seed: int = 1
         same = logits(encoding, own, own)
         kernels.append(same.sum(0))
         others.append(logits(encoding, own, own.roll(1, 0)))
-        # Weights are those of a sentence that ends there, since some encodings ask how long it is.
+        # A sentence of its own, since some encodings depend on the sentence's length.
         short = heads_of(encoding, vectors[ids], ids, shown)
         weights.append(_softmax(logits(encoding, short, short), causal).mean(1).sum(0))
     kernel, spread = torch.stack(kernels).sum(0) / words, torch.cat(others).std(0)
     offsets = list(range(1 - length, 1 if causal else length))
     form, formless = _form(encoding, offsets)
-    return Observation(
+    return EncodingPicture(
         name,
         causal,
         offsets,
@@ -138,7 +141,7 @@ def observe(name: str, encoding: PositionEncoding, *, length: int, seed: int = 1
 
 
 def heads_of(encoding: PositionEncoding, words: Tensor, ids: Tensor, length: int) -> Tensor:
-    """Sentences that each repeat a word, position by position: (B, C) -> (B, H, T, D)."""
+    """Encode sentences that each repeat a word (B, C) as heads (B, H, T, D)."""
     x = words.unsqueeze(1).repeat(1, length, 1)
     if "embed" in encoding.hooks:
         x = encoding.embed(
@@ -151,7 +154,7 @@ def heads_of(encoding: PositionEncoding, words: Tensor, ids: Tensor, length: int
 
 
 def logits(encoding: PositionEncoding, q: Tensor, k: Tensor) -> Tensor:
-    """Return the softmax's inputs for queries and keys (B, H, T, D) at 0, 1, ...: (B, H, T, T)."""
+    """Compute the softmax's inputs (B, H, T, T) for queries and keys (B, H, T, D)."""
     at = torch.arange(q.size(2)).unsqueeze(0)
     hooks = encoding.hooks
     encoded_q = encoding.transform_query(q, at) if "transform_query" in hooks else q
@@ -169,7 +172,7 @@ def logits(encoding: PositionEncoding, q: Tensor, k: Tensor) -> Tensor:
 
 
 def definition_of(encoding: PositionEncoding, shown: int) -> list[Panel]:
-    """Return the terms and factors of an encoding's hooks, for the first head."""
+    """Make panels of an encoding's terms and factors, for the first head."""
     found: list[Panel] = []
     hooks = encoding.hooks
     if "embed" in hooks:
@@ -180,7 +183,7 @@ def definition_of(encoding: PositionEncoding, shown: int) -> list[Panel]:
         found += _offset_vectors(encoding, shown)
     if "attn_bias" in hooks:
         at = torch.arange(shown).unsqueeze(0)
-        # Of one query: of a bias that is not relative it is one among many.
+        # The row of one query; a bias that is not relative differs between queries.
         query = shown - 1 if encoding.context.causal else shown // 2
         bias = encoding.attn_bias(at, at)[0, :, query]
         offsets = list(range(-query, shown - query))
@@ -195,23 +198,23 @@ def _position_vectors(encoding: PositionEncoding, shown: int) -> Panel:
     encoded = heads_of(encoding, words, ids, shown)  # (B, H, T, D)
     plain = words.view(AT_ONCE, HEADS, 1, DIM)
     added = (encoded - plain).mean(0).transpose(0, 1).reshape(shown, HEADS * DIM)
-    title = "what is added to a word: feature against position"
+    title = "added to a word: feature by position"
     return Panel(title, "matrix", added.T, list(range(shown)))
 
 
 def _matrices(encoding: PositionEncoding, shown: int) -> Panel:
-    """W of relative encodings some places before the query, else what keys are multiplied by."""
-    chosen = [place for place in MATRICES_AT if place < shown]
+    """Draw W of relative encodings at some distances, or else the matrices that encode keys."""
+    chosen = [position for position in MATRICES_AT if position < shown]
     words = ", ".join(map(str, chosen))
     if PositionFacts.of(encoding).is_relative or isinstance(encoding, RelativeOnAverage):
-        matrices = [_content(canonical_form(encoding, -place)) for place in chosen]
-        title = f"W of t - s = {', '.join(f'-{place}' for place in chosen)}, first head"
+        matrices = [_content(canonical_form(encoding, -position)) for position in chosen]
+        title = f"W of t - s = {', '.join(f'-{position}' for position in chosen)}, first head"
     else:
         basis = torch.eye(DIM).view(1, 1, DIM, DIM).expand(1, HEADS, -1, -1)
         matrices = [
-            encoding.transform_key(basis, torch.full((1, DIM), place))[0, 0].T for place in chosen
+            encoding.transform_key(basis, torch.full((1, DIM), at))[0, 0].T for at in chosen
         ]
-        title = f"what keys at {words} are multiplied by, first head"
+        title = f"matrices that encode keys at {words}, first head"
     gap = torch.zeros(matrices[0].size(0), 2)
     beside = [part for m in matrices for part in (m.float(), gap)][:-1]
     values = torch.cat(beside, 1)
@@ -219,7 +222,7 @@ def _matrices(encoding: PositionEncoding, shown: int) -> Panel:
 
 
 def _content(form: tuple[Primitive, ...]) -> Tensor:
-    """(D, D) of the first head, zero where queries and keys do not meet."""
+    """Return the content-content matrix (D, D) of the first head, or zeros without one."""
     for primitive in form:
         if (primitive.query, primitive.key) == ("content", "content"):
             return primitive.matrix[0]
@@ -227,7 +230,7 @@ def _content(form: tuple[Primitive, ...]) -> Tensor:
 
 
 def _offset_vectors(encoding: PositionEncoding, shown: int) -> list[Panel]:
-    """The vectors that a query, or a key, meets at each offset."""
+    """Draw the vectors multiplied with queries, and with keys, at each offset."""
     reach = list(range(1 - shown, 1 if encoding.context.causal else shown))
     forms = [canonical_form(encoding, offset) for offset in reach]
     found = []
@@ -242,7 +245,7 @@ def _offset_vectors(encoding: PositionEncoding, shown: int) -> list[Panel]:
         ]
         values = torch.stack(columns, 1).float()
         if values.any():
-            title = f"what {what} meet: feature against t - s, first head"
+            title = f"multiplied with {what}: feature by t - s, first head"
             found.append(Panel(title, "matrix", values, reach))
     return found
 
@@ -258,7 +261,7 @@ def _form(
 
 
 def _by_offset(pairs: Tensor, offsets: list[int]) -> Tensor:
-    """The mean of (H, T, T) over the pairs of each offset: (H, offsets)."""
+    """Average (H, T, T) over the pairs of each offset: (H, offsets)."""
     means = [pairs.diagonal(offset, 1, 2).mean(1) for offset in offsets]
     return torch.stack(means, 1)
 

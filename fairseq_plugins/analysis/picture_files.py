@@ -1,4 +1,4 @@
-"""Pictures of encodings as files: PNG, SVG, a JSON of the numbers, and a page of all of them."""
+"""Files of encodings' pictures: PNG, SVG, JSON of the numbers, and a page of all."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -6,17 +6,18 @@ from typing import Any
 
 from torch import Tensor
 
-from fairseq_plugins.analysis.picture import Observation, Panel
+from fairseq_plugins.analysis.figure_files import round_digits
+from fairseq_plugins.analysis.picture import EncodingPicture, Panel
 from fairseq_plugins.common.files import write_json, write_text
 from fairseq_plugins.common.pictures import save_picture
 from fairseq_plugins.encodings import get_entry
 from fairseq_plugins.encodings.canonical import Primitive
 
 COLUMNS = 3
-WIDTH, HEIGHT, TITLE = 4.2, 3.1, 0.3  # inches of a panel, and of the title above all
-MARGINS = (0.5, 0.2, 0.45, 0.3)  # inches left, right, below and above in each panel
+WIDTH, HEIGHT, TITLE = 4.2, 3.1, 0.3  # inches of a panel, and of the figure's title
+MARGINS = (0.5, 0.2, 0.45, 0.3)  # inches left, right, below and above each panel
 DPI = 80  # many pictures stand on one page
-DIGITS = 3  # that count
+DIGITS = 3  # significant
 _WORDS = {
     ("content", "content"): ("q^T W k", "W"),
     ("content", "one"): ("q^T u", "u"),
@@ -25,15 +26,15 @@ _WORDS = {
 }
 
 
-def write_picture(seen: Observation, folder: Path) -> None:
-    """Write <name>.png, .svg and .json into a folder that is made if need be."""
+def write_picture(seen: EncodingPicture, folder: Path) -> None:
+    """Write <name>.png, .svg and .json into a folder, created if missing."""
     stem = folder / seen.name
-    write_json(stem.with_suffix(".json"), as_data(seen), indent=None)
+    write_json(stem.with_suffix(".json"), to_json(seen), indent=None)
     save_picture(draw(seen), stem, dpi=DPI)
 
 
-def as_data(seen: Observation) -> dict[str, Any]:
-    """The numbers of a picture, of each head where there is more than a mean."""
+def to_json(seen: EncodingPicture) -> dict[str, Any]:
+    """Return the numbers of a picture."""
     return {
         "encoding": seen.name,
         "attention": "causal" if seen.causal else "bidirectional",
@@ -51,12 +52,7 @@ def as_data(seen: Observation) -> dict[str, Any]:
 
 
 def _rounded(values: Tensor) -> Any:
-    def short(found: Any) -> Any:
-        if isinstance(found, list):
-            return [short(one) for one in found]
-        return float(f"{found:.{DIGITS}g}")
-
-    return short(values.tolist())
+    return round_digits(values, DIGITS)
 
 
 def _described(form: Sequence[Primitive]) -> list[dict[str, Any]]:
@@ -72,8 +68,8 @@ def _described(form: Sequence[Primitive]) -> list[dict[str, Any]]:
     ]
 
 
-def form_lines(seen: Observation) -> list[str]:
-    """The canonical form (LRPE, Eq. 6) in a line for each offset, or why there is none."""
+def form_lines(seen: EncodingPicture) -> list[str]:
+    """Format the canonical form (LRPE, Eq. 6), a line for each offset, or why there is none."""
     if seen.formless:
         return [f"{seen.name}: no canonical form: {seen.formless}"]
     lines = [f"{seen.name}: scores before scaling, |.| the Frobenius norm of the first head"]
@@ -88,14 +84,14 @@ def _term(one: Primitive) -> str:
     if letter == "c":
         return f"c [{float(one.matrix[0, 0, 0]):.4g}]"
     sizes = " x ".join(str(size) for size in one.matrix.shape[1:] if size > 1)
-    told = f"{letter} {sizes}, |{letter}| = {float(one.matrix[0].norm()):.4g}"
+    text = f"{letter} {sizes}, |{letter}| = {float(one.matrix[0].norm()):.4g}"
     if letter == "W":
-        told += f", tr W = {float(one.matrix[0].trace()):.4g}"
-    return f"{words} [{told}]"
+        text += f", tr W = {float(one.matrix[0].trace()):.4g}"
+    return f"{words} [{text}]"
 
 
-def draw(seen: Observation) -> Any:
-    """Draw the definition, then kernel, decay and attention, as a matplotlib figure."""
+def draw(seen: EncodingPicture) -> Any:
+    """Draw the definition, then kernel, decay and attention, with matplotlib."""
     from matplotlib.figure import Figure  # an extra, and slow to import
 
     count = len(seen.definition) + 3
@@ -117,13 +113,13 @@ def draw(seen: Observation) -> Any:
     return picture
 
 
-def _draw_behaviour(picture: Any, panels: Sequence[Any], seen: Observation) -> None:
+def _draw_behaviour(picture: Any, panels: Sequence[Any], seen: EncodingPicture) -> None:
     """Draw kernel, decay and attention into three panels."""
     kernel, decay, weights = panels
     _lines(kernel, seen.offsets, seen.kernel, "kernel: mean logit of the same word")
     middle, spread = seen.kernel.mean(0), seen.spread.mean(0)
     about = [(sign * spread).tolist() for sign in (-1, 1)]
-    kernel.fill_between(seen.offsets, *about, alpha=0.15, label="of two words, one deviation")
+    kernel.fill_between(seen.offsets, *about, alpha=0.15, label="different words, one deviation")
     kernel.plot(seen.offsets, middle.tolist(), color="black", linewidth=1.5, label="mean of heads")
     kernel.legend(fontsize=7)
     _lines(decay, seen.offsets, seen.decay, "decay: exp(kernel), over its largest value")
@@ -131,15 +127,15 @@ def _draw_behaviour(picture: Any, panels: Sequence[Any], seen: Observation) -> N
         decay.set_yscale("log")
         decay.set_ylim(bottom=max(1e-6, float(seen.decay.min()) / 2))
     else:
-        decay.set_ylim(0, 1.05)  # what hardly decays looks like it
+        decay.set_ylim(0, 1.05)  # so that a weak decay looks weak
     shown = weights.imshow(seen.weights.numpy(), cmap="Greys", vmin=0, interpolation="nearest")
-    weights.set_title("attention to a word that is repeated", fontsize=9)
+    weights.set_title("attention over a repeated word", fontsize=9)
     weights.set_xlabel("key", fontsize=8)
     weights.set_ylabel("query", fontsize=8)
     _scale(picture, weights, shown)
 
 
-def draw_side_by_side(all_seen: Sequence[Observation]) -> Any:
+def draw_side_by_side(all_seen: Sequence[EncodingPicture]) -> Any:
     """Draw kernel, decay and attention of several encodings, a column for each.
 
     Kernels have one scale, so that sizes can be compared.
@@ -160,7 +156,7 @@ def draw_side_by_side(all_seen: Sequence[Observation]) -> Any:
     return picture
 
 
-def _columns(picture: Any, panels: Any, all_seen: Sequence[Observation]) -> list[Any]:
+def _columns(picture: Any, panels: Any, all_seen: Sequence[EncodingPicture]) -> list[Any]:
     """Draw a column for each encoding; return the panels of the kernels."""
     for column, seen in enumerate(all_seen):
         own = [row[column] for row in panels]
@@ -172,14 +168,14 @@ def _columns(picture: Any, panels: Any, all_seen: Sequence[Observation]) -> list
     return [*panels[0]]
 
 
-def write_side_by_side(all_seen: Sequence[Observation], folder: Path) -> None:
+def write_side_by_side(all_seen: Sequence[EncodingPicture], folder: Path) -> None:
     """Write a picture of several encodings, <name>-<name>-... .png and .svg."""
     stem = folder / "-".join(seen.name for seen in all_seen)
     save_picture(draw_side_by_side(all_seen), stem, dpi=DPI)
 
 
 def _lay_out(picture: Any, rows: int, columns: int) -> None:
-    """Leave room for titles and labels. Matplotlib's own layout takes longer than the drawing."""
+    """Leave room for titles and labels; matplotlib's own layout is slower than the drawing."""
     width, height = WIDTH * columns, TITLE + HEIGHT * rows
     left, right, bottom, top = MARGINS
     picture.subplots_adjust(
@@ -223,44 +219,43 @@ def _scale(picture: Any, panel: Any, shown: Any) -> None:
     picture.colorbar(shown, ax=panel, shrink=0.8).ax.tick_params(labelsize=7)
 
 
-def page(all_seen: Sequence[Observation], command: str) -> str:
-    """A Markdown page with every picture, beside the files."""
+def page(all_seen: Sequence[EncodingPicture], command: str) -> str:
+    """Render a Markdown page with every picture."""
     parts = ["# Pictures of the encodings", _EXPLAINED.format(command=command)]
     for seen in all_seen:
         entry = get_entry(seen.name)
-        kind = " It is for causal models alone." if seen.causal else ""
+        kind = " Only for causal models." if seen.causal else ""
         form = "\n".join(form_lines(seen))
         parts += [
             f"## `{seen.name}`",
             f"{entry.summary[0].upper()}{entry.summary[1:]}.{kind} {entry.source}. Numbers: "
             f"[{seen.name}.json]({seen.name}.json); to print: [{seen.name}.svg]({seen.name}.svg).",
-            f"![What {seen.name} does]({seen.name}.png)",
+            f"![Picture of {seen.name}]({seen.name}.png)",
             f"```\n{form}\n```",
         ]
     return "\n\n".join(parts) + "\n"
 
 
-def write_page(all_seen: Sequence[Observation], folder: Path, command: str) -> None:
+def write_page(all_seen: Sequence[EncodingPicture], folder: Path, command: str) -> None:
     """Write the page as README.md of the folder."""
     write_text(folder / "README.md", page(all_seen, command))
 
 
 _EXPLAINED = (
-    "What each encoding does before any training, made by `{command}`. Words are vectors of "
-    "independent normal features, and a query or key is its word as it is (the projections are the "
-    "identity), in 4 heads of 16 features; what is learned is as it starts, so that a bias that "
-    "starts at zero shows nothing yet.\n\n"
-    "- **Definition**, the first panels: what is added to a word at each position (the mean "
-    "over words); the matrix W of t - s of a relative encoding that multiplies queries and keys, "
-    "at 1, 4 and 16 places before the query, or of another one what keys at positions 1, 4 and 16 "
-    "are multiplied by; the vectors that queries and keys meet at each offset; the bias of each "
-    "head.\n"
-    "- **Kernel**: the mean logit of a query and a key of the same word against t - s, the mean "
-    "over all pairs so far apart, a line for each head. The band is one standard deviation of the "
-    "logits of two different words, whose mean without a bias is zero.\n"
-    "- **Decay**: what the softmax makes of the kernel, as a share of the largest.\n"
-    "- **Attention** over 64 positions of a sentence that repeats one word, the mean over words "
-    "and heads: what positions alone do.\n"
-    "- **Canonical form** (LRPE, Eq. 6), below each: the terms of a score at some offsets, of a "
-    "relative encoding."
+    "Each encoding before any training, made by `{command}`. Words are vectors of independent "
+    "normal features; queries and keys are the words themselves (identity projections), in 4 heads "
+    "of 16 features. Learned parameters have their initial values: a bias that starts at zero "
+    "shows nothing.\n\n"
+    "- **Definition**, the first panels: the vector added to a word at each position (mean over "
+    "words); for relative encodings the matrix W of t - s between queries and keys, at 1, 4 and 16 "
+    "positions before the query, for others the matrices that encode keys at positions 1, 4 and "
+    "16; the vectors multiplied with queries and keys at each offset; the bias of each head.\n"
+    "- **Kernel**: the mean logit of a query and a key of the same word at each t - s, a line for "
+    "each head. The band is one standard deviation of the logits of two different words, whose "
+    "mean is zero without a bias.\n"
+    "- **Decay**: exp(kernel) as a share of its largest value.\n"
+    "- **Attention** over 64 positions of a sentence that repeats one word, averaged over words "
+    "and heads: the effect of positions alone.\n"
+    "- **Canonical form** (LRPE, Eq. 6), below each: the terms of a relative encoding's score at "
+    "some offsets."
 )

@@ -1,4 +1,4 @@
-"""The vectors that an encoding adds, position by position, without a model."""
+"""Vectors and scores that an encoding adds, without a model."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fairseq_plugins.analysis.softmax_inputs import softmax_of
+from fairseq_plugins.analysis.softmax_inputs import record_softmax
 from fairseq_plugins.attention.softmax import SoftmaxAttention
 from fairseq_plugins.encodings import (
     EncodingContext,
@@ -41,18 +41,18 @@ def build_plain(
     seed: int = 1,
     **options: Any,
 ) -> ModelEncodings:
-    """An encoding as a bidirectional layer without a model has it, drawn by the seed alone.
+    """Build the encodings of one bidirectional layer without a model, from the seed alone.
 
     Args:
-        name: of an encoding, or several as in "learned+t5".
-        width: C, the features of a token; each head has its share.
-        heads: of the attention.
-        longest: sequence that it is built for.
-        seed: of what it draws.
-        options: of the encoding.
+        name: name of an encoding, or of several as in "learned+t5".
+        width: C, features of a token.
+        heads: H, number of heads.
+        longest: longest sequence.
+        seed: seed of random encodings and initial values.
+        options: options of the encoding.
 
     Raises:
-        ValueError: an unknown name or option, or what the encoding refuses.
+        ValueError: an unknown name, or an invalid option.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -71,12 +71,12 @@ def build_plain(
 def input_rows(encoding: PositionEncoding, length: int, *, seed: int | None = 1) -> Tensor:
     """Return the vectors added to a sentence that repeats one word: (T, C) float64.
 
-    An encoding that does not add, but changes what is there, changes the same word everywhere.
+    For an encoding that changes the embedding instead of adding to it, this is the difference.
 
     Args:
-        encoding: acts on the token embeddings.
+        encoding: an encoding of token embeddings.
         length: T.
-        seed: of the word's embedding; None for one of zeros.
+        seed: seed of the word's embedding; None for zeros.
     """
     width, like = encoding.context.embed_dim, next(encoding.parameters(), torch.zeros(()))
     word = torch.zeros(width)
@@ -89,39 +89,34 @@ def input_rows(encoding: PositionEncoding, length: int, *, seed: int | None = 1)
     return (found - x)[0].double().cpu()
 
 
-def rows_of_length(encodings: ModelEncodings, length: int, *, seed: int = 1) -> Tensor:
-    """Return the first layer's inputs in a stack, as `input_rows` does.
+def rows_by_length(
+    encodings: ModelEncodings, lengths: Iterable[int], *, seed: int = 1
+) -> dict[int, Tensor]:
+    """Return the vectors (T, C) added to the first layer's inputs, by length T.
 
     Raises:
-        ValueError: an encoding that does not act on the inputs.
+        ValueError: the encodings do not act on the inputs.
     """
     encoding = encodings.inputs[0]
     if encoding is None:
         raise ValueError("`encodings` must act on the inputs of the first layer, but do not.")
-    return input_rows(encoding, length, seed=seed)
-
-
-def rows_by_length(
-    encodings: ModelEncodings, lengths: Iterable[int], *, seed: int = 1
-) -> dict[int, Tensor]:
-    """Return the rows (T, C) of each length, as `rows_of_length` has them."""
-    return {length: rows_of_length(encodings, length, seed=seed) for length in lengths}
+    return {length: input_rows(encoding, length, seed=seed) for length in lengths}
 
 
 @torch.no_grad()
 def added_scores(encodings: ModelEncodings, length: int, *, seed: int = 1) -> Tensor:
-    """Return how an encoding inside the attention changes the scores of one word with itself.
+    """Compute the scores of one word with itself under an encoding inside the attention.
 
     Args:
-        encodings: of which the first layer's attention is asked.
+        encodings: the encodings; the first layer's attention is used.
         length: T.
-        seed: of the word's query and key.
+        seed: seed of the word's query and key.
 
     Returns:
-        (T, T) float64, the mean over heads of the scores before the softmax.
+        (T, T) float64, scores before the softmax, averaged over heads.
 
     Raises:
-        ValueError: an encoding that does not act inside the attention.
+        ValueError: the encodings do not act inside the attention.
     """
     encoding = encodings.layers[0]
     if encoding is None:
@@ -133,7 +128,7 @@ def added_scores(encodings: ModelEncodings, length: int, *, seed: int = 1) -> Te
     positions = torch.arange(length).unsqueeze(0)
     q, k = (vector.expand(1, heads, length, dim) for vector in (query, key))
     found: list[tuple[Tensor, Tensor]] = []
-    with softmax_of(attention, found):
+    with record_softmax(attention, found):
         attention(q, k, k, q_positions=positions, k_positions=positions, need_weights=True)
     ((scores, _),) = found
     return scores[0].mean(0).double()

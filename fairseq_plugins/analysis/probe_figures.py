@@ -10,12 +10,12 @@ from fairseq_plugins.analysis.correspondence import (
     position_correlation,
     split_first_layer,
 )
-from fairseq_plugins.analysis.figure_files import SCALES, Made, Panel, draw_panels
+from fairseq_plugins.analysis.figure_files import SCALES, Panel, RenderedFigure, draw_panels
+from fairseq_plugins.analysis.figure_inputs import FigureInput, FigureSizes, require
 from fairseq_plugins.analysis.identical_words import Probe, draw_words, probe_reader
 from fairseq_plugins.analysis.indicators import infinite, measure
+from fairseq_plugins.analysis.loaded_stacks import KINDS
 from fairseq_plugins.analysis.position_vectors import by_offset
-from fairseq_plugins.analysis.readers import KINDS
-from fairseq_plugins.analysis.subjects import Sizes, Subject, require
 from fairseq_plugins.common.errors import OptionError
 from fairseq_plugins.common.tables import markdown_table
 from fairseq_plugins.papers.bert_families import COLUMNS, TABLE_7
@@ -23,129 +23,130 @@ from fairseq_plugins.papers.bert_families import COLUMNS, TABLE_7
 APPENDIX_J = 100  # words of the paper's Figure 11
 
 
-def position_positions(subjects: Sequence[Subject], sizes: Sizes) -> Made:
-    """Figure 9 and Eq. 7: P W_Q W_K^T P^T, mean over heads, and what makes their scores."""
+def position_positions(inputs: Sequence[FigureInput], sizes: FigureSizes) -> RenderedFigure:
+    """Draw Figure 9, P W_Q W_K^T P^T averaged over heads, and the shares of Eq. 7's terms."""
     panels, numbers, lines = [], {}, []
-    for subject in subjects:
-        if subject.reader is not None and subject.reader.is_causal:
-            # Its hidden keys have scores of -inf, which have no variance to share out.
+    for item in inputs:
+        if item.reader is not None and item.reader.is_causal:
+            # Masked keys have scores of -inf, and so no variance to split.
             raise OptionError(
-                f"figure 9 needs models that hide no key, but {subject.label} is a causal "
-                f"{subject.reader.family}"
+                f"figure 9 needs bidirectional models, but {item.label} is a causal "
+                f"{item.reader.family}"
             )
-    for subject in subjects:
-        reader, rows = subject.reader, subject.absolute(sizes.length or LENGTH)
+    for item in inputs:
+        reader, rows = item.reader, item.absolute(sizes.length or LENGTH)
         if reader is None or rows is None:
             continue
         q, k, heads = input_projections(reader)
         with torch.no_grad():
             own = position_correlation(rows.to(q), q, k, heads).mean(0).double().cpu()
-        panels.append(Panel(subject.label, own))
+        panels.append(Panel(item.label, own))
         words = draw_words(reader.dictionary, sizes.words or APPENDIX_J, sizes.seed)
         draw = torch.Generator().manual_seed(sizes.seed)
         tokens = words[torch.randint(len(words), (4, len(rows)), generator=draw)]
-        tokens[:, : reader.begins] = reader.dictionary.bos()
+        tokens[:, : reader.num_bos] = reader.dictionary.bos()
         shares = split_first_layer(reader, tokens.to(q.device)).shares()
-        numbers[subject.label] = {"position_position": own, "shares_of_scores": shares}
-        lines.append([subject.label, *(f"{share:.3f}" for share in shares.values())])
+        numbers[item.label] = {"position_position": own, "shares_of_scores": shares}
+        lines.append([item.label, *(f"{share:.3f}" for share in shares.values())])
     require(panels, 9, "a checkpoint with an absolute encoding")
     header = ["", "word-word", "word-position", "position-word", "position-position", "rest"]
-    return Made(
+    return RenderedFigure(
         draw_panels(panels),
         numbers,
         [
-            "What makes scores differ between keys, by Eq. 7, in the first layer and at random "
-            "words of the dictionary: covariance of each term with the score, as a share of its "
-            "variance, both pooled over heads, queries and samples. Normalisations between "
-            "embedding and projection are counted in, which Eq. 7 leaves out. *Rest* is what acts "
-            "inside the attention.",
+            "The terms of Eq. 7 in the first layer, for random words of the dictionary: covariance "
+            "of each term with the score, as a share of the score's variance between keys, both "
+            "pooled over heads, queries and samples. Unlike in Eq. 7, normalisations between "
+            "embedding and projection are applied. *Rest* comes from encodings inside the "
+            "attention.",
             SCALES,
             markdown_table(header, lines, left=1),
         ],
     )
 
 
-def identical_words(subjects: Sequence[Subject], sizes: Sizes) -> Made:
-    """Figures 2 and 11: scores before the softmax over 100 words, beside the weights after it."""
+def identical_words(inputs: Sequence[FigureInput], sizes: FigureSizes) -> RenderedFigure:
+    """Draw Figures 2 and 11: scores before the softmax, beside the weights after it."""
     panels, numbers, lines = [], {}, []
-    for subject, seen in _probes(subjects, sizes, 11):
-        panels.append(Panel(f"{subject.label}: scores", seen.scores))
-        panels.append(Panel(f"{subject.label}: weights", seen.weights.sqrt()))
-        inner = slice(seen.reader.begins, len(seen.scores) - seen.reader.ends)
-        offsets = by_offset(seen.scores[inner, inner])
+    for item, result in _probes(inputs, sizes, 11):
+        panels.append(Panel(f"{item.label}: scores", result.scores))
+        panels.append(Panel(f"{item.label}: weights", result.weights.sqrt()))
+        inner = slice(result.reader.num_bos, len(result.scores) - result.reader.num_eos)
+        offsets = by_offset(result.scores[inner, inner])
         middle = len(offsets) // 2
         beside = offsets[middle - 1 : middle + 2 : 2]
-        # A causal model hides the next word, so that its only neighbour is the one before.
+        # In a causal model the next word is masked, and the only neighbour is the one before.
         band = float(offsets[middle] - beside[beside.isfinite()].mean())
-        numbers[subject.label] = {
-            "words": seen.words,
-            "scores": seen.scores,
-            "weights": seen.weights,
+        numbers[item.label] = {
+            "words": result.words,
+            "scores": result.scores,
+            "weights": result.weights,
             "scores_by_offset": offsets,
             "band": band,
-            "relative": subject.relative_kind(),
+            "relative": item.relative_kind(),
         }
-        lines.append([subject.label, str(seen.words), f"{band:+.3f}"])
-    header = ["", "words", "score of itself less that of its neighbours"]
-    return Made(
+        lines.append([item.label, str(result.words), f"{band:+.3f}"])
+    header = ["", "words", "own score minus its neighbours'"]
+    return RenderedFigure(
         draw_panels(panels),
         numbers,
         [
-            "Left: scaled scores before the softmax, as Appendix J has them; right: the weights "
-            "after it, darker by their square root. Mean over heads of the first layer and words.",
+            "Left: scaled scores before the softmax, as in Appendix J; right: the square root of "
+            "the weights after it. Averaged over words and the first layer's heads.",
             SCALES,
             markdown_table(header, lines, left=1),
-            "Below 0 the diagonal is a white band: a word looks at itself less than beside it.",
+            "Below 0 the diagonal is a white band: a word attends less to itself than beside it.",
         ],
     )
 
 
-def families(subjects: Sequence[Subject], sizes: Sizes) -> Made:
-    """Figure 10 and Table 7: models that mask, that predict, and that translate."""
+def families(inputs: Sequence[FigureInput], sizes: FigureSizes) -> RenderedFigure:
+    """Draw Figure 10 and Table 7: masked, causal and translation models."""
     panels, numbers, lines = [], {}, []
     for name, printed in TABLE_7.items():
         lines.append([f"{name} (paper)", "", *(_number(value) for value in printed)])
-    for subject, seen in _probes(subjects, sizes, 10):
-        reader = seen.reader
-        metrics = measure(seen.weights, reader.begins, reader.ends)
-        endless = infinite(seen.weights)
+    for item, result in _probes(inputs, sizes, 10):
+        reader = result.reader
+        metrics = measure(result.weights, reader.num_bos, reader.num_eos)
+        endless = infinite(result.weights)
         values = [float("inf") if column in endless else metrics[column] for column in COLUMNS]
-        panels.append(Panel(subject.label, seen.weights.sqrt()))
-        numbers[subject.label] = {
+        panels.append(Panel(item.label, result.weights.sqrt()))
+        numbers[item.label] = {
             "model": reader.family,
             "kind": KINDS[reader.family],
             "metrics": metrics,
             "infinite": endless,
-            "words": seen.words,
-            "weights": seen.weights,
+            "words": result.words,
+            "weights": result.weights,
         }
-        lines.append([f"**{subject.label}**", KINDS[reader.family], *map(_number, values)])
+        lines.append([f"**{item.label}**", KINDS[reader.family], *map(_number, values)])
     header = ["model", "kind", *COLUMNS.values()]
-    return Made(
+    return RenderedFigure(
         draw_panels(panels),
         numbers,
         [
-            "Weights of the first layer's attention to sentences that repeat a word, darker by "
-            "their square root. In a causal model nothing that succeeds is attended to: its "
-            "direction balance is infinite (`inf`, as in the paper), and of the two sequences that "
-            "monotonicity has for each query, the one that looks ahead is 0 throughout, which "
-            "counts as in order.",
+            "Square root of the first layer's attention weights over sentences that repeat a word. "
+            "A causal model attends to no later word: its direction balance is infinite (`inf`, as "
+            "in the paper), and of the two sequences of each query in the monotonicity, the later "
+            "one is 0 throughout, which counts as in order.",
             SCALES,
             markdown_table(header, lines, left=2),
         ],
     )
 
 
-def _probes(subjects: Sequence[Subject], sizes: Sizes, figure: int) -> list[tuple[Subject, Probe]]:
-    asked = [(s, s.reader) for s in subjects if s.reader is not None]
+def _probes(
+    inputs: Sequence[FigureInput], sizes: FigureSizes, figure: int
+) -> list[tuple[FigureInput, Probe]]:
+    with_models = [(one, one.reader) for one in inputs if one.reader is not None]
     return [
         (
-            subject,
+            item,
             probe_reader(
                 reader, words=sizes.words or APPENDIX_J, length=sizes.length, seed=sizes.seed
             ),
         )
-        for subject, reader in require(asked, figure, "a checkpoint")
+        for item, reader in require(with_models, figure, "a checkpoint")
     ]
 
 

@@ -1,25 +1,25 @@
-"""Sentences on what is so of which names, with a number each."""
+"""Sentences that say for which names a statement holds, with a number each."""
 
 from collections.abc import Callable, Mapping
 
-NAMED = 3  # where more names are on one side of a limit than on the other, they are counted
+NAMED = 3  # with more names than this, and than on the other side, only a range is given
 _OF_ALL = {"so": "so for all", "not": "for none of"}
 
 
-def sentences(*found: str) -> str:
-    """Return the sentences that are not empty."""
-    return " ".join(filter(None, found))
+def sentences(*texts: str) -> str:
+    """Join the sentences that are not empty."""
+    return " ".join(filter(None, texts))
 
 
 def signs(found: Mapping[str, float], *, below: bool = False) -> dict[str, tuple[bool, str]]:
-    """Return whether each number is above 0, or below, with the number."""
+    """Return whether each number is above 0 (or below), with the formatted number."""
     return {
         name: (value < 0 if below else value > 0, f"{value:+.3g}") for name, value in found.items()
     }
 
 
-def said(what: str, found: Mapping[str, tuple[bool, str]]) -> str:
-    """Of what something is so and of what it is not, with a number each; "" of nothing."""
+def summarise(statement: str, found: Mapping[str, tuple[bool, str]]) -> str:
+    """Say for which names a statement holds and for which not; "" without names."""
     if not found:
         return ""
     parts = []
@@ -28,16 +28,13 @@ def said(what: str, found: Mapping[str, tuple[bool, str]]) -> str:
             f"`{name}` ({number})" for name, (is_so, number) in found.items() if is_so == wanted
         ]
         parts += [f"{word} for {', '.join(names)}"] if names else []
-    return f"{what}: {'; '.join(parts)}."
+    return f"{statement}: {'; '.join(parts)}."
 
 
-def said_where(
-    what: str, values: Mapping[str, float], holds: Callable[[float], bool], form: str = ".3g"
+def summarise_values(
+    statement: str, values: Mapping[str, float], holds: Callable[[float], bool], form: str = ".3g"
 ) -> str:
-    """The same by a test of each number; where there are many, the more of both sides as a range.
-
-    form: of a number.
-    """
+    """Say for which values a statement holds; the larger side, above `NAMED`, as a range."""
     if not values:
         return ""
     so = {name: value for name, value in values.items() if holds(value)}
@@ -53,4 +50,4 @@ def said_where(
             least, most = (f"{value:{form}}" for value in (min(own.values()), max(own.values())))
             text = f"{whose} {len(own)} ({least} to {most})"
         parts.append(text)
-    return f"{what}: {'; '.join(parts)}."
+    return f"{statement}: {'; '.join(parts)}."

@@ -11,11 +11,13 @@ from fairseq_plugins.attention.softmax import SoftmaxAttention
 
 
 @contextmanager
-def softmax_of(attention: SoftmaxAttention, found: list[tuple[Tensor, Tensor]]) -> Iterator[None]:
-    """Keep what goes into the softmax of one attention, and what comes out.
+def record_softmax(
+    attention: SoftmaxAttention, found: list[tuple[Tensor, Tensor]]
+) -> Iterator[None]:
+    """Append the (input, output) of an attention's softmax to `found`.
 
-    Where weights are asked for, the attention takes them from one softmax over the keys; what it
-    is over has all that an encoding adds, as no formula written a second time could say it.
+    With `need_weights`, the attention calls one softmax over the keys. Its input has all terms of
+    the encoding, so that their formulas are not written a second time here.
     """
 
     class Softmax(TorchFunctionMode):

@@ -6,7 +6,14 @@ import torch
 from torch import Tensor
 
 from fairseq_plugins.analysis import LENGTH
-from fairseq_plugins.analysis.figure_files import SCALES, Made, Panel, draw_lines, draw_panels
+from fairseq_plugins.analysis.figure_files import (
+    SCALES,
+    Panel,
+    RenderedFigure,
+    draw_lines,
+    draw_panels,
+)
+from fairseq_plugins.analysis.figure_inputs import BERT_WIDTH, FigureInput, FigureSizes, require
 from fairseq_plugins.analysis.position_vectors import (
     ALIKE,
     alike_from,
@@ -18,59 +25,60 @@ from fairseq_plugins.analysis.position_vectors import (
     neighbour_cosines,
     waves,
 )
-from fairseq_plugins.analysis.subjects import BERT_WIDTH, Sizes, Subject, require
 from fairseq_plugins.common.tables import markdown_table
 from fairseq_plugins.encodings.frequencies import geometric
 
 
-def dots(subjects: Sequence[Subject], sizes: Sizes) -> Made:
-    """Figures 1 and 8: dot products between absolute and between relative vectors."""
+def dots(inputs: Sequence[FigureInput], sizes: FigureSizes) -> RenderedFigure:
+    """Draw Figures 1 and 8: dot products between absolute, and between relative vectors."""
     panels, numbers, lines = [], {}, []
     for is_relative in (False, True):
-        for subject in subjects:
-            rows = subject.relative() if is_relative else subject.absolute(sizes.length or LENGTH)
+        for item in inputs:
+            rows = item.relative() if is_relative else item.absolute(sizes.length or LENGTH)
             if rows is None:
                 continue
             matrix = dot_products(rows)
             kind = "relative" if is_relative else "absolute"
-            title = f"{subject.label}, {kind}"
+            title = f"{item.label}, {kind}"
             panels.append(Panel(title, matrix, -(len(rows) // 2) if is_relative else 0))
             numbers[title] = {
                 "dot_products": matrix,
                 "by_offset": by_offset(matrix),
-                "vectors": subject.relative_kind() if is_relative else subject.absolute_kind(),
+                "vectors": item.relative_kind() if is_relative else item.absolute_kind(),
             }
             means = by_offset(matrix)[len(rows) - 1 :]
             lines.append([title, str(len(rows)), _rise(means)])
     require(panels, 1, "position vectors")
     header = ["", "vectors", "mean over pairs m apart first rises at m"]
-    return Made(draw_panels(panels), numbers, [SCALES, markdown_table(header, lines, left=1)])
+    return RenderedFigure(
+        draw_panels(panels), numbers, [SCALES, markdown_table(header, lines, left=1)]
+    )
 
 
-def relative_cosines(subjects: Sequence[Subject], sizes: Sizes) -> Made:
-    """Figure 6 and Appendix D: cosines between relative vectors, above 0.95 in blue."""
+def relative_cosines(inputs: Sequence[FigureInput], sizes: FigureSizes) -> RenderedFigure:
+    """Draw Figure 6 (Appendix D): cosines between relative vectors, above 0.95 in blue."""
     panels, numbers, lines = [], {}, []
-    found = [(s, rows) for s in subjects if (rows := s.relative()) is not None]
-    for subject, rows in require(found, 6, "relative vectors"):
+    found = [(s, rows) for s in inputs if (rows := s.relative()) is not None]
+    for item, rows in require(found, 6, "relative vectors"):
         matrix, reach = cosines(rows), len(rows) // 2
         near = alike_from(rows)
-        panels.append(Panel(subject.label, matrix, -reach, False, matrix > ALIKE))
+        panels.append(Panel(item.label, matrix, -reach, False, matrix > ALIKE))
         neighbours = neighbour_cosines(rows)
-        numbers[subject.label] = {
+        numbers[item.label] = {
             "cosines": matrix,
             "neighbours": neighbours,
             "alike_from": near,
             "threshold": ALIKE,
-            "relative": subject.relative_kind(),
+            "relative": item.relative_kind(),
         }
         ends = f"{neighbours.min():.3f} to {neighbours.max():.3f}"
-        lines.append([subject.label, str(reach), ends, "never" if near is None else str(near)])
+        lines.append([item.label, str(reach), ends, "never" if near is None else str(near)])
     header = ["", "largest offset", "cosine of neighbours", f"all above {ALIKE} from offset"]
-    return Made(draw_panels(panels), numbers, [markdown_table(header, lines, left=1)])
+    return RenderedFigure(draw_panels(panels), numbers, [markdown_table(header, lines, left=1)])
 
 
-def fixed_waves(subjects: Sequence[Subject], sizes: Sizes) -> Made:
-    """Figure 3: cos(w_i m) of some frequencies, and psi(m) of all of BERT's."""
+def fixed_waves(inputs: Sequence[FigureInput], sizes: FigureSizes) -> RenderedFigure:
+    """Draw Figure 3: cos(w_i m) of some frequencies, and psi(m) of all BERT's."""
     offsets = torch.arange(sizes.length or LENGTH)
     frequencies = geometric(BERT_WIDTH // 2, BERT_WIDTH)
     picked = torch.tensor([0, 64, 128, 192, 383])
@@ -88,20 +96,20 @@ def fixed_waves(subjects: Sequence[Subject], sizes: Sizes) -> Made:
         ]
     )
     bottom = int(psi.argmin())
-    said = (
+    summary = (
         f"With the {BERT_WIDTH // 2} fixed frequencies of D = {BERT_WIDTH}, psi falls from "
         f"{psi[0]:.0f} at m = 0 and first rises at m = {rise}, so that it is monotone for 0 to "
         f"{(rise or len(xs)) - 1}. Within {len(xs)} offsets its lowest value is {psi[bottom]:.1f}, "
-        f"at m = {bottom}: from the first rise on, further vectors are mostly further still, but "
-        "no longer always."
+        f"at m = {bottom}: after the first rise, psi still falls mostly, but not "
+        "everywhere."
     )
     numbers = {"offsets": xs, "psi": psi, "first_rise": rise, "frequencies": frequencies[picked]}
-    return Made(picture, {**numbers, "cosines": some}, [said])
+    return RenderedFigure(picture, {**numbers, "cosines": some}, [summary])
 
 
-def learned_waves(subjects: Sequence[Subject], sizes: Sizes) -> Made:
-    """Figure 4: frequencies as they were learned against fixed ones, and psi of them."""
-    with_waves = [(s, w) for s in subjects if (w := s.frequencies()) is not None]
+def learned_waves(inputs: Sequence[FigureInput], sizes: FigureSizes) -> RenderedFigure:
+    """Draw Figure 4: learned and fixed frequencies, and psi of each."""
+    with_waves = [(s, w) for s in inputs if (w := s.frequencies()) is not None]
     found = {s.label: w for s, w in require(with_waves, 4, "absolute sinusoids")}
     width = 2 * len(next(iter(found.values())))
     every = {"default": geometric(width // 2, width), **found}
@@ -125,7 +133,7 @@ def learned_waves(subjects: Sequence[Subject], sizes: Sizes) -> Made:
     ]
     header = ["", "frequencies below the fixed ones", "psi first rises at"]
     numbers = {"frequencies": every, "offsets": offsets, "psi": psi}
-    return Made(picture, numbers, [markdown_table(header, lines, left=1)])
+    return RenderedFigure(picture, numbers, [markdown_table(header, lines, left=1)])
 
 
 def _rise(values: Tensor) -> str:

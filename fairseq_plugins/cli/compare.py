@@ -17,12 +17,11 @@ from fairseq_plugins.common.exit_status import exit_status
 from fairseq_plugins.common.parser import Parser
 from fairseq_plugins.common.root import (
     ROOT,
-    add_places,
+    add_folder_options,
+    apply_folder_options,
     configs_folder,
     data_folder,
     from_root,
-    place,
-    put_places,
 )
 from fairseq_plugins.data.options import check_at_least
 
@@ -59,7 +58,7 @@ def get_parser() -> argparse.ArgumentParser:
     add("--merges", type=int, default=500, metavar="N", help=text)
     add("--name", metavar="WORD", help="of its folder (default: A-B-attention-FILE)")
     add("--force", action="store_true", help="make anew what was compared before")
-    add_places(parser)
+    add_folder_options(parser)
     return parser
 
 
@@ -68,7 +67,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     begin = time.monotonic()
     parser = get_parser()
     args = parser.parse_args(argv)
-    put_places(args)
+    apply_folder_options(args)
     logging.disable(logging.INFO)  # of the libraries; this program prints
     try:
         study = _checked(args)

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from fairseq_plugins.common.data_commands import as_typed
+from fairseq_plugins.common.data_commands import typed_command
 from fairseq_plugins.common.errors import OptionError
 from fairseq_plugins.common.exit_status import exit_status
 from fairseq_plugins.common.parser import Parser
@@ -35,7 +35,7 @@ def get_parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     commands = parser.add_subparsers(dest="command", required=True)
-    made_by = as_typed("scripts/prepare_gpt2_bpe.sh")
+    made_by = typed_command("scripts/prepare_gpt2_bpe.sh")
     for name, what in SOURCES.items():
         command = commands.add_parser(name)
         command.add_argument("source", type=Path, metavar="SOURCE", help=what)

@@ -134,7 +134,7 @@ def _found(facts: Facts) -> dict[str, str]:
         )
     for extra, modules in facts.lacking.items():
         what = EXTRAS[extra][0]
-        lacks = f"no {what}: {', '.join(modules)} not installed; {extras.remedy(extra)}"
+        lacks = f"no {what}: {', '.join(modules)} not installed; {extras.install_command(extra)}"
         found[f"extra {extra}"] = lacks if modules else f"installed: {what}"
     return found
 
@@ -202,9 +202,9 @@ def _problems(facts: Facts) -> list[Problem]:
         problems.append(Problem(f"torch cannot be imported: {facts.torch.error}", remedy))
     if facts.fairseq.version is None:
         remedy = (
-            f"make setup, or {extras.remedy('train')}; in place of it after torch: pip install "
-            "--no-build-isolation fairseq-fixed (the package named fairseq does not import on "
-            "Python 3.11 and newer)"
+            f"make setup, or {extras.install_command('train')}; in place of it after torch: pip "
+            "install --no-build-isolation fairseq-fixed (the package named fairseq does not "
+            "import on Python 3.11 and newer)"
         )
         problems.append(Problem(f"fairseq cannot be imported: {facts.fairseq.error}", remedy))
     if not problems and facts.registration_error:
@@ -262,7 +262,7 @@ def gather_facts() -> Facts:
         apex=_apex(),
         triton=_package("triton"),
         numpy=_package("numpy"),
-        lacking={extra: extras.missing(extra) for extra in EXTRAS},
+        lacking={extra: extras.missing_modules(extra) for extra in EXTRAS},
         registration_error=_registration_error() if fairseq.version else "",
         **seen,
     )

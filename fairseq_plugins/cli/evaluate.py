@@ -88,7 +88,7 @@ def _run(args: argparse.Namespace, words: Sequence[str]) -> None:
     warnings.filterwarnings("ignore", message="'pin_memory' argument is set as true")
     evaluation = import_module("fairseq_plugins.evaluation.language_model")  # PyTorch and fairseq
     adaptation = import_module("fairseq_plugins.modules.adaptation")
-    request = evaluation.Request(
+    request = evaluation.EvaluationOptions(
         path=args.path,
         data=args.data,
         split=args.split,
@@ -114,7 +114,7 @@ def _run(args: argparse.Namespace, words: Sequence[str]) -> None:
     for note in _notes(report):
         print(note)
     if args.output is not None:
-        result = {**_provenance(args, words, request), **report.facts()}
+        result = {**_provenance(args, words, request), **report.to_json()}
         result["checkpoint"] = {**_file(args.path), **result["checkpoint"]}
         import_module("fairseq_plugins.common.files").write_json(args.output, result)
         print(f"written: {args.output}")
@@ -168,7 +168,7 @@ def _notes(report: Any) -> list[str]:
     """Return the notes below the table."""
     notes = []
     if report.trained.is_masked:
-        masks = report.facts()["masking"]
+        masks = report.to_json()["masking"]
         shares = {name: f"{masks[name]:.0%}" for name in masks if name.endswith("_prob")}
         notes.append(
             f"masked: {shares['mask_prob']} of the tokens are predicted, of these "

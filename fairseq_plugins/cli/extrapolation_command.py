@@ -35,10 +35,14 @@ def register(commands: Any) -> None:
 
 def _run(args: argparse.Namespace) -> None:
     # Here, since these take seconds, which --help must not.
-    from fairseq_plugins.evaluation.beyond_training import Request, measure, parse_factors
+    from fairseq_plugins.evaluation.beyond_training import (
+        ExtrapolationOptions,
+        measure,
+        parse_factors,
+    )
     from fairseq_plugins.modules.adaptation import Adaptation
 
-    request = Request(
+    request = ExtrapolationOptions(
         path=args.path,
         data=args.data,
         factors=parse_factors(args.lengths),

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fairseq_plugins.common.data_commands import as_typed
+from fairseq_plugins.common.data_commands import typed_command
 from fairseq_plugins.common.errors import OptionError
 from fairseq_plugins.common.root import ROOT, data_folder, from_root
 from fairseq_plugins.common.seeds import parse_seed
@@ -173,7 +173,7 @@ def _command(model: "Model", scale: str) -> str:
         *(word for setting in model.settings for word in ("--set", setting)),
         "--missing-checkpoints",
     ]
-    return as_typed(shlex.join(words))
+    return typed_command(shlex.join(words))
 
 
 def _data_of(checkpoint: Path) -> Path:
@@ -220,19 +220,19 @@ def _of_checkpoints(
     args: argparse.Namespace, asked: list[tuple[str, Path, Path]]
 ) -> tuple[str, str, Any]:
     from fairseq_plugins.analysis.bert_figures import FIGURES, make_figure
-    from fairseq_plugins.analysis.subjects import Sizes, load_subject
+    from fairseq_plugins.analysis.figure_inputs import FigureSizes, load_figure_input
 
     figure = FIGURES[args.number]
-    if asked and not figure.takes_subjects:
+    if asked and not figure.takes_inputs:
         raise OptionError(f"--checkpoint must be left out with figure {args.number}")
     if not asked and not figure.untrained:
         raise OptionError(f"--checkpoint must be given for figure {args.number}")
-    subjects = [load_subject(*one, cpu=args.cpu) for one in asked]
-    sizes = Sizes(args.length, args.words, args.seed)
+    subjects = [load_figure_input(*one, cpu=args.cpu) for one in asked]
+    sizes = FigureSizes(args.length, args.words, args.seed)
     made = make_figure(args.number, subjects, sizes)
     if asked:
         models = "\n".join(f"- {_described(label, path)}" for label, path, _ in asked)
-        made = replace(made, seen=(models, *made.seen))
+        made = replace(made, paragraphs=(models, *made.paragraphs))
     return figure.title, figure.paper, made
 
 

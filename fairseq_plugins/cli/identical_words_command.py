@@ -50,5 +50,5 @@ def _run(args: argparse.Namespace) -> None:
         np.save(args.output, found.weights.float().numpy())
     reader = found.reader
     facts = {"words": found.words, "length": len(found.weights), "model": reader.family}
-    metrics = measure(found.weights, reader.begins, reader.ends)
+    metrics = measure(found.weights, reader.num_bos, reader.num_eos)
     print(json.dumps({"metrics": metrics, "infinite": infinite(found.weights), **facts}))

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
-from fairseq_plugins.common.data_commands import TYPED
+from fairseq_plugins.common.data_commands import PROGRAM_COMMANDS
 from fairseq_plugins.common.parser import Parser
 
 PROGRAM = "fairseq-pe prepare"
@@ -53,7 +53,7 @@ SAME: dict[tuple[str, ...], tuple[str, ...]] = {
 
 def find(words: Sequence[str]) -> tuple[str, int] | None:
     """The script that words begin with, the longest fitting one, and how many of them name it."""
-    known = {tuple(typed.split()[1:]): script for script, typed in TYPED.items()}
+    known = {tuple(typed.split()[1:]): script for script, typed in PROGRAM_COMMANDS.items()}
     for count in (2, 1):
         head = tuple(words[:count])
         if (script := known.get(SAME.get(head, head))) and len(head) == count:
@@ -64,7 +64,8 @@ def find(words: Sequence[str]) -> tuple[str, int] | None:
 def get_parser() -> argparse.ArgumentParser:
     """Build the parser of `prepare`, whose subcommands have their own options."""
     lines = [
-        f"  {' '.join(typed.split()[1:]):<18} {ABOUT[script]}" for script, typed in TYPED.items()
+        f"  {' '.join(typed.split()[1:]):<18} {ABOUT[script]}"
+        for script, typed in PROGRAM_COMMANDS.items()
     ]
     about = "Make a data folder, by default below data/, or a start:"
     parser = Parser(
@@ -73,7 +74,7 @@ def get_parser() -> argparse.ArgumentParser:
         epilog=f"`{PROGRAM} lm wikitext2 --help` shows the options of one.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    firsts = dict.fromkeys(typed.split()[1] for typed in [*TYPED.values(), "prepare lm"])
+    firsts = dict.fromkeys(typed.split()[1] for typed in [*PROGRAM_COMMANDS.values(), "prepare lm"])
     parser.add_argument("what", choices=[*firsts])
     parser.add_argument(
         "source", nargs="?", metavar="source", help="as above, where there are several"
@@ -90,7 +91,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         args, _ = parser.parse_known_args(given[:2])
         sources = ", ".join(
             " ".join(typed.split()[1:])
-            for typed in TYPED.values()
+            for typed in PROGRAM_COMMANDS.values()
             if typed.split()[1] == args.what or (args.what, *typed.split()[2:]) in SAME
         )
         parser.error(f"which {args.what}? There is: {sources}")

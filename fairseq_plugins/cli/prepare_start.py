@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from fairseq_plugins.common.exit_status import exit_status
 from fairseq_plugins.common.parser import Parser
-from fairseq_plugins.common.root import ROOT, data_folder, place
+from fairseq_plugins.common.root import ROOT, data_folder, root_folder
 from fairseq_plugins.data.options import add_folder, add_source, check_folder, program
 
 
@@ -27,7 +27,7 @@ def get_parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_source(parser, "Hugging Face folder of a BERT or a RoBERTa (default: the package)")
-    output = ROOT / place("checkpoints") / "start"
+    output = ROOT / root_folder("checkpoints") / "start"
     text = "folder to make (default: checkpoints/start)"
     add_folder(parser, "--output", text, default=output)
     text = "pieces of a RoBERTa (default: data/gpt2_bpe)"

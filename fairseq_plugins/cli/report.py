@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fairseq_plugins.common.exit_status import exit_status
 from fairseq_plugins.common.parser import Parser
-from fairseq_plugins.common.root import ROOT, place
+from fairseq_plugins.common.root import ROOT, root_folder
 
 OUTPUT = Path("site", "report")
 
@@ -16,7 +16,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Make the site; exit status 2 for a folder without results, or an output not its own."""
     parser = get_parser()
     args = parser.parse_args(argv)
-    if not (args.root / place("results")).is_dir():
+    if not (args.root / root_folder("results")).is_dir():
         parser.error(f"--root must hold a folder `results`, but is {args.root}")
     logging.disable(logging.INFO)  # of the libraries; this program prints
     # Here, since these import torch and fairseq, for which --help does not wait.

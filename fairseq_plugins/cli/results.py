@@ -13,7 +13,7 @@ from fairseq_plugins.common.errors import OptionError
 from fairseq_plugins.common.exit_status import exit_status
 from fairseq_plugins.common.files import writing
 from fairseq_plugins.common.parser import Parser
-from fairseq_plugins.common.root import ROOT, place
+from fairseq_plugins.common.root import ROOT, root_folder
 from fairseq_plugins.common.suggestions import did_you_mean
 from fairseq_plugins.papers import SCALE_NAMES, TABLES
 
@@ -78,7 +78,7 @@ def _as_data(args: argparse.Namespace) -> str:
     rows = [
         row
         for row in read_tidy(
-            ROOT / place("results"),
+            ROOT / root_folder("results"),
             [(table, EXPERIMENTS[table.experiment].metrics) for table in tables],
             lambda text: print(f"left out: {text}", file=sys.stderr),
         )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, get_args
 from fairseq_plugins.common.errors import OptionError
 from fairseq_plugins.common.parser import Parser
 from fairseq_plugins.common.provenance import missing_data
-from fairseq_plugins.common.root import add_places, from_root
+from fairseq_plugins.common.root import add_folder_options, from_root
 from fairseq_plugins.common.seeds import parse_seed
 from fairseq_plugins.papers import PAPERS, SCALE_NAMES, TABLES
 from fairseq_plugins.papers.tables import Table
@@ -135,7 +135,7 @@ def get_parser(name: str) -> Parser:
     _add_machines(parser)
     _add_actions(parser)
     _add_study(parser)
-    add_places(parser)
+    add_folder_options(parser)
     return parser
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from fairseq_plugins.common.parser import Parser
-from fairseq_plugins.common.root import add_places, place, put_places
+from fairseq_plugins.common.root import add_folder_options, apply_folder_options, root_folder
 from fairseq_plugins.papers import SCALE_NAMES
 
 CLAIMS = "claims"  # of the papers, compared with the results of all tables
@@ -52,9 +52,9 @@ def pages(arguments: Sequence[str], root: Path) -> int:
 def _folder_of_results(arguments: Sequence[str], root: Path, word: str, description: str) -> None:
     """Set the folder of results that a command reads, from its options."""
     parser = Parser(prog=f"fairseq-pe table {word}", description=description)
-    add_places(parser, ["results"])
-    put_places(parser.parse_args(arguments))
-    results = place("results")
+    add_folder_options(parser, ["results"])
+    apply_folder_options(parser.parse_args(arguments))
+    results = root_folder("results")
     if not (root / results).is_dir():
         parser.error(f"`--results` must be a folder with results, but {results} is none.")
 
@@ -64,4 +64,4 @@ def _write_claims(root: Path, say: Callable[[str], None]) -> None:
 
     for scale, words in write_claims(root, say).items():
         print(f"{scale}: {', '.join(f'{count} {word}' for word, count in sorted(words.items()))}")
-    print(f"All of them: {place('results') / PAGE}.md")
+    print(f"All of them: {root_folder('results') / PAGE}.md")

@@ -19,15 +19,15 @@ from fairseq_plugins.cli.table_options import (
 )
 from fairseq_plugins.cli.table_pages import CLAIMS, PAGES, claims, pages
 from fairseq_plugins.common.errors import DataError, OptionError
-from fairseq_plugins.common.extras import is_installed, remedy
+from fairseq_plugins.common.extras import install_command, is_installed
 from fairseq_plugins.common.parser import Parser
 from fairseq_plugins.common.root import (
-    PLACES,
+    FOLDER_VARIABLES,
     ROOT,
+    apply_folder_options,
     configs_folder,
-    place,
-    put,
-    put_places,
+    root_folder,
+    set_folder,
 )
 from fairseq_plugins.papers import PUBLISHED
 from fairseq_plugins.papers.tables import Table
@@ -169,16 +169,18 @@ def _check_options(args: argparse.Namespace) -> None:
         if args.missing_checkpoints and getattr(args, other):
             raise OptionError(f"`--missing-checkpoints` must be left out with `--{other}`")
     _check_tracker(args.log)
-    put_places(args)
+    apply_folder_options(args)
     if args.rerun:
         own = Path("results", LOCAL)
-        if place("results") not in (Path("results"), own):
+        if root_folder("results") not in (Path("results"), own):
             raise OptionError(
-                f"`--results` and {PLACES['results']} must be left out with `--rerun`, which "
-                f"writes to {own}, but are {place('results')}"
+                f"`--results` and {FOLDER_VARIABLES['results']} must be left out with `--rerun`, "
+                f"which writes to {own}, but are {root_folder('results')}"
             )
-        put("results", own)
-        put("checkpoints", place("checkpoints") / LOCAL)  # which may be on another disk
+        set_folder("results", own)
+        set_folder(
+            "checkpoints", root_folder("checkpoints") / LOCAL
+        )  # which may be on another disk
 
 
 def _plan(
@@ -324,7 +326,7 @@ def _check_tracker(tracker: str | None) -> None:
     if tracker and not any(is_installed(module) for module in modules[tracker]):
         raise OptionError(
             f"`--log {tracker}` needs {modules[tracker][0]}, which is not installed; "
-            f"{remedy('logging')} brings it"
+            f"{install_command('logging')} brings it"
         )
 
 
@@ -339,7 +341,7 @@ def _known_study(root: Path, table: Table, args: argparse.Namespace) -> "Study |
     from fairseq_plugins.experiments import EXPERIMENTS
     from fairseq_plugins.records import results
 
-    folder = root / place("results") / table.name / args.name
+    folder = root / root_folder("results") / table.name / args.name
     metrics = EXPERIMENTS[table.experiment].metrics
     found = results.read_results(folder, metrics, lambda text: None)
     if not found:

@@ -1,1 +1,1 @@
-"""The ground floor: what every room needs, and what needs none of them."""
+"""Helpers used by all packages, which import none of them."""

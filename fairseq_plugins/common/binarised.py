@@ -1,10 +1,10 @@
 """Checks of binarised text, the two files that fairseq-preprocess writes for a split.
 
-fairseq maps both files into memory without checks. A truncated file, or one of another format,
-would end a training with a traceback far from its cause, or hang it.
+fairseq maps both files into memory without checks: a truncated file, or one of another format, ends
+a training with an unrelated traceback, or hangs it.
 
     .idx    magic, version (u64), type of the tokens (u8), sentences N (u64),
-            their lengths (N x i32), their places in .bin (N x i64)
+            their lengths (N x i32), their offsets in .bin (N x i64)
     .bin    the tokens of all sentences
 """
 
@@ -19,7 +19,7 @@ _MAGIC = b"MMIDIDX\x00\x00"
 _OTHERS = (b"TNTIDX", b"HUFFIDX")  # magic numbers of fairseq's other formats
 _HEADER = struct.Struct("<QBQ")
 _VERSION = 1
-# Types of tokens by their code in the file; text has no floats.
+# Token types by their code in the file, without floats.
 _TYPES = {
     1: np.uint8,
     2: np.int8,
@@ -28,9 +28,9 @@ _TYPES = {
     5: np.int64,
     8: np.uint16,
     9: np.uint32,
+    10: np.uint64,
 }
-_TYPES |= {10: np.uint64}
-_AT_ONCE = 1 << 22  # tokens checked at a time
+_CHUNK = 1 << 22  # tokens checked at once
 
 
 def check_split(prefix: Path, symbols: int | None = None) -> None:
@@ -56,7 +56,7 @@ def check_split(prefix: Path, symbols: int | None = None) -> None:
 
 
 def is_mapped(index: Path) -> bool:
-    """Return whether a .idx is a mapped index or unknown, not one of fairseq's older formats."""
+    """Return whether a .idx is not of one of fairseq's older formats."""
     with index.open("rb") as file:
         return not file.read(len(_MAGIC)).startswith(_OTHERS)
 
@@ -67,30 +67,30 @@ def _read_index(path: Path) -> tuple[np.dtype, np.ndarray]:
     with path.open("rb") as file:
         head = file.read(begin)
     if len(head) < begin or not head.startswith(_MAGIC):
-        raise DataError(f"{path} is no index of fairseq-preprocess, or is cut off")
+        raise DataError(f"{path} is not an index of fairseq-preprocess, or is truncated")
     version, code, count = _HEADER.unpack(head[len(_MAGIC) :])
     if version != _VERSION or code not in _TYPES:
-        raise DataError(f"{path} is of version {version} and type {code}, which no text has")
+        raise DataError(f"{path} has version {version} and type {code}, which are not supported")
     size = path.stat().st_size
     if size != begin + 12 * count:
         raise DataError(f"{path} must have {begin + 12 * count:,} bytes, but has {size:,}")
     kind = np.dtype(_TYPES[code])
     lengths = np.fromfile(path, "<i4", count, offset=begin).astype(np.int64)
-    places = np.fromfile(path, "<i8", count, offset=begin + 4 * count)
+    offsets = np.fromfile(path, "<i8", count, offset=begin + 4 * count)
     if count and lengths.min() < 0:
         raise DataError(f"{path} is damaged: a sentence has {lengths.min()} tokens")
     ends = np.cumsum(lengths) * kind.itemsize
-    if count and (places[0] != 0 or (places[1:] != ends[:-1]).any()):
-        raise DataError(f"{path} is damaged: sentences do not follow one another")
+    if count and (offsets[0] != 0 or (offsets[1:] != ends[:-1]).any()):
+        raise DataError(f"{path} is damaged: sentences are not contiguous")
     return kind, lengths
 
 
 def _check_tokens(path: Path, kind: np.dtype, symbols: int) -> None:
     tokens = np.memmap(path, kind, "r")
-    for start in range(0, len(tokens), _AT_ONCE):
-        part = tokens[start : start + _AT_ONCE]
+    for start in range(0, len(tokens), _CHUNK):
+        part = tokens[start : start + _CHUNK]
         if part.min() < 0 or part.max() >= symbols:
             raise DataError(
-                f"{path} must have tokens from 0 to {symbols - 1}, which its dictionary has, but "
+                f"{path} must have tokens from 0 to {symbols - 1}, as its dictionary, but "
                 f"has {part.max() if part.min() >= 0 else part.min()}"
             )

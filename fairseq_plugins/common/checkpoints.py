@@ -1,4 +1,4 @@
-"""Checkpoints are read here alone: as plain data, every byte checked, refused with their name."""
+"""The only reader of checkpoints: plain data alone, with checksums, errors with the path."""
 
 import argparse
 import functools
@@ -16,15 +16,15 @@ import torch
 
 from fairseq_plugins.common.errors import CheckpointError
 
-BEST, LAST = "checkpoint_best.pt", "checkpoint_last.pt"  # as fairseq names them
-_INTERPOLATION = "${"  # what OmegaConf would replace by another option, or by a resolver's value
-_NUMBERS = "?bhilqBHILQefd"  # numpy's types of booleans, integers and floats
-_DEEPEST = 32  # options within options
+BEST, LAST = "checkpoint_best.pt", "checkpoint_last.pt"  # fairseq's names
+_INTERPOLATION = "${"  # OmegaConf's syntax for references and resolvers
+_NUMBERS = "?bhilqBHILQefd"  # NumPy's types of booleans, integers and floats
+_DEEPEST = 32  # nesting of options
 _FOREIGN = re.compile(r"(?:GLOBAL|global|class|type:?) [`'\"]?([\w.]+)")
 
 
 class DamagedCheckpoint(CheckpointError):
-    """A file that cannot be read as a checkpoint, with the reason."""
+    """An error about a file that cannot be read as a checkpoint, with the reason."""
 
     def __init__(self, path: Path, reason: str) -> None:
         super().__init__(f"{path}: {reason}")
@@ -32,12 +32,12 @@ class DamagedCheckpoint(CheckpointError):
 
 
 def _readable_types() -> list[Any]:
-    """List what a checkpoint may hold beside tensors and plain data.
+    """List the types that a checkpoint may hold beside tensors and plain data.
 
-    A model without a dataclass, as fairseq's roberta, has its options in a Namespace. fairseq's
-    ``--eval-bleu`` puts numpy's arrays and numbers into its meters.
+    Options of a model without a dataclass, as fairseq's roberta, are a Namespace; meters of
+    ``--eval-bleu`` have NumPy's arrays and numbers.
     """
-    # numpy 2 has another name for the module, and reads files that have the other one, too.
+    # NumPy 2 renamed the module, but reads files with the old name too.
     modules = ("numpy.core.multiarray", "numpy._core.multiarray")
     multiarray = import_module(modules[np.__version__ >= "2"])
     functions = [multiarray.scalar, multiarray._reconstruct]
@@ -54,20 +54,20 @@ READABLE = _readable_types()
 
 
 def allow_readable() -> None:
-    """Let all that reads checkpoints read what `READABLE` lists, for the life of the process."""
+    """Allow the types of `READABLE` in checkpoints, for the life of the process."""
     torch.serialization.add_safe_globals(READABLE)
 
 
 def read_checkpoint(path: Path) -> dict[str, Any]:
-    """Read a checkpoint of fairseq's as plain data on the CPU, its weights mapped from the file.
+    """Read a fairseq checkpoint as plain data on the CPU, its weights mapped from the file.
 
     Raises:
-        DamagedCheckpoint: for a file that is cut off, has flipped bytes, holds code, or is no
-            checkpoint; and for options that refer to others or to the environment.
-        CheckpointError: there is no such file.
+        DamagedCheckpoint: the file is truncated, has flipped bytes, holds code, is not a
+            checkpoint, or has options that refer to other options or the environment.
+        CheckpointError: the file does not exist.
     """
     with _reading(path):
-        # Checkpoints from before 2020, as fairseq's own RoBERTa, are no archives with checksums.
+        # Checkpoints from before 2020, as fairseq's RoBERTa, are not zip archives with checksums.
         mmap = zipfile.is_zipfile(path)
         state = torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
         return _require_model(path, state)
@@ -93,11 +93,11 @@ def check_what_fairseq_reads() -> None:
 
 
 def read_tensors(path: Path) -> dict[str, torch.Tensor]:
-    """Tensors by name from a file that torch.save has written, on the CPU.
+    """Read tensors by name from a file written by torch.save, on the CPU.
 
     Raises:
-        DamagedCheckpoint: for a file that is cut off, has flipped bytes, or holds anything else.
-        CheckpointError: there is no such file.
+        DamagedCheckpoint: the file is truncated, has flipped bytes, or holds anything else.
+        CheckpointError: the file does not exist.
     """
     with _reading(path):
         found = torch.load(path, map_location="cpu", weights_only=True)
@@ -106,37 +106,37 @@ def read_tensors(path: Path) -> dict[str, torch.Tensor]:
             for name, value in found.items()
         )
         if not is_plain:
-            raise DamagedCheckpoint(path, "it must hold tensors by name, and nothing else")
+            raise DamagedCheckpoint(path, "it must hold tensors by name alone")
         return dict(found)
 
 
 def read_updates(path: Path) -> int:
-    """Read the number of updates after which a checkpoint was written; every byte is checked.
+    """Read a checkpoint's number of updates; checksums are verified.
 
     Raises:
-        CheckpointError: for a file that is missing or damaged, or does not say it.
+        CheckpointError: the file is missing, damaged, or has no number of updates.
     """
     try:
         updates = read_checkpoint(path)["optimizer_history"][-1]["num_updates"]
     except (LookupError, TypeError) as error:
-        raise DamagedCheckpoint(path, f"it does not say its updates ({error})") from None
+        raise DamagedCheckpoint(path, f"it has no number of updates ({error})") from None
     if not isinstance(updates, int) or updates < 0:
-        raise DamagedCheckpoint(path, f"it does not say its updates, but {updates!r}")
+        raise DamagedCheckpoint(path, f"its number of updates is {updates!r}")
     return updates
 
 
 def read_upgraded(
     path: Path, check: Callable[[dict[str, Any]], None] = lambda checkpoint: None, **options: Any
 ) -> dict[str, Any]:
-    """Read a checkpoint as fairseq builds models from it, with options of its training replaced.
+    """Read a checkpoint in the form from which fairseq builds models, with options replaced.
 
     Args:
-        path: of the checkpoint.
-        check: called with what `read_checkpoint` gives, before fairseq makes anything of it.
-        options: new values.
+        path: the checkpoint.
+        check: called with the result of `read_checkpoint`, before fairseq's conversion.
+        options: new values of training options.
 
     Raises:
-        DamagedCheckpoint, CheckpointError: as `read_checkpoint` does.
+        DamagedCheckpoint, CheckpointError: as for `read_checkpoint`.
     """
     from fairseq import checkpoint_utils
 
@@ -148,10 +148,10 @@ def read_upgraded(
 
 
 def model_options(path: Path, checkpoint: Mapping[str, Any]) -> Any:
-    """Find the options of a checkpoint's model, a mapping or a Namespace; None where it has none.
+    """Return a checkpoint's model options, a mapping or a Namespace; None if missing.
 
     Raises:
-        CheckpointError: what stands in their place is neither.
+        CheckpointError: the options have another type.
     """
     config = checkpoint.get("cfg")
     if not isinstance(config, Mapping | None):
@@ -166,14 +166,14 @@ def model_options(path: Path, checkpoint: Mapping[str, Any]) -> Any:
 
 def _require_model(path: Path, state: Any) -> dict[str, Any]:
     if not isinstance(state, dict) or not isinstance(state.get("model"), Mapping):
-        raise DamagedCheckpoint(path, "it is no checkpoint of fairseq's")
+        raise DamagedCheckpoint(path, "it is not a fairseq checkpoint")
     for section in ("cfg", "args"):
         _require_plain(path, section, state.get(section))
     return state
 
 
 def _require_plain(path: Path, name: str, value: Any, depth: int = 0) -> None:
-    """Refuse an option that OmegaConf would resolve; fairseq writes none into checkpoints."""
+    """Reject options that OmegaConf would resolve; fairseq never writes such options."""
     if depth > _DEEPEST:
         raise DamagedCheckpoint(path, f"its options are nested more than {_DEEPEST} deep")
     if isinstance(value, argparse.Namespace):
@@ -186,13 +186,13 @@ def _require_plain(path: Path, name: str, value: Any, depth: int = 0) -> None:
         for inner in value:
             _require_plain(path, name, inner, depth + 1)
     elif isinstance(value, str) and _INTERPOLATION in value:
-        reason = f"its option {name} must be plain text, but refers to something else: {value!r}"
+        reason = f"its option {name} must be plain text, but is the reference {value!r}"
         raise DamagedCheckpoint(path, reason)
 
 
 @contextmanager
 def _reading(path: Path) -> Iterator[None]:
-    """Check every byte of a file, and name it in what goes wrong in the block that reads it."""
+    """Verify a file's checksums, and name the file in errors of the block that reads it."""
     if not path.is_file():
         raise CheckpointError(f"{path} is missing")
     try:
@@ -201,23 +201,23 @@ def _reading(path: Path) -> Iterator[None]:
                 broken = archive.testzip()
             if broken:
                 raise DamagedCheckpoint(path, f"its part {broken} has a wrong checksum")
-        # For good: PyTorch's context manager would take from fairseq what it was allowed before.
+        # Permanently: PyTorch's context manager would also remove what fairseq allowed before.
         allow_readable()
         yield
     except DamagedCheckpoint:
         raise
-    except Exception as error:  # unpickling what is no pickle may raise nearly anything
+    except Exception as error:  # unpickling damaged data raises nearly anything
         if isinstance(error, OSError) and error.filename is not None:
             raise
         raise DamagedCheckpoint(path, _reason(error)) from None
 
 
 def _reason(error: Exception) -> str:
-    """Say why a file could not be read, without PyTorch's advice to read it all the same."""
+    """Explain why a file could not be read, without PyTorch's advice to load it unsafely."""
     text = str(error)
     if "weights_only" not in text:
         found = (text or type(error).__name__).splitlines()[0]
-        return f"it is cut off or no checkpoint ({found})"
+        return f"it is truncated or not a checkpoint ({found})"
     if foreign := _FOREIGN.search(text):
-        return f"it is no checkpoint: it holds {foreign[1]}, which is code and is not read"
-    return "it is cut off or no checkpoint (its pickle cannot be read)"
+        return f"it is not a checkpoint: it holds code ({foreign[1]}), which is not loaded"
+    return "it is truncated or not a checkpoint (its pickle cannot be read)"

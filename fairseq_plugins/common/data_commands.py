@@ -6,8 +6,8 @@ from pathlib import Path
 
 from fairseq_plugins.common.root import IS_CHECKOUT
 
-# What an installed package has in place of each script, behind `fairseq-pe`.
-TYPED = {
+# Subcommands of `fairseq-pe` that replace scripts in an installed package.
+PROGRAM_COMMANDS = {
     "prepare_toy": "prepare toy",
     "prepare_toy_mlm": "prepare toy mlm",
     "prepare_toy_mt": "prepare toy mt",
@@ -26,37 +26,33 @@ TYPED = {
 }
 
 
-def as_typed(command: str) -> str:
-    """A command of scripts/ as it is typed here: without a checkout there are no scripts.
-
-    Those of tables are named as these.
-    """
+def typed_command(command: str) -> str:
+    """Return a command of scripts/ as typed here: with `fairseq-pe` if there is no checkout."""
     script, *rest = command.split(" ", 1)
     if IS_CHECKOUT or not script.startswith("scripts/"):
         return command
     name = Path(script).stem
-    return " ".join(["fairseq-pe", TYPED.get(name, f"table {name}"), *rest])
+    return " ".join(["fairseq-pe", PROGRAM_COMMANDS.get(name, f"table {name}"), *rest])
 
 
-# Of each task of GLUE at scale mini.
+# Examples of each GLUE task at scale mini.
 MINI_EXAMPLES = 640
 MINI_DEVELOPMENT_EXAMPLES = 500
-# Of LRPE's tables at scale mini, and at scale small: at most, and those of them on which models are
-# chosen.
+# Most examples of LRPE's tables at scales mini and small, and those held out for model selection.
 MID_EXAMPLES = 8_000
 SMALL_EXAMPLES = 20_000
 HELD_OUT = 300
 
 
 def _short_squad(novels: str) -> str:
-    """SQuAD in windows of 128, in the pieces of a folder of novels."""
+    """Return the command for SQuAD in windows of 128 with the tokenizer of a folder of novels."""
     return (
         f"scripts/prepare_squad.sh --from DIR --bpe data/{novels}/bpe "
         "--max-length 128 --stride 64 --max-query-length 40"
     )
 
 
-# In the pieces of the published start. At most so many examples of each task of GLUE.
+# Most examples of each GLUE task with the tokenizer of the published start.
 PUBLISHED_EXAMPLES = 4_500
 _START = "--tokenizer checkpoints/start"
 
@@ -83,7 +79,7 @@ _BY_FOLDER: dict[str, tuple[str, ...]] = {
         "scripts/prepare_text_mlm.sh --from DIR --merges 1000 --evaluation-lines 200 "
         "--output data/novels-1000",
     ),
-    # Of language models and masked ones alike.
+    # For causal and masked language models.
     "novels-small": (
         "scripts/prepare_text_mlm.sh --from DIR --merges 8000 --evaluation-lines 2000 "
         "--output data/novels-small",
@@ -117,7 +113,7 @@ _BY_FOLDER: dict[str, tuple[str, ...]] = {
     "glue-start": (
         f"scripts/prepare_glue.sh --from DIR {_START} --disjoint "
         f"--max-train {PUBLISHED_EXAMPLES} --output data/glue-start",
-        # Sentences of some eleven pieces, whose order is what is judged: all of them.
+        # All of CoLA: its sentences are short, and labels depend on word order.
         f"scripts/prepare_glue.sh --from DIR {_START} --tasks CoLA --output data/glue-start",
     ),
     "glue-small": (
@@ -133,7 +129,7 @@ _BY_FOLDER: dict[str, tuple[str, ...]] = {
         for version in ("1.1", "2.0")
     },
 }
-COMMANDS = {folder: tuple(map(as_typed, commands)) for folder, commands in _BY_FOLDER.items()}
+COMMANDS = {folder: tuple(map(typed_command, commands)) for folder, commands in _BY_FOLDER.items()}
 
 
 def commands_for(path: str | Path) -> Sequence[str]:

@@ -1,21 +1,21 @@
-"""Errors with a meaning of their own; each is a ValueError."""
+"""Error types; each is a ValueError."""
 
 
 class DataError(ValueError):
-    """Data that cannot be used: a file is missing, damaged, or not what it should be."""
+    """Unusable data: a file is missing, damaged, or of the wrong kind."""
 
 
 class CheckpointError(ValueError):
-    """A checkpoint that cannot be used: missing, damaged, or of something else."""
+    """Unusable checkpoint: missing, damaged, or of another model."""
 
 
 class OptionError(ValueError):
-    """An option whose value it cannot have, alone or beside the others."""
+    """Invalid value of an option, alone or together with others."""
 
 
 class NoNumberError(ValueError):
-    """A length without a meaning, or losses that are not finite: no number can be given."""
+    """Undefined result: an unsupported length, or losses that are not finite."""
 
 
 class WorkError(ValueError):
-    """Work that was begun and failed, for reasons other than its input."""
+    """Failure of started work, for reasons other than its input."""

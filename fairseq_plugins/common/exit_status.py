@@ -5,15 +5,14 @@ import sys
 from collections.abc import Callable
 
 from fairseq_plugins.common.errors import WorkError
-from fairseq_plugins.common.parser import REFUSED, refusal
+from fairseq_plugins.common.parser import REFUSED, error_line
 
 
 def exit_status(program: str, work: Callable[[], None]) -> int:
-    """Do the work of a command, with the reason on standard error where it cannot be done.
+    """Run a command's work and print errors to standard error.
 
     Returns:
-        0; 2 where the input is refused, for which this project's code raises ValueError; 1 where
-        the work was begun and failed.
+        0 on success, 2 for invalid input (a ValueError), 1 if started work failed.
     """
     try:
         work()
@@ -24,6 +23,6 @@ def exit_status(program: str, work: Callable[[], None]) -> int:
         print(f"{program}: error: {error}", file=sys.stderr)
         return 1
     except ValueError as error:
-        print(refusal(program, str(error)), file=sys.stderr)
+        print(error_line(program, str(error)), file=sys.stderr)
         return REFUSED
     return 0

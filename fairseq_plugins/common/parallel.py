@@ -1,4 +1,4 @@
-"""Work that is shared by the cores of a machine."""
+"""Work in parallel processes."""
 
 import multiprocessing
 from collections.abc import Callable, Sequence
@@ -10,14 +10,15 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-def spread(work: Callable[[T], R], over: Sequence[T], processes: int | None = None) -> list[R]:
-    """The results of a function of a module, in the order of what it is called with.
+def map_in_processes(
+    work: Callable[[T], R], over: Sequence[T], processes: int | None = None
+) -> list[R]:
+    """Map a module-level function over items in parallel, keeping order.
 
     Args:
-        work: called in forks, which have what is imported already: importing takes a new process
-            longer than its work.
-        over: its arguments.
-        processes: None for one for each core.
+        work: called in forked processes, which need not import anything again.
+        over: the items.
+        processes: number of processes; None for one per core.
     """
     count = min(len(over), usable_cores() if processes is None else processes)
     if count < 2:
@@ -27,7 +28,7 @@ def spread(work: Callable[[T], R], over: Sequence[T], processes: int | None = No
 
 
 def _on_one_thread() -> None:
-    """Use one thread of PyTorch: a fork has no others and would wait for them for ever."""
+    """Limit PyTorch to one thread: a fork has no others and would wait for them for ever."""
     import torch
 
     torch.set_num_threads(1)

@@ -1,42 +1,42 @@
-"""The parser of every command: what it refuses is one line, exit status 2."""
+"""The parser of every command; errors are one line with exit status 2."""
 
 import argparse
 import sys
 from typing import Any, NoReturn
 
-REFUSED = 2  # exit status: bad input, and nothing was started
-_WIDTH = 120  # of a line that has room for the hint
+REFUSED = 2  # exit status for bad input, before any work
+_WIDTH = 120  # longest line with the hint
 _HINT = " (--help shows the options)"
 
 
 class Parser(argparse.ArgumentParser):
-    """An `ArgumentParser`, also of subcommands, without the usage before its errors.
+    """An `ArgumentParser` whose errors omit the usage, for subcommands too.
 
-    The parsed arguments have ``program``: the command's words, as errors begin with.
+    The parsed arguments have ``program``, the command with which errors begin.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.set_defaults(program=self.prog)  # a subcommand's own goes over this one
+        self.set_defaults(program=self.prog)  # a subcommand's own overrides this one
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parse like the base class, but refuse unknown words in the subcommand's name."""
+        """Parse arguments; errors about unknown words name the subcommand."""
         found, rest = self.parse_known_args(args, namespace)
         if rest:
             _end(found.program, f"unrecognized arguments: {' '.join(rest)}")
         return found
 
     def error(self, message: str) -> NoReturn:
-        """Say why in a line, and end with 2."""
+        """Print the error in a line and exit with 2."""
         _end(self.prog, message)
 
 
-def refusal(program: str, message: str) -> str:
-    """The line that says what a program refuses."""
+def error_line(program: str, message: str) -> str:
+    """Format an error as one line."""
     return f"{program}: error: {' '.join(part.strip() for part in message.splitlines())}"
 
 
 def _end(program: str, message: str) -> NoReturn:
-    line = refusal(program, message)
+    line = error_line(program, message)
     sys.stderr.write(f"{line}{_HINT * (len(line + _HINT) <= _WIDTH)}\n")
     sys.exit(REFUSED)

@@ -1,4 +1,4 @@
-"""Pictures as files: PNG to look at and SVG to print, the same bytes each time."""
+"""Reproducible PNG and SVG files of figures."""
 
 from io import BytesIO
 from pathlib import Path
@@ -10,11 +10,10 @@ DPI = 110
 
 
 def save_picture(picture: Any, stem: Path, dpi: int = DPI) -> None:
-    """Write a matplotlib figure as ``stem``.png and ``stem``.svg, both or none of them."""
-    from matplotlib import rc_context  # an extra; whoever has a figure has it
+    """Write a matplotlib figure as ``stem``.png and ``stem``.svg, atomically."""
+    from matplotlib import rc_context  # an optional dependency
 
-    # Without a salt of its own, names inside an SVG are drawn anew each time; the word none would
-    # be no salt. Text stays text.
+    # A fixed salt makes the ids inside an SVG reproducible; matplotlib takes "none" for no salt.
     salt = f"{stem.name}.svg" if stem.name == "none" else stem.name
     with (
         rc_context({"svg.hashsalt": salt, "svg.fonttype": "none"}),
@@ -25,7 +24,7 @@ def save_picture(picture: Any, stem: Path, dpi: int = DPI) -> None:
 
 
 def save_png(picture: Any, file: IO[bytes], dpi: int = DPI) -> None:
-    """Write a matplotlib figure as PNG in 256 colours at most, less than half of the bytes."""
+    """Write a matplotlib figure as PNG with at most 256 colours, half the size."""
     from PIL import Image
 
     drawn = BytesIO()

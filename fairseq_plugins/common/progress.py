@@ -1,32 +1,31 @@
-"""Progress of long work over many things, on standard error: a bar, or lines where none can be."""
+"""Progress of long work on standard error: a bar, or lines without a terminal."""
 
 import time
 from collections.abc import Iterable, Iterator, Sized
 from typing import TYPE_CHECKING, TypeVar
 
-if TYPE_CHECKING:  # rich is imported where something is shown: --help must not load it
+if TYPE_CHECKING:  # slow to import; --help stays fast
     from rich.console import Console
 
 T = TypeVar("T")
 
-REDRAWN_EVERY = 0.1  # seconds
-PRINTED_EVERY = 30.0  # seconds between lines where there is no terminal, as in the log of a job
+REDRAWN_EVERY = 0.1  # seconds between updates of the bar
+PRINTED_EVERY = 30.0  # seconds between lines without a terminal
 
 
 def track(
     items: Iterable[T], what: str, *, unit: str, total: int | None = None, lasting: bool = True
 ) -> Iterator[T]:
-    """The items as they come, while the terminal shows how many came and how long it will take.
+    """Yield items and show progress and remaining time.
 
-    Without a terminal there is a line every half a minute. No thread is started, so that the
-    process can fork meanwhile.
+    No thread is started, so that the process can fork meanwhile.
 
     Args:
-        items: passed on one by one.
-        what: is being done, `encoding train`.
-        unit: what the items are called, `lines`.
-        total: how many items there are; None asks them, and they need not know.
-        lasting: whether the bar stays on the screen when all is done.
+        items: the items.
+        what: name of the work, as `encoding train`.
+        unit: name of the items, as `lines`.
+        total: number of items; None for their own length, if any.
+        lasting: whether the bar remains visible at the end.
     """
     if total is None and isinstance(items, Sized):
         total = len(items)

@@ -1,4 +1,4 @@
-"""Provenance of results: data, commit, versions and hardware, without names of machines."""
+"""Provenance of results: data, commit, versions and hardware, without machine names."""
 
 import hashlib
 import json
@@ -18,24 +18,24 @@ from fairseq_plugins.common.root import PACKAGE, configs_folder
 SPLITS = ("train", "valid", "test")
 # The files of a binarised folder of one language.
 DATA_FILES = ("dict.txt", *(f"{s}.{suffix}" for s in SPLITS for suffix in ("bin", "idx")))
-# What makes two data folders the same; the rest of data.json is where they were made from.
+# Fields of data.json that identify the data; the others describe its origin.
 DATA_IDENTITY = ("request", "splits", "dictionary_size")
-# What is measured of data besides, which older descriptions of the same data may lack.
+# Measurements of the data, which older descriptions may lack.
 DATA_MEASURED = ("floors", "seen_first_sentences")
 
 _PACKAGES = ("torch", "fairseq", "hydra-core", "numpy")
 
 
 def missing_data(folder: Path, names: Sequence[str] = DATA_FILES) -> list[str]:
-    """The files of a data folder that are not there."""
+    """List the missing files of a data folder."""
     return [name for name in names if not (folder / name).is_file()]
 
 
 def describe_data(folder: Path) -> dict[str, Any]:
-    """The folder's data.json, where there is one, and the size of its dictionary, or sizes.
+    """Read the folder's data.json, if any, and the sizes of its dictionaries.
 
     Raises:
-        DataError: it is damaged.
+        DataError: data.json is damaged.
     """
     path = folder / "data.json"
     about = _read_object(path) if path.is_file() else {}
@@ -50,7 +50,7 @@ def _read_object(path: Path) -> dict[str, Any]:
     except ValueError as error:
         raise DataError(f"{path} is damaged: {error}") from None
     if not isinstance(found, dict):
-        raise DataError(f"{path} is damaged: it is no JSON object")
+        raise DataError(f"{path} is damaged: it is not a JSON object")
     return found
 
 
@@ -60,7 +60,7 @@ def _symbols(dictionary: Path) -> int:
 
 
 def describe_all(folders: Mapping[str, Path]) -> dict[str, Any]:
-    """One folder's description, or of several by name what is recorded of each."""
+    """Describe one folder, or several with the recorded fields by name."""
     about = {name: describe_data(folder) for name, folder in folders.items()}
     if len(about) == 1:
         return about.popitem()[1]
@@ -72,12 +72,12 @@ def describe_all(folders: Mapping[str, Path]) -> dict[str, Any]:
 
 
 def same_data(one: dict[str, Any], other: dict[str, Any]) -> bool:
-    """Return whether two descriptions are of the same data."""
+    """Return whether two descriptions are of equal data."""
     return all(one.get(key) == other.get(key) for key in DATA_IDENTITY)
 
 
 def without_absolute_paths(value: Any) -> Any:
-    """Plain data in which the last part of an absolute path stands for it."""
+    """Replace absolute paths in plain data by their last part."""
     if isinstance(value, dict):
         return {key: without_absolute_paths(inner) for key, inner in value.items()}
     if isinstance(value, list):
@@ -88,19 +88,19 @@ def without_absolute_paths(value: Any) -> Any:
 
 
 def portable(command: Sequence[str]) -> list[str]:
-    """The words of a command, absolute paths as above, behind ``option=`` too."""
+    """Shorten absolute paths in a command's words, after ``option=`` too."""
     found = []
     for word in command:
         option, equals, value = word.rpartition("=")
-        bare = value.strip("'")  # as Hydra has it
+        bare = value.strip("'")  # Hydra's quotes
         kept = without_absolute_paths(bare) if os.path.isabs(bare) else value
         found.append(f"{option}{equals}{kept}")
     return found
 
 
 def release() -> str:
-    """The version of the installed package, or "unknown" where it is not installed."""
-    import importlib.metadata  # which --help must not load
+    """Return the version of the installed package, or "unknown"."""
+    import importlib.metadata  # slow to import; --help stays fast
 
     try:
         return importlib.metadata.version(DISTRIBUTION)
@@ -109,10 +109,7 @@ def release() -> str:
 
 
 def commit(root: Path) -> str:
-    """HEAD, with "-dirty" where anything but results differs from it, as `uncommitted` says.
-
-    An installed package has no history: of it this is "release 0.1.0", and `sources` says the rest.
-    """
+    """Return HEAD, with "-dirty" if `uncommitted` lists a file; "release 0.1.0" if installed."""
     if configs_folder(root).is_relative_to(PACKAGE):
         return f"release {release()}"
     head = _git(root, "rev-parse", "--verify", "HEAD")
@@ -122,27 +119,27 @@ def commit(root: Path) -> str:
 
 
 def uncommitted(root: Path) -> list[str]:
-    """Return files that differ from HEAD, or are new and not ignored, except results."""
+    """List changed and new files, except results and ignored ones."""
     results = [f":(exclude){folder}" for folder in ("results", "benchmarks/results")]
     changed = _git(root, "status", "--porcelain", "--", ".", *results) or ""
     return [line.split(maxsplit=1)[1] for line in changed.splitlines()]
 
 
 def committed(root: Path, folder: Path) -> set[Path]:
-    """The files of a folder that are in the repository's history as they stand there now."""
+    """Return the files of a folder that equal their committed version."""
     found = _git(root, "ls-files", "-z", "--", str(folder)) or ""
     changed = _git(root, "diff", "--relative", "--name-only", "-z", "HEAD", "--", str(folder)) or ""
     return {Path(name) for name in set(found.split("\0")) - set(changed.split("\0")) if name}
 
 
 def digest(root: Path, paths: Iterable[Path]) -> str:
-    """16 hexadecimal digits of the names and contents of files below ``root``."""
+    """Compute 16 hexadecimal digits from names and contents of files below ``root``."""
     return _digest({path.relative_to(root).as_posix(): path for path in paths})
 
 
 def _digest(files: Mapping[str, Path]) -> str:
     found = hashlib.sha256()
-    for name in sorted(files, key=lambda name: name.split("/")):  # as paths are sorted
+    for name in sorted(files, key=lambda name: name.split("/")):  # in the order of paths
         content = files[name].read_bytes()
         found.update(name.encode() + b"\0")
         found.update(len(content).to_bytes(8) + content)
@@ -150,10 +147,7 @@ def _digest(files: Mapping[str, Path]) -> str:
 
 
 def sources(root: Path) -> str:
-    """A digest of the code and the configurations: what a commit alone cannot prove later.
-
-    That of a wheel is that of the checkout it was built from.
-    """
+    """Compute a digest of code and configurations, equal for a wheel and its checkout."""
     configs = configs_folder(root)
     is_shipped = configs.is_relative_to(PACKAGE)
     package = PACKAGE if is_shipped else root / "fairseq_plugins"
@@ -175,8 +169,8 @@ def _git(root: Path, *words: str) -> str | None:
 
 
 def versions() -> dict[str, str]:
-    """Versions of what computes; fairseq is the distribution that is installed under its name."""
-    import importlib.metadata  # which --help must not load
+    """Return versions of Python and libraries; fairseq may be any distribution of that module."""
+    import importlib.metadata  # slow to import; --help stays fast
 
     found = {"python": platform.python_version()}
     installed = importlib.metadata.packages_distributions()
@@ -191,9 +185,9 @@ def versions() -> dict[str, str]:
 
 
 def hardware(gpus: int, threads: int | None = None) -> dict[str, Any]:
-    """CPU model, cores usable here, threads of PyTorch, GPUs in use, memory in GiB.
+    """Return CPU model, usable cores, PyTorch's threads, GPUs in use and memory in GiB.
 
-    threads: where other processes than this one computed.
+    threads: threads of other processes that did the computation; None for this process's.
     """
     import torch
 

@@ -1,27 +1,24 @@
-"""Links from pages in results/ to the same numbers on the site."""
+"""Links from pages in results/ to figures and to the site."""
 
 from pathlib import Path
 
 
-def figure_of(title: str, name: str) -> str:
-    """A page's figure, and the files beside the page with the same to print and as numbers."""
+def figure_markdown(title: str, name: str) -> str:
+    """Embed a figure in a page, with links to its SVG and JSON."""
     return (
         f"![{title} as a figure]({name}.png)\n\n"
         f"As [SVG]({name}.svg); its numbers are in [{name}.json]({name}.json)."
     )
 
 
-def view_of(page: str, what: str = "the same to sort and to filter") -> str:
-    """A sentence on where on the site of `fairseq-pe report` a page's numbers are."""
+def site_link(page: str, what: str = "the same to sort and to filter") -> str:
+    """Point to a page's numbers on the site of `fairseq-pe report`."""
     return f"`fairseq-pe report` makes `site/report/{page}`: {what}."
 
 
-def view_of_figure(stem: Path) -> list[str]:
-    """The same of a figure's files, where they are in a folder of results/, which the site shows.
-
-    stem: results/<folder>/<name>, without a suffix.
-    """
+def figure_site_link(stem: Path) -> list[str]:
+    """Point to a figure on the site; [] unless `stem` is results/<folder>/<name>."""
     if stem.parent.parent.name != "results":
         return []
-    place = f"figures.html#{stem.parent.name}-{stem.name}"
-    return [view_of(place, "the same to look at closely")]
+    anchor = f"figures.html#{stem.parent.name}-{stem.name}"
+    return [site_link(anchor, "the same to look at closely")]

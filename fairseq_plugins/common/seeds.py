@@ -1,16 +1,16 @@
-"""Seeds that every generator of random numbers takes: Python's, NumPy's and PyTorch's."""
+"""Seeds valid for Python's, NumPy's and PyTorch's random generators."""
 
 import argparse
 
-# NumPy takes 32 bits, and fairseq adds the number of the epoch or update.
+# NumPy takes 32 bits, and fairseq adds the epoch or update.
 LARGEST_SEED = 2**31 - 1
 
 
 def parse_seed(text: str, option: str = "--seed") -> int:
-    """A type of argparse's.
+    """Parse a seed, as a type for argparse.
 
     Raises:
-        argparse.ArgumentTypeError: no integer from 0 to `LARGEST_SEED`.
+        argparse.ArgumentTypeError: not an integer from 0 to `LARGEST_SEED`.
     """
     if not (text.isascii() and text.isdigit() and int(text) <= LARGEST_SEED):
         raise argparse.ArgumentTypeError(

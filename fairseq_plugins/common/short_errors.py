@@ -1,7 +1,7 @@
 """One-line errors about a user's options, at the end of fairseq's log.
 
-fairseq's commands end with a traceback through fairseq, PyTorch and Hydra. Where this package
-refuses something, its message says what to change, and seventy lines above it only hide it.
+fairseq's commands end with a long traceback through fairseq, PyTorch and Hydra, which hides the
+message of this package's own errors.
 """
 
 import os
@@ -19,14 +19,13 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 
 
 def shorten_errors() -> None:
-    """From now on a refusal by this package ends the process with one line; status 1 as before.
+    """Print this package's ValueErrors as one line from now on; the exit status stays 1.
 
-    So do options that fairseq's commands check themselves (a missing batch size, a negative seed),
-    a recipe for GPUs where PyTorch finds none, and one without its data or with a damaged
+    So are invalid options that fairseq checks itself, a missing GPU, missing data and a damaged
     dictionary. Other errors keep their traceback; ``FAIRSEQ_PLUGINS_TRACEBACK=1`` and
-    ``HYDRA_FULL_ERROR=1`` keep it for all. fairseq-hydra-train prints tracebacks itself unless the
-    latter is set, so it is set here, once the configuration has been composed and Hydra has nothing
-    more to complain of.
+    ``HYDRA_FULL_ERROR=1`` keep it for all. The latter is set here, since fairseq-hydra-train
+    otherwise prints tracebacks itself; by now the configuration is composed and Hydra has no more
+    errors to report.
     """
     if os.environ.get(TRACEBACK) == "1" or os.environ.get(_HYDRA) == "1":
         return
@@ -52,12 +51,12 @@ def _excepthook(
 
 
 def is_refusal(error: BaseException, traceback: TracebackType | None) -> bool:
-    """Return whether this package raised a ValueError, as it does about a user's options."""
+    """Return whether the error is a ValueError raised in this package."""
     return isinstance(error, ValueError) and _is_raised_in(_PACKAGE, traceback)
 
 
 def _lack_of_data(error: BaseException) -> str:
-    """Return the command that makes a recipe's data folder; empty for other errors."""
+    """Return the message for missing data, with the command that makes it; "" for other errors."""
     if not isinstance(error, FileNotFoundError) or error.filename is None:
         return ""
     commands = " and ".join(f"`{command}`" for command in commands_for(os.fsdecode(error.filename)))
@@ -65,7 +64,7 @@ def _lack_of_data(error: BaseException) -> str:
 
 
 def _lack_of_cuda(error: BaseException, traceback: TracebackType | None) -> str:
-    """Return the remedy where PyTorch was asked for a missing GPU; empty for other errors."""
+    """Return the message for a missing GPU; "" for other errors."""
     import torch
 
     if torch.cuda.is_available() or not _is_raised_in(Path(torch.cuda.__file__).parent, traceback):
@@ -79,7 +78,7 @@ def _lack_of_cuda(error: BaseException, traceback: TracebackType | None) -> str:
 
 
 def _damaged_dictionary(error: BaseException, traceback: TracebackType | None) -> str:
-    """Describe the fault of a dict.txt that fairseq could not read; empty for other errors."""
+    """Return the message for a dict.txt that fairseq could not read; "" for other errors."""
     path = ""
     while traceback is not None:
         frame = traceback.tb_frame

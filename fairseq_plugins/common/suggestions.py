@@ -1,4 +1,4 @@
-"""The nearest names to one that is unknown."""
+"""Suggestions for unknown names."""
 
 import difflib
 from collections.abc import Iterable, Mapping
@@ -7,13 +7,12 @@ from collections.abc import Iterable, Mapping
 def did_you_mean(
     word: str, known: Iterable[str], meanings: Mapping[str, Iterable[str]] | None = None
 ) -> str:
-    """The words "Did you mean 'x'?" to put behind a message, or nothing where no name is near.
+    """Return " Did you mean 'x'?" for a message, or "" if no name is similar.
 
     Args:
         word: the unknown name.
-        known: the names that there are.
-        meanings: other words for known names. Those that ``word`` is another word for are all
-            given; else the one name that is spelt most like it, or has a word that is.
+        known: the valid names.
+        meanings: synonyms of valid names; all names with the most similar synonym are suggested.
     """
     names: dict[str, list[str]] = {_folded(name): [name] for name in known}
     for name, others in (meanings or {}).items():

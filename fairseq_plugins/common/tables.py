@@ -1,4 +1,4 @@
-"""Tables of words and numbers, as Markdown and for a terminal."""
+"""Tables as Markdown and for a terminal."""
 
 from collections.abc import Iterable, Sequence
 
@@ -11,12 +11,12 @@ _LAYOUT = TableFormat(None, None, None, None, _ROW, _ROW, padding=0, with_header
 def markdown_table(
     header: Sequence[str], rows: Iterable[Sequence[str]], *, left: int | None = None
 ) -> str:
-    """A table in Markdown, its cells as long as what is in them.
+    """Format a table in Markdown without padding.
 
     Args:
-        header: a word above each column.
-        rows: cells in Markdown; a `|` in them is escaped.
-        left: so many columns are words, and the rest are numbers on the right; None: all words.
+        header: titles of the columns.
+        rows: cells in Markdown; `|` is escaped.
+        left: number of left-aligned columns, the rest being numbers; None for all.
     """
     rules = ["---" if left is None or i < left else "---:" for i in range(len(header))]
     cells = [[word.replace("|", "\\|") for word in row] for row in (header, rules, *rows)]
@@ -24,7 +24,7 @@ def markdown_table(
 
 
 def columns(rows: Sequence[Sequence[str]], *, left: int | None = None) -> str:
-    """Lines whose cells stand below each other, two spaces apart; `left` as above."""
+    """Format aligned columns for a terminal; `left` as in `markdown_table`."""
     words = len(rows[0]) if left is None else left
     sides = ["left" if i < words else "right" for i in range(len(rows[0]))]
     return tabulate(rows, tablefmt="plain", colalign=sides, disable_numparse=True)

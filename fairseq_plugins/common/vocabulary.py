@@ -1,9 +1,8 @@
-"""Return whether a checkpoint was trained with the dictionary of the data that it meets.
+"""Check that a checkpoint was trained with the data's dictionary.
 
-A model writes a digest of its dictionaries into its options, which go into its checkpoints. One
-without it, as fairseq's own models have, holds the number of its tokens but not their names: these
-are compared where the data that it was trained on is still in its place, or its dictionary lies
-beside it.
+Checkpoints of this package hold a digest of their dictionaries. Other checkpoints, as of fairseq's
+own models, hold the number of tokens alone; their tokens are compared if the training data, or its
+dictionary beside the checkpoint, is available.
 """
 
 import hashlib
@@ -20,8 +19,8 @@ from fairseq_plugins.common.errors import CheckpointError
 logger = logging.getLogger(__name__)
 
 DIGEST = "dictionary_digest"  # the model's option
-LABEL_DIGEST = "label_digest"  # likewise, of a model that is fine-tuned for classes
-# Weights with a row for each token.
+LABEL_DIGEST = "label_digest"  # the same for a classifier's labels
+# Weights with a row per token.
 ROBERTA_TABLE = "sentence_encoder.embed_tokens.weight"
 DECODER_TABLE = "decoder.embed_tokens.weight"
 SIDE_TABLES = ("encoder.embed_tokens.weight", DECODER_TABLE)
@@ -29,9 +28,9 @@ SIDE_TABLES = ("encoder.embed_tokens.weight", DECODER_TABLE)
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """The tokens of data, and the weights of a model that has to have the same.
+    """Tokens of the data, and the model's weight that must have a row for each.
 
-    path: of the dict.txt. symbols: its words with those that it does not list. table: the weight.
+    path: the dict.txt. symbols: its words and the special symbols. table: name of the weight.
     """
 
     path: Path
@@ -40,28 +39,27 @@ class Vocabulary:
 
     @classmethod
     def read(cls, path: Path, table: str) -> "Vocabulary":
-        """Raises DataError for a damaged file."""
+        """Read a dict.txt; DataError if it is damaged."""
         masks = (MASK,) if table == ROBERTA_TABLE else ()
         return cls(path, (*SPECIAL_SYMBOLS, *read_dictionary(path), *masks), table)
 
 
 def digest(*dictionaries: Sequence[str]) -> str:
-    """16 hexadecimal digits for each dictionary, of its symbols in their order.
+    """Compute 16 hexadecimal digits for each dictionary from its symbols in order.
 
-    <mask>, which some tasks add to the same dictionary, does not count.
+    <mask>, which some tasks add to a dictionary, is left out.
     """
     texts = ("\n".join(s for s in symbols if s != MASK) for symbols in dictionaries)
     return "-".join(hashlib.sha256(text.encode()).hexdigest()[:16] for text in texts)
 
 
 def check_vocabulary(checkpoint: Path, state: Mapping[str, Any], *vocabularies: Vocabulary) -> None:
-    """Refuse a checkpoint whose tokens are others than those of the data.
+    """Check that a checkpoint's tokens are those of the data.
 
-    state: what the checkpoint holds. vocabularies: those of the model; of one for translation
-    those of source and target.
+    state: content of the checkpoint. vocabularies: the model's; for translation, source and target.
 
     Raises:
-        CheckpointError: naming both sizes, both digests, or the first token that differs.
+        CheckpointError: with both sizes, both digests, or the first token that differs.
     """
     for vocabulary in vocabularies:
         _check_size(checkpoint, state["model"], vocabulary)
@@ -76,13 +74,12 @@ def check_vocabulary(checkpoint: Path, state: Mapping[str, Any], *vocabularies: 
     paths = " and ".join(str(vocabulary.path) for vocabulary in vocabularies)
     if known:
         raise CheckpointError(
-            f"{paths} must have the words that {checkpoint} was trained on, in their order, with "
-            f"the digest {known}, but the digest is {ours}"
+            f"{paths} must have {checkpoint}'s words in their order (digest {known}), but has "
+            f"digest {ours}"
         )
     if None in found:
         logger.warning(
-            "%s does not say on which dictionary it was trained: only the number of its tokens "
-            "was compared with %s",
+            "%s does not record its dictionary: only its number of tokens was compared with %s",
             checkpoint,
             paths,
         )
@@ -96,7 +93,7 @@ def _check_size(checkpoint: Path, weights: Mapping[str, Any], vocabulary: Vocabu
         raise CheckpointError(
             f"{checkpoint} has {rows} tokens, but {vocabulary.path} has {count} (with fairseq's "
             f"special symbols{' and <mask>' if MASK in vocabulary.symbols else ''}): prepare the "
-            "data with the pieces that the checkpoint was trained on"
+            "data with the checkpoint's tokenizer"
         )
 
 
@@ -107,13 +104,13 @@ def _compare(trained_on: Path, vocabulary: Vocabulary) -> None:
     for i, (wanted, found) in enumerate(zip_longest(theirs, ours)):
         if wanted != found:
             raise CheckpointError(
-                f"{vocabulary.path} must hold the tokens of {trained_on}, on which the "
-                f"checkpoint was trained, but token {i} is {found!r} instead of {wanted!r}"
+                f"{vocabulary.path} must hold the tokens of {trained_on}, the checkpoint's "
+                f"dictionary, but token {i} is {found!r} instead of {wanted!r}"
             )
 
 
 def find_dictionary(checkpoint: Path, state: Mapping[str, Any], name: str) -> Path | None:
-    """The dictionary beside a checkpoint, or in the data folder that it was trained on."""
+    """Find the dictionary beside a checkpoint, or in its training data."""
     folders = [checkpoint.parent]
     if given := find_option(state, "task", "data"):
         data = Path(str(given).split(":")[0])
@@ -122,6 +119,6 @@ def find_dictionary(checkpoint: Path, state: Mapping[str, Any], name: str) -> Pa
 
 
 def find_option(state: Mapping[str, Any], section: str, name: str) -> Any:
-    """An option of a checkpoint's configuration, in a mapping or a Namespace; None if absent."""
+    """Return an option of a checkpoint's configuration; None if missing."""
     options = (state.get("cfg") or {}).get(section) or {}
     return options.get(name) if hasattr(options, "get") else getattr(options, name, None)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from fairseq_plugins.common.errors import DataError, OptionError
-from fairseq_plugins.common.locks import exclusive
+from fairseq_plugins.common.locks import exclusive_lock
 from fairseq_plugins.common.provenance import DATA_FILES
 from fairseq_plugins.common.provenance import SPLITS as SPLITS
 
@@ -106,7 +106,7 @@ def staging_folder(output: Path, resume: Mapping[str, Any] | None = None) -> Ite
     success or if the input is rejected.
     """
     work = output.parent / f".{output.name}.building"
-    with exclusive(output.parent / f".{output.name}.lock", str(output), wait=report):
+    with exclusive_lock(output.parent / f".{output.name}.lock", str(output), wait=report):
         if resume is None or not _same_json(work / "building.json", resume):
             shutil.rmtree(work, ignore_errors=True)  # left by a killed process
             work.mkdir()

@@ -19,7 +19,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fairseq_plugins.common.data_commands import as_typed
+from fairseq_plugins.common.data_commands import typed_command
 from fairseq_plugins.common.dictionaries import DICTIONARY_FILE, read_lines
 from fairseq_plugins.common.errors import DataError, OptionError
 from fairseq_plugins.data.codes import WORD_END
@@ -115,8 +115,8 @@ def load_encoder(folder: Path) -> "Encoder":
     if missing:
         raise DataError(
             f"{folder} does not hold {', '.join(missing)}; "
-            f"{as_typed('scripts/prepare_gpt2_bpe.sh')} makes it; data prepared with a learned "
-            "tokenizer has it in bpe/"
+            f"{typed_command('scripts/prepare_gpt2_bpe.sh')} makes it; data prepared with a "
+            "learned tokenizer has it in bpe/"
         )
     pieces = _read_pieces(folder / ENCODER_FILE)
     _check_merges(folder / MERGES_FILE, pieces)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fairseq_plugins.common.data_commands import TYPED
+from fairseq_plugins.common.data_commands import PROGRAM_COMMANDS
 from fairseq_plugins.common.errors import DataError, OptionError
 from fairseq_plugins.common.root import data_folder
 from fairseq_plugins.common.seeds import parse_seed
@@ -25,7 +25,7 @@ def add_command(
 
 def program(script: str) -> str:
     """Return the name of a data command shown in its help."""
-    return f"fairseq-pe {TYPED[script]}"
+    return f"fairseq-pe {PROGRAM_COMMANDS[script]}"
 
 
 def add_folder(parser: Any, option: str, text: str, **more: Any) -> None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from fairseq_plugins.common.dictionaries import DICTIONARY_FILE, MASK, SPECIAL_SYMBOLS
 from fairseq_plugins.common.errors import DataError, WorkError
-from fairseq_plugins.common.extras import is_installed, remedy
+from fairseq_plugins.common.extras import install_command, is_installed
 from fairseq_plugins.data.offsets import EncodedText
 
 if TYPE_CHECKING:
@@ -87,7 +87,9 @@ class WordPieceTokenizer:
             WorkError: the library is not installed.
         """
         if not is_installed("tokenizers"):
-            raise WorkError(f"WordPiece needs the library tokenizers; {remedy('wordpiece')}")
+            raise WorkError(
+                f"WordPiece needs the library tokenizers; {install_command('wordpiece')}"
+            )
         path = folder / TOKENIZER_FILE
         if path.is_file():
             content = _read_json(path)

@@ -1,4 +1,4 @@
-"""The mean of several checkpoints, for translation's usual last step; no table uses it unasked.
+"""The average of a training's last checkpoints, as is usual in translation.
 
 python -m fairseq_plugins.evaluation.average FOLDER --last 5 --output FOLDER/average.pt
 """
@@ -23,12 +23,12 @@ _EPOCH = re.compile(r"checkpoint(\d+)\.pt")
 def last_checkpoints(folder: Path, count: int) -> list[Path]:
     """Find the last ``count`` checkpoints of a training, the oldest first.
 
-    These are what fairseq writes every so many updates and at the end of epochs, and the last one,
-    each number of updates once.
+    They are fairseq's checkpoints of updates, of epochs and the last one, each number of updates
+    once.
 
     Raises:
-        OptionError: for fewer.
-        CheckpointError: one that does not say its updates.
+        OptionError: there are fewer.
+        CheckpointError: a checkpoint without its number of updates.
     """
     from fairseq_plugins.common.checkpoints import LAST, read_updates
 
@@ -48,15 +48,14 @@ def last_checkpoints(folder: Path, count: int) -> list[Path]:
 
 
 def average(paths: Sequence[Path]) -> dict[str, Any]:
-    """Give the last path's checkpoint the mean of all weights, computed in float32.
+    """Return the last path's checkpoint with the mean of all weights, computed in float32.
 
     Raises:
-        CheckpointError: for checkpoints of different models, or one whose weights are not those of
-            the model that it describes.
+        CheckpointError: the checkpoints are of different models, or weights do not fit the model.
     """
     import torch
 
-    import fairseq_plugins.registration  # noqa: F401  (the options of models)
+    import fairseq_plugins.registration  # noqa: F401  (model options)
     from fairseq_plugins.common.checkpoints import read_checkpoint
     from fairseq_plugins.modules.fitting import require_fit
     from fairseq_plugins.modules.identity import (
@@ -99,7 +98,7 @@ def average(paths: Sequence[Path]) -> dict[str, Any]:
 
 
 def write_average(paths: Sequence[Path], output: Path) -> None:
-    """Write the checkpoint that `average` makes."""
+    """Average checkpoints and write the result."""
     import torch
 
     state = average(paths)
@@ -111,10 +110,10 @@ def write_average(paths: Sequence[Path], output: Path) -> None:
 
 
 def get_parser() -> argparse.ArgumentParser:
-    """The options of the command line."""
+    """Build the parser of the command line."""
     parser = Parser(
         prog="fairseq-pe average",
-        description="The mean of a training's last checkpoints, to be used like any checkpoint.",
+        description="Average a training's last checkpoints into one checkpoint.",
     )
     text = "with checkpoint_<epoch>_<updates>.pt, checkpoint<epoch>.pt and checkpoint_last.pt"
     parser.add_argument("folder", type=Path, metavar="FOLDER", help=text)
@@ -124,7 +123,7 @@ def get_parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; returns its exit status."""
+    """Run the command and return its exit status."""
     args = get_parser().parse_args(arguments)
     return exit_status(args.program, lambda: _run(args))
 

@@ -1,4 +1,4 @@
-"""A checkpoint at multiples of the length that it was trained at; nothing is trained."""
+"""Losses of a checkpoint at multiples of its training length."""
 
 import math
 from dataclasses import dataclass
@@ -19,29 +19,28 @@ from fairseq_plugins.evaluation.samples import TextSamples
 from fairseq_plugins.modules.adaptation import AS_TRAINED, Adaptation
 from fairseq_plugins.modules.loading import choose_device
 
-STRIDE_PARTS = 4  # a sliding window moves by a quarter of itself
-PLACES = 4  # means by position are over a quarter of the training length each
-BATCH_TOKENS = 4096  # read at once, unless one window is longer
-BLOCK = 1024  # tokens of a window whose logits are there at once
+STRIDE_PARTS = 4  # a sliding window moves by a quarter of its length
+BLOCKS = 4  # means by position cover a quarter of the training length each
+BATCH_TOKENS = 4096  # tokens of a batch, unless one window is longer
+BLOCK = 1024  # tokens of a window whose logits are in memory at once
 
 Line = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Request:
+class ExtrapolationOptions:
     """Settings of a measurement beyond the training length.
 
     Attributes:
-        path: of the checkpoint, a language model or a masked one.
-        data: the folder of the data.
-        factors: lengths, in those of the training.
-        tokens: of the split that are scored, from its beginning: fewer where there are fewer or
-            where they do not fill the windows. The same at all lengths, but of a masked model, in
-            which every sample begins with <s>.
+        path: checkpoint of a causal or a masked language model.
+        data: the data folder.
+        factors: lengths as multiples of the training length.
+        tokens: number of tokens to score, from the beginning of the split, cut to whole windows.
+            The same at all lengths, except for a masked model, whose samples begin with <s>.
         split: train, valid or test.
-        seed: of the masks, and of encodings that draw.
-        cpu: even where there is a GPU.
-        adaptation: what is another than in the training.
+        seed: seed of the masks and of random encodings.
+        cpu: use the CPU even where there is a GPU.
+        adaptation: changes to the trained model.
     """
 
     path: Path
@@ -63,77 +62,79 @@ class Request:
             raise OptionError(f"--tokens must be at least 1, but is {self.tokens}")
 
 
-def measure(request: Request) -> dict[str, Any]:
-    """Losses at each length, and why there is none.
+def measure(options: ExtrapolationOptions) -> dict[str, Any]:
+    """Measure the losses at each length.
 
     Returns:
         The ``trained_length``, the ``checkpoint``'s sha256 and ``lengths``: by factor ("2x") the
-        ``length``, scored ``tokens``, mean loss in ``bits`` in whole windows, of a causal model in
-        ``sliding_bits`` ones as well, and the mean loss ``by_position`` in whole windows, each
-        over a quarter of the training length, None where no token of it is masked; or the
+        ``length``, scored ``tokens``, mean loss in ``bits`` in whole windows, for a causal model
+        also ``sliding_bits`` in sliding windows, and the mean loss ``by_position`` in whole
+        windows, for each quarter of the training length (None without a masked token); or the
         ``reason`` why there is no number.
 
     Raises:
-        ValueError: a checkpoint or data that is missing, damaged or does not fit, or a text, or
-            tokens of it, that do not fill one window of the longest length.
+        ValueError: checkpoint or data are missing, damaged or do not fit, or the scored tokens
+            do not fill one window of the longest length.
     """
-    device = choose_device(cpu=request.cpu)
-    read = evaluation.Request(
-        path=request.path,
-        data=request.data,
-        split=request.split,
-        seed=request.seed,
+    device = choose_device(cpu=options.cpu)
+    read = evaluation.EvaluationOptions(
+        path=options.path,
+        data=options.data,
+        split=options.split,
+        seed=options.seed,
         device=str(device),
-        adaptation=request.adaptation,
+        adaptation=options.adaptation,
     )
     trained = evaluation.load(read)
     base = int(trained.task.tokens_per_sample)
-    if base % PLACES:
+    if base % BLOCKS:
         raise CheckpointError(
-            f"{request.path} must be trained at a length that {PLACES} divides, but was at {base}"
+            f"{options.path} must be trained at a length divisible by {BLOCKS}, but was at {base}"
         )
-    measured = (_Masked if trained.is_masked else _Causal)(request, trained, base)
+    measured = (_Masked if trained.is_masked else _Causal)(options, trained, base)
     lines: dict[str, Line] = {}
-    for factor in request.factors:
+    for factor in options.factors:
         length = factor * base
         try:
-            if request.adaptation:
+            if options.adaptation:
                 trained = evaluation.load(read, length)
-            if length > (reach := trained.model.max_positions()):
-                raise NoNumberError(f"{trained.encoding} has no meaning beyond position {reach}")
-            # Each length as if it were the only one, for encodings that draw.
-            utils.set_torch_seed(request.seed)
-            found = measured.at(trained.model, length, base // PLACES)
+            if length > (longest := trained.model.max_positions()):
+                raise NoNumberError(f"{trained.encoding} has no meaning beyond position {longest}")
+            # The result of a length does not depend on the others, with random encodings too.
+            utils.set_torch_seed(options.seed)
+            found = measured.at(trained.model, length, base // BLOCKS)
             lines[f"{factor}x"] = {"length": length, **found}
-        except NoNumberError as error:  # of all else that is wrong the command is to say so
+        except NoNumberError as error:  # other errors end the command
             lines[f"{factor}x"] = {"length": length, "reason": str(error)}
-    return {"trained_length": base, "checkpoint": sha256(request.path), "lengths": lines}
+    return {"trained_length": base, "checkpoint": sha256(options.path), "lengths": lines}
 
 
 class _Causal:
-    """A language model on the beginning of a split."""
+    """A causal language model on the beginning of a split."""
 
-    def __init__(self, request: Request, trained: evaluation.Trained, base: int) -> None:
+    def __init__(
+        self, options: ExtrapolationOptions, trained: evaluation.LoadedModel, base: int
+    ) -> None:
         if trained.task.add_bos_token:
             raise CheckpointError(
-                f"{request.path} must be trained without add_bos_token, which begins every sample "
-                "with a token that is none of the text"
+                f"{options.path} must be trained without add_bos_token, which adds a token to "
+                "every sample"
             )
-        unit = math.lcm(*(factor * base for factor in request.factors))
+        unit = math.lcm(*(factor * base for factor in options.factors))
         samples = TextSamples(
-            request.data,
-            request.split,
+            options.data,
+            options.split,
             trained.task,
             length=unit,
             context=0,
             break_mode="none",
-            seed=request.seed,
+            seed=options.seed,
         )
-        count = min(request.tokens, samples.tokens) // unit
+        count = min(options.tokens, samples.tokens) // unit
         if not count:
             raise DataError(
-                f"{request.data}: {request.split} must fill a window of {unit} tokens, but has "
-                f"{samples.tokens}, of which {request.tokens} at most are read (--tokens)"
+                f"{options.data}: {options.split} must fill a window of {unit} tokens, but has "
+                f"{samples.tokens}, of which --tokens {options.tokens} are read"
             )
         parts = [samples.dataset[i] for i in range(count)]
         self._text = Text(*(torch.cat([part[k] for part in parts]) for k in ("source", "target")))
@@ -149,7 +150,7 @@ class _Causal:
         }
 
     def _all(self, model: Any, length: int, stride: int) -> Tensor:
-        """(N,) in the order of the text."""
+        """Return losses (N,) in the order of the text."""
         batch_size, losses = max(1, BATCH_TOKENS // length), model_losses(model, BLOCK)
         parts = window_losses(self._text, length, stride, losses, batch_size)
         found = torch.cat([part.flatten() for part in parts])
@@ -158,33 +159,35 @@ class _Causal:
 
 
 class _Masked:
-    """A masked model on the beginning of a split, with masks that follow from the seed."""
+    """A masked language model on the beginning of a split, masked by the seed."""
 
-    def __init__(self, request: Request, trained: evaluation.Trained, base: int) -> None:
-        longest = max(request.factors) * base
-        if request.tokens < longest:
+    def __init__(
+        self, options: ExtrapolationOptions, trained: evaluation.LoadedModel, base: int
+    ) -> None:
+        longest = max(options.factors) * base
+        if options.tokens < longest:
             raise OptionError(
                 f"--tokens must be at least {longest}, one sample of the longest length, but is "
-                f"{request.tokens}"
+                f"{options.tokens}"
             )
-        self._request, self._task = request, trained.task
+        self._options, self._task = options, trained.task
 
     def at(self, model: Any, length: int, width: int) -> Line:
         bits, count = masked_by_position(
             model,
-            self._request.data,
-            self._request.split,
+            self._options.data,
+            self._options.split,
             self._task,
             length=length,
-            samples=self._request.tokens // length,
-            seed=self._request.seed,
+            samples=self._options.tokens // length,
+            seed=self._options.seed,
             batch_size=max(1, BATCH_TOKENS // length),
         )
         bits, count = bits.view(-1, width).sum(1), count.view(-1, width).sum(1)
         if not count.any():
             raise OptionError(
-                f"--tokens must be so many that some are masked in samples of {length}, but is "
-                f"{self._request.tokens}"
+                f"--tokens must be large enough for a masked token in samples of {length}, but is "
+                f"{self._options.tokens}"
             )
         means = [float(b / n) if n else None for b, n in zip(bits, count, strict=True)]
         return {
@@ -195,10 +198,10 @@ class _Masked:
 
 
 def parse_factors(text: str) -> tuple[int, ...]:
-    """The numbers of ``1x,2x``, each once, in order.
+    """Parse ``1x,2x`` into sorted numbers.
 
     Raises:
-        OptionError: another word.
+        OptionError: the text has another form.
     """
     found = []
     for word in text.split(","):

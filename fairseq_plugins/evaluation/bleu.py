@@ -1,9 +1,6 @@
-"""BLEU on detokenised text, by sacrebleu, and how fairseq-generate's output becomes such text.
+"""BLEU of fairseq-generate's output, detokenised, by sacrebleu against raw references.
 
-References are raw text: what a data folder keeps in raw/, never what was tokenised for training.
-
-python -m fairseq_plugins.evaluation.bleu OUTPUT --data DIR [--subset test] scores what
-fairseq-generate printed.
+python -m fairseq_plugins.evaluation.bleu OUTPUT --data DIR [--subset test]
 """
 
 import json
@@ -17,16 +14,16 @@ from fairseq_plugins.common.parser import Parser
 from fairseq_plugins.data.codes import SEPARATOR, join_pieces
 from fairseq_plugins.translation.moses import Moses
 
-# Marks that Moses' tokeniser or the pieces leave in many lines; raw text has hardly any.
+# Marks of Moses' tokeniser and of subwords, which raw text hardly has.
 _PROCESSED = re.compile(rf"(^| )@-@( |$)|{SEPARATOR} ")
-_TOLERATED = 0.05  # of the lines, as those that are about such marks
+_TOLERATED = 0.05  # share of raw lines that may have such marks
 
 
 def score(hypotheses: Sequence[str], references: Sequence[str]) -> tuple[float, str]:
-    """Corpus BLEU (0..100) and sacrebleu's signature: tokenisation, case, smoothing, version.
+    """Compute corpus BLEU (0..100) and sacrebleu's signature.
 
     Raises:
-        ValueError: lists of different length or without a line, or references that were tokenised.
+        ValueError: lists of different length, no line, or tokenised references.
     """
     from sacrebleu.metrics import BLEU
 
@@ -46,52 +43,58 @@ def score(hypotheses: Sequence[str], references: Sequence[str]) -> tuple[float, 
 
 
 def read_references(data: Path, split: str, language: str) -> list[str]:
-    """The raw lines of a split that a data folder keeps.
+    """Read the raw lines of a split from a data folder.
 
     Raises:
-        ValueError: for a folder without them.
+        ValueError: the folder has none.
     """
     path = data / "raw" / f"{split}.{language}"
     if not path.is_file():
-        raise ValueError(f"{path} is not there: a reference must be the raw text")
+        raise ValueError(f"{path} does not exist: the references must be raw text")
     return read_text(path)
 
 
 def read_text(path: Path) -> list[str]:
-    """Lines of a text file; only a line feed ends one."""
+    """Read lines, ended by line feeds alone."""
     text = path.read_bytes().decode()
     return [line.rstrip("\r") for line in text.removesuffix("\n").split("\n")] if text else []
 
 
-def read_generated(output: Path, language: str, count: int | None = None) -> list[str]:
-    """Detokenised hypotheses from what fairseq-generate printed, in the order of the data.
+def read_lines(output: Path, prefix: str, count: int | None = None) -> list[str]:
+    """Read the texts of fairseq-generate's lines `<prefix>-<index> ... <text>`, by index.
 
-    output: a file with its lines `D-<index> <score> <text>`, the best of each beam first; pieces
-    may still be split. count: how many there must be.
+    Of several lines with one index, the first counts: it is the best of the beam.
+
+    output: fairseq-generate's output. count: number of sentences; None to accept any.
 
     Raises:
-        ValueError: naming the file and the first sentence without a hypothesis.
+        ValueError: sentences are missing, or too many.
     """
     found: dict[int, str] = {}
     for line in output.read_bytes().decode().split("\n"):
-        if line.startswith("D-"):
-            name, _, text = line.split("\t", 2)
-            found.setdefault(int(name.removeprefix("D-")), text)
+        if line.startswith(f"{prefix}-"):
+            name, *_, text = line.split("\t", 2)
+            found.setdefault(int(name.removeprefix(f"{prefix}-")), text)
     expected = (max(found) + 1 if found else 0) if count is None else count
     absent = next((i for i in range(expected) if i not in found), None)
     if absent is not None or not expected:
         raise ValueError(
-            f"{output}: no hypothesis of sentence {absent or 0}; {len(found)} of "
-            f"{expected or 'any'} are there"
+            f"{output}: no line {prefix}-{absent or 0}; {len(found)} of "
+            f"{expected or 'any'} sentences found"
         )
     if len(found) > expected:
-        raise ValueError(f"{output}: {len(found)} hypotheses for {expected} sentences")
+        raise ValueError(f"{output}: {len(found)} lines {prefix}- for {expected} sentences")
+    return [found[i] for i in range(expected)]
+
+
+def read_generated(output: Path, language: str, count: int | None = None) -> list[str]:
+    """Read fairseq-generate's hypotheses, subwords joined and detokenised; see `read_lines`."""
     moses = Moses(language)
-    return [moses.detokenise(join_pieces(found[i])) for i in range(expected)]
+    return [moses.detokenise(join_pieces(line)) for line in read_lines(output, "D", count)]
 
 
 def score_output(output: Path, data: Path, subset: str) -> dict[str, object]:
-    """BLEU of fairseq-generate's output for a subset of a prepared folder.
+    """Compute BLEU of fairseq-generate's output for a subset of a prepared folder.
 
     Raises:
         ValueError: see `read_references`, `read_generated` and `score`.
@@ -107,15 +110,15 @@ def run_command(
     score_subset: Callable[[Path, Path, str], dict[str, object]],
     arguments: Sequence[str] | None,
 ) -> int:
-    """Print as JSON what a function scores of fairseq-generate's output; return the exit status.
+    """Print a score of fairseq-generate's output as JSON and return the exit status.
 
     Args:
-        program: name for messages.
-        score_subset: gets the output, the prepared folder and the subset's name.
-        arguments: of the command line; None for those of this process.
+        program: program name for messages.
+        score_subset: computes the score from output, prepared folder and subset.
+        arguments: command line; None for the process's own.
     """
     parser = Parser(prog=program)
-    parser.add_argument("output", type=Path, help="what fairseq-generate printed")
+    parser.add_argument("output", type=Path, help="fairseq-generate's output")
     parser.add_argument("--data", type=Path, required=True, metavar="DIR", help="prepared folder")
     parser.add_argument("--subset", default="test", help="valid or test (default)")
     args = parser.parse_args(arguments)

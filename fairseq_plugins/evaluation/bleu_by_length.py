@@ -1,54 +1,46 @@
-"""BLEU of the sentences whose source has about one length, from what fairseq-generate printed.
+"""BLEU by source length, from fairseq-generate's output.
 
 python -m fairseq_plugins.evaluation.bleu_by_length OUTPUT --data DIR [--subset test]
 """
 
 import json
 import sys
+from bisect import bisect_left
 from collections.abc import Sequence
 from pathlib import Path
 
 from fairseq_plugins.data.codes import join_pieces
-from fairseq_plugins.evaluation.bleu import read_generated, read_references, run_command, score
+from fairseq_plugins.evaluation.bleu import (
+    read_generated,
+    read_lines,
+    read_references,
+    run_command,
+    score,
+)
 
-EDGES = (10, 20, 30, 40, 50)  # the most words of a source in each bucket but the last
-LEAST = 20  # sentences: BLEU of a few says nothing
+EDGES = (10, 20, 30, 40, 50)  # most source words of each bucket but the last
+LEAST = 20  # sentences; BLEU of fewer is not reported
 
 
 def bucket_names(edges: Sequence[int] = EDGES) -> list[str]:
-    """1-10, 11-20, ..., 51+."""
+    """Name the buckets: 1-10, 11-20, ..., 51+."""
     starts = [1, *(edge + 1 for edge in edges)]
     closed = [f"{start}-{edge}" for start, edge in zip(starts, edges, strict=False)]
     return [*closed, f"{starts[-1]}+"]
 
 
 def bucket_of(length: int, edges: Sequence[int] = EDGES) -> str:
-    """The name of the bucket of a source of so many words."""
-    place = sum(length > edge for edge in edges)
-    return bucket_names(edges)[place]
+    """Name the bucket of a source with `length` words."""
+    return bucket_names(edges)[bisect_left(edges, length)]
 
 
 def read_source_lengths(output: Path, count: int) -> list[int]:
-    """Words of each source, as tokenised for the model, in the order of the data.
-
-    output: a file with fairseq-generate's lines `S-<index> <text>`; pieces may still be split.
-
-    Raises:
-        ValueError: naming the file and the first sentence without a source.
-    """
-    found: dict[int, int] = {}
-    for line in output.read_bytes().decode().split("\n"):
-        if line.startswith("S-"):
-            name, _, text = line.partition("\t")
-            found[int(name.removeprefix("S-"))] = len(join_pieces(text).split())
-    absent = next((i for i in range(count) if i not in found), None)
-    if absent is not None:
-        raise ValueError(f"{output}: no source of sentence {absent}")
-    return [found[i] for i in range(count)]
+    """Count the tokenised words of each source, subwords joined; see `read_lines`."""
+    return [len(join_pieces(line).split()) for line in read_lines(output, "S", count)]
 
 
 def score_by_length(output: Path, data: Path, subset: str) -> dict[str, object]:
-    """BLEU of all sentences and of each bucket, None where it has fewer than `LEAST`.
+    """Compute BLEU of all sentences and of each bucket, None below `LEAST` sentences.
 
     Raises:
         ValueError: see `bleu.read_references`, `bleu.read_generated` and `bleu.score`.

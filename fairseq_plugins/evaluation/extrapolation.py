@@ -1,14 +1,14 @@
-"""Losses at lengths beyond training: of the same words at every length, by place in the window.
+"""Losses at lengths beyond training, for the same tokens at every length.
 
-Two protocols, of a text that is cut into windows of T tokens:
+Two protocols cut a text into windows of T tokens:
 
-- whole windows, one after the other, every token of each is scored with all that precedes it
-  there, from nothing to T - 1 tokens ("nonoverlapping inference" of ALiBi, Appendix B);
-- a sliding window, moved by a stride of S tokens: the last S of each are scored, so that every
-  token but those of the first window has at least T - S tokens before it.
+- whole windows: every token is scored with the 0 to T - 1 tokens before it in its window
+  ("nonoverlapping inference" of ALiBi, Appendix B);
+- sliding windows with a stride of S tokens: the last S tokens of each are scored, so that all but
+  those of the first window have at least T - S tokens of context.
 
-In the first protocol a longer window helps by itself, since fewer tokens stand near its beginning;
-in the second this is the same for all lengths, but for the share S / T.
+In the first protocol longer windows have an advantage, since fewer tokens have a short context; in
+the second only the share S / T matters.
 """
 
 import math
@@ -20,23 +20,23 @@ import torch
 from torch import Tensor
 
 Losses = Callable[[Tensor, Tensor, int], Tensor]
-"""From tokens (B, T), targets (B, T) and how many to score, the losses (B, last) in bits."""
+"""Computes losses (B, last) in bits from tokens (B, T), targets (B, T) and `last`."""
 
 
 @dataclass(frozen=True)
 class Text:
-    """A text as a language model reads it.
+    """Inputs and targets of a language model.
 
     Attributes:
-        tokens: (N,) int64, what it reads.
-        targets: (N,) int64, what it is to predict there: the next token.
+        tokens: (N,) int64.
+        targets: (N,) int64, the next token of each.
     """
 
     tokens: Tensor
     targets: Tensor
 
     def cut(self, start: int, length: int) -> tuple[Tensor, Tensor]:
-        """Tokens and targets of a window: each (T,)."""
+        """Return tokens and targets of a window, each (T,)."""
         chosen = slice(start, start + length)
         return self.tokens[chosen], self.targets[chosen]
 
@@ -47,7 +47,7 @@ def window_starts(count: int, length: int, stride: int) -> list[int]:
     The first scores all its tokens, each later one the last `stride`.
 
     Raises:
-        ValueError: a text that these windows do not fill, or a stride that is not in the window.
+        ValueError: the windows do not fill the text, or the stride is not in 1..`length`.
     """
     if not 1 <= stride <= length:
         raise ValueError(f"`stride` must be from 1 to the window's {length}, but is {stride}.")
@@ -61,15 +61,15 @@ def window_starts(count: int, length: int, stride: int) -> list[int]:
 def window_losses(
     text: Text, length: int, stride: int, losses: Losses, batch_size: int
 ) -> Iterator[Tensor]:
-    """The losses of every token, in the order of the text: tensors (B, T), later (B, stride).
+    """Yield the losses of every token in order: tensors (B, T), later (B, stride).
 
-    With a stride of `length` these are whole windows.
+    A stride of `length` gives whole windows.
 
     Raises:
         ValueError: as `window_starts` does.
     """
     starts = window_starts(len(text.targets), length, stride)
-    # The first window alone is scored as a whole, unless all are.
+    # With sliding windows only the first is scored as a whole.
     parts = [(starts[:1], length), (starts[1:], stride)] if stride < length else [(starts, length)]
     for chosen, last in parts:
         for i in range(0, len(chosen), batch_size):
@@ -79,20 +79,20 @@ def window_losses(
 
 
 def by_position(losses: Tensor, width: int) -> Tensor:
-    """The mean loss of each `width` places of a window: (N, T) -> (T / width,).
+    """Average losses over blocks of `width` positions: (N, T) -> (T / width,).
 
     Raises:
-        ValueError: a width that does not divide the window.
+        ValueError: `width` does not divide the window.
     """
     if losses.size(1) % width:
-        raise ValueError(f"`width` must divide {losses.size(1)} places, but is {width} instead.")
+        raise ValueError(f"`width` must divide {losses.size(1)} positions, but is {width} instead.")
     return losses.mean(0).view(-1, width).mean(1)
 
 
 def model_losses(model: Any, block: int) -> Losses:
-    """The losses of a language model, of `block` tokens of a window at once.
+    """Make a function that computes a language model's losses.
 
-    The output layer sees no more than these, since at many words its logits are what takes memory.
+    The output layer gets `block` tokens at once: with a large vocabulary, logits need most memory.
     """
     device = next(model.parameters()).device
 

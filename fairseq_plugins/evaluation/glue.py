@@ -1,4 +1,4 @@
-"""Scores a fine-tuned checkpoint by its task's metrics."""
+"""GLUE's metrics of a fine-tuned checkpoint."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from fairseq import utils
 
-import fairseq_plugins.registration  # noqa: F401  (what checkpoints name)
+import fairseq_plugins.registration  # noqa: F401  (classes that checkpoints name)
 from fairseq_plugins.common.binarised import check_split
 from fairseq_plugins.common.dictionaries import check_same_dictionary, read_dictionary
 from fairseq_plugins.common.errors import CheckpointError, DataError, OptionError
@@ -45,83 +45,83 @@ def evaluate(
     seed: int = 1,
     cpu: bool = False,
 ) -> dict[str, Any]:
-    """The metrics of a checkpoint on one split of a task.
+    """Compute the metrics of a checkpoint on one split of a task.
 
-    data: the task's folder. seed: of encodings that draw in evaluation too. cpu: even where there
-    is a GPU. Returns {"task", "subset", "examples", "metrics": {name: percent}}; the score by
-    which checkpoints are compared is the first of the metrics.
+    data: the task's folder. seed: seed of random encodings. cpu: use the CPU even where there is a
+    GPU. Returns {"task", "subset", "examples", "metrics": {name: percent}}; the first metric
+    is the one by which checkpoints are compared.
 
     Raises:
-        OptionError: unknown task or split, one without labels, or an empty batch.
-        DataError: no such data.
-        CheckpointError: none that can be read, or one that is not of this task, whose dictionary
-            or classes are not the data's, or whose classes cannot be told.
+        OptionError: the task or split is unknown, the split has no labels, or the batch is
+            empty.
+        DataError: the data is missing.
+        CheckpointError: the checkpoint cannot be read, is of another task, or has another
+            dictionary, or other or unknown classes.
     """
     check_at_least(1, batch_size=batch_size)
-    facts = find_task(task)
-    if facts.split(subset).label is None:
+    glue_task = find_task(task)
+    if glue_task.split(subset).label is None:
         raise OptionError(f"`subset` must be one with labels, but {task} has none for {subset!r}")
     needed = ["input0/dict.txt", f"input0/{subset}.bin"]
-    needed += [] if facts.labels.is_number else [LABELS]
+    needed += [] if glue_task.labels.is_number else [LABELS]
     for name in needed:
         if not (data / name).is_file():
             raise DataError(f"{data / name} does not exist")
     state = read_trained(checkpoint, models=[ROBERTA], tasks=SENTENCE_TASKS)
-    _check_fits(state, checkpoint, data, subset, facts)
+    _check_fits(state, checkpoint, data, subset, glue_task)
     model, _, fairseq_task = build_trained(checkpoint, state, data)
-    utils.set_torch_seed(seed)  # after loading, which seeds the draws of an encoding too
+    utils.set_torch_seed(seed)  # after loading, which sets a seed too
     device = choose_device(cpu=cpu)
     model = model.to(device)
     fairseq_task.load_dataset(subset)
     batches = _batches(fairseq_task, subset, batch_size)
-    targets, predictions = _predict(model, fairseq_task, batches, facts, device)
+    targets, predictions = _predict(model, fairseq_task, batches, glue_task, device)
     return {
         "task": task,
         "subset": subset,
         "examples": len(targets),
-        "metrics": score(facts, targets, predictions),
+        "metrics": score(glue_task, targets, predictions),
     }
 
 
-def _check_fits(state: Any, checkpoint: Path, data: Path, subset: str, facts: GlueTask) -> None:
+def _check_fits(state: Any, checkpoint: Path, data: Path, subset: str, glue_task: GlueTask) -> None:
     task = state["cfg"]["task"]
-    if task.num_classes != facts.labels.num_classes or (
-        bool(task.regression_target) != facts.labels.is_number
+    if task.num_classes != glue_task.labels.num_classes or (
+        bool(task.regression_target) != glue_task.labels.is_number
     ):
         kind = "numbers" if task.regression_target else f"{task.num_classes} classes"
-        raise CheckpointError(f"{checkpoint} was trained for {kind}, which is not {facts.name}")
+        raise CheckpointError(f"{checkpoint} was trained for {kind}, which is not {glue_task.name}")
     vocabulary = Vocabulary.read(data / "input0" / "dict.txt", ROBERTA_TABLE)
     check_vocabulary(checkpoint, state, vocabulary)
     for part in sorted(data.glob("input*")):
         check_split(part / subset, len(vocabulary.symbols))
-    if not facts.labels.is_number:  # numbers have no dictionary
+    if not glue_task.labels.is_number:  # numbers have no dictionary
         _check_same_labels(state, checkpoint, data / LABELS)
 
 
 def _check_same_labels(state: Any, checkpoint: Path, ours: Path) -> None:
-    """Refuse other classes, or another order of them, which follows from the training examples."""
+    """Check the classes and their order, which depends on the training examples."""
     known, classes = find_option(state, "model", LABEL_DIGEST), read_dictionary(ours)
     if known:
         if digest(classes) != known:
             raise CheckpointError(
-                f"{ours} must have the classes that {checkpoint} was trained on, in their order, "
-                f"with the digest {known}, but the digest is {digest(classes)}: prepare the data "
-                "as for the training"
+                f"{ours} must have {checkpoint}'s classes in their order (digest {known}), but has "
+                f"digest {digest(classes)}: prepare the data as for the training"
             )
         return
-    # From before training wrote it.
+    # A checkpoint of an older version, without the digest.
     theirs = find_dictionary(checkpoint, state, LABELS)
     if theirs is None:
         raise CheckpointError(
-            f"{checkpoint} does not say on which classes it was trained, and its data is not in "
-            f"{state['cfg']['task'].data}: {LABELS} of that data must be at "
+            f"{checkpoint} does not record its classes, and its data is not in "
+            f"{state['cfg']['task'].data}: put {LABELS} of that data at "
             f"{checkpoint.parent / LABELS}"
         )
     check_same_dictionary(ours, theirs)
 
 
 def _batches(task: Any, subset: str, batch_size: int) -> Iterator[Any]:
-    """Batch examples of about one length, so that there is little padding."""
+    """Batch examples of similar length, to save padding."""
     dataset = task.dataset(subset)
     by_length = sorted(range(len(dataset)), key=dataset.num_tokens)
     for start in range(0, len(by_length), batch_size):
@@ -130,9 +130,9 @@ def _batches(task: Any, subset: str, batch_size: int) -> Iterator[Any]:
 
 @torch.no_grad()
 def _predict(
-    model: Any, task: Any, batches: Iterator[Any], facts: GlueTask, device: torch.device
+    model: Any, task: Any, batches: Iterator[Any], glue_task: GlueTask, device: torch.device
 ) -> tuple[list[Any], list[Any]]:
-    """Targets and predictions: names of classes, or numbers on the labels' own scale."""
+    """Return targets and predictions: class names, or numbers on the labels' scale."""
     head = task.cfg.classification_head_name
     targets: list[Any] = []
     predictions: list[Any] = []
@@ -140,23 +140,23 @@ def _predict(
         inputs = {name: value.to(device) for name, value in batch["net_input"].items()}
         logits = model(**inputs, features_only=True, classification_head_name=head)[0].float()
         expected = batch["target"].view(-1)
-        if facts.labels.is_number:
-            predictions += (logits.view(-1) * facts.labels.highest).tolist()
-            targets += (expected * facts.labels.highest).tolist()
+        if glue_task.labels.is_number:
+            predictions += (logits.view(-1) * glue_task.labels.highest).tolist()
+            targets += (expected * glue_task.labels.highest).tolist()
         else:
-            predictions += _names(task, logits.argmax(dim=1).tolist(), facts)
-            targets += _names(task, expected.tolist(), facts)
+            predictions += _names(task, logits.argmax(dim=1).tolist(), glue_task)
+            targets += _names(task, expected.tolist(), glue_task)
     return targets, predictions
 
 
-def _names(task: Any, classes: list[int], facts: GlueTask) -> list[str]:
-    """Names of classes by the dictionary of the labels."""
+def _names(task: Any, classes: list[int], glue_task: GlueTask) -> list[str]:
+    """Look up class names in the dictionary of labels."""
     labels = task.label_dictionary
     names = [labels[c + labels.nspecial] for c in classes]
-    strange = set(names) - set(facts.labels.classes)
-    if strange:
+    unknown = set(names) - set(glue_task.labels.classes)
+    if unknown:
         raise DataError(
-            f"{task.cfg.data}/label holds {', '.join(map(repr, sorted(strange)))}, "
-            f"which {facts.name} has not"
+            f"{task.cfg.data}/label holds {', '.join(map(repr, sorted(unknown)))}, "
+            f"which {glue_task.name} does not have"
         )
     return names

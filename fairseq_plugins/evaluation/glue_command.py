@@ -14,14 +14,17 @@ from fairseq_plugins.glue.tasks import TASKS
 
 
 def get_parser() -> argparse.ArgumentParser:
-    """The options of the command line."""
+    """Build the parser of the command line."""
     parser = Parser(
-        prog="python -m fairseq_plugins.glue", description="GLUE's metrics of a checkpoint."
+        prog="python -m fairseq_plugins.glue",
+        description="GLUE's metrics of a checkpoint.",
     )
     commands = parser.add_subparsers(dest="command", required=True)
     command = commands.add_parser("evaluate", help="print one line of JSON with the metrics")
     command.add_argument("--path", type=Path, required=True, metavar="CHECKPOINT")
-    command.add_argument("--data", type=Path, required=True, metavar="DIR", help="the task's")
+    command.add_argument(
+        "--data", type=Path, required=True, metavar="DIR", help="the task's folder"
+    )
     command.add_argument("--task", required=True, help=", ".join(TASKS))
     command.add_argument(
         "--subset",
@@ -29,19 +32,19 @@ def get_parser() -> argparse.ArgumentParser:
         help="valid1 is MNLI mismatched, held_out a part of the training set",
     )
     command.add_argument("--batch-size", type=int, default=BATCH_SIZE, metavar="N")
-    command.add_argument("--seed", type=parse_seed, default=1, help="of encodings that draw")
-    command.add_argument("--cpu", action="store_true", help="even where there is a GPU")
+    command.add_argument("--seed", type=parse_seed, default=1, help="seed of random encodings")
+    command.add_argument("--cpu", action="store_true", help="use the CPU even where there is a GPU")
     return parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; returns its exit status."""
+    """Run the command and return its exit status."""
     args = get_parser().parse_args(arguments)
     return exit_status(args.program, lambda: _evaluate(args))
 
 
 def _evaluate(args: argparse.Namespace) -> None:
-    from fairseq_plugins.evaluation.glue import evaluate  # takes seconds, which --help must not
+    from fairseq_plugins.evaluation.glue import evaluate  # slow to import; --help stays fast
 
     result = evaluate(
         args.path,

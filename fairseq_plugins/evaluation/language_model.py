@@ -1,4 +1,4 @@
-"""The perplexity of a checkpoint on a split of its data, at any length that it can read."""
+"""Perplexity of a checkpoint on a split, at any length that the model accepts."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from fairseq import utils
 
-import fairseq_plugins.registration  # noqa: F401  (what checkpoints name)
+import fairseq_plugins.registration  # noqa: F401  (classes that checkpoints name)
 from fairseq_plugins.common.binarised import check_split
 from fairseq_plugins.common.errors import CheckpointError, DataError, OptionError
 from fairseq_plugins.common.progress import track
@@ -31,34 +31,34 @@ from fairseq_plugins.modules.adaptation import AS_TRAINED, Adaptation
 from fairseq_plugins.modules.identity import LM, ROBERTA, ModelDescription, describe
 from fairseq_plugins.modules.loading import read_trained
 
-BREAK_MODES = ("none", "complete", "eos")  # of fairseq's --sample-break-mode
+BREAK_MODES = ("none", "complete", "eos")  # supported of fairseq's --sample-break-mode
 BATCH_SIZE = 8
-_LARGEST = 2**31 - 1  # of a number that is given
+_LARGEST = 2**31 - 1  # of an option
 TASKS = {LM: ("language_modeling",), ROBERTA: ("masked_lm", "pe_masked_lm")}
 
 Line = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Request:
+class EvaluationOptions:
     """Settings of an evaluation.
 
     Attributes:
-        path: of the checkpoint.
-        data: the folder of the data.
+        path: the checkpoint.
+        data: the data folder.
         split: train, valid or test.
-        lengths: of the samples, with their context; none for that of the training.
-        context_window: tokens before each sample of a language model that are read, not scored.
-        batch_size: samples at once.
-        break_mode: how text is cut into samples; None for ``none`` with a language model, as
-            fairseq-eval-lm has it, and for that of the training with a masked one.
-        seed: of the masks, and of encodings that draw.
-        device: where it is computed.
-        allow_skipped: whether samples that are longer than a length may be left out.
-        adaptation: what is another than in the training.
+        lengths: lengths of samples, context included; () for the training length.
+        context_window: unscored tokens before each sample of a causal model.
+        batch_size: samples per batch.
+        break_mode: how text is cut into samples; None for ``none`` with a causal model, as in
+            fairseq-eval-lm, and the training's with a masked model.
+        seed: seed of the masks and of random encodings.
+        device: PyTorch device.
+        allow_skipped: whether to skip samples longer than a length instead of raising.
+        adaptation: changes to the trained model.
 
     Raises:
-        OptionError: a value that cannot be.
+        OptionError: an invalid value.
     """
 
     path: Path
@@ -95,14 +95,14 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Trained:
-    """A model that was read from a checkpoint.
+class LoadedModel:
+    """A model loaded from a checkpoint.
 
     Attributes:
-        model: prepared for inference, on its device.
-        identity: what it computes.
-        task: options of the task that it was trained for.
-        updates: after which it was written; None where it does not say.
+        model: the model, prepared for inference, on its device.
+        identity: description of the model's architecture.
+        task: task options of the training.
+        updates: training updates; None if not recorded.
     """
 
     model: Any
@@ -116,36 +116,36 @@ class Trained:
 
     @property
     def encoding(self) -> str:
-        """`rope` under linear attention."""
-        (place,) = self.identity.sites.values()
-        return f"`{place.given}` under {place.attention} attention"
+        """Name encoding and attention, as "`rope` under linear attention"."""
+        (site,) = self.identity.sites.values()
+        return f"`{site.given}` under {site.attention} attention"
 
 
 @dataclass(frozen=True)
-class Report:
+class EvaluationResult:
     """Result of an evaluation.
 
     Attributes:
-        trained: the model.
-        break_mode: how text was cut.
-        text: the text of the split.
-        lines: for each length what `summarise` gives, with the ``length``.
-        adaptation: of the model, whose ``trained`` is the one at the last length.
+        trained: the model (adapted to the last length).
+        break_mode: how text was cut into samples.
+        text: raw text of the split.
+        lines: for each length its ``length`` and the values of `summarise`.
+        adaptation: changes to the trained model.
     """
 
-    trained: Trained
+    trained: LoadedModel
     break_mode: str
     text: RawText
     lines: Sequence[Line]
     adaptation: Adaptation = AS_TRAINED
 
-    def facts(self) -> dict[str, Any]:
-        """The same for a JSON, without what the request says."""
-        trained, (place,) = self.trained, self.trained.identity.sites.values()
+    def to_json(self) -> dict[str, Any]:
+        """Return the result as JSON data, without the options."""
+        trained, (site,) = self.trained, self.trained.identity.sites.values()
         model = {
             "model": trained.identity.model,
-            "attention_type": place.attention,
-            "position_encoding": place.given,
+            "attention_type": site.attention,
+            "position_encoding": site.given,
             "updates": trained.updates,
         }
         masks = masking(trained.task) if trained.is_masked else None
@@ -164,67 +164,65 @@ class Report:
         }
 
 
-def load(request: Request, length: int | None = None) -> Trained:
-    """Read the checkpoint.
+def load(options: EvaluationOptions, length: int | None = None) -> LoadedModel:
+    """Load the model of a checkpoint.
 
     Args:
-        request: of which, and what is another in it.
-        length: of the sequences that it is to read; None for that of the training.
+        options: the evaluation's options.
+        length: length of its sequences; None for the training length.
 
     Raises:
-        ValueError: it is missing, damaged, of another model or task, or has another dictionary
-            than the data; or the data has no such split; or it has other weights than the
-            encoding that takes the place of its own.
+        ValueError: the checkpoint is missing, damaged, of another model, task or dictionary; the
+            data has no such split; or the weights do not fit the replaced encoding.
     """
-    for name in ("dict.txt", f"{request.split}.bin", f"{request.split}.idx"):
-        if not (request.data / name).is_file():
-            raise DataError(f"--data {request.data} does not hold {name}")
+    for name in ("dict.txt", f"{options.split}.bin", f"{options.split}.idx"):
+        if not (options.data / name).is_file():
+            raise DataError(f"--data {options.data} does not hold {name}")
     tasks = [task for names in TASKS.values() for task in names]
-    state = read_trained(request.path, models=list(TASKS), tasks=tasks, data=str(request.data))
+    state = read_trained(options.path, models=list(TASKS), tasks=tasks, data=str(options.data))
     name, task = state["cfg"]["model"]["_name"], state["cfg"]["task"]
     if task["_name"] not in TASKS[name]:
         must = " or ".join(TASKS[name])
         raise CheckpointError(
-            f"{request.path} must be of the task {must} as a {name}, but is of {task['_name']}"
+            f"{options.path} must be of the task {must} as a {name}, but is of {task['_name']}"
         )
     table = ROBERTA_TABLE if name == ROBERTA else DECODER_TABLE
-    vocabulary = Vocabulary.read(request.data / "dict.txt", table)
-    check_vocabulary(request.path, state, vocabulary)
-    check_split(request.data / request.split, len(vocabulary.symbols))
+    vocabulary = Vocabulary.read(options.data / "dict.txt", table)
+    check_vocabulary(options.path, state, vocabulary)
+    check_split(options.data / options.split, len(vocabulary.symbols))
     history = state.get("optimizer_history") or [{}]
     trained_length = int(task["tokens_per_sample"])
-    request.adaptation.apply(state, length or trained_length, trained_length)
+    options.adaptation.apply(state, length or trained_length, trained_length)
     identity = describe(state["cfg"]["model"], task)
-    model = request.adaptation.build(request.path, state)
-    model.to(request.device).eval()
-    model.prepare_for_inference_(configure(request.seed))
-    return Trained(model, identity, task, history[-1].get("num_updates"))
+    model = options.adaptation.build(options.path, state)
+    model.to(options.device).eval()
+    model.prepare_for_inference_(configure(options.seed))
+    return LoadedModel(model, identity, task, history[-1].get("num_updates"))
 
 
 def evaluate(
-    request: Request,
+    options: EvaluationOptions,
     *,
-    begin: Callable[[Trained, Samples], None] = lambda trained, samples: None,
+    begin: Callable[[LoadedModel, Samples], None] = lambda trained, samples: None,
     done: Callable[[Line], None] = lambda line: None,
-) -> Report:
-    """The perplexity of a checkpoint at each length.
+) -> EvaluationResult:
+    """Compute the perplexity of a checkpoint at each length.
 
     Args:
-        request: what, and how.
-        begin: told once the model and the samples of the first length, when all is checked.
-        done: told each line when it is there.
+        options: the evaluation's options.
+        begin: called once with the model and the first length's samples, after all checks.
+        done: called with the result of each length.
 
     Raises:
-        ValueError: something is missing, damaged or does not fit, a length that the model cannot
-            read, or tokens that would be skipped. All but losses are checked before any work.
+        ValueError: something is missing, damaged or does not fit, a length exceeds the model's
+            maximum, or tokens would be skipped. All but losses are checked before any work.
     """
-    trained = load(request, max(request.lengths, default=None))
-    if trained.is_masked and request.context_window:
+    trained = load(options, max(options.lengths, default=None))
+    if trained.is_masked and options.context_window:
         raise OptionError(
-            "--context-window must be 0 with a masked model, which sees both sides, "
-            f"but is {request.context_window}"
+            f"--context-window must be 0 with a masked model, but is {options.context_window}"
         )
-    break_mode = request.break_mode or (
+    break_mode = options.break_mode or (
         str(trained.task.sample_break_mode) if trained.is_masked else "none"
     )
     if break_mode not in BREAK_MODES:
@@ -232,66 +230,68 @@ def evaluate(
             f"--sample-break-mode must be given for a model trained with {break_mode}: "
             f"one of {', '.join(BREAK_MODES)}"
         )
-    lengths = request.lengths or (int(trained.task.tokens_per_sample),)
-    cut = {length: _cut(request, trained, length, break_mode) for length in lengths}
+    lengths = options.lengths or (int(trained.task.tokens_per_sample),)
+    cut = {length: _cut_split(options, trained, length, break_mode) for length in lengths}
     first = cut[lengths[0]]
-    text = read_raw_text(request.data, request.split, first.tokens)
+    text = read_raw_text(options.data, options.split, first.tokens)
     begin(trained, first)
     lines = []
     for length, samples in cut.items():
-        if request.adaptation and len(cut) > 1:
-            trained = load(request, length)
-        score = _score(request, trained.model, samples)
+        if options.adaptation and len(cut) > 1:
+            trained = load(options, length)
+        score = _score(options, trained.model, samples)
         lines.append({"length": length, **summarise(score, text)})
         done(lines[-1])
-    return Report(trained, break_mode, text, lines, request.adaptation)
+    return EvaluationResult(trained, break_mode, text, lines, options.adaptation)
 
 
-def _cut(request: Request, trained: Trained, length: int, break_mode: str) -> Samples:
-    """The split in samples of a length, if the model can read them and none is too long."""
-    where: dict[str, Any] = {"break_mode": break_mode, "seed": request.seed, "length": length}
-    reach, shortest = trained.model.max_positions(), request.context_window + 1
+def _cut_split(
+    options: EvaluationOptions, trained: LoadedModel, length: int, break_mode: str
+) -> Samples:
+    """Cut the split into samples of a length; check the model's maximum and skipped tokens."""
+    common: dict[str, Any] = {"break_mode": break_mode, "seed": options.seed, "length": length}
+    longest, shortest = trained.model.max_positions(), options.context_window + 1
     if trained.is_masked:
         shortest += 1  # <s>
     elif trained.task.add_bos_token:
-        reach -= 1  # which fairseq does not count
+        longest -= 1  # for <s>, which fairseq does not count
     if length < shortest:
         raise OptionError(
             f"--lengths must be at least {shortest} with a context window of "
-            f"{request.context_window}, but is {length}"
+            f"{options.context_window}, but is {length}"
         )
-    if length > reach:
+    if length > longest:
         raise OptionError(
-            f"--lengths must be at most {reach}, beyond which {trained.encoding} has no meaning, "
-            f"but is {length}"
+            f"--lengths must be at most {longest}, the maximum of {trained.encoding}, but is "
+            f"{length}"
         )
     samples: Samples
     if trained.is_masked:
-        samples = MaskedSamples(request.data, request.split, trained.task, **where)
+        samples = MaskedSamples(options.data, options.split, trained.task, **common)
     else:
-        context = request.context_window
-        samples = TextSamples(request.data, request.split, trained.task, context=context, **where)
+        context = options.context_window
+        samples = TextSamples(options.data, options.split, trained.task, context=context, **common)
     if samples.skipped == samples.tokens:
-        raise DataError(f"{request.data}: {request.split} has no sample of up to {length} tokens")
-    if samples.skipped and not request.allow_skipped:
-        longest = int(samples.sizes.max()) + samples.begins
+        raise DataError(f"{options.data}: {options.split} has no sample of up to {length} tokens")
+    if samples.skipped and not options.allow_skipped:
+        needed = int(samples.sizes.max()) + samples.num_bos
         raise OptionError(
-            f"--lengths must be at least {longest} for every sample of {request.split} (by "
+            f"--lengths must be at least {needed} for every sample of {options.split} (by "
             f"--sample-break-mode {break_mode}), but is {length}: {samples.skipped} of "
-            f"{samples.tokens} tokens would be skipped; --allow-skipped leaves them out"
+            f"{samples.tokens} tokens would be skipped (--allow-skipped permits this)"
         )
     return samples
 
 
 @torch.no_grad()
-def _score(request: Request, model: Any, samples: Samples) -> Score:
+def _score(options: EvaluationOptions, model: Any, samples: Samples) -> Score:
     bits, predicted, tokens = 0.0, 0, 0
-    # Each length as if it were the only one, for encodings that draw.
-    utils.set_torch_seed(request.seed)
-    batches = samples.batches(request.batch_size)
+    # The result of a length does not depend on the others, with random encodings too.
+    utils.set_torch_seed(options.seed)
+    batches = samples.batches(options.batch_size)
     for batch in track(batches, "evaluating", unit="batches", lasting=False):
-        if request.device != "cpu":
-            batch = utils.move_to_cuda(batch, device=torch.device(request.device))
+        if options.device != "cpu":
+            batch = utils.move_to_cuda(batch, device=torch.device(options.device))
         found = samples.score(model, batch)
         bits += found.bits
         predicted += found.predicted

@@ -1,4 +1,4 @@
-"""The losses of a masked language model by the place of the masked token in its sample."""
+"""Losses of a masked language model by the masked token's position."""
 
 import math
 from pathlib import Path
@@ -24,24 +24,23 @@ def masked_by_position(
     seed: int,
     batch_size: int,
 ) -> tuple[Tensor, Tensor]:
-    """Summed losses (T,) in bits and how many there are (T,), by place; place 0 is <s>.
+    """Sum the losses in bits (T,) and count them (T,) by position; position 0 is <s>.
 
-    The text is cut into samples without regard to lines, and masked as in the training. That may
-    mask <s>, which is never scored: it costs nothing to know, and is one of T tokens, so that it
-    would make short samples look better than long ones.
+    The text is cut into samples regardless of lines, and masked as in training. A masked <s> is
+    never scored: its loss is near 0, and its share is larger in short samples.
 
     Args:
         model: a `pe_roberta`.
-        data: the folder.
-        split: its name.
-        trained: options of the task that the model was trained for.
-        length: T, tokens of a sample with the <s> in front.
-        samples: how many are read at most, the first of the split; only whole ones.
-        seed: of the masks.
-        batch_size: samples at once.
+        data: the data folder.
+        split: train, valid or test.
+        trained: task options of the training.
+        length: T, tokens of a sample with its <s>.
+        samples: number of samples to read at most, the first whole ones.
+        seed: seed of the masks.
+        batch_size: samples per batch.
 
     Raises:
-        ValueError: a split that has no whole sample, or losses that are not finite.
+        ValueError: the split has no whole sample, or losses are not finite.
     """
     cut = MaskedSamples(data, split, trained, length=length, break_mode="none", seed=seed)
     dataset, device = cut.dataset, next(model.parameters()).device
@@ -50,7 +49,7 @@ def masked_by_position(
         raise DataError(
             f"{data}: {split} must fill a sample of {length} tokens, but has {cut.tokens}"
         )
-    dataset.set_epoch(1)  # of which the masks follow, with the seed
+    dataset.set_epoch(1)  # masks depend on epoch and seed
     bits, count = torch.zeros(length, dtype=torch.float64), torch.zeros(length, dtype=torch.int64)
     padding = cut.task.source_dictionary.pad()
     for start in range(0, whole, batch_size):
@@ -63,7 +62,7 @@ def masked_by_position(
         log_probs = torch.log_softmax(logits.float(), -1).cpu()
         found = -log_probs.gather(1, target[masked].unsqueeze(1)).squeeze(1).double() / math.log(2)
         require_finite(found)
-        places = masked.nonzero()[:, 1]
-        bits.index_add_(0, places, found)
-        count += torch.bincount(places, minlength=length)
+        positions = masked.nonzero()[:, 1]
+        bits.index_add_(0, positions, found)
+        count += torch.bincount(positions, minlength=length)
     return bits, count

@@ -1,7 +1,7 @@
-"""Perplexity from summed losses: per unit of the data, per word and per byte of its text.
+"""Perplexity from summed losses: per token, per word and per byte of the text.
 
-A loss is -log2 p, in bits. The bits of a text are what its tokens cost together, so they can be
-shared out over its words or its bytes as well, whatever pieces the data is in.
+A loss is -log2 p, in bits. The sum over a text does not depend on how it is tokenised, so that it
+can be divided by words or bytes as well.
 """
 
 import math
@@ -19,10 +19,10 @@ class Score:
     """The losses of a split at one length.
 
     Attributes:
-        bits: their sum.
-        predicted: tokens that have a loss: of a masked model a part of them.
-        tokens: tokens in the samples that were scored.
-        skipped: tokens in samples that were left out.
+        bits: sum of the losses.
+        predicted: number of losses; of a masked model fewer than tokens.
+        tokens: tokens in the scored samples.
+        skipped: tokens in samples left out.
     """
 
     bits: float
@@ -32,12 +32,12 @@ class Score:
 
     @property
     def is_whole(self) -> bool:
-        """Return whether every token of the split has a loss, so that its bits are of all text."""
+        """Return whether every token of the split has a loss."""
         return not self.skipped and self.predicted == self.tokens
 
 
 def token_bits(log_probs: Tensor, target: Tensor, counted: Tensor) -> tuple[float, int]:
-    """The sum of the losses in bits, in float64, and how many there are.
+    """Sum losses in bits, in float64, and count them.
 
     Args:
         log_probs: (B, T, V), natural logarithms.
@@ -45,7 +45,7 @@ def token_bits(log_probs: Tensor, target: Tensor, counted: Tensor) -> tuple[floa
         counted: (B, T) bool, True where a token is scored.
 
     Raises:
-        ValueError: a loss that is not finite, which no mean can hold.
+        ValueError: a loss is not finite.
     """
     found = log_probs.gather(2, target.unsqueeze(2)).squeeze(2)[counted].double()
     require_finite(found)
@@ -53,14 +53,14 @@ def token_bits(log_probs: Tensor, target: Tensor, counted: Tensor) -> tuple[floa
 
 
 def require_finite(losses: Tensor) -> None:
-    """Raise NoNumberError where a loss is not finite, which no perplexity can hold."""
+    """Raise NoNumberError if a loss is not finite."""
     wrong = int((~losses.isfinite()).sum())
     if wrong:
         raise NoNumberError(f"{wrong} of {losses.numel()} losses of a batch are not finite")
 
 
 def perplexity(bits: float) -> float | None:
-    """2^bits; None where no float can hold it."""
+    """Compute 2^bits; None on overflow."""
     try:
         return float(2.0**bits)
     except OverflowError:
@@ -68,17 +68,16 @@ def perplexity(bits: float) -> float | None:
 
 
 def per(bits: float, count: int | None) -> dict[str, float | None] | None:
-    """Bits and perplexity for each of so many units; None where the number is not known."""
+    """Compute bits and perplexity per unit; None where the count is unknown."""
     if not count:
         return None
     return {"bits": bits / count, "perplexity": perplexity(bits / count)}
 
 
 def summarise(score: Score, text: RawText) -> dict[str, Any]:
-    """A score as a result holds it; None is unknown.
+    """Return a score's JSON fields.
 
-    Words and bytes count those of the whole split, so that they are unknown where only a part of
-    its tokens has a loss.
+    Words and bytes are known for the whole split only: None where some tokens have no loss.
     """
     known = text if score.is_whole else RawText()
     return {

@@ -1,4 +1,4 @@
-"""A split cut into samples, and their losses, as fairseq's own commands have them."""
+"""Samples of a split and their losses, as in fairseq's own commands."""
 
 import math
 from abc import ABC, abstractmethod
@@ -20,7 +20,7 @@ Batch = dict[str, Any]
 
 
 class BatchScore(NamedTuple):
-    """The losses of a batch: their sum in bits, how many there are, and the batch's tokens."""
+    """Losses of a batch: their sum in bits, their number, and the batch's tokens."""
 
     bits: float
     predicted: int
@@ -28,7 +28,7 @@ class BatchScore(NamedTuple):
 
 
 def configure(seed: int, **sections: Any) -> Any:
-    """fairseq's options: its defaults but for the seed and sections that are given."""
+    """Return fairseq's default options with a seed and the given sections."""
     config = OmegaConf.structured(FairseqConfig)
     config.common.seed = seed
     for name, section in sections.items():
@@ -37,20 +37,20 @@ def configure(seed: int, **sections: Any) -> Any:
 
 
 class Samples(ABC):
-    """A split in samples of some tokens at most.
+    """A split in samples of limited length.
 
     Args:
-        task: fairseq's, set up to cut text so.
-        split: its name.
-        longest: tokens of a sample that are scored at most.
-        begins: tokens in front of them that fairseq counts in its sizes.
+        task: fairseq's task, which cuts the text.
+        split: train, valid or test.
+        longest: most scored tokens of a sample.
+        num_bos: leading tokens that fairseq counts in its sizes.
     """
 
-    def __init__(self, task: Any, split: str, *, longest: int, begins: int) -> None:
+    def __init__(self, task: Any, split: str, *, longest: int, num_bos: int) -> None:
         task.load_dataset(split)
         self.task, self.dataset = task, task.dataset(split)
-        self.longest, self.begins = longest, begins
-        self.sizes = np.asarray(self.dataset.sizes).reshape(-1) - begins  # (N,)
+        self.longest, self.num_bos = longest, num_bos
+        self.sizes = np.asarray(self.dataset.sizes).reshape(-1) - num_bos  # (N,)
 
     @property
     def tokens(self) -> int:
@@ -59,33 +59,33 @@ class Samples(ABC):
 
     @property
     def skipped(self) -> int:
-        """Tokens of the samples that are longer: fairseq leaves them out."""
+        """Count the tokens of longer samples, which fairseq leaves out."""
         return int(self.sizes[self.sizes > self.longest].sum())
 
     @abstractmethod
     def batches(self, batch_size: int) -> Iterable[Batch]:
-        """The samples that are not too long, always in the same order."""
+        """Iterate over batches of samples that are not too long, in a fixed order."""
 
     @abstractmethod
     def score(self, model: Any, batch: Batch) -> BatchScore:
-        """The losses of a batch that lies on the model's device.
+        """Compute the losses of a batch on the model's device.
 
         Raises:
-            ValueError: one that is not finite.
+            ValueError: a loss is not finite.
         """
 
 
 class TextSamples(Samples):
-    """What a language model reads, as in ``fairseq-eval-lm``: every token has a loss.
+    """Samples of a causal language model, as in ``fairseq-eval-lm``: every token has a loss.
 
     Args:
-        data: the folder.
-        split: its name.
-        trained: options of the task that the model was trained for.
-        length: tokens of a sample with those before it.
-        context: tokens before a sample, which are read once more but not scored.
+        data: the data folder.
+        split: train, valid or test.
+        trained: task options of the training.
+        length: tokens of a sample with its context.
+        context: unscored tokens before a sample.
         break_mode: how text is cut.
-        seed: of the order.
+        seed: seed of the order.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class TextSamples(Samples):
         }
         section = OmegaConf.merge(OmegaConf.structured(LanguageModelingConfig), options)
         task = tasks.setup_task(configure(seed, task=section).task)
-        super().__init__(task, split, longest=length - context, begins=0)
+        super().__init__(task, split, longest=length - context, num_bos=0)
         self._context, self._has_bos = context, bool(trained.add_bos_token)
 
     def batches(self, batch_size: int) -> Iterable[Batch]:
@@ -127,7 +127,7 @@ class TextSamples(Samples):
     def score(self, model: Any, batch: Batch) -> BatchScore:
         target, dictionary = batch["target"], self.task.target_dictionary
         counted = target.ne(dictionary.pad())
-        if self._has_bos:  # which every sample begins with
+        if self._has_bos:
             counted &= target.ne(dictionary.bos())
         output = model(**batch["net_input"])
         log_probs = model.get_normalized_probs(output, log_probs=True, sample=batch)
@@ -136,15 +136,16 @@ class TextSamples(Samples):
 
 
 class MaskedSamples(Samples):
-    """What a masked language model reads, as where it is validated: the masked tokens have a loss.
+    """Samples of a masked language model, as in validation: the masked tokens have a loss.
 
     Args:
-        data, split, trained, seed: as of a language model; the seed is that of the masks, too.
-        length: tokens of a sample with the <s> in front.
+        data, split, trained: as for `TextSamples`.
+        length: tokens of a sample with its <s>.
         break_mode: how text is cut.
+        seed: seed of the order and the masks.
 
     Raises:
-        DataError: a training that masked whole words, and data without the pieces they are made of.
+        DataError: the training masked whole words, but the data lacks its subwords.
     """
 
     def __init__(
@@ -159,14 +160,14 @@ class MaskedSamples(Samples):
         }
         section = OmegaConf.merge(OmegaConf.structured(PEMaskedLMConfig), options)
         task = tasks.setup_task(configure(seed, task=section).task)
-        super().__init__(task, split, longest=length - 1, begins=1)
+        super().__init__(task, split, longest=length - 1, num_bos=1)
         self._criterion = MaskedLmLoss(MaskedLmConfig(tpu=False), task).eval()
 
     def batches(self, batch_size: int) -> Iterable[Batch]:
         found: Iterable[Batch] = self.task.get_batch_iterator(
             dataset=self.dataset,
             max_sentences=batch_size,
-            max_positions=self.longest + self.begins,
+            max_positions=self.longest + self.num_bos,
             ignore_invalid_inputs=True,
         ).next_epoch_itr(shuffle=False)
         return found
@@ -174,10 +175,10 @@ class MaskedSamples(Samples):
     def score(self, model: Any, batch: Batch) -> BatchScore:
         loss, predicted, _ = self.task.valid_step(batch, model, self._criterion)
         require_finite(loss)
-        tokens = int(batch["ntokens"]) - int(batch["nsentences"]) * self.begins
+        tokens = int(batch["ntokens"]) - int(batch["nsentences"]) * self.num_bos
         return BatchScore(float(loss) / math.log(2), int(predicted), tokens)
 
 
 def masking(trained: Any) -> dict[str, Any]:
-    """Return how training masked tokens, from its task's options, to do the same in evaluation."""
+    """Return the masking options of the training."""
     return {name: trained[name] for name in (*MASKING, "mask_whole_words")}

@@ -1,4 +1,4 @@
-"""A checkpoint's answers to the questions of a prepared folder."""
+"""SQuAD answers of a checkpoint."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from fairseq import utils as fairseq_utils
 
-import fairseq_plugins.registration  # noqa: F401  (what checkpoints name)
+import fairseq_plugins.registration  # noqa: F401  (classes that checkpoints name)
 from fairseq_plugins.common.errors import DataError, OptionError
 from fairseq_plugins.common.progress import track
 from fairseq_plugins.common.vocabulary import ROBERTA_TABLE, Vocabulary, check_vocabulary
@@ -18,28 +18,28 @@ from fairseq_plugins.modules.identity import ROBERTA
 from fairseq_plugins.modules.loading import build_trained, choose_device, read_trained
 from fairseq_plugins.squad.dataset import load_windows
 from fairseq_plugins.squad.examples import read_squad
-from fairseq_plugins.squad.folder import SPLITS, raw_path, read_facts
+from fairseq_plugins.squad.folder import SPLITS, raw_path, read_description
 from fairseq_plugins.squad.predictions import Logits, Prediction, SearchOptions, predict_file
 
 
 @dataclass(frozen=True)
 class Answers:
-    """The predictions of a file's questions by id, and the version of the data."""
+    """Predictions by question id, and the version of the data."""
 
     predictions: Mapping[str, Prediction]
     version: str
 
     def texts(self, options: SearchOptions) -> dict[str, str]:
-        """The official format; v1.1 always has an answer."""
+        """Return answers in the official format; v1.1 always has an answer."""
         threshold = options.null_threshold if self.version == "2.0" else float("inf")
         return {name: found.text(threshold) for name, found in self.predictions.items()}
 
     def no_answer(self) -> dict[str, float]:
-        """The probability of there being no answer."""
+        """Return the probability that a question has no answer."""
         return {name: found.no_answer_probability() for name, found in self.predictions.items()}
 
     def n_best(self) -> dict[str, Any]:
-        """The best spans with score and probability among themselves."""
+        """Return the best spans with scores and probabilities (normalised over these spans)."""
         return {
             name: [
                 {
@@ -66,22 +66,22 @@ def predict(
     """Answer the questions of `subset` ("train" or "valid") of a prepared folder.
 
     Raises:
-        ValueError: for a folder or checkpoint that is missing, damaged or does not fit.
+        ValueError: folder or checkpoint are missing, damaged or do not fit.
     """
     check_at_least(1, batch_size=batch_size)
     if subset not in SPLITS:
         raise OptionError(f"--subset must be one of {', '.join(SPLITS)}, but is {subset}")
-    version = read_facts(data)["request"]["version"]
+    version = read_description(data)["request"]["version"]
     state = read_trained(checkpoint, models=[ROBERTA], tasks=["squad"])
     check_vocabulary(checkpoint, state, Vocabulary.read(data / "dict.txt", ROBERTA_TABLE))
     squad = read_squad(raw_path(data, subset), version)
     model, _, task = build_trained(checkpoint, state, data)
     windows, features = load_windows(data, subset, task.source_dictionary)
-    longest, reach = int(windows.sizes[0].max()), model.max_positions()
-    if longest > reach:
+    longest, limit = int(windows.sizes[0].max()), model.max_positions()
+    if longest > limit:
         raise DataError(
-            f"{data} must have windows of at most {reach} tokens, which the model can read, but "
-            f"has one of {longest}"
+            f"{data} must have windows of at most {limit} tokens, the model's maximum, but has one "
+            f"of {longest}"
         )
     device = choose_device(cpu=cpu)
     logits = window_logits(model.to(device), windows, task.cfg.span_head_name, batch_size, device)
@@ -91,9 +91,9 @@ def predict(
 def window_logits(
     model: Any, windows: Any, head: str, batch_size: int, device: torch.device
 ) -> Iterator[Logits]:
-    """Compute (T, 2) float32 of every window in its order, without padding.
+    """Yield the logits (T, 2) float32 of every window in order, without padding.
 
-    Batches have windows of similar length, so that there is little padding.
+    Windows of similar length are batched, to save padding.
     """
     lengths = np.asarray(windows.sizes[0])
     by_length = np.argsort(lengths, kind="stable")

@@ -15,7 +15,7 @@ from fairseq_plugins.common.files import write_json
 from fairseq_plugins.common.parser import Parser
 from fairseq_plugins.data.options import add_folder, add_number, program
 from fairseq_plugins.squad.examples import VERSIONS, Question, parse_json, read_bytes, read_squad
-from fairseq_plugins.squad.folder import read_facts
+from fairseq_plugins.squad.folder import read_description
 from fairseq_plugins.squad.metrics import evaluate
 from fairseq_plugins.squad.predictions import SearchOptions
 from fairseq_plugins.squad.prepare_options import add_arguments, add_toy_arguments, run, run_toy
@@ -40,18 +40,18 @@ def _add_predict(parser: argparse.ArgumentParser) -> None:
         parser,
         "--null-threshold",
         default.null_threshold,
-        "v2.0: no answer is given where its score is higher than the best span's by more than "
-        "this; inf always gives a span",
+        "v2.0: give no answer where its score exceeds the best span's by more than this; inf "
+        "always gives a span",
     )
     parser.add_argument("--batch-size", type=int, default=16, metavar="N")
-    parser.add_argument("--cpu", action="store_true", help="even where there is a GPU")
+    parser.add_argument("--cpu", action="store_true", help="use the CPU even where there is a GPU")
 
 
 def _predict(args: argparse.Namespace) -> None:
     options = SearchOptions(args.n_best, args.max_answer_length, args.null_threshold)
-    if args.no_answer_output and read_facts(args.data)["request"]["version"] != "2.0":
+    if args.no_answer_output and read_description(args.data)["request"]["version"] != "2.0":
         raise OptionError("--no-answer-output needs data of v2.0, but it is of v1.1")
-    from fairseq_plugins.evaluation.squad import predict  # PyTorch: only here
+    from fairseq_plugins.evaluation.squad import predict  # slow to import; --help stays fast
 
     answers = predict(
         args.path, args.data, args.subset, options, batch_size=args.batch_size, cpu=args.cpu
@@ -67,12 +67,14 @@ def _predict(args: argparse.Namespace) -> None:
 def _add_evaluate(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("dataset", type=Path, help="official file, plain, .xz or .gz")
     parser.add_argument("predictions", type=Path, help="{id: text}")
-    parser.add_argument("--version", choices=VERSIONS, help="of the file (default: as it says)")
+    parser.add_argument(
+        "--version", choices=VERSIONS, help="version of the file (default: as the file states)"
+    )
     parser.add_argument(
         "--no-answer",
         type=Path,
         metavar="FILE",
-        help="v2.0: {id: probability of no answer}; adds the best numbers a threshold could give",
+        help="v2.0: {id: probability of no answer}; adds the best scores over all thresholds",
     )
 
 
@@ -89,7 +91,7 @@ def _evaluate(args: argparse.Namespace) -> None:
 
 
 def _read_table(path: Path, kind: type | tuple[type, ...], name: str) -> dict[str, Any]:
-    """A JSON object with values of one type."""
+    """Read a JSON object with values of one type."""
     table = parse_json(read_bytes(path), path)
     if not isinstance(table, dict):
         raise DataError(f"{path}: must be an object {{id: {name}}}, but is {table!r:.60} instead")
@@ -122,11 +124,11 @@ _SCRIPTS = {"prepare": "prepare_squad", "toy": "prepare_toy_squad"}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; its exit status."""
+    """Run a command and return its exit status."""
     parser = Parser(prog="python -m fairseq_plugins.squad", description="SQuAD.")
     commands = parser.add_subparsers(dest="command", required=True)
     for name, (add, _, summary) in COMMANDS.items():
-        # As users call it; None is this program and the name.
+        # The script's name, as users call it; None for this program's.
         prog = program(_SCRIPTS[name]) if name in _SCRIPTS else None
         add(commands.add_parser(name, prog=prog, help=summary, description=summary))
     args = parser.parse_args(arguments)

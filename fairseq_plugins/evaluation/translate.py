@@ -1,4 +1,4 @@
-"""Raw text in, translated raw text out: the Python behind scripts/translate.sh.
+"""The command that translates raw text (scripts/translate.sh).
 
 python -m fairseq_plugins.evaluation.translate --checkpoint FILE --data DIR INPUT
 """
@@ -25,7 +25,7 @@ def read_input(name: str) -> list[str]:
     """Lines of a file, or of standard input for `-`; only a line feed ends one.
 
     Raises:
-        DataError: naming file and line, for a line that is no UTF-8.
+        DataError: a line is not UTF-8.
     """
     data = sys.stdin.buffer.read() if name == STANDARD_INPUT else Path(name).read_bytes()
     lines = []
@@ -38,10 +38,10 @@ def read_input(name: str) -> list[str]:
 
 
 def get_parser() -> argparse.ArgumentParser:
-    """The options of the command line."""
+    """Build the parser of the command line."""
     parser = Parser(
         prog="fairseq-pe translate",
-        description="Translates raw text, line by line. An empty line stays empty.",
+        description="Translate raw text, line by line. An empty line stays empty.",
     )
     defaults = Decoding()
     add = parser.add_argument
@@ -52,7 +52,7 @@ def get_parser() -> argparse.ArgumentParser:
         type=Path,
         required=True,
         metavar="DIR",
-        help="the folder it was trained on, for its codes and dictionaries",
+        help="the training's data folder, for its codes and dictionaries",
     )
     add("--output", type=Path, metavar="FILE", help="file to write (default: standard output)")
     add(
@@ -81,7 +81,7 @@ def get_parser() -> argparse.ArgumentParser:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Translate as the options say; an output file appears complete or not at all."""
+    """Translate; an output file is written completely or not at all."""
     check_at_least(1, beam=args.beam, max_tokens=args.max_tokens)
     decoding = Decoding(args.beam, args.length_penalty, max_tokens=args.max_tokens)
     if args.input != STANDARD_INPUT:
@@ -104,7 +104,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; returns its exit status."""
+    """Run the command and return its exit status."""
     args = get_parser().parse_args(arguments)
     logging.getLogger("fairseq").setLevel(logging.WARNING)
     # fairseq asks for pinned memory with a GPU or without.

@@ -9,7 +9,7 @@ from fairseq import utils
 from fairseq.data import data_utils
 from omegaconf import OmegaConf, open_dict
 
-import fairseq_plugins.registration  # noqa: F401  (what checkpoints name)
+import fairseq_plugins.registration  # noqa: F401  (classes that checkpoints name)
 from fairseq_plugins.common.errors import DataError
 from fairseq_plugins.common.vocabulary import SIDE_TABLES, Vocabulary, check_vocabulary, find_option
 from fairseq_plugins.data.codes import check_codes, join_pieces
@@ -22,12 +22,11 @@ BUFFER_LINES = 2000  # lines that are sorted by length and batched together
 
 
 class Translator:
-    """A trained model with the pieces and dictionaries of its data folder.
+    """A trained translation model with the subwords and dictionaries of its data folder.
 
     Raises:
-        DataError: where the folder's codes and its dictionaries do not belong together, naming
-            file and line.
-        CheckpointError: where the model cannot be read or does not belong to them.
+        DataError: the folder's codes and dictionaries do not match.
+        CheckpointError: the model cannot be read or does not match the data.
     """
 
     def __init__(
@@ -51,16 +50,16 @@ class Translator:
             config.generation = OmegaConf.create({**trained, **decoding.generation()})
         self._model.to(self._device)
         self._model.prepare_for_inference_(config)
-        utils.set_torch_seed(seed)  # after those that seed the draws of an encoding too
+        utils.set_torch_seed(seed)  # after loading, which sets a seed too
         self._generator = self._task.build_generator([self._model], config.generation)
         limits = self._task.max_positions(), self._model.max_positions()
         self._max_positions = utils.resolve_max_positions(*limits)
 
     def encode(self, lines: Sequence[str], name: str) -> list[torch.Tensor]:
-        """Token ids of each line, (length,) with the end of sentence; an empty line has it alone.
+        """Encode each line as token ids (length,) with </s>; an empty line is </s> alone.
 
         Raises:
-            DataError: naming file and line, for one that is longer than the model reads.
+            DataError: a line is longer than the model accepts.
         """
         longest = min(self._max_positions[0], self.decoding.max_tokens)
         dictionary = self._task.source_dictionary
@@ -77,19 +76,19 @@ class Translator:
         return encoded
 
     def translate(self, lines: Sequence[str], name: str = "input") -> Iterator[str]:
-        """One translation for each line, in their order; an empty line stays empty."""
+        """Yield a translation for each line, in order; an empty line stays empty."""
         encoded = self.encode(lines, name)
         for start in range(0, len(encoded), BUFFER_LINES):
             yield from self._translate_buffer(encoded[start : start + BUFFER_LINES])
 
     def _translate_buffer(self, encoded: Sequence[torch.Tensor]) -> list[str]:
         translated = [""] * len(encoded)
-        some = [i for i, ids in enumerate(encoded) if len(ids) > 1]
-        if not some:
+        nonempty = [i for i, ids in enumerate(encoded) if len(ids) > 1]
+        if not nonempty:
             return translated
-        lengths = torch.tensor([len(encoded[i]) for i in some])
+        lengths = torch.tensor([len(encoded[i]) for i in nonempty])
         batches = self._task.get_batch_iterator(
-            dataset=self._task.build_dataset_for_inference([encoded[i] for i in some], lengths),
+            dataset=self._task.build_dataset_for_inference([encoded[i] for i in nonempty], lengths),
             max_tokens=self.decoding.max_tokens,
             max_positions=self._max_positions,
             disable_iterator_cache=True,
@@ -98,7 +97,7 @@ class Translator:
             batch = utils.move_to_cuda(batch) if self._device.type == "cuda" else batch
             found = self._task.inference_step(self._generator, [self._model], batch)
             for i, hypotheses in zip(batch["id"].tolist(), found, strict=True):
-                translated[some[i]] = self._decode(hypotheses[0]["tokens"])
+                translated[nonempty[i]] = self._decode(hypotheses[0]["tokens"])
         return translated
 
     def _decode(self, ids: torch.Tensor) -> str:
@@ -107,12 +106,14 @@ class Translator:
 
 
 def languages_of(state: Mapping[str, Any], checkpoint: Path, data: Path) -> tuple[str, str]:
-    """Those that training was told; if none, from names in the data, as fairseq does unsaved."""
-    said = tuple(find_option(state, "task", option) for option in ("source_lang", "target_lang"))
-    source, target = said if all(said) else data_utils.infer_language_pair(str(data))
+    """Return the training's languages; if not recorded, those in the data's file names."""
+    recorded = tuple(
+        find_option(state, "task", option) for option in ("source_lang", "target_lang")
+    )
+    source, target = recorded if all(recorded) else data_utils.infer_language_pair(str(data))
     if not source or not target:
         raise DataError(
-            f"neither --checkpoint {checkpoint} nor a name in --data {data} says which languages "
-            "are translated"
+            f"neither --checkpoint {checkpoint} nor a file name in --data {data} gives the source "
+            "and target languages"
         )
     return source, target

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fairseq_plugins.common.provenance import describe_all, missing_data
-from fairseq_plugins.common.root import place
+from fairseq_plugins.common.root import root_folder
 from fairseq_plugins.experiments import experiment_of
 from fairseq_plugins.experiments.base import Experiment
 from fairseq_plugins.experiments.devices import Devices, Layout, placement, spread
@@ -227,7 +227,7 @@ def _data_elsewhere(run: Run, own: Path) -> Path | None:
     """Return the folder of a training's data, if not the recipe's folder below data/."""
     if run.study and run.study.data:
         return run.study.data
-    folder = place("data")
+    folder = root_folder("data")
     if folder == Path("data") or not own.is_relative_to("data"):
         return None
     return folder / own.relative_to("data")

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any, Self
 
 from fairseq_plugins.common.checkpoints import BEST, LAST, read_checkpoint
-from fairseq_plugins.common.data_commands import as_typed
-from fairseq_plugins.common.root import from_root, place
+from fairseq_plugins.common.data_commands import typed_command
+from fairseq_plugins.common.root import from_root, root_folder
 from fairseq_plugins.data.measure import sha256
 from fairseq_plugins.modules.identity import ROBERTA
 from fairseq_plugins.modules.loading import require_names
@@ -23,7 +23,7 @@ SIZES = (
     *("encoder_layers", "encoder_embed_dim", "encoder_ffn_embed_dim", "encoder_attention_heads"),
     *("encoder_normalize_before", "layer_norm_eps", "segments", "max_positions"),
 )
-PREPARE = as_typed("scripts/prepare_start.sh")  # writes `default_checkpoint`
+PREPARE = typed_command("scripts/prepare_start.sh")  # writes `default_checkpoint`
 
 
 def train_command(recipe: str, overrides: Sequence[str], *, srun: bool = False) -> list[str]:
@@ -41,7 +41,7 @@ def train_command(recipe: str, overrides: Sequence[str], *, srun: bool = False) 
 
 def default_checkpoint() -> Path:
     """Return the default checkpoint of a published model, relative to the root."""
-    return place("checkpoints") / "start" / "model.pt"
+    return root_folder("checkpoints") / "start" / "model.pt"
 
 
 @dataclass(frozen=True)

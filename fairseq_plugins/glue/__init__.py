@@ -1,4 +1,4 @@
-"""GLUE: its nine tasks as data, their files, and their metrics.
+"""GLUE: its nine tasks, their files and their metrics.
 
 `python -m fairseq_plugins.glue evaluate` scores a fine-tuned checkpoint.
 """

@@ -1,10 +1,9 @@
-"""Two tasks of the embedded language, in GLUE's layout, that words alone do not solve.
+"""Two generated tasks in GLUE's layout whose labels depend on word order.
 
-Order: a pattern ("threefold de go ba de go ba .") as it is, or with its two parts exchanged ("go ba
-    threefold de go ba de ."): right or wrong. Both come from the same patterns, so their words are
-    equally frequent.
-Place: a sign among beats that mean nothing; the score is where it stands, 0 at the first word and 5
-    at the last.
+Order: a pattern ("threefold de go ba de go ba ."), right, or with its two parts exchanged ("go ba
+    threefold de go ba de ."), wrong. Both classes have the same word frequencies.
+Place: a sign among meaningless beats; the score is its position, 0 at the first word, 5 at the
+    last.
 """
 
 from collections.abc import Mapping
@@ -15,13 +14,13 @@ from fairseq_plugins.data import lexicon
 from fairseq_plugins.data.options import check_counts
 from fairseq_plugins.data.sentences import pattern
 
-VERSION = 1  # raise when the same seed would give other text
+VERSION = 1  # increase when a seed gives other text
 EXAMPLES = {"train": 2_000, "dev": 400}
 SHORTEST, LONGEST = 6, 20  # words of a sentence of Place
 
 
 def order(rng: Random) -> tuple[str, str]:
-    """A sentence and its label."""
+    """Generate a sentence and its label."""
     *words, stop = pattern(rng).tokens
     if rng.random() < 0.5:
         return " ".join((*words, stop)), "right"
@@ -30,7 +29,7 @@ def order(rng: Random) -> tuple[str, str]:
 
 
 def place(rng: Random) -> tuple[str, str]:
-    """A sentence and its score from 0 to 5."""
+    """Generate a sentence and its score from 0 to 5."""
     words = rng.choices(lexicon.BEATS, k=rng.randint(SHORTEST, LONGEST))
     index = rng.randrange(len(words))
     words[index] = lexicon.AGAIN
@@ -43,10 +42,10 @@ WRITERS = {"Order": order, "Place": place}
 def write_tasks(output: Path, *, seed: int, examples: Mapping[str, int]) -> None:
     """Write <task>/<split>.tsv with the columns sentence and label into an existing folder.
 
-    examples: split -> how many. Splits and tasks are drawn from streams of their own.
+    examples: number of examples by split. Each split and task has its own random stream.
 
     Raises:
-        OptionError: a split with no examples.
+        OptionError: a split without examples.
     """
     check_counts("examples", examples)
     for task, write in WRITERS.items():

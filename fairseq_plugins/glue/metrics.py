@@ -11,28 +11,28 @@ from fairseq_plugins.glue.tasks import GlueTask
 
 
 def matthews(targets: Sequence[str], predictions: Sequence[str]) -> float:
-    """Matthews' correlation of two classes; 0 where the predictions are all the same."""
+    """Compute Matthews' correlation of two classes; 0 for constant predictions."""
     return 100 * float(matthews_corrcoef(targets, predictions))
 
 
 def accuracy(targets: Sequence[str], predictions: Sequence[str]) -> float:
-    """Right predictions in per cent."""
+    """Compute the per cent of correct predictions."""
     return 100 * float(accuracy_score(targets, predictions))
 
 
 def f1(targets: Sequence[str], predictions: Sequence[str], positive: str) -> float:
-    """Return the F1 of the class `positive`; 0 where it is neither there nor predicted."""
+    """Compute F1 of the class `positive`; 0 if it neither occurs nor is predicted."""
     scores = f1_score(targets, predictions, labels=[positive], average=None, zero_division=0.0)
     return 100 * float(scores[0])
 
 
 def pearson(targets: Sequence[float], predictions: Sequence[float]) -> float:
-    """0 where one side is constant: it then says nothing about the other."""
+    """Compute Pearson's correlation; 0 where one side is constant."""
     return _correlation(pearsonr, targets, predictions)
 
 
 def spearman(targets: Sequence[float], predictions: Sequence[float]) -> float:
-    """0 where one side is constant."""
+    """Compute Spearman's correlation; 0 where one side is constant."""
     return _correlation(spearmanr, targets, predictions)
 
 
@@ -54,9 +54,9 @@ METRICS: dict[str, Callable[..., float]] = {
 
 
 def score(task: GlueTask, targets: Sequence[Any], predictions: Sequence[Any]) -> dict[str, float]:
-    """The task's metrics by name, in percent.
+    """Compute the task's metrics by name, in percent.
 
-    targets, predictions: names of classes, or numbers where the labels are; of equal length.
+    targets, predictions: class names, or numbers for numeric labels; of equal length.
 
     Raises:
         ValueError: the lengths differ, there are fewer than two examples, or a prediction is not

@@ -1,6 +1,6 @@
-"""GLUE's files from their official addresses, into a folder in the layout that `read` knows.
+"""Downloads of GLUE's official files.
 
-Nobody publishes sums of these files, so what was fetched is recorded by its sha256.
+No checksums are published, so that the sha256 of each download is recorded instead.
 """
 
 import csv
@@ -19,10 +19,10 @@ ORIGIN_FILE = "origin.json"
 
 
 def fetch(task: GlueTask, downloads: Path, report: Callable[[str], None]) -> Path:
-    """The folder `downloads` with the task's files in <task>/; fetched unless they are there.
+    """Download a task's files to <task>/ in `downloads`, unless present; return `downloads`.
 
     Raises:
-        DataError: an address cannot be fetched, or what came is not what it should be.
+        DataError: a download fails or is damaged.
     """
     folder = downloads / task.name
     if (folder / ORIGIN_FILE).is_file():
@@ -46,13 +46,13 @@ def fetch(task: GlueTask, downloads: Path, report: Callable[[str], None]) -> Pat
         address: {"sha256": sha256(path)}
         for address, path in zip(task.addresses, paths, strict=True)
     }
-    # Last: its presence says that the others are complete.
+    # Written last: its presence means that the others are complete.
     (folder / ORIGIN_FILE).write_text(json.dumps(origin, indent=1) + "\n")
     return downloads
 
 
 def _from_zip(task: GlueTask, path: Path) -> dict[str, bytes]:
-    """The expected members of the folder of the task; nothing else is looked at."""
+    """Read the expected members of the task's folder in a zip."""
     archive, files = Zip(path), {}
     for split in task.splits:
         if (name := f"{task.name}/{split.file}") in archive:
@@ -65,7 +65,7 @@ _TEST_HEADER = ("index", "#1 ID", "#2 ID", "#1 String", "#2 String")
 
 
 def _mrpc(paths: Sequence[Path]) -> dict[str, bytes]:
-    """MRPC's three files in GLUE's layout: its training file is parted by a list of pairs."""
+    """Build MRPC's three files in GLUE's layout: a list of pairs splits the training file."""
     train, test, dev_ids = ([*_rows(path)] for path in paths)
     chosen = {tuple(row[:2]) for row in dev_ids}
     for path, rows in ((paths[0], train), (paths[1], test)):
@@ -76,7 +76,7 @@ def _mrpc(paths: Sequence[Path]) -> dict[str, bytes]:
     dev = [row for row in pairs if (row[1], row[2]) in chosen]
     rest = [row for row in pairs if (row[1], row[2]) not in chosen]
     if not dev or not rest:
-        raise DataError(f"{paths[2]} does not part the pairs of {paths[0].name}")
+        raise DataError(f"{paths[2]} does not split the pairs of {paths[0].name}")
     numbered = [[str(number), *row[1:]] for number, row in enumerate(test[1:])]
     return {
         "train.tsv": _tsv([header, *rest]),

@@ -1,4 +1,4 @@
-"""The generated tasks for fairseq's sentence_prediction: the Python behind prepare_toy_glue.sh.
+"""Preparation of the generated tasks (scripts/prepare_toy_glue.sh).
 
 python -m fairseq_plugins.glue.prepare_generated --bpe DIR [options]
 """
@@ -25,7 +25,7 @@ from fairseq_plugins.glue.tasks import TOY_GLUE
 
 
 def prepare_toy_glue(output: Path, bpe: Path, *, seed: int, examples: Mapping[str, int]) -> None:
-    """Make output/Order and output/Place, as `prepare` makes GLUE's tasks."""
+    """Make output/Order and output/Place, as `prepare` does for GLUE."""
     with TemporaryDirectory() as temporary:
         source = Path(temporary) / f"embedded-glue-v{VERSION}-s{seed}"
         source.mkdir()
@@ -34,7 +34,7 @@ def prepare_toy_glue(output: Path, bpe: Path, *, seed: int, examples: Mapping[st
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; returns its exit status."""
+    """Run the command and return its exit status."""
     parser = Parser(
         prog=program("prepare_toy_glue"), description="Make the generated tasks' data folders."
     )

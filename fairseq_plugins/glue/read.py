@@ -1,4 +1,4 @@
-"""GLUE's files: tab-separated, one example a line, quotation marks are characters like others."""
+"""GLUE's files: tab-separated, one example per line, quotation marks without meaning."""
 
 import hashlib
 import io
@@ -13,7 +13,7 @@ from fairseq_plugins.glue.tasks import GlueTask, Split
 
 @dataclass(frozen=True)
 class Example:
-    """One or two sentences as the file has them; label is None in a file without labels."""
+    """One or two sentences; `label` is None in a file without labels."""
 
     sentences: tuple[str, ...]
     label: str | None
@@ -21,9 +21,9 @@ class Example:
 
 @dataclass(frozen=True)
 class SplitText:
-    """A split as it was read.
+    """The examples of a file.
 
-    file: its name; sha256: of the plain file; dropped: malformed lines that were left out.
+    file: name of the file. sha256: of the unpacked file. dropped: number of malformed lines.
     """
 
     file: str
@@ -36,8 +36,8 @@ def read_split(path: Path, task: GlueTask, split: Split) -> SplitText:
     """Read and check a file.
 
     Raises:
-        DataError: with file and line: damaged, empty, a column is missing, another number of
-            fields than columns, a label that the task does not have.
+        DataError: the file is damaged or empty, or a line has a missing column, a wrong number of
+            fields or an unknown label.
     """
     data = read_bytes(path)
     lines = _lines(path, data)
@@ -56,8 +56,8 @@ def read_split(path: Path, task: GlueTask, split: Split) -> SplitText:
                 dropped += 1
                 continue
             raise DataError(
-                f"{path}, line {number}: there must be {len(header)} fields between tabs, "
-                f"but there are {len(fields)}"
+                f"{path}, line {number}: must have {len(header)} tab-separated fields, "
+                f"but has {len(fields)}"
             )
         label = None if label_column is None else fields[label_column].strip()
         problem = None if label is None else task.labels.problem(label)
@@ -70,7 +70,7 @@ def read_split(path: Path, task: GlueTask, split: Split) -> SplitText:
 
 
 def _lines(path: Path, data: bytes) -> Iterator[tuple[int, str]]:
-    r"""Lines from 1 with their numbers; only \n and \r\n end one."""
+    r"""Yield lines with their numbers from 1; only \n and \r\n end a line."""
     for number, line in enumerate(io.BytesIO(data), start=1):
         try:
             text = line.decode("utf-8-sig" if number == 1 else "utf-8")
@@ -82,6 +82,6 @@ def _lines(path: Path, data: bytes) -> Iterator[tuple[int, str]]:
 def _column(path: Path, header: tuple[str, ...], name: str) -> int:
     if name not in header:
         raise DataError(
-            f"{path}, line 1: there is no column {name!r}, only {', '.join(map(repr, header))}"
+            f"{path}, line 1: must have a column {name!r}, but has {', '.join(map(repr, header))}"
         )
     return header.index(name)

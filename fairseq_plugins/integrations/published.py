@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fairseq_plugins.common.errors import DataError
-from fairseq_plugins.common.extras import START_PACKAGE, START_VERSION, remedy
+from fairseq_plugins.common.extras import START_PACKAGE, START_VERSION, install_command
 from fairseq_plugins.data.folders import Folder, build_folders
 from fairseq_plugins.data.gpt2_bpe import Gpt2Tokenizer
 from fairseq_plugins.data.measure import sha256
@@ -125,12 +125,12 @@ def packaged_folder(published: PackagedModel) -> Path:
     if not places:
         raise DataError(
             f"the pretrained model is in the package {package}, which is not installed: "
-            f"{remedy('start')}; or give a folder with --from"
+            f"{install_command('start')}; or give a folder with --from"
         )
     try:
         found = metadata.version(package)
     except metadata.PackageNotFoundError:
         found = "unknown"
     if found != version:
-        raise DataError(f"{package} must be {version}, but is {found}: {remedy('start')}")
+        raise DataError(f"{package} must be {version}, but is {found}: {install_command('start')}")
     return Path(places[0]) / "model"

@@ -5,7 +5,7 @@ import math
 from pathlib import Path
 from typing import Any
 
-from fairseq_plugins.common.root import place
+from fairseq_plugins.common.root import root_folder
 from fairseq_plugins.records.runs import Run, Study
 
 _CELL = {"table": str, "scale": str, "row": str, "attention": str, "seed": int}
@@ -38,7 +38,7 @@ def fault_of(path: Path) -> str:
     except (LookupError, TypeError, AttributeError):
         return "its study is damaged"
     if own.parts[-3:] != path.parts[-3:]:
-        return f"it is the result {place('results').name}/{'/'.join(own.parts[-3:])}"
+        return f"it is the result {root_folder('results').name}/{'/'.join(own.parts[-3:])}"
     return ""
 
 

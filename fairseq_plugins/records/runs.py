@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fairseq_plugins.common.root import place
+from fairseq_plugins.common.root import root_folder
 
 LOCAL = "local"  # below results/ and checkpoints/, for --rerun
 
@@ -71,9 +71,9 @@ class Run:
     @property
     def result(self) -> Path:
         """The path of its JSON, relative to the root."""
-        return place("results") / self.table / self.folder_name / f"{self.name}.json"
+        return root_folder("results") / self.table / self.folder_name / f"{self.name}.json"
 
     @property
     def folder(self) -> Path:
         """The folder of its checkpoints and logs, relative to the root."""
-        return place("checkpoints") / self.table / self.folder_name / self.name
+        return root_folder("checkpoints") / self.table / self.folder_name / self.name

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fairseq_plugins.common.root import place
+from fairseq_plugins.common.root import root_folder
 
 NAME = "jobs.jsonl"
 _WORDS_OF_A_RUN = 3  # its table, scale or study, and name
@@ -21,7 +21,7 @@ def note(root: Path, folder: Path, record: Mapping[str, Any]) -> None:
 def read(root: Path) -> list[dict[str, Any]]:
     """Read the jobs of all tables, the latest of each name, with the `folder` of its log."""
     found: dict[str, dict[str, Any]] = {}
-    for path in sorted((root / place("checkpoints")).glob(f"*/*/{NAME}")):
+    for path in sorted((root / root_folder("checkpoints")).glob(f"*/*/{NAME}")):
         for line in path.read_text(errors="replace").splitlines():
             try:
                 record = json.loads(line)

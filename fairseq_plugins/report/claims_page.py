@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fairseq_plugins.common.files import write_json
-from fairseq_plugins.common.root import place
+from fairseq_plugins.common.root import root_folder
 from fairseq_plugins.common.tables import DASH, markdown_table
 from fairseq_plugins.papers import CLAIMS
 from fairseq_plugins.papers.claims import Claim
@@ -38,7 +38,7 @@ def write_claims(root: Path, say: Say) -> dict[str, Counter[str]]:
     """
     numbers = read_numbers(root, say=say)
     verdicts = {scale: judge_claims(CLAIMS, found) for scale, found in numbers.items()}
-    results = root / place("results")
+    results = root / root_folder("results")
     write_page(results / f"{PAGE}.md", render_claims(CLAIMS, verdicts))
     write_json(results / f"{PAGE}.json", as_data(CLAIMS, verdicts))
     _draw(results, verdicts)

@@ -9,10 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fairseq_plugins.analysis.agreement import of_ranges
-from fairseq_plugins.analysis.figure_files import Made, draw_lines
+from fairseq_plugins.analysis.agreement import check_ranges
+from fairseq_plugins.analysis.figure_files import RenderedFigure, draw_lines
 from fairseq_plugins.analysis.indicators import NEAR, direction_balance, monotonicity
-from fairseq_plugins.common.data_commands import as_typed
+from fairseq_plugins.common.data_commands import typed_command
 from fairseq_plugins.common.tables import markdown_table
 from fairseq_plugins.experiments.identical_words import PATTERN
 from fairseq_plugins.papers import TABLES
@@ -100,8 +100,8 @@ def measure_by_offset(weights: Mapping[str, Tensor], cells: Mapping[str, Cells])
     if len(weights) < LEAST_ROWS:
         raise ValueError(
             f"figure 5 needs the weights of at least {LEAST_ROWS} rows, as "
-            f"{as_typed('scripts/bert_table2.sh')} --missing-checkpoints leaves them in the runs' "
-            f"folders, but {len(weights)} are there."
+            f"{typed_command('scripts/bert_table2.sh')} --missing-checkpoints leaves them in the "
+            f"runs' folders, but {len(weights)} are there."
         )
     length = len(next(iter(weights.values())))
     reaches = sorted({*range(1, min(20, length)), *range(20, length, 4), length - 1})
@@ -116,7 +116,7 @@ def measure_by_offset(weights: Mapping[str, Tensor], cells: Mapping[str, Cells])
     return numbers
 
 
-def draw_by_offset(numbers: Mapping[str, Any], cells: Mapping[str, Cells]) -> Made:
+def draw_by_offset(numbers: Mapping[str, Any], cells: Mapping[str, Cells]) -> RenderedFigure:
     """Figure 5 from its numbers, and from the cells of Tables 2 to 4 what Table 5 has of them."""
     reaches, panels, lines = numbers["reaches"], [], []
     for name in MEASURES:
@@ -137,11 +137,11 @@ def draw_by_offset(numbers: Mapping[str, Any], cells: Mapping[str, Cells]) -> Ma
         "the largest says less still."
     )
     header = ["property", "task", "furthest from 0", "at largest offset"]
-    return Made(
+    return RenderedFigure(
         draw_lines(panels, rule=0.0),
         numbers,
         [said, markdown_table(header, lines), WHOSE, _beside_table_5(numbers, cells)],
-        of_ranges(numbers),
+        check_ranges(numbers),
     )
 
 

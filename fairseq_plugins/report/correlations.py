@@ -7,8 +7,8 @@ from typing import Any
 
 from fairseq_plugins.common.extras import is_installed
 from fairseq_plugins.common.files import write_json
-from fairseq_plugins.common.report_view import figure_of, view_of
-from fairseq_plugins.common.root import place
+from fairseq_plugins.common.report_view import figure_markdown, site_link
+from fairseq_plugins.common.root import root_folder
 from fairseq_plugins.common.tables import markdown_table
 from fairseq_plugins.papers.bert_correlations import (
     PERFORMANCES,
@@ -56,7 +56,7 @@ def write_correlations(
         printed: the cells of the paper's own tables.
     """
     ours, theirs = correlate(cells), correlate(printed)
-    page = place("results") / PAGE / f"{scale}.md"
+    page = root_folder("results") / PAGE / f"{scale}.md"
     told = facts(ours, theirs, lost_columns(cells, floors), cells)
     write_page(root / page, render(scale, ours, theirs, told))
     write_json(root / page.with_suffix(".json"), as_data(scale, ours, theirs))
@@ -134,8 +134,8 @@ def render(
         f"([Table 3](../bert_table3/{scale}.md), [Table 4](../bert_table4/{scale}.md)). Negative: "
         "rows that violate the property more are worse.",
         "\n".join(f"- {fact}" for fact in told),
-        *([figure_of(SOURCE, scale)] if is_installed("matplotlib") else []),
-        view_of(f"{PAGE}-{scale}.html"),
+        *([figure_markdown(SOURCE, scale)] if is_installed("matplotlib") else []),
+        site_link(f"{PAGE}-{scale}.html"),
         "**The paper's number / ours**",
         markdown_table(header, lines(both), left=1),
         "## Intervals of ours",

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure as Picture
 
 from fairseq_plugins.common.files import write_json
 from fairseq_plugins.common.pictures import save_picture
-from fairseq_plugins.common.report_view import view_of
+from fairseq_plugins.common.report_view import site_link
 from fairseq_plugins.papers.tables import Figure, Table
 from fairseq_plugins.records.results import Result
 from fairseq_plugins.report.captions import caption
@@ -42,7 +42,7 @@ def _page(table: Table, figure: Figure, scale: str, shown: Sequence[Result]) -> 
         f"![Validation perplexity against updates]({scale}.png)\n\n"
         f"As [SVG]({scale}.svg); the numbers are in [{scale}.json]({scale}.json); the runs are "
         f"those of [Table 8](../{table.name}/{scale}.md). "
-        f"{view_of(f'figures.html#{table.name}-{scale}-curves', 'lines to hide and to show')}\n\n"
+        f"{site_link(f'figures.html#{table.name}-{scale}-curves', 'lines to hide and to show')}\n\n"
         f"{caption(table, scale, shown, has_cells=False)}\n"
     )
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from fairseq_plugins.common.root import place
+from fairseq_plugins.common.root import root_folder
 from fairseq_plugins.common.tables import columns
 from fairseq_plugins.records.results import Result
 from fairseq_plugins.report.differences import DASH
@@ -78,7 +78,7 @@ class Report(TableFolder):
         }
         folder = self.root / self.results
         for figure in self.table.figures:
-            if figure.kind == "attention" and self.results != place("results"):
+            if figure.kind == "attention" and self.results != root_folder("results"):
                 continue  # it is of the weights beside these results, in another folder
             draw[figure.kind](folder, self.shown_table, figure, self.name, shown)
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from fairseq_plugins.common.parallel import spread
+from fairseq_plugins.common.parallel import map_in_processes
 from fairseq_plugins.papers.bert import (
     BERT_GLUE_TABLE,
     BERT_PROPERTIES_TABLE,
@@ -35,7 +35,7 @@ def write_table_pages(root: Path, say: Callable[[str], None]) -> list[Path]:
         else:
             for sentence in found.left_out:
                 say(sentence)
-    for page, left_out in spread(_write, reports):
+    for page, left_out in map_in_processes(_write, reports):
         pages.append(page)
         for sentence in left_out:
             say(f"Left out of {page}: {sentence}")

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fairseq_plugins.common.extras import is_installed
-from fairseq_plugins.common.report_view import figure_of, view_of
+from fairseq_plugins.common.report_view import figure_markdown, site_link
 from fairseq_plugins.common.tables import markdown_table
 from fairseq_plugins.experiments import EXPERIMENTS
 from fairseq_plugins.papers.tables import MARK, Column, Printed, Row, Table
@@ -109,12 +109,12 @@ def _views(table: Table, name: str, results: Sequence[Result]) -> list[str]:
         return []
     parts = []
     if is_installed("matplotlib") and any(not figure.name for figure in table.figures):
-        parts.append(figure_of(table.source, name))
+        parts.append(figure_markdown(table.source, name))
     what = (
         "the same to sort and to filter, with the runs behind each number, their commands and "
         "settings"
     )
-    return [*parts, view_of(f"{table.name}-{name}.html", what)]
+    return [*parts, site_link(f"{table.name}-{name}.html", what)]
 
 
 def cell_text(seeds: Seeds | None, digits: int = 2) -> str:

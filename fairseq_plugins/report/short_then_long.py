@@ -1,6 +1,6 @@
 """Sentences on short samples in the BERT paper's Figure 7, from its results."""
 
-from fairseq_plugins.analysis.sentences import said
+from fairseq_plugins.analysis.sentences import summarise
 from fairseq_plugins.statistics.comparisons import mean
 from fairseq_plugins.statistics.judged import JudgedTable
 
@@ -22,7 +22,7 @@ def what_short_samples_show(judged: JudgedTable) -> list[str]:
             least = found.pop(table.reference)
             if not found:
                 continue
-            text = said(
+            text = summarise(
                 f"{column.label}, is above that of `{table.reference}` ({least:.{column.digits}f})",
                 {row: (own > least, f"{own:.{column.digits}f}") for row, own in found.items()},
             )

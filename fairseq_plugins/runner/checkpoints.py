@@ -123,12 +123,12 @@ def set_aside(folder: Path) -> Path | None:
 def exclusive(
     folder: Path, wait: Say | None = None, pause: Callable[[float], object] = time.sleep
 ) -> AbstractContextManager[int]:
-    """Lock a run for this process, as `locks.exclusive` does.
+    """Lock a run for this process, as `locks.exclusive_lock` does.
 
     The lock file lies beside the folder, which may be moved while it is locked.
     """
     path = folder.with_name(f"{folder.name}.lock")
-    return locks.exclusive(path, "this run", wait, pause)
+    return locks.exclusive_lock(path, "this run", wait, pause)
 
 
 def kept_names(training: Training, keep: Retention) -> set[str]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from fairseq_plugins.common.root import configs_folder, place
+from fairseq_plugins.common.root import configs_folder, root_folder
 from fairseq_plugins.experiments import EXPERIMENTS
 from fairseq_plugins.experiments.devices import Devices
 from fairseq_plugins.experiments.planned import PlannedRun
@@ -81,7 +81,7 @@ def _timing_jobs(root: Path, args: argparse.Namespace, gpus: int) -> list[Job]:
     if not command:
         return []
     table = _TIMED[args.paper]
-    folder = place("checkpoints") / table / args.scale
+    folder = root_folder("checkpoints") / table / args.scale
     done, name = folder / "done.json", f"{table}-{args.scale}"
     if _is_timed(root, done, command):
         print(f"{name}: done already")

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from fairseq_plugins.common.root import place
+from fairseq_plugins.common.root import root_folder
 from fairseq_plugins.experiments import EXPERIMENTS
 from fairseq_plugins.experiments.base import Scale
 from fairseq_plugins.experiments.devices import GPUS_PER_NODE, Devices
@@ -173,7 +173,7 @@ def tracked(planned: PlannedRun, tracker: str) -> PlannedRun:
 
 def _log(training: Training, tracker: str) -> str:
     """Return fairseq's option; Weights & Biases names a run by the folder of its checkpoints."""
-    folder = training.folder.relative_to(place("checkpoints"))
+    folder = training.folder.relative_to(root_folder("checkpoints"))
     if tracker == "wandb":
         return f"common.wandb_project={'-'.join(folder.parts[:2])}"
     return f"common.tensorboard_logdir={hydra_word((TENSORBOARD / folder).as_posix())}"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from fairseq_plugins.common.root import place
+from fairseq_plugins.common.root import root_folder
 from fairseq_plugins.experiments.devices import GPUS_PER_NODE, Devices
 from fairseq_plugins.experiments.planned import PlannedRun
 from fairseq_plugins.records import results
@@ -176,7 +176,7 @@ def check_room(
     """
     needs = sorted(((cost_of(root, one, keep).peak, one.run.name) for one in planned), reverse=True)
     needed = sum(size for size, _ in needs[:jobs])
-    folder = root / place("checkpoints")
+    folder = root / root_folder("checkpoints")
     free = shutil.disk_usage(folder if folder.is_dir() else root).free
     if needs and needed > free:
         raise ValueError(

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from fairseq_plugins.common.root import from_root, place
+from fairseq_plugins.common.root import from_root, root_folder
 from fairseq_plugins.records import logs
 from fairseq_plugins.records.identity import fault_of
 from fairseq_plugins.runner.journal import Journal, written
@@ -69,10 +69,10 @@ class _RunKey:
     name: str
 
     def folder(self, root: Path) -> Path:
-        return root / place("checkpoints") / self.table / self.scale / self.name
+        return root / root_folder("checkpoints") / self.table / self.scale / self.name
 
     def result(self, root: Path) -> Path:
-        return root / place("results") / self.table / self.scale / f"{self.name}.json"
+        return root / root_folder("results") / self.table / self.scale / f"{self.name}.json"
 
 
 def gather(
@@ -98,12 +98,12 @@ def gather(
 
 
 def _results(root: Path) -> Iterator[_RunKey]:
-    for path in (root / place("results")).glob("*/*/*-s*.json"):
+    for path in (root / root_folder("results")).glob("*/*/*-s*.json"):
         yield _RunKey(path.parts[-3], path.parts[-2], path.stem)
 
 
 def _folders(root: Path) -> Iterator[_RunKey]:
-    for path in (root / place("checkpoints")).glob("*/*/*/run.json"):
+    for path in (root / root_folder("checkpoints")).glob("*/*/*/run.json"):
         name = path.parent.name
         if not name.endswith(".previous"):
             yield _RunKey(path.parts[-4], path.parts[-3], name)
@@ -148,7 +148,7 @@ def _of_page(root: Path, job: Mapping[str, Any], queue: Mapping[str, Queued] | N
     found = Status(table, scale, "page" if is_page else job["name"], DONE)
     if _queued([job], queue):
         return _by_jobs(root, found, [job], queue)
-    pages = (root / place("results") / table).glob(f"{scale}.md" if is_page else "*.md")
+    pages = (root / root_folder("results") / table).glob(f"{scale}.md" if is_page else "*.md")
     # Every job of a table writes its page at its end; this one may still wait for them.
     may_wait = queue is None and not _last_log([job])
     is_made = not may_wait and _is_made(pages, job)

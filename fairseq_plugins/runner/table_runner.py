@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from fairseq_plugins.common.data_commands import as_typed
+from fairseq_plugins.common.data_commands import typed_command
 from fairseq_plugins.common.errors import DataError
 from fairseq_plugins.common.files import write_json
 from fairseq_plugins.common.locks import Busy
@@ -255,7 +255,7 @@ class TableRunner:
         if reasons:
             raise RunFailed(
                 f"{run.result} was made by another experiment ({'; '.join(reasons[:3])}); "
-                f"{as_typed(f'scripts/{run.table}.sh')} --force trains it again"
+                f"{typed_command(f'scripts/{run.table}.sh')} --force trains it again"
             )
         if lacks := planned.experiment.lacks(result["metrics"]):
             say(f"{run.result}: {lacks}")

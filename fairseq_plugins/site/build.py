@@ -12,7 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from jinja2.utils import htmlsafe_json_dumps
 
 from fairseq_plugins.common.files import write_text
-from fairseq_plugins.common.parallel import spread
+from fairseq_plugins.common.parallel import map_in_processes
 from fairseq_plugins.common.provenance import commit as commit_of
 from fairseq_plugins.encodings import ENCODINGS
 from fairseq_plugins.experiments import EXPERIMENTS
@@ -219,7 +219,7 @@ def _compare(site: Site) -> None:
 
 
 def _encodings(site: Site, names: Sequence[str]) -> None:
-    looks = dict(zip(names, spread(look, names), strict=True))
+    looks = dict(zip(names, map_in_processes(look, names), strict=True))
     lines = {one.page: site.lines(one) for one in site.evidence.tables}
     views = encoding_views(site.evidence, lines, looks)
     kinds = sorted({view.kind for view in views})

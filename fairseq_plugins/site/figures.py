@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fairseq_plugins.common.root import place
+from fairseq_plugins.common.root import root_folder
 from fairseq_plugins.papers.tables import Figure, Table
 from fairseq_plugins.site import charts
 from fairseq_plugins.site.maps import maps
@@ -35,7 +35,7 @@ class FigureView:
 
 def results_of(root: Path) -> Path:
     """The folder of all results."""
-    return root / place("results")
+    return root / root_folder("results")
 
 
 def ranking(found: TableResults) -> list[tuple[str, charts.Chart]]:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
-from fairseq_plugins.common.parallel import spread
+from fairseq_plugins.common.parallel import map_in_processes
 from fairseq_plugins.papers import TABLES
 from fairseq_plugins.statistics.table_results import (
     Evidence,
@@ -55,7 +55,7 @@ def read_evidence(root: Path, processes: int | None = None) -> Evidence:
     damaged = [one for one in found if isinstance(one, TableResults)]
     # Composing the configurations that results are compared with is most of the work.
     folders = [one for one in found if isinstance(one, TableFolder)]
-    tables = spread(TableFolder.read, folders, processes)
+    tables = map_in_processes(TableFolder.read, folders, processes)
     left_out: list[str] = []
     targets = read_json(root / "benchmarks" / "results" / TARGETS) or {}
     return Evidence(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fairseq_plugins.common.data_commands import as_typed
+from fairseq_plugins.common.data_commands import typed_command
 from fairseq_plugins.experiments.training import PretrainedModel
 from fairseq_plugins.records.recipe import trainings_of
 from fairseq_plugins.records.results import Result, curves_of, run_of
@@ -134,7 +134,7 @@ def table_command(
 
 def typed(words: Sequence[str]) -> str:
     """A command of scripts/ as a reader types it."""
-    return as_typed(shlex.join(words))
+    return typed_command(shlex.join(words))
 
 
 def flat(value: Any, prefix: str = "") -> Flat:

@@ -1,4 +1,4 @@
-"""Windows as fairseq's data sets."""
+"""fairseq datasets of SQuAD's windows."""
 
 from pathlib import Path
 from typing import Any
@@ -24,12 +24,11 @@ from fairseq_plugins.squad.folder import features_path
 
 
 class ShuffledDataset(BaseWrapperDataset):
-    """A dataset in another order in every epoch, from the numbers that fairseq seeds for it.
+    """A dataset shuffled anew in every epoch, by NumPy's generator, which fairseq seeds.
 
     Args:
         dataset: examples with sizes.
-        by_length: put examples of similar length beside one another, so that batches, which are
-            shuffled after that, have less padding.
+        by_length: sort by length, so that batches (shuffled later) have less padding.
     """
 
     def __init__(self, dataset: Any, *, by_length: bool = False) -> None:
@@ -37,7 +36,7 @@ class ShuffledDataset(BaseWrapperDataset):
         self._by_length = by_length
 
     def ordered_indices(self) -> NDArray[np.int64]:
-        """Numbers of the examples in the order in which they fill batches."""
+        """Return the examples' indices in the order in which they fill batches."""
         order = np.random.permutation(len(self))
         if not self._by_length:
             return order
@@ -47,13 +46,13 @@ class ShuffledDataset(BaseWrapperDataset):
 def load_windows(
     folder: Path, split: str, dictionary: Dictionary, *, combine: bool = False
 ) -> tuple[Any, Features]:
-    """The windows of a split, as padded batches in the order of the file, and their features.
+    """Load the windows of a split as a dataset of padded batches, and their features.
 
     A batch: id (B,), net_input.src_tokens (B, T), net_input.src_lengths (B,), target.start and
     target.end (B,), nsentences, ntokens.
 
     Raises:
-        DataError: where a file is missing, damaged, or the two do not belong together.
+        DataError: a file is missing or damaged, or the two do not match.
     """
     features = Features.load(features_path(folder, split))
     if (folder / f"{split}.idx").is_file():
@@ -64,7 +63,7 @@ def load_windows(
     if len(tokens) != len(features):
         raise DataError(
             f"{folder / split}.bin has {len(tokens)} windows, but {features_path(folder, split)} "
-            f"{len(features)}: prepare the folder anew"
+            f"has {len(features)}: prepare the folder again"
         )
     parts = {
         "id": IdDataset(),

@@ -1,8 +1,8 @@
-"""The official files of SQuAD v1.1 and v2.0, read and checked field by field.
+"""Reader of SQuAD's official files v1.1 and v2.0, which checks every field.
 
 {"version": ..., "data": [{"title": ..., "paragraphs": [{"context": ..., "qas": [{"id": ...,
 "question": ..., "answers": [{"text": ..., "answer_start": ...}], "is_impossible": ...}]}]}]},
-where "is_impossible" is v2.0's alone and "answer_start" counts characters.
+where only v2.0 has "is_impossible", and "answer_start" counts characters.
 """
 
 import json
@@ -19,20 +19,20 @@ _KINDS = {str: "a string", int: "an integer", list: "a list", dict: "an object",
 
 @dataclass(frozen=True)
 class Answer:
-    """`text`, which stands at context[start : start + len(text)]."""
+    """The text at context[start : start + len(text)]."""
 
     text: str
     start: int
 
     @property
     def end(self) -> int:
-        """One past its last character."""
+        """The index after the last character."""
         return self.start + len(self.text)
 
 
 @dataclass(frozen=True)
 class Question:
-    """A question with every gold answer; none of them where it is impossible (v2.0)."""
+    """A question with its gold answers, none for an impossible one (v2.0)."""
 
     id: str
     text: str
@@ -49,7 +49,7 @@ class Paragraph:
 
 @dataclass(frozen=True)
 class SquadFile:
-    """The content of a file; `version` is one of VERSIONS, `raw` its bytes, unpacked."""
+    """The content of a file; `version` is one of VERSIONS, `raw` the unpacked bytes."""
 
     version: str
     paragraphs: tuple[Paragraph, ...]
@@ -65,11 +65,11 @@ def read_squad(path: Path, version: str | None = None) -> SquadFile:
     """Read a file, plain or packed.
 
     Args:
-        path: of the file.
-        version: that it must have; by default 2.0 where a question says whether it is impossible.
+        path: the file.
+        version: required version; None for any. Files with "is_impossible" are 2.0.
 
     Raises:
-        DataError: for what is no such file, naming it and the line or the field.
+        DataError: the file is invalid; the message names the line or the field.
     """
     raw = read_bytes(path)
     content = parse_json(raw, path)
@@ -80,7 +80,7 @@ def read_squad(path: Path, version: str | None = None) -> SquadFile:
             f"{path}: must be SQuAD v{version}, but is v{found} instead: "
             f"'is_impossible' {'occurs' if found == '2.0' else 'is missing'}"
         )
-    reader = _Reader(str(path), found)
+    reader = _Parser(str(path), found)
     paragraphs = []
     for i, article in enumerate(articles):
         where = f"data[{i}]"
@@ -92,10 +92,10 @@ def read_squad(path: Path, version: str | None = None) -> SquadFile:
 
 
 def read_bytes(path: Path) -> bytes:
-    """The content of a file, plain or packed.
+    """Read a file, plain or packed.
 
     Raises:
-        DataError: where it is absent or cut off.
+        DataError: the file is missing or truncated.
     """
     try:
         return files.read_bytes(path)
@@ -104,10 +104,10 @@ def read_bytes(path: Path) -> bytes:
 
 
 def parse_json(raw: bytes, path: Path) -> Any:
-    """The value that a JSON file holds.
+    """Parse the content of a JSON file.
 
     Raises:
-        DataError: naming file and line where it is no JSON, or ends too early.
+        DataError: the content is not JSON; the message names file and line.
     """
     try:
         return json.loads(raw.decode("utf-8"))
@@ -122,7 +122,7 @@ def parse_json(raw: bytes, path: Path) -> Any:
 
 
 def _mentions_impossible(articles: list[Any]) -> bool:
-    """Return whether a question has the field that v2.0 added; of what is malformed, no."""
+    """Return whether a question has the field "is_impossible" of v2.0, ignoring other errors."""
     return any(
         isinstance(question, dict) and "is_impossible" in question
         for article in articles
@@ -137,10 +137,10 @@ def _listed(value: Any, name: str) -> list[Any]:
 
 
 def _field(value: Any, name: str, kind: type, file: str, where: str) -> Any:
-    """value[name], which must be of that kind."""
-    place = f"{file}: {where}" if where else file
+    """Return value[name], checked to be of a type."""
+    location = f"{file}: {where}" if where else file
     if not isinstance(value, dict):
-        raise DataError(f"{place} must be an object, but is {value!r:.60} instead")
+        raise DataError(f"{location} must be an object, but is {value!r:.60} instead")
     full = f"{file}: {where}.{name}" if where else f"{file}: {name}"
     if name not in value:
         raise DataError(f"{full} is missing")
@@ -153,7 +153,7 @@ def _field(value: Any, name: str, kind: type, file: str, where: str) -> Any:
 
 
 def _is_text(value: str) -> bool:
-    r"""Whether it can be written as UTF-8, which an escape like \ud83d in JSON need not."""
+    r"""Return whether a string is valid UTF-8; a lone JSON escape like \ud83d is not."""
     try:
         value.encode()
     except UnicodeEncodeError:
@@ -161,8 +161,8 @@ def _is_text(value: str) -> bool:
     return True
 
 
-class _Reader:
-    """Checks the parts of one file; `ids` are those seen so far."""
+class _Parser:
+    """A parser of one file's parts, with the `ids` seen so far."""
 
     def __init__(self, file: str, version: str) -> None:
         self.file, self.version = file, version
@@ -208,7 +208,7 @@ class _Reader:
         found = context[start : start + len(text)] if start >= 0 else ""
         if found != text:
             raise DataError(
-                f"{self.file}: {where}.answer_start must be where {text!r:.60} stands, "
+                f"{self.file}: {where}.answer_start must be the position of {text!r:.60}, "
                 f"but at {start} the context has {found!r:.60}"
             )
         return Answer(text, start)

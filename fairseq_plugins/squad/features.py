@@ -1,11 +1,10 @@
-"""Questions with windows of their texts, as token ids: what a model reads and what it has to find.
+"""Windows of question and text as token ids, and the targets in them.
 
-    <s> question </s></s> pieces of the text </s>
+    <s> question </s></s> subwords of the text </s>
 
-as RoBERTa separates two sentences; BERT has one `</s>` between them. A text that is longer than the
-room for it is cut into windows that begin `stride` pieces after one another (BERT, run_squad). What
-has to be found are the first and the last token of the answer; where a window holds none, or a part
-of it, both are 0, the place of <s>.
+as RoBERTa separates two sentences; BERT has one `</s>` between them. A long text is cut into
+windows that begin `stride` subwords after one another (BERT, run_squad). The targets are the first
+and the last token of the answer; both are 0, the position of <s>, unless the window has all of it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,24 +14,24 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from fairseq_plugins.common.data_commands import as_typed
+from fairseq_plugins.common.data_commands import typed_command
 from fairseq_plugins.common.errors import DataError, OptionError
 from fairseq_plugins.data.offsets import EncodedText
 from fairseq_plugins.data.options import check_at_least
 from fairseq_plugins.squad.examples import Question
 
-MADE_BY = as_typed("scripts/prepare_squad.sh")
+MADE_BY = typed_command("scripts/prepare_squad.sh")
 
-SPECIAL_TOKENS = 4  # of a window: <s>, </s></s> in its middle and </s>
-NO_ANSWER = 0  # where <s> is
+SPECIAL_TOKENS = 4  # per window: <s>, </s></s> and </s>
+NO_ANSWER = 0  # position of <s>
 
 
 @dataclass(frozen=True)
 class WindowSizes:
-    """Sizes in tokens: a window with its special tokens, the stride, a question.
+    """Sizes in tokens of a window (with special tokens), the stride, and a question.
 
     Raises:
-        OptionError: naming the option, where a window would have no room for the text.
+        OptionError: a window would have no room for the text.
     """
 
     max_length: int = 384
@@ -53,8 +52,8 @@ TOY_SIZES = WindowSizes(max_length=64, stride=32, max_query_length=8)  # for gen
 
 
 @dataclass(frozen=True)
-class Specials:
-    """Numbers of the symbols around question and text, and how many </s> separate the two."""
+class SpecialTokens:
+    """Token ids around question and text, and the number of </s> between them."""
 
     bos: int
     eos: int
@@ -63,9 +62,9 @@ class Specials:
 
 @dataclass(frozen=True)
 class Window:
-    """One input: pieces first .. first + count - 1 of the text, from tokens[context_at] on.
+    """One input, with subwords first..first + count - 1 of the text from tokens[context_at] on.
 
-    start and end are the answer's first and last token, or both NO_ANSWER.
+    start, end: indices of the answer's first and last token, or both NO_ANSWER.
     """
 
     tokens: list[int]
@@ -76,8 +75,8 @@ class Window:
     end: int
 
 
-def spans_of_windows(pieces: int, room: int, stride: int) -> Iterator[tuple[int, int]]:
-    """(first piece, number of pieces) of every window of a text; one, empty, of an empty text."""
+def window_spans(pieces: int, room: int, stride: int) -> Iterator[tuple[int, int]]:
+    """Yield (first subword, count) of every window; an empty text has one empty window."""
     first = 0
     while True:
         count = min(pieces - first, room)
@@ -91,24 +90,24 @@ def make_windows(
     question: Question,
     question_tokens: Sequence[int],
     text: EncodedText,
-    specials: Specials,
+    specials: SpecialTokens,
     sizes: WindowSizes,
 ) -> Iterator[Window]:
-    """The windows of a question; the first of several answers is the one to find.
+    """Make the windows of a question; the target is its first answer.
 
     Args:
-        question: with its answers.
-        question_tokens: its pieces as numbers of the dictionary; cut at `max_query_length`.
-        text: the pieces of the text as such numbers, with their places.
-        specials: <s>, </s> and the form of a pair.
-        sizes: of windows.
+        question: the question with its answers.
+        question_tokens: its token ids, cut at `max_query_length`.
+        text: token ids of the text with their character offsets.
+        specials: special tokens.
+        sizes: sizes of the windows.
     """
     asked = list(question_tokens[: sizes.max_query_length])
     head = [specials.bos, *asked, *[specials.eos] * specials.separators]
     room = sizes.max_length - len(head) - 1
     answer = question.answers[0] if question.answers else None
     span = text.cover(answer.start, answer.end) if answer else None
-    for first, count in spans_of_windows(len(text), room, sizes.stride):
+    for first, count in window_spans(len(text), room, sizes.stride):
         start = end = NO_ANSWER
         if span and first <= span[0] and span[1] < first + count:
             start, end = (len(head) + piece - first for piece in span)
@@ -118,11 +117,11 @@ def make_windows(
 
 @dataclass(frozen=True)
 class Features:
-    """Windows of a split without their tokens, and the offsets of the pieces of its texts.
+    """Windows of a split without their tokens, and the character offsets of its subwords.
 
-    Of windows (W,): `question` is the question's number in the file, and the others as in Window.
-    Piece i of text p touches its characters piece_starts[k] to piece_ends[k], for
-    k = piece_at[p] + i; piece_at is one longer than there are texts.
+    For each window (W,): `question` is the question's index in the file, the others as in Window.
+    Subword i of text p covers characters piece_starts[k] to piece_ends[k], k = piece_at[p] + i;
+    `piece_at` has one entry more than there are texts.
     """
 
     question: NDArray[np.int32]
@@ -144,22 +143,22 @@ class Features:
 
     @classmethod
     def load(cls, path: Path) -> "Features":
-        """Read what `save` wrote.
+        """Read a file written by `save`.
 
         Raises:
-            DataError: where the file is absent or damaged.
+            DataError: the file is missing or damaged.
         """
         try:
             with np.load(path, allow_pickle=False) as arrays:
                 return cls(**{f.name: arrays[f.name] for f in fields(cls)})
         except FileNotFoundError as error:
             raise DataError(f"{path} is missing; {MADE_BY} makes it") from error
-        except Exception as error:  # zipfile, zlib, numpy and a missing array each have their own
+        except Exception as error:  # zipfile, zlib and NumPy raise various types
             raise DataError(f"{path} is damaged: {error}") from error
 
 
 class FeatureTable:
-    """Gathers the windows and texts of a split for `Features`."""
+    """A builder of `Features` from the windows and texts of a split."""
 
     def __init__(self) -> None:
         self._windows: list[tuple[int, int, int, int, int, int]] = []
@@ -167,17 +166,17 @@ class FeatureTable:
         self._ends: list[NDArray[np.int32]] = []
 
     def add_text(self, text: EncodedText) -> None:
-        """The next text of the file."""
+        """Add the next text of the file."""
         self._starts.append(np.array(text.starts, np.int32))
         self._ends.append(np.array(text.ends, np.int32))
 
     def add_window(self, question: int, window: Window) -> None:
-        """A window of the question with this number."""
+        """Add a window of the question with this index."""
         w = window
         self._windows.append((question, w.first, w.count, w.context_at, w.start, w.end))
 
     def finish(self) -> Features:
-        """Return all windows that were added."""
+        """Build the features."""
         question, first, count, context_at, start, end = (
             np.array(self._windows, np.int32).reshape(-1, 6).T
         )

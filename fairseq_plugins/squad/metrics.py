@@ -1,9 +1,8 @@
 """Exact match and F1 as SQuAD defines them (Rajpurkar et al. 2016, Sec. 6.1; 2018, Sec. 5).
 
-Texts are compared lower-cased, without punctuation, without the articles a, an and the, and with
-single spaces. F1 is that of the words two texts have in common, counted with repetition. Both are
-taken against every gold answer, and the best counts. The answer to an impossible question is the
-empty text.
+Texts are compared lower-cased, without punctuation and articles, with single spaces. F1 is over the
+bag of words. The best score over all gold answers counts. The answer to an impossible question is
+the empty text.
 """
 
 import re
@@ -21,20 +20,20 @@ Scores = dict[str, float]
 
 
 def normalise(text: str) -> str:
-    """Return the words of a text that are compared."""
+    """Normalise a text for comparison."""
     bare = text.lower().translate(_PUNCTUATION)
     return " ".join(_ARTICLES.sub(" ", bare).split())
 
 
 def exact_match(prediction: str, gold: str) -> float:
-    """1 where both are the same once normalised, else 0."""
+    """Return 1 if both texts are equal once normalised, else 0."""
     return float(normalise(prediction) == normalise(gold))
 
 
 def f1(prediction: str, gold: str, version: str = "2.0") -> float:
-    """Harmonic mean of precision and recall over words, in [0, 1].
+    """Compute the harmonic mean of precision and recall over words, in [0, 1].
 
-    Where a text has no words left, v2.0 compares both as wholes and v1.1 gives 0.
+    If a text has no word left, v2.0 gives 1 for two such texts, v1.1 gives 0.
     """
     predicted, wanted = normalise(prediction).split(), normalise(gold).split()
     if not (predicted and wanted):
@@ -47,7 +46,7 @@ def f1(prediction: str, gold: str, version: str = "2.0") -> float:
 
 
 def gold_texts(question: Question, version: str) -> Sequence[str]:
-    """Return the accepted answers; v2.0 drops those that normalisation leaves empty."""
+    """Return the accepted answers; v2.0 drops those that are empty once normalised."""
     texts = [answer.text for answer in question.answers]
     if version == "2.0":
         return [text for text in texts if normalise(text)] or [""]
@@ -57,7 +56,7 @@ def gold_texts(question: Question, version: str) -> Sequence[str]:
 def score(
     questions: Sequence[Question], predictions: Mapping[str, str], version: str
 ) -> tuple[Scores, Scores]:
-    """Exact match and F1 of each question in [0, 1]; one without a prediction has 0 in both."""
+    """Compute exact match and F1 of each question in [0, 1]; both 0 without a prediction."""
     exact, overlap = {}, {}
     for question in questions:
         prediction = predictions.get(question.id)
@@ -71,16 +70,19 @@ def score(
 def best_threshold(
     scores: Scores, no_answer: Mapping[str, float], questions: Sequence[Question], empty: set[str]
 ) -> tuple[float, float]:
-    """(best mean in per cent, threshold): answers whose no-answer probability is above are dropped.
+    """Find the threshold on the no-answer probability with the best mean score.
+
+    As in the official search, the threshold goes up from 0 over the probabilities; a question is
+    answered if its own probability is at most the threshold.
 
     Args:
-        scores: of each question where its prediction is kept, in [0, 1].
+        scores: each question's score when answered, in [0, 1].
         no_answer: probability that a question has no answer.
-        questions: all of them.
-        empty: ids of those whose prediction is the empty text already.
+        questions: all questions.
+        empty: ids of questions whose prediction is empty.
 
-    Raises a threshold from 0 over the probabilities, as the official search does: a question
-    counts as answered from its own probability on.
+    Returns:
+        The best mean in per cent, and its threshold.
     """
     impossible = {question.id for question in questions if not question.answers}
     current = best = float(len(impossible))
@@ -101,14 +103,13 @@ def evaluate(
     version: str,
     no_answer: Mapping[str, float] | None = None,
 ) -> dict[str, Any]:
-    """The official numbers in per cent: exact, f1 and total, and for v2.0 those of both halves.
+    """Compute the official scores in per cent, for v2.0 also with and without answer.
 
     Args:
-        questions: of the data set; every one counts, and `missing` says how many had no prediction.
-        predictions: id -> text.
-        version: of the data set.
-        no_answer: id -> probability of there being no answer, for v2.0; adds the best numbers that
-            a threshold on it could give.
+        questions: all questions; `missing` in the result counts those without a prediction.
+        predictions: texts by id.
+        version: version of the data set.
+        no_answer: probability of no answer by id, for v2.0; adds the best scores over thresholds.
     """
     exact, overlap = score(questions, predictions, version)
     ids = [question.id for question in questions]

@@ -1,8 +1,8 @@
-"""From the scores of tokens to the text of an answer (BERT, Sec. 4.2 and 4.3, and run_squad).
+"""Search for answers by logits (BERT, Sec. 4.2 and 4.3, and run_squad).
 
-A span's score is that of its first token plus that of its last one; "no answer" has the score of
-<s> in both roles, the lowest over a question's windows. A token that lies in several windows is
-answered from the one where it has most context around it.
+A span's score is its first token's start logit plus its last token's end logit; the score of "no
+answer" is that of <s>, the lowest over a question's windows. A span begins only in the window that
+gives its first token most context.
 """
 
 import math
@@ -22,15 +22,14 @@ Logits = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class SearchOptions:
-    """Settings of the search for answers.
+    """Options of the search for answers.
 
-    n_best: how many first and last tokens of a window are paired, and how many spans are kept.
-    max_answer_length: of an answer, in tokens.
-    null_threshold: in v2.0, "no answer" is given where its score is higher than the best span's by
-        more than this.
+    n_best: number of first and last tokens to pair in a window, and of spans to keep.
+    max_answer_length: most tokens of an answer.
+    null_threshold: v2.0 gives no answer if its score exceeds the best span's by more than this.
 
     Raises:
-        OptionError: naming the option, for a number below 1 or a threshold that is none.
+        OptionError: a number is below 1, or the threshold is NaN.
     """
 
     n_best: int = 20
@@ -45,7 +44,7 @@ class SearchOptions:
 
 @dataclass(frozen=True)
 class Span:
-    """An answer: text context[start:end] with its score, a sum of two logits."""
+    """An answer, context[start:end], with its score, a sum of two logits."""
 
     text: str
     start: int
@@ -57,32 +56,32 @@ class Span:
 class Prediction:
     """Answer found for a question.
 
-    spans: the best first; none where its text is empty.
-    null_score: of "no answer".
+    spans: non-empty spans, the best first.
+    null_score: score of "no answer".
     """
 
     spans: tuple[Span, ...]
     null_score: float
 
     def no_answer_margin(self) -> float:
-        """The score of "no answer" less that of the best span; infinite where there is none."""
+        """Return the score of "no answer" minus the best span's; infinite without a span."""
         return self.null_score - self.spans[0].score if self.spans else math.inf
 
     def no_answer_probability(self) -> float:
-        """Return the logistic function of the margin of "no answer" over the best span."""
+        """Return the logistic function of `no_answer_margin`."""
         margin = self.no_answer_margin()
         if margin < 0:
             return math.exp(margin) / (1.0 + math.exp(margin))
         return 1.0 / (1.0 + math.exp(-margin))
 
     def text(self, null_threshold: float = math.inf) -> str:
-        """The best span's text; empty where "no answer" is better by more than the threshold."""
+        """Return the best span's text; "" if "no answer" exceeds it by more than the threshold."""
         if not self.spans or self.no_answer_margin() > null_threshold:
             return ""
         return self.spans[0].text
 
     def probabilities(self) -> list[float]:
-        """Return the probabilities of the spans among themselves."""
+        """Return the softmax over the spans' scores."""
         if not self.spans:
             return []
         weights = [math.exp(span.score - self.spans[0].score) for span in self.spans]
@@ -90,10 +89,12 @@ class Prediction:
 
 
 def most_context(windows: Sequence[tuple[int, int]], window: int) -> NDArray[np.bool_]:
-    """Tell of the pieces of windows[window] whether no other window gives them more context.
+    """Return for each subword of windows[window] whether no other window gives it more context.
 
-    windows: (first piece, number of pieces) of each. A piece's context is the smaller of what
-    stands before and after it, and slightly more in a longer window; the earlier one wins a tie.
+    The context is the smaller number of subwords before or after, plus 1 % of the window's length;
+    the earlier window wins a tie.
+
+    windows: (first subword, count) of each.
     """
     first, count = windows[window]
     pieces = np.arange(first, first + count)
@@ -117,13 +118,13 @@ def _context(pieces: NDArray[np.int64], first: int, count: int) -> NDArray[np.fl
 def best_pairs(
     start: Logits, end: Logits, may_start: NDArray[np.bool_], options: SearchOptions
 ) -> Iterator[tuple[int, int, float]]:
-    """(first, last, score) of spans in a window's text.
+    """Yield (first, last, score) of spans in a window.
 
     Args:
-        start: (P,) logits of the pieces as the first one.
-        end: likewise as the last one.
-        may_start: (P,) where an answer may begin.
-        options: of the search.
+        start: (P,) start logits of the text's subwords.
+        end: (P,) end logits.
+        may_start: (P,) whether an answer may begin there.
+        options: options of the search.
     """
     ends = np.argsort(-end, kind="stable")[: options.n_best]
     starts = np.argsort(-start, kind="stable")[: options.n_best]
@@ -139,14 +140,14 @@ def predict_question(
     logits: Sequence[Logits],
     options: SearchOptions,
 ) -> Prediction:
-    """The best spans over all windows of a question.
+    """Find the best spans over all windows of a question.
 
     Args:
         context: the text.
-        offsets: first character of each of its pieces, and one past the last.
-        windows: (first piece, number of pieces, place of the first piece) of each window.
-        logits: (T, 2) of each, for the first and for the last token.
-        options: of the search.
+        offsets: first character of each subword, and the one after its last.
+        windows: (first subword, count, index of the first subword's token) of each window.
+        logits: start and end logits (T, 2) of each window.
+        options: options of the search.
     """
     extents = [(first, count) for first, count, _ in windows]
     null_score, found = math.inf, []
@@ -174,13 +175,13 @@ def predict_question(
 def predict_file(
     squad: SquadFile, features: Features, logits: Iterable[Logits], options: SearchOptions
 ) -> Iterator[tuple[str, Prediction]]:
-    """(id, prediction) of every question of a file, in its order.
+    """Yield (id, prediction) of every question of a file, in order.
 
     Args:
-        squad: the file that the features were made from.
+        squad: the file.
         features: its windows.
-        logits: (T, 2) of every window, in their order.
-        options: of the search.
+        logits: (T, 2) of every window, in order.
+        options: options of the search.
     """
     remaining = iter(logits)
     windows_at = np.searchsorted(features.question, np.arange(len(squad.questions) + 1))

@@ -16,24 +16,24 @@ from fairseq_plugins.data.folders import Folder, build_folders, report
 from fairseq_plugins.data.options import check_folder
 from fairseq_plugins.data.tokenizers import Tokenizer, load_tokenizer
 from fairseq_plugins.squad import generated
+from fairseq_plugins.squad.baselines import score_baselines
 from fairseq_plugins.squad.examples import SquadFile, read_squad
 from fairseq_plugins.squad.features import (
     TOY_SIZES,
     FeatureTable,
-    Specials,
+    SpecialTokens,
     Window,
     WindowSizes,
     make_windows,
 )
-from fairseq_plugins.squad.floors import floors
 from fairseq_plugins.squad.folder import FILES, SPLITS, features_path, raw_path
 from fairseq_plugins.squad.recovery import count_recovered
 
-PREPARATION_VERSION = 1  # raise when the same request would give other files
-REPORTS = 5  # of progress, per split
+PREPARATION_VERSION = 1  # increase when a request gives other files
+REPORTS = 5  # progress messages per split
 ADDRESS = "https://rajpurkar.github.io/SQuAD-explorer/dataset"
 FILE_SPLITS = {"train": "train", "valid": "dev"}  # the test sets are not published
-# md5 of the official files, as torchtext holds them to.
+# md5 of the official files, as in torchtext.
 MD5 = {
     "train-v1.1.json": "981b29407e0affa3b1b156f72073b945",
     "dev-v1.1.json": "3e85deb501d4e538b6bc56f786231552",
@@ -43,10 +43,10 @@ MD5 = {
 
 
 def find_files(folder: Path, version: str) -> dict[str, Path]:
-    """Split -> file in a folder, official (train-v1.1.json) or a part (v1.1/train-part.json).
+    """Find the files of a folder by split: train-v1.1.json or v1.1/train-part.json.
 
     Raises:
-        DataError: naming the splits that are not there.
+        DataError: files are missing.
     """
     check_folder(folder)
     found, absent = {}, []
@@ -63,7 +63,7 @@ def find_files(folder: Path, version: str) -> dict[str, Path]:
 
 
 def download_files(folder: Path, version: str) -> dict[str, Path]:
-    """Split -> official file, fetched into a folder where it is not there yet."""
+    """Download the official files into a folder, unless present; return them by split."""
     found = {}
     for split, name in FILE_SPLITS.items():
         file = f"{name}-v{version}.json"
@@ -83,17 +83,17 @@ def prepare(
     source: Path | None = None,
     sizes: WindowSizes | None = None,
 ) -> None:
-    """Make a data folder of the official files where it is not made yet.
+    """Make a data folder from the official files, unless it is made already.
 
     Args:
         output: the folder.
-        version: of SQuAD.
-        bpe: folder of pieces.
-        source: folder with the files; without one they are downloaded beside ``output``.
-        sizes: of the windows.
+        version: version of SQuAD.
+        bpe: folder of the tokenizer.
+        source: folder with the files; None to download them beside ``output``.
+        sizes: sizes of the windows.
 
     Raises:
-        DataError: for anything missing, damaged or of another version; nothing is then written.
+        DataError: something is missing, damaged or of another version; nothing is written then.
     """
     request = {"corpus": f"squad-v{version}", "version": version}
     origin, files = {"url": ADDRESS}, None
@@ -115,7 +115,7 @@ def prepare_toy(
     texts: Mapping[str, int],
     sizes: WindowSizes | None = None,
 ) -> None:
-    """Make a data folder of generated questions, `texts` texts of each split."""
+    """Make a data folder of generated questions, with `texts[split]` texts."""
     name = f"embedded-questions-v{generated.VERSION}"
     request = {"corpus": name, "version": version, "seed": seed, "texts": dict(texts)}
 
@@ -133,9 +133,9 @@ def _make_folder(
     gather: Gather,
     sizes: WindowSizes,
 ) -> None:
-    """Make a folder from the files that `gather` finds, or writes into the folder it is given."""
-    pieces = load_tokenizer(bpe)
-    how = {"pieces": pieces.fingerprint(), **asdict(sizes)}
+    """Make a data folder from files by split; `gather` finds them or writes them to a folder."""
+    tokenizer = load_tokenizer(bpe)
+    how = {"pieces": tokenizer.fingerprint(), **asdict(sizes)}
     request = {"preparation": PREPARATION_VERSION, **corpus, **how}
     with build_folders(Folder(output, request, FILES)) as (work, wanted):
         for folder in wanted:
@@ -144,16 +144,16 @@ def _make_folder(
             (built / "raw").mkdir(parents=True)
             squads = {split: _read(files[split], request["version"]) for split in SPLITS}
             about = {
-                split: _make_split(built, split, files[split].name, squad, pieces, sizes)
+                split: _make_split(built, split, files[split].name, squad, tokenizer, sizes)
                 for split, squad in squads.items()
             }
-            pieces.dictionary.save(str(built / "dict.txt"))
-            report("answering without a model: the floors")
+            tokenizer.dictionary.save(str(built / "dict.txt"))
+            report("computing baselines")
             facts = {
                 "splits": about,
-                "floors": {"valid": floors(squads["valid"])},
-                "dictionary_size": len(pieces.dictionary),
-                "separators": pieces.separators,
+                "floors": {"valid": score_baselines(squads["valid"])},
+                "dictionary_size": len(tokenizer.dictionary),
+                "separators": tokenizer.separators,
             }
             counts = ", ".join(f"{s} {about[s]['windows']} windows" for s in SPLITS)
             folder.finish(built, origin, facts, counts)
@@ -165,14 +165,14 @@ def _read(path: Path, version: str) -> SquadFile:
 
 
 def _make_split(
-    folder: Path, split: str, name: str, squad: SquadFile, pieces: Tokenizer, sizes: WindowSizes
+    folder: Path, split: str, name: str, squad: SquadFile, tokenizer: Tokenizer, sizes: WindowSizes
 ) -> dict[str, Any]:
-    """Write the files of a split; what data.json says of it."""
-    size = len(pieces.dictionary) + 1  # of the model's, with <mask>
+    """Write the files of a split and return its entry in data.json."""
+    size = len(tokenizer.dictionary) + 1  # the model's dictionary, with <mask>
     builder = indexed_dataset.make_builder(str(folder / f"{split}.bin"), "mmap", size)
     table = FeatureTable()
     tokens = 0
-    for window in _windows(squad, split, pieces, sizes, table):
+    for window in _windows(squad, split, tokenizer, sizes, table):
         builder.add_item(torch.tensor(window.tokens))
         tokens += len(window.tokens)
     builder.finalize(str(folder / f"{split}.idx"))
@@ -190,17 +190,19 @@ def _make_split(
 
 
 def _windows(
-    squad: SquadFile, split: str, pieces: Tokenizer, sizes: WindowSizes, table: FeatureTable
+    squad: SquadFile, split: str, tokenizer: Tokenizer, sizes: WindowSizes, table: FeatureTable
 ) -> Iterator[Window]:
-    """Yield the windows of a file, after adding each and its text to the table; with progress."""
-    specials = Specials(pieces.dictionary.bos(), pieces.dictionary.eos(), pieces.separators)
+    """Yield the windows of a file, adding each and its text to the table."""
+    specials = SpecialTokens(
+        tokenizer.dictionary.bos(), tokenizer.dictionary.eos(), tokenizer.separators
+    )
     number = 0
     step = max(1, len(squad.paragraphs) // REPORTS)
     for done, paragraph in enumerate(squad.paragraphs, start=1):
-        text = pieces.encode_with_offsets(paragraph.context)
+        text = tokenizer.encode_with_offsets(paragraph.context)
         table.add_text(text)
         for question in paragraph.questions:
-            asked = pieces.encode_with_offsets(question.text.strip()).ids
+            asked = tokenizer.encode_with_offsets(question.text.strip()).ids
             for window in make_windows(question, asked, text, specials, sizes):
                 table.add_window(number, window)
                 yield window

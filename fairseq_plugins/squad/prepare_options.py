@@ -23,8 +23,8 @@ from fairseq_plugins.squad.features import TOY_SIZES, WindowSizes
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options of the command."""
-    parser.add_argument("--version", choices=VERSIONS, required=True, help="of SQuAD")
+    """Add the options of the command."""
+    parser.add_argument("--version", choices=VERSIONS, required=True, help="version of SQuAD")
     add_tokenizer(parser, "the pre-training's tokenizer", required=True)
     add_source(
         parser,
@@ -36,8 +36,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_toy_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options of the command for the generated questions."""
-    text = "of SQuAD's format (default: 1.1)"
+    """Add the options of the command for generated questions."""
+    text = "version of SQuAD's format (default: 1.1)"
     parser.add_argument("--version", choices=VERSIONS, default="1.1", help=text)
     add_tokenizer(parser, "the pre-training's tokenizer", default=data_folder("toy-mlm") / "bpe")
     add_folder(parser, "--output", "folder to make (default: data/toy-squad-vVERSION)")
@@ -48,8 +48,8 @@ def add_toy_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_sizes(parser: argparse.ArgumentParser, default: WindowSizes) -> None:
-    """Options of the windows."""
-    text = "tokens of a window, with the question and four special ones"
+    """Add the options of the windows."""
+    text = "tokens of a window, with the question and four special tokens"
     add_number(parser, "--max-length", default.max_length, text)
     text = "tokens from the beginning of one window to that of the next"
     add_number(parser, "--stride", default.stride, text)
@@ -63,8 +63,8 @@ def sizes_from(args: argparse.Namespace) -> WindowSizes:
 
 
 def run(args: argparse.Namespace) -> None:
-    """The command."""
-    from fairseq_plugins.squad.prepare import prepare  # PyTorch: only where it is needed
+    """Prepare the official files."""
+    from fairseq_plugins.squad.prepare import prepare  # slow to import; --help stays fast
 
     prepare(
         args.output or data_folder(f"squad-v{args.version}"),
@@ -76,7 +76,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def run_toy(args: argparse.Namespace) -> None:
-    """The command for the generated questions."""
+    """Prepare generated questions."""
     texts = counts_from(args, "texts", generated.TEXTS)
     check_counts("texts", texts)
     from fairseq_plugins.squad.prepare import prepare_toy

@@ -1,4 +1,4 @@
-"""Answers read back from features: the most that a model which finds every span can reach."""
+"""Answers read back from features: the scores of a model that finds every span."""
 
 from collections.abc import Iterator
 
@@ -10,10 +10,9 @@ from fairseq_plugins.squad.metrics import exact_match
 
 
 def recovered_answers(squad: SquadFile, features: Features) -> Iterator[tuple[Question, list[str]]]:
-    """(question, text of the span that each window with an answer asks for), in the file's order.
+    """Yield each question with the target texts of its windows, in the file's order.
 
-    A span is made of whole pieces, so it is the answer itself but for answers that end inside a
-    piece, as "1990" in "1990s".
+    A text differs from the answer only if the answer ends inside a subword, as "1990" in "1990s".
     """
     windows_at = np.searchsorted(features.question, np.arange(len(squad.questions) + 1))
     number = 0
@@ -32,10 +31,10 @@ def recovered_answers(squad: SquadFile, features: Features) -> Iterator[tuple[Qu
 
 
 def count_recovered(squad: SquadFile, features: Features) -> dict[str, int]:
-    """Count questions with an answer, and those whose answer the windows give back.
+    """Count the questions whose answer the windows contain.
 
-    Counted are those with an answer in a window, and of these the ones that are the answer to the
-    character, or once normalised, as exact match compares.
+    Of the questions with an answer: those with a target in a window, and of these the ones with
+    the exact text, and with the same normalised text.
     """
     counts = {"questions": 0, "in_a_window": 0, "exact": 0, "normalised": 0}
     for question, found in recovered_answers(squad, features):

@@ -6,7 +6,7 @@ from functools import cached_property
 from pathlib import Path
 
 from fairseq_plugins.common.provenance import committed
-from fairseq_plugins.common.root import nearest_configs, place
+from fairseq_plugins.common.root import nearest_configs, root_folder
 from fairseq_plugins.experiments import EXPERIMENTS
 from fairseq_plugins.experiments.base import Scale
 from fairseq_plugins.experiments.devices import Devices
@@ -107,7 +107,7 @@ class TableFolder:
         scale: of the recipe.
         study: the changes to the recipe; None for the scale itself.
         all_results: the folder of all results, to be joined to the root; None for
-            `place("results")`.
+            `root_folder("results")`.
     """
 
     root: Path
@@ -124,7 +124,7 @@ class TableFolder:
     @property
     def results(self) -> Path:
         """The folder of all results, to be joined to the root."""
-        return self.all_results or place("results")
+        return self.all_results or root_folder("results")
 
     @property
     def folder(self) -> Path:
@@ -238,7 +238,7 @@ def missing_rows(configs: Path, table: Table, scale: str, results: Iterable[Resu
 
 def find_tables(root: Path) -> Iterator[TableFolder | TableResults]:
     """Find every folder of a table's results; one with damaged files alone as results."""
-    for below in dict.fromkeys([place("results"), OWN]):
+    for below in dict.fromkeys([root_folder("results"), OWN]):
         for table in TABLES.values():
             for folder in sorted((root / below / table.name).glob("*/")):
                 if any(folder.glob("*.json")):

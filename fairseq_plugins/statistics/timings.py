@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from fairseq_plugins.common.root import from_root, place
+from fairseq_plugins.common.root import from_root, root_folder
 from fairseq_plugins.records.results import Say
 
 TIMINGS = "table9"  # measured by benchmarks/, no table of trained rows
@@ -38,7 +38,7 @@ def read_timings(root: Path, say: Say) -> dict[str, list[Content]]:
             for path in sorted(folder.glob("*.json"))
             if (content := read_measurement(root, path, _Timing, say)) is not None
         ]
-        for folder in sorted((root / place("results") / TIMINGS).glob("*/"))
+        for folder in sorted((root / root_folder("results") / TIMINGS).glob("*/"))
         if any(folder.glob("*.json"))  # else one of others, as of a toy paper
     }
 

@@ -11,7 +11,7 @@ from omegaconf import II, MISSING
 
 from fairseq_plugins.common.errors import CheckpointError
 from fairseq_plugins.squad.dataset import ShuffledDataset, load_windows
-from fairseq_plugins.squad.folder import read_facts
+from fairseq_plugins.squad.folder import read_description
 
 _LAST = "checkpoint_last.pt"  # fairseq's default --restore-file, in --save-dir
 
@@ -57,7 +57,7 @@ class SquadTask(FairseqTask):
         Raises:
             DataError: the folder was not prepared for this task.
         """
-        facts = read_facts(Path(cfg.data))
+        facts = read_description(Path(cfg.data))
         dictionary = cls.load_dictionary(str(Path(cfg.data) / "dict.txt"))
         return cls(cfg, dictionary, facts["request"]["max_length"])
 

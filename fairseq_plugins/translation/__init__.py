@@ -1,1 +1,1 @@
-"""Translation: parallel text, its preparation, translating with a model, and BLEU."""
+"""Translation data: parallel text and its preparation."""

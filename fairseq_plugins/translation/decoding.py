@@ -1,4 +1,4 @@
-"""Settings of a translation model's search."""
+"""Settings of beam search."""
 
 import itertools
 from dataclasses import dataclass
@@ -9,14 +9,14 @@ from fairseq_plugins.common.errors import OptionError
 
 @dataclass(frozen=True)
 class Decoding:
-    """Settings of a search; the defaults are those of Vaswani et al. 2017.
+    """Settings of beam search, by default those of Vaswani et al. 2017.
 
-    beam: hypotheses kept. length_penalty: the score is divided by length ** this. A hypothesis
-    has at most longer_ratio * source length + longer tokens, where fairseq takes the length of the
-    longest source of a batch. max_tokens: per batch.
+    beam: hypotheses kept. length_penalty: exponent of the length by which scores are divided.
+    longer_ratio, longer: a hypothesis has at most longer_ratio * length + longer tokens, with the
+    length of the batch's longest source. max_tokens: source tokens per batch.
 
     Raises:
-        OptionError: for a value out of range.
+        OptionError: a value is out of range.
     """
 
     beam: int = 4
@@ -33,7 +33,7 @@ class Decoding:
                 )
 
     def generation(self) -> dict[str, Any]:
-        """The same as fairseq's options of generation."""
+        """Return fairseq's generation options."""
         return {
             "beam": self.beam,
             "lenpen": self.length_penalty,
@@ -42,9 +42,9 @@ class Decoding:
         }
 
     def flags(self) -> list[str]:
-        """The same for fairseq-generate, which then prints whole words of every sentence.
+        """Return the flags of fairseq-generate, with joined subwords.
 
-        Its default, batches of a multiple of 8 sentences, leaves out those beyond the last one.
+        Its default batch size, a multiple of 8, would leave out the last sentences.
         """
         named = {**self.generation(), "max_tokens": self.max_tokens}
         named["required_batch_size_multiple"] = 1

@@ -1,14 +1,14 @@
-"""From checked parallel text to a folder for fairseq's task `translation`, step by step.
+"""Steps from parallel text to a folder for fairseq's task `translation`.
 
-    raw/<split>.<lang>       the text as it came
-    tokens/<split>.<lang>    by Moses' rules
-    codes                    one byte-pair encoding, learned on both sides of the training text
-    pieces/<split>.<lang>    in its pieces
-    cleaned/<split>.<lang>   without the pairs that cleaning takes out
-    binarised/               by fairseq-preprocess; each side has a dictionary of its own
+    raw/<split>.<lang>       raw text
+    tokens/<split>.<lang>    tokenised by Moses' rules
+    codes                    a byte-pair encoding, learned on both sides of the training text
+    pieces/<split>.<lang>    subwords
+    cleaned/<split>.<lang>   without the pairs removed by cleaning
+    binarised/               from fairseq-preprocess, with a dictionary for each side
 
-A file of a step appears complete or not at all, and one that is there is not made again, so a
-folder that was cut off goes on where it was.
+Each file is written completely or not at all and never made twice, so that an interrupted
+preparation resumes.
 """
 
 import collections
@@ -36,15 +36,16 @@ from fairseq_plugins.translation.parallel import (
     Cleaning,
     ParallelText,
     Paths,
+    count_lines,
     keep_flags,
     read_pairs,
 )
 
-LONGEST = 1023  # pieces of a sentence: fairseq's default of 1,024 positions, less one for its end
+LONGEST = 1023  # subwords of a sentence: fairseq's default of 1,024 positions minus </s>
 
 
 def files_of(languages: tuple[str, str]) -> tuple[str, ...]:
-    """Return the files of a translation folder."""
+    """List the files of a translation folder."""
     pair = "-".join(languages)
     binarised = itertools.product(SPLITS, languages, ("bin", "idx"))
     raw = itertools.product(("valid", "test"), languages)
@@ -58,10 +59,14 @@ def files_of(languages: tuple[str, str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class ParallelBuild:
-    """The steps in a folder `work`, by `workers` processes.
+    """The steps of a preparation.
 
-    languages: source and target, as in fairseq's `--source-lang`, `--target-lang`.
-    cleaning: which training pairs are kept.
+    Attributes:
+        work: folder of the steps' files.
+        languages: source and target, as in fairseq's `--source-lang`, `--target-lang`.
+        merges: merges of the byte-pair encoding.
+        cleaning: limits of the kept training pairs.
+        workers: number of processes.
     """
 
     work: Path
@@ -71,19 +76,19 @@ class ParallelBuild:
     workers: int
 
     def paths(self, step: str, split: str) -> Paths:
-        """Source and target of a split after a step."""
+        """Return the paths of a split's source and target after a step."""
         source, target = (self.work / step / f"{split}.{lang}" for lang in self.languages)
         return source, target
 
     def each(self, step: str) -> Iterator[tuple[str, str, Path]]:
-        """(split, language, path) of every file of a step, whose folder is made."""
+        """Make a step's folder and yield (split, language, path) of its files."""
         (self.work / step).mkdir(exist_ok=True)
         for split in SPLITS:
             for language, path in zip(self.languages, self.paths(step, split), strict=True):
                 yield split, language, path
 
     def make(self, folder: Folder, text: ParallelText, origin: Mapping[str, Any]) -> None:
-        """Run all steps, then move the folder to its place."""
+        """Run all steps, then move the result to the folder."""
         self.gather(text)
         self.tokenise()
         self.learn()
@@ -93,7 +98,7 @@ class ParallelBuild:
         self.binarise(folder, origin, verdicts)
 
     def gather(self, text: ParallelText) -> None:
-        """Check the raw text and copy it to raw/; every 100th pair for validation if need be."""
+        """Check the raw text and copy it to raw/; hold out every 100th pair if needed."""
         (self.work / "raw").mkdir(exist_ok=True)
         if not all(path.exists() for _, _, path in self.each("raw")):
             for split, source in (("valid", text.valid), ("test", text.test)):
@@ -141,7 +146,7 @@ class ParallelBuild:
             self._map(build, raw, target, f"tokenising {split}.{language}")
 
     def learn(self) -> None:
-        """One encoding from the words of both sides."""
+        """Learn one byte-pair encoding from the words of both sides."""
         if (self.work / "codes").exists():
             return
         report(f"learning {self.merges} merges")
@@ -159,24 +164,21 @@ class ParallelBuild:
             self._map(build, tokens, target, f"splitting {split}.{language}")
 
     def check_lengths(self, text: ParallelText) -> None:
-        """Refuse lines of files given for validation and test that no model here would read.
-
-        Those of training, and a validation set that comes out of it, are cleaned.
-        """
+        """Check the lengths of given validation and test sets; cleaning handles other splits."""
         for split, given in (("valid", text.valid), ("test", text.test)):
             for source, pieces in zip(given or (), self.paths("pieces", split), strict=False):
                 with pieces.open(encoding="utf-8", newline="\n") as lines:
                     for number, line in enumerate(lines, start=1):
                         if (count := len(line.split())) > LONGEST:
                             raise DataError(
-                                f"{source}, line {number}: {count} pieces, but a model reads at "
+                                f"{source}, line {number}: {count} subwords, but must have at "
                                 f"most {LONGEST}; split the line"
                             )
 
     def _map(
         self, build: Callable[[], LineFunction], source: Path, target: Path, what: str
     ) -> None:
-        """Write a function of every line of a file, in parallel and in order."""
+        """Apply a function to every line of a file, in parallel and in order."""
         if target.exists():
             return
         total = count_lines(source)
@@ -185,7 +187,7 @@ class ParallelBuild:
             writing(target) as (out,),
             parallel_map(build, self.workers) as apply,
         ):
-            # Short files are no news.
+            # Show progress for long files only.
             mapped = apply(lines)
             if total >= 20 * LINES_AT_ONCE:
                 mapped = track(mapped, what, unit="lines", total=total)
@@ -193,7 +195,7 @@ class ParallelBuild:
                 out.write(line.encode() + b"\n")
 
     def clean(self, splits: Iterable[str]) -> dict[str, dict[str, int]]:
-        """Write cleaned/, and raw/ of a validation set anew; how many pairs had which verdict."""
+        """Write cleaned/ and kept/ (raw text of kept pairs); return counts by verdict."""
         found = {}
         kept_raw = []
         for split in SPLITS:
@@ -223,7 +225,7 @@ class ParallelBuild:
     def binarise(
         self, folder: Folder, origin: Mapping[str, Any], cleaning: Mapping[str, Any]
     ) -> None:
-        """fairseq-preprocess, and the finished folder in its place."""
+        """Run fairseq-preprocess and move the finished folder."""
         built = self.work / "binarised"
         shutil.rmtree(built, ignore_errors=True)
         source, target = self.languages
@@ -264,17 +266,11 @@ class ParallelBuild:
         return {"raw": raw, "splits": splits, "dictionary_size": sizes}
 
 
-def count_lines(path: Path) -> int:
-    """Lines of a plain file."""
-    with path.open("rb") as lines:
-        return sum(1 for _ in lines)
-
-
 def tokeniser(language: str) -> LineFunction:
-    """From a line of raw text to its tokens."""
+    """Make the function from a line of raw text to its tokens."""
     return Moses(language).tokenise
 
 
 def splitter(codes: Path) -> LineFunction:
-    """From a line of tokens to its pieces."""
+    """Make the function from a line of tokens to its subwords."""
     return Codes.read(codes).split

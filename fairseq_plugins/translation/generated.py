@@ -1,15 +1,15 @@
-"""A generated language pair in which translating is reordering: the toy corpus of translation.
+"""The toy corpus of translation: a generated language pair whose translation is reordering.
 
     source (qaa)   NOUN ADJ VERB NOUN ADJ [PREP NOUN ADJ].
                    subject       object    modifier
     target (qab)   [ka ADJ NOUN PREP] lo ADJ NOUN mi ADJ NOUN VERBmi.
                    modifier           object      subject
 
-Source sentences put the subject first, the verb second and adjectives after their nouns; nothing
-but the order says who does what to whom. In the target the verb is last and ends in the subject's
-class, articles that agree in class stand before the nouns, adjectives between the two, and the
-preposition follows what it governs. A translation is a function of its source, so a right model
-reaches 100 BLEU; one that cannot tell the order of the source words must guess the roles.
+In the source, the subject comes first, the verb second and adjectives after their nouns; only word
+order marks the roles. In the target, the verb comes last and ends in the subject's class, articles
+agree in class, adjectives stand between article and noun, and prepositions follow their noun. The
+translation is a function of the source: a perfect model reaches 100 BLEU, and one without word
+order must guess the roles.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ from random import Random
 from fairseq_plugins.data import lexicon
 from fairseq_plugins.translation.parallel import ParallelText, Paths
 
-VERSION = 1  # raise when the same seed would give other text
+VERSION = 1  # increase when a seed gives other text
 SOURCE, TARGET = "qaa", "qab"  # codes for private use
 PAIRS = {"train": 12_000, "valid": 300, "test": 300}
 
@@ -55,7 +55,7 @@ class NounPhrase:
 
 @dataclass(frozen=True)
 class Clause:
-    """Subject, verb and object of a sentence, perhaps with a place (preposition, noun phrase)."""
+    """Subject, verb and object, with an optional modifier (preposition, noun phrase)."""
 
     subject: NounPhrase
     verb: str
@@ -71,13 +71,13 @@ class Clause:
 
     @property
     def target(self) -> list[str]:
-        place = [*self.modifier[1].target, translate(self.modifier[0])] if self.modifier else []
+        modifier = [*self.modifier[1].target, translate(self.modifier[0])] if self.modifier else []
         verb = translate(self.verb) + lexicon.ARTICLES[self.subject.noun_class]
-        return [*place, *self.object.target, *self.subject.target, verb]
+        return [*modifier, *self.object.target, *self.subject.target, verb]
 
 
 def translate(word: str) -> str:
-    """The target's word: the source's, read backwards."""
+    """Translate a word by reversing it."""
     return word[::-1]
 
 
@@ -93,7 +93,7 @@ def _clause(rng: Random) -> Clause:
 
 
 def generate_pairs(seed: int | str, count: int) -> list[tuple[str, str]]:
-    """`count` sentences with their translations, the same for the same seed."""
+    """Generate `count` sentences with translations from a seed."""
     rng = Random(seed)
     pairs = []
     for _ in range(count):
@@ -105,7 +105,7 @@ def generate_pairs(seed: int | str, count: int) -> list[tuple[str, str]]:
 
 
 def write_pairs(folder: Path, *, seed: int, pairs: Mapping[str, int]) -> ParallelText:
-    """Write <split>.<language> for every split, drawn from streams of their own."""
+    """Write <split>.<language> for every split, each with its own random stream."""
     found: dict[str, Paths] = {}
     for split, count in pairs.items():
         found[split] = (folder / f"{split}.{SOURCE}", folder / f"{split}.{TARGET}")

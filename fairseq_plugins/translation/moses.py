@@ -1,8 +1,7 @@
-"""Moses' way from raw text to tokens and back, by sacremoses: the same for training and for use.
+"""Moses' tokenisation and detokenisation, by sacremoses, sped up.
 
-Raw text is normalised in its punctuation, rid of characters that do not print, and tokenised with
-splits at hyphens (Moses' `-a`) and escapes (`&apos;`). `detokenise` undoes the last step. The rules
-are sacremoses' own; what is done here is not to try those that cannot apply.
+Punctuation is normalised, unprintable characters become spaces, and text is tokenised with splits
+at hyphens (Moses' `-a`) and escapes (`&apos;`). Rules of sacremoses that cannot apply are skipped.
 """
 
 import functools
@@ -12,36 +11,36 @@ from typing import Any
 
 from fairseq_plugins.common.errors import OptionError
 
-# ISO 639 keeps these codes for private use; the generated languages have them, and English rules.
+# ISO 639 codes for private use: the generated languages, with English rules.
 PRIVATE_USE = ("qaa", "qab")
 
 
 @functools.cache
 def languages() -> frozenset[str]:
-    """Codes of the languages that have rules of their own."""
+    """Return the codes of languages with rules."""
     from sacremoses.corpus import NonbreakingPrefixes
 
     return frozenset(NonbreakingPrefixes().available_langs.values()) | set(PRIVATE_USE)
 
 
 def check_language(option: str, code: str) -> None:
-    """Raise OptionError for a code without rules, which would be treated as English."""
+    """Raise OptionError for a code without rules (sacremoses would use English ones)."""
     if code not in languages():
         known = ", ".join(sorted(languages()))
         raise OptionError(f"{option} must be one of {known}, but is {code!r}")
 
 
 def printable(text: str) -> str:
-    """Replace characters that do not print, as carriage returns and controls, by spaces."""
+    """Replace unprintable characters by spaces."""
     if text.isprintable():
         return text
     return "".join(" " if unicodedata.category(c).startswith("C") else c for c in text)
 
 
 class Normaliser:
-    """The punctuation of a language, as sacremoses' MosesPunctNormalizer normalises it.
+    """Normalisation of punctuation, equal to sacremoses' MosesPunctNormalizer.
 
-    Most of its rules name a character outside ASCII and need it in the text to apply.
+    Most rules need a character outside ASCII and are skipped for ASCII text.
     """
 
     def __init__(self, language: str) -> None:
@@ -52,7 +51,7 @@ class Normaliser:
         self._ascii = [(re.compile(pattern).sub, to) for pattern, to in rules if pattern.isascii()]
 
     def normalise(self, text: str) -> str:
-        """A line of raw text -> the same with plain punctuation, without spaces around it."""
+        """Normalise a line's punctuation and strip spaces."""
         for substitute, replacement in self._ascii if text.isascii() else self._all:
             text = substitute(replacement, text)
         return text.strip()
@@ -60,7 +59,7 @@ class Normaliser:
 
 @functools.cache
 def _tokenizer_class() -> Any:
-    """sacremoses' MosesTokenizer, but its thousands of letters become a set once, not per word."""
+    """Make sacremoses' MosesTokenizer with sets of letters, which it otherwise builds per word."""
     from sacremoses import MosesTokenizer
 
     class Tokenizer(MosesTokenizer):
@@ -78,7 +77,7 @@ def _tokenizer_class() -> Any:
 
 
 class Moses:
-    """The rules of one language.
+    """Tokenisation and detokenisation of one language.
 
     Raises:
         OptionError: a language without rules.
@@ -94,15 +93,15 @@ class Moses:
         self._detokenizer = MosesDetokenizer(rules)
 
     def tokenise(self, text: str) -> str:
-        """Split one line of raw text into its tokens, with single spaces between them.
+        """Tokenise a line of raw text; tokens are joined by single spaces.
 
-        The end of the line does not count: rules for quotation marks would read it as a character.
+        The line end is removed first: rules for quotation marks would match it.
         """
         text = printable(self._normaliser.normalise(text.rstrip("\r\n")))
         tokens: str = self._tokenizer.tokenize(text, aggressive_dash_splits=True, return_str=True)
         return " ".join(tokens.split())
 
     def detokenise(self, tokens: str) -> str:
-        """A line of tokens -> text, its punctuation where it belongs and nothing escaped."""
+        """Detokenise and unescape a line of tokens."""
         text: str = self._detokenizer.detokenize(tokens.split())
         return text

@@ -1,7 +1,6 @@
 """Parallel text: pairs of files whose n-th lines are translations of each other.
 
-Files are plain, .xz or .gz. Only a line feed ends a line, as for the tools that made the corpora:
-neither a carriage return nor Unicode's own line separators do.
+Files are plain, .xz or .gz. Only a line feed ends a line, as for the tools that made the corpora.
 """
 
 import itertools
@@ -24,8 +23,8 @@ Paths = tuple[Path, Path]  # source and target
 class ParallelText:
     """Paths of the raw text of each split.
 
-    train: pairs of files, one after the other. valid: None where every `VALID_EVERY`-th pair of
-    the training text is taken out for it, as the published preparation of WMT14 does.
+    train: pairs of files, to be concatenated. valid: None to hold out every `VALID_EVERY`-th
+    training pair, as in the published preparation of WMT14.
     """
 
     train: Sequence[Paths]
@@ -38,10 +37,10 @@ VALID_EVERY = 100
 
 @dataclass(frozen=True)
 class Cleaning:
-    """Limits of training pairs by their lengths in pieces; the defaults are WMT14's.
+    """Limits on training pairs' lengths in subwords, by default WMT14's.
 
     Raises:
-        OptionError: a bound that no pair could meet.
+        OptionError: no pair could meet the limits.
     """
 
     min_length: int = 1
@@ -58,7 +57,7 @@ class Cleaning:
         check_at_least(1, max_ratio=self.max_ratio)
 
     def verdict(self, source: int, target: int) -> str:
-        """`kept`, or why a pair of these lengths is not: `empty`, `short`, `long` or `ratio`."""
+        """Return `kept`, or why a pair is dropped: `empty`, `short`, `long` or `ratio`."""
         least, most = sorted((source, target))
         if least == 0:
             return "empty"
@@ -70,10 +69,10 @@ class Cleaning:
 
 
 def find_text(folder: Path, names: Iterable[str], option: str) -> Path:
-    """The first of these files that a folder holds, plain or packed.
+    """Find the first existing file of a folder, plain or packed.
 
     Raises:
-        DataError: where there is none.
+        DataError: there is none.
     """
     names = list(names)
     path = find_packed(folder, *names)
@@ -83,27 +82,26 @@ def find_text(folder: Path, names: Iterable[str], option: str) -> Path:
 
 
 def read_pairs(paths: Paths, *, empty_lines: bool) -> Iterator[tuple[bytes, bytes]]:
-    """Lines that belong together, each with its line feed.
+    """Yield pairs of lines with their line feeds.
 
-    empty_lines: whether a line may be empty, as in training text that is cleaned later.
+    empty_lines: whether lines may be empty, as in training text, which is cleaned later.
 
     Raises:
-        DataError: naming file and line, where one file ends before the other, a line is empty
-            or no UTF-8.
+        DataError: the files differ in length, or a line is empty or not UTF-8.
     """
     with ExitStack() as stack:
         files = [stack.enter_context(reading(path)) for path in paths]
         pairs = itertools.zip_longest(*files)
         for number, lines in enumerate(pairs, start=1):
             if None in lines:
-                _refuse_lengths(paths, number, lines, files)
+                _raise_length_mismatch(paths, number, lines, files)
             for path, line in zip(paths, lines, strict=True):
                 _check_line(line, path, number, empty_lines)
             source, target = (line.removesuffix(b"\n") + b"\n" for line in lines)
             yield source, target
 
 
-def _refuse_lengths(
+def _raise_length_mismatch(
     paths: Paths, number: int, lines: Sequence[bytes | None], files: Sequence[IO[bytes]]
 ) -> None:
     longer = 0 if lines[1] is None else 1
@@ -120,13 +118,11 @@ def _check_line(line: bytes, path: Path, number: int, empty_lines: bool) -> None
     except UnicodeDecodeError as error:
         raise DataError(f"{path}, line {number}: not UTF-8: {error}") from error
     if not empty_lines and not printable(text).strip():
-        raise DataError(
-            f"{path}, line {number}: empty; validation and test sets must have a sentence here"
-        )
+        raise DataError(f"{path}, line {number}: must not be empty in a validation or test set")
 
 
 def keep_flags(paths: Paths, cleaning: Cleaning) -> tuple[bytearray, Counter[str]]:
-    """Return for every pair of tokenised lines whether it is kept (1, 0), and counts by verdict."""
+    """Return whether each pair of tokenised lines is kept (1, 0), and counts by verdict."""
     flags, verdicts = bytearray(), Counter[str]()
     with paths[0].open("rb") as sources, paths[1].open("rb") as targets:
         for source, target in zip(sources, targets, strict=True):
@@ -136,7 +132,7 @@ def keep_flags(paths: Paths, cleaning: Cleaning) -> tuple[bytearray, Counter[str
     return flags, verdicts
 
 
-def count_text_lines(path: Path) -> int:
-    """Lines of a file that may be packed."""
+def count_lines(path: Path) -> int:
+    """Count the lines of a file, plain or packed."""
     with reading(path) as lines:
         return sum(1 for _ in lines)

@@ -1,7 +1,6 @@
-"""Translation data for fairseq, from raw text.
+"""Preparation of translation data, behind scripts/prepare_{parallel,wmt14_en_de,toy_mt}.sh.
 
-The Python behind scripts/prepare_parallel.sh, scripts/prepare_wmt14_en_de.sh and
-scripts/prepare_toy_mt.sh: python -m fairseq_plugins.translation.prepare files|wmt14|toy [options]
+python -m fairseq_plugins.translation.prepare files|wmt14|toy [options]
 """
 
 import argparse
@@ -38,8 +37,8 @@ from fairseq_plugins.translation.moses import check_language
 from fairseq_plugins.translation.parallel import Cleaning, ParallelText, Paths, find_text
 from fairseq_plugins.translation.wmt14 import WMT14_EN_DE, ArchivedCorpus, ArchivedText, fetch
 
-PREPARATION_VERSION = 2  # raise when the same request would give other files
-# Names under which small corpora keep a split, the first that is there.
+PREPARATION_VERSION = 2  # increase when a request gives other files
+# File names of a split in small corpora, by preference.
 TRAIN_NAMES, VALID_NAMES, TEST_NAMES = ("train",), ("valid", "val", "dev"), ("test",)
 WMT14_MERGES = 40_000  # LRPE, Table 7: dictionaries of 40,480 and 42,720 symbols
 SMALL_MERGES = 4_000
@@ -48,10 +47,10 @@ TOY_MERGES = 1_000
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """Settings of the preparation: pieces, cleaning, and the number of processes.
+    """Settings of the preparation: number of merges, cleaning, number of processes.
 
     Raises:
-        OptionError: for a number out of range.
+        OptionError: a number is out of range.
     """
 
     merges: int
@@ -84,12 +83,12 @@ def prepare_files(
     settings: Settings,
     names: Mapping[str, Sequence[str]],
 ) -> None:
-    """Make a folder of the files <name>.<language> in `source`.
+    """Make a folder from the files <name>.<language> in `source`.
 
-    names: split -> names that its files may have, the first that is there.
+    names: possible names of each split's files, by preference.
 
     Raises:
-        DataError: for anything missing, damaged or wrong; nothing is then written.
+        DataError: something is missing, damaged or wrong; nothing is written then.
     """
     check_languages(*languages)
     check_folder(source)
@@ -112,10 +111,10 @@ def prepare_files(
 def prepare_archived(
     corpus: ArchivedCorpus, output: Path, settings: Settings, source: Path | None = None
 ) -> None:
-    """Make a folder of a published corpus, from a folder or downloaded beside `output`.
+    """Make a folder from a published corpus, in `source` or downloaded beside `output`.
 
     Raises:
-        DataError: for anything missing, damaged or wrong; nothing is then written.
+        DataError: something is missing, damaged or wrong; nothing is written then.
     """
     folder = settings.folder(output, {"corpus": corpus.name}, corpus.languages)
     folder.refuse_foreign()
@@ -152,10 +151,10 @@ def prepare_toy(output: Path, settings: Settings, *, seed: int, pairs: Mapping[s
 
 
 def check_languages(source: str, target: str) -> None:
-    """Refuse languages that cannot be in names of files, or are the same.
+    """Check that both languages have rules and differ.
 
     Raises:
-        OptionError: naming the option and the language.
+        OptionError: they do not.
     """
     check_language("--src", source)
     check_language("--tgt", target)
@@ -164,7 +163,7 @@ def check_languages(source: str, target: str) -> None:
 
 
 def get_parser() -> argparse.ArgumentParser:
-    """The options of the command line."""
+    """Build the parser of the command line."""
     parser = Parser(prog="fairseq-pe prepare", description="Make translation folders for fairseq.")
     commands = parser.add_subparsers(dest="command", required=True)
     _add_files(
@@ -210,7 +209,7 @@ def _add_files(parser: argparse.ArgumentParser) -> None:
 def _add_common_options(parser: argparse.ArgumentParser, merges: int) -> None:
     rules = Cleaning()
     add_number(parser, "--merges", merges, "merges of the joint byte-pair encoding")
-    text = "pieces that a side of a training pair has at {}"
+    text = "subwords of each side of a training pair, at {}"
     add_number(parser, "--min-length", rules.min_length, text.format("least"))
     add_number(parser, "--max-length", rules.max_length, text.format("most"))
     text = "length of the longer side over that of the shorter"
@@ -234,7 +233,7 @@ def _run(args: argparse.Namespace) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; returns its exit status."""
+    """Run the command and return its exit status."""
     args = get_parser().parse_args(arguments)
     return exit_status(args.program, lambda: _run(args))
 

@@ -1,8 +1,8 @@
-"""WMT14 English-German: which texts it consists of, and how they are found or fetched.
+"""WMT14 English-German: its texts, and how to find or download them.
 
 The training text is Europarl v7, Common Crawl and News Commentary v9, in this order; the test set
-is newstest2014 with all its 3,003 sentences. Only the archive of the test sets has a published
-sum (sacrebleu holds it to an md5); of the others, what came is recorded.
+is newstest2014 with all 3,003 sentences. Only the test archive has a published checksum (md5, in
+sacrebleu); for the others the sha256 is recorded.
 """
 
 import re
@@ -21,7 +21,7 @@ from fairseq_plugins.data.options import check_folder
 from fairseq_plugins.translation.parallel import (
     ParallelText,
     Paths,
-    count_text_lines,
+    count_lines,
 )
 
 _SEGMENT = re.compile(r"<seg.*?>(.*)</seg>.*?")
@@ -29,10 +29,7 @@ _SEGMENT = re.compile(r"<seg.*?>(.*)</seg>.*?")
 
 @dataclass(frozen=True)
 class Member:
-    """A pair of texts: names within an archive, published at an address.
-
-    names: with {language} for the two; for SGM files, source and target have names of their own.
-    """
+    """A pair of texts in an archive; `names` are those of source and target in it."""
 
     archive: str
     url: str
@@ -42,14 +39,14 @@ class Member:
 
     @property
     def plain_names(self) -> tuple[str, str]:
-        """Return the names of the files once unpacked."""
+        """Return the names of the unpacked files."""
         source, target = (PurePosixPath(name).name for name in self.names)
         return source, target
 
 
 @dataclass(frozen=True)
 class ArchivedCorpus:
-    """Parallel text that is published as archives; training texts in their order."""
+    """Parallel text published as archives; training texts in order."""
 
     name: str
     languages: tuple[str, str]
@@ -99,23 +96,23 @@ WMT14_EN_DE = ArchivedCorpus(
 
 
 class ArchivedText:
-    """The texts of a corpus in a folder: plain (.xz, .gz), as SGM, or in their archives."""
+    """The texts of a corpus in a folder: plain, .xz, .gz, SGM, or in archives."""
 
     def __init__(self, corpus: ArchivedCorpus, folder: Path) -> None:
         self.corpus, self.folder = corpus, folder
 
     def _plain(self, member: Member) -> Paths | None:
-        """Both texts outside an archive, under their own names; a test set as newstest2014.en."""
+        """Find both texts outside an archive; a test set may be called newstest2014.en."""
         found = []
         for name, language in zip(member.plain_names, self.corpus.languages, strict=True):
             stem = re.sub(r"-\w+-(src|ref)\.\w+\.sgm$", f".{language}", name)
-            places = (find_packed(self.folder / place, name, stem) for place in ("", "training"))
-            found.append(next(filter(None, places), None))
+            paths = (find_packed(self.folder / sub, name, stem) for sub in ("", "training"))
+            found.append(next(filter(None, paths), None))
         source, target = found
         return (source, target) if source and target else None
 
     def require(self) -> None:
-        """Raise DataError naming every text that is not there."""
+        """Raise DataError that lists the missing texts."""
         check_folder(self.folder)
         absent = [
             f"{' and '.join(member.plain_names)} (or {member.archive})"
@@ -126,7 +123,7 @@ class ArchivedText:
             raise DataError(f"--from {self.folder} does not hold {'; '.join(absent)}")
 
     def inputs(self) -> list[Path]:
-        """The files that are read, as they are stored."""
+        """List the input files as stored."""
         found: list[Path] = []
         for member in self.corpus.members:
             plain = self._plain(member)
@@ -134,17 +131,16 @@ class ArchivedText:
         return found
 
     def unpack(self, work: Path, report: Callable[[str], None]) -> ParallelText:
-        """Return the path of each text, after unpacking into `work` what is packed as tar or SGM.
+        """Unpack archives and SGM files into `work` and return the paths of all texts.
 
         Raises:
-            DataError: for a damaged archive, one without its texts, or a test set of another
-                length.
+            DataError: an archive is damaged or incomplete, or the test set has a wrong length.
         """
         work.mkdir(exist_ok=True)
         train = [self._readable(member, work, report) for member in self.corpus.train]
         test = self._readable(self.corpus.test, work, report)
         for path in test:
-            lines, expected = count_text_lines(path), self.corpus.test.lines
+            lines, expected = count_lines(path), self.corpus.test.lines
             if expected not in (None, lines):
                 raise DataError(f"{path.name}: expected {expected} lines, found {lines}")
         return ParallelText(train, None, test)
@@ -163,7 +159,7 @@ class ArchivedText:
 
 
 def fetch(corpus: ArchivedCorpus, folder: Path, report: Callable[[str], None]) -> dict[str, str]:
-    """Download the archives that are not there; name -> sha256 of what came."""
+    """Download missing archives; return the sha256 of each by name."""
     for member in corpus.members:
         target = folder / member.archive
         download(member.url, target, member.md5, report, elsewhere="--from DIR takes")
@@ -171,11 +167,7 @@ def fetch(corpus: ArchivedCorpus, folder: Path, report: Callable[[str], None]) -
 
 
 def extract(archive: Path, wanted: dict[str, Path]) -> None:
-    """Write the members of a tar archive that are asked for to the given files.
-
-    Members are read through names chosen here and written to paths chosen here, so whatever else
-    the archive contains cannot land anywhere.
-    """
+    """Write the wanted members of a tar archive to the given files, and nothing else."""
     absent = set(wanted)
     try:
         with tarfile.open(archive, "r|*") as stream:
@@ -196,7 +188,7 @@ def extract(archive: Path, wanted: dict[str, Path]) -> None:
 
 
 def plain_from_sgm(path: Path, work: Path) -> Path:
-    """The segments of an SGM file as lines, read as sacrebleu reads them."""
+    """Write the segments of an SGM file as lines, read as sacrebleu does."""
     target = work / path.name.removesuffix(".sgm")
     with reading(path) as lines, writing(target) as (out,):
         for line in lines:

@@ -15,8 +15,8 @@ from fairseq_plugins.analysis.awareness import (
     forward_gaps,
     function_gap,
     measure_awareness,
+    min_distance,
     sum_formula_error,
-    tells_apart,
 )
 from fairseq_plugins.analysis.awareness_files import absolute_names, draw, observe
 from fairseq_plugins.analysis.position_rows import (
@@ -25,7 +25,6 @@ from fairseq_plugins.analysis.position_rows import (
     build_plain,
     embeds,
     rows_by_length,
-    rows_of_length,
 )
 from fairseq_plugins.cli.analyse import main
 from fairseq_plugins.cli.awareness_command import RELATIVE
@@ -81,7 +80,7 @@ def test_pairs_may_be_half_the_width_apart() -> None:
 
 def test_the_first_item_of_sessions_of_one_and_two() -> None:
     """Corollary 3.6: RSPE's is (0, 1) in the one and the sine of every frequency in the other."""
-    one, two = rows_of_length(build_plain("rspe"), 1), rows_of_length(build_plain("rspe"), 2)
+    one, two = rows_by_length(build_plain("rspe"), [1, 2]).values()
     frequencies = torch.tensor([10000.0 ** (-i / WIDTH) for i in range(0, WIDTH, 2)]).double()
     torch.testing.assert_close(one[0], torch.tensor([0.0, 1.0]).double().repeat(WIDTH // 2))
     torch.testing.assert_close(two[0, ::2], frequencies.sin(), atol=1e-6, rtol=1e-5)
@@ -97,8 +96,8 @@ def test_gaps_of_rows_that_are_written_down() -> None:
     assert forward_gaps(made).tolist() == [0, 2, 0, 4]
     assert backward_gaps(made).tolist() == [2, 0, 0, 4]
     features = torch.tensor([True, False, True, False])
-    assert tells_apart(made, features) == 1
-    assert tells_apart(made, torch.tensor([False, False, True, False])) == 0
+    assert min_distance(made, features) == 1
+    assert min_distance(made, torch.tensor([False, False, True, False])) == 0
     assert function_gap(made, features) == 0
     # The product agrees at position 0 alone, and is another one at position 1.
     assert function_gap(made, torch.tensor([False, False, False, True])) == 4
@@ -148,7 +147,7 @@ def test_relative_encodings_are_neither(name: str) -> None:
 
 def test_what_cannot_be_asked_is_refused() -> None:
     with pytest.raises(ValueError, match="must act on the inputs"):
-        rows_of_length(build_plain("alibi"), 4)
+        rows_by_length(build_plain("alibi"), [4])
     with pytest.raises(ValueError, match="must act inside the attention"):
         added_scores(build_plain("dpe"), 4)
     with pytest.raises(ValueError, match=r"two lengths of at least 2, but are of \[5\]"):

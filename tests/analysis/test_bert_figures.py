@@ -8,9 +8,14 @@ import torch
 
 from fairseq_plugins.analysis.bert_figures import FIGURES, make_figure
 from fairseq_plugins.analysis.figure_files import rounded, write_figure
+from fairseq_plugins.analysis.figure_inputs import (
+    FigureInput,
+    FigureSizes,
+    trained,
+    untrained_input,
+)
+from fairseq_plugins.analysis.loaded_stacks import wrap_model
 from fairseq_plugins.analysis.position_vectors import closeness, dot_products
-from fairseq_plugins.analysis.readers import reader_of
-from fairseq_plugins.analysis.subjects import Sizes, Subject, trained, untrained
 from fairseq_plugins.common.errors import OptionError
 from fairseq_plugins.common.root import ROOT
 from fairseq_plugins.encodings.frequencies import geometric, sinusoids
@@ -19,27 +24,27 @@ from tests.models.helpers import DICTIONARY, build_lm
 from tests.models.roberta import build, enlarge
 from tests.models.translation import build as build_translation
 
-SIZES = Sizes(length=16, words=5)
+SIZES = FigureSizes(length=16, words=5)
 
 
-def masked(encoding: str) -> Subject:
+def masked(encoding: str) -> FigureInput:
     model = enlarge(build("vanilla", encoding)).double()
-    return trained(encoding, reader_of("pe_roberta", model, DICTIONARY))
+    return trained(encoding, wrap_model("pe_roberta", model, DICTIONARY))
 
 
-def causal(label: str, encoding: str = "base") -> Subject:
+def causal(label: str, encoding: str = "base") -> FigureInput:
     model = build_lm(encoding=encoding).double()
-    return trained(label, reader_of("pe_transformer_lm", model, DICTIONARY))
+    return trained(label, wrap_model("pe_transformer_lm", model, DICTIONARY))
 
 
 def test_untrained_vectors_are_those_of_bert_base() -> None:
-    made = make_figure(1, [], Sizes())
+    made = make_figure(1, [], FigureSizes())
     own = made.numbers["sinusoidal, absolute"]["dot_products"]
     expected = dot_products(sinusoids(torch.arange(128), geometric(384, 768)))
     torch.testing.assert_close(own, expected, atol=1e-3, rtol=1e-5)
     assert made.numbers["sinusoidal_rpe, relative"]["dot_products"].shape == (129, 129)
-    assert "| sinusoidal, absolute | 128 | 44 |" in made.seen[-1]
-    assert untrained("learned").absolute(20).shape == (20, 768)
+    assert "| sinusoidal, absolute | 128 | 44 |" in made.paragraphs[-1]
+    assert untrained_input("learned").absolute(20).shape == (20, 768)
 
 
 def test_figure_1_has_learned_vectors_of_both_kinds() -> None:
@@ -56,10 +61,10 @@ def test_figure_1_has_learned_vectors_of_both_kinds() -> None:
 
 
 def test_figure_3_says_where_psi_first_rises() -> None:
-    made = make_figure(3, [], Sizes())
+    made = make_figure(3, [], FigureSizes())
     assert made.numbers["first_rise"] == 44
-    assert "first rises at m = 44" in made.seen[0]
-    assert not FIGURES[3].takes_subjects
+    assert "first rises at m = 44" in made.paragraphs[0]
+    assert not FIGURES[3].takes_inputs
 
 
 def test_figure_4_compares_learned_frequencies_with_the_fixed_ones() -> None:
@@ -89,13 +94,13 @@ def test_figure_9_has_the_terms_of_equation_7() -> None:
     shares = made.numbers["learned"]["shares_of_scores"]
     assert sum(shares.values()) == pytest.approx(1) and abs(shares["rest"]) < 1e-9
     assert made.numbers["learned"]["position_position"].shape == (16, 16)
-    assert "its variance, both pooled over heads, queries and samples." in made.seen[0]
+    assert "pooled over heads, queries and samples." in made.paragraphs[0]
     page = (ROOT / "results" / "bert_figure9" / "mini.md").read_text()
-    assert made.seen[0] in page
+    assert made.paragraphs[0] in page
 
 
 def test_figure_9_refuses_a_model_that_hides_keys() -> None:
-    with pytest.raises(OptionError, match="hide no key, but gpt is a causal pe_transformer_lm"):
+    with pytest.raises(OptionError, match="gpt is a causal pe_transformer_lm"):
         make_figure(9, [masked("learned"), causal("gpt", "learned")], SIZES)
 
 
@@ -114,17 +119,17 @@ def test_figures_2_and_11_have_scores_beside_weights() -> None:
     torch.testing.assert_close(own["weights"].sum(1), torch.ones(16).double())
     assert own["scores"].sum(1).std() > 1e-4
     with pytest.raises(ValueError, match="figure 11 needs a checkpoint"):
-        make_figure(2, [untrained("sinusoidal")], SIZES)
+        make_figure(2, [untrained_input("sinusoidal")], SIZES)
 
 
 def test_figure_10_has_all_three_families_and_the_papers_numbers() -> None:
     model = build_translation(position_encoding="sinusoidal").double()
-    encoder = trained("mt", reader_of("pe_transformer", model, DICTIONARY))
+    encoder = trained("mt", wrap_model("pe_transformer", model, DICTIONARY))
     made = make_figure(10, [masked("learned"), causal("gpt"), encoder], SIZES)
     kinds = [made.numbers[name]["kind"] for name in ("learned", "gpt", "mt")]
     assert kinds == ["encoder only", "decoder only", "encoder & decoder"]
     assert made.numbers["gpt"]["infinite"] == ["direction_balance"]
-    lines = made.seen[-1].splitlines()
+    lines = made.paragraphs[-1].splitlines()
     (gpt,) = [line for line in lines if line.startswith("| **gpt** |")]
     assert gpt.endswith("| inf |")
     (paper,) = [line for line in lines if line.startswith("| GPT (paper) |")]

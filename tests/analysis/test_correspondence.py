@@ -10,18 +10,18 @@ from fairseq_plugins.analysis.correspondence import (
     split_first_layer,
     split_scores,
 )
-from fairseq_plugins.analysis.identical_words import look_at_first_layer
-from fairseq_plugins.analysis.readers import Reader, reader_of
+from fairseq_plugins.analysis.identical_words import first_layer_attention
+from fairseq_plugins.analysis.loaded_stacks import LoadedStack, wrap_model
 from tests.models.helpers import DICTIONARY, random_tokens
 from tests.models.roberta import build, enlarge
 
 
-def reader(encoding: str, **options: object) -> Reader:
+def reader(encoding: str, **options: object) -> LoadedStack:
     model = enlarge(build("vanilla", encoding, **options)).double()
     with torch.no_grad():
         for parameter in model.parameters():  # biases and normalisations that do something
             parameter.add_(0.1 * torch.randn_like(parameter))
-    return reader_of("pe_roberta", model, DICTIONARY)
+    return wrap_model("pe_roberta", model, DICTIONARY)
 
 
 PRE, POST = {"encoder_normalize_before": True}, {"encoder_normalize_before": False}
@@ -33,7 +33,7 @@ BARE = {"encoder_normalize_before": False, "layernorm_embedding": False}
 def test_four_terms_are_the_score(encoding: str, options: dict[str, object]) -> None:
     own, tokens = reader(encoding, **options), random_tokens(3, 9)
     terms = split_first_layer(own, tokens)
-    scores = look_at_first_layer(own, tokens).scores
+    scores = first_layer_attention(own, tokens).scores
     torch.testing.assert_close(terms.total(), scores)
     assert terms.rest.abs().max() < 1e-9
     assert sum(terms.shares().values()) == pytest.approx(1)
@@ -76,7 +76,7 @@ def test_what_acts_inside_the_attention_is_the_rest() -> None:
     own, tokens = reader("learned+shaw", **POST), random_tokens(2, 9)
     terms = split_first_layer(own, tokens)
     assert terms.rest.std() > 1e-3
-    torch.testing.assert_close(terms.total(), look_at_first_layer(own, tokens).scores)
+    torch.testing.assert_close(terms.total(), first_layer_attention(own, tokens).scores)
 
 
 def test_shares_are_pooled_over_heads() -> None:

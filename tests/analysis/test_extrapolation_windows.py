@@ -44,7 +44,7 @@ def test_means_by_position_are_those_of_each_part():
     losses = torch.tensor([[1.0, 3.0, 5.0, 5.0], [1.0, 3.0, 7.0, 7.0]])
     assert by_position(losses, 2).tolist() == [2.0, 6.0]
     assert by_position(losses, 4).mean() == losses.mean()
-    with pytest.raises(ValueError, match="divide 4 places, but is 3"):
+    with pytest.raises(ValueError, match="divide 4 positions, but is 3"):
         by_position(losses, 3)
 
 

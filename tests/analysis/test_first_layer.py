@@ -5,14 +5,14 @@ import torch
 from fairseq.data import Dictionary
 
 from fairseq_plugins.analysis.identical_words import (
-    Seen,
+    FirstLayerAttention,
     draw_words,
-    look_at_first_layer,
+    first_layer_attention,
     probe_reader,
     repeat_words,
 )
 from fairseq_plugins.analysis.indicators import infinite, measure, translation_invariance
-from fairseq_plugins.analysis.readers import Reader, reader_of
+from fairseq_plugins.analysis.loaded_stacks import LoadedStack, wrap_model
 from fairseq_plugins.models.pe_roberta import PERoberta
 from tests.models.helpers import DICTIONARY, build_lm
 from tests.models.roberta import build, enlarge
@@ -25,8 +25,8 @@ def weights_of(encoding: str, **options: object) -> torch.Tensor:
     return look(larger(encoding, **options)).weights.mean(1)
 
 
-def look(model: PERoberta, tokens: torch.Tensor = TOKENS) -> Seen:
-    return look_at_first_layer(reader_of("pe_roberta", model, DICTIONARY), tokens)
+def look(model: PERoberta, tokens: torch.Tensor = TOKENS) -> FirstLayerAttention:
+    return first_layer_attention(wrap_model("pe_roberta", model, DICTIONARY), tokens)
 
 
 def larger(encoding: str, **options: object) -> PERoberta:
@@ -100,19 +100,19 @@ def test_scores_are_what_the_softmax_is_of(encoding: str) -> None:
     assert not softmax._forward_hooks and not softmax._forward_pre_hooks
 
 
-def causal(encoding: str = "learned") -> Reader:
+def causal(encoding: str = "learned") -> LoadedStack:
     model = build_lm("vanilla", encoding, dropout=0.0)
-    return reader_of("pe_transformer_lm", model.double(), DICTIONARY)
+    return wrap_model("pe_transformer_lm", model.double(), DICTIONARY)
 
 
-def translating(encoding: str = "sinusoidal") -> Reader:
+def translating(encoding: str = "sinusoidal") -> LoadedStack:
     model = build_translation(position_encoding=encoding).double()
-    return reader_of("pe_transformer", model, DICTIONARY)
+    return wrap_model("pe_transformer", model, DICTIONARY)
 
 
 def test_a_causal_model_hides_what_succeeds_and_its_balance_is_infinite() -> None:
     found = probe_reader(causal(), words=6, length=24)
-    assert found.reader.is_causal and (found.reader.begins, found.reader.ends) == (0, 0)
+    assert found.reader.is_causal and (found.reader.num_bos, found.reader.num_eos) == (0, 0)
     assert (found.weights.triu(1) == 0).all() and (found.scores.triu(1).diagonal(1) < -1e9).all()
     torch.testing.assert_close(found.weights.sum(1), torch.ones(24, dtype=torch.float64))
     assert infinite(found.weights) == ["direction_balance"]
@@ -125,9 +125,9 @@ def test_a_translation_model_is_probed_by_its_encoder() -> None:
     reader = translating()
     found = probe_reader(reader, words=5, length=16)
     assert reader.stack is reader.model.encoder
-    assert (reader.begins, reader.ends) == (0, 1)
+    assert (reader.num_bos, reader.num_eos) == (0, 1)
     assert not infinite(found.weights)
-    metrics = measure(found.weights, reader.begins, reader.ends)
+    metrics = measure(found.weights, reader.num_bos, reader.num_eos)
     assert metrics["translation_invariance_words"] == translation_invariance(
         found.weights[:-1, :-1]
     )
@@ -146,7 +146,7 @@ def test_relative_encodings_shift_in_every_family(make) -> None:
     for encoding, is_relative in (("alibi", True), ("learned", False)):
         reader = make(f"none+{encoding}" if is_relative else encoding)
         scores = probe_reader(reader, words=4, length=20).scores
-        words = scores[: 20 - reader.ends, : 20 - reader.ends]
+        words = scores[: 20 - reader.num_eos, : 20 - reader.num_eos]
         spread = max(float(words.diagonal(-k).std()) for k in range(5))
         assert (spread < 1e-9) == is_relative
 

@@ -10,10 +10,10 @@ import torch
 
 from fairseq_plugins.analysis.picture import DIM, HEADS, build, definition_of, observe
 from fairseq_plugins.analysis.picture_files import (
-    as_data,
     draw_side_by_side,
     form_lines,
     page,
+    to_json,
     write_picture,
 )
 from fairseq_plugins.cli.analyse import main
@@ -45,7 +45,7 @@ def test_every_encoding_can_be_seen(name):
         assert panel.values.size(1) == len(panel.x) and panel.values.isfinite().all()
     assert bool(seen.form) != bool(seen.formless)
     assert len(form_lines(seen)) == 1 + len(seen.form)
-    json.dumps(as_data(seen), allow_nan=False)
+    json.dumps(to_json(seen), allow_nan=False)
     if PositionFacts.of(encoding).is_relative and "embed" not in encoding.hooks:
         assert seen.form
 
@@ -57,7 +57,7 @@ def test_every_encoding_is_drawn_by_the_command(name, tmp_path: Path, capsys):
     assert sorted(path.suffix for path in tmp_path.glob(f"{name}.*")) == [".json", ".png", ".svg"]
     assert (tmp_path / f"{name}.png").read_bytes().startswith(PNG)
     shown = " ".join(ElementTree.parse(tmp_path / f"{name}.svg").getroot().itertext())
-    assert f"{name}, " in shown and "attention to a word that is repeated" in shown
+    assert f"{name}, " in shown and "attention over a repeated word" in shown
     found = json.loads((tmp_path / f"{name}.json").read_text())
     assert found["encoding"] == name and len(found["kernel"]) == HEADS
     assert all(part["title"] in shown for part in found["definition"])

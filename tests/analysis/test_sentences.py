@@ -1,18 +1,18 @@
 """Sentences on what is so: nothing is left out, and the many are counted."""
 
-from fairseq_plugins.analysis.sentences import said, said_where, sentences, signs
+from fairseq_plugins.analysis.sentences import sentences, signs, summarise, summarise_values
 
 
 def test_what_is_so_is_before_what_is_not() -> None:
-    assert said("X", signs({"a": -1.0, "b": 2.0})) == "X: so for `b` (+2); not for `a` (-1)."
-    assert said("X", signs({"a": -1.0}, below=True)) == "X: so for `a` (-1)."
-    assert said("X", {}) == said_where("X", {}, bool) == ""
+    assert summarise("X", signs({"a": -1.0, "b": 2.0})) == "X: so for `b` (+2); not for `a` (-1)."
+    assert summarise("X", signs({"a": -1.0}, below=True)) == "X: so for `a` (-1)."
+    assert summarise("X", {}) == summarise_values("X", {}, bool) == ""
     assert sentences("", "A.", "", "B.") == "A. B."
 
 
 def test_the_larger_side_is_counted_where_it_is_large() -> None:
     def below(limit: float, values: dict[str, float]) -> str:
-        return said_where("X", values, lambda value: value < limit)
+        return summarise_values("X", values, lambda value: value < limit)
 
     few = {"a": 1.0, "b": 3.0, "c": 4.0}
     assert below(2, few) == "X: so for `a` (1); not for `b` (3), `c` (4)."
@@ -23,4 +23,4 @@ def test_the_larger_side_is_counted_where_it_is_large() -> None:
     assert below(1, many) == "X: for none of 5 (1 to 9)."
     halves = {name: float(n) for n, name in enumerate("abcdefgh")}
     assert all(f"`{name}`" in below(4, halves) for name in halves)
-    assert said_where("X", {"a": 0.3}, bool, ".0%") == "X: so for `a` (30%)."
+    assert summarise_values("X", {"a": 0.3}, bool, ".0%") == "X: so for `a` (30%)."

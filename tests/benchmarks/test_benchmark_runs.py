@@ -10,9 +10,8 @@ from benchmarks import __main__ as program
 from benchmarks import preparation, table9, table9_cells
 from benchmarks.catalog import BENCHMARKS, check_names
 from benchmarks.context import Context
-from benchmarks.figure_page import has_matplotlib
-from benchmarks.record import KEYS
-from benchmarks.table9_page import KEYS as CELL_KEYS
+from benchmarks.record import CELL_KEYS, KEYS
+from fairseq_plugins.common.extras import is_installed
 from fairseq_plugins.records import logs
 
 
@@ -55,7 +54,7 @@ def test_quick_run(name, tmp_path):
     assert_limits(name, found)
     page = (results(tmp_path) / "cpu.md").read_text()
     assert f"## `{name}`" in page
-    if name == "figure" and has_matplotlib():
+    if name == "figure" and is_installed("matplotlib"):
         drawn = results(tmp_path) / "cpu-lengths.png"
         assert drawn.read_bytes().startswith(b"\x89PNG") and f"({drawn.name})" in page
     leftovers = [path for path in tmp_path.rglob(".*") if path.is_file()]

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import campaign, gpu_campaign, paper_speed
-from benchmarks.campaign import Campaign
-from benchmarks.campaign_parts import SPEEDS, Part, parts
+from benchmarks.campaign import SPEEDS, Campaign, Part, parts
 from benchmarks.catalog import BENCHMARKS
 
 AROUND = {"source": "1", "versions": {"torch": "2"}, "hardware": {"gpus": ["H200"]}}

@@ -9,7 +9,7 @@ import pytest
 
 from fairseq_plugins.__main__ import ALIASES, COMMANDS, FIRST_STEPS, main
 from fairseq_plugins.cli.prepare import ABOUT, PREPARATIONS, find
-from fairseq_plugins.common.data_commands import TYPED
+from fairseq_plugins.common.data_commands import PROGRAM_COMMANDS
 from fairseq_plugins.common.root import PACKAGE
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -17,8 +17,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def test_every_script_that_makes_data_has_its_words():
     scripts = {path.stem for path in (ROOT / "scripts").glob("prepare_*.sh")}
-    assert scripts == set(TYPED) == set(PREPARATIONS) == set(ABOUT)
-    for script, words in TYPED.items():
+    assert scripts == set(PROGRAM_COMMANDS) == set(PREPARATIONS) == set(ABOUT)
+    for script, words in PROGRAM_COMMANDS.items():
         (line,) = re.findall(
             r'exec "\$PYTHON" -m fairseq_plugins (.*) "\$@"',
             (ROOT / "scripts" / f"{script}.sh").read_text(),

@@ -13,13 +13,13 @@ from fairseq_plugins.__main__ import COMMANDS, main
 from fairseq_plugins.cli import analyse
 from fairseq_plugins.cli.table_options import SCRIPTS
 from fairseq_plugins.cli.train_table import EXTRA_WORDS
-from fairseq_plugins.common.data_commands import TYPED
+from fairseq_plugins.common.data_commands import PROGRAM_COMMANDS
 from fairseq_plugins.common.errors import DataError, OptionError, WorkError
 from fairseq_plugins.common.exit_status import exit_status
 from fairseq_plugins.common.parser import Parser
-from fairseq_plugins.common.root import PLACES
+from fairseq_plugins.common.root import FOLDER_VARIABLES
 
-PREPARED = [typed.removeprefix("prepare ") for typed in TYPED.values()]
+PREPARED = [typed.removeprefix("prepare ") for typed in PROGRAM_COMMANDS.values()]
 OF_ANALYSIS = [
     name
     for action in analyse.get_parser()._actions
@@ -144,7 +144,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("dict.txt", "valid.bin", "valid.idx"):
         (tmp_path / "data" / name).write_text("a 1\n")
     for kind in ("data", "checkpoints"):  # report looks for results below its --root
-        monkeypatch.setenv(PLACES[kind], str(tmp_path / kind))
+        monkeypatch.setenv(FOLDER_VARIABLES[kind], str(tmp_path / kind))
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

@@ -30,7 +30,7 @@ def replaced(place: int, new: bytes) -> Callable[[bytes], bytes]:
 
 
 FAULTS: dict[str, tuple[str, Callable[[bytes], bytes | None]]] = {
-    "no index": ("idx", lambda content: None),
+    "not an index": ("idx", lambda content: None),
     "an empty index": ("idx", lambda content: b""),
     "half an index": ("idx", lambda content: content[: len(content) // 2]),
     "a longer index": ("idx", lambda content: content + b"\0"),

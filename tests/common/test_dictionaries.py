@@ -11,7 +11,7 @@ from fairseq_plugins.common.errors import DataError
 def test_damaged_dictionary(tmp_path):
     path = tmp_path / "dict.en.txt"
     path.write_text("the 5\ncat\n")
-    with pytest.raises(DataError, match=r"dict\.en\.txt, line 2: not a word and its count"):
+    with pytest.raises(DataError, match=r"dict\.en\.txt, line 2: must be a word and its count"):
         read_dictionary(path)
 
 

@@ -10,13 +10,13 @@ import threading
 
 import pytest
 
-from fairseq_plugins.common.locks import Busy, exclusive
+from fairseq_plugins.common.locks import Busy, exclusive_lock
 
 HOLD_AND_DIE = """
 import os, signal, subprocess, sys
 from pathlib import Path
-from fairseq_plugins.common.locks import exclusive
-with exclusive(Path(sys.argv[1]), "this") as lock:
+from fairseq_plugins.common.locks import exclusive_lock
+with exclusive_lock(Path(sys.argv[1]), "this") as lock:
     child = subprocess.Popen([sys.executable, "-c", "input()"], pass_fds=[lock])
     print(child.pid, flush=True)
     os.kill(os.getpid(), signal.SIGKILL)
@@ -31,11 +31,11 @@ def path(tmp_path):
 def test_who_holds_it_is_named_until_it_is_free(path):
     holder = f"process {os.getpid()} on {socket.gethostname()}"
     for _ in range(2):  # the second time over the text of the first
-        with exclusive(path, "this run"):
+        with exclusive_lock(path, "this run"):
             for _ in range(2):  # who asks leaves the text as it is
-                with pytest.raises(Busy, match=f"^{holder} is at this run already$"):
-                    exclusive(path, "this run").__enter__()
-    with exclusive(path, "this run"):
+                with pytest.raises(Busy, match=f"^{holder} already holds this run$"):
+                    exclusive_lock(path, "this run").__enter__()
+    with exclusive_lock(path, "this run"):
         pass
 
 
@@ -43,19 +43,19 @@ def test_who_waits_says_so_once_and_goes_on_when_it_is_free(path):
     order, is_held, is_awaited = [], threading.Event(), threading.Event()
 
     def hold():
-        with exclusive(path, "this"):
+        with exclusive_lock(path, "this"):
             is_held.set()
             assert is_awaited.wait(60)
             order.append("first")
 
     def wait(message):
-        assert message.endswith("is at this already; waiting for it")
+        assert message.endswith("already holds this; waiting for it")
         is_awaited.set()
 
     other = threading.Thread(target=hold)
     other.start()
     assert is_held.wait(60)
-    with exclusive(path, "this", wait):
+    with exclusive_lock(path, "this", wait):
         order.append("second")
     other.join()
     assert order == ["first", "second"]
@@ -67,22 +67,22 @@ def test_a_child_holds_the_lock_when_its_parent_is_killed_and_no_longer(path):
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
         child = int(holder.stdout.readline())
         assert holder.wait(60) == -signal.SIGKILL
-        with pytest.raises(Busy, match=f"process {holder.pid} on "), exclusive(path, "this"):
+        with pytest.raises(Busy, match=f"process {holder.pid} on "), exclusive_lock(path, "this"):
             pass
         os.kill(child, signal.SIGKILL)
-        with exclusive(path, "this", lambda message: None):
+        with exclusive_lock(path, "this", lambda message: None):
             pass
 
 
 def test_a_child_keeps_the_lock_when_its_parent_lets_go(path):
-    with exclusive(path, "this") as lock:
+    with exclusive_lock(path, "this") as lock:
         command = [sys.executable, "-c", "input()"]
         child = subprocess.Popen(command, stdin=subprocess.PIPE, pass_fds=[lock])
     with child:
-        with pytest.raises(Busy), exclusive(path, "this"):
+        with pytest.raises(Busy), exclusive_lock(path, "this"):
             pass
         child.kill()
-    with exclusive(path, "this"):
+    with exclusive_lock(path, "this"):
         pass
 
 
@@ -93,6 +93,6 @@ def test_a_file_system_without_locks_is_named(path, monkeypatch):
     monkeypatch.setattr("filelock.lock_descriptor", refuse)
     with (
         pytest.raises(OSError, match=r"\.lock cannot be locked .*mounted with `flock`"),
-        exclusive(path, "this"),
+        exclusive_lock(path, "this"),
     ):
         raise AssertionError

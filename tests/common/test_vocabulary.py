@@ -77,7 +77,7 @@ def test_nothing_to_compare_with_is_a_warning(tmp_path, caplog):
     vocabulary = Vocabulary.read(write(tmp_path / "ours", WORDS), DECODER_TABLE)
     with caplog.at_level(logging.WARNING):
         check_vocabulary(tmp_path / "x.pt", state(DECODER_TABLE, 7, data="gone"), vocabulary)
-    assert "x.pt does not say on which dictionary it was trained" in caplog.text
+    assert "x.pt does not record its dictionary" in caplog.text
 
 
 def test_both_sides_count_and_their_order(tmp_path):

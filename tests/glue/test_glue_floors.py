@@ -5,12 +5,12 @@ import json
 import pytest
 
 from fairseq_plugins.common.provenance import describe_all, same_data
-from fairseq_plugins.glue.floors import (
+from fairseq_plugins.glue.baselines import (
     BAG,
     MAJORITY,
     SECOND,
     SHARED,
-    floors,
+    score_baselines,
     seen_first_sentences,
 )
 from fairseq_plugins.glue.read import Example, SplitText
@@ -25,26 +25,28 @@ def split(*examples):
 def test_words_that_decide_are_found_and_the_majority_knows_none():
     train = split(*[("good film", "1")] * 6, *[("bad film", "0")] * 4)
     valid = split(("a good one", "1"), ("a bad one", "0"), ("bad film", "0"), ("so bad", "0"))
-    found = floors(TASKS["SST-2"], {"train": train, "valid": valid})
+    found = score_baselines(TASKS["SST-2"], {"train": train, "valid": valid})
     assert found == {"valid": {MAJORITY: {"accuracy": 25.0}, BAG: {"accuracy": 100.0}}}
 
 
 def test_each_of_two_sentences_has_words_of_its_own():
     train = split(*[("yes", "no", "1")] * 4, *[("no", "yes", "0")] * 4)
     valid = split(("yes", "no", "1"), ("no", "yes", "0"), ("yes", "no", "1"))
-    found = floors(TASKS["QQP"], {"train": train, "valid": valid})["valid"]
+    found = score_baselines(TASKS["QQP"], {"train": train, "valid": valid})["valid"]
     assert found[BAG] == {"f1": 100.0, "accuracy": 100.0}
     assert found[MAJORITY]["accuracy"] in (pytest.approx(66.6667), pytest.approx(33.3333))
 
 
 def test_numbers_and_sentences_without_a_word():
     train = split(*((f"{'very ' * n}close", "x close", str(float(n))) for n in range(6)))
-    found = floors(TASKS["STS-B"], {"train": train, "valid": train})["valid"]
+    found = score_baselines(TASKS["STS-B"], {"train": train, "valid": train})["valid"]
     assert found[MAJORITY] == {"spearman": 0.0, "pearson": 0.0}
     assert found[BAG]["spearman"] == pytest.approx(100.0)
     empty = split(("?", "1"), ("!", "0"), ("?", "1"))
-    assert list(floors(TASKS["SST-2"], {"train": empty, "valid": empty})["valid"]) == [MAJORITY]
-    assert floors(TASKS["SST-2"], {"train": empty, "valid": split(("?", "1"))}) == {}
+    assert list(score_baselines(TASKS["SST-2"], {"train": empty, "valid": empty})["valid"]) == [
+        MAJORITY
+    ]
+    assert score_baselines(TASKS["SST-2"], {"train": empty, "valid": split(("?", "1"))}) == {}
 
 
 def test_a_first_sentence_with_every_other_label_teaches_the_opposite():
@@ -63,7 +65,7 @@ def test_a_first_sentence_with_every_other_label_teaches_the_opposite():
         "train": split(*train),
         "valid": split(*valid, ("another one", "it holds", labels[0])),
     }
-    found = floors(TASKS["MNLI"], splits)["valid"]
+    found = score_baselines(TASKS["MNLI"], splits)["valid"]
     assert [*found] == [MAJORITY, BAG, SECOND, SHARED]
     assert found[SECOND]["accuracy"] > 95
     assert seen_first_sentences(TASKS["MNLI"], splits) == {
@@ -73,7 +75,7 @@ def test_a_first_sentence_with_every_other_label_teaches_the_opposite():
         name: split(*((a, "it", label) for a, _, label in part))
         for name, part in (("train", train), ("valid", valid))
     }
-    assert floors(TASKS["MNLI"], without)["valid"][BAG]["accuracy"] < 1
+    assert score_baselines(TASKS["MNLI"], without)["valid"][BAG]["accuracy"] < 1
 
 
 def test_shared_words_are_a_share_of_either_sentence():
@@ -84,15 +86,18 @@ def test_shared_words_are_a_share_of_either_sentence():
         pairs.append((f"{one} {other}", f"{one} and more {other}", "1"))
         pairs.append((f"{one} {other}", f"{third} and more {third}", "0"))
     splits = {"train": split(*pairs[:50]), "valid": split(*pairs[50:])}
-    found = floors(TASKS["QQP"], splits)["valid"]
+    found = score_baselines(TASKS["QQP"], splits)["valid"]
     assert found[SHARED] == {"f1": 100.0, "accuracy": 100.0}
     odd = split(("?", "word", "1"), ("word", "word", "1"), ("word", "?", "0"), ("?", "!", "0"))
-    assert SHARED in floors(TASKS["QQP"], {"train": odd, "valid": odd})["valid"]
+    assert SHARED in score_baselines(TASKS["QQP"], {"train": odd, "valid": odd})["valid"]
 
 
 def test_tasks_of_one_sentence_have_none_of_it():
     train = split(("good", "1"), ("bad", "0"))
-    assert [*floors(TASKS["SST-2"], {"train": train, "valid": train})["valid"]] == [MAJORITY, BAG]
+    assert [*score_baselines(TASKS["SST-2"], {"train": train, "valid": train})["valid"]] == [
+        MAJORITY,
+        BAG,
+    ]
     assert seen_first_sentences(TASKS["SST-2"], {"train": train, "valid": train}) == {}
 
 

@@ -23,7 +23,7 @@ from fairseq_plugins.common.errors import DataError, OptionError
 from fairseq_plugins.data.gpt2_bpe import learn_gpt2_bpe
 from fairseq_plugins.glue import official
 from fairseq_plugins.glue.generated import order, place, write_tasks
-from fairseq_plugins.glue.prepare import Options, find, main, prepare
+from fairseq_plugins.glue.prepare import Options, find_files, main, prepare
 from fairseq_plugins.glue.tasks import TASKS
 
 ENTAILMENT = ("entailment", "not_entailment")
@@ -198,7 +198,7 @@ def test_missing_splits_are_named(tmp_path: Path, bpe: Path, capsys: pytest.Capt
     assert "missing: CoLA" in printed and "lacks train.tsv and dev.tsv" in printed
     assert f"{whole / 'RTE'} has no test.tsv" in printed
     assert printed.splitlines()[-1].endswith("out: RTE")
-    found = find(TASKS["RTE"], [half, whole])
+    found = find_files(TASKS["RTE"], [half, whole])
     assert {path.parent.parent for path in found.paths.values()} == {whole}
 
 
@@ -207,7 +207,7 @@ def test_missing_splits_are_named(tmp_path: Path, bpe: Path, capsys: pytest.Capt
     [
         (lambda text: text.replace("sentence2", "sentence"), "train.tsv, line 1: .* 'sentence2'"),
         (lambda text: text.replace("\tentailment", "\tmaybe", 1), "line 3: the label must be"),
-        (lambda text: text[: len(text) - 30], "line 9: there must be 4 fields"),
+        (lambda text: text[: len(text) - 30], "line 9: must have 4 fields"),
     ],
 )
 def test_wrong_files_leave_nothing_behind(tmp_path: Path, bpe: Path, change, message) -> None:
@@ -222,7 +222,7 @@ def test_wrong_files_leave_nothing_behind(tmp_path: Path, bpe: Path, change, mes
 
 def test_a_sample_without_a_class_is_refused(tmp_path: Path, bpe: Path) -> None:
     source = write_rte(tmp_path / "raw")
-    with pytest.raises(DataError, match=r"none has the label .*larger --max-train"):
+    with pytest.raises(DataError, match=r"none of .* has the label .*--max-train"):
         for seed in range(20):
             prepare([TASKS["RTE"]], tmp_path / str(seed), Options(bpe, 2, seed=seed), [source])
 

@@ -173,8 +173,8 @@ def test_a_length_that_has_no_meaning_is_refused(data: Path, tmp_path: Path, cap
         folder = tmp_path / name
         fairseq_train(saving_to(folder, data, position_encoding=name, attention_type="linear"))
         error = refused(capsys, folder / "checkpoint_last.pt", data, "--lengths", "16,17")
-        assert f"--lengths must be at most 16, beyond which `{name}` under linear" in error
-        assert error.rstrip().endswith("has no meaning, but is 17")
+        assert f"--lengths must be at most 16, the maximum of `{name}` under linear" in error
+        assert error.rstrip().endswith("but is 17")
 
 
 def test_skipped_tokens_are_refused_unless_allowed(
@@ -274,7 +274,7 @@ def test_wrong_options_are_named(
 def test_what_is_no_checkpoint(data: Path, tmp_path: Path, capsys) -> None:
     assert "x.pt is missing" in refused(capsys, tmp_path / "x.pt", data)
     (tmp_path / "x.pt").write_bytes(b"x")
-    assert "cut off or no checkpoint" in refused(capsys, tmp_path / "x.pt", data)
+    assert "truncated or not a checkpoint" in refused(capsys, tmp_path / "x.pt", data)
 
 
 def test_a_loss_that_is_not_finite_is_no_perplexity(

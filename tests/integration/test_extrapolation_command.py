@@ -47,7 +47,7 @@ def test_losses_are_those_of_the_model(
     found = measured(capsys, path, data, "--lengths", "4x,1x", "--tokens", "128")
     assert found["trained_length"] == TOKENS_PER_SAMPLE and len(found["checkpoint"]) == 64
     assert list(found["lengths"]) == ["1x", "4x"]
-    model, eos = evaluation.load(evaluation.Request(path, data)).model, 2
+    model, eos = evaluation.load(evaluation.EvaluationOptions(path, data)).model, 2
     text = torch.tensor(list(read_tokens(data, "valid"))[:128])
     inputs = torch.cat([torch.tensor([eos]), text[:-1]])
 
@@ -127,7 +127,7 @@ def test_a_length_without_a_meaning_has_a_reason(data: Path, tmp_path: Path, cap
         words = ["--lengths", "1x,2x,4x", "--tokens", "64", "--grow-table", how]
         grown = measured(capsys, path, data, *words)["lengths"]
         assert grown["1x"]["bits"] == pytest.approx(found["1x"]["bits"], abs=1e-5)
-        request = evaluation.Request(path, data, adaptation=Adaptation(grow_table=how))
+        request = evaluation.EvaluationOptions(path, data, adaptation=Adaptation(grow_table=how))
         longer = evaluation.load(request, 4 * TOKENS_PER_SAMPLE).model
         rows = longer.state_dict()[name]
         assert len(rows) == longer.max_positions() == 4 * TOKENS_PER_SAMPLE
@@ -166,7 +166,7 @@ def test_what_is_wrong_with_the_checkpoint_is_no_reason(
     """It is read again for each length."""
     load = evaluation.load
 
-    def damaged_by_now(request: evaluation.Request, length: int | None = None) -> Any:
+    def damaged_by_now(request: evaluation.EvaluationOptions, length: int | None = None) -> Any:
         if length is not None:
             raise CheckpointError("x.pt is cut off")
         return load(request)
@@ -209,7 +209,7 @@ def test_that_no_token_is_masked_is_no_reason(
     none = torch.zeros(TOKENS_PER_SAMPLE), torch.zeros(TOKENS_PER_SAMPLE, dtype=torch.int64)
     monkeypatch.setattr(beyond_training, "masked_by_position", lambda *_, **__: none)
     assert main(words(masked, data, "--lengths", "1x", "--tokens", "16")) == 2
-    message = "--tokens must be so many that some are masked in samples of 16, but is 16"
+    message = "--tokens must be large enough for a masked token in samples of 16, but is 16"
     assert message in capsys.readouterr().err.splitlines()[-1]
 
 
@@ -217,7 +217,7 @@ def test_masked_losses_are_those_of_the_criterion(data: Path, masked: Path, caps
     path = masked
     found = measured(capsys, path, data, "--lengths", "1x,2x", "--tokens", "128")["lengths"]
     assert "sliding_bits" not in found["1x"] and len(found["2x"]["by_position"]) == 8
-    trained = evaluation.load(evaluation.Request(path, data))
+    trained = evaluation.load(evaluation.EvaluationOptions(path, data))
     for line in found.values():
         length = line["length"]
         cut = {"length": length, "break_mode": "none", "seed": 1}

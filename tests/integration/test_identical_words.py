@@ -100,7 +100,7 @@ def test_figures_are_made_of_checkpoints(
     page = stem.with_suffix(".md").read_text()
     model = "- ours: `pe_roberta`, 2 layers of 32 features, 4 heads, learned+shaw; bin, 3 updates"
     assert model in page
-    assert "**The paper saw**" in page and str(tmp_path) not in page
+    assert "**The paper found**" in page and str(tmp_path) not in page
 
 
 def test_figure_9_names_the_model_that_hides_keys(

@@ -39,5 +39,7 @@ def test_a_learned_table_grows_by_flags_and_by_hydra(data: Path, tmp_path: Path)
         torch.testing.assert_close(after[TABLE][[0, -1]], before[TABLE][[0, -1]])
         same = "decoder.layers.0.fc1.weight"
         torch.testing.assert_close(after[same], before[same])
-        trained = evaluation.load(evaluation.Request(path, data))  # without the first one's file
+        trained = evaluation.load(
+            evaluation.EvaluationOptions(path, data)
+        )  # without the first one's file
         assert trained.model.max_positions() == 2 * TOKENS_PER_SAMPLE

@@ -133,7 +133,7 @@ def test_languages_that_training_inferred_are_inferred_again(base, translator, t
     assert again.languages == (SOURCE, TARGET)
     assert list(again.translate(lines)) == list(translator.translate(lines))
     folder = damaged(toy, tmp_path / "data", "codes", "")
-    with pytest.raises(DataError, match=r"inferred\.pt nor .* says which languages"):
+    with pytest.raises(DataError, match=r"inferred\.pt nor .* gives the source"):
         Translator(tmp_path / "inferred.pt", folder, Decoding(), cpu=True)
 
 

@@ -125,7 +125,9 @@ def test_the_metadata_is_complete(wheel: Path, installed: Path) -> None:
 
 
 def test_the_remedy_for_what_lacks_is_the_wheel_itself(run: Command, wheel: Path) -> None:
-    code = "from fairseq_plugins.common.extras import remedy; print(remedy('hub'))"
+    code = (
+        "from fairseq_plugins.common.extras import install_command; print(install_command('hub'))"
+    )
     assert run("python", "-c", code).stdout == f"pip install '{wheel}[hub]'\n"
 
 

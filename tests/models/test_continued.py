@@ -213,7 +213,7 @@ def test_another_dictionary_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=wrong):
         build(init_from=str(path))
     (tmp_path / "dict.txt").write_text("no number\n")
-    with pytest.raises(ValueError, match=r"dict\.txt, line 1: not a word and its count"):
+    with pytest.raises(ValueError, match=r"dict\.txt, line 1: must be a word and its count"):
         build(init_from=str(path))
     (tmp_path / "dict.txt").unlink()
     checkpoint = torch.load(path, weights_only=True)

@@ -71,7 +71,7 @@ PLACE = "data[0].paragraphs[0].qas[0]"
         ),
         (
             lambda q: q["answers"][0].update(answer_start=1),
-            "must be where 'Rollo' stands, but at 1 the context has 'ollo '",
+            "must be the position of 'Rollo', but at 1 the context has 'ollo '",
         ),
         (lambda q: q["answers"][0].update(answer_start=-23), "at -23 the context has ''"),
         (lambda q: q["answers"][0].update(text=""), f"{PLACE}.answers[0].text must not be empty"),

@@ -14,15 +14,15 @@ from fairseq_plugins.squad.features import (
     NO_ANSWER,
     Features,
     FeatureTable,
-    Specials,
+    SpecialTokens,
     Window,
     WindowSizes,
     make_windows,
-    spans_of_windows,
+    window_spans,
 )
 from tests.squad.conftest import random_text
 
-SPECIALS = Specials(bos=-1, eos=-2)  # no id of a piece
+SPECIALS = SpecialTokens(bos=-1, eos=-2)  # no id of a piece
 SIZES = WindowSizes(max_length=32, stride=9, max_query_length=6)
 
 
@@ -141,7 +141,7 @@ def test_a_window_is_laid_out_as_roberta_does(encoder: Any) -> None:
 
 def test_windows_cover_long_texts(encoder: Any) -> None:
     for pieces, room, stride in [(0, 5, 2), (5, 5, 2), (6, 5, 2), (100, 7, 3), (100, 7, 50)]:
-        spans = list(spans_of_windows(pieces, room, stride))
+        spans = list(window_spans(pieces, room, stride))
         assert {i for first, count in spans for i in range(first, first + count)} == set(
             range(pieces)
         )

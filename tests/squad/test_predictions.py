@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fairseq_plugins.common.errors import OptionError
-from fairseq_plugins.squad.features import spans_of_windows
+from fairseq_plugins.squad.features import window_spans
 from fairseq_plugins.squad.predictions import (
     Prediction,
     SearchOptions,
@@ -88,7 +88,7 @@ def test_best_pairs_are_all_pairs_in_order() -> None:
 def test_each_piece_belongs_to_the_window_with_most_context() -> None:
     rng = random.Random(0)
     for _ in range(50):
-        windows = list(spans_of_windows(rng.randint(1, 60), rng.randint(1, 20), rng.randint(1, 20)))
+        windows = list(window_spans(rng.randint(1, 60), rng.randint(1, 20), rng.randint(1, 20)))
         owners = [
             {first + int(i) for i in np.flatnonzero(most_context(windows, w))}
             for w, (first, _) in enumerate(windows)

@@ -2,8 +2,8 @@
 
 import pytest
 
+from fairseq_plugins.squad.baselines import closest_sentence, score_baselines, whole_text
 from fairseq_plugins.squad.examples import Answer, Paragraph, Question, SquadFile
-from fairseq_plugins.squad.floors import closest_sentence, floors, whole_text
 
 TEXT = "Rivers run to the sea. The old mill stands by the river! Who built it is not known."
 
@@ -26,15 +26,15 @@ def test_the_closest_sentence_shares_most_words_and_is_the_first_of_several():
 
 
 def test_floors_are_scored_as_predictions_are():
-    found = floors(squad("1.1", ("Where does the mill stand?", ["by the river"])))
+    found = score_baselines(squad("1.1", ("Where does the mill stand?", ["by the river"])))
     sentence = found["the sentence closest to the question"]
     # "by river" of "old mill stands by river": precision 2/5, recall 1
     assert sentence == {"exact": 0.0, "f1": pytest.approx(100 * 4 / 7, abs=1e-3)}
     assert 0 < found["the whole text"]["f1"] < sentence["f1"]
-    exact = floors(squad("1.1", ("Where is the sea?", ["Rivers run to the sea."])))
+    exact = score_baselines(squad("1.1", ("Where is the sea?", ["Rivers run to the sea."])))
     assert exact["the sentence closest to the question"] == {"exact": 100.0, "f1": 100.0}
 
 
 def test_what_has_no_answer_is_answered_wrongly():
-    found = floors(squad("2.0", ("Where is the sea?", [])))
+    found = score_baselines(squad("2.0", ("Where is the sea?", [])))
     assert {score for one in found.values() for score in one.values()} == {0.0}

@@ -249,7 +249,7 @@ def test_a_damaged_model_fails_its_row_alone_and_says_what_trains_it_again(root,
     assert status == 1 and (root / alibi.run.result).is_file()
     again = "scripts/table2.sh --scale toy --rows rope --attention vanilla --seeds 1 --force"
     said = capsys.readouterr().out
-    assert "checkpoint_best.pt: it is cut off" in said and f"; {again} trains it again" in said
+    assert "checkpoint_best.pt: it is truncated" in said and f"; {again} trains it again" in said
     (failed,) = (one for one in status_of_all(root, [], {}) if one.state == "failed")
     assert (failed.table, failed.name) == (TABLE.name, rope.run.name)
     assert failed.log == f"{rope.pretraining.run.folder}/train.log" and failed.lines

@@ -14,7 +14,7 @@ import torch
 
 from fairseq_plugins.cli.train_table import main
 from fairseq_plugins.common import files
-from fairseq_plugins.common.root import PLACES
+from fairseq_plugins.common.root import FOLDER_VARIABLES
 from fairseq_plugins.experiments.devices import Devices
 from fairseq_plugins.experiments.lm import LANGUAGE_MODEL
 from fairseq_plugins.papers.lrpe import TABLE_2, TABLE_5
@@ -285,7 +285,7 @@ def test_a_failing_row_is_named_with_a_log_outside_the_repository(
     root, configs, monkeypatch, tmp_path_factory, capsys
 ):
     elsewhere = tmp_path_factory.mktemp("checkpoints")
-    monkeypatch.setenv(PLACES["checkpoints"], str(elsewhere))
+    monkeypatch.setenv(FOLDER_VARIABLES["checkpoints"], str(elsewhere))
     runs, _ = plan(
         configs, TABLE_2, TOY, Devices(0), rows=["rope"], attentions=["linear"], seeds=[1]
     )
@@ -477,7 +477,7 @@ def test_a_run_that_another_process_holds_is_left_to_it(root, planned, capsys):
     with checkpoints.exclusive(folder_of(root, one)):
         assert work(root, [one], FakeFairseq(root)) == 1
     holder = f"process {os.getpid()} on {socket.gethostname()}"
-    assert f"{holder} is at this run already" in capsys.readouterr().out
+    assert f"{holder} already holds this run" in capsys.readouterr().out
     assert work(root, [one], FakeFairseq(root)) == 0
 
 

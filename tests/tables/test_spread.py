@@ -1,15 +1,15 @@
-"""Work spread over forks."""
+"""Work map_in_processes over forks."""
 
 import subprocess
 import sys
 
 import pytest
 
-from fairseq_plugins.common.parallel import spread
+from fairseq_plugins.common.parallel import map_in_processes
 
 IN_A_PROGRAM_WITH_THREADS = """
 import torch
-from fairseq_plugins.common.parallel import spread
+from fairseq_plugins.common.parallel import map_in_processes
 
 torch.set_num_threads(2)
 
@@ -19,7 +19,7 @@ def work(size):
 
 
 work(900)
-print(spread(work, [900] * 3, 2))
+print(map_in_processes(work, [900] * 3, 2))
 """
 
 
@@ -29,7 +29,7 @@ def square(number: int) -> int:
 
 @pytest.mark.parametrize("processes", [1, 2])
 def test_results_are_in_the_order_of_the_arguments(processes: int) -> None:
-    assert spread(square, [3, 1, 2], processes) == [9, 1, 4]
+    assert map_in_processes(square, [3, 1, 2], processes) == [9, 1, 4]
 
 
 def test_forks_of_a_program_that_computed_on_threads_end() -> None:

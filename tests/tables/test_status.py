@@ -208,7 +208,7 @@ def test_of_several_runs_in_a_job_one_that_failed_is_said_before_the_job_ends(tm
     assert (one.state, one.reason) == ("failed", "training ended with status 1")
     assert (one.log, one.lines[-1]) == (f"{PLACE}/{name}/train.log", "ValueError: no")
     assert states(tmp_path, None)[name].state == "failed", "whatever Slurm says"
-    with locks.exclusive(folder.with_name(f"{name}.lock"), "this run"):  # it is tried again
+    with locks.exclusive_lock(folder.with_name(f"{name}.lock"), "this run"):  # it is tried again
         assert states(tmp_path, running)[name].state == "running"
     submit(tmp_path, name, 8)
     again = Queued(8, f"table2-toy-{name}", "PENDING", "Priority")
@@ -218,7 +218,7 @@ def test_of_several_runs_in_a_job_one_that_failed_is_said_before_the_job_ends(tm
 def test_a_run_of_this_machine_is_known_by_its_lock(tmp_path):
     folder = make(tmp_path, "rope-linear-s1", line(10, 1))
     assert states(tmp_path)["rope-linear-s1"].state == "stopped"
-    with locks.exclusive(folder.with_name("rope-linear-s1.lock"), "this run"):
+    with locks.exclusive_lock(folder.with_name("rope-linear-s1.lock"), "this run"):
         assert states(tmp_path)["rope-linear-s1"].state == "running"
     assert states(tmp_path)["rope-linear-s1"].state == "stopped"
 

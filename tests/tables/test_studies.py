@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fairseq_plugins.cli.train_table import main
-from fairseq_plugins.common.root import PLACES
+from fairseq_plugins.common.root import FOLDER_VARIABLES
 from fairseq_plugins.experiments.devices import Devices
 from fairseq_plugins.experiments.lm import LANGUAGE_MODEL
 from fairseq_plugins.papers.lrpe import TABLE_2, TABLE_3
@@ -191,12 +191,12 @@ def test_a_study_of_another_scale_is_refused(root, configs, capsys):
     assert message in " ".join(capsys.readouterr().err.split())
 
 
-@pytest.mark.parametrize("kind", PLACES)
+@pytest.mark.parametrize("kind", FOLDER_VARIABLES)
 def test_the_environment_says_where_things_are(root, configs, monkeypatch, tmp_path_factory, kind):
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     if kind == "data":
         (root / "data" / "toy").rename(elsewhere / "toy")
-    monkeypatch.setenv(PLACES[kind], str(elsewhere))
+    monkeypatch.setenv(FOLDER_VARIABLES[kind], str(elsewhere))
     one = planned(configs, None)[0]
     assert work(root, [one]) == 0
     assert any(elsewhere.iterdir())
@@ -263,7 +263,7 @@ def test_what_force_has_begun_to_replace_is_not_published(published, configs):
 
 
 def test_rerun_goes_to_a_folder_of_its_own(published, monkeypatch, capsys):
-    for variable in PLACES.values():
+    for variable in FOLDER_VARIABLES.values():
         monkeypatch.setenv(variable, "")  # so that what the command sets is undone
     words = ["table2", "--scale", "toy", "--rows", "rope", "--attention", "linear", "--rerun"]
     assert main([*words, "--dry-run"], published) == 0
@@ -271,7 +271,7 @@ def test_rerun_goes_to_a_folder_of_its_own(published, monkeypatch, capsys):
 
 
 def test_rerun_leaves_checkpoints_where_they_were_put(published, monkeypatch, capsys):
-    for variable in PLACES.values():
+    for variable in FOLDER_VARIABLES.values():
         monkeypatch.setenv(variable, "")
     words = ["table2", "--scale", "toy", "--rows", "rope", "--attention", "linear", "--rerun"]
     assert main([*words, "--checkpoints", "/disk/c", "--dry-run"], published) == 0

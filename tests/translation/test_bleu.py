@@ -48,14 +48,14 @@ def test_generated_lines_come_back_in_order_and_detokenised(tmp_path):
     )
     assert read_generated(output, "en", 3) == ["A-B & C", 'The cat said: "no".', ""]
     assert len(read_generated(output, "en")) == 3
-    with pytest.raises(ValueError, match=r"generate\.txt: no hypothesis of sentence 3; 3 of 4"):
+    with pytest.raises(ValueError, match=r"generate\.txt: no line D-3; 3 of 4"):
         read_generated(output, "en", 4)
-    with pytest.raises(ValueError, match=r"generate\.txt: 3 hypotheses for 2 sentences"):
+    with pytest.raises(ValueError, match=r"generate\.txt: 3 lines D- for 2 sentences"):
         read_generated(output, "en", 2)
 
 
 def test_references_are_the_raw_lines_and_nothing_else(tmp_path: Path):
-    with pytest.raises(ValueError, match=r"test\.de is not there: a reference must be the raw"):
+    with pytest.raises(ValueError, match=r"test\.de does not exist: .*raw text"):
         read_references(tmp_path, "test", "de")
     (tmp_path / "raw").mkdir()
     (tmp_path / "raw" / "test.de").write_bytes("„Ja“\u2028da.\r\nA-B\n".encode())

@@ -77,7 +77,7 @@ def test_a_missing_source_is_named(tmp_path: Path, capsys):
     output = folder_of(tmp_path, ["a"], [SENTENCE], [SENTENCE])
     output.write_text(output.read_text().replace("S-0", "X-0"))
     assert main([str(output), "--data", str(tmp_path)]) == 2
-    assert "generate.log: no source of sentence 0" in capsys.readouterr().err
+    assert "generate.log: no line S-0" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("attention", ["linear", "vanilla", "linear_both"])

@@ -6,13 +6,13 @@ See ``docs/huggingface.md`` for examples.
 from collections.abc import Mapping
 from typing import Any, Literal, TypeVar
 
-from fairseq_plugins.common.extras import remedy
+from fairseq_plugins.common.extras import install_command
 
 try:
     from transformers import PreTrainedModel
 except ImportError as error:
     raise ImportError(
-        f"`transformers` must be installed for Hugging Face models: {remedy('hub')}"
+        f"`transformers` must be installed for Hugging Face models: {install_command('hub')}"
     ) from error
 
 from fairseq_plugins.integrations.huggingface.cache import StateLayer, state_bytes

@@ -1,4 +1,4 @@
-"""Baselines of SQuAD without any model."""
+"""Baselines of SQuAD without a model."""
 
 import re
 from collections.abc import Callable
@@ -8,16 +8,16 @@ from fairseq_plugins.squad.metrics import evaluate, normalise
 
 _END = re.compile(r"(?<=[.!?])\s+")  # of a sentence
 
-Answer = Callable[[str, str], str]  # of a text and a question
+Answer = Callable[[str, str], str]  # from a text and a question
 
 
 def whole_text(context: str, question: str) -> str:
-    """Answer with the whole text: every wanted word is in it, and all others too."""
+    """Answer with the whole text."""
     return context
 
 
 def closest_sentence(context: str, question: str) -> str:
-    """The sentence that has most of the question's words, the first of several."""
+    """Answer with the (first) sentence that shares most words with the question."""
     asked = set(normalise(question).split())
     return max(_END.split(context), key=lambda one: len(asked.intersection(normalise(one).split())))
 
@@ -28,8 +28,8 @@ PREDICTORS: dict[str, Answer] = {
 }
 
 
-def floors(squad: SquadFile) -> dict[str, dict[str, float]]:
-    """Return exact match and F1 by predictor, in per cent."""
+def score_baselines(squad: SquadFile) -> dict[str, dict[str, float]]:
+    """Compute exact match and F1 by predictor, in per cent."""
     found = {}
     for name, answer in PREDICTORS.items():
         answers = {

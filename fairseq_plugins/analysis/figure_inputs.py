@@ -1,4 +1,4 @@
-"""Inputs of figures: an encoding as defined, or as a checkpoint has learned it."""
+"""Inputs of figures: untrained encodings, or encodings of a checkpoint."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fairseq_plugins.analysis.loaded_stacks import LoadedStack, load_stack
 from fairseq_plugins.analysis.position_rows import build_plain, input_rows
-from fairseq_plugins.analysis.readers import Reader, load_reader
 from fairseq_plugins.common.errors import OptionError
 from fairseq_plugins.encodings import PositionEncoding
 from fairseq_plugins.encodings.absolute import LearnableSinusoidal, Learned, Sinusoidal
@@ -17,38 +17,35 @@ from fairseq_plugins.encodings.shaw import LearnableSinusoidalKeys, RelativeKeys
 from fairseq_plugins.modules.loading import choose_device
 
 BERT_WIDTH, BERT_HEADS = 768, 12
-# Kinds of vectors.
+# Kinds of position vectors.
 LEARNED, LEARNED_SINUSOIDS, FIXED_SINUSOIDS = "learned", "learnable sinusoids", "fixed sinusoids"
 
 
 @dataclass(frozen=True)
-class Subject:
-    """An encoding, or a model with it.
+class FigureInput:
+    """An encoding, untrained or of a trained model.
 
     Attributes:
-        label: for a panel.
-        inputs: what acts on the token embeddings, or None.
-        layer: what the first layer's attention uses, or None.
-        reader: the model; None of an encoding that is not trained.
+        label: title of a panel.
+        inputs: the encoding of token embeddings, or None.
+        layer: the encoding of the first layer's attention, or None.
+        reader: the model; None for an untrained encoding.
     """
 
     label: str
     inputs: PositionEncoding | None
     layer: PositionEncoding | None
-    reader: Reader | None = None
+    reader: LoadedStack | None = None
 
     def absolute(self, length: int) -> Tensor | None:
-        """The vectors of positions (T, C), or None without an absolute encoding.
-
-        T is `length`, or what the model reads if that is less.
-        """
+        """Return position vectors (T, C), T at most `length`; None without an absolute encoding."""
         if self.inputs is None:
             return None
-        longest = length if self.reader is None else min(length, self.reader.reach)
+        longest = length if self.reader is None else min(length, self.reader.max_length)
         return input_rows(self.inputs, longest, seed=None)
 
     def absolute_kind(self) -> str:
-        """Return the kind of its absolute vectors, as `LEARNED`; "" for others or without any."""
+        """Return the kind of the absolute vectors, as `LEARNED`; "" for others or none."""
         for part in self.inputs.parts if self.inputs is not None else ():
             if isinstance(part, LearnableSinusoidal):
                 return LEARNED_SINUSOIDS
@@ -57,12 +54,12 @@ class Subject:
         return ""
 
     def relative(self) -> Tensor | None:
-        """The vectors of the offsets -k..k (2k + 1, D), or None without relative vectors."""
+        """Return the vectors of the offsets -k..k (2k + 1, D); None without relative vectors."""
         part = self._relative_keys()
         return None if part is None else part.key_vectors(torch.empty(())).detach().double().cpu()
 
     def relative_kind(self) -> str:
-        """Return the kind of its relative vectors: `LEARNED` and so on, "" without any."""
+        """Return the kind of the relative vectors, as `LEARNED`; "" for none."""
         part = self._relative_keys()
         if part is None:
             return ""
@@ -75,7 +72,7 @@ class Subject:
         return next((part for part in parts if isinstance(part, RelativeKeys)), None)
 
     def frequencies(self) -> Tensor | None:
-        """Return the frequencies of its absolute sinusoids (C/2,), float64; None without any."""
+        """Return the frequencies of absolute sinusoids (C/2,), float64; None without any."""
         for part in self.inputs.parts if self.inputs is not None else ():
             if isinstance(part, LearnableSinusoidal):
                 return part.frequencies.detach().double().cpu()
@@ -85,52 +82,54 @@ class Subject:
         return None
 
 
-def untrained(name: str, *, seed: int = 1) -> Subject:
-    """An encoding as it begins in a model as large as BERT-base.
+def untrained_input(name: str, *, seed: int = 1) -> FigureInput:
+    """Build an untrained encoding with the sizes of BERT-base.
 
     Raises:
         ValueError: an unknown name.
     """
     built = build_plain(name, width=BERT_WIDTH, heads=BERT_HEADS, longest=512, seed=seed)
-    return Subject(name, built.inputs[0], built.layers[0])
+    return FigureInput(name, built.inputs[0], built.layers[0])
 
 
-def trained(label: str, reader: Reader) -> Subject:
-    """A model that is built already."""
+def trained(label: str, reader: LoadedStack) -> FigureInput:
+    """Make the input of a loaded model."""
     attention = reader.stack.layers[0].self_attn.attention
-    return Subject(label, reader.stack.position_embedding, attention.encoding, reader)
+    return FigureInput(label, reader.stack.position_embedding, attention.encoding, reader)
 
 
-def load_subject(label: str, checkpoint: Path, data: Path, *, cpu: bool = False) -> Subject:
-    """A checkpoint of any of our models, in float64.
+def load_figure_input(
+    label: str, checkpoint: Path, data: Path, *, cpu: bool = False
+) -> FigureInput:
+    """Load a checkpoint of any of the package's models, in float64.
 
     Raises:
-        ValueError: as `load_reader`.
+        ValueError: as for `load_stack`.
     """
-    reader = load_reader(checkpoint, data)
+    reader = load_stack(checkpoint, data)
     reader.model.double().to(choose_device(cpu=cpu))
     return trained(label, reader)
 
 
 def require(found: list[Any], figure: int, what: str) -> list[Any]:
-    """What is there.
+    """Return `found`.
 
     Raises:
-        OptionError: nothing is.
+        OptionError: `found` is empty.
     """
     if not found:
-        raise OptionError(f"figure {figure} needs {what}, which none of what is given has")
+        raise OptionError(f"figure {figure} needs {what}, which no input has")
     return found
 
 
 @dataclass(frozen=True)
-class Sizes:
-    """Sizes of a figure's inputs.
+class FigureSizes:
+    """FigureSizes of a figure's inputs.
 
     Attributes:
-        length: positions; None for 128, or what a model reads if that is less.
-        words: sentences of the probes; None for as many as the paper has.
-        seed: of the words.
+        length: positions; None for 128, or a model's maximum if that is less.
+        words: sentences of a probe; None for the paper's number.
+        seed: seed of the words.
     """
 
     length: int | None = None

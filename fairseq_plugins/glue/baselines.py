@@ -1,4 +1,4 @@
-"""Baselines of GLUE tasks without any pre-trained model."""
+"""Baselines of GLUE tasks without a pre-trained model."""
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,24 +15,23 @@ from fairseq_plugins.glue.read import Example, SplitText
 from fairseq_plugins.glue.tasks import GlueTask
 
 MAJORITY, BAG = "majority class", "bag of words"
-SECOND, SHARED = "bag of words, second sentence", "shared words"  # of tasks of two sentences
+SECOND, SHARED = "bag of words, second sentence", "shared words"  # for sentence pairs
 
-Features = Callable[[Sequence[Example]], Any]  # a line for each example
+Features = Callable[[Sequence[Example]], Any]  # a row for each example
 
 
-def floors(
+def score_baselines(
     task: GlueTask, splits: Mapping[str, SplitText]
 ) -> dict[str, dict[str, dict[str, float]]]:
-    """Predictors fitted to the training examples and scored on each labelled other split.
+    """Fit predictors to the training examples and score them on each other labelled split.
 
-    The majority class (of numbers: their mean) knows no sentence; the bag of words is a logistic
-    regression (of numbers: a ridge regression) of how often each word is in each sentence. Of two
-    sentences two more: the same of the second sentence alone, since a first one that stands in
-    several examples, with another label in each, teaches the opposite of what is asked; and one of
-    the words that the sentences share.
+    The majority class (for numbers: their mean) ignores the sentences; the bag of words is a
+    logistic regression (for numbers: a ridge regression) on word counts of each sentence. Sentence
+    pairs have two more: a bag of words of the second sentence alone, since first sentences that
+    repeat with different labels mislead, and a regression on the share of common words.
 
     Returns:
-        By split and predictor the task's metrics in per cent; splits of one example are left out.
+        The task's metrics in per cent by split and predictor, without splits of one example.
     """
     train = splits["train"].examples
     others = _measured(task, splits)
@@ -50,9 +49,9 @@ def floors(
 
 
 def seen_first_sentences(task: GlueTask, splits: Mapping[str, SplitText]) -> dict[str, float]:
-    """Return by labelled split the per cent of examples whose first sentence is in training.
+    """Compute the per cent of each labelled split's examples whose first sentence is in training.
 
-    Empty for tasks of one sentence, where such an example would be the same one.
+    Empty for tasks of one sentence.
     """
     if task.inputs < 2:
         return {}
@@ -72,7 +71,7 @@ def _measured(task: GlueTask, splits: Mapping[str, SplitText]) -> dict[str, tupl
 
 
 def _predictors(task: GlueTask, train: Sequence[Example]) -> Iterator[tuple[str, Features]]:
-    """Yield each predictor's name and features, without those that find no word to train on."""
+    """Yield names and features of the predictors; bags of words only if there are words."""
     yield MAJORITY, lambda examples: [[0.0]] * len(examples)
     if bag := _bag(train, range(task.inputs)):
         yield BAG, bag
@@ -84,12 +83,12 @@ def _predictors(task: GlueTask, train: Sequence[Example]) -> Iterator[tuple[str,
 
 
 def _bag(train: Sequence[Example], sentences: Sequence[int]) -> Features | None:
-    """Count the words of the training examples in each of these sentences."""
+    """Make word counts of the given sentences; None if training has no word."""
     vectorizers = {i: CountVectorizer() for i in sentences}
     try:
         for i, vectorizer in vectorizers.items():
             vectorizer.fit(example.sentences[i] for example in train)
-    except ValueError:  # not a word in the training sentences
+    except ValueError:  # empty vocabulary
         return None
 
     def features(examples: Sequence[Example]) -> Any:
@@ -100,7 +99,7 @@ def _bag(train: Sequence[Example], sentences: Sequence[int]) -> Features | None:
 
 
 def _shared(examples: Sequence[Example]) -> list[list[float]]:
-    """Return the share of words of each sentence that the other one has too."""
+    """Compute the share of each sentence's words that the other has too."""
     words = CountVectorizer().build_analyzer()
     found = []
     for example in examples:

@@ -1,0 +1,145 @@
+"""Trained models with the stack that reads sentences; for a translation model, the encoder."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from fairseq.data import Dictionary
+
+import fairseq_plugins.registration  # noqa: F401  (classes that checkpoints name)
+from fairseq_plugins.common.dictionaries import MASK
+from fairseq_plugins.common.errors import DataError
+from fairseq_plugins.common.vocabulary import (
+    DECODER_TABLE,
+    ROBERTA_TABLE,
+    SIDE_TABLES,
+    Vocabulary,
+    check_vocabulary,
+)
+from fairseq_plugins.evaluation.translator import languages_of
+from fairseq_plugins.modules.identity import LM, ROBERTA, TRANSLATION
+from fairseq_plugins.modules.loading import SENTENCE_TASKS, build_trained, read_trained
+
+TASKS = {
+    ROBERTA: ("masked_lm", "pe_masked_lm", *SENTENCE_TASKS, "squad"),
+    LM: ("language_modeling",),
+    TRANSLATION: ("translation",),
+}
+KINDS = {ROBERTA: "encoder only", LM: "decoder only", TRANSLATION: "encoder & decoder"}
+
+
+@dataclass(frozen=True)
+class LoadedStack:
+    """A trained model and its analysed stack.
+
+    Attributes:
+        family: the model's registered name.
+        model: in evaluation mode.
+        stack: the encoder or decoder, with the embeddings of tokens and positions.
+        dictionary: the dictionary of its input.
+        num_bos: number of <s> before a sentence, 0 or 1.
+        num_eos: number of </s> after a sentence, 0 or 1.
+    """
+
+    family: str
+    model: Any
+    stack: Any
+    dictionary: Dictionary
+    num_bos: int
+    num_eos: int
+
+    @property
+    def is_causal(self) -> bool:
+        return self.family == LM
+
+    @property
+    def max_length(self) -> int:
+        """The longest sequence that the model accepts."""
+        return int(self.stack.max_positions())
+
+    def read(self, tokens: torch.Tensor) -> None:
+        """Run tokens (B, T) through the stack."""
+        if self.family == ROBERTA:
+            self.model.encoder(tokens, features_only=True)
+        elif self.family == LM:
+            self.model.decoder.extract_features(tokens, None)
+        else:
+            self.model.encoder(tokens, src_lengths=tokens.ne(self.dictionary.pad()).sum(1))
+
+
+def wrap_model(
+    family: str, model: Any, dictionary: Dictionary, *, has_bos: bool = False
+) -> LoadedStack:
+    """Wrap a model that is built already.
+
+    Args:
+        family: the model's registered name.
+        model: the model.
+        dictionary: the dictionary of its input.
+        has_bos: whether a language model was trained with <s> before each sample. A masked model
+            has both <s> and </s>, a translation's source only </s>.
+    """
+    if family == ROBERTA:
+        return LoadedStack(family, model, model.encoder.sentence_encoder, dictionary, 1, 1)
+    if family == LM:
+        return LoadedStack(family, model, model.decoder, dictionary, int(has_bos), 0)
+    return LoadedStack(family, model, model.encoder, dictionary, 0, 1)
+
+
+def load_stack(checkpoint: Path, data: Path) -> LoadedStack:
+    """Load a checkpoint of any of the package's models.
+
+    Args:
+        checkpoint: the checkpoint's file.
+        data: the folder with the dictionaries of the training.
+
+    Raises:
+        ValueError: the checkpoint is missing, damaged, or of another model, task or dictionary.
+    """
+    tasks = [task for names in TASKS.values() for task in names]
+    state = read_trained(checkpoint, models=list(TASKS), tasks=tasks)
+    family = state["cfg"]["model"]["_name"]
+    own, vocabularies = _VOCABULARIES[family](checkpoint, state, data)
+    check_vocabulary(checkpoint, state, *vocabularies)
+    model, config, _ = build_trained(checkpoint, state, data)
+    dictionary = Dictionary.load(str(own))
+    if family == ROBERTA:
+        dictionary.add_symbol(MASK)
+    has_bos = bool(getattr(config.task, "add_bos_token", False))
+    return wrap_model(family, model, dictionary, has_bos=has_bos)
+
+
+_Dictionaries = tuple[
+    Path, list[Vocabulary]
+]  # path of the input's dictionary, and all vocabularies
+
+
+def _find_single(table: str) -> Callable[[Path, Mapping[str, Any], Path], _Dictionaries]:
+    def find(checkpoint: Path, state: Mapping[str, Any], data: Path) -> _Dictionaries:
+        of_glue = data / "input0"  # where sentence tasks keep the subwords' dictionary
+        path = _require_file(of_glue if of_glue.is_dir() else data, "dict.txt")
+        return path, [Vocabulary.read(path, table)]
+
+    return find
+
+
+def _find_both_sides(checkpoint: Path, state: Mapping[str, Any], data: Path) -> _Dictionaries:
+    languages = languages_of(state, checkpoint, data)
+    paths = [_require_file(data, f"dict.{language}.txt") for language in languages]
+    sides = zip(paths, SIDE_TABLES, strict=True)
+    return paths[0], [Vocabulary.read(path, table) for path, table in sides]
+
+
+def _require_file(data: Path, name: str) -> Path:
+    if not (data / name).is_file():
+        raise DataError(f"--data {data} does not hold {name}")
+    return data / name
+
+
+_VOCABULARIES = {
+    ROBERTA: _find_single(ROBERTA_TABLE),
+    LM: _find_single(DECODER_TABLE),
+    TRANSLATION: _find_both_sides,
+}

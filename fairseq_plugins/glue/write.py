@@ -1,0 +1,79 @@
+"""Binarised sentences and labels of a GLUE task, as fairseq's sentence_prediction reads them."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fairseq_plugins.data.folders import report
+from fairseq_plugins.data.tokenizers import Tokenizer
+from fairseq_plugins.glue.read import SplitText
+from fairseq_plugins.glue.tasks import GlueTask
+
+if TYPE_CHECKING:  # slow to import; --help stays fast
+    from fairseq.data import Dictionary
+
+LINES_PER_REPORT = 100_000
+
+
+def files_of(task: GlueTask, splits: Sequence[str]) -> tuple[str, ...]:
+    """List the files of a task's data folder with these splits."""
+    parts = [f"input{i}" for i in range(task.inputs)]
+    names = [f"{part}/dict.txt" for part in parts]
+    names += [f"{p}/{s}.{x}" for p in parts for s in splits for x in ("bin", "idx")]
+    labelled = [s for s in splits if task.split(s).label]
+    if task.labels.is_number:
+        return (*names, *(f"label/{s}.label" for s in labelled))
+    labels = [f"label/{s}.{x}" for s in labelled for x in ("bin", "idx")]
+    return (*names, "label/dict.txt", *labels)
+
+
+def write_subwords(
+    split: SplitText, column: int, tokenizer: Tokenizer, target: Path, name: str
+) -> None:
+    """Write a line of tokens for each example, empty for an empty sentence."""
+    with target.open("w", encoding="utf-8") as out:
+        for number, example in enumerate(split.examples, start=1):
+            out.write(" ".join(tokenizer.tokenize(example.sentences[column])) + "\n")
+            if number % LINES_PER_REPORT == 0:
+                report(f"{name}, input{column}: {number} of {len(split.examples)} lines")
+
+
+def binarise(text: Path, prefix: Path, dictionary: "Dictionary", workers: int) -> int:
+    """Binarise a file as fairseq-preprocess does, and return its number of tokens."""
+    from fairseq.binarizer import FileBinarizer, VocabularyDatasetBinarizer
+
+    summary = FileBinarizer.multiprocess_dataset(
+        str(text),
+        "mmap",
+        VocabularyDatasetBinarizer(dictionary, append_eos=True),
+        str(prefix),
+        vocab_size=len(dictionary),
+        num_workers=workers,
+    )
+    return int(summary.num_tok)
+
+
+def write_labels(
+    task: GlueTask, splits: Mapping[str, SplitText], work: Path, target: Path, workers: int
+) -> None:
+    """Write classes binarised by a dictionary of the training labels, or numbers in [0, 1]."""
+    from fairseq.tasks import FairseqTask
+
+    target.mkdir()
+    text = work / "label"
+    text.mkdir()
+    labelled = {name: split for name, split in splits.items() if task.split(name).label}
+    for name, split in labelled.items():
+        labels = [example.label or "" for example in split.examples]
+        if task.labels.is_number:
+            # Six digits, as fairseq's script prints them with awk.
+            scaled = "".join(f"{float(label) / task.labels.highest:.6g}\n" for label in labels)
+            (target / f"{name}.label").write_text(scaled)
+        else:
+            (text / name).write_text("".join(f"{label}\n" for label in labels))
+    if task.labels.is_number:
+        return
+    dictionary = FairseqTask.build_dictionary([str(text / "train")], workers, padding_factor=8)
+    dictionary.save(str(target / "dict.txt"))
+    for name in labelled:
+        binarise(text / name, target / name, dictionary, workers)
