@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import skip_init
 
-from fairseq_plugins.common.extras import remedy
+from fairseq_plugins.common.extras import install_command
 from fairseq_plugins.encodings.base import (
     EncodingContext,
     PositionEncoding,
@@ -91,7 +91,7 @@ def _solver() -> Any:
     try:
         from torchdiffeq import odeint  # type: ignore[import-untyped]
     except ModuleNotFoundError as error:
-        message = f"floater needs torchdiffeq, which {remedy('train')} brings"
+        message = f"floater needs torchdiffeq, which {install_command('train')} brings"
         raise ModuleNotFoundError(message, name=error.name) from error
     return odeint
 
