@@ -28,7 +28,7 @@ from fairseq_plugins.common.suggestions import did_you_mean
 
 @dataclass(frozen=True)
 class Benchmark:
-    """What it measures, its settings for (device, quick), how it runs with them, and where."""
+    """A benchmark: its settings for (device, quick), its function, and its devices."""
 
     summary: str
     settings: Callable[[str, bool], Settings]
@@ -87,10 +87,10 @@ BENCHMARKS: dict[str, Benchmark] = {
 
 
 def check_names(names: Sequence[str] | None, device: str) -> list[str]:
-    """The asked-for benchmarks, in the catalogue's order; by default all that a device has.
+    """Select benchmarks in the catalogue's order, by default all of a device.
 
     Raises:
-        ValueError: for an unknown one, with the nearest name, and one that the device has not.
+        ValueError: an unknown name, with a suggestion, or a benchmark of another device.
     """
     if names is None:
         return [name for name, benchmark in BENCHMARKS.items() if device in benchmark.devices]
@@ -102,6 +102,6 @@ def check_names(names: Sequence[str] | None, device: str) -> list[str]:
             )
         if device not in BENCHMARKS[name].devices:
             raise ValueError(
-                f"`--only` must be among what `--device {device}` can measure, but has {name!r}."
+                f"`--only` must be among the benchmarks of `--device {device}`, but has {name!r}."
             )
     return [name for name in BENCHMARKS if name in names]

@@ -1,4 +1,4 @@
-"""Attentions that are compared with each other: this project's, their plain forms, and peers.
+"""Attentions to compare: this project's, plain formulas, and other implementations.
 
 Shapes: B batch, H heads, T tokens, D head_dim. All are causal and take q, k, v (B, H, T, D).
 """
@@ -27,7 +27,7 @@ Shape = tuple[int, int, int, int]
 
 
 class Unavailable(Exception):
-    """A contender that cannot run here; the message says why."""
+    """A contender cannot run here; the message has the reason."""
 
 
 @dataclass(frozen=True)
@@ -35,17 +35,16 @@ class Contender:
     """An attention to be timed.
 
     Attributes:
-        summary: what it is, for the page.
-        build: gives the function; raises ``Unavailable``.
-        reference: the same in plain formulas, for float64.
-        features: what q and k are: ``raw``, ``positive`` as the feature map gives them, or
-            ``encoded``, those turned by RoPE.
-        peer: where it fails it is left out and named: another project's, or a kernel that not
-            every GPU has.
-        sequence_first: it works on (B, T, H, D), and gets views of tensors that lie so: a copy
-            into its layout is no time of its own.
-        work: of forward and backward at (B, H, T, D), where a kernel that is no operator of
-            PyTorch cannot be counted.
+        summary: description for the page.
+        build: returns the function; raises ``Unavailable``.
+        reference: plain formula, for float64.
+        features: features of q and k: ``raw``, ``positive`` (feature map applied), or ``encoded``
+            (positive and rotated by RoPE).
+        peer: whether a failure skips it: another project's, or a kernel that not every GPU has.
+        sequence_first: whether it takes (B, T, H, D); inputs then have this memory layout, so
+            that no copy is timed.
+        work: computes the work of forward and backward at (B, H, T, D), for kernels that are not
+            PyTorch operators.
     """
 
     summary: str
@@ -58,38 +57,38 @@ class Contender:
 
 
 def linear(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """This project's, positive denominators."""
+    """Apply this project's kernel with positive denominators."""
     output = causal_linear_attention(q, k, v)
     assert isinstance(output, Tensor)
     return output
 
 
 def linear_encoded(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """This project's with encoded denominators, which are kept away from zero."""
+    """Apply this project's kernel with encoded denominators, clamped away from zero."""
     output = causal_linear_attention(q, k, v, min_cosine=MIN_COSINE)
     assert isinstance(output, Tensor)
     return output
 
 
 def masked(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """Linear attention through its masked T x T matrix."""
+    """Apply linear attention through its masked T x T matrix."""
     weights = (q @ k.mT).tril()
     return weights @ v / weights.sum(-1, keepdim=True)
 
 
 def softmax(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """PyTorch's own, causal; on a GPU whichever kernel it chooses."""
+    """Apply PyTorch's causal attention with the kernel of its choice."""
     return F.scaled_dot_product_attention(q, k, v, is_causal=True)
 
 
 def flash(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """PyTorch's flash kernel and no other."""
+    """Apply PyTorch's flash kernel."""
     with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
         return F.scaled_dot_product_attention(q, k, v, is_causal=True)
 
 
 def explicit_softmax(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """The formula as written."""
+    """Apply the formula of softmax attention."""
     logits = q @ k.mT * q.size(-1) ** -0.5
     future = torch.ones(logits.shape[-2:], dtype=torch.bool, device=q.device).triu(1)
     return logits.masked_fill(future, float("-inf")).softmax(-1) @ v
@@ -103,10 +102,10 @@ def _recurrent(*flags: str) -> Attend:
 
 
 def _recurrent_work(shape: Shape) -> Work:
-    """The loops of ``recurrent.cpp`` in float32: over the state twice forward, five times back.
+    """Compute the work of ``recurrent.cpp`` in float32: 2 loops over the state forward, 5 back.
 
-    Tensors of q's size: q, k and v are read forward, these, the output and its gradient backward;
-    the output and three gradients are written. A denominator per token is written and read.
+    Twelve tensors of q's size move: q, k, v read forward; these, output and its gradient read
+    backward; output and three gradients written. A denominator per token is written and read.
     """
     batch, heads, length, dim = shape
     tokens = batch * heads * length
@@ -120,7 +119,7 @@ def _unknown_work(_: Shape) -> Work:
 def _import(module: str, package: str) -> object:
     try:
         return import_module(module)
-    except Exception as error:  # a peer may fail in any way while it is imported
+    except Exception as error:  # importing another project may raise anything
         reason = "not installed" if isinstance(error, ModuleNotFoundError) else repr(error)
         raise Unavailable(f"{package}: {reason}") from None
 
@@ -139,7 +138,7 @@ def _fast_transformers() -> Attend:
 def _flash_linear_attention() -> Attend:
     module = _import("fla.ops.linear_attn", "flash-linear-attention")
     chunk = module.chunk_linear_attn  # type: ignore[attr-defined]
-    # Older versions take (B, H, T, D) unless told otherwise, newer ones only (B, T, H, D).
+    # Older versions take (B, H, T, D) by default, newer ones only (B, T, H, D).
     words = {"head_first": False} if "head_first" in inspect.signature(chunk).parameters else {}
 
     def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -153,10 +152,10 @@ def _flash_linear_attention() -> Attend:
 _naive = functools.partial(naive_linear_attention, causal=True)
 
 CONTENDERS: dict[str, Contender] = {
-    # Looked up when called, so that what is checked is what is timed.
+    # Looked up when called, so that the checked function is the timed one.
     "linear": Contender("causal linear attention, positive denominators", lambda: linear, _naive),
     "linear_encoded": Contender(
-        "causal linear attention, features turned by RoPE, denominators kept from zero",
+        "causal linear attention, features rotated by RoPE, clamped denominators",
         lambda: linear_encoded,
         functools.partial(_naive, min_cosine=MIN_COSINE),
         features="encoded",
@@ -213,7 +212,7 @@ CONTENDERS: dict[str, Contender] = {
 def draw(
     contender: Contender, shape: Shape, device: torch.device, dtype: torch.dtype
 ) -> list[Tensor]:
-    """q, k and v (B, H, T, D) as the contender gets them, and a gradient of its output."""
+    """Draw q, k and v (B, H, T, D) for a contender, and a gradient of its output."""
     q, k, v, gradient = (torch.randn(shape, device=device) for _ in range(4))
     if contender.features != "raw":
         q, k = elu_plus_one(q), elu_plus_one(k)
@@ -231,7 +230,7 @@ def draw(
 
 
 def forward_backward(attend: Attend, tensors: list[Tensor]) -> Callable[[], tuple[Tensor, ...]]:
-    """One pass there and back: the output and the gradients of q, k and v."""
+    """Make a function that computes the output and the gradients of q, k and v."""
     *inputs, gradient = tensors
     leaves = [t.clone().requires_grad_() for t in inputs]
 

@@ -1,4 +1,4 @@
-"""Where a benchmark runs."""
+"""Device and folders of a benchmark run."""
 
 import argparse
 import re
@@ -10,28 +10,29 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.record import ROOT
 from fairseq_plugins.common import provenance
 
-if TYPE_CHECKING:  # PyTorch takes seconds, which a command's --help must not
+if TYPE_CHECKING:  # slow to import; --help stays fast
     import torch
 
-Settings = dict[str, Any]  # what goes into the JSON
+Settings = dict[str, Any]  # recorded in the JSON
 
 
 def say(text: str) -> None:
-    """Progress, at once even into a pipe."""
+    """Print progress without buffering."""
     print(text, flush=True)
 
 
 @dataclass(frozen=True)
 class Context:
-    """The device by its name in the results' folders, where those are, and how to say something.
+    """Device, folders and options of a run.
 
     Attributes:
         name: ``cpu`` or ``gpu``.
-        output: folder that holds ``benchmarks/results`` and ``results/table9``.
-        command: what was typed.
-        machine: whose results they are, None for one named after its processor; those of a machine
-            that is named keep Table 9 beside them.
-        apart: a folder among those of Table 9, for cells that are not to meet the published ones.
+        output: folder with ``benchmarks/results`` and ``results/table9``.
+        command: the command line.
+        machine: name of the machine, whose folder then holds Table 9 too; None for the processor's.
+        apart: subfolder of Table 9's results, to keep cells from the published ones.
+        force: whether to measure again.
+        say: prints progress.
     """
 
     name: str
@@ -50,7 +51,7 @@ class Context:
 
     @property
     def dtype(self) -> "torch.dtype":
-        """Of kernels alone: what is usual there."""
+        """The usual dtype of kernels on the device."""
         import torch
 
         return torch.bfloat16 if self.name == "gpu" else torch.float32
@@ -65,28 +66,28 @@ class Context:
 
     @property
     def table9(self) -> Path:
-        """Of the cells of Table 9, with their page beside it."""
+        """The folder of Table 9's cells, with the page beside it."""
         folder = self.results if self.machine else self.output / "results"
         return folder / "table9" / self.apart / self.name
 
 
 def machine_name(device: str) -> str:
-    """A folder's name for this machine, after the model of its processor or its GPU."""
+    """Name a folder after the model of the machine's processor or GPU."""
     hardware = provenance.hardware(1 if device == "gpu" else 0)
     model = re.sub(r"\((R|TM)\)", " ", " ".join(hardware["gpus"]) or hardware["cpu"])
     return re.sub(r"[^a-z0-9]+", "-", model.lower()).strip("-") or "unknown"
 
 
 def context_of(args: argparse.Namespace, command: Sequence[str]) -> Context:
-    """What the options say; a tiny run's findings are no results and go elsewhere."""
-    apart: str = getattr(args, "name", None) or ""  # of Table 9 alone
+    """Make the context of parsed options; `--quick` writes to outputs/ by default."""
+    apart: str = getattr(args, "name", None) or ""  # only for Table 9
     is_elsewhere = args.quick and not apart
     output = args.output or (ROOT / "outputs" / "benchmarks" if is_elsewhere else ROOT)
     return Context(args.device, output, tuple(command), args.machine, apart, args.force)
 
 
 def device_problem(name: str) -> str | None:
-    """Why nothing can be measured on a device; None where it can."""
+    """Return why a device cannot be used, or None."""
     import torch
 
     if name == "gpu" and not torch.cuda.is_available():

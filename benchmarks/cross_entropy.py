@@ -1,4 +1,4 @@
-"""The loss of an output layer without its logits against the way through them."""
+"""Cross-entropy of an output layer without logits, against the usual way through logits."""
 
 from collections.abc import Callable
 
@@ -17,18 +17,18 @@ from fairseq_plugins.kernels import linear_cross_entropy, naive_linear_cross_ent
 Loss = Callable[[Tensor, Tensor, Tensor], Tensor]
 PARTS = ("forward+backward", "evaluation")
 PLAIN, BLOCKWISE = "plain", "blockwise"
-# At which outputs and gradients are compared: several blocks of tokens and of words, not full.
+# (tokens, width, words) of the checks: several blocks, the last one partial.
 _CHECKED = ((5, 16, 40), (300, 24, 9001))
 
 
 def through_logits(features: Tensor, weight: Tensor, target: Tensor) -> Tensor:
-    """As fairseq's ``cross_entropy``: logits, their log-softmax in float32, the targets' sum."""
+    """Compute the loss as fairseq's ``cross_entropy``: logits, log-softmax in float32, sum."""
     log_probs = F.log_softmax(F.linear(features, weight), dim=-1, dtype=torch.float32)
     return F.nll_loss(log_probs, target, reduction="sum")
 
 
 def without_logits(features: Tensor, weight: Tensor, target: Tensor) -> Tensor:
-    """This project's, summed."""
+    """Compute this project's loss, summed."""
     return linear_cross_entropy(features, weight, target)[0]
 
 
@@ -36,7 +36,7 @@ LOSSES: dict[str, Loss] = {PLAIN: through_logits, BLOCKWISE: without_logits}
 
 
 def cross_entropy_settings(device: str, quick: bool) -> Settings:
-    """The vocabularies of WikiText-103, of RoBERTa, and a small one."""
+    """Choose the vocabularies of WikiText-103 and RoBERTa, and a small one."""
     return {
         "width": 16 if quick else 512,
         "tokens": 150 if quick else 2048,
@@ -48,7 +48,7 @@ def cross_entropy_settings(device: str, quick: bool) -> Settings:
 
 
 def run_cross_entropy(settings: Settings, context: Context) -> Found:
-    """Time, and peak memory beyond the inputs and the weight's gradient, with gradients and not."""
+    """Measure time, and peak memory beyond inputs and the weight's gradient."""
     found = Found()
     for name in LOSSES:
         check_loss(name, context)
@@ -69,11 +69,7 @@ def run_cross_entropy(settings: Settings, context: Context) -> Found:
 
 
 def check_loss(name: str, context: Context) -> None:
-    """Loss and gradients against the formula in float64.
-
-    Raises:
-        Mismatch: naming the contender.
-    """
+    """Compare loss and gradients with the formula in float64; raise Mismatch."""
     for sizes in _CHECKED:
         features, weight, target = _draw(*sizes, context)
         exact, table = (tensor.detach().double().requires_grad_() for tensor in (features, weight))
@@ -88,7 +84,7 @@ def check_loss(name: str, context: Context) -> None:
 
 
 def _draw(tokens: int, width: int, size: int, context: Context) -> tuple[Tensor, Tensor, Tensor]:
-    """Features, a weight whose logits spread as a trained model's at the start, targets."""
+    """Draw features, a weight scaled as at initialisation, and targets."""
     features, weight = (
         torch.randn(rows, width, device=context.device, dtype=context.dtype)
         for rows in (tokens, size)
@@ -119,11 +115,11 @@ def _add_peaks(
     tensors: tuple[Tensor, Tensor, Tensor],
     context: Context,
 ) -> None:
-    """What each holds at most; the weight's gradient, which both leave behind, is not counted."""
+    """Measure peak memory; the weight's gradient, the same in both, is not counted."""
     features, weight, _ = tensors
     size, kept = len(weight), weight.numel() * weight.element_size() if part == PARTS[0] else 0
     for name, run in runs.items():
-        features.grad = weight.grad = None  # else released, and subtracted, within the run
+        features.grad = weight.grad = None  # else freed, and subtracted, within the run
         found.values[f"{part} {name} bytes@{size}"] = peak_bytes(run, context.device) - kept
     peaks = [found.values[f"{part} {name} bytes@{size}"] for name in (BLOCKWISE, PLAIN)]
     found.ratios[f"memory {part} {BLOCKWISE}/{PLAIN}@{size}"] = round(peaks[0] / peaks[1], 5)

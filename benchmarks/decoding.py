@@ -1,4 +1,4 @@
-"""One token more after a context: linear attention's step must not depend on its length."""
+"""Decoding steps after contexts of different length."""
 
 from collections.abc import Callable
 from typing import Any
@@ -15,7 +15,7 @@ from fairseq_plugins.encodings import build_encoding
 
 
 def decoding_settings(device: str, quick: bool) -> Settings:
-    """Sizes of an attention, and the two contexts whose steps are compared."""
+    """Choose sizes of an attention and two context lengths."""
     return {
         "batch": 1,
         "heads": 2 if quick else 8,
@@ -30,7 +30,7 @@ def decoding_settings(device: str, quick: bool) -> Settings:
 
 
 def run_decoding(settings: Settings, context: Context) -> Found:
-    """Seconds per token of both attentions at both contexts; the long one over the short."""
+    """Measure seconds per token of both attentions; ratios of the long context to the short."""
     found = Found()
     runs, prepare = {}, {}
     for attention in ATTENTIONS:
@@ -55,7 +55,7 @@ def run_decoding(settings: Settings, context: Context) -> Found:
 
 
 def _work(attention: str, length: int, settings: Settings, context: Context) -> Work:
-    """Of a single step: what several in a call share is read anew in each."""
+    """Count the work of a single step; tensors shared by several steps are read in each."""
     prepare, run = _decoder(attention, length, {**settings, "steps": 1}, context)
     with torch.no_grad():
         prepare()
@@ -65,7 +65,7 @@ def _work(attention: str, length: int, settings: Settings, context: Context) -> 
 def _decoder(
     attention_type: str, length: int, settings: Settings, context: Context
 ) -> tuple[Callable[[], None], Callable[[], object]]:
-    """What brings an attention to the state after ``length`` tokens, and what goes on from it."""
+    """Make two functions: restore the state after ``length`` tokens, and decode from it."""
     heads, dim, steps = settings["heads"], settings["head_dim"], settings["steps"]
     encoding = build_encoding(
         settings["position_encoding"],
@@ -86,20 +86,20 @@ def _decoder(
         return torch.arange(first, first + count, device=context.device).unsqueeze(0)
 
     new = tokens(1)
-    places = [positions(length + i, 1) for i in range(steps + 1)]
+    step_positions = [positions(length + i, 1) for i in range(steps + 1)]
     with torch.no_grad():
         _, prompt = attention.step(*tokens(length), positions=positions(0, length))
     current: dict[str, Any] = {}
 
     def prepare() -> None:
-        # Copied, because a cache is written in place; its first step makes room for the others.
+        # Copied, since a cache is written in place; the first step allocates room for more.
         copied = {name: tensor.clone() for name, tensor in prompt.items()}
-        current["state"] = attention.step(*new, positions=places[0], state=copied)[1]
+        current["state"] = attention.step(*new, positions=step_positions[0], state=copied)[1]
 
     def run() -> object:
         state = current["state"]
-        for place in places[1:]:
-            output, state = attention.step(*new, positions=place, state=state)
+        for position in step_positions[1:]:
+            output, state = attention.step(*new, positions=position, state=state)
         return output, state
 
     return prepare, run

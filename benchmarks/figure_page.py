@@ -1,4 +1,4 @@
-"""Time and memory against the length, drawn from the figure's JSON."""
+"""The figure of time and memory by length."""
 
 from pathlib import Path
 
@@ -7,17 +7,8 @@ from fairseq_plugins.common.files import writing
 from fairseq_plugins.common.pictures import save_png
 
 
-def has_matplotlib() -> bool:
-    """Return whether the extra `figures` is installed."""
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError:
-        return False
-    return True
-
-
 def curves(result: Result) -> dict[str, dict[str, list[tuple[int, float]]]]:
-    """{"seconds" or "bytes": {contender: [(length, value)]}}, by length."""
+    """Return sorted (length, value) by panel ("seconds", "bytes") and contender."""
     found = result["found"]
     times = found["medians"].items()
     sizes = ((key.removeprefix("bytes "), value) for key, value in found["values"].items())
@@ -32,7 +23,7 @@ def curves(result: Result) -> dict[str, dict[str, list[tuple[int, float]]]]:
 
 
 def draw(result: Result, path: Path) -> None:
-    """Write a PNG with a panel for time and one for memory, both axes logarithmic."""
+    """Draw a PNG with panels for time and memory, on logarithmic axes."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(10, 4.2), layout="constrained")

@@ -1,4 +1,4 @@
-"""Time and memory of causal attentions: against each other, and against the length."""
+"""Time and memory of causal attentions, relative to each other and by length."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -19,10 +19,10 @@ OURS = ("linear", "linear_encoded")
 def available(
     names: Sequence[str], settings: Settings, context: Context, found: Found
 ) -> dict[str, Attend]:
-    """The contenders that can run here, each checked; the others are named in ``found``.
+    """Build and check the contenders; those that cannot run go to ``found.skipped``.
 
     Raises:
-        Mismatch: one that is no peer is wrong.
+        Mismatch: this project's result is wrong.
     """
     result = {}
     for name in names:
@@ -39,7 +39,7 @@ def available(
             )
         except Unavailable as error:
             found.skipped[name] = str(error)
-        except Exception as error:  # a peer may fail in any way, in compiling its kernel too
+        except Exception as error:  # another project may raise anything
             if not contender.peer:
                 raise
             found.skipped[name] = f"{type(error).__name__}: {error}"
@@ -70,7 +70,7 @@ def _passes(
 def _each_length(
     settings: Settings, context: Context, found: Found
 ) -> Iterator[tuple[int, dict[str, Any], Samples]]:
-    """At each length the contenders that are wanted there and their times, which `found` gets."""
+    """Time the contenders at each length, and add medians and work to `found`."""
     wanted: dict[str, list[int]] = settings["contenders"]
     functions = available(list(wanted), settings, context, found)
     for length in sorted({n for lengths in wanted.values() for n in lengths}):
@@ -88,13 +88,13 @@ def _shape(length: int, settings: Settings) -> Shape:
 
 
 def _work(name: str, run: Callable[[], object], length: int, settings: Settings) -> Work:
-    """Of one forward and backward pass of a contender."""
+    """Count the work of a forward and backward pass."""
     formula = CONTENDERS[name].work
     return formula(_shape(length, settings)) if formula else count_work(run)
 
 
 def causal_settings(device: str, quick: bool) -> Settings:
-    """Which contenders run at which lengths."""
+    """Choose the lengths of each contender."""
     if device == "gpu":
         lengths = [64, 128] if quick else [2048, 4096, 8192]
         names = ["linear", "linear_encoded", "flash", "flash_linear_attention"]
@@ -109,7 +109,7 @@ def causal_settings(device: str, quick: bool) -> Settings:
 
 
 def _sizes(device: str, quick: bool, **more: Any) -> Settings:
-    """A sequence of 8 heads on a CPU, 8 sequences of 16 on a GPU."""
+    """Choose sizes: a sequence of 8 heads on a CPU, 8 sequences of 16 on a GPU."""
     gpu = device == "gpu"
     pace = Pace(0.05, 2, 3) if quick else Pace(8.0, 5, 200)
     return {
@@ -124,7 +124,7 @@ def _sizes(device: str, quick: bool, **more: Any) -> Settings:
 
 
 def run_causal(settings: Settings, context: Context) -> Found:
-    """Forward and backward of every contender at every length; ours over each of the others."""
+    """Time forward and backward of every contender at every length; ratios of ours to others."""
     found = Found()
     for length, passes, samples in _each_length(settings, context, found):
         for ours in OURS:
@@ -138,12 +138,12 @@ def run_causal(settings: Settings, context: Context) -> Found:
 
 
 def scaling_settings(device: str, quick: bool) -> Settings:
-    """Two lengths, the second four times the first."""
+    """Choose two lengths, the second four times the first."""
     return _sizes(device, quick, lengths=[128, 512] if quick else [2048, 8192])
 
 
 def run_scaling(settings: Settings, context: Context) -> Found:
-    """Ours at the long length over itself at the short one."""
+    """Measure the ratio of ours at the long length to the short one."""
     found = Found()
     functions = available(OURS, settings, context, found)
     short, long = settings["lengths"]
@@ -163,14 +163,14 @@ def run_scaling(settings: Settings, context: Context) -> Found:
 
 
 def memory_settings(device: str, quick: bool) -> Settings:
-    """Softmax beside ours at the two lengths of the growth; longer ones take minutes."""
+    """Choose lengths; softmax has only the first two, since longer ones take minutes."""
     lengths = [256, 1024] if quick else [2048, 8192, 32768]
     contenders = {**dict.fromkeys(OURS, lengths), "softmax": lengths[:2]}
     return _sizes(device, quick, contenders=contenders)
 
 
 def run_memory(settings: Settings, context: Context) -> Found:
-    """Peak memory beyond what was there before, in tensors of q's size, and its growth."""
+    """Measure extra peak memory in tensors of q's size, and its growth with the length."""
     found = Found()
     wanted: dict[str, list[int]] = settings["contenders"]
     functions = available(list(wanted), settings, context, found)
@@ -192,7 +192,7 @@ def _add_peaks(
     tensors = draw(CONTENDERS[name], shape, context.device, context.dtype)
     leaves = [t.requires_grad_() for t in tensors[:3]]
     both = forward_backward(attend, tensors)
-    both()  # what is made once, such as a compiled kernel or a workspace
+    both()  # warm-up: compiled kernels and workspaces
     unit = tensors[0].numel() * tensors[0].element_size()
     for part, run in (("forward", lambda: attend(*leaves)), ("forward+backward", both)):
         peak = peak_bytes(run, context.device)
@@ -202,7 +202,7 @@ def _add_peaks(
 
 
 def figure_settings(device: str, quick: bool) -> Settings:
-    """A single head on a CPU, so that softmax at 32k takes seconds; masked while it fits."""
+    """Choose a single head on a CPU, so that softmax at 32k takes seconds."""
     lengths = [64, 128, 256] if quick else [512 * 2**i for i in range(7)]
     contenders = dict.fromkeys((*OURS, "softmax"), lengths)
     contenders["masked"] = [n for n in lengths if n <= 4096]
@@ -212,7 +212,7 @@ def figure_settings(device: str, quick: bool) -> Settings:
 
 
 def run_figure(settings: Settings, context: Context) -> Found:
-    """Time and peak memory of forward and backward at each length."""
+    """Measure time and peak memory of forward and backward at each length."""
     found = Found()
     for length, passes, _ in _each_length(settings, context, found):
         for name, run in passes.items():

@@ -1,4 +1,4 @@
-"""A whole training step of the language model against fairseq's own."""
+"""The training step of a language model, relative to fairseq's own."""
 
 from benchmarks.context import Context, Settings
 from benchmarks.limits import count_work, peak_settings
@@ -12,7 +12,7 @@ FAIRSEQ = "transformer_lm"
 
 
 def language_model_settings(device: str, quick: bool) -> Settings:
-    """Sizes of a language model whose step takes seconds at most."""
+    """Choose sizes of a language model whose step takes seconds at most."""
     gpu = device == "gpu"
     return {
         "layers": 1 if quick else 6 if gpu else 4,
@@ -29,7 +29,7 @@ def language_model_settings(device: str, quick: bool) -> Settings:
 
 
 def run_language_model(settings: Settings, context: Context) -> Found:
-    """Forward, backward and update: both attentions over fairseq's ``transformer_lm``."""
+    """Time forward, backward and update, relative to fairseq's ``transformer_lm``."""
     found = Found()
     for attention in ATTENTIONS:
         check_attention(attention, causal=True, device=context.device, dtype=context.dtype)

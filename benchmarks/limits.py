@@ -1,9 +1,8 @@
-"""How far what is timed is from the machine's limits: the work of a call, and the machine's peaks.
+"""The work of a call, and the machine's peaks to which it is compared.
 
-Work is counted while one untimed call runs, from the operators that PyTorch dispatches, those of
-backward and of every ``autograd.Function`` too. Peaks are measured right before and right after a
-benchmark, by the same thread or on the same device: a product of two large matrices in the
-benchmark's dtype, and a large copy.
+Work is counted in an untimed call from PyTorch's dispatched operators, backward included. Peaks are
+measured right before and after a benchmark: a product of two large matrices in the benchmark's
+dtype, and a large copy.
 """
 
 import gc
@@ -24,24 +23,22 @@ from benchmarks.timing import Pace, interleave
 
 Run = Callable[[Settings, Context], Found]
 Measured = TypeVar("Measured")
-Peaks = dict[str, Any]  # what goes into the JSON: the sizes, and GFLOP/s and GB/s before and after
+Peaks = dict[str, Any]  # recorded in the JSON: sizes, GFLOP/s and GB/s before and after
 
-# They take a whole table and read as much of it as they give.
+# These take a whole table and read only as much as they return.
 _PICKING = {"embedding", "gather", "index", "index_select"}
 _OVERWRITING = {"copy_", "fill_", "zero_"}
 
 
 @dataclass(frozen=True)
 class Work:
-    """What one call does.
+    """The work of a call.
 
     Attributes:
-        flop: of the matrix products that it performs, a multiplication and an addition being two;
-            None where it is not known.
-        bytes: the least that must move. What goes into the call is read once, what comes out of it
-            is written once, what it changes both; and what autograd keeps between forward and
-            backward is read once more, and written once unless it went in or comes out.
-        source: ``counted``, that it is by a formula, or why it is not known.
+        flop: operations of matrix products, two per multiply-add; None if unknown.
+        bytes: the least bytes to move: inputs are read once, outputs written once; tensors that
+            autograd keeps for backward are read once more, and written once if they are new.
+        source: ``counted``, a formula, or why the work is unknown.
     """
 
     flop: int | None = None
@@ -50,16 +47,16 @@ class Work:
 
 
 def count_work(run: Callable[[], object]) -> Work:
-    """The work of a call of ``run``, which has been called before and made what it makes once.
+    """Count the work of a call of ``run``, after a warm-up.
 
-    Kernels that are no operators of PyTorch are not seen; without any product nothing is known.
-    A call that cannot be counted is no reason to lose its times: the work says why.
+    Kernels that are not PyTorch operators are not seen; without any product the work is unknown.
+    Errors are returned as `source`, so that times are kept.
     """
     counter = _Counter()
     try:
         with torch.autograd.graph.saved_tensors_hooks(counter.keep, lambda tensor: tensor), counter:
             result = run()
-        gc.collect(1)  # of what is young: else what lies in a cycle would seem to have come out
+        gc.collect(1)  # young cycles would else count as outputs
         moved = counter.moved()
         del result
     except Exception as error:
@@ -71,7 +68,7 @@ def count_work(run: Callable[[], object]) -> Work:
 
 @dataclass
 class _Storage:
-    """Bytes of a tensor's memory, and how many of them a call touches (views may do so twice)."""
+    """Bytes of a tensor's memory, and those that a call touches (views may repeat them)."""
 
     size: int
     made: bool
@@ -80,21 +77,21 @@ class _Storage:
     kept: int = 0
 
     def least(self, alive: bool) -> int:
-        """The bytes that must move; ``alive``: it is still there after the call."""
+        """Return the least bytes to move; ``alive``: whether the memory outlives the call."""
         kept = min(self.kept, self.size)
         if self.made:
             return kept + (self.size if alive else kept)
-        # What is kept was read, though a kernel that is no operator is not seen to do it.
+        # Kept tensors were read, if only by kernels that are not operators.
         return kept + min(max(self.read, kept), self.size) + min(self.written, self.size)
 
 
 class _Counter(TorchDispatchMode):
-    """Adds up products, and follows every storage that an operator touches."""
+    """A counter of products, and of the bytes of every storage that an operator touches."""
 
     def __init__(self) -> None:
         super().__init__()
         self.flop = 0
-        # A weak reference lets the memory go, but no other storage gets its address.
+        # Weak references free the memory, but keep its address from being reused.
         self.storages: dict[StorageWeakRef, _Storage] = {}
 
     def __torch_dispatch__(
@@ -116,7 +113,7 @@ class _Counter(TorchDispatchMode):
         for tensor in _tensors(value):
             storage, size = self._storage(tensor, made=False), tensor.nbytes
             if alias is not None and not alias.is_write:
-                continue  # of a view, which moves nothing
+                continue  # a view moves nothing
             if operator in _PICKING:
                 size = min(size, sum(t.nbytes for t in _tensors(result)))
             if alias is not None:
@@ -129,12 +126,12 @@ class _Counter(TorchDispatchMode):
         return self.storages.setdefault(StorageWeakRef(memory), _Storage(memory.nbytes(), made))
 
     def keep(self, tensor: Tensor) -> Tensor:
-        """Note what autograd keeps; given back detached, which a cycle of references needs."""
+        """Record a tensor kept by autograd; detached, to avoid a reference cycle."""
         self._storage(tensor, made=False).kept += tensor.nbytes
         return tensor.detach()
 
     def moved(self) -> int:
-        """The least bytes, once the call is over and its result is still held."""
+        """Sum the least bytes after the call, while its result is held."""
         return sum(s.least(not ref.expired()) for ref, s in self.storages.items())
 
 
@@ -143,20 +140,20 @@ def _tensors(values: Any) -> list[Tensor]:
 
 
 def _flop(packet: Any, args: Any, kwargs: Any, named: Mapping[str, Any], result: Any) -> int:
-    """Of one operator, 0 for those that are no products of matrices."""
+    """Count the operations of an operator; 0 unless it is a matrix product."""
     name = packet.__name__
     if name.startswith("_scaled_dot_product") and "query" in named:
         return _flop_of_attention(named, backward="backward" in name)
-    # In place (`baddbmm_`) it is the same product.
+    # In-place variants (`baddbmm_`) are the same product.
     formula = flop_registry.get(getattr(torch.ops.aten, name.removesuffix("_"), None))
     return int(formula(*args, **kwargs, out_val=result)) if formula else 0
 
 
 def _flop_of_attention(named: Mapping[str, Any], *, backward: bool) -> int:
-    """PyTorch's fused attention, whose causal kernels leave out later keys.
+    """Count PyTorch's fused attention, without later keys of causal kernels.
 
-    Two products forward; five backward, where the weights are computed anew. Its own counter has no
-    formula for the kernel of a CPU, and counts later keys.
+    Two products forward, five backward (weights are recomputed). PyTorch's own counter lacks the
+    CPU kernel and counts later keys.
     """
     batch, heads, queries, width = named["query"].shape
     keys, values = named["key"].size(2), named["value"].size(3)
@@ -166,7 +163,7 @@ def _flop_of_attention(named: Mapping[str, Any], *, backward: bool) -> int:
 
 
 def peak_settings(device: str, quick: bool) -> Settings:
-    """Sizes that no cache holds and that a peak is reached at."""
+    """Choose sizes beyond the caches that reach the peaks."""
     gpu = device == "gpu"
     return {
         "gemm_size": 64 if quick else 8192 if gpu else 1024,
@@ -176,10 +173,7 @@ def peak_settings(device: str, quick: bool) -> Settings:
 
 
 def measure_peaks(sizes: Settings, context: Context) -> tuple[float, float]:
-    """GFLOP/s of a product of two square matrices, and GB/s of a copy, read and written.
-
-    The best of several repetitions, in which the two take turns.
-    """
+    """Measure GFLOP/s of a matrix product and GB/s of a copy, the best of several turns."""
     side, count = sizes["gemm_size"], sizes["repetitions"]
     left, right, product = torch.randn(3, side, side, device=context.device).to(context.dtype)
     source = torch.ones(sizes["copy_bytes"] // 4, device=context.device)
@@ -199,7 +193,7 @@ def measure_peaks(sizes: Settings, context: Context) -> tuple[float, float]:
 def with_peaks(
     run: Callable[[], Measured], sizes: Settings, context: Context
 ) -> tuple[Measured, Peaks]:
-    """What ``run`` gives, and the peaks right before it and right after it."""
+    """Return the result of ``run`` and the peaks right before and after it."""
     before = measure_peaks(sizes, context)
     result = run()
     after = measure_peaks(sizes, context)
@@ -209,7 +203,7 @@ def with_peaks(
 
 
 def join_peaks(peaks: Sequence[Peaks]) -> Peaks:
-    """Those of several measurements with the same sizes as one, in their order."""
+    """Join the peaks of several measurements with equal sizes."""
     joined = dict(peaks[0])
     for key in ("gflop_per_s", "gb_per_s"):
         joined[key] = [value for one in peaks for value in one[key]]
@@ -217,7 +211,7 @@ def join_peaks(peaks: Sequence[Peaks]) -> Peaks:
 
 
 def rates(work: Work, seconds: float, peaks: Peaks) -> dict[str, float | None]:
-    """Work per second, and its share of the best peak."""
+    """Compute work per second, and its share of the best peak."""
     result: dict[str, float | None] = {}
     for amount, rate, share in (
         (work.flop, "gflop_per_s", "of_peak_gemm"),
@@ -230,11 +224,11 @@ def rates(work: Work, seconds: float, peaks: Peaks) -> dict[str, float | None]:
 
 
 def between_peaks(run: Run, shares: Sequence[str] = ()) -> Run:
-    """A benchmark between two measurements of the peaks, with the rates of all that it timed.
+    """Wrap a benchmark to measure peaks before and after, and to add rates.
 
     Args:
         run: the benchmark; its settings have ``peaks``.
-        shares: contenders whose share of the peak product is one of the ratios, by such keys as
+        shares: contenders whose share of the peak product becomes a ratio, as
             ``linear/peak_gemm@512``.
     """
 

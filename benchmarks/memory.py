@@ -1,4 +1,4 @@
-"""Memory that a computation holds at most, as the allocators themselves report it."""
+"""Peak memory of a computation, from PyTorch's allocators."""
 
 import gc
 from collections.abc import Callable
@@ -9,14 +9,13 @@ from torch.profiler import ProfilerActivity, profile
 
 
 def peak_bytes(run: Callable[[], object], device: torch.device | None = None) -> int:
-    """The most bytes that ``run`` holds at once beyond what was there before.
+    """Measure the peak bytes of ``run`` beyond those allocated before.
 
-    On a CPU the profiler records every allocation and release of torch's allocator, those inside
-    an operator too, so that nothing temporary is missed; on a GPU torch counts them itself.
+    On a CPU the profiler records every allocation, also inside operators; on a GPU torch counts.
     """
     if device is not None and device.type == "cuda":
         return _peak_on_gpu(run, device)
-    gc.collect()  # else what was left behind before may be released, and subtracted, in the run
+    gc.collect()  # else older garbage may be freed, and subtracted, within the run
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as records:
         kept = run()
     del kept

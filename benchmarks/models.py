@@ -1,4 +1,4 @@
-"""Whole models and their training steps, built as fairseq's tasks build them, without data."""
+"""Models and their training steps, built as by fairseq's tasks, without data."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -21,7 +21,7 @@ Step = Callable[[], None]
 
 
 def make_dictionary(size: int) -> Dictionary:
-    """A dictionary of that many symbols, fairseq's four among them."""
+    """Make a dictionary of `size` symbols, with fairseq's four."""
     dictionary = Dictionary()
     for i in range(size - len(dictionary)):
         dictionary.add_symbol(f"w{i}")
@@ -29,21 +29,21 @@ def make_dictionary(size: int) -> Dictionary:
 
 
 def random_tokens(settings: Settings, length: int, device: torch.device) -> Tensor:
-    """Words without padding: (B, length)."""
+    """Draw words without padding: (B, length)."""
     first = Dictionary().nspecial
     shape = (settings["batch"], length)
     return torch.randint(first, settings["dictionary"], shape, device=device)
 
 
 def _precision(context: Context) -> AbstractContextManager[Any]:
-    """float32 on a CPU; on a GPU as mixed-precision training runs."""
+    """Return the autocast context: float32 on a CPU, mixed precision on a GPU."""
     if context.name == "gpu":
         return torch.autocast("cuda", torch.bfloat16)
     return nullcontext()
 
 
 def make_step(model: nn.Module, loss: Callable[[], Tensor], context: Context) -> Step:
-    """Forward, backward and an update by Adam."""
+    """Make a step of forward, backward and an update by Adam."""
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-4)
 
     def step() -> None:
@@ -59,7 +59,7 @@ def make_step(model: nn.Module, loss: Callable[[], Tensor], context: Context) ->
 def language_model_step(
     settings: Settings, length: int, context: Context, attention: str | None
 ) -> Step:
-    """A step of ``pe_transformer_lm`` with ``attention``, or of fairseq's own where None."""
+    """Make a step of ``pe_transformer_lm``, or of fairseq's own for `attention` None."""
     dictionary = make_dictionary(settings["dictionary"])
     task = SimpleNamespace(source_dictionary=dictionary, target_dictionary=dictionary)
     options = {
@@ -97,10 +97,10 @@ def language_model_step(
 def masked_language_model_step(
     settings: Settings, context: Context, attention: str, encoding: str
 ) -> Step:
-    """A step of the bidirectional encoder, which predicts 15% of the tokens.
+    """Make a step of the bidirectional encoder, which predicts 15 % of the tokens.
 
     Raises:
-        IncompatibleEncodingError: the two do not go together.
+        IncompatibleEncodingError: the encoding does not support the attention.
         ValueError: an unknown encoding.
     """
     config = TransformerConfig()
@@ -115,14 +115,14 @@ def masked_language_model_step(
     tokens = random_tokens(settings, settings["length"], context.device)
     hidden = torch.rand(tokens.shape, device=context.device) < 0.15
     hidden[:, 0] = True
-    # Where they are is found once, as a data loader would: counting them waits for the device.
-    places = hidden.T.flatten().nonzero().squeeze(1)
-    targets = tokens.T.flatten()[places]
+    # Positions are found once, as by a data loader, since counting them waits for the device.
+    masked = hidden.T.flatten().nonzero().squeeze(1)
+    targets = tokens.T.flatten()[masked]
     given = tokens.masked_fill(hidden, dictionary.unk())
 
     def loss() -> Tensor:
         features = model(given)["encoder_out"][0].flatten(0, 1)  # (T B, C)
-        logits = F.linear(features[places], embedding.weight)
+        logits = F.linear(features[masked], embedding.weight)
         return F.cross_entropy(logits.float(), targets)
 
     return make_step(model, loss, context)

@@ -1,9 +1,9 @@
-"""fairseq-hydra-train with the loss of every update written down, and where asked for in float64.
+"""fairseq-hydra-train that records the loss of every update, optionally in float64.
 
     python -P observed_training.py RESULT float64 --config-dir configs ...
 
-Nothing of the project is imported here: it belongs to the checkout in whose folder this runs.
-fairseq has no option for float64, so its pieces are replaced in this process, which ends here.
+Nothing of this project is imported, since the working folder may be another checkout. fairseq has
+no option for float64, so that its functions are replaced in this process.
 """
 
 import json
@@ -22,7 +22,7 @@ WARM = 20  # updates before the clock starts
 
 
 def compute_in_float64() -> None:
-    """Parameters, losses and the norm that gradients are clipped by."""
+    """Make parameters, losses and the gradient norm float64."""
     build = LegacyFairseqTask.build_model
 
     def build_double(self: Any, *args: Any, **named: Any) -> Any:
@@ -37,7 +37,7 @@ def compute_in_float64() -> None:
 
 
 def main(result: Path, dtype: str, arguments: list[str]) -> None:
-    """Train, then write nats per token of every update and tokens a second."""
+    """Train, then write nats per token of every update and tokens per second."""
     losses: list[float] = []
     tokens: list[int] = []
     times: list[float] = []

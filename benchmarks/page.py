@@ -1,4 +1,4 @@
-"""The page of a device: every target with what was measured, and all other numbers below."""
+"""The page of a device: targets with measured ratios, then all other numbers."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,12 +12,12 @@ from fairseq_plugins.report.render import DASH
 
 
 def render(device: str, results: Mapping[str, Result], summaries: Mapping[str, str]) -> str:
-    """The whole Markdown page.
+    """Render the Markdown page.
 
     Args:
         device: ``cpu`` or ``gpu``.
-        results: of the benchmarks that are done, by name.
-        summaries: of all benchmarks, in their order.
+        results: results by benchmark.
+        summaries: summaries of all benchmarks, in order.
     """
     parts = [f"# Benchmarks on a {device.upper()}", _introduction(device), site_link("speed.html")]
     parts.append(origin(list(results.values())) if results else "No benchmark is done yet.")
@@ -31,20 +31,18 @@ def render(device: str, results: Mapping[str, Result], summaries: Mapping[str, s
 def _introduction(device: str) -> str:
     where = "One thread. " if device == "cpu" else ""
     return (
-        f"{where}Times differ between machines, so ratios are shown, each measured in one run in "
-        "which its contenders take turns: the median over the turns of the ratio within a turn, "
-        "with its quartiles. Before anything is timed, outputs and gradients are compared with "
-        "plain formulas in float64. Made by `python -m benchmarks`, never by hand.\n\n"
-        "Beside a time stand GFLOP/s of the matrix products that a call performs, and GB/s of the "
-        "least bytes that it must move: what goes in is read once, what comes out is written once, "
-        "and what autograd keeps for backward is read again, and written where it is new. Shares "
-        "are of the machine's peaks, those of one large product and of one large copy (bytes read "
-        "and written), measured right before and right after the benchmark."
+        f"{where}Ratios are measured in one run in which the contenders take turns: the median "
+        "over the turns of the ratio within a turn, with quartiles. Before any timing, outputs and "
+        "gradients are compared with plain formulas in float64. Made by `python -m benchmarks`.\n\n"
+        "Each time has GFLOP/s of the call's matrix products, and GB/s of the least bytes to move: "
+        "inputs are read once, outputs written once, and tensors kept for backward are read again, "
+        "and written if new. Shares are of the machine's peaks in a large product and a large copy "
+        "(bytes read and written), measured right before and after the benchmark."
     )
 
 
 def origin(results: Sequence[Result]) -> str:
-    """Machine, versions and commit of results, each different one once."""
+    """List machines, versions and commits of results, without repetitions."""
 
     def machine(result: Result) -> str:
         hardware = result["hardware"]
@@ -66,16 +64,16 @@ def origin(results: Sequence[Result]) -> str:
     ]
     loads = [r["load_average"] for r in results]
     lines.append(
-        f"- Load average of the machine at the starts: {min(loads):.1f} to {max(loads):.1f}, of "
-        "which a benchmark before leaves up to 1."
+        f"- Load average at the start: {min(loads):.1f} to {max(loads):.1f}, including up to 1 "
+        "from the benchmark before."
     )
     return "\n".join(lines)
 
 
 def verdict(target: Target, device: str, results: Mapping[str, Result]) -> tuple[str, str, str]:
-    """Of a line: what was measured, its quartiles, and met, missed or why there is nothing."""
+    """Return the measured ratio, its quartiles, and met, missed or the reason of a gap."""
     if device not in target.devices:
-        return DASH, DASH, f"not asked on a {device.upper()}"
+        return DASH, DASH, f"no target on a {device.upper()}"
     result = results.get(target.benchmark)
     value = result["found"]["ratios"].get(target.ratio) if result else None
     if value is None:
@@ -125,11 +123,11 @@ def _details(device: str, result: Result) -> list[str]:
     return parts
 
 
-_UNSHOWN = {"contenders", "pace", "peaks"}  # of the settings
+_HIDDEN = {"contenders", "pace", "peaks"}  # settings that are not shown
 
 
 def _times(found: Mapping[str, Any]) -> list[str]:
-    """Every time beside its distance from the machine's peaks; a JSON of before has none."""
+    """Tabulate times with their shares of the machine's peaks (missing in old JSON)."""
     header = ["time", "median, ms", "turns", "GFLOP/s", "% of peak product"]
     header += ["GB/s", "% of peak copy"]
     lines = []
@@ -153,7 +151,7 @@ def _times(found: Mapping[str, Any]) -> list[str]:
 
 
 def _peaks(peaks: Mapping[str, Any]) -> str:
-    """What the shares are of."""
+    """Describe the machine's peaks."""
     side, size = peaks["gemm_size"], peaks["copy_bytes"] / 2**20
 
     def measured(name: str) -> str:
@@ -170,7 +168,7 @@ def _peaks(peaks: Mapping[str, Any]) -> str:
 
 
 def _number(value: float | None) -> str:
-    """Three digits, and all of a large number's."""
+    """Format a number with three digits, or all digits of a larger integer part."""
     if value is None:
         return DASH
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
@@ -185,5 +183,5 @@ def _quartiles(middle: Sequence[float] | None) -> list[str]:
 
 
 def _settings(settings: Mapping[str, Any]) -> str:
-    shown = {key: value for key, value in settings.items() if key not in _UNSHOWN}
+    shown = {key: value for key, value in settings.items() if key not in _HIDDEN}
     return ", ".join(f"{key} {value}" for key, value in shown.items())

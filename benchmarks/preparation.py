@@ -1,8 +1,7 @@
-"""Preparing text: Moses' tokens, learning merges and applying them, against the libraries for it.
+"""Tokenising, learning merges and applying them, relative to the libraries for it.
 
-The text is generated, with words as unevenly frequent as those of a language. One process, one
-thread, caches empty at the start of each turn. Where a peer must give the same, what it gives is
-compared before anything is timed.
+The text is generated with Zipf frequencies. One process, one thread, empty caches in each turn.
+Results that must be equal are compared before timing.
 """
 
 import contextlib
@@ -27,20 +26,20 @@ from fairseq_plugins.data.merges import count_words, learn_merges, write_codes
 from fairseq_plugins.translation.moses import Moses
 
 OURS, SACREMOSES, SUBWORD_NMT, TOKENIZERS = "ours", "sacremoses", "subword-nmt", "tokenizers"
-# Of the project, and what is timed of it.
+# This project's timed files.
 _SOURCES = ("data/codes.py", "data/merges.py", "translation/moses.py")
-# What tokenisers have rules for.
+# Words for which tokenisers have rules.
 _MARKED = ("Mr.", "don't", "well-known", "1,300", "3.5", "(so", "said)", '"no"', "U.S.")
 Pairs = list[tuple[str, str]]
 
 
 @dataclass(frozen=True)
 class Peer:
-    """A way to do a part.
+    """An implementation of a step.
 
     Attributes:
-        start: makes ready, untimed; returns what is timed, which returns what it found.
-        same: whether that must be what the first of the peers finds.
+        start: untimed setup, which returns the timed function.
+        same: whether the result must equal this project's.
     """
 
     start: Callable[[], Callable[[], Sequence[object]]]
@@ -48,7 +47,7 @@ class Peer:
 
 
 def preparation_settings(device: str, quick: bool) -> Settings:
-    """Sizes of the text, and versions of all that prepares it."""
+    """Choose sizes of the text; record versions."""
     del device
     paths = [ROOT / "fairseq_plugins" / name for name in _SOURCES]
     return {
@@ -63,12 +62,12 @@ def preparation_settings(device: str, quick: bool) -> Settings:
 
 
 def run_preparation(settings: Settings, context: Context) -> Found:
-    """Seconds of each part and peer, lines per second, and ratios of ours to each."""
+    """Measure seconds and lines per second of each step and library, and ratios of ours."""
     found = Found()
     raw = generate_text(settings["seed"], settings["lines"], settings["words"])
     moses = Moses("en")
     tokens = [moses.tokenise(line) for line in raw]
-    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # one thread, as the others
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # one thread like the others
     with TemporaryDirectory() as folder:
         codes = Path(folder) / "codes"
         write_codes(codes, count_words(tokens), settings["merges"])
@@ -83,10 +82,7 @@ def run_preparation(settings: Settings, context: Context) -> Found:
 
 
 def generate_text(seed: int, lines: int, words: int) -> list[str]:
-    """Sentences of invented words, the n-th most frequent drawn in proportion to 1 / n (Zipf).
-
-    With capitals, commas, apostrophes, hyphens, numbers and abbreviations, as tokenisers meet them.
-    """
+    """Generate sentences of invented words with frequencies 1 / rank, punctuation and numbers."""
     rng = random.Random(seed)
     letters, weights = "etaoinshrdlucmfwgypbvk", [1 / n for n in range(2, 24)]
     stems = ["".join(rng.choices(letters, weights, k=rng.randint(1, 4))) for _ in range(words // 8)]
@@ -103,7 +99,7 @@ def generate_text(seed: int, lines: int, words: int) -> list[str]:
 
 
 def _version(name: str) -> str | None:
-    """Of a library, None where it is not installed."""
+    """Return the version of a library, or None."""
     try:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
@@ -117,11 +113,7 @@ def _time(
     context: Context,
     found: Found,
 ) -> None:
-    """Compare and time the peers of a part.
-
-    Raises:
-        Mismatch: naming the peer that ours does not agree with.
-    """
+    """Compare and time the implementations of a step; raise Mismatch if ours differs."""
     there = {name: peer for name, peer in peers.items() if peer is not None}
     for name in peers.keys() - there:
         found.skipped[f"{part} {name}"] = f"{name} is not installed"
@@ -175,13 +167,13 @@ def _learning(tokens: Sequence[str], merges: int) -> dict[str, Peer | None]:
         from subword_nmt.learn_bpe import learn_bpe
 
         codes = io.StringIO()
-        with contextlib.redirect_stderr(io.StringIO()):  # its bar of progress
+        with contextlib.redirect_stderr(io.StringIO()):  # progress bar
             learn_bpe(tokens, codes, merges)
         lines = codes.getvalue().splitlines()[1:]
         return [(pair[0], pair[1]) for pair in (line.split(" ") for line in lines)]
 
     peers: dict[str, Peer | None] = {OURS: Peer(lambda: ours), SUBWORD_NMT: Peer(lambda: theirs)}
-    # Ties are ordered otherwise there, so its merges are others.
+    # It breaks ties differently, and so learns other merges.
     peers[TOKENIZERS] = None
     if _version(TOKENIZERS):
         peers[TOKENIZERS] = Peer(lambda: _other_learner(tokens, merges), same=False)
@@ -235,10 +227,10 @@ def _other_splitter(tokens: Sequence[str], codes: Path) -> Callable[[], list[str
     pairs = [line.split(" ") for line in codes.read_text(encoding="utf-8").splitlines()[1:]]
     words = {word for line in tokens for word in line.split(" ")}
     letters = {c for word in words for c in word[:-1]} | {word[-1] + WORD_END for word in words}
-    pieces = dict.fromkeys([*sorted(letters), *(piece for pair in pairs for piece in pair)])
-    pieces.update(dict.fromkeys("".join(pair) for pair in pairs))
+    subwords = dict.fromkeys([*sorted(letters), *(subword for pair in pairs for subword in pair)])
+    subwords.update(dict.fromkeys("".join(pair) for pair in pairs))
     model = models.BPE(
-        vocab={piece: i for i, piece in enumerate(pieces)},
+        vocab={subword: i for i, subword in enumerate(subwords)},
         merges=[(first, second) for first, second in pairs],
         end_of_word_suffix=WORD_END,
     )

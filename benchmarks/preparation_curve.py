@@ -1,14 +1,13 @@
-"""How long the preparation of WMT14 takes, from smaller parts of a parallel text.
+"""Cost of preparing WMT14, extrapolated from parts of a parallel text.
 
     python -m benchmarks.preparation_curve DIR --src en --tgt de
 
-DIR holds train, valid and test as scripts/prepare_parallel.sh takes them. Growing parts of the
-training text are prepared by one worker, with as many merges as WMT14 gets, and wall seconds, CPU
-seconds and peak memory of each phase are measured, in a process of its own with all that it starts.
-Through the sizes, counted in words since texts have sentences of different length, goes a straight
-line, and a power of the size; both are followed to WMT14's. Where words repeat, work grows slower
-than a line, which is then the upper bound; a power takes what is spent once, on starting and on the
-validation and test sets, for growth that slows, and is then the lower one.
+DIR holds train, valid and test as for scripts/prepare_parallel.sh. Growing parts of the training
+text are prepared by one worker with WMT14's number of merges; wall seconds, CPU seconds and peak
+memory of each phase are measured in a process of its own. A straight line and a power law are
+fitted to the costs over the number of words, and extrapolated to WMT14. Since words repeat, costs
+grow slower than a line, which is an upper bound; the power law takes constant costs for slower
+growth and is a lower bound.
 """
 
 import argparse
@@ -28,14 +27,14 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.context import Context
 from benchmarks.options import add_machine
 from benchmarks.processes import resident, tree
-from benchmarks.record import ROOT, circumstances, end_of_run, load_average
+from benchmarks.record import ROOT, measured
 from fairseq_plugins.cli.table_options import words
 from fairseq_plugins.common import provenance
 from fairseq_plugins.common.exit_status import exit_status
 from fairseq_plugins.common.files import reading, write_json
 from fairseq_plugins.common.parser import Parser
 
-if TYPE_CHECKING:  # what prepares is imported where it is used: --help must not load it
+if TYPE_CHECKING:  # slow to import; --help stays fast
     from fairseq_plugins.translation.folders import ParallelBuild
     from fairseq_plugins.translation.parallel import ParallelText, Paths
 
@@ -44,24 +43,32 @@ WMT14_PAIRS = 4_500_000
 WMT14_WORDS = 226_000_000  # 116 million English, 110 million German
 PHASES = ("gather", "tokenise", "learn", "apply", "clean and binarise")
 MEASURED = ("wall_seconds", "cpu_seconds", "peak_mib")
-_SAMPLED_EVERY = 0.02  # seconds between two looks at memory
+_SAMPLED_EVERY = 0.02  # seconds between samples of memory
 _MIB = 2**20
 
 
 @dataclass(frozen=True)
 class Cost:
-    """Of a phase; memory is that of all its processes together, at most."""
+    """Cost of a phase, with the peak memory of all its processes."""
 
     wall_seconds: float
     cpu_seconds: float
     peak_mib: float
 
 
+@dataclass(frozen=True)
+class Size:
+    """A part of the training text: words of both sides, and the cost of each phase."""
+
+    words: int
+    costs: dict[str, Cost]
+
+
 def measure(work: Callable[[], object]) -> Cost:
-    """What some work takes in a process of its own, with the processes that it starts.
+    """Measure the cost of a function in a process of its own.
 
     Raises:
-        RuntimeError: where it fails.
+        RuntimeError: the process failed.
     """
     process = multiprocessing.get_context("fork").Process(target=work)
     before, began = os.times(), time.monotonic()
@@ -73,14 +80,14 @@ def measure(work: Callable[[], object]) -> Cost:
     wall, after = time.monotonic() - began, os.times()
     if process.exitcode:
         raise RuntimeError(f"a phase ended with status {process.exitcode}")
-    cpu = sum(after[i] - before[i] for i in (2, 3))  # of children that have ended
+    cpu = sum(after[i] - before[i] for i in (2, 3))  # of ended children
     return Cost(round(wall, 3), round(cpu, 3), round(peak / _MIB, 1))
 
 
 def phases(
     build: "ParallelBuild", text: "ParallelText", output: Path
 ) -> dict[str, Callable[[], None]]:
-    """The steps of `ParallelBuild.make`, each to be run on its own after those before it."""
+    """Return the steps of `ParallelBuild.make` by phase, to be run in order."""
     from fairseq_plugins.translation.prepare import Settings
 
     folder = Settings(build.merges).folder(output, {"corpus": "part"}, build.languages)
@@ -89,31 +96,18 @@ def phases(
         build.check_lengths(text)
         build.binarise(folder, {}, build.clean(("train",)))
 
-    steps = (
-        functools.partial(build.gather, text),
-        build.tokenise,
-        build.learn,
-        build.apply,
-        finish,
-    )
+    gather = functools.partial(build.gather, text)
+    steps = (gather, build.tokenise, build.learn, build.apply, finish)
     return dict(zip(PHASES, steps, strict=True))
-
-
-@dataclass(frozen=True)
-class Size:
-    """A part of the training text: words of both sides, and what each phase takes."""
-
-    words: int
-    costs: dict[str, Cost]
 
 
 def measure_size(
     texts: dict[str, "Paths"], languages: tuple[str, str], pairs: int, merges: int
 ) -> Size:
-    """The costs of the first pairs of the training text.
+    """Measure the costs of the first pairs of the training text.
 
     Raises:
-        RuntimeError: where a phase fails.
+        RuntimeError: a phase failed.
     """
     from fairseq_plugins.translation.folders import ParallelBuild
     from fairseq_plugins.translation.parallel import Cleaning, ParallelText
@@ -122,38 +116,32 @@ def measure_size(
         work = Path(name, "work")
         work.mkdir()
         source, target = (Path(name, f"train.{language}") for language in languages)
-        both = zip(texts["train"], (source, target), strict=True)
-        count = sum(_take(path, pairs, part) for path, part in both)
+        count = 0
+        for path, part in zip(texts["train"], (source, target), strict=True):
+            with reading(path) as lines, part.open("wb") as out:
+                for line in itertools.islice(lines, pairs):
+                    out.write(line)
+                    count += len(line.split())
         text = ParallelText([(source, target)], texts["valid"], texts["test"])
         build = ParallelBuild(work, languages, merges, Cleaning(), workers=1)
         steps = phases(build, text, Path(name, "made"))
         return Size(count, {phase: measure(step) for phase, step in steps.items()})
 
 
-def _take(path: Path, lines: int, target: Path) -> int:
-    """Write the first lines of a file that may be packed; their words."""
-    count = 0
-    with reading(path) as source, target.open("wb") as out:
-        for line in itertools.islice(source, lines):
-            out.write(line)
-            count += len(line.split())
-    return count
-
-
 def extrapolate(sizes: Sequence[int], values: Sequence[float], size: int) -> dict[str, float]:
-    """What a straight line and a power of the size, both by least squares, give at another size.
+    """Extrapolate to a size by a line and by a power law, both fitted by least squares.
 
     Args:
-        sizes: at least two different ones.
-        values: at them, positive.
-        size: where the two are asked for.
+        sizes: at least two different sizes.
+        values: positive values at these sizes.
+        size: the target size.
     """
-    import numpy as np  # which --help must not load
+    import numpy as np  # slow to import; --help stays fast
 
     slope, intercept = np.polyfit(sizes, values, 1)
     exponent, scale = np.polyfit(np.log(sizes), np.log(np.maximum(values, 1e-3)), 1)
     power = np.exp(scale + exponent * np.log(size))
-    # A larger text takes no less than a smaller one, whatever the noise.
+    # Costs never fall with the size, whatever the noise.
     found = {
         "line": max(slope * size + intercept, *values),
         "power": max(power, *values),
@@ -162,43 +150,43 @@ def extrapolate(sizes: Sequence[int], values: Sequence[float], size: int) -> dic
     return {name: round(float(value), 3) for name, value in found.items()}
 
 
-def summarise(measured: Sequence[Size], size: int) -> dict[str, dict[str, Any]]:
-    """Phase (and `all`, whose memory is the largest) -> quantity -> extrapolations to a size."""
+def summarise(measurements: Sequence[Size], size: int) -> dict[str, dict[str, Any]]:
+    """Extrapolate every quantity of every phase, and of `all`: sums, and the largest memory."""
     found: dict[str, dict[str, Any]] = {}
     for name in MEASURED:
         for phase in PHASES:
-            values = [getattr(one.costs[phase], name) for one in measured]
-            ways = extrapolate([one.words for one in measured], values, size)
-            found.setdefault(phase, {})[name] = ways
+            values = [getattr(one.costs[phase], name) for one in measurements]
+            fits = extrapolate([one.words for one in measurements], values, size)
+            found.setdefault(phase, {})[name] = fits
         together = max if name == "peak_mib" else sum
         found.setdefault("all", {})[name] = {
-            way: round(together(found[phase][name][way] for phase in PHASES), 1)
-            for way in ("line", "power")
+            fit: round(together(found[phase][name][fit] for phase in PHASES), 1)
+            for fit in ("line", "power")
         }
     return found
 
 
 def get_parser() -> argparse.ArgumentParser:
-    """The options of the command line."""
+    """Build the parser of the command line."""
     parser = Parser(
         prog="python -m benchmarks.preparation_curve",
-        description="Measures the preparation of growing parts of a parallel text and extrapolates "
+        description="Measure the preparation of growing parts of a parallel text and extrapolate "
         f"to WMT14's {WMT14_PAIRS:,} pairs of {WMT14_WORDS:,} words.",
     )
     add = parser.add_argument
-    add("source", type=Path, metavar="DIR", help="folder with train, valid and test, as "
-        "scripts/prepare_parallel.sh takes them")  # fmt: skip
+    text = "folder with train, valid and test, as for scripts/prepare_parallel.sh"
+    add("source", type=Path, metavar="DIR", help=text)
     add("--src", default="en", metavar="LANG", help="(default: en)")
     add("--tgt", default="de", metavar="LANG", help="(default: de)")
-    add("--pairs", type=words("--pairs"), default=["10000", "20000", "40000", "80000"],
-        metavar="A,B", help="sizes (default: 10000,20000,40000,80000)")  # fmt: skip
-    add("--merges", type=int, metavar="N", help="(default: as many as WMT14 gets)")
-    add_machine(parser)
-    add("--output", type=Path, default=ROOT, metavar="DIR", help="in place of the repository")
+    sizes = ["10000", "20000", "40000", "80000"]
+    text = f"sizes (default: {','.join(sizes)})"
+    add("--pairs", type=words("--pairs"), default=sizes, metavar="A,B", help=text)
+    add("--merges", type=int, metavar="N", help="(default: WMT14's number)")
+    add_machine(parser, ROOT)
     return parser
 
 
-def _sizes(given: Sequence[str]) -> list[int]:
+def _parse_sizes(given: Sequence[str]) -> list[int]:
     if len(set(given)) < 2 or not all(word.isdecimal() and int(word) > 0 for word in given):
         raise ValueError(
             f"`--pairs` must be two or more different numbers above 0, but is {','.join(given)!r}."
@@ -207,68 +195,62 @@ def _sizes(given: Sequence[str]) -> list[int]:
 
 
 def run(args: argparse.Namespace, command: Sequence[str]) -> None:
-    """Measure, extrapolate, write the JSON and say what was found.
+    """Measure, extrapolate, write the JSON and print a summary.
 
     Raises:
-        ValueError: for numbers that cannot be, and sizes beyond what there is.
+        ValueError: an invalid number, or a size above the text's.
     """
     from fairseq_plugins.data.measure import sha256
-    from fairseq_plugins.translation.parallel import find_text
-    from fairseq_plugins.translation.prepare import (
-        TEST_NAMES,
-        TRAIN_NAMES,
-        VALID_NAMES,
-        WMT14_MERGES,
-        Settings,
-    )
+    from fairseq_plugins.translation import prepare
+    from fairseq_plugins.translation.parallel import count_lines, find_text
 
-    sizes = _sizes(args.pairs)
-    merges = WMT14_MERGES if args.merges is None else args.merges
-    Settings(merges)  # refuses what it cannot be
+    sizes = _parse_sizes(args.pairs)
+    merges = prepare.WMT14_MERGES if args.merges is None else args.merges
+    prepare.Settings(merges)  # checks the number
     languages = (args.src, args.tgt)
     texts: dict[str, Paths] = {}
-    for split, names in (("train", TRAIN_NAMES), ("valid", VALID_NAMES), ("test", TEST_NAMES)):
+    for split in ("train", "valid", "test"):
+        names = getattr(prepare, f"{split.upper()}_NAMES")
         source, target = (
             find_text(args.source, [f"{name}.{lang}" for name in names], "DIR")
             for lang in languages
         )
         texts[split] = (source, target)
-    with reading(texts["train"][0]) as lines:
-        there = sum(1 for _ in lines)
-    if sizes[-1] > there:
+    if sizes[-1] > (pairs := count_lines(texts["train"][0])):
         raise ValueError(
-            f"`--pairs` must be at most the {there} pairs of {args.source}, but has {sizes[-1]}."
+            f"`--pairs` must be at most the {pairs} pairs of {args.source}, but has {sizes[-1]}."
         )
-    load, began = load_average(), time.monotonic()
-    measured: dict[int, Size] = {}
-    for size in sizes:
-        measured[size] = measure_size(texts, languages, size, merges)
-        costs = measured[size].costs.items()
-        shown = ", ".join(f"{phase} {cost.cpu_seconds:.1f} s" for phase, cost in costs)
-        print(f"{size:,} pairs, CPU: {shown}", flush=True)
-    found = summarise(list(measured.values()), WMT14_WORDS)
+
+    def measure_all() -> dict[int, Size]:
+        found = {}
+        for size in sizes:
+            found[size] = measure_size(texts, languages, size, merges)
+            costs = found[size].costs.items()
+            shown = ", ".join(f"{phase} {cost.cpu_seconds:.1f} s" for phase, cost in costs)
+            print(f"{size:,} pairs, CPU: {shown}", flush=True)
+        return found
+
+    by_size, about = measured(measure_all)
+    found = summarise(list(by_size.values()), WMT14_WORDS)
     result = {
         "benchmark": "preparation_curve",
         "settings": {"merges": merges, "workers": 1, "languages": languages},
         "text": {p.name: sha256(p) for paths in texts.values() for p in paths},
-        "measured": {pairs: asdict(size) for pairs, size in measured.items()},
+        "measured": {pairs: asdict(size) for pairs, size in by_size.items()},
         "extrapolated": {"pairs": WMT14_PAIRS, "words": WMT14_WORDS, **found},
         "command": provenance.without_absolute_paths(list(command)),
-        **circumstances(0),
-        **end_of_run(load, time.monotonic() - began),
+        **about,
     }
     context = Context("cpu", args.output, machine=args.machine)
     write_json(context.results / "cpu" / "preparation_curve.json", result)
-    for way in ("line", "power"):
-        hours, memory = (
-            found["all"]["cpu_seconds"][way] / 3600,
-            found["all"]["peak_mib"][way] / 1024,
-        )
-        print(f"{WMT14_WORDS:,} words by a {way}: {hours:.2f} hours of CPU, {memory:.1f} GiB")
+    for fit in ("line", "power"):
+        hours = found["all"]["cpu_seconds"][fit] / 3600
+        memory = found["all"]["peak_mib"][fit] / 1024
+        print(f"{WMT14_WORDS:,} words by a {fit}: {hours:.2f} hours of CPU, {memory:.1f} GiB")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Returns the exit status: 0 measured, 1 failed, 2 refused."""
+    """Run the command; return 0 if measured, 1 on failure, 2 for bad input."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     args = get_parser().parse_args(given)
     command = ["python", "-m", "benchmarks.preparation_curve", *given]
@@ -276,5 +258,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    logging.disable(logging.INFO)  # of the libraries; this program prints
+    logging.disable(logging.INFO)  # of libraries
     sys.exit(main())

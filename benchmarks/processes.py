@@ -1,7 +1,4 @@
-"""Memory of processes, seen from outside, as Linux tells it in /proc.
-
-Read from there: psutil reads the same files, and is no requirement of what measures.
-"""
+"""Memory of processes, from Linux's /proc."""
 
 import os
 import threading
@@ -10,24 +7,24 @@ from types import TracebackType
 from typing import Self
 
 _PROPORTIONAL = "Pss:"
-_EVERY = 0.5  # seconds between two looks, each of which takes some milliseconds a process
+_EVERY = 0.5  # seconds between samples, which take milliseconds per process
 
 
 def tree(pid: int) -> list[int]:
-    """A process and all that it started, of those that still run."""
+    """List a process and its running descendants."""
     found = [pid]
     for parent in found:
-        # Each thread has the processes that it started.
+        # Children are listed by the thread that started them.
         for children in Path(f"/proc/{parent}/task").glob("*/children"):
             try:
                 found += map(int, children.read_text().split())
-            except OSError:  # it has just ended
+            except OSError:  # the process has just ended
                 continue
     return found
 
 
 def resident(pid: int) -> int:
-    """Bytes of memory of a process; what it shares with others counts in each."""
+    """Return a process's resident bytes; shared pages count in each process."""
     try:
         pages = Path(f"/proc/{pid}/statm").read_text().split()[1]
     except (OSError, IndexError):
@@ -36,7 +33,7 @@ def resident(pid: int) -> int:
 
 
 def proportional(pid: int) -> int:
-    """Bytes of memory of a process; what n processes share counts a n-th in each (PSS)."""
+    """Return a process's proportional set size (PSS) in bytes."""
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     except OSError:
@@ -46,11 +43,11 @@ def proportional(pid: int) -> int:
 
 
 class PeakOfChildren:
-    """The most memory that this process's children, and theirs, hold together in a block.
+    """A context that samples the memory of this process's descendants.
 
     Attributes:
-        bytes: the sum of their proportional set sizes at most, at the moments of looking.
-        looks: how many there were.
+        bytes: the largest sum of proportional set sizes.
+        looks: number of samples.
     """
 
     def __init__(self) -> None:

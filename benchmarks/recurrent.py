@@ -1,4 +1,4 @@
-"""The token-recurrent C++ kernel as a function under autograd, compiled when first asked for."""
+"""The token-recurrent C++ kernel as an autograd function, compiled on first use."""
 
 import ctypes
 import functools
@@ -18,27 +18,27 @@ Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
 class CompilerMissing(Exception):
-    """The kernel cannot be compiled here; the message says why."""
+    """The kernel cannot be compiled here; the message has the reason."""
 
 
 @functools.cache
 def compile_recurrent(*flags: str) -> Attend:
-    """``attend(q, k, v)``, causal linear attention with its denominator, built with ``flags``.
+    """Compile causal linear attention ``attend(q, k, v)`` with compiler flags.
 
     q, k: (B, H, T, D'), positive features; v: (B, H, T, M); float32 on a CPU.
 
     Raises:
-        CompilerMissing: no compiler, or it fails.
+        CompilerMissing: there is no compiler, or it fails.
     """
     compiler = shutil.which(os.environ.get("CXX") or "c++")
     if compiler is None:
         raise CompilerMissing("no C++ compiler (c++, or the one that CXX names)")
-    # Not kept: what -march=native makes on one machine need not run on the next.
+    # Not cached: a build with -march=native need not run on another machine.
     with tempfile.TemporaryDirectory() as folder:
         unit, library = Path(folder) / "recurrent.o", Path(folder) / "recurrent.so"
         compiling = [compiler, *flags, "-fPIC", "-c", "-o", str(unit), str(_SOURCE)]
-        # Linked without the flags: with -ffast-math a library that is loaded makes the whole
-        # process flush small numbers to zero.
+        # Linked without the flags: with -ffast-math, loading the library would make the whole
+        # process flush denormals to zero.
         linking = [compiler, "-shared", "-o", str(library), str(unit)]
         for command in (compiling, linking):
             done = subprocess.run(command, capture_output=True, text=True, check=False)

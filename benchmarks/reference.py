@@ -1,4 +1,4 @@
-"""Nothing is timed that is wrong: outputs and gradients against the formulas in float64."""
+"""Checks before timing: outputs and gradients against plain formulas in float64."""
 
 import copy
 from collections.abc import Callable, Sequence
@@ -14,31 +14,27 @@ from fairseq_plugins.attention.normalizers import MIN_COSINE
 from fairseq_plugins.encodings import build_encoding
 from fairseq_plugins.kernels import naive_linear_attention
 
-# Of the largest value. Lengths that are no multiple of a chunk, and one that is; not of a few
-# tokens, whose gradients of q and k nearly cancel.
+# Tolerances relative to the largest value. Lengths with and without partial chunks; not shorter,
+# since gradients of q and k then nearly cancel.
 TOLERANCES = {torch.float32: 1e-4, torch.bfloat16: 4e-2, torch.float16: 5e-3}
 LENGTHS = (19, 77, 256)
 
 
 class Mismatch(Exception):
-    """A result is wrong; the message names what, by how much and where."""
+    """A result is wrong; the message has the tensor and its error."""
 
 
 def compare(
     what: str, names: Sequence[str], found: Sequence[Tensor], right: Sequence[Tensor]
 ) -> None:
-    """Compare tensors by name, each with its reference in float64.
-
-    Raises:
-        Mismatch: the first that is further off than rounding explains.
-    """
+    """Compare tensors with their float64 references; raise Mismatch at the first wrong one."""
     for name, one, other in zip(names, found, right, strict=True):
         if one.shape != other.shape:
             raise Mismatch(f"{what}: {name} has shape {tuple(one.shape)}, not {tuple(other.shape)}")
         allowed = TOLERANCES[one.dtype]
         scale = max(other.abs().max().item(), 1e-6)
         error = (one.double() - other).abs().max().item() / scale
-        if not error <= allowed:  # NaN is no number below it
+        if not error <= allowed:  # also true for NaN
             raise Mismatch(
                 f"{what}: {name} is off by {error:.1e} of its largest value against the float64 "
                 f"reference, where {allowed:.0e} is allowed"
@@ -51,11 +47,7 @@ _NAMES = ("the output", "the gradient of q", "the gradient of k", "the gradient 
 def check_contender(
     name: str, attend: Attend, *, heads: int, dim: int, device: torch.device, dtype: torch.dtype
 ) -> None:
-    """A causal attention with its gradients.
-
-    Raises:
-        Mismatch: naming the contender.
-    """
+    """Check a causal attention and its gradients; raise Mismatch."""
     contender = CONTENDERS[name]
     for length in LENGTHS:
         tensors = draw(contender, (2, heads, length, dim), device, dtype)
@@ -73,11 +65,7 @@ def check_attention(
     heads: int = 4,
     dim: int = 32,
 ) -> None:
-    """An attention module, without encoding and with RoPE, with its gradients.
-
-    Raises:
-        Mismatch: naming the attention.
-    """
+    """Check an attention module and its gradients, with and without RoPE; raise Mismatch."""
     for name in ("none", "rope"):
         attention = _build(attention_type, name, heads, dim, causal, device)
         for length in LENGTHS:
@@ -92,11 +80,7 @@ def check_attention(
 
 
 def check_decoding(attention_type: str, *, device: torch.device, dtype: torch.dtype) -> None:
-    """Decoding token by token after a prompt, with RoPE.
-
-    Raises:
-        Mismatch: naming the attention.
-    """
+    """Check decoding token by token after a prompt, with RoPE; raise Mismatch."""
     heads, dim, prompt, length = 4, 32, 70, 80
     attention = _build(attention_type, "rope", heads, dim, True, device)
     q, k, v, _ = tensors = _random((2, heads, length, dim), device, dtype)
@@ -136,7 +120,7 @@ def _module(attention: Attention, positions: Tensor) -> Attend:
 
 
 def _reference(attention: Attention, positions: Tensor, causal: bool, dtype: torch.dtype) -> Attend:
-    """The attention in plain formulas, its encoding in float64."""
+    """Make the attention in plain formulas, with its encoding in float64."""
     encoding = copy.deepcopy(attention.encoding)
     if encoding is not None:
         encoding = encoding.double()
@@ -145,8 +129,8 @@ def _reference(attention: Attention, positions: Tensor, causal: bool, dtype: tor
         return x if encoding is None else getattr(encoding, hook)(x, positions)
 
     def rounded(x: Tensor) -> Tensor:
-        # As the features are given to the kernel: a denominator near its floor may else be on the
-        # other side of it, where the gradient is another one.
+        # Rounded as for the kernel: else a denominator near its clamp might fall on the other
+        # side, with another gradient.
         return x + (x.to(dtype).to(x.dtype) - x).detach()
 
     def linear(q: Tensor, k: Tensor, v: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Contenders timed by turns, so that whatever slows the machine slows them alike."""
+"""Timing of contenders in turns, so that a slow machine affects all alike."""
 
 import gc
 import statistics
@@ -7,14 +7,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:  # PyTorch takes seconds, which a command's --help must not
+if TYPE_CHECKING:  # slow to import; --help stays fast
     import torch
 Contender = Callable[[], object]
 
 
 @dataclass(frozen=True)
 class Pace:
-    """How many rounds are timed: as many as fit into ``seconds``, but ``least`` to ``most``."""
+    """Number of rounds: as many as fit into ``seconds``, from ``least`` to ``most``."""
 
     seconds: float
     least: int
@@ -38,13 +38,13 @@ class Samples:
         return statistics.median(self.seconds[name])
 
     def ratios(self, name: str, other: str) -> list[float]:
-        """Time of ``name`` over that of ``other``, round by round: drift cancels in each."""
+        """Return the ratio of two contenders' times in each round, in which drift cancels."""
         pairs = zip(self.seconds[name], self.seconds[other], strict=True)
         return [a / b for a, b in pairs]
 
 
 def quartiles(values: list[float]) -> tuple[float, float]:
-    """The first and the third."""
+    """Return the first and the third quartile."""
     if len(values) < 2:
         return values[0], values[0]
     first, _, third = statistics.quantiles(values, n=4, method="inclusive")
@@ -52,7 +52,7 @@ def quartiles(values: list[float]) -> tuple[float, float]:
 
 
 def synchronize(device: "torch.device") -> None:
-    """Wait until the device has done all that it was given."""
+    """Wait for the device."""
     if device.type == "cuda":
         import torch
 
@@ -66,13 +66,13 @@ def interleave(
     *,
     prepare: Mapping[str, Callable[[], None]] | None = None,
 ) -> Samples:
-    """Time all contenders in every round, in turns from the first to the last and back.
+    """Time all contenders in every round, forwards and backwards in turn.
 
     Args:
-        contenders: by name; what they return is dropped.
-        pace: how long.
-        device: waited for before and after each.
-        prepare: what precedes a contender, untimed.
+        contenders: functions by name.
+        pace: number of rounds.
+        device: synchronised before and after each call.
+        prepare: untimed setup by name.
     """
     prepare = prepare or {}
 

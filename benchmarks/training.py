@@ -1,28 +1,29 @@
-"""Whole trainings at this commit and at another, side by side: speed, and the loss of every update.
+"""Training at this commit and at another, side by side: speed, and the loss of every update.
 
     python -m benchmarks.training OTHER
 
-OTHER is a checkout of the other commit; both have the data of Table 2 at scale mini. The two train
-at once, a thread each, so that a busy hour slows both alike. In float64 the losses say whether the
-two compute the same, where in float32 roundings grow through a thousand updates.
+OTHER is a checkout of the other commit; both need the data of Table 2 at scale mini. Both train at
+the same time on a thread each, so that a busy machine slows both alike. Losses in float64 show
+whether both compute the same; in float32, rounding grows over a thousand updates.
 """
 
 import argparse
+import functools
 import json
 import logging
 import os
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 from benchmarks.context import Context
 from benchmarks.options import add_machine
-from benchmarks.record import ROOT, circumstances, end_of_run, load_average
+from benchmarks.record import ROOT, measured
 from fairseq_plugins.cli.table_options import words
 from fairseq_plugins.common import provenance
 from fairseq_plugins.common.files import write_json
@@ -35,19 +36,25 @@ ALIKE = 1e-4
 
 @dataclass(frozen=True)
 class Training:
-    """What one training left: nats per token of every update, and tokens a second."""
+    """Losses of a training in nats per token, and its speed."""
 
     losses: list[float]
     tokens_per_second: float
 
+    def summary(self) -> dict[str, Any]:
+        return {
+            "tokens_per_second": round(self.tokens_per_second),
+            "loss_of_last_hundred": _mean_of_last(self.losses),
+        }
+
 
 @dataclass(frozen=True)
 class Comparison:
-    """How far the losses of two trainings are apart.
+    """Differences between the losses of two trainings.
 
     Attributes:
-        largest: difference of an update.
-        first_unlike: the first update at which it is above 1e-4, None where it never is.
+        largest: largest difference of an update.
+        first_unlike: first update with a difference above 1e-4, or None.
         last_hundred: difference of the means over the last hundred updates.
     """
 
@@ -56,11 +63,15 @@ class Comparison:
     last_hundred: float
 
 
+def _mean_of_last(losses: Sequence[float]) -> float:
+    return sum(losses[-100:]) / len(losses[-100:])
+
+
 def compare(before: Sequence[float], after: Sequence[float]) -> Comparison:
-    """The losses of two trainings, update by update.
+    """Compare the losses of two trainings update by update.
 
     Raises:
-        ValueError: trainings of different length, which cannot be compared.
+        ValueError: the trainings have different lengths.
     """
     if len(before) != len(after) or not before:
         raise ValueError(
@@ -68,12 +79,12 @@ def compare(before: Sequence[float], after: Sequence[float]) -> Comparison:
         )
     apart = [abs(a - b) for a, b in zip(before, after, strict=True)]
     unlike = (i for i, difference in enumerate(apart, 1) if difference > ALIKE)
-    last = [sum(losses[-100:]) / len(losses[-100:]) for losses in (before, after)]
-    return Comparison(max(apart), next(unlike, None), abs(last[0] - last[1]))
+    last = abs(_mean_of_last(before) - _mean_of_last(after))
+    return Comparison(max(apart), next(unlike, None), last)
 
 
 def overrides(row: str, attention: str) -> list[str]:
-    """Hydra's words for a row of Table 2 at scale mini, the first seed, a thread of a CPU."""
+    """Return Hydra's overrides for a row of Table 2 at scale mini on a CPU."""
     return [
         f"model={row}",
         "scale=mini",
@@ -86,42 +97,36 @@ def overrides(row: str, attention: str) -> list[str]:
 
 
 def train(checkouts: Sequence[Path], given: Sequence[str], dtype: str) -> list[Training]:
-    """The same training in every checkout, all at once.
+    """Run the same training in every checkout, in parallel.
 
     Raises:
-        RuntimeError: one that fails, with the end of its log.
+        RuntimeError: a training failed; the message has the end of its log.
     """
+    from fairseq_plugins.experiments.training import train_command  # slow to import
+
+    program = Path(__file__).with_name("observed_training.py").resolve()
+    recipe = train_command("wikitext103_lm", given)[1:]
     with tempfile.TemporaryDirectory() as folder:
-        started = [
-            _start(root, given, dtype, Path(folder, f"{number}"))
-            for number, root in enumerate(checkouts)
-        ]
+        started = []
+        for number, root in enumerate(checkouts):
+            path = Path(folder, f"{number}")
+            environment = {**os.environ, "PYTHONPATH": str(root), "OMP_NUM_THREADS": "1"}
+            command = [sys.executable, "-P", str(program), str(path), dtype, *recipe]
+            with path.with_suffix(".log").open("wb") as log:
+                process = subprocess.Popen(
+                    command, cwd=root, env=environment, stdout=log, stderr=subprocess.STDOUT
+                )
+            started.append((process, path))
         for process, path in started:
             process.wait()
             if process.returncode:
-                log = path.with_suffix(".log").read_text(errors="replace")
-                raise RuntimeError(f"a training failed:\n{log[-2000:]}")
+                log_text = path.with_suffix(".log").read_text(errors="replace")
+                raise RuntimeError(f"a training failed:\n{log_text[-2000:]}")
         return [Training(**json.loads(path.read_text())) for _, path in started]
 
 
-def _start(
-    root: Path, given: Sequence[str], dtype: str, path: Path
-) -> "tuple[subprocess.Popen[bytes], Path]":
-    from fairseq_plugins.experiments.training import train_command  # not for --help
-
-    program = Path(__file__).with_name("observed_training.py").resolve()
-    command = [sys.executable, "-P", str(program), str(path), dtype]
-    environment = {**os.environ, "PYTHONPATH": str(root), "OMP_NUM_THREADS": "1"}
-    with path.with_suffix(".log").open("wb") as log:
-        process = subprocess.Popen(
-            [*command, *train_command("wikitext103_lm", given)[1:]],
-            cwd=root, env=environment, stdout=log, stderr=subprocess.STDOUT,
-        )  # fmt: skip
-    return process, path
-
-
 def _measure(other: Path, row: str, attention: str, dtype: str) -> dict[str, Any]:
-    """A result but for where it comes from."""
+    """Measure a result, without provenance."""
     before, after = train((other, ROOT), overrides(row, attention), dtype)
     return {
         "row": row,
@@ -131,38 +136,25 @@ def _measure(other: Path, row: str, attention: str, dtype: str) -> dict[str, Any
         "seed": 1,
         "updates": len(after.losses),
         "differences": asdict(compare(before.losses, after.losses)),
-        "before": _summary(before) | {"commit": provenance.commit(other)},
-        "after": _summary(after),
-    }
-
-
-def _summary(training: Training) -> dict[str, Any]:
-    last = training.losses[-100:]
-    return {
-        "tokens_per_second": round(training.tokens_per_second),
-        "loss_of_last_hundred": sum(last) / len(last),
+        "before": before.summary() | {"commit": provenance.commit(other)},
+        "after": after.summary(),
     }
 
 
 def get_parser() -> argparse.ArgumentParser:
-    """The options of the command line."""
+    """Build the parser of the command line."""
     parser = Parser(prog="python -m benchmarks.training", description=__doc__)
     add = parser.add_argument
     add("other", type=Path, metavar="OTHER", help="a checkout of the commit to compare with")
     add("--rows", type=words("--rows"), default=["base", "lrpe_type2"], metavar="A,B")
-    add(
-        "--attention",
-        type=words("--attention", ATTENTIONS),
-        default=list(ATTENTIONS),
-        metavar="A,B",
-    )
-    add("--dtype", type=words("--dtype", DTYPES), default=list(DTYPES), metavar="A,B")
+    for option, known in (("--attention", ATTENTIONS), ("--dtype", DTYPES)):
+        add(option, type=words(option, known), default=list(known), metavar="A,B")
     add_machine(parser)
     return parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Returns the exit status."""
+    """Run the command and return its exit status."""
     parser = get_parser()
     given = list(sys.argv[1:] if arguments is None else arguments)
     args = parser.parse_args(given)
@@ -170,23 +162,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not (root / "data" / "wikitext-2-mini").is_dir():
             parser.error(f"no data/wikitext-2-mini in {root}: run scripts/prepare_wikitext2.sh")
     folder = Context("cpu", ROOT, machine=args.machine).results / "cpu" / "training"
-    for dtype in args.dtype:
-        for row in args.rows:
-            for attention in args.attention:
-                load, began = load_average(), time.monotonic()
-                result = _measure(args.other.resolve(), row, attention, dtype)
-                result |= {"command": ["python -m benchmarks.training", "OTHER", *given[1:]]}
-                result |= circumstances(0) | end_of_run(load, time.monotonic() - began)
-                write_json(folder / f"{row}-{attention}-{dtype}.json", result)
-                speeds = [result[side]["tokens_per_second"] for side in ("before", "after")]
-                print(
-                    f"{row}, {attention}, {dtype}: {speeds[0]:,} and {speeds[1]:,} tokens per "
-                    f"second, losses at most {result['differences']['largest']:.1e} apart",
-                    flush=True,
-                )
+    for dtype, row, attention in product(args.dtype, args.rows, args.attention):
+        work = functools.partial(_measure, args.other.resolve(), row, attention, dtype)
+        result, about = measured(work)
+        command = ["python -m benchmarks.training", "OTHER", *given[1:]]
+        path = folder / f"{row}-{attention}-{dtype}.json"
+        write_json(path, {**result, "command": command, **about})
+        speeds = [result[side]["tokens_per_second"] for side in ("before", "after")]
+        print(
+            f"{row}, {attention}, {dtype}: {speeds[0]:,} and {speeds[1]:,} tokens per second, "
+            f"losses at most {result['differences']['largest']:.1e} apart",
+            flush=True,
+        )
     return 0
 
 
 if __name__ == "__main__":
-    logging.disable(logging.INFO)  # of the libraries; this program prints
+    logging.disable(logging.INFO)  # of libraries
     sys.exit(main())

@@ -232,7 +232,7 @@ def _show(args: argparse.Namespace, report: "Report") -> None:
     from fairseq_plugins.report import pairwise_runs
     from fairseq_plugins.report.markup import write_page
 
-    read, runs = report.read(), ROOT / place("checkpoints") / report.table.name / report.name
+    read, runs = report.read(), ROOT / root_folder("checkpoints") / report.table.name / report.name
     for sentence in read.left_out:
         print(f"Left out: {sentence}", file=sys.stderr)
     found = _compared(args, report)

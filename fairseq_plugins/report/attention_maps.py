@@ -20,7 +20,7 @@ from fairseq_plugins.records.runs import Run
 from fairseq_plugins.report.figure import stem
 
 COLUMNS = 4
-BLACKEST = 99  # percentile of a panel's weights from which on it is black
+BLACKEST = 99  # percentile of a panel's weights that is drawn black
 
 
 def draw_attention(
@@ -31,12 +31,10 @@ def draw_attention(
     scale: str,
     results: Sequence[Result],
 ) -> None:
-    """A PNG and an SVG with a panel for each row, the paper's first; the lowest seed of each.
+    """Draw a panel for each row (lowest seed), the paper's first, as PNG, SVG and rounded JSON.
 
-    Beside them a JSON of the weights, which are rounded.
-    The weights are in the runs' folders, not in their results: where those of the paper's rows are
-    not all there, as in a new clone, the figure that is there stays. Of other rows those are drawn
-    whose weights are there.
+    Weights are in the runs' folders, not in results: unless those of all the paper's rows exist,
+    the existing figure is kept. Other rows are drawn if their weights exist.
     """
     runs: dict[str, Run] = {}
     for result in sorted(results, key=lambda result: result["seed"]):
@@ -44,10 +42,10 @@ def draw_attention(
         runs.setdefault(run.row, run)
     own = [name for name in table.row_names if name in runs]
     files = {row: root / run.folder / PATTERN for row, run in runs.items()}
-    there = {row for row, file in files.items() if file.is_file()}
-    if not there or not there.issuperset(own):
+    available = {row for row, file in files.items() if file.is_file()}
+    if not available or not available.issuperset(own):
         return
-    rows = [*own, *sorted(there - {*own})]
+    rows = [*own, *sorted(available - {*own})]
     lines = math.ceil(len(rows) / COLUMNS)
     picture = Picture(figsize=(3 * COLUMNS, 0.6 + 3.2 * lines), layout="constrained")
     panels = picture.subplots(lines, COLUMNS, squeeze=False).ravel()

@@ -1,11 +1,11 @@
-"""Sentences on a table of lengths, from its results, and the papers' observations."""
+"""The section on perplexity beyond the training length, with the papers' observations."""
 
 from collections.abc import Mapping, Sequence
 
 from fairseq_plugins.papers.extrapolation import GOES_ON, SLIDING, length_metric
 from fairseq_plugins.papers.tables import Table
 from fairseq_plugins.records.results import Result
-from fairseq_plugins.report.by_source_length import told_by_source_length
+from fairseq_plugins.report.by_source_length import describe_source_lengths
 from fairseq_plugins.statistics.judged import JudgedTable
 from fairseq_plugins.statistics.series import length_lines
 
@@ -13,9 +13,9 @@ _PROTOCOLS = {"": "whole windows", SLIDING: "in a sliding window"}
 
 
 def rises(results: Sequence[Result], suffix: str, attention: str, factor: int) -> dict[str, float]:
-    """Return by row the rise of perplexity over that at 1x, in per cent, least first.
+    """Compute each row's rise of perplexity over 1x in per cent, least first.
 
-    Over the seeds that have both. suffix: of the metrics.
+    Only seeds with both lengths count. suffix: suffix of the metrics.
     """
     names = [f"{length_metric(each)}{suffix}" for each in (1, factor)]
     both = [
@@ -35,10 +35,7 @@ def rises(results: Sequence[Result], suffix: str, attention: str, factor: int) -
 def rises_at_longest(
     table: Table, results: Sequence[Result], suffix: str, attention: str
 ) -> list[tuple[int, dict[str, float]]]:
-    """The longest of a table's lengths with numbers, and the rises there; alone, or none.
-
-    Lengths that every row only has a reason for say nothing, nor does 1x of itself.
-    """
+    """Return the longest length above 1x with numbers and its rises, as a list of one or none."""
     found = [
         (factor, rise)
         for factor in sorted(table.lengths)
@@ -47,42 +44,42 @@ def rises_at_longest(
     return found[-1:]
 
 
-def told(found: Mapping[str, float], factor: int) -> str:
-    """A sentence on which rows go on working, of rises with the least first, at least one."""
+def describe(found: Mapping[str, float], factor: int) -> str:
+    """Say which rows keep their perplexity, from at least one rise, least first."""
     words = [f"`{row}` ({rise:+.1f} %)" for row, rise in found.items()]
     going_on = sum(rise <= GOES_ON for rise in found.values())
     verb, own = ("has", "its") if going_on < 2 else ("have", "their")
-    said = f"at {factor}x, {going_on or 'none'} of {len(found)} rows {verb} a perplexity at most "
-    said += f"{GOES_ON:g} % above {own} own at 1x"
+    text = f"at {factor}x, {going_on or 'none'} of {len(found)} rows {verb} a perplexity at most "
+    text += f"{GOES_ON:g} % above {own} own at 1x"
     if going_on:
-        said += f": {', '.join(words[:going_on])}"
+        text += f": {', '.join(words[:going_on])}"
     if rest := words[going_on:]:
-        said += f"; {'of the others ' if going_on else ''}the least rises {rest[0]}"
-        said += f", the most {rest[-1]}" if len(rest) > 1 else ""
-    return f"{said}."
+        text += f"; {'of the others ' if going_on else ''}the least rises {rest[0]}"
+        text += f", the most {rest[-1]}" if len(rest) > 1 else ""
+    return f"{text}."
 
 
-def what_is_seen(judged: JudgedTable) -> list[str]:
-    """The section; empty for a table that is not of lengths, or where nothing is to be said."""
+def observations(judged: JudgedTable) -> list[str]:
+    """Write the section; [] for tables without lengths or results."""
     table = judged.table
-    sentences = [*_told_by_length(table, judged.results), *told_by_source_length(judged)]
+    sentences = [*_describe_lengths(table, judged.results), *describe_source_lengths(judged)]
     if not sentences:
         return []
     parts = ["## What is seen", "\n".join(f"- {sentence}" for sentence in sentences)]
     if table.published_observations:
-        saw = "\n".join(f"- {paper}: {text}" for paper, text in table.published_observations)
+        published = "\n".join(f"- {paper}: {text}" for paper, text in table.published_observations)
         parts += [
             "**The papers saw**, with far larger models and mostly other texts:",
-            saw,
+            published,
         ]
     return parts
 
 
-def _told_by_length(table: Table, results: Sequence[Result]) -> list[str]:
+def _describe_lengths(table: Table, results: Sequence[Result]) -> list[str]:
     if not table.lengths:
         return []
     return [
-        f"{attention.capitalize()} attention, {words}: {told(found, factor)}"
+        f"{attention.capitalize()} attention, {words}: {describe(found, factor)}"
         for suffix, words in _PROTOCOLS.items()
         for attention in table.attentions
         for factor, found in rises_at_longest(table, results, suffix, attention)

@@ -1,4 +1,4 @@
-"""BLEU by the length of the source, a line for each row."""
+"""The figure of BLEU by source length."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,7 +19,7 @@ from fairseq_plugins.statistics.series import Lines, bucket_lines
 def draw_bleu_by_length(
     folder: Path, table: Table, figure: Figure, scale: str, results: Sequence[Result]
 ) -> None:
-    """A PNG and an SVG with a panel for each attention, and a JSON of their numbers."""
+    """Draw a panel for each attention as PNG and SVG, and write a JSON of the numbers."""
     base = stem(folder, table, figure, scale)
     sentences = results[0]["metrics"]["sentences"]
     numbers = {
@@ -42,18 +42,18 @@ def draw_bleu_by_length(
 
 
 def bleu_picture(table: Table, lines: Lines, sentences: Mapping[str, int]) -> Picture:
-    """The mean over seeds against the bucket; buckets and attentions without any are left out."""
+    """Draw means over seeds by bucket, without empty buckets and attentions."""
     labels = labels_of(table, lines, [*table.attentions, *table.extra_attentions])
-    picture, (panels, places) = make_panels(labels, 1, sharey="row")
+    picture, (panels, legends) = make_panels(labels, 1, sharey="row")
     drawn = styles({row for row, _ in lines})
     shown = sorted({x for line in lines.values() for x, _ in line})
     ticks = [f"{name}\n{sentences[name]} sentences" for name in (BUCKETS[int(x)] for x in shown)]
-    for panel, place, attention in zip(panels, places, labels, strict=True):
+    for panel, legend, attention in zip(panels, legends, labels, strict=True):
         draw_rows(panel, table, lines, attention, drawn)
         panel.set_title(f"{attention} attention")
         panel.set_xticks(shown, ticks)
         panel.set_xlabel("words of the source, as tokenised")
         panel.grid(alpha=0.3)
-        add_legend(place, panel)
+        add_legend(legend, panel)
     panels[0].set_ylabel("BLEU")
     return picture

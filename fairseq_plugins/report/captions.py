@@ -1,4 +1,4 @@
-"""Captions of tables: data, model, training and everything else behind the numbers."""
+"""Captions of tables: data, model, training, machine and how to read the cells."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -28,15 +28,15 @@ def caption(
     missing_rows: Sequence[str] = (),
     has_cells: bool = True,
 ) -> str:
-    """Write the lines between a page's heading and its numbers: what was trained on what.
+    """Write the caption of a page.
 
     Args:
-        table: of a paper.
-        scale: the name of the results' scale.
-        results: the runs that the page shows.
-        is_study: whether they are a study's.
-        missing_rows: sentences on the paper's rows that have no number here.
-        has_cells: whether the page has the table, not only a figure.
+        table: a paper's table.
+        scale: scale of the results.
+        results: results shown on the page.
+        is_study: whether the page is a custom run's.
+        missing_rows: sentences on the paper's rows without a result.
+        has_cells: whether the page has a table, not only a figure.
     """
     paper, ours = ("The paper's columns", "Our columns") if has_cells else ("In the paper", "Here")
     better = "higher" if table.ranked_by.higher_is_better else "lower"
@@ -51,20 +51,20 @@ def caption(
     if not results:
         return f"{what} No run is done yet."
     experiment = EXPERIMENTS[table.experiment]
-    told = [f"Data: {_distinct(results, _data)}."]
-    told += _trainings(results)
-    told += [_runs(results), *_common_origin(experiment, results)]
-    told += [*experiment.caption_notes(results), *table.notes]
-    told += [*_starts(results), *_nearness(results), _machine(results), _commits(results)]
+    notes = [f"Data: {_distinct(results, _data)}."]
+    notes += _trainings(results)
+    notes += [_runs(results), *_common_origin(experiment, results)]
+    notes += [*experiment.caption_notes(results), *table.notes]
+    notes += [*_starts(results), *_nearness(results), _machine(results), _commits(results)]
     signatures = _distinct(results, lambda r: r.get("signature"))
     if signatures != UNKNOWN:
-        told.append(f"SacreBLEU: `{signatures}`.")
+        notes.append(f"SacreBLEU: `{signatures}`.")
     if has_cells:
-        told += _cells(table, results, missing_rows)
-    told += denominators(experiment, results)
-    facts = "\n".join(f"- {fact}" for fact in told)
+        notes += _cells(table, results, missing_rows)
+    notes += denominators(experiment, results)
+    bullets = "\n".join(f"- {note}" for note in notes)
     comparable = "" if is_study else experiment.comparability(scale)
-    return "\n\n".join(filter(None, (what, f"{ours}:", facts, comparable)))
+    return "\n\n".join(filter(None, (what, f"{ours}:", bullets, comparable)))
 
 
 def _ranked_by(table: Table) -> str:
@@ -80,7 +80,7 @@ UNKNOWN = "unknown"
 def _cells(table: Table, results: Sequence[Result], missing_rows: Sequence[str]) -> list[str]:
     """Explain a table's cells."""
     of = EXPERIMENTS[table.experiment].shown
-    told = [
+    notes = [
         f"Cells: mean ± standard deviation over seeds (number of seeds){f', {of}' if of else ''}; "
         "`-`: no number in the paper, or none here, as not run, not measured or not possible under "
         "that attention.",
@@ -88,31 +88,31 @@ def _cells(table: Table, results: Sequence[Result], missing_rows: Sequence[str])
     ]
     if len({(r["row"], r["attention"]) for r in results}) < len(results):
         whose = f"Our {MARK}" if table.mark else MARK
-        told.append(
+        notes.append(
             f"{whose} differs from `{table.reference}` (p < 0.05, two-sided, with Holm's "
             f"correction {FAMILIES}; seed by seed where both have three seeds)."
         )
     if table.mark:
-        told.append(f"The paper's own {MARK}: {table.mark}.")
-    return told
+        notes.append(f"The paper's own {MARK}: {table.mark}.")
+    return notes
 
 
 def _trainings(results: Sequence[Result]) -> list[str]:
-    """Models, budgets and recipes, each said once with the trainings that have it."""
-    said: dict[str, dict[str, list[str]]] = {"Model": {}, "Training": {}}
+    """Describe models and trainings, each text once with the names of its trainings."""
+    texts: dict[str, dict[str, list[str]]] = {"Model": {}, "Training": {}}
     for name in dict.fromkeys(n for r in results for n in trainings_of(r["config"])):
         configs = [c for r in results if (c := trainings_of(r["config"]).get(name))]
-        said["Model"].setdefault(f"{' and '.join(_stacks(configs))}.", []).append(name)
-        said["Training"].setdefault(_training(configs), []).append(name)
+        texts["Model"].setdefault(f"{' and '.join(_stacks(configs))}.", []).append(name)
+        texts["Training"].setdefault(_training(configs), []).append(name)
     return [
         f"{what}{f' ({names})' if (names := ', '.join(filter(None, found))) else ''}: {text}"
-        for what, texts in said.items()
-        for text, found in texts.items()
+        for what, names_by_text in texts.items()
+        for text, found in names_by_text.items()
     ]
 
 
 def _training(configs: Sequence[Config]) -> str:
-    """Budget and recipe of trainings of one kind."""
+    """Describe budget and recipe of one kind of training."""
 
     def of(section: str, key: str) -> str:
         return _distinct(configs, lambda c: c.get(section, {}).get(key))
@@ -155,7 +155,7 @@ def _batch(config: Config) -> str:
 
 
 def _runs(results: Sequence[Result]) -> str:
-    """Describe what differs between the runs of a table besides the row."""
+    """Describe seeds, sizes and duration of the runs."""
     is_trained = any(result["metrics"]["train_seconds"] for result in results)
     took = f"; {_range(results, 'train_seconds', 60)} minutes per run" if is_trained else ""
     return (
@@ -166,7 +166,7 @@ def _runs(results: Sequence[Result]) -> str:
 
 
 def _common_origin(experiment: Experiment, results: Sequence[Result]) -> list[str]:
-    """Say what seeds leave out, where all of them start from a model of one seed."""
+    """Note that seeds vary fine-tuning alone, if all start from a model of one seed."""
     origin = experiment.origin_at(results[0]["scale"]) if results else None
     if origin is None or origin.same_seed:
         return []
@@ -182,7 +182,7 @@ def _common_origin(experiment: Experiment, results: Sequence[Result]) -> list[st
 
 
 def _nearness(results: Sequence[Result]) -> list[str]:
-    """List the cosines to the published model before fine-tuning, by row."""
+    """List each row's cosine to the published model before fine-tuning."""
     found: dict[tuple[str, str], list[float]] = {}
     for result in results:
         cosine = result["metrics"].get("start_cosine")
@@ -203,7 +203,7 @@ def _nearness(results: Sequence[Result]) -> list[str]:
 
 
 def _starts(results: Sequence[Result]) -> list[str]:
-    """The published model that rows start from, if any."""
+    """Name the published model from which rows start, if any."""
     found = {start.text for r in results if (start := PretrainedModel.of(r["config"]))}
     return [
         f"All rows start from a published model, {text}, in place of one that is trained here."
@@ -220,7 +220,7 @@ def _machine(results: Sequence[Result]) -> str:
 
 
 def _distinct(things: Iterable[Any], value: Callable[[Any], Any]) -> str:
-    """The different values of a property over all: "900", or "900 / 1,200"."""
+    """Format the distinct values of a property: "900", or "900 / 1,200"."""
     found = {value(thing) for thing in things}
     found.discard(None)
     texts = [f"{v:,}" if isinstance(v, int) else str(v) for v in sorted(found, key=_words_last)]
@@ -261,7 +261,7 @@ def _evaluated(config: Config) -> str:
 
 
 def _data(result: Result) -> str:
-    """The corpora of a run and their sizes."""
+    """Describe a run's corpora and their sizes."""
     data = DataDescription.model_validate(result["data"])
     if data.request.corpus:
         return _corpus(data.request, data.splits)
@@ -272,12 +272,12 @@ def _data(result: Result) -> str:
 
 
 def _corpus(request: PreparationRequest, sizes: SplitSizes) -> str:
-    """A corpus with what there is to train on, and to measure on where that is counted alike."""
+    """Describe a corpus with the sizes of its training and test sets."""
     name, train, valid = str(request.corpus), sizes.part("train"), sizes.part("valid")
     if train.words:
         unit = f"BPE pieces of {request.merges:,} merges" if request.merges else "words"
         return f"{name} ({train.words:,} {unit} to train on)"
-    pairs = train.part(request.target or "").lines  # a side of each pair has its own counts
+    pairs = train.part(request.target or "").lines  # counted per language
     if pairs:
         return f"{name} ({pairs:,} pairs to train on)"
     for unit in ("examples", "questions"):
@@ -295,7 +295,7 @@ def _hardware(result: Result) -> str:
 
 
 def _commits(results: Sequence[Result]) -> str:
-    """The code that made the runs, oldest first: seeds of a row may be of different commits."""
+    """List the commits of the runs, oldest first, with numbers of runs."""
     ordered = sorted(results, key=lambda result: result["finished_at"])
     runs = Counter(_short(result["commit"]) for result in ordered)
     return (
@@ -304,6 +304,6 @@ def _commits(results: Sequence[Result]) -> str:
 
 
 def _short(commit: str) -> str:
-    """A commit by its first eight digits, "-dirty" kept; releases as they are."""
+    """Shorten a commit to eight digits, keeping "-dirty"; releases stay."""
     digits, *rest = commit.split("-")
     return commit if " " in commit else "-".join([digits[:8], *rest])

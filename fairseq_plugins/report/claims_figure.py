@@ -1,4 +1,4 @@
-"""The claims at a glance: how many hold, of each paper too, and the interval of each."""
+"""Pictures of the claims: counts of verdicts, also by paper, and the interval of each."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -21,20 +21,20 @@ from fairseq_plugins.statistics.verdicts import (
 )
 
 _COLOURS = {CONFIRMED: "#1a7f4b", CONTRADICTED: "#b3202c", UNDECIDED: "#d9a514", NOT_RUN: "#b8c0ca"}
-_WIDEST = 92  # letters of a claim on one line
+_WIDEST = 92  # characters of a claim per line
 _PAPERS: Any = {"color": "white", "markeredgecolor": "#3b4252", "zorder": 3}
 
 
 def draw_claims(
     claims: Sequence[Claim], verdicts: Mapping[str, Verdict], scale: str, stem: Path
 ) -> None:
-    """A PNG and an SVG: a bar of all claims, and below it the intervals of those above their floor.
+    """Draw a bar of all verdicts, and below the intervals of claims above their baseline.
 
     Args:
-        claims: of all papers.
-        verdicts: of a scale, by the claim's name.
-        scale: its name.
-        stem: the files without their suffix.
+        claims: claims of all papers.
+        verdicts: verdicts at a scale, by claim.
+        scale: name of the scale.
+        stem: path of PNG and SVG without suffix.
     """
     counts = Counter(verdicts[claim.name].word for claim in claims)
     shown = [
@@ -56,7 +56,7 @@ def draw_claims(
 def draw_summary(
     claims: Sequence[Claim], verdicts: Mapping[str, Verdict], scale: str, stem: Path
 ) -> None:
-    """A PNG and an SVG of a few centimetres: a bar for each paper. Arguments as above."""
+    """Draw a small picture with a bar for each paper; arguments as for `draw_claims`."""
     papers: dict[str, Counter[str]] = {}
     for claim in claims:
         papers.setdefault(claim.paper, Counter())[verdicts[claim.name].word] += 1
@@ -80,7 +80,7 @@ def _bar(panel: Any, counts: Counter[str], scale: str) -> None:
 
 
 def _stack(panel: Any, place: int, counts: Counter[str]) -> list[Any]:
-    """One bar; its parts, in the order of the colours."""
+    """Draw a bar and return its parts, in the order of the colours."""
     left, parts = 0, []
     for word, colour in _COLOURS.items():
         parts.append(panel.barh(place, counts[word], left=left, color=colour))
@@ -89,7 +89,7 @@ def _stack(panel: Any, place: int, counts: Counter[str]) -> list[Any]:
 
 
 def _head(panel: Any, bar: Sequence[Any], counts: Counter[str], scale: str, height: float) -> None:
-    """The title, and below it what the parts of a bar are."""
+    """Write the title, and a legend of the bar's parts below."""
     title = f"{counts.total()} claims of the papers, judged by the runs at scale {scale}"
     panel.set_title(title, loc="left", pad=24)
     words = [f"{counts[word]} {word}" for word in _COLOURS]
@@ -99,7 +99,7 @@ def _head(panel: Any, bar: Sequence[Any], counts: Counter[str], scale: str, heig
 
 
 def _intervals(panel: Any, shown: Sequence[tuple[Claim, Verdict]]) -> None:
-    """Draw each claim on its own scale from where it begins; the paper's side is right."""
+    """Draw each claim's interval on its own scale; right of 0 the claim holds."""
     for i, (claim, verdict) in enumerate(shown):
         estimate = verdict.estimate
         if estimate is None or estimate.low is None or estimate.high is None:

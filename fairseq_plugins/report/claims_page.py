@@ -1,4 +1,4 @@
-"""Claims of the papers judged by the results: results/claims.md and results/claims.json."""
+"""The page of the papers' claims, judged by the results: results/claims.md and claims.json."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -28,13 +28,13 @@ from fairseq_plugins.statistics.verdicts import (
 
 WORDS = (CONFIRMED, CONTRADICTED, UNDECIDED, NOT_RUN)
 PAGE = "claims"
-SUMMARY = "claims-summary"  # a small picture
+SUMMARY = "claims-summary"  # the small picture
 
 
 def write_claims(root: Path, say: Say) -> dict[str, Counter[str]]:
-    """Make the page, its data and its pictures; returns how often each word was said, by scale.
+    """Write the page, its JSON and pictures; return counts of verdicts by scale.
 
-    say: gets a sentence on each result that is left out.
+    say: called with a sentence on each result that is left out.
     """
     numbers = read_numbers(root, say=say)
     verdicts = {scale: judge_claims(CLAIMS, found) for scale, found in numbers.items()}
@@ -46,7 +46,7 @@ def write_claims(root: Path, say: Say) -> dict[str, Counter[str]]:
 
 
 def _draw(results: Path, verdicts: Verdicts) -> None:
-    """The pictures, of the scale that decides most, where matplotlib is installed."""
+    """Draw the pictures for the scale with most decided claims, if matplotlib is installed."""
 
     def decided(scale: str) -> int:
         words = [verdict.word for verdict in verdicts[scale].values()]
@@ -64,7 +64,7 @@ def _draw(results: Path, verdicts: Verdicts) -> None:
 
 
 def as_data(claims: Sequence[Claim], verdicts: Verdicts) -> list[dict[str, Any]]:
-    """Claims and verdicts as plain data."""
+    """Return claims and verdicts as JSON data."""
     return [
         {
             "name": claim.name,
@@ -94,7 +94,7 @@ def as_data(claims: Sequence[Claim], verdicts: Verdicts) -> list[dict[str, Any]]
 
 
 def render_claims(claims: Sequence[Claim], verdicts: Verdicts) -> str:
-    """The whole page."""
+    """Render the page."""
     parts = ["# What the papers claim, and what the results say", _PICTURE, _EXPLAINED]
     counts = {scale: Counter(_kinds(claims, found)) for scale, found in verdicts.items()}
     lines = [[f"`{s}`", *(str(count[word]) for word in _COUNTED)] for s, count in counts.items()]
@@ -153,7 +153,7 @@ _COUNTED = (CONFIRMED, CONTRADICTED, UNDECIDED, _BOTH, _SMALLER, _AT_FLOOR, _UNS
 
 
 def _kinds(claims: Iterable[Claim], found: Mapping[str, Verdict]) -> Iterator[str]:
-    """The word of each verdict, and after that of an undecided one why no interval decides it."""
+    """Yield the word of each verdict, and for undecided ones the reason."""
     for claim in claims:
         if (verdict := found.get(claim.name)) is None:
             continue

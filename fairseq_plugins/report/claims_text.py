@@ -6,7 +6,7 @@ from fairseq_plugins.statistics.verdicts import Verdict
 
 
 def effect_text(estimate: Estimate, verdict: Verdict) -> str:
-    """An effect in its units, for a page."""
+    """Format an effect with its unit."""
     if verdict.unit == "x":
         return f"{estimate.effect:.{verdict.digits}f} x"
     unit = {"%": " %", "r": " r"}.get(verdict.unit, "")
@@ -14,12 +14,12 @@ def effect_text(estimate: Estimate, verdict: Verdict) -> str:
 
 
 def interval_text(estimate: Estimate, verdict: Verdict) -> str:
-    """Its interval likewise; a speed is a ratio, which has no sign."""
+    """Format an effect's interval; speeds are ratios and have no sign."""
     return interval(estimate, verdict.digits, sign="" if verdict.unit == "x" else "+")
 
 
 def tie_text(verdict: Verdict) -> str:
-    """Say that a decided claim is a tie on the table's page; empty where it is not."""
+    """Say that a decided claim is a tie on the table's page; "" otherwise."""
     if not verdict.is_corrected_tie or verdict.corrected is None:
         return ""
     p = probability(verdict.corrected.adjusted)

@@ -1,4 +1,4 @@
-"""Correlation of properties with performance by range of offsets: the BERT paper's Figure 5."""
+"""Correlation of properties with performance by range of offsets (BERT paper, Figure 5)."""
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -24,25 +24,23 @@ from fairseq_plugins.statistics.comparisons import Cells, mean, rows_of
 from fairseq_plugins.statistics.correlations import LEAST_ROWS, over_rows
 from fairseq_plugins.statistics.inference import correlation
 
-# The tasks of the paper's figure, by table and metric. It says that SQuAD's F1 and exact matches
-# look alike; as in its Table 5, these are exact matches.
+# The tasks of the paper's figure, by table and metric; SQuAD by exact matches, as in its Table 5.
 TASKS = (
     *(("bert_table3", name) for name in ("CoLA", "SST-2", "MNLI", "QQP", AVERAGE)),
     *(("bert_table4", name) for name in ("v1_exact", "v2_exact")),
 )
-# Columns of Table 2 that Table 5 correlates, each a measure within a largest offset; "first 20"
-# counts the query's own.
+# Columns of Table 2 in Table 5: a measure and its largest offset ("first 20" includes offset 0).
 TABLE_5 = {
     "monotonicity": ("monotonicity", sys.maxsize),
     "monotonicity_20": ("monotonicity", NEAR - 1),
     "direction_balance": ("direction balance", NEAR),
 }
-WHOSE = (
-    "The weights are of seed 1 alone, as the models in the runs' folders have them, which are no "
-    "part of the results: a model that was trained again, as on another machine, differs from the "
-    "one whose indicators Table 2 has. Table 5 takes these indicators of seed 1. The performances "
-    "are the same, means over the seeds of Tables 3 and 4, which fine-tune the models of seed 1. "
-    "Where the two differ, it is the weights that make the difference:"
+WEIGHTS_NOTE = (
+    "The weights are those of seed 1 in the runs' folders, which are not part of the results: a "
+    "model trained again, as on another machine, differs from the one whose indicators are in "
+    "Table 2, from which Table 5 takes those of seed 1. The performances are the same: means over "
+    "the seeds of Tables 3 and 4, which fine-tune the models of seed 1. Differences between the "
+    "two come from the weights:"
 )
 MEASURES: dict[str, Callable[[Tensor, int], float]] = {
     "monotonicity": lambda weights, reach: monotonicity(weights, reach + 1),
@@ -56,16 +54,16 @@ def correlate_by_offset(
     reaches: Sequence[int],
     measure: Callable[[Tensor, int], float],
 ) -> list[float | None]:
-    """Pearson's correlation of a measure within some offsets with a performance, over rows.
+    """Correlate a measure within some offsets with a performance, over rows (Pearson).
 
     Args:
-        weights: by row (T, T), as `analysis.indicators` takes them.
-        performance: by row.
-        reaches: the largest offset of each measurement.
-        measure: of weights, within an offset.
+        weights: attention weights (T, T) by row.
+        performance: performance by row.
+        reaches: largest offset of each measurement.
+        measure: computes an indicator of weights within an offset.
 
     Returns:
-        One for each reach; None where a side is all the same, or fewer than `LEAST_ROWS` have both.
+        A correlation for each reach; None for constant values or fewer than `LEAST_ROWS` rows.
     """
     rows = [row for row in weights if row in performance]
     found: list[float | None] = []
@@ -79,9 +77,9 @@ def correlate_by_offset(
 
 
 def read_weights(root: Path, scale: str) -> dict[str, Tensor]:
-    """What the rows of Table 2 attend to, by row, from the runs' folders: (T, T) of the first seed.
+    """Read the attention weights (T, T) of Table 2's rows, seed 1, from the runs' folders.
 
-    They are no part of results: a new clone has none.
+    They are not part of the results: a new clone has none.
     """
     found = {}
     for row in ROWS:
@@ -92,10 +90,10 @@ def read_weights(root: Path, scale: str) -> dict[str, Tensor]:
 
 
 def measure_by_offset(weights: Mapping[str, Tensor], cells: Mapping[str, Cells]) -> dict[str, Any]:
-    """The numbers of Figure 5 from the weights of some rows and the cells of Tables 3 and 4.
+    """Compute the numbers of Figure 5 from weights and the cells of Tables 3 and 4.
 
     Raises:
-        ValueError: fewer rows than a correlation needs.
+        ValueError: too few rows for a correlation.
     """
     if len(weights) < LEAST_ROWS:
         raise ValueError(
@@ -117,7 +115,7 @@ def measure_by_offset(weights: Mapping[str, Tensor], cells: Mapping[str, Cells])
 
 
 def draw_by_offset(numbers: Mapping[str, Any], cells: Mapping[str, Cells]) -> RenderedFigure:
-    """Figure 5 from its numbers, and from the cells of Tables 2 to 4 what Table 5 has of them."""
+    """Draw Figure 5, and compare it with the correlations of Tables 2 to 4."""
     reaches, panels, lines = numbers["reaches"], [], []
     for name in MEASURES:
         curves = {}
@@ -131,7 +129,7 @@ def draw_by_offset(numbers: Mapping[str, Any], cells: Mapping[str, Cells]) -> Re
                 lines.append([name, label, f"{furthest[1]:+.2f}", str(furthest[0])])
         panels.append((name, "largest offset", "Pearson's correlation over rows", curves))
     rows = numbers["rows"]
-    said = (
+    summary = (
         f"Over {len(rows)} rows: {', '.join(f'`{row}`' for row in rows)}. With so few, a "
         "correlation has a wide interval, as the page of Table 5 says; chosen among many offsets, "
         "the largest says less still."
@@ -140,13 +138,13 @@ def draw_by_offset(numbers: Mapping[str, Any], cells: Mapping[str, Cells]) -> Re
     return RenderedFigure(
         draw_lines(panels, rule=0.0),
         numbers,
-        [said, markdown_table(header, lines), WHOSE, _beside_table_5(numbers, cells)],
+        [summary, markdown_table(header, lines), WEIGHTS_NOTE, _beside_table_5(numbers, cells)],
         check_ranges(numbers),
     )
 
 
 def _beside_table_5(numbers: Mapping[str, Any], cells: Mapping[str, Cells]) -> str:
-    """At the ranges of Table 5's columns the correlations of the figure, and those of results."""
+    """Tabulate the figure's correlations beside those of results, at Table 5's ranges."""
     tasks = [
         task
         for task in TASKS
@@ -154,14 +152,14 @@ def _beside_table_5(numbers: Mapping[str, Any], cells: Mapping[str, Cells]) -> s
     ]
     lines = []
     for column, (name, reach) in TABLE_5.items():
-        place = numbers["reaches"].index(min(reach, numbers["reaches"][-1]))
+        index = numbers["reaches"].index(min(reach, numbers["reaches"][-1]))
         line = [_label("bert_table2", column)]
         for task in tasks:
             results = over_rows(
                 cells, ("bert_table2", column), task, "vanilla", numbers["rows"]
             ).estimate
             both = (
-                numbers[f"{name}, {task[1]}"][place],
+                numbers[f"{name}, {task[1]}"][index],
                 None if results is None else results.effect,
             )
             line.append(" / ".join(DASH if one is None else f"{one:+.2f}" for one in both))

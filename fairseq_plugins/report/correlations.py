@@ -46,19 +46,19 @@ def write_correlations(
     floors: Mapping[str, Floors],
     printed: Mapping[str, Cells],
 ) -> Path:
-    """Write bert_table5/<scale>.md, .json and .png among the results; the page, below `root`.
+    """Write bert_table5/<scale>.md, .json and .png, and return the page's path below `root`.
 
     Args:
         root: the repository.
-        scale: of the results.
-        cells: of the tables, by name.
-        floors: of the tables, by name.
-        printed: the cells of the paper's own tables.
+        scale: scale of the results.
+        cells: cells by table.
+        floors: baselines by table.
+        printed: cells of the paper's own tables.
     """
     ours, theirs = correlate(cells), correlate(printed)
     page = root_folder("results") / PAGE / f"{scale}.md"
-    told = facts(ours, theirs, lost_columns(cells, floors), cells)
-    write_page(root / page, render(scale, ours, theirs, told))
+    notes = explain(ours, theirs, lost_columns(cells, floors), cells)
+    write_page(root / page, render(scale, ours, theirs, notes))
     write_json(root / page.with_suffix(".json"), as_data(scale, ours, theirs))
     if is_installed("matplotlib"):
         from fairseq_plugins.report.correlations_figure import draw_correlations
@@ -71,7 +71,7 @@ def write_correlations(
 def as_data(
     scale: str, ours: Mapping[MetricPair, Correlated], theirs: Mapping[MetricPair, Correlated]
 ) -> dict[str, Any]:
-    """Return all numbers of the page, for a JSON."""
+    """Return all numbers of the page as JSON data."""
     return {
         "what": "Pearson correlations over rows between a property and a performance",
         "scale": scale,
@@ -96,15 +96,15 @@ def render(
     scale: str,
     ours: Mapping[MetricPair, Correlated],
     theirs: Mapping[MetricPair, Correlated],
-    told: Sequence[str],
+    notes: Sequence[str],
 ) -> str:
-    """The whole page.
+    """Render the page.
 
     Args:
-        scale: of the results.
-        ours: from the results.
-        theirs: from the paper's own Tables 2 to 4.
-        told: as `facts` gives them.
+        scale: scale of the results.
+        ours: correlations of the results.
+        theirs: correlations of the paper's own Tables 2 to 4.
+        notes: sentences of `explain`.
     """
     header = ["", *(column.label for column in PROPERTIES)]
 
@@ -133,7 +133,7 @@ def render(
         f"([Table 2](../bert_table2/{scale}.md)) and how well the row does on a task "
         f"([Table 3](../bert_table3/{scale}.md), [Table 4](../bert_table4/{scale}.md)). Negative: "
         "rows that violate the property more are worse.",
-        "\n".join(f"- {fact}" for fact in told),
+        "\n".join(f"- {note}" for note in notes),
         *([figure_markdown(SOURCE, scale)] if is_installed("matplotlib") else []),
         site_link(f"{PAGE}-{scale}.html"),
         "**The paper's number / ours**",
@@ -151,35 +151,35 @@ def render(
     return "\n\n".join(parts) + "\n"
 
 
-def facts(
+def explain(
     ours: Mapping[MetricPair, Correlated],
     theirs: Mapping[MetricPair, Correlated],
     lost: Mapping[str, str],
     cells: Mapping[str, Cells],
 ) -> list[str]:
-    """Sentences on what the correlations are over.
+    """Explain the rows, marks and gaps of the correlations.
 
     Args:
-        ours: from the results.
-        theirs: from the paper's own Tables 2 to 4.
-        lost: as `lost_columns` gives them.
-        cells: of the tables, by name.
+        ours: correlations of the results.
+        theirs: correlations of the paper's own Tables 2 to 4.
+        lost: result of `lost_columns`.
+        cells: cells by table.
     """
     sizes = sorted({len(one.rows) for one in ours.values()})
     counts = str(sizes[-1]) if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]}"
     missing = [row for row in ROWS if not any(row in one.rows for one in ours.values())]
-    told = [
+    notes = [
         f"Over {counts} of the paper's {len(ROWS)} embeddings, those of which results are there. "
         f"As in the paper, `{WITHOUT}` is left out: its numbers are so far away that it would make "
         "any correlation large."
     ]
     if missing:
-        told.append(f"Without results: {', '.join(f'`{row}`' for row in missing)}.")
-    told.append(
+        notes.append(f"Without results: {', '.join(f'`{row}`' for row in missing)}.")
+    notes.append(
         "The paper does not say whether SQuAD counts F1 or exact matches (EM): its numbers are "
         "those of exact matches."
     )
-    told.append(
+    notes.append(
         f"`{DASH}` is not in the paper; or here fewer than {LEAST_ROWS} rows, or a side that is "
         f"the same in all rows. {MARK} differs from 0 (p < 0.05, with Holm's correction over all "
         f"{sum(one.estimate is not None for one in ours.values())} correlations)."
@@ -191,23 +191,23 @@ def facts(
     ]
     same = sum(paper * effect > 0 for _, paper, effect in kept)
     if kept:
-        told.append(
+        notes.append(
             f"Of the {len(kept)} correlations that the paper prints and that are there, {same} "
             "have its sign; by itself that says little where an interval holds 0."
         )
     if balance := _as_distance(cells):
-        told.append(balance)
+        notes.append(balance)
     if lost:
         names = "; ".join(lost.values())
-        told.append(
+        notes.append(
             "A task on which no row beats what needs no model says nothing of the rows, and so "
             f"does a correlation with it: {names}."
         )
-    return told
+    return notes
 
 
 def _as_distance(cells: Mapping[str, Cells]) -> str:
-    """Correlations of how far direction balance is from 1; empty where no row is below."""
+    """Describe correlations with the distance of direction balance from 1; "" if none is below."""
     own = rows_of(cells.get("bert_table2", {}), ATTENTION, RATIO)
     ratios = [one for row in ROWS if (one := seed_of_the_start(own.get(row, {}))) is not None]
     below = sum(ratio < 1 for ratio in ratios)
@@ -220,18 +220,18 @@ def _as_distance(cells: Mapping[str, Cells]) -> str:
         for table, column in PERFORMANCES
         if column.metric in PRINTED[RATIO]
     }
-    said = [
+    correlations = [
         f"{label} {one.effect:+.{DIGITS}f} ({interval(one, DIGITS)})"
         for label, one in found.items()
         if one is not None
     ]
-    if not said:
+    if not correlations:
         return ""
     return (
         "Direction balance is met at 1, and the paper speaks of violating it, but its numbers are "
         "of the ratio: nearly all of its rows are above 1, where a larger ratio is a larger "
         f"violation. Here {below} of {len(ratios)} rows are below 1. Of the distance from 1 in "
-        f"place of the ratio, without Holm's correction: {', '.join(said)}."
+        f"place of the ratio, without Holm's correction: {', '.join(correlations)}."
     )
 
 
@@ -254,7 +254,7 @@ def _number(one: Correlated) -> str:
 
 
 def _largest_difference(theirs: Mapping[MetricPair, Correlated]) -> float:
-    """Between Table 5 and what the paper's own tables give."""
+    """Return the largest difference between Table 5 and correlations of the paper's tables."""
     pairs = [
         (effect, number.mean)
         for own, numbers in PRINTED.items()

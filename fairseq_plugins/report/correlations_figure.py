@@ -1,4 +1,4 @@
-"""The BERT paper's Table 5 as two maps of colours: its own numbers, and ours."""
+"""The BERT paper's Table 5 as two heat maps: its numbers, and ours."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -13,13 +13,13 @@ from fairseq_plugins.papers.tables import MARK, Column
 from fairseq_plugins.statistics.inference import Estimate
 
 Estimates = Mapping[tuple[str, str], Estimate | None]  # by property and performance
-Number = tuple[float, str] | None  # and how it is written
+Number = tuple[float, str] | None  # value and text
 
-WIDTH = 13  # characters of a label that fit under a column, as "monotonicity,"
+WIDTH = 13  # characters per line of a column's label
 
 
 def draw_correlations(stem: Path, scale: str, ours: Estimates) -> None:
-    """``stem``.png and .svg: a panel for the paper, one for ours, blue below 0 and red above."""
+    """Draw ``stem``.png and .svg: panels of the paper and ours, blue below 0, red above."""
 
     def printed(own: Column, column: Column) -> Number:
         number = PRINTED[own.metric].get(column.metric)
@@ -43,7 +43,7 @@ def draw_correlations(stem: Path, scale: str, ours: Estimates) -> None:
 
 
 def _map(panel: Any, number: Callable[[Column, Column], Number]) -> Any:
-    """Colours, and the numbers in them; white where there is none."""
+    """Draw a heat map with numbers; white without one."""
     rows = [[number(own, column) for own in PROPERTIES] for _, column in PERFORMANCES]
     values = [[float("nan") if one is None else one[0] for one in row] for row in rows]
     image = panel.imshow(values, cmap="RdBu_r", vmin=-1, vmax=1, aspect="auto")

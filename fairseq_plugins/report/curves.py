@@ -1,4 +1,4 @@
-"""Perplexity while training: LRPE's Figure 2, from the runs of Table 8."""
+"""Validation perplexity during training: LRPE's Figure 2, from the runs of Table 8."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -20,7 +20,7 @@ from fairseq_plugins.statistics.series import Curve, mean_curves
 def draw_curves(
     folder: Path, table: Table, figure: Figure, scale: str, shown: Sequence[Result]
 ) -> None:
-    """A JSON with every evaluation step of every run, a PNG and an SVG, and the page with them."""
+    """Write a JSON of every run's evaluation steps, a PNG, an SVG, and their page."""
     base = stem(folder, table, figure, scale)
     runs = {f"{r['row']}-{r['attention']}-s{r['seed']}": r["metrics"]["curve"] for r in shown}
     numbers: dict[str, Any] = {
@@ -51,7 +51,7 @@ def _picture(table: Table, curves: Mapping[tuple[str, str], Curve]) -> Picture:
     picture = Picture(figsize=(15, 5), layout="constrained")
     panels = picture.subplots(1, len(table.attentions), squeeze=False, sharey=True)[0]
     for panel, attention in zip(panels, table.attentions, strict=True):
-        # The worst at the end first, so that the legend has the order of the lines.
+        # Sorted by the last value, so that the legend has the order of the lines.
         own = {row: curve for (row, a), curve in curves.items() if a == attention and curve}
         for i, row in enumerate(sorted(own, key=lambda name: -own[name][-1][1])):
             steps, perplexities = zip(*own[row], strict=True)

@@ -1,4 +1,4 @@
-"""Rows whose result depends on the floor under linear attention's denominator."""
+"""Notes on linear attention's denominators: clamps and their effect on rows."""
 
 import functools
 from collections.abc import Mapping, Sequence
@@ -15,11 +15,11 @@ from fairseq_plugins.modules.options import NORMALIZER_OPTIONS
 from fairseq_plugins.records.recipe import trainings_of
 from fairseq_plugins.records.results import Result
 
-MOST = 0.5  # share of queries from which on the floor is most of what a row is divided by
+MOST = 0.5  # share of queries from which on the clamp affects most of a row
 
 
 def denominators(experiment: Experiment, results: Sequence[Result]) -> list[str]:
-    """A sentence on the denominators of the rows under linear attention; none without any."""
+    """Write sentences on the denominators of rows under linear attention."""
     found: dict[str, LinearAttention] = {}
     for result in results:
         if result["attention"] != "linear":
@@ -32,7 +32,7 @@ def denominators(experiment: Experiment, results: Sequence[Result]) -> list[str]
 
 
 def _floors(found: Mapping[str, LinearAttention]) -> str:
-    """Sentences on encoded denominators with a floor, and on plain ones."""
+    """Describe encoded denominators with a clamp, and plain ones."""
     encoded = {
         row: one
         for row, one in found.items()
@@ -48,10 +48,10 @@ def _floors(found: Mapping[str, LinearAttention]) -> str:
         )
         most = [row for row, share in kept.items() if share >= MOST]
         few = [share for share in kept.values() if share < MOST]
-        told = [f"most queries of {_names(most)}"] if most else []
+        affected = [f"most queries of {_names(most)}"] if most else []
         others = "any other row" if most else "a row"
-        told += [f"at most {max(few):.0%} of the queries of {others}"] if few else []
-        parts.append(f"At random inputs that decides for {' and '.join(told)}.")
+        affected += [f"at most {max(few):.0%} of the queries of {others}"] if few else []
+        parts.append(f"At random inputs that decides for {' and '.join(affected)}.")
     plain = [row for row, one in encoded.items() if one.normalizer == "plain"]
     free = [row for row in encoded if row not in kept and row not in plain]
     if free:
@@ -62,7 +62,7 @@ def _floors(found: Mapping[str, LinearAttention]) -> str:
 
 
 def _authors(found: Mapping[str, LinearAttention]) -> str:
-    """Sentences on rows with a denominator, or none, as in the authors' released code."""
+    """Describe rows with the denominators (or norms) of the authors' released code."""
     parts = []
     for epsilon in sorted({one.epsilon for one in found.values() if one.epsilon is not None}):
         rows = {row: one for row, one in found.items() if one.epsilon == epsilon}
@@ -86,7 +86,7 @@ def _names(rows: Sequence[str]) -> str:
 
 
 def _options(model: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
-    """Read the options of linear attention; what a model does not say has its default."""
+    """Read a model's options of linear attention, with defaults."""
     normalizer = model.get("linear_normalizer") or "encoded"
     options = {"feature_map": model.get("feature_map") or "elu", "normalizer": normalizer}
     own = defaults_of(normalizer)
@@ -101,12 +101,12 @@ def _attention(stack: Stack, given: tuple[tuple[str, Any], ...]) -> LinearAttent
     shape: dict[str, Any] = {"num_heads": stack.num_heads, "head_dim": stack.head_dim}
     options: dict[str, Any] = dict(parse_options(stack.options))
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(1)  # drawn parameters are the same on every page
+        torch.manual_seed(1)  # equal random parameters on every page
         encoding = build_encoding(
             stack.position_encoding,
             **shape,
             causal=stack.causal,
-            vocab_size=1,  # of token embeddings, which are not asked for
+            vocab_size=1,  # embeddings are not used
             **options,
         )
     attention = build_attention(

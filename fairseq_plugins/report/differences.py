@@ -1,4 +1,4 @@
-"""A page's sections on differences between rows: how large, how sure, and in which order."""
+"""Sections on differences between rows: sizes, intervals, marks and orderings."""
 
 from collections.abc import Mapping, Sequence
 
@@ -7,15 +7,15 @@ from fairseq_plugins.papers.tables import MARK, Column, Row, Table
 from fairseq_plugins.statistics.inference import Estimate, Spread
 from fairseq_plugins.statistics.judged import BETTER, TIE, WORSE, Agreement, JudgedTable
 
-# Over what Holm's correction is made where rows are compared with one row.
+# Families of Holm's correction in comparisons with the reference row.
 FAMILIES = "over the paper's rows of a column and, apart from these, over the rows beyond the paper"
 CANNOT = "no row has several seeds, so no two rows can be told apart and no ordering is claimed"
 
 
 def interval(estimate: Estimate, digits: int, *, sign: str = "+") -> str:
-    """An estimate's 95 % interval; a dash where nothing says how sure it is.
+    """Format an estimate's 95 % interval; a dash without one.
 
-    sign: as in Python's formats; empty for what is no difference.
+    sign: sign option of Python's formats; "" for values that are not differences.
     """
     if estimate.low is None or estimate.high is None:
         return DASH
@@ -23,14 +23,14 @@ def interval(estimate: Estimate, digits: int, *, sign: str = "+") -> str:
 
 
 def probability(p: float | None) -> str:
-    """A p-value for a page."""
+    """Format a p-value."""
     if p is None:
         return DASH
     return "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
 def differences(judged: JudgedTable) -> list[str]:
-    """Write the section on each row and the reference; empty where no row has several seeds."""
+    """Write the section on each row and the reference; [] if no row has several seeds."""
     table, ranked, reference = judged.table, judged.table.ranked_by, judged.table.reference
     parts = []
     for attention in [*table.attentions, *table.extra_attentions]:
@@ -78,7 +78,7 @@ def _resolution(table: Table, spread: Spread) -> str:
 
 
 def marks(judged: JudgedTable) -> list[str]:
-    """Write the section on the paper's marks of significance; empty where it prints none."""
+    """Write the section on the paper's marks of significance; [] without marks."""
     table = judged.table
     if not table.mark:
         return []
@@ -112,7 +112,7 @@ def _mark(row: Row, attention: str, column: Column, found: Mapping[str, Estimate
 
 
 def orderings(judged: JudgedTable) -> list[str]:
-    """Write the section on the paper's orderings; empty where no two rows can be compared.
+    """Write the section on the paper's orderings; [] if no two rows can be compared.
 
     Where no row beats its column's best baseline, the section says so instead of an ordering.
     """

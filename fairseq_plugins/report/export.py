@@ -1,4 +1,4 @@
-"""Cells of a table for a paper: means over seeds with 95 % intervals, as Markdown or LaTeX."""
+"""Export of a table's cells: means over seeds with 95 % intervals, as Markdown or LaTeX."""
 
 from collections.abc import Sequence
 
@@ -13,8 +13,8 @@ def render_cells(found: TableResults, *, as_latex: bool) -> str:
     The last column has the number of seeds under each attention.
 
     Args:
-        found: results that the table's page shows.
-        as_latex: a tabular of booktabs in place of Markdown.
+        found: results shown on the table's page.
+        as_latex: write a booktabs tabular instead of Markdown.
     """
     table, cells = found.table, found.judged.cells
     done = {attention for _, attention in cells}

@@ -12,7 +12,7 @@ from fairseq_plugins.records.results import Result
 from fairseq_plugins.statistics.comparisons import Cells, deviation, gather, mean
 from fairseq_plugins.statistics.inference import Seeds
 
-DIGITS = 6  # of a recorded number
+DIGITS = 6  # decimals in JSON
 
 
 def draw_ranking(

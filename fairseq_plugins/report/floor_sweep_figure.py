@@ -1,4 +1,4 @@
-"""The floor sweep's figure: a line for each row over the denominators, one per column."""
+"""The figure of the clamp sweep: a line for each row over the denominators' settings."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,7 +15,7 @@ from fairseq_plugins.statistics.comparisons import gather, mean
 def draw_floor_sweep(
     folder: Path, table: Table, figure: Figure, scale: str, results: Sequence[Result]
 ) -> None:
-    """A PNG and an SVG of what ranks the rows, every seed a dot, and a JSON of their numbers."""
+    """Draw the ranking metric, every seed a dot, as PNG, SVG and JSON."""
     ranked = table.ranked_by
     cells = gather(results, [ranked])
     picture = Picture(figsize=(11, 5), layout="constrained")
@@ -24,11 +24,11 @@ def draw_floor_sweep(
         own = {
             a: cells[row.name, a][ranked.metric] for a in table.attentions if (row.name, a) in cells
         }
-        places = [table.attentions.index(a) + 0.08 * (i - (len(table.rows) - 1) / 2) for a in own]
+        xs = [table.attentions.index(a) + 0.08 * (i - (len(table.rows) - 1) / 2) for a in own]
         means = [mean(seeds.values()) for seeds in own.values()]
-        (line,) = panel.plot(places, means, "-", label=row.label)
-        for place, seeds in zip(places, own.values(), strict=True):
-            panel.plot([place] * len(seeds), [*seeds.values()], "o", color=line.get_color())
+        (line,) = panel.plot(xs, means, "-", label=row.label)
+        for x, seeds in zip(xs, own.values(), strict=True):
+            panel.plot([x] * len(seeds), [*seeds.values()], "o", color=line.get_color())
     words = [table.word_of(a).replace(" ", "\n") for a in table.attentions]
     panel.set_xticks(range(len(words)), words)
     panel.set_ylabel(ranked.label)

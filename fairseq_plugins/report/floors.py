@@ -1,4 +1,4 @@
-"""A page's section on trivial baselines (majority class, unigrams, ...) and the rows above them."""
+"""The section on trivial baselines (majority class, unigrams, ...) and the rows above them."""
 
 from fairseq_plugins.common.tables import DASH, markdown_table
 from fairseq_plugins.papers.tables import Column
@@ -9,7 +9,7 @@ from fairseq_plugins.statistics.judged import JudgedTable
 
 
 def _over_examples(judged: JudgedTable, attention: str) -> str:
-    """Count the rows above each floor by a test over examples; empty without rows."""
+    """Count the rows above each baseline by a test over examples; "" without rows."""
     examples, floors = judged.examples, judged.floors
     columns = [c for c in judged.table.columns if c.metric in examples and c.metric in floors]
     rows = {column.metric: judged.rows(attention, column.metric) for column in columns}
@@ -36,7 +36,7 @@ def _over_examples(judged: JudgedTable, attention: str) -> str:
 
 
 def _margin(judged: JudgedTable, attention: str, column: Column) -> str:
-    """Format by how much the best row's mean is better than the best floor."""
+    """Format the lead of the best row's mean over the best baseline."""
     floor, rows = best_floor(column, judged.floors), judged.rows(attention, column.metric)
     if floor is None or not rows:
         return DASH
@@ -46,7 +46,7 @@ def _margin(judged: JudgedTable, attention: str, column: Column) -> str:
 
 
 def floors_section(judged: JudgedTable) -> list[str]:
-    """Write the section on floors; empty where the data has none."""
+    """Write the section on baselines; [] if the data has none."""
     table, floors = judged.table, judged.floors
     if not floors:
         return []

@@ -1,4 +1,4 @@
-"""Perplexity beyond the training length, a line for each row, and by place in the window."""
+"""The figure of perplexity beyond the training length, and by position in the window."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,16 +16,16 @@ from fairseq_plugins.report.figure import stem
 from fairseq_plugins.report.row_panels import add_legend, draw_rows, labels_of, make_panels, styles
 from fairseq_plugins.statistics.series import Lines, Points, length_lines, longest_places
 
-MOST = 4.0  # times the highest perplexity of the others: above it a line leaves the picture
-FEW = 3  # lines that may leave it
+MOST = 4.0  # a line may leave the picture above this multiple of the others' highest value
+FEW = 3  # most lines that may leave the picture
 
 
 def draw_lengths(
     folder: Path, table: Table, figure: Figure, scale: str, results: Sequence[Result]
 ) -> None:
-    """A PNG and an SVG with two panels for each attention, and a JSON of their numbers."""
+    """Draw two panels for each attention as PNG and SVG, and write a JSON of the numbers."""
     base = stem(folder, table, figure, scale)
-    by_length, by_place = length_lines(results), longest_places(results)
+    by_length, by_position = length_lines(results), longest_places(results)
     numbers: dict[str, Any] = {
         "what": "by row and attention, means over seeds: pairs of a length, or of the middle of a "
         "part of the window, in training lengths, and of the perplexity there",
@@ -33,26 +33,26 @@ def draw_lengths(
         "sliding": _as_data(length_lines(results, SLIDING)),
     }
     windows: dict[int, dict[tuple[str, str], Points]] = {}
-    for factor, lines in by_place.values():
+    for factor, lines in by_position.values():
         windows.setdefault(factor, {}).update(lines)
     numbers |= {f"by_position_{factor}x": _as_data(lines) for factor, lines in windows.items()}
     write_json(base.with_suffix(".json"), numbers)
-    picture = lengths_picture(table, by_length, by_place)
+    picture = lengths_picture(table, by_length, by_position)
     picture.suptitle(f"{table.source}, scale {scale}")
     save_picture(picture, base)
 
 
 def lengths_picture(
-    table: Table, by_length: Lines, by_place: Mapping[str, tuple[int, Lines]]
+    table: Table, by_length: Lines, by_position: Mapping[str, tuple[int, Lines]]
 ) -> Picture:
-    """Above perplexity by length, below by place in the longest window that has numbers.
+    """Draw perplexity by length, and below by position in the longest window with numbers.
 
-    by_place: by attention, see `longest_places`. Attentions without numbers have no panels.
+    by_position: by attention, see `longest_places`. Attentions without numbers have no panels.
     """
     labels = labels_of(table, by_length, table.attentions)
-    picture, (tops, bottoms, places) = make_panels(labels, 2, sharey="row")
+    picture, (tops, bottoms, legends) = make_panels(labels, 2, sharey="row")
     drawn = styles({row for row, _ in by_length})
-    in_windows = {key: line for _, lines in by_place.values() for key, line in lines.items()}
+    in_windows = {key: line for _, lines in by_position.values() for key, line in lines.items()}
     for panels, lines in ((tops, by_length), (bottoms, in_windows)):
         for panel, attention in zip(panels, labels, strict=True):
             draw_rows(panel, table, lines, attention, drawn)
@@ -63,14 +63,14 @@ def lengths_picture(
             panel.grid(alpha=0.3, which="both")
         panels[0].set_ylabel("perplexity")
         panels[0].set_ylim(top=highest_shown([*lines.values()]))
-    for top, place in zip(tops, places, strict=True):
+    for top, legend in zip(tops, legends, strict=True):
         top.set_xscale("log", base=2)
         top.xaxis.set_major_formatter(StrMethodFormatter("{x:g}x"))
         top.set_xlabel("length of the window, in training lengths")
-        add_legend(place, top)
+        add_legend(legend, top)
     for bottom, attention in zip(bottoms, labels, strict=True):
-        if attention in by_place:
-            longest, _ = by_place[attention]
+        if attention in by_position:
+            longest, _ = by_position[attention]
             bottom.set_xlabel(f"place in a window of {longest}x, in training lengths")
             bottom.axvline(1.0, color="grey", linewidth=0.8)
     return picture
@@ -84,10 +84,9 @@ def _as_data(lines: Lines) -> dict[str, list[list[float]]]:
 
 
 def highest_shown(lines: Sequence[Points]) -> float | None:
-    """Return the upper bound of a panel; None where it holds all of all lines.
+    """Return the upper limit of a panel; None to show all lines whole.
 
-    Lines far above all others would press these together, and leave it: `FEW` at most, and never
-    more than one in five.
+    Lines far above all others are cut off: at most `FEW`, and at most one in five.
     """
     peaks = sorted(max(value for _, value in line) for line in lines)
     for few in range(min(FEW, len(peaks) // 5), 0, -1):

@@ -21,17 +21,13 @@ class Report(TableFolder):
 
     @property
     def page(self) -> Path:
-        """The path of the page, to be joined to the root."""
+        """The page's path below the root."""
         return self.folder.with_name(f"{self.name}.md")
 
     def make(self) -> list[str]:
-        """Write the page and draw its figures.
+        """Write the page and draw its figures; return sentences on results left out.
 
-        Starts again if another process has written a result meanwhile: this page may have taken
-        the place of that process's page, which has that result.
-
-        Returns:
-            A sentence on each result that is left out.
+        Repeats if another process wrote a result meanwhile, whose page this one may have replaced.
         """
         while True:
             before = self.files()
@@ -54,7 +50,7 @@ class Report(TableFolder):
         write_page(self.root / self.page, page)
 
     def _draw(self, shown: Sequence[Result]) -> None:
-        """Draw the figures, where matplotlib is installed and anything is done."""
+        """Draw the figures, if matplotlib is installed and there are results."""
         if not shown:
             return
         try:
@@ -79,7 +75,7 @@ class Report(TableFolder):
         folder = self.root / self.results
         for figure in self.table.figures:
             if figure.kind == "attention" and self.results != root_folder("results"):
-                continue  # it is of the weights beside these results, in another folder
+                continue  # its weights belong to results in another folder
             draw[figure.kind](folder, self.shown_table, figure, self.name, shown)
 
     def text(self) -> str:

@@ -1,4 +1,4 @@
-"""Rendering of every page from results, after copying results here or after new code."""
+"""Rendering of every page from results."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -18,14 +18,14 @@ _CORRELATED = (BERT_PROPERTIES_TABLE, BERT_GLUE_TABLE, BERT_SQUAD_TABLE)
 
 
 def write_table_pages(root: Path, say: Callable[[str], None]) -> list[Path]:
-    """Make the page and the figures of every table, scale and study that has results.
+    """Render page and figures of every table, scale and custom run with results.
 
     Args:
         root: the repository.
-        say: gets a sentence on each result that is left out.
+        say: called with a sentence on each result that is left out.
 
     Returns:
-        The pages, to be joined to the root.
+        The pages' paths below the root.
     """
     pages = []
     reports: list[Report] = []
@@ -47,7 +47,7 @@ def _write(report: Report) -> tuple[Path, list[str]]:
 
 
 def write_correlations_page(root: Path, scale: str) -> Path | None:
-    """Make the BERT paper's Table 5 of a scale; its page, None without results of its Table 2."""
+    """Render the BERT paper's Table 5 at a scale; return its page, or None without results."""
     found = read_numbers(root, _CORRELATED, scale).get(scale)
     if found is None or BERT_PROPERTIES_TABLE.name not in found.cells:
         return None

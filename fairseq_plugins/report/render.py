@@ -1,4 +1,4 @@
-"""A table's Markdown: the paper's numbers, ours and the difference, and which orderings hold."""
+"""A table's Markdown page: the paper's numbers, ours, differences and orderings."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,21 +10,21 @@ from fairseq_plugins.common.tables import markdown_table
 from fairseq_plugins.experiments import EXPERIMENTS
 from fairseq_plugins.papers.tables import MARK, Column, Printed, Row, Table
 from fairseq_plugins.records.results import Result
-from fairseq_plugins.report.beyond_training import what_is_seen
+from fairseq_plugins.report.beyond_training import observations
 from fairseq_plugins.report.captions import caption
 from fairseq_plugins.report.differences import DASH, differences, marks, orderings, within_rows
 from fairseq_plugins.report.floors import floors_section
-from fairseq_plugins.report.short_then_long import what_short_samples_show
+from fairseq_plugins.report.short_then_long import short_sample_sentences
 from fairseq_plugins.statistics.comparisons import deviation, mean
 from fairseq_plugins.statistics.inference import Seeds
 from fairseq_plugins.statistics.judged import JudgedTable
 
-MOST_COLUMNS = 3  # of an attention, for both attentions to stand in one table
+MOST_COLUMNS = 3  # columns per attention up to which both attentions share a table
 
 
 @dataclass(frozen=True)
 class AboutStudy:
-    """Facts of a study for its page: its base recipe and the changes to it.
+    """A custom run for its page: its base recipe and the changes to it.
 
     differences: each ``key: recipe -> here``.
     """
@@ -36,13 +36,13 @@ class AboutStudy:
 
     @property
     def text(self) -> str:
-        """The section on it."""
+        """The section on the changes."""
         lines = [f"- `{difference}`" for difference in self.differences]
         if self.data is not None:
             lines.insert(0, f"- data: `{self.data.name}`")
-        told = "\n".join(lines) or "Nothing."
+        changes = "\n".join(lines) or "Nothing."
         return (
-            f"## What differs from the recipe at scale `{self.scale}`\n\n{told}\n\n"
+            f"## What differs from the recipe at scale `{self.scale}`\n\n{changes}\n\n"
             "The same for every row. The paper's numbers are of other data, and not shown. The "
             "page Compare of the site (`fairseq-pe report`) has the difference of every two rows."
         )
@@ -55,14 +55,14 @@ def render(
     study: AboutStudy | None = None,
     missing_rows: Sequence[str] = (),
 ) -> str:
-    """Write the whole Markdown page.
+    """Render the Markdown page.
 
     Args:
         judged: the table with the results to show.
-        scale: the name of their scale.
-        left_out: a sentence on each result that is not shown.
-        study: the changes to the recipe, if it is the page of a study.
-        missing_rows: sentences on the paper's rows that have no number here.
+        scale: scale of the results.
+        left_out: sentences on results that are not shown.
+        study: changes to the recipe, on the page of a custom run.
+        missing_rows: sentences on the paper's rows without a result.
     """
     table, results = judged.table, judged.results
     title = f"study `{study.name}`, from scale `{scale}`" if study else f"scale `{scale}`"
@@ -78,12 +78,12 @@ def render(
             parts += [f"## {heading}", ours_table(judged, rows, [attention])]
     for suffix, heading in EXPERIMENTS[table.experiment].further_evaluations(results):
         parts += [f"## {heading}", *_rows(JudgedTable.of(table, results, suffix), "### ")]
-    parts += [*what_is_seen(judged), *what_short_samples_show(judged), *comparisons(judged)]
+    parts += [*observations(judged), *short_sample_sentences(judged), *comparisons(judged)]
     return "\n\n".join(parts) + "\n"
 
 
 def comparisons(judged: JudgedTable) -> list[str]:
-    """Write the sections on floors, differences, marks and orderings."""
+    """Write the sections on baselines, differences, marks and orderings."""
     return [
         *floors_section(judged),
         *within_rows(judged),
@@ -94,7 +94,7 @@ def comparisons(judged: JudgedTable) -> list[str]:
 
 
 def _rows(judged: JudgedTable, heading: str) -> list[str]:
-    """Write the tables of all rows under the table's attentions, below headings "##" or "###"."""
+    """Write the tables of all rows, with headings "##" or "###"."""
     table, parts = judged.table, main_tables(judged)
     done = {row for row, attention in judged.cells if attention in table.attentions}
     if beyond := sorted(done - set(table.row_names)):
@@ -104,7 +104,7 @@ def _rows(judged: JudgedTable, heading: str) -> list[str]:
 
 
 def _views(table: Table, name: str, results: Sequence[Result]) -> list[str]:
-    """The figure, which is drawn where matplotlib is, and where else this page can be seen."""
+    """Link the figure (if matplotlib is installed) and the site's page."""
     if not results:
         return []
     parts = []
@@ -118,7 +118,7 @@ def _views(table: Table, name: str, results: Sequence[Result]) -> list[str]:
 
 
 def cell_text(seeds: Seeds | None, digits: int = 2) -> str:
-    """Mean, +- standard deviation and number of seeds: "81.20 ± 0.31 (3)"."""
+    """Format mean, standard deviation and number of seeds: "81.20 ± 0.31 (3)"."""
     if not seeds:
         return DASH
     spread = deviation(seeds)
@@ -128,10 +128,9 @@ def cell_text(seeds: Seeds | None, digits: int = 2) -> str:
 
 
 def main_tables(judged: JudgedTable) -> list[str]:
-    """Write the paper's rows in the paper's order, under each attention.
+    """Write the paper's rows in the paper's order, in one table or in one per attention.
 
-    They are in one table, or where there are many columns in one for each attention. Without
-    numbers in the paper there are ours only.
+    If the paper has no numbers, only ours are shown.
     """
     table = judged.table
     if not table.is_printed:
@@ -153,7 +152,7 @@ def main_tables(judged: JudgedTable) -> list[str]:
 
 
 def _labelled(table: Table) -> list[tuple[list[str], Row]]:
-    """Return each row with its group, where that begins, and its label."""
+    """Return each row with its label, and its group if the row begins one."""
     found, group = [], ""
     for row in table.rows:
         words = [row.group if row.group != group else "", f"{row.label} (`{row.name}`)"]

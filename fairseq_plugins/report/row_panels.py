@@ -11,10 +11,10 @@ from fairseq_plugins.papers.tables import Table
 from fairseq_plugins.statistics.series import Lines
 
 WIDTH, HEIGHT = 8.0, 5.0  # inches of a panel
-_LINE = 0.22  # inches of its height for each line, where these are many
+_LINE = 0.22  # least inches of height per line
 _FONT = 9  # points of a legend's text
-_ENTRY = 1.6 * _FONT / 72  # inches that a line of it takes
-_COLOURS = 10  # of matplotlib
+_ENTRY = 1.6 * _FONT / 72  # inches per line of a legend
+_COLOURS = 10  # matplotlib's default colours
 
 
 def styles(rows: Iterable[str]) -> dict[str, dict[str, Any]]:
@@ -25,7 +25,7 @@ def styles(rows: Iterable[str]) -> dict[str, dict[str, Any]]:
         found[row] = {
             "color": f"C{colour}",
             "linestyle": ("-", "--", ":", "-.")[again % 4],
-            # Lines cross, and their dashes are hard to see there; marks tell them apart as well.
+            # Dashes are hard to see where lines cross, so that markers differ too.
             "marker": "osx^"[(again + again // 4) % 4],
             "markersize": 3.5,
             "linewidth": 1.2,
@@ -40,24 +40,24 @@ def labels_of(table: Table, lines: Lines, attentions: Sequence[str]) -> dict[str
 
 
 def make_panels(
-    labels: Mapping[str, Sequence[str]], count: int, **words: Any
+    labels: Mapping[str, Sequence[str]], count: int, **options: Any
 ) -> tuple[Picture, list[Sequence[Any]]]:
-    """Make a picture with `count` panels for each attention, and a place for its legend below.
+    """Make a picture with `count` panels for each attention, and a panel for the legend below.
 
     Args:
-        labels: by attention the entries of its legend.
-        count: of panels below each other.
-        words: options of matplotlib's `subplots`.
+        labels: legend entries by attention.
+        count: number of panels below each other.
+        options: options of matplotlib's `subplots`.
 
     Returns:
-        The picture, and the panels of each line of the grid; the last line is for legends.
+        The picture, and the panels of each line of the grid, the last one for legends.
     """
     entries = max(ceil(len(own) / legend_columns(own)) for own in labels.values())
     height = max(HEIGHT, _LINE * max(map(len, labels.values())))
     heights = [*[height] * count, _ENTRY * (entries + 2)]
     size = (WIDTH * len(labels), sum(heights) + 0.5)
     picture = Picture(figsize=size, layout="constrained")
-    grid = picture.subplots(count + 1, len(labels), squeeze=False, height_ratios=heights, **words)
+    grid = picture.subplots(count + 1, len(labels), squeeze=False, height_ratios=heights, **options)
     return picture, list(grid)
 
 
@@ -82,11 +82,11 @@ def draw_rows(
         panel.plot(x, values, label=table.row(row).label, **drawn[row])
 
 
-def add_legend(place: Any, panel: Any) -> None:
-    """Draw the legend of `panel` in `place`, a panel of its own, where it covers no line."""
+def add_legend(target: Any, panel: Any) -> None:
+    """Draw the legend of `panel` in a panel of its own, where it covers no line."""
     lines, labels = panel.get_legend_handles_labels()
-    place.axis("off")
-    place.legend(
+    target.axis("off")
+    target.legend(
         lines,
         labels,
         title="the line that ends highest first",

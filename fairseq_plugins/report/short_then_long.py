@@ -1,14 +1,14 @@
-"""Sentences on short samples in the BERT paper's Figure 7, from its results."""
+"""Sentences on short samples in the BERT paper's Figure 7."""
 
 from fairseq_plugins.analysis.sentences import summarise
 from fairseq_plugins.statistics.comparisons import mean
 from fairseq_plugins.statistics.judged import JudgedTable
 
-SHORT = "short_"  # metrics of what is fine-tuned before the longest samples
+SHORT = "short_"  # metrics of fine-tuning before the longest samples
 
 
-def what_short_samples_show(judged: JudgedTable) -> list[str]:
-    """Write a paragraph; none for a table without such columns, or without rows to compare."""
+def short_sample_sentences(judged: JudgedTable) -> list[str]:
+    """Write a paragraph; [] for tables without such columns or rows."""
     table, sentences = judged.table, []
     for attention in table.attentions:
         for column in table.columns:

@@ -1,4 +1,4 @@
-"""SQuAD after each part of a pre-training, a line for each row: the BERT paper's Figure 7."""
+"""The figure of SQuAD after each part of pre-training (BERT paper, Figure 7)."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -22,7 +22,7 @@ Lines = Mapping[tuple[str, str], Sequence[float]]  # by (row, attention), a numb
 def draw_pretraining_lengths(
     folder: Path, table: Table, figure: Figure, scale: str, results: Sequence[Result]
 ) -> None:
-    """A PNG and an SVG with a panel for each version and attention, and a JSON of their numbers."""
+    """Draw a panel for each version and attention as PNG and SVG, and write a JSON."""
     base = stem(folder, table, figure, scale)
     samples = [part["samples"] for part in results[0]["metrics"]["parts"]]
     numbers: dict[str, Any] = {
@@ -56,21 +56,20 @@ def draw_pretraining_lengths(
 
 
 def lines_by_length(results: Sequence[Result], measure: str) -> Lines:
-    """A number after each part, the mean over seeds."""
+    """Average a measure over seeds after each part of pre-training."""
     found: dict[tuple[str, str], list[list[float]]] = {}
     for result in results:
         line = [part[measure] for part in result["metrics"]["parts"]]
         found.setdefault((result["row"], result["attention"]), []).append(line)
     return {
-        place: [mean(values) for values in zip(*seeds, strict=True)]
-        for place, seeds in found.items()
+        key: [mean(values) for values in zip(*seeds, strict=True)] for key, seeds in found.items()
     }
 
 
 def _draw(
     panel: Any, table: Table, lines: Mapping[str, Sequence[float]], samples: Sequence[int]
 ) -> None:
-    """A line for each row in the order of the table, and one where the longest samples begin."""
+    """Draw a line for each row in the table's order, and mark where the longest samples begin."""
     numbers = range(1, len(samples) + 1)
     rows = [name for name in table.row_names if name in lines]
     for row in [*rows, *sorted(set(lines) - set(rows))]:

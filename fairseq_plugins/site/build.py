@@ -1,4 +1,4 @@
-"""Makes the site: pages from templates, and beside them all that they need to be opened."""
+"""The builder of the site: pages from templates, and static files."""
 
 import json
 import shutil
@@ -29,7 +29,7 @@ from fairseq_plugins.site.tables import attentions_of, explained, floor_texts, l
 from fairseq_plugins.statistics.table_results import Evidence, TableResults
 
 STATIC = Path(__file__).parent / "static"
-MARKER = "made-by-fairseq-plugins"  # a folder that may be made anew
+MARKER = "made-by-fairseq-plugins"  # marks a folder that may be overwritten
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ SECTIONS = (
 
 
 def environment() -> Environment:
-    """Templates in which everything is escaped that is not marked as safe."""
+    """Make the template environment, with escaping of all values not marked safe."""
     found = Environment(
         loader=PackageLoader(__package__),
         autoescape=True,
@@ -65,7 +65,7 @@ def environment() -> Environment:
 
 
 class Site:
-    """A folder of pages in the making."""
+    """The site's folder while its pages are written."""
 
     def __init__(self, evidence: Evidence, folder: Path) -> None:
         self.evidence, self.folder = evidence, folder
@@ -89,7 +89,7 @@ class Site:
         self.pages.append(page)
 
     def lines(self, found: TableResults) -> Sequence[Any]:
-        """A table's lines, made once."""
+        """Return a table's lines, which are computed once."""
         lines: dict[str, Sequence[Any]] = self.templates.globals["lines"]  # type: ignore[assignment]
         return lines[found.page]
 
@@ -100,19 +100,19 @@ def build(
     say: Callable[[str], None] = print,
     pictures: Sequence[str] | None = None,
 ) -> list[str]:
-    """Make the whole site in a folder, which is emptied where it is one of these.
+    """Build the site in a folder; an earlier site there is replaced.
 
     Args:
-        evidence: what there is to show.
-        folder: where to.
-        say: is told what was made.
-        pictures: encodings that are shown with what they do; None for all.
+        evidence: all results.
+        folder: the output folder.
+        say: prints a summary.
+        pictures: encodings with pictures; None for all.
 
     Returns:
-        the names of its pages.
+        Names of the pages.
 
     Raises:
-        ValueError: a folder that holds something else.
+        ValueError: the folder holds something else.
     """
     _prepare(folder)
     site = Site(evidence, folder)
@@ -128,11 +128,7 @@ def build(
 
 
 def check_output(folder: Path) -> None:
-    """Refuse what is not to be overwritten.
-
-    Raises:
-        ValueError: a file, or a folder that holds something else.
-    """
+    """Raise ValueError unless the folder is new, empty or an earlier site."""
     is_free = not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))
     if not is_free and not (folder / MARKER).is_file():
         raise ValueError(f"--output must be a new folder or a report, but {folder} is neither")
@@ -206,7 +202,7 @@ def _cell(site: Site, found: TableResults, cell: CellView) -> None:
 
 
 def _links(site: Site, found: TableResults) -> dict[str, str]:
-    """Return the target of a link on a page in results/: its figure on the page of figures."""
+    """Map figure files linked in results/ pages to their place on the page of figures."""
     names = [f"figures.html#{view.name}" for view in site.figures if view.source == found.page]
     return {f"{found.name}{suffix}": name for name in names for suffix in (".png", ".svg", ".json")}
 
@@ -235,12 +231,12 @@ def _figures(site: Site) -> None:
 
 
 def same_charts(views: Sequence[FigureView]) -> dict[str, str]:
-    """The names of charts that have the numbers of one before them, and its name."""
+    """Map charts to earlier charts with equal content."""
     first: dict[str, str] = {}
     same: dict[str, str] = {}
     for view in views:
-        for place, (_, content) in enumerate(view.panels, start=1):
-            name = f"{view.name}-{place}"
+        for number, (_, content) in enumerate(view.panels, start=1):
+            name = f"{view.name}-{number}"
             known = first.setdefault(json.dumps(content), name)
             if known != name:
                 same[name] = known

@@ -1,4 +1,4 @@
-"""Charts as Plotly takes them: data and axes; colours are the page's."""
+"""Charts in Plotly's format: data and axes; the page sets the colours."""
 
 from collections.abc import Mapping, Sequence
 from itertools import chain, pairwise
@@ -9,9 +9,9 @@ import numpy as np
 Points = Sequence[tuple[float, float]]
 Chart = dict[str, Any]
 _DASHES = ("solid", "dash", "dot", "dashdot")
-_SHADES = 45  # steps of a map of colours on either side of zero, as many as eyes tell apart
-_NEARLY_ALL, _FAR = 99, 1.5  # per cent of a map's numbers, and how much larger is far from them
-_ZERO = ord("P")  # a map's row is text, a character for each shade: "#" is -45, "}" is 45
+_SHADES = 45  # steps of a colour map on either side of zero
+_PERCENTILE, _FAR = 99, 1.5  # a map's scale ends at this percentile if the maximum is this far
+_ZERO = ord("P")  # a map's row is text, with a character per shade: "#" is -45, "}" is 45
 
 
 def lines(
@@ -23,7 +23,7 @@ def lines(
     log_y: bool = False,
     shown: Sequence[str] = (),
 ) -> Chart:
-    """A line for each name; those that are not `shown`, where any are, wait in the legend."""
+    """Make a chart of lines; if `shown` is not empty, other lines start hidden."""
     traces = []
     for i, (name, points) in enumerate(series.items()):
         traces.append(
@@ -31,7 +31,7 @@ def lines(
                 "type": "scatter",
                 "mode": "lines+markers" if len(points) <= 40 else "lines",
                 "name": name,
-                **_places([_short(a) for a, _ in points]),
+                **_positions([_short(a) for a, _ in points]),
                 "y": [_short(b) for _, b in points],
                 "line": {"dash": _DASHES[i // 10 % len(_DASHES)], "width": 2},
                 "visible": True if not shown or name in shown else "legendonly",
@@ -46,17 +46,16 @@ def lines(
 def heat(
     values: Sequence[Sequence[float]], *, x: str, y: str, signed: bool = True, first: int = 0
 ) -> Chart:
-    """A map of numbers, kept as characters for their shares of the one where the colours end.
+    """Make a heat map, with numbers encoded as characters relative to the end of the scale.
 
-    That is the largest, or, where it is far from the size which 99 of a hundred are within, that
-    size: a few such, as those of a token at the start, would leave the rest in one colour. What is
-    beyond is at the end.
+    The scale ends at the largest absolute number, or at the 99th percentile if the largest is far
+    beyond, as for the first token; numbers beyond get the last colour.
 
-    first: what the first row and column are called.
+    first: label of the first row and column.
     """
     sizes = np.abs(list(chain.from_iterable(values)))
     largest = float(sizes.max(initial=0.0))
-    usual = float(np.percentile(sizes, _NEARLY_ALL, method="higher")) if largest else 0.0
+    usual = float(np.percentile(sizes, _PERCENTILE, method="higher")) if largest else 0.0
     most = usual if 0 < _FAR * usual < largest else largest or 1.0
     return {
         "data": [
@@ -78,7 +77,7 @@ def heat(
 
 
 def dots(series: Mapping[str, Sequence[tuple[str, float, float | None]]], *, x: str) -> Chart:
-    """Draw for each series a dot with its deviation at each name, the first name on top."""
+    """Make a chart of dots with deviations, the first name on top."""
     traces = [
         {
             "type": "scatter",
@@ -104,8 +103,8 @@ def _axis(title: str, log: bool = False) -> dict[str, Any]:
     return {"title": {"text": title}, "automargin": True, **({"type": "log"} if log else {})}
 
 
-def _places(found: Sequence[float]) -> Chart:
-    """Return the positions of a line's points; start and step where all steps are equal."""
+def _positions(found: Sequence[float]) -> Chart:
+    """Return a line's x values, as start and step if all steps are equal."""
     steps = {b - a for a, b in pairwise(found)}
     return {"x0": found[0], "dx": steps.pop()} if len(steps) == 1 else {"x": found}
 
@@ -115,6 +114,6 @@ def _within(share: float) -> float:
 
 
 def _short(value: float) -> float:
-    """To four digits that count, and as short as JSON can have it."""
+    """Round to four significant digits, as an integer if possible."""
     short = float(f"{value:.4g}")
     return int(short) if short.is_integer() else short

@@ -1,4 +1,4 @@
-"""A claim's view: what the paper says, what the results say, how sure, and how to run it."""
+"""Views of claims: the paper's statement, the verdict, its numbers and commands."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,17 +25,17 @@ from fairseq_plugins.statistics.verdicts import (
     begins_at,
 )
 
-SEVERAL = (1, 2, 3)  # the seeds that are asked for where nothing says how sure a number is
+SEVERAL = (1, 2, 3)  # seeds of the command where a number has no interval yet
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A number that a claim is judged by.
+    """A number by which a claim is judged.
 
     Attributes:
         where: table and attention.
-        values: by seed.
-        page: of its runs, empty where it was not run.
+        values: values by seed.
+        page: page of its runs; "" without runs.
     """
 
     table: str
@@ -54,9 +54,9 @@ class Cell:
 
 @dataclass(frozen=True)
 class Axis:
-    """Where an interval lies on a line from 0 to 100 across, zero and the paper's side with it.
+    """Positions of an interval on a line from 0 to 100, with zero and the paper's number.
 
-    claimed: from where to where the paper is right.
+    claimed: range in which the claim holds.
     """
 
     effect: float
@@ -72,9 +72,9 @@ class Judged:
     """A claim at a scale.
 
     Attributes:
-        said: the verdict in a sentence.
-        command: what makes the numbers, or would.
-        numbers: those it is judged by.
+        sentence: the verdict as a sentence.
+        command: command that makes the numbers.
+        numbers: numbers by which the claim is judged.
     """
 
     scale: str
@@ -82,7 +82,7 @@ class Judged:
     effect: str
     interval: str
     p: str
-    said: str
+    sentence: str
     command: str
     numbers: Sequence[Cell]
     axis: Axis | None
@@ -91,7 +91,7 @@ class Judged:
 
 @dataclass(frozen=True)
 class ClaimView:
-    """A claim with what each scale says."""
+    """A claim with its verdict at each scale."""
 
     claim: Claim
     page: str
@@ -101,7 +101,7 @@ class ClaimView:
 
     @property
     def shown(self) -> Sequence[Judged]:
-        """Those of the scales that say anything; of a claim that none does, one that says so."""
+        """The scales with a verdict; if there is none, the first scale."""
         return [one for one in self.judged if one.verdict.word != NOT_RUN] or self.judged[:1]
 
 
@@ -133,7 +133,7 @@ def _judged(evidence: Evidence, claim: Claim, scale: str, verdict: Verdict) -> J
         effect=effect_text(estimate, verdict) if estimate else "",
         interval=_sure(verdict),
         p=probability(estimate.p) if estimate and estimate.p is not None else "",
-        said=_sentence(claim, verdict),
+        sentence=_sentence(claim, verdict),
         command=_command(evidence, claim, scale, verdict),
         numbers=_numbers(evidence, claim, scale),
         axis=_axis(claim, verdict),
@@ -148,7 +148,7 @@ def _sure(verdict: Verdict) -> str:
 
 
 def _sentence(claim: Claim, verdict: Verdict) -> str:
-    """Describe the certainty in words."""
+    """Describe effect, interval and verdict in a sentence."""
     estimate = verdict.estimate
     if estimate is None:
         return f"Not run: {verdict.missing}." if verdict.missing else "Not run yet."
@@ -205,7 +205,7 @@ def _rows(claim: Claim) -> list[str]:
 
 
 def _command(evidence: Evidence, claim: Claim, scale: str, verdict: Verdict) -> str:
-    """Return the commands that make the numbers, with several seeds where these are needed."""
+    """Return the commands that make the numbers, with several seeds if needed."""
     if isinstance(claim.evidence, Speed):
         return timing_command(claim.evidence.rows, claim.evidence.attention)
     by_table: dict[str, set[int]] = {name: set() for name in _tables(claim)}
@@ -238,7 +238,7 @@ def _numbers(evidence: Evidence, claim: Claim, scale: str) -> list[Cell]:
             asked = [(t, m, of.attention, r) for t, m in (of.of, of.with_) for r in of.rows]
         case Speed() as of:
             asked = [(TIMINGS, RELATIVE_SPEED, of.attention, row) for row in of.rows]
-    return [_cell(evidence, scale, *place) for place in asked]
+    return [_cell(evidence, scale, *key) for key in asked]
 
 
 def _cell(
@@ -259,7 +259,7 @@ def _cell(
 
 
 def _axis(claim: Claim, verdict: Verdict) -> Axis | None:
-    """The effect on a line that has room for its interval, for zero and for the paper's."""
+    """Place the effect on a line with room for its interval, zero and the paper's number."""
     estimate = verdict.estimate
     if estimate is None:
         return None

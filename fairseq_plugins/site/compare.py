@@ -8,11 +8,11 @@ from fairseq_plugins.site.runs import cell_view, joined, shared_of
 from fairseq_plugins.statistics.table_results import Evidence, TableResults
 
 Data = dict[str, Any]
-MOST_POINTS = 12  # of a curve
+MOST_POINTS = 12  # per curve
 
 
 def compare_data(evidence: Evidence) -> Data:
-    """Tables with their cells and pairs; a cell has the settings that not all of its table have."""
+    """Collect tables with cells and pairs; cells list settings their table does not share."""
     return {"tables": [_table(one) for one in evidence.tables if one.shown]}
 
 
@@ -49,29 +49,29 @@ def _table(found: TableResults) -> Data:
 
 
 def _thin(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Keep at most `MOST_POINTS` points, the last among them; the pages of runs have them all."""
+    """Keep at most `MOST_POINTS` points, including the last."""
     step = -(-len(points) // MOST_POINTS)
     return [(update, float(f"{loss:.4g}")) for update, loss in points[::-1][:: step or 1][::-1]]
 
 
 def pairs_of(found: TableResults) -> Mapping[str, Data]:
-    """Return by attention the rows, and for every two the verdict of the table's page.
+    """Return the rows of each attention, and the judged pairs.
 
-    A pair: places of the two rows, effect, interval, corrected p as text, number of common seeds,
+    A pair: indices of the two rows, effect, interval, corrected p as text, number of common seeds,
     and the verdict on the first row.
     """
     result = {}
     for attention in [*found.table.attentions, *found.table.extra_attentions]:
         judged = found.judged.pairs(attention)
         names = sorted({name for pair in judged for name in pair})
-        places = {name: place for place, name in enumerate(names)}
+        index = {name: i for i, name in enumerate(names)}
         pairs = []
         for (first, second), one in judged.items():
             numbers = [one.effect, one.low, one.high]
             short = [None if n is None else float(f"{n:.4g}") for n in numbers]
             p = probability(one.adjusted)
             pairs.append(
-                [places[first], places[second], *short, p, one.seeds, found.judged.verdict(one)]
+                [index[first], index[second], *short, p, one.seeds, found.judged.verdict(one)]
             )
         if pairs:
             result[attention] = {"rows": names, "pairs": pairs}

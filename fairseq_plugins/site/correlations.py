@@ -1,4 +1,4 @@
-"""The BERT paper's Table 5: correlations over the rows of its other tables, at each scale."""
+"""Views of the BERT paper's Table 5 at each scale."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from fairseq_plugins.papers import TABLES
 from fairseq_plugins.papers.bert_correlations import PERFORMANCES, PRINTED, PROPERTIES, SOURCE
 from fairseq_plugins.papers.tables import Column
-from fairseq_plugins.report.correlations import DIGITS, PAGE, facts
+from fairseq_plugins.report.correlations import DIGITS, PAGE, explain
 from fairseq_plugins.report.differences import interval
 from fairseq_plugins.statistics.correlations import Correlated, MetricPair, correlate, lost_columns
 from fairseq_plugins.statistics.table_results import Evidence
@@ -15,7 +15,7 @@ from fairseq_plugins.statistics.verdicts import printed_cells
 
 @dataclass(frozen=True)
 class Number:
-    """A correlation, as it is shown and sorted; empty and None where there is none."""
+    """A correlation as shown and sorted; "" and None without one."""
 
     paper: str
     paper_order: float | None
@@ -30,10 +30,10 @@ class CorrelationsView:
     """Table 5 at a scale.
 
     Attributes:
-        properties: the labels of its columns.
-        lines: by performance, its table and a number for each property.
-        facts: in Markdown.
-        tables: name and page of those that it is of.
+        properties: labels of the columns.
+        lines: performance, its table, and a number for each property.
+        facts: notes in Markdown.
+        tables: names and pages of the correlated tables.
     """
 
     scale: str
@@ -50,7 +50,7 @@ class CorrelationsView:
 
 
 def correlations_views(evidence: Evidence) -> list[CorrelationsView]:
-    """Return the correlations of every scale that has enough rows in the other tables."""
+    """Make the view of every scale with enough rows."""
     theirs = correlate({name: printed_cells(table) for name, table in TABLES.items()})
     views = []
     for scale, numbers in evidence.numbers.items():
@@ -71,7 +71,7 @@ def correlations_views(evidence: Evidence) -> list[CorrelationsView]:
                     )
                     for table, column in PERFORMANCES
                 ],
-                facts=facts(
+                facts=explain(
                     ours, theirs, lost_columns(numbers.cells, numbers.floors), numbers.cells
                 ),
                 tables=[(one.table.source, one.page) for one in found if one],

@@ -1,4 +1,4 @@
-"""An encoding's view: what it is, what it looks like, and its numbers in every table."""
+"""Views of encodings: definition, pictures, and numbers in every table."""
 
 import inspect
 from collections.abc import Mapping, Sequence
@@ -20,22 +20,22 @@ from fairseq_plugins.site.tables import Line
 from fairseq_plugins.statistics.series import length_lines
 from fairseq_plugins.statistics.table_results import Evidence, TableResults
 
-BESIDE = ("base", "rope")  # what a line of extrapolation is shown with
+BESIDE = ("base", "rope")  # rows shown beside an encoding in extrapolation charts
 
 
 @dataclass(frozen=True)
 class EncodingView:
-    """A name of the registry.
+    """An encoding of the registry.
 
     Attributes:
-        formula: typeset, empty for a name that stands for several.
-        about: where it fits.
-        facts: the same in words, by label.
-        options: name, default and what a value must be.
-        text: the definition, in Markdown.
-        numbers: every line of a table that has it.
-        speeds: by device and attention its speed against Base, with the quartiles.
-        pictures: title and chart.
+        formula: typeset formula; "" for combinations.
+        about: properties.
+        facts: properties as text, by label.
+        options: name, default and valid values.
+        text: definition in Markdown.
+        numbers: its lines in all tables.
+        speeds: device, attention, speed relative to Base, quartiles.
+        pictures: titles and charts.
         longer: charts of perplexity beyond the training length.
     """
 
@@ -57,12 +57,12 @@ class EncodingView:
 
 
 def encoding_page(name: str) -> str:
-    """The name of an encoding's page."""
+    """Return the name of an encoding's page."""
     return f"encoding-{name}.html"
 
 
 def look(name: str) -> list[tuple[str, charts.Chart]]:
-    """Return titles and charts of an untrained encoding, as `analyse picture` draws it."""
+    """Make charts of an untrained encoding, as `analyse picture` does."""
     torch.set_num_threads(1)
     seen = picture.observe(name, picture.build(name), length=picture.LENGTH)
     found = []
@@ -82,7 +82,7 @@ def look(name: str) -> list[tuple[str, charts.Chart]]:
     kernel = charts.lines(heads, x="t - s", y="mean logit")
     found.append(("kernel: mean logit of a query and a key of the same word", kernel))
     weights = charts.heat(seen.weights.tolist(), x="key", y="query", signed=False)
-    found.append(("attention to a word that is repeated", weights))
+    found.append(("attention over a repeated word", weights))
     return found
 
 
@@ -91,12 +91,12 @@ def encoding_views(
     lines: Mapping[str, Sequence[Line]],
     looks: Mapping[str, Sequence[tuple[str, charts.Chart]]],
 ) -> list[EncodingView]:
-    """Return all names of the registry, sorted.
+    """Make the views of all encodings, sorted by name.
 
     Args:
-        evidence: what there is.
-        lines: of each table by its page.
-        looks: what `look` found of each name.
+        evidence: all results.
+        lines: lines of each table, by page.
+        looks: results of `look` by name.
     """
     return [_view(evidence, lines, name, looks.get(name, ())) for name in sorted(ENCODINGS)]
 
@@ -144,20 +144,20 @@ def _speeds(
 
 
 def _longer(evidence: Evidence, name: str) -> list[tuple[str, charts.Chart]]:
-    """Perplexity by length beside Base's and RoPE's, of every table of lengths that has it."""
+    """Make charts of perplexity by length, with Base and RoPE, from every table of lengths."""
     found = []
     for one in evidence.tables:
         if not (one.table.lengths and one.shown):
             continue
-        by_place = length_lines(one.shown)
+        by_length = length_lines(one.shown)
         for attention in one.table.attentions:
-            if (name, attention) not in by_place:
+            if (name, attention) not in by_length:
                 continue
             rows = [name, *(row for row in BESIDE if row != name)]
             series = {
-                one.table.row(row).label: by_place[row, attention]
+                one.table.row(row).label: by_length[row, attention]
                 for row in rows
-                if (row, attention) in by_place
+                if (row, attention) in by_length
             }
             words = {"x": "length of the window, in training lengths", "y": "perplexity"}
             chart = charts.lines(series, log_x=True, log_y=True, **words)

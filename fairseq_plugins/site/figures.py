@@ -1,4 +1,4 @@
-"""The figures: those that are lines or maps interactive, all others as they were drawn."""
+"""Views of figures: interactive lines and maps, and other figures as pictures."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,10 +20,10 @@ class FigureView:
     """A figure.
 
     Attributes:
-        name: of its place on the page.
-        panels: title and chart of each that is interactive.
-        pictures: the files as they were drawn, below `results_of` the root, where none is.
-        source: the page or file that it is from.
+        name: anchor on the page.
+        panels: titles and interactive charts.
+        pictures: picture files below `results_of`, if there are no charts.
+        source: page or file of the numbers.
     """
 
     name: str
@@ -34,12 +34,12 @@ class FigureView:
 
 
 def results_of(root: Path) -> Path:
-    """The folder of all results."""
+    """Return the folder of all results."""
     return root / root_folder("results")
 
 
 def ranking(found: TableResults) -> list[tuple[str, charts.Chart]]:
-    """A table's ranking under each attention, the best row on top."""
+    """Make charts of a table's ranking under each attention, the best row on top."""
     table, column = found.table, found.table.ranked_by
     panels = []
     for attention in [*table.attentions, *table.extra_attentions]:
@@ -57,7 +57,7 @@ def ranking(found: TableResults) -> list[tuple[str, charts.Chart]]:
 
 
 def figure_views(evidence: Evidence) -> list[FigureView]:
-    """Return figures of tables that are more than a ranking, then all others in results/."""
+    """Make views of tables' figures other than rankings, then of all others in results/."""
     views = []
     for one in evidence.tables:
         for figure in one.table.figures:
@@ -84,9 +84,9 @@ def _of_table(found: TableResults, figure: Figure) -> FigureView:
         return FigureView(f"{name}-curves", f"{title}, {found.scale}", panels, source=found.page)
     words = {"x": "length of the window, in training lengths", "y": "perplexity"}
     panels = _by_attention(table, length_lines(found.shown), log_x=True, log_y=True, **words)
-    for factor, by_place in longest_places(found.shown).values():
-        place = f"place in a window of {factor}x, in training lengths"
-        panels += _by_attention(table, by_place, log_y=True, x=place, y="perplexity")
+    for factor, by_position in longest_places(found.shown).values():
+        label = f"place in a window of {factor}x, in training lengths"
+        panels += _by_attention(table, by_position, log_y=True, x=label, y="perplexity")
     return FigureView(name, f"{table.source}, {found.scale}", panels, source=found.page)
 
 
@@ -102,7 +102,7 @@ def _by_attention(table: Table, found: Lines, **words: Any) -> list[tuple[str, c
 
 
 def _of_folder(root: Path, folder: Path) -> list[FigureView]:
-    """Figures without runs of their own, from their JSON or as they were drawn."""
+    """Make views of figures without runs, from their JSON or pictures."""
     views = []
     for path in sorted(folder.glob("*.json")):
         panels = maps(read_json(path) or {})
@@ -114,7 +114,7 @@ def _of_folder(root: Path, folder: Path) -> list[FigureView]:
 
 
 def _title(path: Path) -> str:
-    """Return the title of the page beside a figure's JSON, with the name of its file added."""
+    """Return the title of the page beside a figure's JSON, with the file's name."""
     try:
         first, *_ = path.with_suffix(".md").read_text(encoding="utf-8").splitlines()
     except (OSError, ValueError):

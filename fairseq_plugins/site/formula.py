@@ -1,7 +1,7 @@
-"""The catalogue's formulas, typeset: plain notation as MathML, which browsers draw themselves.
+"""Conversion of the catalogue's plain formulas to MathML.
 
-What is read as mathematics: names of one letter and Greek ones, numbers, functions, `_` and `^`,
-`sqrt(...)`, `sum_j`. Words are words.
+Mathematics are: single letters and Greek names, numbers, functions, `_` and `^`, `sqrt(...)`,
+`sum_j`. Other words stay text.
 """
 
 import re
@@ -10,7 +10,7 @@ from html import escape
 
 from markupsafe import Markup
 
-# As HTML names them, too.
+# HTML's names.
 _GREEK = frozenset(
     {"alpha", "beta", "gamma", "theta", "phi", "psi", "pi", "sigma", "omega"}
     | {"Lambda", "Theta", "Phi", "Pi"}
@@ -26,7 +26,7 @@ _CLOSING = {"(": ")", "[": "]"}
 
 
 def mathml(text: str) -> Markup:
-    """A formula as one MathML element whose text is the formula itself."""
+    """Convert a formula to a MathML element labelled with the formula."""
     parser = _Parser(list(_TOKEN.findall(text)))
     rows = parser.sequence("")
     label = escape(text, quote=True)
@@ -34,24 +34,24 @@ def mathml(text: str) -> Markup:
 
 
 class _Parser:
-    """Reads tokens from left to right; every method returns MathML."""
+    """A parser of tokens from left to right; every method returns MathML."""
 
     def __init__(self, tokens: Sequence[str]) -> None:
         self.tokens, self.at = tokens, 0
 
     def peek(self, ahead: int = 0) -> str:
-        """A token to come; empty at the end."""
+        """Return a token ahead; "" at the end."""
         return self.tokens[self.at + ahead] if self.at + ahead < len(self.tokens) else ""
 
     def sequence(self, closing: str) -> list[str]:
-        """Everything up to a closing bracket, which is left."""
+        """Parse up to a closing bracket, which is not consumed."""
         found = []
         while self.peek() and self.peek() != closing:
             found.append(self.scripted())
         return found
 
     def scripted(self) -> str:
-        """An atom with what stands below and above it."""
+        """Parse an atom with its subscript and superscript."""
         is_sum = self.peek() == "sum"
         base = self.atom()
         below = above = ""
@@ -70,7 +70,7 @@ class _Parser:
         return f"<msup>{base}{above}</msup>" if above else base
 
     def script(self) -> str:
-        """Parse what follows `_` or `^`: a bracket without its brackets, or one short name."""
+        """Parse a script after `_` or `^`: the content of a bracket, or a short name."""
         if self.peek() in ("(", "["):
             return f"<mrow>{''.join(self.bracket(bare=True))}</mrow>"
         token = self.peek()
@@ -83,7 +83,7 @@ class _Parser:
         return self.atom()
 
     def bracket(self, *, bare: bool = False) -> list[str]:
-        """From an opening bracket to the one that closes it."""
+        """Parse a bracket."""
         opening = self.peek()
         closing = _CLOSING[opening]
         self.at += 1
@@ -112,7 +112,7 @@ class _Parser:
         return f"<mo>{_SIGNS.get(token) or escape(token)}</mo>"
 
     def name(self, token: str) -> str:
-        """A quantity of one letter, a function, or as many words as follow each other."""
+        """Parse a variable of one letter, a function, or words."""
         if token in _FUNCTIONS and not self._is_word_ahead():
             return f'<mi mathvariant="normal">{token}</mi>'
         if len(token) == 1 and not (token == "a" and self._is_word_ahead()):

@@ -1,4 +1,4 @@
-"""Kinds of encodings, in the words that the site filters by."""
+"""Kinds of encodings by which the site filters."""
 
 import functools
 
@@ -8,7 +8,7 @@ from fairseq_plugins.papers import TABLES
 from fairseq_plugins.records.recipe import trainings_of
 from fairseq_plugins.records.results import Result
 
-# By the hooks of an encoding, in the order in which they are asked for.
+# Kinds by hooks of an encoding, in order.
 _KINDS = (
     ({"transform_query", "transform_key", "transform_value", "log_decay"}, "transforms q, k"),
     ({"attn_bias"}, "bias"),
@@ -26,17 +26,17 @@ def facts_of(name: str) -> Facts:
 
 @functools.cache
 def kind_of(name: str) -> str:
-    """The kind of an encoding by what it acts on; of a composition, of each of its parts."""
+    """Return the kind of an encoding; a combination has the kinds of its parts."""
     try:
         hooks = set(facts_of(name).hooks)
-    except ValueError:  # of another version
+    except ValueError:  # an encoding of another version
         return OTHER
     found = [kind for own, kind in _KINDS if hooks & own]
     return " + ".join(reversed(found)) or NONE
 
 
 def encoding_of(result: Result) -> str:
-    """The name of a result's encoding: its row's, or what its file in configs/model says."""
+    """Return the name of a result's encoding: of its row, or of its file in configs/model."""
     adapted = TABLES[result["table"]].adapted.get(result["row"])
     if adapted and adapted.encoding:
         return adapted.encoding

@@ -1,14 +1,14 @@
-"""Charts of a figure's JSON: its matrices as maps, its lists of numbers as lines."""
+"""Charts of a figure's JSON: matrices as heat maps, lists as lines."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from fairseq_plugins.site import charts
 
-LEAST = 8  # from how many rows on a list of lists is a map
+LEAST = 8  # least length of a matrix or list
 Panel = tuple[str, charts.Chart]
 
-# By the key of a matrix what its columns and rows are, as the figures of `analysis` call it.
+# Axes (columns, rows) of matrices by key, as in the figures of `analysis`.
 _OF_MATRICES = {
     "dot_products": ("position", "position"),
     "cosines": ("offset", "offset"),
@@ -16,7 +16,7 @@ _OF_MATRICES = {
     "scores": ("position of the key", "position of the query"),
     "weights": ("position of the key", "position of the query"),
 }
-# By the key of a list what its places and numbers are.
+# Axes (x, y) of lists by key.
 _OF_LISTS = {
     "by_offset": ("offset", "mean dot product"),
     "scores_by_offset": ("offset", "mean score"),
@@ -24,28 +24,28 @@ _OF_LISTS = {
     "psi": ("offset", "psi"),
     "frequencies": ("pair of features", "frequency"),
 }
-_PLACES = ("offsets",)  # lists that are the places of the others
-_SIGNED = ("by_offset", "scores_by_offset", "neighbours")  # offsets from the most negative one on
-_RELATIVE = "relative"  # in the name of what has a vector for each offset
+_X_VALUES = ("offsets",)  # lists of x values of others
+_SIGNED = ("by_offset", "scores_by_offset", "neighbours")  # offsets from the most negative on
+_RELATIVE = "relative"  # in names of relative vectors
 
 
 def maps(content: Mapping[str, Any], above: str = "") -> list[Panel]:
-    """Matrices and lists of numbers, each under its name.
+    """Make charts of all matrices and lists, with their names.
 
     Args:
         content: a figure's JSON, or a part of it.
-        above: the names of what the part is in.
+        above: names of the enclosing parts.
     """
     panels: list[Panel] = []
     for key, value in content.items():
         name = f"{above}: {_words(key)}" if above else _words(key)
         if isinstance(value, Mapping) and value and all(map(_is_list, value.values())):
-            panels.append((name, _lines(key, value)))  # one chart for all of a kind
+            panels.append((name, _lines(key, value)))  # one chart for all lists
         elif isinstance(value, Mapping):
             panels += maps(value, f"{above}: {key}" if above else key)
         elif _is_matrix(value):
             panels.append((name, _map(key, value, above)))
-        elif _is_list(value) and key not in _PLACES:
+        elif _is_list(value) and key not in _X_VALUES:
             panels.append((name, _lines(key, {_words(key): value})))
     return panels
 

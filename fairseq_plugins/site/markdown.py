@@ -1,4 +1,4 @@
-"""Markdown as HTML in which nothing of a result can become markup of its own."""
+"""Rendering of Markdown to HTML, without HTML from results."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -6,29 +6,25 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from markupsafe import Markup
 
-# Without raw HTML: what looks like a tag is shown as it stands.
+# Without raw HTML: tags are shown as text.
 _RENDERER = MarkdownIt("commonmark", {"html": False}).enable("table")
 _ELSEWHERE = ("https://", "http://")
 
 
 def to_html(text: str, *, headings: int = 0, links: Mapping[str, str] | None = None) -> Markup:
-    """A text of our own writing or of a result's.
-
-    Tables stand in a region of their own that scrolls, and that the keyboard can reach. Of a
-    picture there is its description.
+    """Render a text; tables scroll and are reachable by keyboard, pictures become descriptions.
 
     Args:
         text: Markdown.
-        headings: so many levels lower are these.
-        links: where on the site a link of a page in results/ leads; one that is not there is
-            plain text, since its file is not on the site.
+        headings: number of levels by which headings are lowered.
+        links: targets on the site of links in results/; other relative links become text.
     """
     tokens = _RENDERER.parse(text)
     for token in tokens:
         if token.type in ("heading_open", "heading_close"):
             token.tag = f"h{min(6, int(token.tag[1]) + headings)}"
         if token.children:
-            token.children = list(_placed(token.children, links or {}))
+            token.children = list(_resolve(token.children, links or {}))
     html = _RENDERER.renderer.render(tokens, _RENDERER.options, {})
     opened = '<div class="scroll" tabindex="0" role="region" aria-label="table"><table>'
     html = html.replace("<table>", opened).replace("</table>", "</table></div>")
@@ -36,18 +32,18 @@ def to_html(text: str, *, headings: int = 0, links: Mapping[str, str] | None = N
 
 
 def inline(text: str) -> Markup:
-    """A sentence, without a paragraph around it."""
+    """Render a sentence without a paragraph around it."""
     (token,) = _RENDERER.parseInline(text)
-    token.children = list(_placed(token.children or [], {}))
+    token.children = list(_resolve(token.children or [], {}))
     return Markup(_RENDERER.renderer.render([token], _RENDERER.options, {}))
 
 
-def _placed(tokens: Sequence[Token], links: Mapping[str, str]) -> Iterator[Token]:
-    """A paragraph with its links as they are on the site, and pictures as their descriptions."""
+def _resolve(tokens: Sequence[Token], links: Mapping[str, str]) -> Iterator[Token]:
+    """Replace links by their targets on the site, and pictures by their descriptions."""
     is_kept = False
     for token in tokens:
         if token.type == "image":
-            yield from _placed(token.children or [], links)
+            yield from _resolve(token.children or [], links)
         elif token.type == "link_open":
             href = str(token.attrs["href"])
             target = links.get(href, href if href.startswith(_ELSEWHERE) else None)

@@ -1,4 +1,4 @@
-"""Reads a repository's results for the site; what is damaged is named."""
+"""Reader of a repository's results for the site; damaged files are reported."""
 
 from pathlib import Path
 
@@ -14,8 +14,8 @@ from fairseq_plugins.statistics.table_results import (
 )
 from fairseq_plugins.statistics.timings import Content, read_json, read_measurement, read_timings
 
-TARGETS = "targets.json"  # beside the machines' folders
-_OF_ANOTHER_KIND = ("preparation_curve",)  # times by size, without ratios
+TARGETS = "targets.json"  # in benchmarks/results
+_WITHOUT_RATIOS = ("preparation_curve",)
 
 
 class _Found(BaseModel):
@@ -32,7 +32,7 @@ class _Circumstances(BaseModel):
 
 
 class _Benchmark(BaseModel):
-    """A result of `python -m benchmarks`, as far as the site asks."""
+    """The fields of a result of `python -m benchmarks` that the site shows."""
 
     model_config = ConfigDict(allow_inf_nan=False)
     benchmark: str
@@ -49,18 +49,18 @@ def read_evidence(root: Path, processes: int | None = None) -> Evidence:
 
     Args:
         root: the repository.
-        processes: that read side by side; None for one for each core.
+        processes: number of processes; None for one per core.
     """
     found = [*find_tables(root)]
     damaged = [one for one in found if isinstance(one, TableResults)]
-    # Composing the configurations that results are compared with is most of the work.
+    # Most of the work is composing configurations.
     folders = [one for one in found if isinstance(one, TableFolder)]
     tables = map_in_processes(TableFolder.read, folders, processes)
     left_out: list[str] = []
     targets = read_json(root / "benchmarks" / "results" / TARGETS) or {}
     return Evidence(
         root,
-        sorted([*tables, *damaged], key=_place),
+        sorted([*tables, *damaged], key=_order),
         read_timings(root, left_out.append),
         _benchmarks(root, left_out),
         targets.get("targets", []),
@@ -68,16 +68,16 @@ def read_evidence(root: Path, processes: int | None = None) -> Evidence:
     )
 
 
-def _place(found: TableResults) -> tuple[int, bool]:
-    """Sort key: the papers' order, the repository's own results first."""
+def _order(found: TableResults) -> tuple[int, bool]:
+    """Return the sort key: the papers' order, the repository's own results first."""
     return [*TABLES].index(found.table.name), found.is_own
 
 
 def _benchmarks(root: Path, left_out: list[str]) -> dict[tuple[str, str], list[Content]]:
-    """Return the results of benchmarks by machine and device."""
+    """Read the results of benchmarks by machine and device."""
     found: dict[tuple[str, str], list[Content]] = {}
     for path in sorted((root / "benchmarks" / "results").glob("*/*/*.json")):
-        if path.stem in _OF_ANOTHER_KIND:
+        if path.stem in _WITHOUT_RATIOS:
             continue
         content = read_measurement(root, path, _Benchmark, left_out.append)
         if content is not None:

@@ -1,4 +1,4 @@
-"""The runs of a cell: metrics by seed, commands, configuration, and where they were made."""
+"""Views of a cell's runs: metrics by seed, commands, configuration and provenance."""
 
 import re
 import shlex
@@ -15,9 +15,9 @@ from fairseq_plugins.site.tables import cell_page
 from fairseq_plugins.statistics.comparisons import mean
 from fairseq_plugins.statistics.table_results import RERUN, TableResults
 
-Flat = dict[str, str]  # dotted key: value, as shown
-KINDS = {"valid": "validation", "train": "training"}  # of curves
-SHARED = ""  # the configuration that all trainings of a run share
+Flat = dict[str, str]  # shown value by dotted key
+KINDS = {"valid": "validation", "train": "training"}  # kinds of curves
+SHARED = ""  # key of the settings shared by all trainings of a run
 
 
 @dataclass(frozen=True)
@@ -25,13 +25,11 @@ class RunView:
     """A run.
 
     Attributes:
-        circumstances: label and text of where and when it was made; of a later run those that
-            the cell's first has otherwise.
-        commands: those that it gave, one after the other; empty where they are, but for the
-            seed, those of the run with seed `as_of`.
-        from_one: whether the two start from one model, the names of whose folders are the same.
-        differs: what of its configuration the first run has otherwise, but for the seed.
-        curves: updates and loss by what they are of, that of validation first.
+        circumstances: labels and texts of provenance; for later runs, those unlike the first's.
+        commands: the run's commands; "" if equal, except the seed, to those of seed `as_of`.
+        from_one: whether both start from the same model's folders.
+        differs: settings unlike the first run's, except the seed.
+        curves: updates and losses by name, validation first.
     """
 
     seed: int
@@ -49,11 +47,9 @@ class CellView:
     """The runs of a row under an attention.
 
     Attributes:
-        metrics: a label, then each seed's number, then the mean.
-        configuration: by training, "" for what all share.
-        data: what the data was made from, and how much of it there is.
-
-    Of the last two only what not all runs of the table share.
+        metrics: label, each seed's number, and the mean.
+        configuration: settings by training that the table's runs do not share; "" for all.
+        data: sources and sizes of the data that the table's runs do not share.
     """
 
     row: str
@@ -70,14 +66,14 @@ class CellView:
 
 @dataclass(frozen=True)
 class Shared:
-    """Settings and data that all runs of a table share, by training; "" for all trainings."""
+    """Settings (by training, "" for all) and data that all runs of a table share."""
 
     configuration: Mapping[str, Flat]
     data: Flat
 
 
 def shared_of(found: TableResults) -> Shared:
-    """Settings and data that no run of a table has otherwise; seeds and folders are a run's own."""
+    """Collect settings and data shared by all runs of a table."""
     configurations = [_by_training(run) for run in found.shown]
     common = set.intersection(*(set(_items(one)) for one in configurations))
     data = set.intersection(*(set(flat(run["data"]).items()) for run in found.shown))
@@ -108,7 +104,7 @@ def cell_view(found: TableResults, row: str, attention: str, shared: Shared) -> 
 def script(
     found: TableResults, rows: Sequence[str], attentions: Sequence[str], seeds: Sequence[int]
 ) -> str:
-    """The command that makes some cells of what there are runs of."""
+    """Return the command that makes some cells of a table."""
     study = found.study
     scale = f"{RERUN if found.is_rerun else ''}{found.recipe_scale}"
     words = table_command(found.table.name, scale, rows, attentions, seeds)
@@ -124,7 +120,7 @@ def script(
 def table_command(
     table: str, scale: str, rows: Sequence[str], attentions: Sequence[str], seeds: Sequence[int]
 ) -> list[str]:
-    """The words of a command that makes cells of a table; the scale as `TableResults` says it."""
+    """Return the words of a command that makes cells, with a scale of `TableResults`."""
     words = ["--scale", scale.removeprefix(RERUN), "--rows", ",".join(rows)]
     words += ["--attention", ",".join(attentions)]
     words += ["--seeds", ",".join(map(str, seeds))] if seeds else []
@@ -133,12 +129,12 @@ def table_command(
 
 
 def typed(words: Sequence[str]) -> str:
-    """A command of scripts/ as a reader types it."""
+    """Format a command of scripts/ as typed."""
     return typed_command(shlex.join(words))
 
 
 def flat(value: Any, prefix: str = "") -> Flat:
-    """Nested settings by dotted key; what is not set is left out."""
+    """Flatten nested settings to dotted keys, without unset ones."""
     if isinstance(value, Mapping):
         found: Flat = {}
         for key, inner in value.items():
@@ -151,7 +147,7 @@ def flat(value: Any, prefix: str = "") -> Flat:
     return {prefix: str(value).lower() if isinstance(value, bool) else str(value)}
 
 
-# Where a run goes and begins: its own, and said by its commands.
+# Folders of a run, which its commands show.
 _FOLDERS = frozenset(
     {
         "checkpoint.save_dir",
@@ -177,7 +173,7 @@ def _by_training(run: Result) -> dict[str, Flat]:
 
 
 def _items(configuration: Mapping[str, Flat]) -> list[tuple[str, str, str]]:
-    """Training, key and value of each setting."""
+    """List training, key and value of each setting."""
     return [(name, *pair) for name, own in configuration.items() for pair in own.items()]
 
 
@@ -191,12 +187,12 @@ def _only(configuration: Mapping[str, Flat], kept: set[tuple[str, str, str]]) ->
 
 
 def joined(configuration: Mapping[str, Flat]) -> Flat:
-    """One list of all settings, those of a training with its name."""
+    """Join all settings, with the training's name in the key."""
     return {f"{name}: {key}" if name else key: v for name, key, v in _items(configuration)}
 
 
 def _differences(first: Result, run: Result) -> Flat:
-    """Settings of a run that the first has otherwise, but for the seed and names with it."""
+    """Return settings of a run unlike the first's, except seeds and names with seeds."""
     one, own = (
         {
             key: _of_any_seed(value, of["seed"], key)
@@ -204,27 +200,27 @@ def _differences(first: Result, run: Result) -> Flat:
         }
         for of in (first, run)
     )
-    # A seed that all trainings share stands elsewhere than one that each has.
+    # The key of a shared seed differs from that of a training's own.
     keys = sorted(
         key
         for key in one.keys() | own.keys()
         if one.get(key) != own.get(key) and not key.endswith("common.seed")
     )
-    said = joined(_by_training(run))
-    return {key: said.get(key, "not set") for key in keys}
+    settings = joined(_by_training(run))
+    return {key: settings.get(key, "not set") for key in keys}
 
 
 def _of_any_seed(text: str, seed: int, key: str = "") -> str:
-    """A setting or commands with a mark in place of the seed, in names of folders too."""
+    """Replace the seed by a mark, also in names of folders."""
     if key.endswith("seed") and text == str(seed):
         return "SEED"
     return re.sub(rf"(seed[= ]|-s){seed}(?!\d)", r"\1SEED", text)
 
 
 def _of_any_own_seed(run: Result) -> str:
-    """Commands with a mark for the seed where they are of the run's own folder, and in its name.
+    """Replace the seed by a mark in commands of the run's own folder.
 
-    Other folders are those of what it starts from, which may be of one seed for all runs.
+    Other folders belong to initial models, which may have one seed for all runs.
     """
     seed, name = run["seed"], re.escape(run_of(run).name.removesuffix(str(run["seed"])))
     own = re.compile(rf"(/{re.escape(run['table'])}/[^/\s]+/{name}){seed}(?!\d)")
@@ -237,7 +233,7 @@ def _of_any_own_seed(run: Result) -> str:
 
 
 def _metrics(found: TableResults, runs: Sequence[Result]) -> list[tuple[str, Sequence[str], str]]:
-    """The table's columns under their labels, then every other number of the runs."""
+    """List the table's columns by label, then all other metrics."""
     labels = {column.metric: column.label for column in found.table.columns}
     digits = {column.metric: column.digits for column in found.table.columns}
     scalar = [k for run in runs for k, v in run["metrics"].items() if _is_number(v)]
@@ -264,12 +260,12 @@ def _number(value: Any, digits: int | None) -> str:
 
 def _run_views(runs: Sequence[Result], files: Path) -> list[RunView]:
     """Return a view of each run, without fields shown for an earlier one."""
-    known: dict[str, int] = {}  # by commands of any seed, the runs whose own are told
+    known: dict[str, int] = {}  # the seed whose commands are shown, by commands without seed
     of_one_model: dict[str, int] = {}
     around = circumstances(runs[0])
     views = []
     for run in runs:
-        told = circumstances(run)
+        found = circumstances(run)
         commands = "\n".join(run["command"])
         of_any, of_own = _of_any_seed(commands, run["seed"]), _of_any_own_seed(run)
         from_one = of_any not in known and of_own in of_one_model
@@ -282,7 +278,7 @@ def _run_views(runs: Sequence[Result], files: Path) -> list[RunView]:
             RunView(
                 seed=run["seed"],
                 result=(Path("results") / files / f"{run_of(run).name}.json").as_posix(),
-                circumstances=[one for one in told if run is runs[0] or one not in around],
+                circumstances=[one for one in found if run is runs[0] or one not in around],
                 commands=commands if as_of == run["seed"] else "",
                 as_of=as_of,
                 from_one=from_one,
@@ -297,11 +293,11 @@ def _run_views(runs: Sequence[Result], files: Path) -> list[RunView]:
 
 
 def circumstances(run: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Where, when and from what a result was made."""
+    """List the provenance of a result."""
     hardware, versions = run["hardware"], run["versions"]
     machine = f"{hardware['cores']} cores of {hardware['cpu']}"
     threads = hardware.get("threads")
-    told = [
+    found = [
         ("commit", run["commit"]),
         ("finished", run["finished_at"]),
         ("wall time", f"{run['wall_seconds']:,.0f} s"),
@@ -309,7 +305,7 @@ def circumstances(run: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("versions", ", ".join(f"{name} {version}" for name, version in versions.items())),
     ]
     if threads:
-        told.insert(4, ("threads", str(threads)))
+        found.insert(4, ("threads", str(threads)))
     if signature := run.get("signature"):
-        told.append(("SacreBLEU", signature))
-    return told
+        found.append(("SacreBLEU", signature))
+    return found

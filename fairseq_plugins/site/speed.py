@@ -1,4 +1,4 @@
-"""Speed: what `python -m benchmarks` measured against its targets, and the paper's Table 9."""
+"""Views of speed: benchmarks with targets, and the paper's Table 9."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,8 +17,8 @@ class Ratio:
     """A measured ratio.
 
     Attributes:
-        bound: what is aimed at, empty without a target.
-        verdict: met or missed, empty without a target.
+        bound: the target, or "".
+        verdict: met or missed, or "" without a target.
     """
 
     what: str
@@ -31,7 +31,7 @@ class Ratio:
 
 @dataclass(frozen=True)
 class Time:
-    """A measured time, with its distance from the machine's peaks where that was counted."""
+    """A measured time, with its share of the machine's peaks if counted."""
 
     benchmark: str
     name: str
@@ -53,12 +53,12 @@ class Machine:
 
 @dataclass(frozen=True)
 class Speed:
-    """A cell of Table 9: a training step's speed against Base's.
+    """A cell of Table 9: speed of a training step relative to Base.
 
     Attributes:
-        paper: the paper's, None where it has none.
-        value: the median over turns, None where it is not measured.
-        bound, verdict: as of a ratio.
+        paper: the paper's number, or None.
+        value: median over turns, or None.
+        bound, verdict: as in `Ratio`.
     """
 
     row: str
@@ -72,14 +72,14 @@ class Speed:
 
 
 def timing_command(rows: Sequence[str] = (), attention: str = "") -> str:
-    """Return the command that times Table 9; empty without a checkout, which has benchmarks."""
+    """Return the command that times Table 9; "" without a checkout, which has benchmarks."""
     words = ["--rows", ",".join(rows)] if rows else []
     words += ["--attention", attention] if attention else []
     return " ".join(["scripts/table9.sh", *words]) if IS_CHECKOUT else ""
 
 
 def machines(evidence: Evidence) -> list[Machine]:
-    """Return every machine and device that has results."""
+    """List machines and devices with results."""
     found = []
     for (name, device), results in evidence.benchmarks.items():
         ratios = [one for result in results for one in _ratios(result, device, evidence.targets)]
@@ -91,7 +91,7 @@ def machines(evidence: Evidence) -> list[Machine]:
 
 
 def table9(evidence: Evidence) -> dict[str, list[Speed]]:
-    """Return by device the speeds of training steps, the paper's rows first."""
+    """List speeds of training steps by device, the paper's rows first."""
     return {
         device: [
             _speed(evidence, device, row, attention, cells)

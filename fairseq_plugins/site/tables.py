@@ -1,4 +1,4 @@
-"""A table's view: a line for each row and attention, with what each cell opens."""
+"""Views of tables: a line for each row and attention."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from fairseq_plugins.statistics.floors import best_floor
 from fairseq_plugins.statistics.inference import Estimate
 from fairseq_plugins.statistics.table_results import TableResults
 
-REFERENCE, ALONE, NOT_RUN = "reference", "no reference", "not run"  # beside the verdicts
+REFERENCE, ALONE, NOT_RUN = "reference", "no reference", "not run"  # besides verdicts
 
 
 @dataclass(frozen=True)
@@ -21,10 +21,10 @@ class Number:
     """A number of a cell.
 
     Attributes:
-        paper, ours: as they are shown; empty where there is none.
-        order, paper_order: what they are sorted by.
-        mark: whether ours differs from the reference beyond chance.
-        below_floor: whether it cannot be told apart as better than what needs no model.
+        paper, ours: texts, or "".
+        order, paper_order: sort keys.
+        mark: whether ours differs significantly from the reference.
+        below_floor: whether ours is not significantly better than the best baseline.
     """
 
     paper: str = ""
@@ -40,10 +40,10 @@ class Line:
     """A row under an attention.
 
     Attributes:
-        page: of its runs, empty where it was not run.
-        numbers: in the order of the table's columns.
-        verdict: against the table's reference, in the column that ranks the rows.
-        effect, sure: that difference and its interval, as shown.
+        page: page of its runs; "" without runs.
+        numbers: numbers in the order of the table's columns.
+        verdict: verdict against the reference in the ranking column.
+        effect, sure: that difference and its interval, as text.
     """
 
     row: str
@@ -63,12 +63,12 @@ class Line:
 
 
 def cell_page(table: Table, scale: str, row: str, attention: str) -> str:
-    """The name of the page with the runs of a cell."""
+    """Return the name of the page with a cell's runs."""
     return f"run-{table.name}-{scale}-{row}-{attention}.html"
 
 
 def lines_of(found: TableResults) -> list[Line]:
-    """The paper's rows in its order and those beyond it, under each attention that has them."""
+    """List the paper's rows in its order, then others, under each attention."""
     table, judged = found.table, found.judged
     encodings = {(r["row"], r["attention"]): encoding_of(r) for r in found.shown}
     lines = []
@@ -138,7 +138,7 @@ def _verdict(found: TableResults, name: str, estimate: Estimate | None, *, is_ru
 
 
 def _floors(found: TableResults, attention: str) -> dict[str, set[str]]:
-    """Return by metric the rows that are not better than the column's best floor."""
+    """Return the rows of each metric that are not better than the best baseline."""
     result = {}
     for column in found.table.columns:
         floor = best_floor(column, found.judged.floors)
@@ -150,7 +150,7 @@ def _floors(found: TableResults, attention: str) -> dict[str, set[str]]:
 
 
 def floor_texts(found: TableResults) -> list[str]:
-    """Return each column's floor."""
+    """Format each column's best baseline."""
     texts = []
     for column in found.table.columns:
         floor = best_floor(column, found.judged.floors)
@@ -160,7 +160,7 @@ def floor_texts(found: TableResults) -> list[str]:
 
 
 def explained(found: TableResults) -> str:
-    """Write in Markdown what stands below the numbers: comparisons, and what was trained."""
+    """Write comparisons and caption, shown below the table, in Markdown."""
     about = caption(
         found.table,
         found.recipe_scale,
@@ -172,6 +172,6 @@ def explained(found: TableResults) -> str:
 
 
 def attentions_of(lines: list[Line]) -> list[str]:
-    """Return the attentions of some lines, those of the papers first."""
+    """List the attentions of lines, those of the papers first."""
     own = {line.attention for line in lines}
     return [*(a for a in ATTENTIONS if a in own), *sorted(own - set(ATTENTIONS))]

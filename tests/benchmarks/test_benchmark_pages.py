@@ -65,7 +65,7 @@ def test_lines_of_another_device_have_no_verdict():
     ratios = {"linear/flash@2048": 0.5}
     lines, _ = lines_of({"causal": made_up("causal", ratios)})
     gpu_only = [t.what for t in TARGETS if t.devices == ("gpu",)]
-    assert {lines[what][-1] for what in gpu_only} == {"not asked on a CPU |"}
+    assert {lines[what][-1] for what in gpu_only} == {"no target on a CPU |"}
     lines, _ = lines_of({"causal": made_up("causal", ratios)}, "gpu")
     assert lines[gpu_only[0]][-1] == "met |"
 

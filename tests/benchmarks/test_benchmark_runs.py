@@ -194,7 +194,7 @@ def test_a_benchmark_of_the_cpu_alone_is_refused_elsewhere(capsys):
     with pytest.raises(SystemExit) as stopped:
         program.main(["--device", "gpu", "--only", "preparation"])
     assert stopped.value.code == 2
-    assert "what `--device gpu` can measure, but has 'preparation'" in capsys.readouterr().err
+    assert "`--device gpu`, but has 'preparation'" in capsys.readouterr().err
 
 
 def test_list(capsys):

@@ -8,7 +8,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from fairseq_plugins.evaluation.bleu_by_length import bucket_names
 from fairseq_plugins.papers.extrapolation import BUCKETS, bleu_metric
 from fairseq_plugins.papers.extrapolation import TRANSLATION_LENGTHS as TABLE
-from fairseq_plugins.report.beyond_training import what_is_seen
+from fairseq_plugins.report.beyond_training import observations
 from fairseq_plugins.report.bleu_by_length import bleu_picture, draw_bleu_by_length
 from fairseq_plugins.statistics.judged import JudgedTable
 from fairseq_plugins.statistics.series import bucket_lines
@@ -76,7 +76,7 @@ def test_the_page_says_what_longer_sources_do_to_each_row(make):
         make("rope", 27.0, 25.0, 13.0),
         make("lrpe_type2", 30.0, None, 31.0),
     ]
-    title, said, _, saw = what_is_seen(JudgedTable.of(TABLE, made))
+    title, said, _, saw = observations(JudgedTable.of(TABLE, made))
     assert title == "## What is seen" and "LRPE" in saw
     falls, gains = said.splitlines()
     assert falls == (
@@ -98,16 +98,16 @@ def test_a_difference_beyond_chance_is_marked(make):
         for row, gain in (("base", 0), ("rope", 1))
         for seed in (1, 2, 3)
     ]
-    _, said, *_ = what_is_seen(JudgedTable.of(TABLE, made))
+    _, said, *_ = observations(JudgedTable.of(TABLE, made))
     assert "`rope` +20.20†, -0.33 († differs beyond chance, as in the table)." in said
 
 
 def test_nothing_is_said_of_one_bucket_or_of_none(make):
     assert (
-        what_is_seen(
+        observations(
             JudgedTable.of(TABLE, [make("base", 28.0), make("alibi", 20.0, attention="vanilla")])
         )
         == []
     )
-    assert what_is_seen(JudgedTable.of(TABLE, [make("base")])) == []
+    assert observations(JudgedTable.of(TABLE, [make("base")])) == []
     assert bleu_picture(TABLE, {}, {}).axes

@@ -7,7 +7,7 @@ import pytest
 
 from fairseq_plugins.papers import TABLES
 from fairseq_plugins.papers.bert_correlations import PERFORMANCES, PRINTED, PROPERTIES, ROWS
-from fairseq_plugins.report.correlations import facts, write_correlations
+from fairseq_plugins.report.correlations import explain, write_correlations
 from fairseq_plugins.statistics.correlations import correlate, lost_columns, over_rows
 from fairseq_plugins.statistics.verdicts import printed_cells
 
@@ -114,7 +114,7 @@ def test_tasks_that_no_row_learns_are_named() -> None:
     floors = {"bert_table4": {"v2_f1": {"answers nothing": 99.0}}}
     lost = lost_columns(cells(5), floors)
     assert list(lost) == ["v2_f1"]
-    told = facts(correlate(cells(5)), correlate(PAPER), lost, cells(5))
+    told = explain(correlate(cells(5)), correlate(PAPER), lost, cells(5))
     assert any("can be told apart as better than *answers nothing*" in fact for fact in told)
 
 
@@ -126,8 +126,8 @@ def test_direction_balance_is_correlated_by_its_distance_from_1_too() -> None:
     by_ratio = correlate(ours)["direction_balance", "v1_exact"].estimate
     assert by_ratio is not None and by_ratio.effect < 0.5
     own, papers = correlate(ours), correlate(PAPER)
-    (said,) = [fact for fact in facts(own, papers, {}, ours) if "is met at 1" in fact]
+    (said,) = [fact for fact in explain(own, papers, {}, ours) if "is met at 1" in fact]
     assert "Here 3 of 6 rows are below 1" in said and "EM, v1.1 +1.00 (" in said
     for row in ROWS:
         ours["bert_table2"].pop((row, "vanilla"), None)
-    assert not any("is met at 1" in fact for fact in facts(own, papers, {}, ours))
+    assert not any("is met at 1" in fact for fact in explain(own, papers, {}, ours))

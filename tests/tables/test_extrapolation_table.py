@@ -26,7 +26,7 @@ from fairseq_plugins.papers.extrapolation import MASKED_EXTRAPOLATION as MASKED_
 from fairseq_plugins.papers.tables import ATTENTIONS
 from fairseq_plugins.records import results
 from fairseq_plugins.records.runs import Run
-from fairseq_plugins.report.beyond_training import what_is_seen
+from fairseq_plugins.report.beyond_training import observations
 from fairseq_plugins.report.lengths import draw_lengths, highest_shown, lengths_picture
 from fairseq_plugins.report.render import render
 from fairseq_plugins.report.row_panels import styles
@@ -306,7 +306,7 @@ def test_the_page_says_which_rows_go_on_by_its_numbers_and_what_papers_saw(make)
 
 def test_a_rise_is_over_the_seeds_that_have_both_lengths(make):
     made = [make("rope", {1: 4.0, 8: 4.0}, seed=1), make("rope", {1: 2.0, 2: 9.0}, seed=2)]
-    _, said, *_ = what_is_seen(JudgedTable.of(TABLE, made))
+    _, said, *_ = observations(JudgedTable.of(TABLE, made))
     assert (
         "at 8x, 1 of 1 rows has a perplexity at most 5 % above its own at 1x: `rope` (+0.0 %)"
         in said
@@ -420,7 +420,7 @@ def test_masked_models_have_what_papers_saw_of_them(make):
         text for paper, text in MASKED_TABLE.published_observations if "implemented here" in paper
     ]
     assert told.startswith("none measured the loss of masked models beyond")
-    seen = what_is_seen(JudgedTable.of(MASKED_TABLE, [make("rope", {1: 3.0, 2: 4.0, 8: None})]))
+    seen = observations(JudgedTable.of(MASKED_TABLE, [make("rope", {1: 3.0, 2: 4.0, 8: None})]))
     assert "at 2x, none of 1 rows" in seen[1] and told in seen[-1] and "ALiBi" not in seen[-1]
 
 
