@@ -22,6 +22,7 @@ from fairseq_plugins.common.root import (
     configs_folder,
     data_folder,
     from_root,
+    root_folder,
 )
 from fairseq_plugins.data.options import check_at_least
 

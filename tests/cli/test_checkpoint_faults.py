@@ -124,7 +124,7 @@ OF_TRAINING: dict[str, Callable[[State], Any]] = {
 
 
 @dataclass(frozen=True)
-class LoadedStack:
+class Reader:
     """Of what model a command or a training reads a checkpoint, and how."""
 
     model: str
@@ -158,13 +158,13 @@ def _init_from(path: Path, data: Path) -> None:
 
 
 READERS = {
-    "evaluate": LoadedStack(LM, _evaluate),
-    "average": LoadedStack(TRANSLATION, lambda path, data: average([path, path])),
-    "translate": LoadedStack(TRANSLATION, _translate),
-    "convert": LoadedStack(ROBERTA, _convert),
-    "figure": LoadedStack(ROBERTA, lambda path, data: load_figure_input("x", path, data, cpu=True)),
-    "resume": LoadedStack(LM, _resume),
-    "init_from": LoadedStack(LM, _init_from),
+    "evaluate": Reader(LM, _evaluate),
+    "average": Reader(TRANSLATION, lambda path, data: average([path, path])),
+    "translate": Reader(TRANSLATION, _translate),
+    "convert": Reader(ROBERTA, _convert),
+    "figure": Reader(ROBERTA, lambda path, data: load_figure_input("x", path, data, cpu=True)),
+    "resume": Reader(LM, _resume),
+    "init_from": Reader(LM, _init_from),
 }
 ENCODINGS = {LM: "rope", ROBERTA: "learned", TRANSLATION: "rope"}
 
@@ -186,7 +186,7 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SECRET", SECRET)
 
 
-def refusal(reader: LoadedStack, path: Path, data: Path) -> str:
+def refusal(reader: Reader, path: Path, data: Path) -> str:
     """What a reader says of a file, without having run anything in it."""
     with pytest.raises((ValueError, OSError)) as error:
         reader.read(path, data)
