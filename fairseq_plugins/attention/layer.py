@@ -13,17 +13,22 @@ from torch import Tensor, nn
 from fairseq_plugins.attention.base import State
 from fairseq_plugins.attention.compatibility import build_attention
 from fairseq_plugins.attention.documents import Documents, attend_documents
+from fairseq_plugins.attention.layer_checks import (
+    check_call,
+    check_countable,
+    check_flags,
+    check_given,
+    check_sizes,
+    with_dropout,
+)
 from fairseq_plugins.attention.masks import (
     attention_mask,
     padding_mask,
     refuse_packed,
     to_added,
 )
-from fairseq_plugins.attention.positions import (
-    check_padding_mask,
-    check_positions,
-    make_positions,
-)
+from fairseq_plugins.attention.positions import check_padding_mask, make_positions
+from fairseq_plugins.attention.torch_state import split_projections
 from fairseq_plugins.encodings import IncompatibleEncodingError, build_encoding
 from fairseq_plugins.encodings.base import Projection
 from fairseq_plugins.encodings.position_bounds import with_end
@@ -118,8 +123,8 @@ class PositionalMultiheadAttention(nn.Module):
     ) -> None:
         super().__init__()
         num_kv_heads = num_heads if num_kv_heads is None else num_kv_heads
-        _check_sizes(embed_dim, num_heads, num_kv_heads)
-        _check_flags(add_bias_kv, add_zero_attn, batch_first)
+        check_sizes(embed_dim, num_heads, num_kv_heads)
+        check_flags(add_bias_kv, add_zero_attn, batch_first)
         self.embed_dim, self.num_heads, self.num_kv_heads = embed_dim, num_heads, num_kv_heads
         self.head_dim, self.groups = embed_dim // num_heads, num_heads // num_kv_heads
         encoding = build_encoding(
@@ -137,26 +142,13 @@ class PositionalMultiheadAttention(nn.Module):
                 f"a layer cannot use the encoding {part.label!r}: its hook `embed` acts on the "
                 "input of a model; call that of build_encoding before the first layer."
             )
-        own = dict(attention_options or {})
-        if attention == "vanilla":
-            if dropout and "dropout" in own:
-                raise ValueError(
-                    "`dropout` must be 0 beside that of `attention_options`, which is "
-                    f"{own['dropout']}, but is {dropout} instead."
-                )
-            own.setdefault("dropout", dropout)
-        elif dropout:
-            raise ValueError(
-                f"`dropout` must be 0 under {attention} attention, which has no weights to drop, "
-                f"but is {dropout} instead."
-            )
         self.attention = build_attention(
             attention,
             encoding,
             num_heads=num_heads,
             head_dim=self.head_dim,
             causal=causal,
-            **own,
+            **with_dropout(attention, dropout, attention_options or {}),
         )
         widths: dict[str, Any] = {"bias": bias, "device": device, "dtype": dtype}
         kv_dim = num_kv_heads * self.head_dim
@@ -167,7 +159,7 @@ class PositionalMultiheadAttention(nn.Module):
         self.kdim = kdim or embed_dim
         self._bind_projections()
         self.attention.to(device=device, dtype=dtype)
-        self.register_load_state_dict_pre_hook(_split_projections)
+        self.register_load_state_dict_pre_hook(split_projections)
         self.reset_parameters()
 
     def _bind_projections(self) -> None:
@@ -246,11 +238,11 @@ class PositionalMultiheadAttention(nn.Module):
             is_single = True
         else:
             is_single = False
-        self._check_call(query, key, value, attn_mask, is_causal)
-        _check_given("query_positions", query_positions, query)
-        _check_given("key_positions", key_positions, key)
+        check_call(query, key, value, attn_mask, is_causal=is_causal, causal=self.causal)
+        check_given("query_positions", query_positions, query)
+        check_given("key_positions", key_positions, key)
         if not is_self and key_padding_mask is not None and query_positions is None:
-            self._refuse_to_count()
+            check_countable(bool(self.attention.hooks))
         if max_seqlen is not None and cu_seqlens is None:
             raise ValueError(
                 f"`max_seqlen` must be None without cu_seqlens, but is {max_seqlen} instead."
@@ -345,40 +337,6 @@ class PositionalMultiheadAttention(nn.Module):
             k, v = (x.repeat_interleave(self.groups, 1) for x in (k, v))
         return q, k, v
 
-    def _check_call(
-        self, query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None, is_causal: bool
-    ) -> None:
-        for name, x in (("query", query), ("key", key), ("value", value)):
-            if x.dim() != 3 or x.size(0) != query.size(0):
-                raise ValueError(
-                    f"`{name}` must be ({query.size(0)}, length, features), batch first as "
-                    f"`query`, but is {tuple(x.shape)} instead."
-                )
-        if value.size(1) != key.size(1):
-            raise ValueError(
-                f"`value` must have the {key.size(1)} tokens of `key`, but has {value.size(1)} "
-                "instead."
-            )
-        if is_causal and not self.causal and attn_mask is None:
-            raise ValueError(
-                "`is_causal` must be False for a layer built with causal=False, unless `attn_mask` "
-                "is the causal mask that it speaks of; build it with causal=True."
-            )
-        if self.causal and key.size(1) != query.size(1):
-            raise ValueError(
-                f"`key` must have the {query.size(1)} tokens of `query` in a causal layer, but "
-                f"has {key.size(1)}; `step` goes on from tokens before."
-            )
-
-    def _refuse_to_count(self) -> None:
-        # An error at any length; otherwise calls would fail only when lengths happen to differ.
-        if self.attention.hooks:
-            raise ValueError(
-                "`query_positions` must be given with `key_padding_mask` where `key` is another "
-                "tensor than `query`, whose padding it does not say, but is None instead; in "
-                "self-attention pass one tensor as both, or what `make_positions` counts."
-            )
-
     def extra_repr(self) -> str:
         heads = f"num_heads={self.num_heads}, num_kv_heads={self.num_kv_heads}"
         return f"embed_dim={self.embed_dim}, {heads}, causal={self.causal}"
@@ -388,46 +346,3 @@ def _counted(padding: Tensor | None, x: Tensor) -> Tensor:
     """Count positions (B or 1, T) of x (B, T, C)."""
     length = x.size(1)
     return with_end(make_positions(padding, length, device=x.device), length)
-
-
-def _check_given(name: str, positions: Tensor | None, x: Tensor) -> None:
-    """Check positions under the layer's argument name, which differs from the attention's."""
-    if positions is not None:
-        check_positions(name, positions, x.size(0), x.size(1))
-
-
-def _check_sizes(embed_dim: int, num_heads: int, num_kv_heads: int) -> None:
-    sizes = {"embed_dim": embed_dim, "num_heads": num_heads, "num_kv_heads": num_kv_heads}
-    for name, size in sizes.items():
-        if not isinstance(size, int) or size < 1:
-            raise ValueError(f"`{name}` must be a positive integer, but is {size!r} instead.")
-    if embed_dim % num_heads:
-        raise ValueError(
-            f"`embed_dim` must be a multiple of num_heads={num_heads}, but is {embed_dim} instead."
-        )
-    if num_heads % num_kv_heads:
-        raise ValueError(
-            f"`num_kv_heads` must divide num_heads={num_heads}, but is {num_kv_heads} instead."
-        )
-
-
-def _check_flags(add_bias_kv: bool, add_zero_attn: bool, batch_first: bool) -> None:
-    for name, flag in (("add_bias_kv", add_bias_kv), ("add_zero_attn", add_zero_attn)):
-        if flag:
-            raise ValueError(f"`{name}` must be False: a key without a token has no position.")
-    if not batch_first:
-        raise ValueError("`batch_first` must be True: inputs are (B, T, C).")
-
-
-def _split_projections(
-    module: PositionalMultiheadAttention, state: dict[str, Any], prefix: str, *more: Any
-) -> None:
-    """Convert a state dict of PyTorch's module: split its joint projection into three."""
-    for kind in ("weight", "bias"):
-        joined = state.pop(f"{prefix}in_proj_{kind}", None)
-        if joined is not None:
-            for name, part in zip("qkv", joined.chunk(3), strict=True):
-                state[f"{prefix}{name}_proj.{kind}"] = part
-    for name in "qkv":
-        if f"{prefix}{name}_proj_weight" in state:
-            state[f"{prefix}{name}_proj.weight"] = state.pop(f"{prefix}{name}_proj_weight")
