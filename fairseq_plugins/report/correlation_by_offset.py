@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fairseq_plugins.analysis.agreement import check_ranges
 from fairseq_plugins.analysis.figure_files import RenderedFigure, draw_lines
 from fairseq_plugins.analysis.indicators import NEAR, direction_balance, monotonicity
+from fairseq_plugins.analysis.offset_agreement import check_ranges
 from fairseq_plugins.common.data_commands import typed_command
 from fairseq_plugins.common.tables import markdown_table
 from fairseq_plugins.experiments.identical_words import PATTERN

@@ -9,7 +9,6 @@ from fairseq_plugins.analysis.agreement import (
     check_families,
     check_frequencies,
     check_identical_words,
-    check_ranges,
     check_relative,
     check_training,
     check_vectors,
@@ -18,6 +17,7 @@ from fairseq_plugins.analysis.agreement import (
     offset_share,
     side_gap,
 )
+from fairseq_plugins.analysis.offset_agreement import check_ranges
 from fairseq_plugins.encodings.frequencies import geometric
 
 PLACES = torch.arange(40).double()

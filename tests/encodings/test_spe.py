@@ -14,7 +14,8 @@ from torch.nn import functional as F
 from fairseq_plugins.attention import base, build_attention
 from fairseq_plugins.encodings import build_encoding, noise
 from fairseq_plugins.encodings.noise import standard_normal
-from fairseq_plugins.encodings.spe import ConvSPE, SineSPE, StochasticEncoding
+from fairseq_plugins.encodings.spe import SineSPE, StochasticEncoding
+from fairseq_plugins.encodings.spe_conv import ConvSPE
 
 HEADS, DIM = 2, 3
 SAMPLE = 20_000
