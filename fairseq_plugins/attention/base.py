@@ -4,12 +4,13 @@ Shapes: B batch, H heads, T queries, S keys, D head_dim. Positions are (B or 1, 
 padding masks (B, S) bool with True where padded.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
+from fairseq_plugins.attention.inputs import check_dtypes, indices_where, rows_of
 from fairseq_plugins.attention.positions import check_padding_mask, check_positions
 from fairseq_plugins.attention.shared import SharedPass
 from fairseq_plugins.encodings import (
@@ -20,32 +21,9 @@ from fairseq_plugins.encodings import (
 )
 from fairseq_plugins.encodings.base import Projection
 from fairseq_plugins.encodings.noise import draw_seed
-from fairseq_plugins.encodings.position_bounds import is_recorded, known_end, with_end
+from fairseq_plugins.encodings.position_bounds import is_recorded
 
 State = dict[str, Tensor]
-
-
-def check_dtypes(**inputs: Tensor) -> None:
-    """Check that inputs have one floating dtype, unless autocast will cast them."""
-    first = next(iter(inputs.values()))
-    if all(x.dtype == first.dtype for x in inputs.values()) and first.is_floating_point():
-        return
-    if torch.is_autocast_enabled(first.device.type):
-        return
-    found = " and ".join(f"`{name}` is {x.dtype}" for name, x in inputs.items())
-    raise ValueError(f"`{'`, `'.join(inputs)}` must have one floating dtype, but {found}.")
-
-
-def _rows_of(x: Tensor, rows: Tensor) -> Tensor:
-    """Select rows of a batch, keeping the bound of positions; one row for all stays."""
-    return x if x.size(0) == 1 else with_end(x[rows], known_end(x))
-
-
-def indices_where(
-    parts: Sequence[PositionEncoding], has: Callable[[PositionEncoding], bool]
-) -> tuple[int, ...]:
-    """Return the indices of the parts for which a condition holds."""
-    return tuple(number for number, part in enumerate(parts) if has(part))
 
 
 def _reads_projections(part: PositionEncoding) -> bool:
@@ -224,9 +202,9 @@ class Attention(nn.Module):
         for rows in groups:
             output, after = self.step(
                 *(x[rows] for x in tensors),
-                positions=_rows_of(positions, rows),
+                positions=rows_of(positions, rows),
                 key_padding_mask=None if key_padding_mask is None else key_padding_mask[rows],
-                state={name: _rows_of(tensor, rows) for name, tensor in state.items()},
+                state={name: rows_of(tensor, rows) for name, tensor in state.items()},
             )
             outputs.append(output)
             states.append(after)
@@ -246,8 +224,8 @@ class Attention(nn.Module):
         results = [
             self.attend(
                 q[rows],
-                {name: _rows_of(tensor, rows) for name, tensor in state.items()},
-                q_positions=_rows_of(q_positions, rows),
+                {name: rows_of(tensor, rows) for name, tensor in state.items()},
+                q_positions=rows_of(q_positions, rows),
                 need_weights=need_weights,
             )
             for rows in groups

@@ -32,21 +32,17 @@ class LinearAttention(Attention):
         encoding, num_heads, head_dim, causal: see ``Attention``.
         feature_map: phi, a key of ``FEATURE_MAPS``; 1 + elu in the papers. An encoding with a
             feature map of its own (``cosformer``) overrides it.
-        normalizer: the denominator. ``encoded``: from the encoded features as in LRPE, Eq. 39,
-            clamped (``min_cosine``; the paper does not say how) if the encoding can make it
-            negative; encodings that change norms (``xpos``) use ``plain`` instead, since the clamp
-            would depend on absolute positions. ``plain``: from phi(q) and phi(k) before the
-            encoding, always positive. ``clamped``: max(sum of Eq. 39, ``epsilon``), as in the LRPE
-            authors' code of 2022; a negative sum becomes ``epsilon``, so that outputs can be
-            large. ``output_norm``: no denominator, but a norm over all heads' outputs, as in their
-            code since January 2023. ``none``: no denominator and no norm.
+        normalizer: the denominator. ``encoded``: LRPE, Eq. 39, clamped by ``min_cosine`` if the
+            encoding can make it negative; encodings that change norms (``xpos``) use ``plain``.
+            ``plain``: from phi(q) and phi(k) before the encoding, always positive. ``clamped``:
+            max(sum of Eq. 39, ``epsilon``), as in the LRPE authors' code of 2022. ``output_norm``:
+            a norm over all heads' outputs instead, as in their code since January 2023. ``none``:
+            neither.
         min_cosine: lower bound on the absolute denominator of ``encoded`` and ``plain``, as a
-            share of its maximum |phi(q)~| sum |phi(k)~|; ``MIN_COSINE`` by default. Smaller values
-            are moved to the bound, keeping their sign, so that the absolute weights of a query sum
-            to at most 1 / ``min_cosine``. 0 is the plain quotient of Eq. 39, clamped only at
-            ``LEAST_COSINE``. It applies to encoded denominators that can be negative, and to plain
-            ones with ``feature_map=relu``, which can be 0 where encoded weights are not.
-            ``floored_share`` measures how often it acts.
+            share of its maximum |phi(q)~| sum |phi(k)~|; ``MIN_COSINE`` by default. The absolute
+            weights of a query then sum to at most 1 / ``min_cosine``; 0 clamps at ``LEAST_COSINE``
+            alone. It applies where denominators can be negative, and to ``plain`` with
+            ``feature_map=relu``, where they can be 0; see ``floored_share``.
         epsilon: smallest denominator of ``clamped``; ``EPSILON`` by default.
         output_norm: ``layer_norm`` (the default) or ``rms_norm``, for ``output_norm``.
 
@@ -246,12 +242,7 @@ class LinearAttention(Attention):
             check_span(self.encoding.label, self.span, *positions)
 
     def _keep_range(self, k: Tensor, positions: Tensor, state: State | None = None) -> State:
-        """Check that keys, including those in ``state``, are not too far apart.
-
-        Returns:
-            ``{"k_range": (B, 2)}`` for the state, since its sums have no positions; empty if any
-            distance is supported.
-        """
+        """Check the distances of keys; return ``{"k_range": (B, 2)}`` for the state, or {}."""
         if self.span is None:
             return {}
         k_range = key_range(positions, k.size(0), state["k_range"] if state else None)
@@ -268,7 +259,7 @@ class LinearAttention(Attention):
         return self.encoding.log_decay().view(-1, 1) * steps.unsqueeze(1), reached
 
     def _decode_output(self, output: Tensor, positions: Tensor, dtype: torch.dtype) -> Tensor:
-        """Decode and cast the output; under autocast to its dtype, as in softmax attention."""
+        """Decode and cast the output, under autocast to its dtype."""
         if self.output_norm is None:
             output = output.to(dtype)
         if self.encoding is not None and "transform_output" in self.hooks:
@@ -283,10 +274,9 @@ class LinearAttention(Attention):
     def _features(
         self, x: Tensor, transform: Callable[[Tensor], Tensor] | None
     ) -> tuple[Tensor, Tensor | None]:
-        """Return phi and the encoding, in the encoding's order, and phi for a plain denominator.
+        """Return encoded features, and phi for a plain denominator.
 
-        For half-precision inputs they are float32 where needed: gradients of small features leave
-        float16's range, and sums that cancel need more precision.
+        Half precision becomes float32 where gradients leave float16's range or sums cancel.
         """
         if x.dtype == torch.float16 or (self._is_exact and x.dtype in _HALF):
             return self._map(x.float(), transform)

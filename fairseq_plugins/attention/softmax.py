@@ -5,8 +5,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from fairseq_plugins.attention.base import Attention, State, check_dtypes, indices_where
+from fairseq_plugins.attention.base import Attention, State
 from fairseq_plugins.attention.cache import append_state, first_keys, used_rows
+from fairseq_plugins.attention.inputs import check_dtypes, indices_where
 from fairseq_plugins.attention.masks import (
     attention_mask,
     hidden_pairs,

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fairseq_plugins.cli.table_checks import check_slurm_options, check_tracker
 from fairseq_plugins.cli.table_options import (
     SCRIPTS,
     check_own_data,
@@ -19,7 +20,6 @@ from fairseq_plugins.cli.table_options import (
 )
 from fairseq_plugins.cli.table_pages import CLAIMS, PAGES, claims, pages
 from fairseq_plugins.common.errors import DataError, OptionError
-from fairseq_plugins.common.extras import install_command, is_installed
 from fairseq_plugins.common.parser import Parser
 from fairseq_plugins.common.root import (
     FOLDER_VARIABLES,
@@ -74,7 +74,7 @@ def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
         parser = get_paper_parser()
         args = parser.parse_args(given[1:])
         if not args.dry_run:  # which also estimates jobs
-            _check_slurm_options(args, parser, jobs=1)
+            check_slurm_options(args, parser, jobs=1)
         from fairseq_plugins.runner import paper
 
         return paper.make(root, args, parser.error)
@@ -92,7 +92,7 @@ def _make(name: str, arguments: Sequence[str], root: Path) -> int:
     """
     table, parser = SCRIPTS[name], get_parser(name)
     args = parser.parse_args(arguments)
-    _check_slurm_options(args, parser)
+    check_slurm_options(args, parser)
     try:
         _check_options(args)
     except OptionError as error:
@@ -168,7 +168,7 @@ def _check_options(args: argparse.Namespace) -> None:
     for other in ("force", "slurm"):
         if args.missing_checkpoints and getattr(args, other):
             raise OptionError(f"`--missing-checkpoints` must be left out with `--{other}`")
-    _check_tracker(args.log)
+    check_tracker(args.log)
     apply_folder_options(args)
     if args.rerun:
         own = Path("results", LOCAL)
@@ -285,17 +285,6 @@ def _start(root: Path, given: Path | None, table: Table, scale: str) -> "Pretrai
     return PretrainedModel.read(root, given) if given else None
 
 
-def _check_slurm_options(args: argparse.Namespace, parser: Parser, jobs: int | None = None) -> None:
-    """Refuse options of Slurm jobs without `--slurm`.
-
-    jobs: the default of `--jobs`, where that is such an option.
-    """
-    given = {"max-running": args.max_running != 0, "jobs": jobs is not None and args.jobs != jobs}
-    for option, is_given in given.items():
-        if is_given and not args.slurm:
-            parser.error(f"`--{option}` must be left out without `--slurm`.")
-
-
 def _not_done(
     root: Path, planned: "Sequence[PlannedRun]", args: argparse.Namespace
 ) -> "list[PlannedRun]":
@@ -318,16 +307,6 @@ def _not_done(
     if published:
         print(describe_published(published, len(planned)))
     return left
-
-
-def _check_tracker(tracker: str | None) -> None:
-    """Refuse a tracker of `--log` that is not installed."""
-    modules = {"tensorboard": ("tensorboardX", "tensorboard"), "wandb": ("wandb",)}
-    if tracker and not any(is_installed(module) for module in modules[tracker]):
-        raise OptionError(
-            f"`--log {tracker}` needs {modules[tracker][0]}, which is not installed; "
-            f"{install_command('logging')} brings it"
-        )
 
 
 def _known_study(root: Path, table: Table, args: argparse.Namespace) -> "Study | None":

@@ -321,11 +321,7 @@ def _site(
 def _linear_options(
     options: PositionEncodingConfig | Options, layers: Sequence[EncodingSpec]
 ) -> dict[str, Any]:
-    """Effective options of linear attention with these encodings.
-
-    An encoding may bring its own feature map. If no encoding acts on queries and keys, the
-    ``encoded`` denominator equals the ``plain`` one and needs no clamp.
-    """
+    """Return the effective options; if no encoding acts on q and k, ``encoded`` is ``plain``."""
     entries = [get_entry(part.name) for part in layers]
     own = [found for entry in entries if (found := getattr(entry.cls, "feature_map", None))]
     encodes = any(entry.hooks & _ENCODES for entry in entries)
