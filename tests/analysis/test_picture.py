@@ -68,7 +68,7 @@ def test_several_encodings_stand_side_by_side_on_one_scale(tmp_path: Path):
     assert main(["picture", *words]) == 0
     shown = " ".join(ElementTree.parse(tmp_path / "rope-alibi-none.svg").getroot().itertext())
     assert all(f"{name} (bidirectional)" in shown for name in ("rope", "alibi", "none"))
-    assert shown.count("attention to a word that is repeated") == 3
+    assert shown.count("attention over a repeated word") == 3
     figure = draw_side_by_side([look("alibi"), look("rope")])
     kernels = [panel for panel in figure.axes if "kernel: mean" in panel.get_title()]
     assert len({panel.get_ylim() for panel in kernels}) == 1 and len(kernels) == 2
