@@ -57,8 +57,8 @@ STSB = "index\tgenre\tfilename\tyear\told_index\tsource1\tsource2\tsentence1\tse
     [
         ("SST-2", ["sentence\tlable", "a\t1"], "line 1: must have a column 'label'"),
         ("RTE", ["index\tsentence1\tlabel", "0\ta\tb"], "line 1: .* 'sentence2'"),
-        ("SST-2", ["sentence\tlabel", "a\t1", "b"], "line 3: must have 2 fields .* has 1"),
-        ("CoLA", ["gj04\t1\t\ta", "gj04\t1\ta"], "line 2: must have 4 fields .* has 3"),
+        ("SST-2", ["sentence\tlabel", "a\t1", "b"], "line 3: must have 2 .* has 1"),
+        ("CoLA", ["gj04\t1\t\ta", "gj04\t1\ta"], "line 2: must have 4 .* has 3"),
         ("SST-2", ["sentence\tlabel", "a\t2"], "line 2: the label must be one of 0, 1, .*'2'"),
         (
             "RTE",
