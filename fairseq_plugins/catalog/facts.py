@@ -39,6 +39,13 @@ HOOK_WORDS = {
     "relative_values": "values",
 }
 
+# What softmax attention runs, by the hooks that ask for it: the first that fits, else "fused".
+SOFTMAX_KERNELS = {
+    "weights": {"relative_values"},
+    "logits": {"relative_logits", "log_decay"},
+    "bias": {"attn_bias"},
+}
+
 # The size at which parameters are counted: that of the LRPE paper's language models.
 LAYERS, HEADS, HEAD_DIM, WIDTH, LONGEST, WORDS = 6, 8, 64, 512, 512, 10_000
 SIZE = (
@@ -75,6 +82,14 @@ class Facts:
     is_stochastic: bool
     feature_map: str | None
     replaces_absolute: bool
+
+    @property
+    def softmax_kernel(self) -> str:
+        """Return what PyTorch computes under softmax attention: see ``SOFTMAX_KERNELS``."""
+        if self.under("vanilla") == "no":
+            return "-"
+        found = [kernel for kernel, hooks in SOFTMAX_KERNELS.items() if hooks & {*self.hooks}]
+        return found[0] if found else "fused"
 
     def under(self, attention: str) -> Fit:
         """Return whether an attention supports it in any direction."""

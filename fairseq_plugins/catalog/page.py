@@ -32,8 +32,15 @@ paper.
 - **longer**: whether positions beyond the longest of training are supported; otherwise an error.
 - **base stays**: whether a language model keeps the absolute embedding `base` beside it
   (`--no-token-positional-embeddings` turns that off).
+- **kernel**: what softmax attention runs. *fused* is `scaled_dot_product_attention` alone, whose
+  memory grows with the length (flash attention where the GPU has it, memory-efficient attention on
+  a V100, its own kernel on a CPU). *bias* adds a value for each head, query and key, *logits* one
+  for each row of the batch too: on long sequences for 256 queries at a time. *weights* keeps T x S
+  weights.
 - **parameters**: learned ones at {size}.
 
+Linear attention runs one kernel for every encoding that it supports, whose time and memory grow
+with the length: Triton from compute capability 8.0 on, C++ on a CPU in float32, else PyTorch.
 Linear attention never computes the T x S logits, so it supports no encoding that adds to them.
 
 ## Name an encoding
@@ -69,7 +76,9 @@ These are errors when the model is built:
 *This page is made by `{command}`. On the site of `make docs` each section has a
 [picture](pictures.md).*
 """
-PAGE_HEADINGS = ("name", "softmax", "linear", "longer", "base stays", "parameters", "source")
+PAGE_HEADINGS = (
+    *("name", "softmax", "linear", "longer", "base stays", "kernel", "parameters", "source"),
+)
 
 
 def markdown_table(found: Iterable[Facts]) -> str:
@@ -105,6 +114,7 @@ def _row(facts: Facts) -> list[str]:
         *(_support(facts, attention) for attention in ATTENTIONS),
         "yes" if facts.about_positions.extrapolates else "no",
         "no" if facts.replaces_absolute else "yes",
+        facts.softmax_kernel,
         f"{facts.parameters:,}",
         prose(get_entry(facts.name).source),
     ]
