@@ -1,5 +1,7 @@
 """BLEU of fairseq-generate's output, detokenised, by sacrebleu against raw references.
 
+``token_bleu`` is of the tokens themselves, as fairseq-generate's own and many papers' BLEU.
+
 python -m fairseq_plugins.evaluation.bleu OUTPUT --data DIR [--subset test]
 """
 
@@ -40,6 +42,23 @@ def score(hypotheses: Sequence[str], references: Sequence[str]) -> tuple[float, 
     metric = BLEU()
     bleu = metric.corpus_score(list(hypotheses), [list(references)]).score
     return bleu, str(metric.get_signature())
+
+
+def token_bleu(output: Path) -> float:
+    """Compute corpus BLEU (0..100) of tokens, from what fairseq-generate printed.
+
+    Hypotheses (lines `D-`) and references (lines `T-`) are as the model has them, without pieces.
+
+    Raises:
+        ValueError: a sentence without one of the two.
+    """
+    from sacrebleu.metrics import BLEU
+
+    references = read_lines(output, "T")
+    hypotheses = read_lines(output, "D", len(references))
+    both = [[join_pieces(line) for line in lines] for lines in (hypotheses, references)]
+    # "force", since sacrebleu warns of text that looks tokenised.
+    return float(BLEU(tokenize="none", force=True).corpus_score(both[0], [both[1]]).score)
 
 
 def read_references(data: Path, split: str, language: str) -> list[str]:
@@ -97,12 +116,17 @@ def score_output(output: Path, data: Path, subset: str) -> dict[str, object]:
     """Compute BLEU of fairseq-generate's output for a subset of a prepared folder.
 
     Raises:
-        ValueError: see `read_references`, `read_generated` and `score`.
+        ValueError: see `read_references`, `read_generated`, `score` and `token_bleu`.
     """
     language = json.loads((data / "data.json").read_text())["request"]["target"]
     references = read_references(data, subset, language)
     bleu, signature = score(read_generated(output, language, len(references)), references)
-    return {"bleu": round(bleu, 4), "signature": signature, "sentences": len(references)}
+    return {
+        "bleu": round(bleu, 4),
+        "token_bleu": round(token_bleu(output), 4),
+        "signature": signature,
+        "sentences": len(references),
+    }
 
 
 def run_command(

@@ -33,11 +33,13 @@ TOKENS_PER_BATCH = 4000  # also limits the length of a hypothesis without an end
 class Bleu(MetricsSchema):
     """BLEU of both splits, and the loss of the decoded checkpoint on the validation set.
 
-    The loss is the cross-entropy without label smoothing, in bits a token; older results lack it.
+    `valid_token_bleu` is BLEU of tokens, as the paper's on the validation set. The loss is the
+    cross-entropy without label smoothing, in bits a token. Older results lack both.
     """
 
     valid_bleu: Percent
     test_bleu: Percent
+    valid_token_bleu: Percent | None = None
     valid_loss: Loss | None = None
     valid_ppl: Perplexity | None = None
 
@@ -70,12 +72,21 @@ class Translation(Experiment):
         return [
             f"Decoding: beam {DECODING.beam}, length penalty {DECODING.length_penalty}, of one "
             "checkpoint, not an average. BLEU is SacreBLEU of detokenised output against the raw "
-            "reference, for the validation set too, where the paper's is BLEU of tokens.",
+            "reference, for the validation set too, where the paper's is BLEU of tokens: "
+            f"{_token_bleu(results)}.",
             "Loss is the cross-entropy without label smoothing, in bits a piece; the paper's "
             "caption names a validation loss, its table has none.",
             "Linear: linear attention and the row's encoding in the encoder only, as in the paper; "
             "the decoder is Base's. Vanilla: the encoding in encoder and decoder.",
         ]
+
+
+def _token_bleu(results: Sequence[Mapping[str, Any]]) -> str:
+    """Say how many results have the validation set's BLEU of tokens."""
+    have = sum(one["metrics"].get("valid_token_bleu") is not None for one in results)
+    if have == len(results):
+        return "both are below"
+    return f"{have} of these {len(results)} runs have that too; runs of this version do"
 
 
 def _validate(training: Training, checkpoint: Path, gpus: int) -> Step:
@@ -130,7 +141,8 @@ def _score(training: Training, subset: str) -> Step:
 
     def read(log: Path) -> Metrics:
         found = logs.read_json(log)
-        return {f"{subset}_bleu": found["bleu"], "signature": found["signature"]}
+        of_tokens = {"valid_token_bleu": found["token_bleu"]} if subset == "valid" else {}
+        return {f"{subset}_bleu": found["bleu"], **of_tokens, "signature": found["signature"]}
 
     return Step(f"bleu-{subset}.log", command, read)
 

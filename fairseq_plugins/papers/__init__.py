@@ -27,8 +27,8 @@ from fairseq_plugins.papers.lrpe import (
     TABLE_5,
     TABLE_8,
 )
-from fairseq_plugins.papers.lrpe_claims import LRPE_CLAIMS
-from fairseq_plugins.papers.survey_claims import SURVEY_CLAIMS
+from fairseq_plugins.papers.lrpe_claims import LRPE_CLAIMS, LRPE_UNJUDGED
+from fairseq_plugins.papers.survey_claims import SURVEY_CLAIMS, SURVEY_UNJUDGED
 from fairseq_plugins.papers.tables import Table
 
 TABLES: dict[str, Table] = {
@@ -59,5 +59,6 @@ PAPERS: dict[str, tuple[str, ...]] = {
     "bert": ("bert_start", "bert_continued", "bert_table2", "bert_table3", "bert_table4"),
 }
 CLAIMS = (*LRPE_CLAIMS, *BERT_CLAIMS, *SURVEY_CLAIMS)
+UNJUDGED = (*LRPE_UNJUDGED, *SURVEY_UNJUDGED)
 PUBLISHED = "published"  # the scale at which models start from published weights
 SCALE_NAMES = ("toy", "mini", PUBLISHED, "small", "paper")

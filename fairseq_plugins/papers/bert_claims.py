@@ -2,7 +2,7 @@
 
 from fairseq_plugins.papers.bert import BERT_SQUAD_TABLE
 from fairseq_plugins.papers.bert_correlations import ROWS
-from fairseq_plugins.papers.claims import Claim, Comparison, Correlation, Side
+from fairseq_plugins.papers.claims import Claim, Comparison, Correlation, Side, Threshold
 from fairseq_plugins.papers.tables import AVERAGE
 
 PAPER = "On Position Embeddings in BERT"
@@ -11,6 +11,8 @@ _RELATIVE = ("shaw_only", "sinusoidal_rpe_only", "learnable_sinusoidal_rpe_only"
 _BOTH = tuple(
     name for name in BERT_SQUAD_TABLE.row_names if name not in (*_ABSOLUTE, *_RELATIVE, "none")
 )
+_WITH_POSITIONS = tuple(name for name in BERT_SQUAD_TABLE.row_names if name != "none")
+_LEARNABLE_RPE = tuple(n for n in _WITH_POSITIONS if "learnable_sinusoidal_rpe" in n)
 # Exact match, as in the paper's Table 5. Only one of its claims names a metric, and it is this one;
 # F1 rewards long answers without any understanding.
 _EXACT = {"v1_exact": "SQuAD v1.1", "v2_exact": "SQuAD v2.0"}
@@ -213,6 +215,30 @@ BERT_CLAIMS = (
         "symmetry",
         ("learnable_sinusoidal",),
         ("learned", "sinusoidal"),
+    ),
+    _property(
+        "symmetry-learnable-rpe",
+        "learnable relative sinusoids, alone and in combinations, are less symmetric than all "
+        "other embeddings",
+        "symmetry",
+        _LEARNABLE_RPE,
+        tuple(name for name in _WITH_POSITIONS if name not in _LEARNABLE_RPE),
+        "above",
+    ),
+    Claim(
+        "property-direction-above-one",
+        PAPER,
+        "Section 4.2.2, Table 2",
+        "Attention to identical words: with every embedding but fixed absolute sinusoids the "
+        "direction balance is above 1",
+        Threshold(
+            "bert_table2",
+            "direction_balance",
+            "vanilla",
+            tuple(name for name in _WITH_POSITIONS if name != "sinusoidal"),
+            1.0,
+            "above",
+        ),
     ),
     _property(
         "direction-relative",

@@ -17,6 +17,7 @@ class Comparison:
         by: minimum difference; a negative one allows so much on the other side.
         relative: whether differences are in per cent.
         of_every: whether it is claimed for each row of `second`, not for their mean.
+        of_most: whether it is claimed for more than half of the rows of `second`.
         second_attention: of `second`, if not that of `first`.
         second_metric: of `second`, if not that of `first`.
     """
@@ -30,6 +31,7 @@ class Comparison:
     by: float = 0.0
     relative: bool = False
     of_every: bool = False
+    of_most: bool = False
     second_attention: str = ""
     second_metric: str = ""
 
@@ -73,7 +75,29 @@ class Floor:
     claimed: Side
 
 
-Evidence = Comparison | Correlation | Speed | Floor
+@dataclass(frozen=True)
+class Threshold:
+    """The claim that each of some rows is above or below a fixed number."""
+
+    table: str
+    metric: str
+    attention: str
+    rows: tuple[str, ...]
+    value: float
+    claimed: Side
+
+
+@dataclass(frozen=True)
+class Computed:
+    """A claim of mathematics: a function of `analysis.theory` decides it, without any model.
+
+    check: its name in `analysis.theory.CHECKS`.
+    """
+
+    check: str
+
+
+Evidence = Comparison | Correlation | Speed | Floor | Threshold | Computed
 
 
 @dataclass(frozen=True)
@@ -95,3 +119,13 @@ class Claim:
     evidence: Evidence
     mismatch: str = ""
     note: str = ""
+
+
+@dataclass(frozen=True)
+class Unjudged:
+    """A statement of a paper without a verdict, and the reason."""
+
+    paper: str
+    place: str
+    text: str
+    reason: str

@@ -4,6 +4,9 @@ from fairseq_plugins.papers.tables import AVERAGE, Column, Figure, Row, Table, r
 
 PERPLEXITIES = (Column("valid_ppl", "PPL (valid)"), Column("test_ppl", "PPL (test)"))
 MASKED = (Column("valid_loss", "loss (valid)"), Column("valid_ppl", "PPL (valid)"))
+# Derived from the curves of runs, for claims on convergence.
+UPDATES_TO_REFERENCE = Column("updates_to_reference", "updates to Base's lowest loss", digits=0)
+LAST_TRAIN_LOSS = Column("last_train_loss", "training loss, last logged")
 BLEU = (
     Column("valid_bleu", "BLEU (valid)", higher_is_better=True),
     Column("test_bleu", "BLEU (test)", higher_is_better=True),
@@ -134,6 +137,7 @@ TABLE_4 = Table(
     ),
     seeds=(1, 2, 3, 4, 5),
     extra_attentions={"linear_both": "Linear attention in the decoder too, beyond the paper"},
+    derived=(LAST_TRAIN_LOSS, Column("valid_token_bleu", "BLEU of tokens (valid)", True)),
 )
 
 TABLE_5 = Table(
@@ -184,6 +188,7 @@ TABLE_8 = Table(
         MASKED,
         _LABELS,
     ),
+    derived=(UPDATES_TO_REFERENCE,),
     takes_any_encoding=True,
     figures=(Figure("ranking"), Figure("curves", "LRPE, Figure 2", name="figure2")),
 )

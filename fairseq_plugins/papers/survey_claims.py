@@ -1,6 +1,6 @@
 """Claims of the survey of position encodings, and of papers on single encodings."""
 
-from fairseq_plugins.papers.claims import Claim, Comparison, Floor, Side
+from fairseq_plugins.papers.claims import Claim, Comparison, Computed, Floor, Side, Unjudged
 from fairseq_plugins.papers.extrapolation import GOES_ON, length_metric
 
 SURVEY = "Survey of position encodings"
@@ -49,7 +49,64 @@ def _becomes_worse(row: str, factor: int, label: str) -> Claim:
     return _longer(row, factor, f"{label} to become worse", "above", SINGLE, _PRESS)
 
 
+def _computed(check: str, place: str, text: str, paper: str = SURVEY) -> Claim:
+    return Claim(check.replace("_", "-"), paper, place, text, Computed(check))
+
+
+_MATHEMATICS = (
+    _computed(
+        "sinusoids_from_floater",
+        "Recursive",
+        "the sinusoidal encoding is a special case of FLOATER",
+    ),
+    _computed("learned_table_ends", "Trainable", "a learned table ends with its length"),
+    _computed(
+        "hierarchical_reaches_the_square",
+        "Trainable",
+        "a hierarchical decomposition continues a learned table",
+    ),
+    _computed(
+        "sinusoids_of_a_sum",
+        "Sinusoidal",
+        "the sinusoid of a sum of positions is a combination of the two sinusoids",
+    ),
+    _computed(
+        "clipped_table_serves_any_length",
+        "Classic",
+        "with clipping finitely many vectors serve text of any length",
+    ),
+    _computed(
+        "t5_buckets_widen",
+        "T5",
+        "T5's buckets hold one distance each up to 7, then more and more, up to a distance where "
+        "they clip",
+    ),
+    _computed(
+        "rope_is_relative", "Fused", "RoPE's scores depend on positions by their difference alone"
+    ),
+    _computed(
+        "zero_padding_tells_positions",
+        "CNN",
+        "a convolution knows positions from the zeros around the sequence",
+    ),
+    _computed(
+        "rope_bound_decays",
+        "RoFormer (Su et al. 2021), Section 3.4.3",
+        "the bound on RoPE's scores decays with the distance in the long run",
+        SINGLE,
+    ),
+)
+
 SURVEY_CLAIMS = (
+    *_MATHEMATICS,
+    Claim(
+        "product-learned",
+        SURVEY,
+        "Product-based",
+        "vanilla attention, language model: a learned table multiplied with the tokens is better "
+        "than one added to them",
+        Comparison("table2", "test_ppl", "vanilla", ("product",), ("learned",), "below"),
+    ),
     Claim(
         "causal-none",
         SINGLE,
@@ -112,6 +169,17 @@ SURVEY_CLAIMS = (
     _becomes_worse("t5_only", 4, "T5's bias is said"),
     *(_becomes_worse("rope_only", factor, "RoPE is said") for factor in (2, 4)),
     *(_becomes_worse("sinusoidal", factor, "sinusoids are said") for factor in (2, 4)),
+    *(
+        _goes_on(
+            "learned_hierarchical",
+            factor,
+            "a learned table, continued by its hierarchical decomposition, is said",
+            SURVEY,
+            "Trainable",
+            "Without training on. How much is decent, the survey does not say.",
+        )
+        for factor in (2, 4)
+    ),
     _goes_on(
         "sinusoidal",
         2,
@@ -119,5 +187,20 @@ SURVEY_CLAIMS = (
         SURVEY,
         "Sinusoidal",
         f"How much is some degree, the survey does not say; the {GOES_ON:g} % are this project's.",
+    ),
+)
+
+SURVEY_UNJUDGED = (
+    Unjudged(
+        SURVEY,
+        "Recursive",
+        "recursive encodings sacrifice parallelism and may be slow",
+        "no number; `python -m benchmarks` times them",
+    ),
+    Unjudged(
+        SURVEY,
+        "Complex",
+        "complex order is used in a model that is complex throughout",
+        "the layers here are real; see the deviations",
     ),
 )

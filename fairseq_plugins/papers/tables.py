@@ -114,6 +114,8 @@ class Table:
         title: its caption.
         experiment: key of `experiments.EXPERIMENTS`.
         columns: the last one, or that of the metric `rank`, ranks the rows.
+        derived: metrics without a column on the page: computed from the curves of runs for claims,
+            or shown in a section of their own.
         rows: of the paper, in order.
         controls: by name, rows that run by default if rows start from a published model.
         rank: metric of the column that ranks the rows, None for the last column.
@@ -142,6 +144,7 @@ class Table:
     experiment: str
     columns: tuple[Column, ...]
     rows: tuple[Row, ...]
+    derived: tuple[Column, ...] = ()
     controls: Mapping[str, Control] = field(default_factory=dict)
     rank: str | None = None
     average_of: tuple[str, ...] = ()
@@ -172,8 +175,9 @@ class Table:
         return self.columns[-1] if self.rank is None else self.column(self.rank)
 
     def column(self, metric: str) -> Column:
-        """Return the column of a metric."""
-        (found,) = (column for column in self.columns if column.metric == metric)
+        """Return the column of a metric, or the derived one."""
+        every = (*self.columns, *self.derived)
+        (found,) = (column for column in every if column.metric == metric)
         return found
 
     def row(self, name: str) -> Row:

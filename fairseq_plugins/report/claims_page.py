@@ -9,8 +9,8 @@ from typing import Any
 from fairseq_plugins.common.files import write_json
 from fairseq_plugins.common.root import root_folder
 from fairseq_plugins.common.tables import DASH, markdown_table
-from fairseq_plugins.papers import CLAIMS
-from fairseq_plugins.papers.claims import Claim
+from fairseq_plugins.papers import CLAIMS, UNJUDGED
+from fairseq_plugins.papers.claims import Claim, Unjudged
 from fairseq_plugins.records.results import Say
 from fairseq_plugins.report.claims_text import effect_text, interval_text, tie_text
 from fairseq_plugins.report.markup import write_page
@@ -18,12 +18,13 @@ from fairseq_plugins.statistics.claims import Verdicts, printed, smaller_than_pr
 from fairseq_plugins.statistics.inference import MOST_SEEDS
 from fairseq_plugins.statistics.table_results import read_numbers
 from fairseq_plugins.statistics.verdicts import (
+    COMPUTED,
     CONFIRMED,
     CONTRADICTED,
     NOT_RUN,
     UNDECIDED,
     Verdict,
-    judge_claims,
+    judge_by_scale,
 )
 
 WORDS = (CONFIRMED, CONTRADICTED, UNDECIDED, NOT_RUN)
@@ -37,9 +38,9 @@ def write_claims(root: Path, say: Say) -> dict[str, Counter[str]]:
     say: called with a sentence on each result that is left out.
     """
     numbers = read_numbers(root, say=say)
-    verdicts = {scale: judge_claims(CLAIMS, found) for scale, found in numbers.items()}
+    verdicts = judge_by_scale(CLAIMS, numbers)
     results = root / root_folder("results")
-    write_page(results / f"{PAGE}.md", render_claims(CLAIMS, verdicts))
+    write_page(results / f"{PAGE}.md", render_claims(CLAIMS, verdicts, UNJUDGED))
     write_json(results / f"{PAGE}.json", as_data(CLAIMS, verdicts))
     _draw(results, verdicts)
     return {scale: Counter(v.word for v in found.values()) for scale, found in verdicts.items()}
@@ -57,7 +58,7 @@ def _draw(results: Path, verdicts: Verdicts) -> None:
     except ImportError:
         return
     if verdicts:
-        scale = max(verdicts, key=decided)
+        scale = max((scale for scale in verdicts if scale != COMPUTED), key=decided)
         claims = [claim for claim in CLAIMS if claim.name in verdicts[scale]]
         draw_claims(claims, verdicts[scale], scale, results / PAGE)
         draw_summary(claims, verdicts[scale], scale, results / SUMMARY)
@@ -81,6 +82,7 @@ def as_data(claims: Sequence[Claim], verdicts: Verdicts) -> list[dict[str, Any]]
                     "unit": verdict.unit,
                     **(asdict(verdict.estimate) if verdict.estimate else {}),
                     "missing": verdict.missing,
+                    "found": verdict.found,
                     "enough_seeds": verdict.enough,
                     "at_floor": verdict.at_floor,
                     "smaller_than_printed": smaller_than_printed(claim, verdict),
@@ -93,7 +95,9 @@ def as_data(claims: Sequence[Claim], verdicts: Verdicts) -> list[dict[str, Any]]
     ]
 
 
-def render_claims(claims: Sequence[Claim], verdicts: Verdicts) -> str:
+def render_claims(
+    claims: Sequence[Claim], verdicts: Verdicts, unjudged: Sequence[Unjudged] = ()
+) -> str:
     """Render the page."""
     parts = ["# What the papers claim, and what the results say", _PICTURE, _EXPLAINED]
     counts = {scale: Counter(_kinds(claims, found)) for scale, found in verdicts.items()}
@@ -108,6 +112,9 @@ def render_claims(claims: Sequence[Claim], verdicts: Verdicts) -> str:
             if (text := " ".join(filter(None, (claim.mismatch, claim.note))))
         ]
         parts += ["Notes:", "\n".join(notes)] if notes else []
+    if unjudged:
+        lines = [[one.text, f"{one.paper}, {one.place}", one.reason] for one in unjudged]
+        parts += ["## Claims without a verdict", markdown_table(["claim", "place", "why"], lines)]
     if missing := _missing(claims, verdicts):
         parts += ["## What is missing", *missing]
     return "\n\n".join(parts) + "\n"
@@ -125,7 +132,9 @@ _EXPLAINED = (
     "or, where they share fewer than three, from the spread that seeds make in the rows of the "
     "table; of correlations over the rows, of speed over the types. Where a row is said to be "
     "better or worse than every other one, each pair is over its own seeds and the least "
-    "favourable is shown; one contradicts after Holm's correction over all of them. Seeds of "
+    "favourable is shown; one contradicts after Holm's correction over all of them. Of most "
+    "rows, the pair is shown that makes them more than half. Claims of mathematics are decided by "
+    "a computation (`fairseq_plugins/analysis/theory.py`) and no model. Seeds of "
     "models that are fine-tuned (GLUE, SQuAD) are those of fine-tuning: a row's all start from "
     "one pre-trained model, so what chance did to that is in no interval. "
     "*Confirmed*: the whole interval is where the paper says; *contradicted*: none of it is; "
@@ -186,6 +195,8 @@ def _table(claims: Sequence[Claim], verdicts: Verdicts) -> str:
 def _cell(claim: Claim, verdict: Verdict | None) -> str:
     if verdict is None:
         return DASH
+    if verdict.found:
+        return f"**{verdict.word}**: {verdict.found}"
     if verdict.estimate is None:
         return verdict.word
     sure = interval_text(verdict.estimate, verdict)

@@ -15,6 +15,7 @@ from fairseq_plugins.report.captions import caption
 from fairseq_plugins.report.differences import DASH, differences, marks, orderings, within_rows
 from fairseq_plugins.report.floors import floors_section
 from fairseq_plugins.report.short_then_long import short_sample_sentences
+from fairseq_plugins.report.token_bleu import valid_bleu_both_ways
 from fairseq_plugins.statistics.comparisons import deviation, mean
 from fairseq_plugins.statistics.inference import Seeds
 from fairseq_plugins.statistics.judged import JudgedTable
@@ -78,7 +79,8 @@ def render(
             parts += [f"## {heading}", ours_table(judged, rows, [attention])]
     for suffix, heading in EXPERIMENTS[table.experiment].further_evaluations(results):
         parts += [f"## {heading}", *_rows(JudgedTable.of(table, results, suffix), "### ")]
-    parts += [*observations(judged), *short_sample_sentences(judged), *comparisons(judged)]
+    parts += [*valid_bleu_both_ways(judged), *observations(judged)]
+    parts += [*short_sample_sentences(judged), *comparisons(judged)]
     return "\n\n".join(parts) + "\n"
 
 

@@ -4,7 +4,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fairseq_plugins.papers import CLAIMS, TABLES
-from fairseq_plugins.papers.claims import Claim, Comparison, Correlation, Floor, Speed
+from fairseq_plugins.papers.claims import (
+    Claim,
+    Comparison,
+    Computed,
+    Correlation,
+    Floor,
+    Speed,
+    Threshold,
+)
 from fairseq_plugins.papers.tables import Table
 from fairseq_plugins.report.claims_text import effect_text, interval_text, tie_text
 from fairseq_plugins.report.differences import probability
@@ -150,6 +158,8 @@ def _sure(verdict: Verdict) -> str:
 def _sentence(claim: Claim, verdict: Verdict) -> str:
     """Describe effect, interval and verdict in a sentence."""
     estimate = verdict.estimate
+    if verdict.found:
+        return f"Computed: {verdict.found}."
     if estimate is None:
         return f"Not run: {verdict.missing}." if verdict.missing else "Not run yet."
     if estimate.low is None:
@@ -190,8 +200,10 @@ def _tables(claim: Claim) -> list[str]:
             return [evidence.of[0], evidence.with_[0]]
         case Speed():
             return [TIMINGS]
-        case Comparison() | Floor() as evidence:
+        case Comparison() | Floor() | Threshold() as evidence:
             return [evidence.table]
+        case Computed():
+            return []
 
 
 def _rows(claim: Claim) -> list[str]:
@@ -200,12 +212,16 @@ def _rows(claim: Claim) -> list[str]:
             return list(dict.fromkeys([*evidence.first, *evidence.second]))
         case Floor() as evidence:
             return [evidence.row]
-        case Correlation() | Speed() as evidence:
+        case Correlation() | Speed() | Threshold() as evidence:
             return list(evidence.rows)
+        case Computed():
+            return []
 
 
 def _command(evidence: Evidence, claim: Claim, scale: str, verdict: Verdict) -> str:
     """Return the commands that make the numbers, with several seeds if needed."""
+    if isinstance(claim.evidence, Computed):
+        return "fairseq-pe table claims"
     if isinstance(claim.evidence, Speed):
         return timing_command(claim.evidence.rows, claim.evidence.attention)
     by_table: dict[str, set[int]] = {name: set() for name in _tables(claim)}
@@ -236,6 +252,10 @@ def _numbers(evidence: Evidence, claim: Claim, scale: str) -> list[Cell]:
             asked = [(of.table, of.metric, of.attention, of.row)]
         case Correlation() as of:
             asked = [(t, m, of.attention, r) for t, m in (of.of, of.with_) for r in of.rows]
+        case Threshold() as of:
+            asked = [(of.table, of.metric, of.attention, row) for row in of.rows]
+        case Computed():
+            asked = []
         case Speed() as of:
             asked = [(TIMINGS, RELATIVE_SPEED, of.attention, row) for row in of.rows]
     return [_cell(evidence, scale, *key) for key in asked]

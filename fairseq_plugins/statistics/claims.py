@@ -5,10 +5,11 @@ from collections.abc import Mapping
 
 from fairseq_plugins.papers import TABLES
 from fairseq_plugins.papers.bert_correlations import PRINTED
-from fairseq_plugins.papers.claims import Claim, Correlation, Speed
+from fairseq_plugins.papers.claims import Claim, Computed, Correlation, Speed
 from fairseq_plugins.statistics.comparisons import Cells
 from fairseq_plugins.statistics.inference import sample_mean
 from fairseq_plugins.statistics.verdicts import (
+    NOT_RUN,
     UNDECIDED,
     Numbers,
     Verdict,
@@ -28,6 +29,8 @@ Verdicts = Mapping[str, Mapping[str, Verdict]]
 
 def printed(claim: Claim) -> Verdict:
     """Judge a claim by the paper's own numbers; there is no interval, and `not run` without any."""
+    if isinstance(claim.evidence, Computed):
+        return Verdict(NOT_RUN)
     if isinstance(claim.evidence, Speed):
         return Verdict(UNDECIDED, sample_mean([claim.evidence.printed]), "x")
     if isinstance(claim.evidence, Correlation):

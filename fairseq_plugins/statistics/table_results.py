@@ -19,10 +19,11 @@ from fairseq_plugins.records.recipe import differences
 from fairseq_plugins.records.results import Result, Say, mismatch, read_results, run_of
 from fairseq_plugins.records.runs import LOCAL, Run, Study
 from fairseq_plugins.statistics.comparisons import Cells
+from fairseq_plugins.statistics.derived import with_derived
 from fairseq_plugins.statistics.floors import Floors
 from fairseq_plugins.statistics.judged import JudgedTable
 from fairseq_plugins.statistics.timings import RELATIVE_SPEED, TIMINGS, Content, read_timings
-from fairseq_plugins.statistics.verdicts import Numbers, Verdict, judge_claims
+from fairseq_plugins.statistics.verdicts import Numbers, Verdict, judge_by_scale
 
 OWN = Path("results", LOCAL)  # where --rerun writes
 RERUN = "local-"  # before the name of a scale whose runs a user has trained again
@@ -288,7 +289,7 @@ class Evidence:
     @cached_property
     def verdicts(self) -> dict[str, dict[str, Verdict]]:
         """Verdicts by scale, then by the claim's name."""
-        return {scale: judge_claims(CLAIMS, found) for scale, found in self.numbers.items()}
+        return judge_by_scale(CLAIMS, self.numbers)
 
     def find(self, table: str, scale: str) -> TableResults | None:
         """Return the results of a table at a scale; None without any file."""
@@ -304,7 +305,8 @@ def numbers_by_scale(
     floors: dict[str, dict[str, Floors]] = {}
     for one in tables:
         if one.study is None:
-            cells.setdefault(one.scale, {})[one.table.name] = one.judged.cells
+            known = with_derived(one.table, one.shown, one.judged.cells)
+            cells.setdefault(one.scale, {})[one.table.name] = known
             floors.setdefault(one.scale, {})[one.table.name] = one.judged.floors
     for device, found in timings.items():
         if found:

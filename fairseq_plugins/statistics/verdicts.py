@@ -8,10 +8,12 @@ from fairseq_plugins.papers import TABLES
 from fairseq_plugins.papers.claims import (
     Claim,
     Comparison,
+    Computed,
     Correlation,
     Evidence,
     Floor,
     Speed,
+    Threshold,
 )
 from fairseq_plugins.papers.tables import Table
 from fairseq_plugins.statistics.comparisons import Cells, mean, rows_of
@@ -31,6 +33,7 @@ from fairseq_plugins.statistics.judged import JudgedTable
 from fairseq_plugins.statistics.timings import RELATIVE_SPEED, TIMINGS
 
 CONFIRMED, CONTRADICTED, UNDECIDED, NOT_RUN = "confirmed", "contradicted", "undecided", "not run"
+COMPUTED = "computed"  # in place of a scale, of claims that no model decides
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,6 +71,7 @@ class Verdict:
         enough: for an undecided claim, the number of seeds that would decide if effect and spread
             stay as measured.
         at_floor: whether it is undecided since no row beats the best trivial baseline.
+        found: what a computation found, for a claim that needs no model.
         corrected: the same difference on the table's page, with Holm's correction over all pairs
             that are read together there; None if that page does not have it.
     """
@@ -79,6 +83,7 @@ class Verdict:
     missing: str = ""
     enough: int | None = None
     at_floor: bool = False
+    found: str = ""
     corrected: Estimate | None = None
 
     @property
@@ -102,13 +107,27 @@ def printed_cells(table: Table) -> Cells:
     }
 
 
-def judge_claims(claims: Sequence[Claim], numbers: Numbers) -> dict[str, Verdict]:
-    """Judge by name the claims that a scale can decide.
+def judge_by_scale(
+    claims: Sequence[Claim], numbers: Mapping[str, Numbers]
+) -> dict[str, dict[str, Verdict]]:
+    """Judge by scale and name the claims that each scale can decide.
 
-    Claims on speed are decided by the timings of a machine, all others by the models of a scale.
+    Claims on speed are decided by the timings of a machine, those of mathematics under the name
+    `COMPUTED`, all others by the models of a scale. Empty where there are no numbers.
     """
-    of_speed = TIMINGS in numbers.cells
-    return {c.name: judge(c, numbers) for c in claims if of_speed == isinstance(c.evidence, Speed)}
+    found = {}
+    for scale, own in numbers.items():
+        of_speed = TIMINGS in own.cells
+        found[scale] = {
+            claim.name: judge(claim, own)
+            for claim in claims
+            if isinstance(claim.evidence, Speed) == of_speed
+            and not isinstance(claim.evidence, Computed)
+        }
+    computed = [claim for claim in claims if isinstance(claim.evidence, Computed)]
+    if found and computed:
+        found[COMPUTED] = {claim.name: judge(claim, Numbers({}, {})) for claim in computed}
+    return found
 
 
 def judge(claim: Claim, numbers: Numbers) -> Verdict:
@@ -122,6 +141,10 @@ def judge(claim: Claim, numbers: Numbers) -> Verdict:
             return _speed(evidence, numbers)
         case Floor() as evidence:
             return _floor(evidence, numbers)
+        case Threshold() as evidence:
+            return _threshold(evidence, numbers)
+        case Computed() as evidence:
+            return _computed(evidence)
 
 
 def word_of(estimate: Estimate, claimed: str, by: float = 0.0) -> str:
@@ -186,11 +209,11 @@ def _comparison(evidence: Comparison, numbers: Numbers) -> Verdict:
     second = [sides[1][row] for row in evidence.second]
     is_other = bool(evidence.second_attention or evidence.second_metric)
     spread = pooled_spread([*sides[0].values(), *(sides[1].values() if is_other else ())])
-    if evidence.of_every:
-        each = together(dict(enumerate(difference(first, [row], spread) for row in second)))
-        return _of_every(evidence, list(each.values()), lost)
-    else:
-        found = difference(first, second, spread)
+    if evidence.of_every or evidence.of_most:
+        each = [difference(first, [row], spread) for row in second]
+        exceptions = (len(second) - 1) // 2 if evidence.of_most else 0
+        return _of_several(evidence, each, lost, exceptions)
+    found = difference(first, second, spread)
     if evidence.relative:
         found = found.moved(lambda x: 100 * expm1(x))
     word = UNDECIDED if lost else word_of(found, evidence.claimed, evidence.by)
@@ -198,7 +221,7 @@ def _comparison(evidence: Comparison, numbers: Numbers) -> Verdict:
     enough = enough_seeds(found, begins_at(evidence)) if word == UNDECIDED and not lost else None
     digits = _digits(evidence.table, metric)
     corrected = None if is_other else _corrected(evidence, numbers)
-    return Verdict(word, found, unit, digits, lost, enough, bool(lost), corrected)
+    return Verdict(word, found, unit, digits, lost, enough, bool(lost), corrected=corrected)
 
 
 def _corrected(evidence: Comparison, numbers: Numbers) -> Estimate | None:
@@ -215,27 +238,34 @@ def _logarithms(rows: Mapping[str, Seeds]) -> dict[str, Seeds]:
     return {row: {s: log(value) for s, value in seeds.items()} for row, seeds in rows.items()}
 
 
-def _of_every(evidence: Comparison, each: Sequence[Estimate], lost: str) -> Verdict:
-    """Judge one row against each of several: confirmed if all hold, contradicted by any one.
+def _of_several(
+    evidence: Comparison | Threshold, estimates: Sequence[Estimate], lost: str, exceptions: int = 0
+) -> Verdict:
+    """Judge several comparisons together, all of which must hold except for so many.
 
-    A single comparison contradicts if it is significant after Holm's correction over all.
+    The claim is confirmed if enough of them are, and contradicted if more than `exceptions` are
+    significantly wrong after Holm's correction over all. The effect is that of the comparison
+    which decides, after `exceptions` less favourable ones.
     """
     sign = 1 if evidence.claimed == "above" else -1
     digits = _digits(evidence.table, evidence.metric)
+    each = together(dict(enumerate(estimates))).values()
 
-    def least(some: Sequence[Estimate]) -> Estimate:
-        return min(some, key=lambda one: sign * one.effect)
+    def deciding(some: Sequence[Estimate]) -> Estimate:
+        return sorted(some, key=lambda one: sign * one.effect)[exceptions]
 
     if lost:
-        return Verdict(UNDECIDED, least(each), "", digits, lost, at_floor=True)
-    if wrong := [one for one in each if one.is_apart and sign * one.effect < 0]:
-        return Verdict(CONTRADICTED, least(wrong), "", digits)
-    if unsure := [one for one in each if word_of(one, evidence.claimed) != CONFIRMED]:
-        counts = [enough_seeds(one) for one in unsure]
-        known = [count for count in counts if count is not None]
-        enough = max(known) if len(known) == len(counts) else None
-        return Verdict(UNDECIDED, least(unsure), "", digits, enough=enough)
-    return Verdict(CONFIRMED, least(each), "", digits)
+        return Verdict(UNDECIDED, deciding([*each]), "", digits, lost, at_floor=True)
+    wrong = [one for one in each if one.is_apart and sign * one.effect < 0]
+    if len(wrong) > exceptions:
+        return Verdict(CONTRADICTED, deciding(wrong), "", digits)
+    unsure = [one for one in each if word_of(one, evidence.claimed) != CONFIRMED]
+    if len(unsure) > exceptions:
+        counts = sorted(count for one in unsure if (count := enough_seeds(one)) is not None)
+        needed = len(unsure) - exceptions
+        enough = counts[needed - 1] if len(counts) >= needed else None
+        return Verdict(UNDECIDED, deciding(unsure), "", digits, enough=enough)
+    return Verdict(CONFIRMED, deciding([*each]), "", digits)
 
 
 def _correlation(evidence: Correlation, numbers: Numbers) -> Verdict:
@@ -277,6 +307,28 @@ def _floor(evidence: Floor, numbers: Numbers) -> Verdict:
     word = word_of(found, evidence.claimed)
     enough = enough_seeds(found) if word == UNDECIDED else None
     return Verdict(word, found, "", _digits(evidence.table, evidence.metric), enough=enough)
+
+
+def _threshold(evidence: Threshold, numbers: Numbers) -> Verdict:
+    cells = numbers.cells.get(evidence.table, {})
+    found = rows_of(cells, evidence.attention, evidence.metric)
+    where = f"{_source(evidence.table)}, {evidence.attention} attention"
+    if missing := _missing(evidence.rows, found, where):
+        return Verdict(NOT_RUN, missing=missing)
+    lost = _lost(evidence.table, evidence.metric, evidence.attention, numbers)
+    spread = pooled_spread(found.values())
+    each = [above(found[row], evidence.value, spread) for row in evidence.rows]
+    return _of_several(evidence, each, lost)
+
+
+def _computed(evidence: Computed) -> Verdict:
+    from fairseq_plugins.analysis.theory import CHECKS  # and torch with it
+
+    try:
+        finding = CHECKS[evidence.check]()
+    except ModuleNotFoundError as error:  # FLOATER's solver is optional
+        return Verdict(NOT_RUN, missing=str(error))
+    return Verdict(CONFIRMED if finding.holds else CONTRADICTED, found=finding.text)
 
 
 def _lost(table: str, metric: str, attention: str, numbers: Numbers) -> str:

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from fairseq_plugins.analysis.theory import RotationField
 from fairseq_plugins.attention import build_attention
 from fairseq_plugins.encodings import (
     build_model_encodings,
@@ -13,19 +14,6 @@ from fairseq_plugins.encodings import (
 from fairseq_plugins.encodings.base import EncodingContext
 from fairseq_plugins.encodings.frequencies import geometric
 from tests.encodings.absolute import build, count, smallest_distance
-
-
-class Rotation(nn.Module):
-    """dp/dt = A p, A block skew: p(t) = [sin(w t), cos(w t), ...] from [0, 1, 0, 1, ...]."""
-
-    def __init__(self, frequencies: Tensor) -> None:
-        super().__init__()
-        self.frequencies = frequencies
-
-    def forward(self, time: Tensor, p: Tensor) -> Tensor:
-        sine, cosine = p.unflatten(-1, (-1, 2)).unbind(-1)
-        turned = torch.stack((cosine, -sine), dim=-1) * self.frequencies.unsqueeze(-1)
-        return turned.flatten(-2)
 
 
 class Still(nn.Module):
@@ -45,7 +33,7 @@ class Clock(nn.Module):
 def rotating(width: int, fastest: float, **options):
     """FLOATER whose solution is the sinusoid of ``fastest`` times the usual frequencies."""
     encoding = build("floater", width, **options).double()
-    encoding.field = Rotation(fastest * geometric(width // 2, width) / encoding.step)
+    encoding.field = RotationField(fastest * geometric(width // 2, width) / encoding.step)
     encoding.start.data = torch.tensor([0.0, 1.0] * (width // 2), dtype=torch.float64)
     return encoding
 

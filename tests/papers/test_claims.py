@@ -5,11 +5,12 @@ from pathlib import Path
 import pytest
 import yaml
 
+from fairseq_plugins.analysis.theory import CHECKS
 from fairseq_plugins.encodings import expand_name
 from fairseq_plugins.modules.naming import name_stack
 from fairseq_plugins.papers import CLAIMS, TABLES
 from fairseq_plugins.papers.bert_correlations import PRINTED
-from fairseq_plugins.papers.claims import Comparison, Correlation, Floor, Speed
+from fairseq_plugins.papers.claims import Comparison, Computed, Correlation, Floor, Speed
 from fairseq_plugins.papers.tables import ATTENTIONS
 from fairseq_plugins.statistics.claims import printed
 
@@ -23,11 +24,17 @@ def test_names_are_unique_and_every_claim_has_its_place():
     assert all(claim.paper and claim.place and claim.text for claim in CLAIMS)
 
 
+@pytest.mark.parametrize("check", CHECKS)
+def test_every_computation_is_a_claim_and_holds(check):
+    assert CHECKS[check]().holds
+    assert Computed(check) in [claim.evidence for claim in CLAIMS]
+
+
 @pytest.mark.parametrize("claim", COMPARISONS, ids=lambda claim: claim.name)
 def test_a_comparison_is_of_what_there_is(claim):
     evidence = claim.evidence
     table = TABLES[evidence.table]
-    metrics = [column.metric for column in table.columns]
+    metrics = [column.metric for column in (*table.columns, *table.derived)]
     assert {evidence.metric, evidence.second_metric or evidence.metric} <= {*metrics}
     known = {*table.attentions, *table.extra_attentions}
     assert {evidence.attention, evidence.second_attention or evidence.attention} <= known
@@ -41,20 +48,22 @@ def test_a_comparison_is_of_what_there_is(claim):
 def test_the_papers_own_numbers_point_where_it_says(claim):
     """Or the claim says that they do not."""
     evidence, effect = claim.evidence, printed(claim).estimate
-    if isinstance(evidence, Floor):
+    if isinstance(evidence, Floor | Computed):
         assert effect is None
         return
     if isinstance(evidence, Speed):
         assert effect.effect >= evidence.at_least
         return
     if effect is None:
+        if evidence.metric in [column.metric for column in TABLES[evidence.table].derived]:
+            return
         rows = evidence.first + evidence.second
         paper = TABLES[evidence.table]
         attention = evidence.second_attention or evidence.attention
         without = [row for row in rows if not paper.row(row).paper.get(attention)]
         assert without or evidence.second_attention, "the paper prints all of it"
         return
-    by = evidence.by if isinstance(evidence, Comparison) else 0.0
+    by = getattr(evidence, "by", 0.0)
     size = effect.effect if evidence.claimed == "above" else -effect.effect
     as_claimed = size > by - 1e-9  # of numbers that are printed with two digits
     assert as_claimed != bool(claim.mismatch), effect
@@ -79,7 +88,7 @@ def test_claims_on_longer_texts_are_of_encodings_alone_and_say_of_which_row():
     for claim in found:
         (row,) = claim.evidence.first
         assert f"row `{row}`" in claim.text
-        path = CONFIGS / "model" / f"{row}.yaml"
+        path = CONFIGS / "model" / f"{TABLES['extrapolation'].model_of(row)}.yaml"
         named = name_stack(
             yaml.safe_load(path.read_text())["position_encoding"], "", absolute="base", base=None
         )

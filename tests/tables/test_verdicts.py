@@ -9,9 +9,18 @@ import pytest
 from fairseq_plugins.cli.train_table import main
 from fairseq_plugins.common.files import write_json
 from fairseq_plugins.papers import CLAIMS, TABLES
-from fairseq_plugins.papers.claims import Claim, Comparison, Correlation, Floor, Speed
+from fairseq_plugins.papers.claims import (
+    Claim,
+    Comparison,
+    Computed,
+    Correlation,
+    Floor,
+    Speed,
+    Threshold,
+)
 from fairseq_plugins.report.claims_page import as_data, render_claims
 from fairseq_plugins.statistics.claims import printed
+from fairseq_plugins.statistics.derived import updates_to
 from fairseq_plugins.statistics.judged import JudgedTable
 from fairseq_plugins.statistics.table_results import read_numbers
 from fairseq_plugins.statistics.verdicts import Numbers, judge
@@ -196,6 +205,33 @@ def test_correlations_need_rows():
     assert word(falls, both([5.0, 4.0, 3.0])) == "not run"
 
 
+def test_a_claim_of_most_rows_allows_the_others():
+    """Of three rows, two must hold; the pair shown is the one that makes them most."""
+    base = {"base": (60.0, 61.0, 62.0)}
+    far, near, worse = (50.0, 51.2, 52.1), (55.1, 55.9, 57.2), (70.0, 71.2, 72.1)
+    most = Comparison(**LM, first=("base",), second=("a", "b", "c"), claimed="above", of_most=True)
+    verdict = judge(claim(most), numbers(**base, a=far, b=near, c=worse))
+    assert verdict.word == "confirmed" and 4 < verdict.estimate.effect < 6
+    assert word(most, numbers(**base, a=far, b=worse, c=worse)) == "contradicted"
+    assert word(most, numbers(**base, a=far, b=(60.5, 60.4, 62.6), c=worse)) == "undecided"
+
+
+def test_a_threshold_is_for_every_row():
+    above = Threshold("table2", "test_ppl", "linear", ("a", "b"), 50.0, "above")
+    assert word(above, numbers(a=(55.0, 55.1, 55.3), b=(52.0, 52.2, 52.1))) == "confirmed"
+    assert word(above, numbers(a=(55.0, 55.1, 55.3), b=(42.0, 42.2, 42.1))) == "contradicted"
+    assert word(above, numbers(a=(55.0, 55.1, 55.3), b=(48.0, 52.2, 51.1))) == "undecided"
+    assert word(above, numbers(a=(55.0, 55.1, 55.3))) == "not run"
+
+
+def test_updates_to_a_loss_are_on_the_line_between_validations():
+    curve = [(50, 6.0), (100, 5.0), (150, 5.2), (200, 4.0)]
+    found = [updates_to(curve, loss) for loss in (7.0, 5.5, 5.0, 4.6)]
+    assert found == pytest.approx([50, 75, 100, 175])
+    assert updates_to(curve, 3.9) is None
+    assert updates_to([], 3.9) is None
+
+
 def test_damaged_results_stop_nothing(root, make_result, capsys):
     folder = root / "results" / "table2" / "toy"
     write_json(folder / "base-linear-s1.json", make_result("base", "linear", 1, 80.0))
@@ -215,7 +251,7 @@ def test_damaged_results_stop_nothing(root, make_result, capsys):
     assert main(["claims"], root) == 0
     assert all(f"Left out: {one}\n" in capsys.readouterr().err for one in said[:1])
     assert logging.root.manager.disable == logging.INFO, "libraries have nothing to say to users"
-    trained = [one for one in CLAIMS if not isinstance(one.evidence, Speed)]
+    trained = [one for one in CLAIMS if not isinstance(one.evidence, Speed | Computed)]
     page = (root / "results" / "claims.md").read_text()
     assert f"| `toy` | 0 | 0 | 0 | 0 | 0 | 0 | 0 | {len(trained)} |" in page
     for stem in ("claims", "claims-summary"):

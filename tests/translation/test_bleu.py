@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import sacrebleu
 
-from fairseq_plugins.evaluation.bleu import read_generated, read_references, score
+from fairseq_plugins.evaluation.bleu import read_generated, read_references, score, token_bleu
 
 TEXT = ['He said: "No, it\'s 5% of A-B."', "The cat sat on the mat & slept.", "A third one."]
 
@@ -52,6 +52,24 @@ def test_generated_lines_come_back_in_order_and_detokenised(tmp_path):
         read_generated(output, "en", 4)
     with pytest.raises(ValueError, match=r"generate\.txt: 3 lines D- for 2 sentences"):
         read_generated(output, "en", 2)
+
+
+def test_bleu_of_tokens_is_of_what_the_model_printed(tmp_path):
+    """Tokens as they are: no mark is split off, and pieces are joined."""
+    output = tmp_path / "generate.txt"
+    tokens = [f"word{i} , and a c@@ at sat on it ." for i in range(4)]
+    lines = [f"T-{i}\t{line}\nD-{i}\t-0.1\t{line}" for i, line in enumerate(tokens)]
+    output.write_text("\n".join(lines))
+    assert token_bleu(output) == pytest.approx(100)
+    output.write_text("\n".join(lines).replace("D-1\t-0.1\tword1 ,", "D-1\t-0.1\tword1,"))
+    worse = [*tokens[:1], "word1, and a cat sat on it .", *tokens[2:]]
+    plain = [[line.replace("@@ ", "") for line in each] for each in (worse, tokens)]
+    expected = sacrebleu.corpus_bleu(plain[0], [plain[1]], tokenize="none", force=True).score
+    assert token_bleu(output) == pytest.approx(expected)
+    assert expected < 99
+    output.write_text("\n".join(lines[:3]) + "\nT-3\tx")
+    with pytest.raises(ValueError, match="no line D-3; 3 of 4"):
+        token_bleu(output)
 
 
 def test_references_are_the_raw_lines_and_nothing_else(tmp_path: Path):

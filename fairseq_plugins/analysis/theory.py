@@ -1,0 +1,198 @@
+"""Claims of papers that are mathematics: each is decided by a computation, without any model."""
+
+import functools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from fairseq_plugins.encodings import PositionEncoding, build_encoding
+from fairseq_plugins.encodings.bias import t5_buckets
+from fairseq_plugins.encodings.floater import Floater
+from fairseq_plugins.encodings.frequencies import geometric
+
+# The survey's table of T5's buckets: f(i - j) for the distances 0, 1, ..., 30.
+SURVEY_BUCKETS = (*range(8), *[8] * 4, *[9] * 4, *[10] * 7, *[11] * 8)
+WIDTH, LENGTH = 64, 128
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The result of a computation.
+
+    Attributes:
+        holds: whether the claim does.
+        text: what was computed, as a part of a sentence.
+    """
+
+    holds: bool
+    text: str
+
+
+class RotationField(nn.Module):
+    """dp/dt = w_j [[0, 1], [-1, 0]] p for each pair j of features.
+
+    From [0, 1, 0, 1, ...] it is solved by [sin(w_1 t), cos(w_1 t), sin(w_2 t), ...].
+    """
+
+    def __init__(self, frequencies: Tensor) -> None:
+        super().__init__()
+        self.frequencies = frequencies
+
+    def forward(self, time: Tensor, p: Tensor) -> Tensor:
+        """Return dp/dt (C) at a time () and p (C)."""
+        sine, cosine = p.unflatten(-1, (-1, 2)).unbind(-1)
+        turned = torch.stack((cosine, -sine), dim=-1) * self.frequencies.unsqueeze(-1)
+        return turned.flatten(-2)
+
+
+def sinusoids_from_floater() -> Finding:
+    """Compare FLOATER's solution for a rotation field with the sinusoidal encoding."""
+    count = 40
+    floater = _build("floater", method="dopri5", tolerance=1e-9).double()
+    assert isinstance(floater, Floater)
+    floater.field = RotationField(geometric(WIDTH // 2, WIDTH) / floater.step)
+    floater.start.data = torch.tensor([0.0, 1.0] * (WIDTH // 2), dtype=torch.float64)
+    with torch.no_grad():
+        worst = _largest(_vectors(floater, count) - _vectors(_build("sinusoidal"), count))
+    text = f"with h(p, t) = A p, {count} vectors of the solution are sinusoids within {worst:.0e}"
+    return Finding(worst < 1e-5, text)
+
+
+def learned_table_ends() -> Finding:
+    """Ask a learned table for its last position and for the one after it."""
+    learned = _build("learned")
+    _vectors(learned, LENGTH)
+    try:
+        _vectors(learned, LENGTH + 1)
+    except ValueError:
+        return Finding(True, f"a table of {LENGTH} vectors has none for position {LENGTH}")
+    return Finding(False, "the table goes on")
+
+
+def hierarchical_reaches_the_square() -> Finding:
+    """Count the distinct vectors that a table of n gives by hierarchical decomposition."""
+    count = 32
+    vectors = _vectors(_build("hierarchical", table_size=count), count**2).detach()
+    distances = torch.cdist(vectors, vectors).fill_diagonal_(torch.inf)
+    apart = bool(distances.min() > 1e-3)
+    return Finding(apart, f"{count} vectors give {count**2:,} distinct ones")
+
+
+def sinusoids_of_a_sum() -> Finding:
+    """Compare the sinusoid of a sum of positions with the products of the two."""
+    p = _vectors(_build("sinusoidal"), LENGTH)
+    sine, cosine = p[:, 0::2], p[:, 1::2]
+    a, b = torch.cartesian_prod(torch.arange(LENGTH // 2), torch.arange(LENGTH // 2)).unbind(1)
+    worst = max(
+        _largest(sine[a] * cosine[b] + cosine[a] * sine[b] - sine[a + b]),
+        _largest(cosine[a] * cosine[b] - sine[a] * sine[b] - cosine[a + b]),
+    )
+    return Finding(worst < 1e-5, f"p(a + b) is bilinear in p(a) and p(b), within {worst:.0e}")
+
+
+def clipped_table_serves_any_length() -> Finding:
+    """Compare Shaw's terms beyond the largest distance of its table with those at it."""
+    most = 16
+    shaw = _build("shaw", max_distance=most)
+    q = torch.randn(1, 1, 1, WIDTH, generator=_generator())
+    at = torch.tensor([[0]])
+    with torch.no_grad():
+        edge, *far = (
+            shaw.relative_logits(q, q, at + distance, at) for distance in (most, 100, 10_000)
+        )
+    holds = all(torch.equal(edge, one) for one in far)
+    return Finding(holds, f"{2 * most + 1} vectors serve distances of 100 and 10,000 too")
+
+
+def t5_buckets_widen() -> Finding:
+    """Compare T5's buckets with the survey's table, and count the distances of each."""
+    distances = torch.arange(-256, 1).flip(0)
+    buckets = t5_buckets(distances, num_buckets=32, max_distance=128, causal=False)
+    printed = buckets[: len(SURVEY_BUCKETS)].tolist() == list(SURVEY_BUCKETS)
+    widths = buckets.bincount()[:-1]  # the last has all distances beyond
+    widen = bool((widths[:8] == 1).all() and (widths.diff() >= 0).all())
+    text = (
+        f"the printed buckets of 0 to 30; the last of 16 begins at distance {int(widths.sum())}, "
+        "where clipping to 16 vectors has it begin at 15"
+    )
+    return Finding(printed and widen, text)
+
+
+def rope_is_relative() -> Finding:
+    """Compare RoPE's scores of pairs at the same distance."""
+    rope = _build("rope").double()
+    q, k = torch.randn(2, 1, 1, 1, WIDTH, generator=_generator(), dtype=torch.float64).unbind()
+    scores = []
+    for start in (0, 7, 1_000):
+        at, there = torch.tensor([[start]]), torch.tensor([[start + 5]])
+        scores.append(rope.transform_query(q, at) @ rope.transform_key(k, there).mT)
+    worst = max(_largest(one - scores[0]) for one in scores)
+    return Finding(worst < 1e-5, f"scores at one distance agree within {worst:.0e}")
+
+
+def rope_bound_decays() -> Finding:
+    """Compute RoFormer's bound on a score (its Section 3.4.3) by distance.
+
+    The bound is the mean of |S_j|, S_j = sum_{i < j} exp(i m theta_i); it is averaged over the
+    distances m in 1, 2..3, 4..7, ... up to 1,023.
+    """
+    angles = torch.arange(1024, dtype=torch.float64).unsqueeze(1) * geometric(WIDTH // 2, WIDTH)
+    bound = torch.polar(torch.ones_like(angles), angles).cumsum(1).abs().mean(1)
+    means = torch.stack([bound[2**k : 2 ** (k + 1)].mean() for k in range(10)])
+    text = (
+        f"from distance 1 to 512..1,023 the mean bound falls from {means[0]:.1f} to "
+        f"{means[-1]:.1f}, at every doubling, but not at every step"
+    )
+    return Finding(bool((means.diff() < 0).all()), text)
+
+
+def zero_padding_tells_positions() -> Finding:
+    """Convolve equal tokens, with zeros at the ends: outputs near the ends differ."""
+    convolution = _build("cnn", kernel_size=3)
+    x = torch.ones(1, 9, WIDTH)
+    with torch.no_grad():
+        output = convolution.embed(x, torch.arange(9).unsqueeze(0))[0]
+    inner = output[1:-1]
+    same = _largest(inner - inner[:1]) < 1e-6
+    ends = min(_largest(output[end] - output[4]) for end in (0, -1))
+    text = "equal tokens differ at the two ends alone, as far as the kernel reaches"
+    return Finding(same and ends > 1e-3, text)
+
+
+CHECKS: Mapping[str, Callable[[], Finding]] = {
+    function.__name__: functools.cache(function)
+    for function in (
+        sinusoids_from_floater,
+        learned_table_ends,
+        hierarchical_reaches_the_square,
+        sinusoids_of_a_sum,
+        clipped_table_serves_any_length,
+        t5_buckets_widen,
+        rope_is_relative,
+        rope_bound_decays,
+        zero_padding_tells_positions,
+    )
+}
+
+
+def _build(name: str, **options: Any) -> PositionEncoding:
+    return build_encoding(
+        name, num_heads=1, head_dim=WIDTH, max_positions=LENGTH, generator=_generator(), **options
+    )
+
+
+def _generator() -> torch.Generator:
+    return torch.Generator().manual_seed(1)
+
+
+def _vectors(encoding: PositionEncoding, count: int) -> Tensor:
+    """Return the vectors of the first positions: (count, C) float64."""
+    zeros = torch.zeros(1, count, WIDTH, dtype=torch.float64)
+    return encoding.embed(zeros, torch.arange(count).unsqueeze(0))[0]
+
+
+def _largest(difference: Tensor) -> float:
+    return float(difference.abs().max())

@@ -1,0 +1,258 @@
+"""Claims of LRPE (Qin et al. 2023) about its language models."""
+
+from fairseq_plugins.papers.claims import Claim, Comparison, Side
+from fairseq_plugins.papers.lrpe import TABLE_2, TABLE_8, UPDATES_TO_REFERENCE
+from fairseq_plugins.papers.tables import ATTENTIONS, Table
+
+PAPER = "LRPE"
+TYPES = tuple(f"lrpe_type{number}" for number in range(1, 9))
+PERMUTATION_CORES = ("lrpe_type4", "lrpe_type7", "per")
+_LEARNED = ("lrpe_type2", "lrpe_type3", "lrpe_type6")
+_FIXED = ("lrpe_type1", "lrpe_type5")
+_RESTS = {"linear": "Section 4.2", "vanilla": "Section 4.3"}
+
+
+def others(table: Table, attention: str, *without: str) -> tuple[str, ...]:
+    """Return the rows that the paper prints under an attention, except for some."""
+    return tuple(r.name for r in table.rows if attention in r.paper and r.name not in without)
+
+
+def _perplexity(
+    attention: str,
+    first: tuple[str, ...],
+    second: tuple[str, ...],
+    claimed: Side = "below",
+    table: str = "table2",
+) -> Comparison:
+    metric = "valid_ppl" if table == "table8" else "test_ppl"
+    return Comparison(table, metric, attention, first, second, claimed)
+
+
+def _language_model(attention: str) -> list[Claim]:
+    place = f"{_RESTS[attention]}, Table 2"
+    where = f"{attention} attention, language model"
+
+    def claim(name: str, place: str, text: str, evidence: Comparison, **more: str) -> Claim:
+        return Claim(f"lm-{attention}-{name}", PAPER, place, f"{where}: {text}", evidence, **more)
+
+    return [
+        claim(
+            "type2-base",
+            place,
+            "type 2 has a lower perplexity than Base",
+            _perplexity(attention, ("lrpe_type2",), ("base",)),
+        ),
+        claim(
+            "type2-rope",
+            place,
+            "type 2 has a lower perplexity than RoPE",
+            _perplexity(attention, ("lrpe_type2",), ("rope",)),
+        ),
+        claim(
+            "householder-permutation",
+            "Table 5",
+            "a Householder matrix is better than a permutation",
+            _perplexity(attention, ("lrpe_type2",), ("lrpe_type6",), table="table5"),
+        ),
+        claim(
+            "householder-identity",
+            "Section 4.3, Table 5",
+            "a Householder matrix is better than no matrix",
+            _perplexity(attention, ("lrpe_type2",), ("lrpe_identity",), table="table5"),
+        ),
+        claim(
+            "permutation-identity",
+            "Section 4.3, Table 5",
+            "a permutation is better than no matrix",
+            _perplexity(attention, ("lrpe_type6",), ("lrpe_identity",), table="table5"),
+        ),
+        claim(
+            "learned-fixed",
+            "Table 2",
+            "types with learned angles (2, 3, 6) are better than those with fixed ones (1, 5)",
+            _perplexity(attention, _LEARNED, _FIXED),
+        ),
+    ]
+
+
+def _masked_language_model(attention: str) -> list[Claim]:
+    where = f"{attention} attention, masked language model"
+    return [
+        Claim(
+            f"mlm-{attention}-type2-base",
+            PAPER,
+            f"{_RESTS[attention]}, Table 8",
+            f"{where}: type 2 has a lower perplexity than Base",
+            _perplexity(attention, ("lrpe_type2",), ("base",), table="table8"),
+        ),
+        Claim(
+            f"mlm-{attention}-type2-rope",
+            PAPER,
+            f"{_RESTS[attention]}, Table 8",
+            f"{where}: type 2 has a lower perplexity than RoPE",
+            _perplexity(attention, ("lrpe_type2",), ("rope",), table="table8"),
+        ),
+        Claim(
+            f"mlm-{attention}-learned-fixed",
+            PAPER,
+            "Table 8",
+            f"{where}: types with learned angles (2, 3, 6) are better than with fixed ones (1, 5)",
+            _perplexity(attention, _LEARNED, _FIXED, table="table8"),
+        ),
+        Claim(
+            f"mlm-{attention}-type2-first",
+            PAPER,
+            "Appendix D.2, Table 8",
+            f"{where}: type 2 has the lowest perplexity of all rows",
+            Comparison(
+                "table8",
+                "valid_ppl",
+                attention,
+                ("lrpe_type2",),
+                others(TABLE_8, attention, "lrpe_type2"),
+                "below",
+                of_every=True,
+            ),
+            note="The paper says in all metrics; loss and perplexity have one order.",
+        ),
+        Claim(
+            f"mlm-{attention}-type2-faster",
+            PAPER,
+            "Figure 2",
+            f"{where}: type 2 converges faster than Base and RoPE, in updates to Base's lowest "
+            "validation loss",
+            Comparison(
+                "table8",
+                UPDATES_TO_REFERENCE.metric,
+                attention,
+                ("lrpe_type2",),
+                ("base", "rope"),
+                "below",
+                of_every=True,
+            ),
+            note="Counted in the last stage of training, where Base reaches it at its best "
+            "validation; at the first validation or between two of them. SPE never reaches it.",
+        ),
+    ]
+
+
+def _margin(metric: str, name: str) -> Claim:
+    return Claim(
+        f"lm-linear-type2-spe-{metric[:-4]}",
+        PAPER,
+        "Section 4.2, Table 2",
+        f"linear attention, language model, {name} set: type 2's perplexity is lower than SPE's by "
+        "20 % or more",
+        Comparison(
+            "table2",
+            metric,
+            "linear",
+            ("lrpe_type2",),
+            ("spe",),
+            "below",
+            by=20.0,
+            relative=True,
+        ),
+        note="The paper says to a large margin; the 20 % are this project's.",
+    )
+
+
+def _gain(row: str, label: str, by: float, note: str = "") -> Claim:
+    """`by`: per cent of the other's perplexity, the paper's word rounded down."""
+    return Claim(
+        f"mlm-linear-type2-gain-{row}",
+        PAPER,
+        "Section 4.2, Figure 2",
+        f"linear attention, masked language model: type 2's final perplexity is lower than "
+        f"{label}'s by {by:g} % or more",
+        Comparison(
+            "table8",
+            "valid_ppl",
+            "linear",
+            ("lrpe_type2",),
+            (row,),
+            "below",
+            by=by,
+            relative=True,
+        ),
+        note=note,
+    )
+
+
+_SWAPPED = (
+    "The text says 10, 27 and 37 % for RoPE, SPE and PER in this order; by Table 8 it is 37 % for "
+    "SPE and 27 % for PER."
+)
+
+
+LANGUAGE_MODEL_CLAIMS = (
+    *(claim for attention in ATTENTIONS for claim in _language_model(attention)),
+    Claim(
+        "lm-linear-type2-per",
+        PAPER,
+        "Section 4.2, Table 2",
+        "linear attention, language model: type 2 is as good as PER; its perplexity is at most 1 % "
+        "higher",
+        Comparison(
+            "table2",
+            "test_ppl",
+            "linear",
+            ("lrpe_type2",),
+            ("per",),
+            "below",
+            by=-1.0,
+            relative=True,
+        ),
+    ),
+    Claim(
+        "lm-linear-type2-rope-valid",
+        PAPER,
+        "Section 4.2, Table 2",
+        "linear attention, language model, validation set: type 2 has a lower perplexity than RoPE",
+        Comparison("table2", "valid_ppl", "linear", ("lrpe_type2",), ("rope",), "below"),
+    ),
+    _margin("valid_ppl", "validation"),
+    _margin("test_ppl", "test"),
+    Claim(
+        "lm-linear-most-base",
+        PAPER,
+        "Section 4.2, Table 2",
+        "linear attention, language model: most types have a lower perplexity than Base",
+        Comparison("table2", "test_ppl", "linear", ("base",), TYPES, "above", of_most=True),
+        mismatch="By its Table 2 four of the eight have (1, 2, 3 and 6).",
+    ),
+    Claim(
+        "lm-linear-spe-last",
+        PAPER,
+        "Table 2",
+        "linear attention, language model: SPE is worse than every other row",
+        Comparison(
+            "table2",
+            "test_ppl",
+            "linear",
+            ("spe",),
+            others(TABLE_2, "linear", "spe"),
+            "above",
+            of_every=True,
+        ),
+    ),
+    Claim(
+        "lm-linear-type8",
+        PAPER,
+        "Table 2",
+        "linear attention, language model: type 8 is worse than Base",
+        _perplexity("linear", ("lrpe_type8",), ("base",), "above"),
+    ),
+    Claim(
+        "lm-vanilla-permutation-cores",
+        PAPER,
+        "Table 2",
+        "vanilla attention, language model: what permutes features by position (types 4, 7, PER) "
+        "is worse than Base",
+        _perplexity("vanilla", PERMUTATION_CORES, ("base",), "above"),
+    ),
+    *(claim for attention in ATTENTIONS for claim in _masked_language_model(attention)),
+    _gain("rope", "RoPE", 9.0, "Said to be nearly 10 %; printed 4.22 against 4.64."),
+    _gain("per", "PER", 27.0, _SWAPPED),
+    _gain("spe", "SPE", 36.0, _SWAPPED),
+)
