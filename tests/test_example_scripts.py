@@ -77,6 +77,20 @@ def test_a_result_is_read() -> None:
     assert estimate.low < estimate.effect < estimate.high
 
 
+def test_sinusoids_under_a_linear_layer_are_a_fourier_series() -> None:
+    found = run("fourier")
+    assert found["equation_10"] < 1e-5
+    fourier = [*found["errors"]["fourier"].values()]
+    assert fourier == sorted(fourier, reverse=True) and fourier[-1] < 1e-3
+    assert found["learned"] < 0.7 * found["errors"]["fixed"][found["dim"]]
+
+
+def test_samples_shift_absolute_positions_alone() -> None:
+    found = run("shifted_samples")
+    assert [start + 1 for start in found["first"].values()] == [9, 10, 7]  # Appendix K
+    assert found["moved"]["rope"] < 1e-5 < 0.1 < found["moved"]["learned"]
+
+
 @pytest.mark.parametrize("page", ["layers", "huggingface"])
 def test_a_page_prints_what_it_shows(page: str, capsys) -> None:
     """Each block of Python and what stands below it; rounding alone may differ."""

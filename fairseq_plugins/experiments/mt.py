@@ -72,8 +72,7 @@ class Translation(Experiment):
         return [
             f"Decoding: beam {DECODING.beam}, length penalty {DECODING.length_penalty}, of one "
             "checkpoint, not an average. BLEU is SacreBLEU of detokenised output against the raw "
-            "reference, for the validation set too, where the paper's is BLEU of tokens: "
-            f"{_token_bleu(results)}.",
+            f"reference{_token_bleu(results)}.",
             "Loss is the cross-entropy without label smoothing, in bits a piece; the paper's "
             "caption names a validation loss, its table has none.",
             "Linear: linear attention and the row's encoding in the encoder only, as in the paper; "
@@ -82,11 +81,16 @@ class Translation(Experiment):
 
 
 def _token_bleu(results: Sequence[Mapping[str, Any]]) -> str:
-    """Say how many results have the validation set's BLEU of tokens."""
-    have = sum(one["metrics"].get("valid_token_bleu") is not None for one in results)
-    if have == len(results):
-        return "both are below"
-    return f"{have} of these {len(results)} runs have that too; runs of this version do"
+    """Say how many results with a validation set's BLEU also have its BLEU of tokens."""
+    metrics = [one["metrics"] for one in results if "valid_bleu" in one["metrics"]]
+    if not metrics:
+        return ""
+    have = sum(one.get("valid_token_bleu") is not None for one in metrics)
+    some = "all" if have == len(metrics) else f"{have} of {len(metrics)}"
+    return (
+        ", for the validation set too, where the paper's is BLEU of tokens; that was measured in "
+        f"{some} runs"
+    )
 
 
 def _validate(training: Training, checkpoint: Path, gpus: int) -> Step:

@@ -5,6 +5,7 @@ import torch
 from torch import Tensor
 
 from fairseq_plugins.analysis.decomposition import decompose
+from fairseq_plugins.analysis.decomposition_picture import draw, relative_matrices
 from fairseq_plugins.encodings import build_encoding
 
 TYPES = [f"lrpe_type{number}" for number in range(1, 9)]
@@ -36,6 +37,14 @@ def test_each_type_has_a_basis_and_angles(name):
     is_complex = name == "lrpe_type8"
     assert found.basis.is_complex() is is_complex
     assert len(found.angles) * (1 if is_complex else 2) + len(found.signs) == 8
+
+
+def test_the_picture_has_the_three_matrices():
+    figure = draw("lrpe_type2")
+    shown = [torch.from_numpy(axis.images[0].get_array().data) for axis in figure.axes[:3]]
+    whole, basis, turned = shown
+    torch.testing.assert_close(basis.mT @ turned @ basis, whole)
+    torch.testing.assert_close(whole, relative_matrices("lrpe_type2")(5), atol=1e-6, rtol=0)
 
 
 def test_rope_gives_its_angles():

@@ -1,0 +1,64 @@
+"""A picture of W_s = P^H Lambda(s) P, found from the matrices of an encoding alone.
+
+python -m fairseq_plugins.analysis.decomposition_picture [NAME] [STEM]
+"""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fairseq_plugins.analysis.decomposition import decompose
+from fairseq_plugins.common.pictures import save_picture
+from fairseq_plugins.encodings import build_encoding
+
+DIM, POSITION = 12, 5
+
+
+def relative_matrices(name: str, dim: int = DIM) -> Callable[[int], Tensor]:
+    """Return the function s -> W_s (D, D) of a real encoding, of its first head.
+
+    W_s is what q is multiplied with in the score of a query at 0 and a key at s.
+    """
+    generator = torch.Generator().manual_seed(1)
+    encoding = build_encoding(name, num_heads=1, head_dim=dim, generator=generator)
+    units = torch.eye(dim, dtype=torch.float64).expand(1, 1, -1, -1)
+
+    def at(position: int) -> Tensor:
+        with torch.no_grad():
+            return encoding.transform_key(units, torch.full((1, dim), position))[0, 0]
+
+    return lambda position: at(0) @ at(position).mT
+
+
+def draw(name: str) -> Any:
+    """Draw W_s, P and Lambda(s) as heat maps; returns matplotlib's figure."""
+    from matplotlib.figure import Figure
+
+    found = decompose(relative_matrices(name))
+    panels = {
+        f"W at {POSITION} positions apart": found.relative_matrix(POSITION),
+        "P, the same at every distance": found.basis,
+        f"Lambda at {POSITION}: planes that turn": found.position_matrix(POSITION),
+    }
+    figure = Figure(figsize=(9.6, 3.2), layout="constrained")
+    axes = figure.subplots(1, len(panels))
+    for axis, (title, matrix) in zip(axes, panels.items(), strict=True):
+        image = axis.imshow(matrix.numpy(), cmap="RdBu_r", vmin=-1, vmax=1)
+        axis.set_title(title, fontsize=10)
+        axis.set_xticks([])
+        axis.set_yticks([])
+    figure.colorbar(image, ax=axes, shrink=0.8)
+    return figure
+
+
+def main(name: str = "lrpe_type2", stem: str = "docs/pictures/decomposition") -> None:
+    """Write STEM.png and STEM.svg."""
+    save_picture(draw(name), Path(stem), dpi=80)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
