@@ -95,21 +95,17 @@ class _ChunkedAttention(torch.autograd.Function):
         epsilon: float | None,
         chunk: int,
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        wide, divides = kv.dtype, min_cosine is not None
-        last_norm, floor = k_norm.clone(), None
-        if divides:
-            sizes = norms(k, wide).cumsum(2) + k_norm.unsqueeze(2)
-            last_norm = sizes[:, :, -1].clone()
-            floor = sizes.mul_(norms(q, wide)).mul_(min_cosine) if min_cosine else None
         is_native = _is_native(q, k, v)
+        sums = (kv, k_sum, k_norm)
         if is_native:
-            computed = native.sums(q, k, v, kv, k_sum, floor, epsilon, divides=divides)
+            computed = native.attend(q, k, v, *sums, min_cosine, epsilon)
         else:
-            computed = _sums(q, k, v, kv, k_sum, floor, epsilon, divides=divides, chunk=chunk)
-        output, denominator, state, total = computed
+            computed = _attend_chunks(q, k, v, *sums, min_cosine, epsilon, chunk)
+        output, denominator, floor, state, total, last_norm = computed
+        divides = denominator is not None
         # Not rounded, since the denominator's slope is often a small difference of large numbers.
         kept = output if divides else None
-        ctx.save_for_backward(q, k, v, kv, k_sum, k_norm, kept, denominator, floor)
+        ctx.save_for_backward(q, k, v, *sums, kept, denominator, floor)
         ctx.min_cosine, ctx.epsilon, ctx.chunk = min_cosine, epsilon, chunk
         ctx.is_native = is_native
         ctx.set_materialize_grads(False)
@@ -126,27 +122,22 @@ class _ChunkedAttention(torch.autograd.Function):
         grad_sum: Tensor | None,
         grad_norm: Tensor | None,
     ) -> tuple[Tensor | None, ...]:
-        q, k, v, kv, k_sum, k_norm, output, denominator, floor = ctx.saved_tensors
-        wide = kv.dtype
+        q, k, v, kv, k_sum, k_norm, *made = ctx.saved_tensors
         grad = torch.zeros_like(v) if grad_output is None else grad_output
-        slopes, divisor = Slopes(), None
-        if ctx.min_cosine is not None:
-            divisor = clamp_denominator(denominator, floor, ctx.epsilon)
-            along = _along(grad, output, wide, chunks(q.size(2), ctx.chunk))
-            slopes = undo_division(along, divisor, denominator, floor, ctx.epsilon)
-        else:
-            grad_norm = None  # That sum has no keys; zeros in a compiled graph, else None.
-        to_norms = _norm_slopes(q, k, k_norm, ctx.min_cosine, slopes, grad_norm)
         # Gradients of the sums that include a key, from the last chunk to the first.
         later = torch.zeros_like(kv) if grad_kv is None else grad_kv
         later_sum = torch.zeros_like(k_sum) if grad_sum is None else grad_sum
-        inputs = (q, k, v, grad, kv, k_sum, later, later_sum)
-        factors = (divisor, slopes.denominator, to_norms.query, to_norms.key)
+        if ctx.min_cosine is None:
+            grad_norm = None  # That sum has no keys; zeros in a compiled graph, else None.
+        elif grad_norm is None and ctx.min_cosine:
+            grad_norm = torch.zeros_like(k_norm)
+        given = (q, k, v, (kv, k_sum, k_norm), made, grad, (later, later_sum, grad_norm))
+        clamping = (ctx.min_cosine, ctx.epsilon)
         if ctx.is_native:
-            grads = native.gradients(*inputs, *factors)
+            grads = native.gradients(*given, *clamping)
         else:
-            grads = _gradients(*inputs, *factors, ctx.chunk)
-        return (*grads, to_norms.start, None, None, None)
+            grads = _chunk_gradients(*given, *clamping, ctx.chunk)
+        return (*grads, None, None, None)
 
 
 def _is_native(q: Tensor, k: Tensor, v: Tensor) -> bool:
@@ -154,18 +145,17 @@ def _is_native(q: Tensor, k: Tensor, v: Tensor) -> bool:
     return choose_backend(q.device, dtype) == "native" and native.fits(q, k, v)
 
 
-def _sums(
+def _attend_chunks(
     q: Tensor,
     k: Tensor,
     v: Tensor,
     kv: Tensor,
     k_sum: Tensor,
-    floor: Tensor | None,
+    k_norm: Tensor,
+    min_cosine: float | None,
     epsilon: float | None,
-    *,
-    divides: bool,
     chunk: int,
-) -> tuple[Tensor, Tensor | None, Tensor, Tensor]:
+) -> tuple[Tensor, Tensor | None, Tensor | None, Tensor, Tensor, Tensor]:
     """Attend to all earlier keys, chunk by chunk.
 
     Args:
@@ -174,16 +164,22 @@ def _sums(
         v: (B, H, T, M).
         kv: (B, H, D', M), the sum before the first key.
         k_sum: (B, H, D'), likewise.
-        floor: (B, H, T, 1), lower bounds of the denominators' size, or None.
+        k_norm: (B, H, 1), likewise.
+        min_cosine: see ``chunked_attention``.
         epsilon: see ``clamp_denominator``.
-        divides: divide by the denominators.
         chunk: C.
 
     Returns:
-        The output (B, H, T, M), the unclamped denominators (B, H, T, 1) or None, and ``kv`` and
-        ``k_sum`` after the last key, in the dtype of ``kv``.
+        The output (B, H, T, M); the unclamped denominators and their lower bounds (B, H, T, 1),
+        None where there are none; and the three sums after the last key. All are in the dtype of
+        ``kv``.
     """
-    wide = kv.dtype
+    wide, divides = kv.dtype, min_cosine is not None
+    last_norm, floor = k_norm.clone(), None
+    if divides:
+        sizes = norms(k, wide).cumsum(2) + k_norm.unsqueeze(2)
+        last_norm = sizes[:, :, -1].clone()
+        floor = sizes.mul_(norms(q, wide)).mul_(min_cosine) if min_cosine else None
     flat_q, flat_k, flat_v = _flat(q), _flat(k), _flat(v)
     state, total = _flat(kv).clone(), _flat(k_sum).unsqueeze(1).clone()
     output = torch.empty_like(flat_v, dtype=wide)
@@ -210,49 +206,54 @@ def _sums(
         add_product(state, kn.mT, vn, out=state)
     if denominator is not None:
         denominator = denominator.view(*q.shape[:3], 1)
-    return output.view(v.shape), denominator, state.view(kv.shape), total.view(k_sum.shape)
+    sums = (state.view(kv.shape), total.view(k_sum.shape), last_norm)
+    return output.view(v.shape), denominator, floor, *sums
 
 
-def _gradients(
+def _chunk_gradients(
     q: Tensor,
     k: Tensor,
     v: Tensor,
+    sums: tuple[Tensor, Tensor, Tensor],
+    made: tuple[Tensor | None, Tensor | None, Tensor | None],
     grad: Tensor,
-    kv: Tensor,
-    k_sum: Tensor,
-    later: Tensor,
-    later_sum: Tensor,
-    divisor: Tensor | None,
-    slope: Tensor | None,
-    q_factor: Tensor | None,
-    k_factor: Tensor | None,
+    later: tuple[Tensor, Tensor, Tensor | None],
+    min_cosine: float | None,
+    epsilon: float | None,
     chunk: int,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Compute the gradients of ``_sums``, from the last chunk to the first.
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor | None]:
+    """Compute the gradients of ``_attend_chunks``, from the last chunk to the first.
 
     Args:
-        q: as ``k``, ``v``, ``kv`` and ``k_sum`` those given to ``_sums``.
+        q: as ``k`` and ``v`` that given to ``_attend_chunks``.
         k: see ``q``.
         v: see ``q``.
+        sums: ``kv``, ``k_sum`` and ``k_norm`` before the first key.
+        made: the output, the unclamped denominators and their lower bounds, or None.
         grad: (B, H, T, M), of the output.
-        kv: see ``q``.
-        k_sum: see ``q``.
-        later: (B, H, D', M), the gradient of ``kv`` after the last key.
-        later_sum: (B, H, D'), that of ``k_sum``.
-        divisor: (B, H, T, 1), the clamped denominators, or None.
-        slope: (B, H, T, 1), the gradient of the unclamped denominators, or None.
-        q_factor: (B, H, T, 1), a factor on q that is added to its gradient, or None.
-        k_factor: (B, H, T, 1), likewise on k.
+        later: the gradients of the sums after the last key; None for that of ``k_norm`` if nothing
+            depends on norms.
+        min_cosine: see ``chunked_attention``.
+        epsilon: see ``clamp_denominator``.
         chunk: C.
 
     Returns:
-        The gradients of q, k, v, ``kv`` and ``k_sum``.
+        The gradients of q, k, v and the sums.
     """
+    (kv, k_sum, k_norm), (output, denominator, floor) = sums, made
     wide, borders = kv.dtype, chunks(q.size(2), chunk)
+    slopes, divisor = Slopes(), None
+    if output is not None and denominator is not None:
+        divisor = clamp_denominator(denominator, floor, epsilon)
+        along = _along(grad, output, wide, borders)
+        slopes = undo_division(along, divisor, denominator, floor, epsilon)
+    slope = slopes.denominator
+    to_norms = _norm_slopes(q, k, k_norm, min_cosine, slopes, later[2])
+    q_factor, k_factor = to_norms.query, to_norms.key
     flat_q, flat_k, flat_v, flat_grad = _flat(q), _flat(k), _flat(v), _flat(grad)
     states = _border_states(flat_k, flat_v, _flat(kv), borders)
     totals = _border_totals(flat_k, _flat(k_sum), borders if divisor is not None else [])
-    to_kv, to_sum = _flat(later).clone(), _flat(later_sum).unsqueeze(1).clone()
+    to_kv, to_sum = _flat(later[0]).clone(), _flat(later[1]).unsqueeze(1).clone()
     grad_q, grad_k, grad_v = (torch.empty_like(x) for x in (flat_q, flat_k, flat_v))
     scratch = states.new_empty(2, flat_q.size(0), chunk, chunk)
     narrow = stay_narrow(flat_v, flat_v, wide)
@@ -283,7 +284,7 @@ def _gradients(
         grad_v[:, rows] = torch.bmm(weights.mT, gc).baddbmm_(kc, to_kv)
         to_kv.baddbmm_(qc.mT, gc)
     grads = (grad_q.view(q.shape), grad_k.view(k.shape), grad_v.view(v.shape))
-    return (*grads, to_kv.view(kv.shape), to_sum.view(k_sum.shape))
+    return *grads, to_kv.view(kv.shape), to_sum.view(k_sum.shape), to_norms.start
 
 
 def _along(grad: Tensor, output: Tensor, dtype: torch.dtype, borders: list[slice]) -> Tensor:

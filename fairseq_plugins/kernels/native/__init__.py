@@ -23,17 +23,18 @@ class _Forward(ctypes.Structure):
     _fields_ = [
         *((name, _LONG) for name in _SIZES),
         *((name, _Rows) for name in ("q", "k", "v", "output")),
-        *((name, _POINTER) for name in ("state", "total", "denominator", "floor")),
-        ("epsilon", ctypes.c_float),
+        *((name, _POINTER) for name in ("state", "total", "size", "denominator", "floor")),
+        *((name, ctypes.c_float) for name in ("min_cosine", "epsilon")),
     ]
 
 
 class _Backward(ctypes.Structure):
     _fields_ = [
         *((name, _LONG) for name in _SIZES),
-        *((name, _Rows) for name in ("q", "k", "v", "grad", "to_q", "to_k", "to_v")),
-        *((name, _POINTER) for name in ("state", "total", "divisor", "slope")),
-        *((name, _POINTER) for name in ("q_factor", "k_factor", "later", "later_sum")),
+        *((name, _Rows) for name in ("q", "k", "v", "output", "grad", "to_q", "to_k", "to_v")),
+        *((name, _POINTER) for name in ("state", "total", "size", "denominator", "floor")),
+        *((name, _POINTER) for name in ("later", "later_total", "later_size")),
+        *((name, ctypes.c_float) for name in ("min_cosine", "epsilon")),
     ]
 
 
@@ -74,61 +75,66 @@ def fits(q: Tensor, k: Tensor, v: Tensor) -> bool:
     return compiled is not None and compiled.pe_linear_width(q.size(-1), v.size(-1)) > 0
 
 
-def sums(
+def attend(
     q: Tensor,
     k: Tensor,
     v: Tensor,
     kv: Tensor,
     k_sum: Tensor,
-    floor: Tensor | None,
+    k_norm: Tensor,
+    min_cosine: float | None,
     epsilon: float | None,
-    *,
-    divides: bool,
-) -> tuple[Tensor, Tensor | None, Tensor, Tensor]:
-    """Attend by chunks; see ``chunked._sums``, which gives the same."""
-    state, total = _own(kv), _own(k_sum)
-    output = _empty_like(v)
-    denominator = output.new_empty(*q.shape[:3], 1) if divides else None
+) -> tuple[Tensor, Tensor | None, Tensor | None, Tensor, Tensor, Tensor]:
+    """Attend by chunks; see ``chunked._attend_chunks``, which gives the same."""
+    state, total, size = _own(kv), _own(k_sum), _own(k_norm)
+    output, denominator, floor = _empty_like(v), None, None
+    if min_cosine is not None:
+        denominator = torch.empty(*q.shape[:3], 1)
+        floor = torch.empty_like(denominator) if min_cosine else None
     q, k, v = (_dense(x) for x in (q, k, v))
-    floor = None if floor is None else floor.contiguous()
     given = _Forward(
         *_sizes(q, v),
         *(_rows(x) for x in (q, k, v, output)),
-        *(_address(x) for x in (state, total, denominator, floor)),
-        -1.0 if epsilon is None else epsilon,
+        *(_address(x) for x in (state, total, size, denominator, floor)),
+        *_clamp(min_cosine, epsilon),
     )
     _call("pe_linear_forward", given)
-    return output, denominator, state, total
+    return output, denominator, floor, state, total, size
 
 
 def gradients(
     q: Tensor,
     k: Tensor,
     v: Tensor,
+    sums: tuple[Tensor, Tensor, Tensor],
+    made: tuple[Tensor | None, Tensor | None, Tensor | None],
     grad: Tensor,
-    kv: Tensor,
-    k_sum: Tensor,
-    later: Tensor,
-    later_sum: Tensor,
-    divisor: Tensor | None,
-    slope: Tensor | None,
-    q_factor: Tensor | None,
-    k_factor: Tensor | None,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Compute gradients by chunks; see ``chunked._gradients``, which gives the same."""
-    later, later_sum = _own(later), _own(later_sum)
+    later: tuple[Tensor, Tensor, Tensor | None],
+    min_cosine: float | None,
+    epsilon: float | None,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor | None]:
+    """Compute gradients by chunks; see ``chunked._chunk_gradients``, which gives the same."""
+    lasts = [None if x is None else _own(x) for x in later]
     results = [_empty_like(x) for x in (q, k, v)]
-    q, k, v, grad = (_dense(x) for x in (q, k, v, grad))
-    given_sums = (kv, k_sum, divisor, slope, q_factor, k_factor)
-    whole = [None if x is None else x.contiguous() for x in given_sums]
+    output, denominator, floor = made
+    # Without a division the output is not read.
+    inputs = [_dense(x) for x in (q, k, v, grad if output is None else output, grad)]
+    whole = [None if x is None else x.contiguous() for x in (*sums, denominator, floor)]
     given = _Backward(
         *_sizes(q, v),
-        *(_rows(x) for x in (q, k, v, grad, *results)),
-        *(_address(x) for x in (*whole, later, later_sum)),
+        *(_rows(x) for x in (*inputs, *results)),
+        *(_address(x) for x in (*whole, *lasts)),
+        *_clamp(min_cosine, epsilon),
     )
     _call("pe_linear_backward", given)
     to_q, to_k, to_v = results
-    return to_q, to_k, to_v, later, later_sum
+    to_kv, to_sum, to_norm = lasts
+    assert to_kv is not None and to_sum is not None
+    return to_q, to_k, to_v, to_kv, to_sum, to_norm
+
+
+def _clamp(min_cosine: float | None, epsilon: float | None) -> tuple[float, float]:
+    return min_cosine or 0.0, -1.0 if epsilon is None else epsilon
 
 
 def _call(name: str, given: ctypes.Structure) -> None:

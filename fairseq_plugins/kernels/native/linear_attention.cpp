@@ -4,6 +4,7 @@
 // A plain C interface, so that one library serves every version of PyTorch and Python. Heads are
 // independent and shared out to threads whole, so results do not depend on the number of threads.
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <cstdlib>
@@ -29,25 +30,25 @@ struct Rows {
 
 extern "C" {
 
-// `state` (N, D, M) and `total` (N, D) hold the sums before the first key and are left as those
-// after the last one. `denominator` (N, T) is written; null for no division. `floor` (N, T) or
-// null; `epsilon` below 0 for none.
+// `state` (N, D, M), `total` (N, D) and `size` (N) hold the sums of k v^T, k and |k| before the first
+// key and are left as those after the last one. `denominator` (N, T) is written, null for no division;
+// `floor` (N, T) too, null for none, with `min_cosine`. `epsilon` below 0 for none.
 struct Forward {
     long batches, heads, length, features, values;
     Rows q, k, v, output;
-    float *state, *total, *denominator;
-    const float* floor;
-    float epsilon;
+    float *state, *total, *size, *denominator, *floor;
+    float min_cosine, epsilon;
 };
 
-// `later` and `later_sum` hold the gradients of the last sums and are left as those of the first.
-// `divisor`: clamped denominators; `slope`: the gradient of the unclamped ones; factors of q and k
-// in their own gradients, through norms; (N, T) each, or null.
+// `later`, `later_total` and `later_size` hold the gradients of the last sums and are left as those of
+// the first; `later_size` is null if nothing depends on norms. The others are as forward left them, but
+// for `state`, `total` and `size`, the sums before the first key.
 struct Backward {
     long batches, heads, length, features, values;
-    Rows q, k, v, grad, to_q, to_k, to_v;
-    const float *state, *total, *divisor, *slope, *q_factor, *k_factor;
-    float *later, *later_sum;
+    Rows q, k, v, output, grad, to_q, to_k, to_v;
+    const float *state, *total, *size, *denominator, *floor;
+    float *later, *later_total, *later_size;
+    float min_cosine, epsilon;
 };
 
 }  // extern "C"
@@ -62,25 +63,47 @@ inline float clamp(float value, float floor, float epsilon) {
     return std::copysign(size < least ? least : size, value < 0 ? -1.0f : 1.0f);
 }
 
+// Gradients through the division by one clamped denominator, as in kernels/division.py.
+struct Slopes {
+    float inverse, denominator, floor;
+};
+
+inline Slopes slopes_of(float raw, float floor, bool has_floor, float epsilon, float along) {
+    const float inverse = 1.0f / clamp(raw, floor, epsilon), slope = -along * inverse;
+    if (epsilon >= 0) return {inverse, raw < epsilon ? 0.0f : slope, 0.0f};
+    const bool is_low = std::fabs(raw) < (floor < MIN_DENOMINATOR ? MIN_DENOMINATOR : floor);
+    // The constant MIN_DENOMINATOR has no gradient.
+    const bool follows = is_low && has_floor && floor >= MIN_DENOMINATOR;
+    return {inverse, is_low ? 0.0f : slope, follows ? (raw < 0 ? -slope : slope) : 0.0f};
+}
+
+// The factor on x in its gradient, if its norm has the gradient `slope`; finite at a norm of 0.
+inline float slope_of_norm(float slope, float norm) {
+    return slope / std::max(norm, 1.0842022e-19f);  // the root of the least normal float
+}
+
 struct Scratch {
     float *k_across, *v_across, *weights, *to_weights, *state_across, *later_across;
-    float *gradient, *divisor, *states, *totals;
+    float *gradient, *inverse, *slope, *q_factor, *k_factor, *states, *totals, *sizes;
 
     Scratch(long features, long values, long chunks) {
         // Columns of short chunks that a whole tile reads must be numbers: all begins as 0.
-        const long sizes[] = {features * CHUNK, values * CHUNK,    CHUNK * CHUNK, CHUNK * CHUNK,
-                              features * values, features * values, CHUNK * values, CHUNK,
-                              chunks * features * values, chunks * features};
-        float** const parts[] = {&k_across,     &v_across, &weights, &to_weights, &state_across,
-                                 &later_across, &gradient, &divisor, &states,     &totals};
+        const long sizes_of[] = {features * CHUNK, values * CHUNK, CHUNK * CHUNK, CHUNK * CHUNK,
+                                 features * values, features * values, CHUNK * values,
+                                 CHUNK, CHUNK, CHUNK, CHUNK,
+                                 chunks * features * values, chunks * features, chunks * CHUNK};
+        float** const parts[] = {&k_across, &v_across, &weights, &to_weights,
+                                 &state_across, &later_across, &gradient,
+                                 &inverse, &slope, &q_factor, &k_factor,
+                                 &states, &totals, &sizes};
         long all = 0;
-        for (long size : sizes) all += (size + 15) / 16 * 16;
+        for (long size : sizes_of) all += (size + 15) / 16 * 16;
         memory_.assign(all + 16, 0.0f);
         float* at = memory_.data();
         at += (64 - reinterpret_cast<std::size_t>(at) % 64) % 64 / sizeof(float);
-        for (int i = 0; i < 10; ++i) {
+        for (int i = 0; i < 14; ++i) {
             *parts[i] = at;
-            at += (sizes[i] + 15) / 16 * 16;
+            at += (sizes_of[i] + 15) / 16 * 16;
         }
     }
 
