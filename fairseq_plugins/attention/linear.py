@@ -30,8 +30,7 @@ class LinearAttention(Attention):
 
     Args:
         encoding, num_heads, head_dim, causal: see ``Attention``.
-        feature_map: phi, a key of ``FEATURE_MAPS``; 1 + elu in the papers. An encoding with a
-            feature map of its own (``cosformer``) overrides it.
+        feature_map: phi, a key of ``FEATURE_MAPS``; an encoding's own (``cosformer``) overrides it.
         normalizer: the denominator. ``encoded``: LRPE, Eq. 39, clamped by ``min_cosine`` if the
             encoding can make it negative; encodings that change norms (``xpos``) use ``plain``.
             ``plain``: from phi(q) and phi(k) before the encoding, always positive. ``clamped``:
@@ -48,8 +47,7 @@ class LinearAttention(Attention):
 
     Raises:
         IncompatibleEncodingError: the encoding needs the T x S logits.
-        ValueError: an unknown feature map or normalizer, an option of another normalizer, or a
-            value out of range.
+        ValueError: an unknown feature map or normalizer, or an invalid option.
     """
 
     name = "linear"
