@@ -145,9 +145,11 @@ class FloorSweep(LanguageModel):
 
     def comparability(self, scale: str) -> str:
         return (
-            "No paper has these numbers. Data, model and budget are Table 2's at this scale, the "
-            "same in every column and row but for the denominator and the encoding; what can be "
-            "compared is one denominator with another in a row, and the rows under one of them."
+            "The paper's numbers stand beside clamped denominators, which its authors' code of "
+            "2022 has; no paper has the other columns. Data, model and budget are Table 2's at "
+            "this scale, the same in every column and row but for the denominator and the "
+            "encoding; what can be compared is one denominator with another in a row, and the "
+            "rows under one of them."
         )
 
 
