@@ -269,9 +269,6 @@ def _clamped(claim: Claim) -> Claim:
         name=f"{claim.name}-clamped",
         text=claim.text.replace("linear attention", "linear attention, clamped denominators", 1),
         evidence=replace(claim.evidence, table=FLOOR_SWEEP.name, attention=CLAMPED),
-        note=" ".join(
-            filter(None, (claim.note, "The authors' code of 2022 divides by max(sum, 1e-6)."))
-        ),
     )
 
 
