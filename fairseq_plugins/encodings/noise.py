@@ -15,12 +15,12 @@ def draw_seed() -> Tensor:
 
     fairseq seeds that generator in every update, and restores it where activations are recomputed.
     """
-    return torch.randint(2**62, ())
+    return torch.randint(2**62, (), device="cpu")
 
 
 def standard_normal(seed: int | Tensor, name: str, shape: Sequence[int]) -> Tensor:
     """Draw ``shape`` from N(0, 1), float32 on the CPU, as a function of the arguments alone."""
-    noise: Tensor = _standard_normal(torch.as_tensor(seed), name, list(shape))
+    noise: Tensor = _standard_normal(torch.as_tensor(seed, device="cpu"), name, list(shape))
     return noise
 
 

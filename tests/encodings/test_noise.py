@@ -4,7 +4,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairseq_plugins.encodings.noise import group_by_position, runs
+from fairseq_plugins.encodings.noise import draw_seed, group_by_position, runs, standard_normal
 
 
 @given(
@@ -30,3 +30,12 @@ def test_runs_are_the_stretches(numbers):
     found = list(runs(ascending))
     assert [n for start, length in found for n in range(start, start + length)] == ascending
     assert all(start - 1 not in numbers and start + n not in numbers for start, n in found)
+
+
+def test_noise_is_drawn_under_another_default_device():
+    torch.manual_seed(1)
+    expected = standard_normal(draw_seed(), "x", (3,))
+    torch.manual_seed(1)
+    with torch.device("meta"):
+        drawn = standard_normal(draw_seed(), "x", (3,))
+    assert torch.equal(drawn, expected)
