@@ -95,10 +95,7 @@ def _damaged_dictionary(error: BaseException, traceback: TracebackType | None) -
 
 
 def _refused_by_fairseq(error: BaseException, traceback: TracebackType | None) -> str:
-    """Return what a command of fairseq asserts of its options; empty for other errors.
-
-    NumPy's refusal of a seed counts as the command's: its code has no frame in a traceback.
-    """
+    """Return what a command of fairseq asserts of its options; empty for other errors."""
     import fairseq_cli
 
     folder = Path(fairseq_cli.__file__).parent
@@ -107,9 +104,10 @@ def _refused_by_fairseq(error: BaseException, traceback: TracebackType | None) -
 
 
 def _is_raised_in(folder: Path, traceback: TracebackType | None) -> bool:
-    if traceback is None:
-        return False
-    while traceback.tb_next is not None:
+    """Return whether an error was raised in a folder, or in compiled code called from there."""
+    raised_in: Path | None = None
+    while traceback is not None:
+        file = Path(traceback.tb_frame.f_code.co_filename)
+        raised_in = file if file.is_file() else raised_in  # NumPy's compiled code names no file
         traceback = traceback.tb_next
-    raised_in = Path(traceback.tb_frame.f_code.co_filename)
-    return raised_in.resolve().is_relative_to(folder.resolve())
+    return raised_in is not None and raised_in.resolve().is_relative_to(folder.resolve())

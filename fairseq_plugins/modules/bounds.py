@@ -11,6 +11,7 @@ from fairseq_plugins.common.errors import OptionError
 
 _SHARES = ("dropout", "layerdrop", "quant_noise_pq", "quant_noise_scalar")  # from 0 to 1
 _SIZES = ("_heads", "_dim", "_positions", "tokens_per_sample")  # at least 1
+_LARGEST = 2**31 - 1  # of sizes and counts
 _LAYERS = ("encoder_layers", "decoder_layers")  # at least 1
 _COUNTS = ("_layers", "min_positions")  # at least 0
 
@@ -45,11 +46,9 @@ def _bounds(name: str) -> tuple[float, float]:
     if name.endswith(_SHARES):
         return 0, 1
     if name.endswith(_COUNTS) and name not in _LAYERS:
-        return 0, math.inf
-    return (1 if name in _LAYERS or name.endswith(_SIZES) else -math.inf), math.inf
+        return 0, _LARGEST
+    return (1, _LARGEST) if name in _LAYERS or name.endswith(_SIZES) else (-math.inf, math.inf)
 
 
 def _words(lowest: float, highest: float) -> str:
-    if highest == 1:
-        return "from 0 to 1"
-    return "a finite number" if lowest == -math.inf else f"at least {lowest:g}"
+    return "a finite number" if lowest == -math.inf else f"from {lowest} to {highest}"

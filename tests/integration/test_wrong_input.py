@@ -154,6 +154,8 @@ def test_misspelt_key_in_yaml(
     ("change", "said"),
     [
         ({"common.seed": -1}, "Seed must be between"),
+        ({"common.seed": 10**12}, "Seed must be between"),
+        ({"task.tokens_per_sample": 10**12}, "`tokens_per_sample` must be from 1 to 2147483647"),
         ({"dataset.batch_size": False}, "--max-tokens"),
     ],
 )
