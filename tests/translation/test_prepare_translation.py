@@ -286,8 +286,8 @@ def test_every_hundredth_pair_is_held_out_and_cleaned(tmp_path, binarised):
     ("file", "lines", "message"),
     [
         ("val.de", GERMAN, r"val\.en has 2 lines and .*val\.de has 3: line 3 of val\.de"),
-        ("test.en", [ENGLISH[0], ""], r"test\.en, line 2: empty"),
-        ("test.en", [ENGLISH[0], "a " * 1024], r"test\.en, line 2: 1024 pieces, but .* 1023"),
+        ("test.en", [ENGLISH[0], ""], r"test\.en, line 2: must not be empty"),
+        ("test.en", [ENGLISH[0], "a " * 1024], r"test\.en, line 2: 1024 subwords, but .* 1023"),
         ("val.en", [], r"val\.en has 0 lines and .*val\.de has 2"),
     ],
 )
