@@ -153,7 +153,7 @@ def test_what_does_not_fit_together_is_refused(trained: Path, tmp_path: Path) ->
         evaluate(order, data / "Order", "STS-B")
     with pytest.raises(CheckpointError, match="must be of the task sentence_prediction"):
         evaluate(trained / "mlm" / "checkpoint_last.pt", data / "Order", "Order")
-    with pytest.raises(DataError, match="holds 'right', 'wrong', which RTE has not"):
+    with pytest.raises(DataError, match="holds 'right', 'wrong', which RTE does not have"):
         evaluate(order, data / "Order", "RTE")
     with pytest.raises(OptionError, match="must be one with labels"):
         evaluate(order, data / "Order", "RTE", "test")
