@@ -19,6 +19,7 @@ COMMANDS = {
     "prepare": ("fairseq_plugins.cli.prepare", "data folders: lm, mlm, mt, glue, squad, toy"),
     "table": ("fairseq_plugins.cli.table", "train, evaluate and show a paper's table"),
     "compare": ("fairseq_plugins.cli.compare", "encodings on your own text, in some minutes"),
+    "finetune": ("fairseq_plugins.cli.finetune", "a published model on your own labelled data"),
     "evaluate": ("fairseq_plugins.cli.evaluate", "the perplexity of a checkpoint, at any length"),
     "status": ("fairseq_plugins.cli.status", "which runs are done, running, waiting or failed"),
     "analyse": ("fairseq_plugins.cli.analyse", "what an encoding or a trained model does"),

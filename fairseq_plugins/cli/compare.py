@@ -50,7 +50,13 @@ def get_parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     text = "two or more encodings, or rows of configs/model"
     add("encodings", nargs="+", metavar="A B", help=text)
-    add("--text", type=Path, required=True, metavar="FILE", help="UTF-8, plain, .xz or .gz")
+    data = parser.add_mutually_exclusive_group(required=True)
+    text = "UTF-8, plain, .xz or .gz"
+    data.add_argument("--text", type=Path, metavar="FILE", help=text)
+    text = "labelled examples, for which `fairseq-pe finetune` fine-tunes a published model from "
+    text += "each seed, without a limit in minutes"
+    data.add_argument("--labelled", type=Path, metavar="TSV", help=text)
+    add("--start", type=Path, metavar="START", help="of --labelled (default: checkpoints/start)")
     add("--minutes", type=float, default=10.0, metavar="N", help="for all of it (default: 10)")
     add("--attention", choices=ATTENTIONS, default="vanilla", help="(default: vanilla)")
     text = "of every encoding; more where time is left, fewer where it is short (default: 5)"
@@ -70,6 +76,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser.parse_args(argv)
     apply_folder_options(args)
     logging.disable(logging.INFO)  # of the libraries; this program prints
+    if args.labelled is not None:
+        return _fine_tune(args)
     try:
         study = _checked(args)
     except (ValueError, OSError) as error:
@@ -81,6 +89,21 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
 
 
+def _fine_tune(args: argparse.Namespace) -> int:
+    """Compare on labelled examples; return the exit status."""
+    from fairseq_plugins.cli import finetune
+
+    words = [str(args.labelled), "--encoding", ",".join(args.encodings)]
+    words += [
+        "--attention",
+        args.attention,
+        "--seeds",
+        ",".join(map(str, range(1, args.seeds + 1))),
+    ]
+    words += ["--start", str(args.start)] if args.start else []
+    return finetune.main([*words, *(["--force"] if args.force else [])])
+
+
 def _checked(args: argparse.Namespace) -> "Study":
     """Check all options before any work; return the study without its budget."""
     given = " ".join(args.encodings)
@@ -88,6 +111,8 @@ def _checked(args: argparse.Namespace) -> "Study":
         raise OptionError(f"A, B, ... must be two or more different encodings, but are {given}")
     if not 0.5 <= args.minutes <= 24 * 60:
         raise OptionError(f"--minutes must be from 0.5 to 1440, but is {args.minutes:g}")
+    if args.start is not None:
+        raise OptionError("--start must be left out with --text, whose models start from nothing")
     if args.seeds < 2:
         raise OptionError(f"--seeds must be at least 2, but is {args.seeds}")
     if not args.text.is_file():

@@ -1,6 +1,7 @@
 """GLUE's metrics of a fine-tuned checkpoint."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -60,8 +61,77 @@ def evaluate(
     """
     check_at_least(1, batch_size=batch_size)
     glue_task = find_task(task)
+    return evaluate_task(
+        checkpoint, data, glue_task, subset, batch_size=batch_size, seed=seed, cpu=cpu
+    )
+
+
+def evaluate_task(
+    checkpoint: Path,
+    data: Path,
+    glue_task: GlueTask,
+    subset: str = "valid",
+    *,
+    batch_size: int = BATCH_SIZE,
+    seed: int = 1,
+    cpu: bool = False,
+) -> dict[str, Any]:
+    """Score a checkpoint as `evaluate` does, on a task of GLUE or any other."""
     if glue_task.split(subset).label is None:
-        raise OptionError(f"`subset` must be one with labels, but {task} has none for {subset!r}")
+        raise OptionError(
+            f"`subset` must be one with labels, but {glue_task.name} has none for {subset!r}"
+        )
+    predicted = predict(
+        checkpoint, data, glue_task, subset, batch_size=batch_size, seed=seed, cpu=cpu
+    )
+    targets = [one.target for one in predicted]
+    return {
+        "task": glue_task.name,
+        "subset": subset,
+        "examples": len(targets),
+        "metrics": score(glue_task, targets, [one.value for one in predicted]),
+    }
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """The prediction for one example.
+
+    Attributes:
+        value: name of a class, or a number on the labels' own scale.
+        probability: of the class; None for a number.
+        target: the label, of the same kind; None without one.
+    """
+
+    value: Any
+    probability: float | None
+    target: Any
+
+
+def predict(
+    checkpoint: Path,
+    data: Path,
+    glue_task: GlueTask,
+    subset: str,
+    *,
+    batch_size: int = BATCH_SIZE,
+    seed: int = 1,
+    cpu: bool = False,
+) -> list[Prediction]:
+    """Predict the labels of a split, in the order of its examples.
+
+    Args:
+        checkpoint: fine-tuned on this task.
+        data: the task's folder.
+        glue_task: the task.
+        subset: name of the split, with or without labels.
+        batch_size: in examples.
+        seed: of encodings that draw in evaluation too.
+        cpu: even where there is a GPU.
+
+    Raises:
+        DataError, CheckpointError: as `evaluate`.
+    """
     needed = ["input0/dict.txt", f"input0/{subset}.bin"]
     needed += [] if glue_task.labels.is_number else [LABELS]
     for name in needed:
@@ -75,13 +145,7 @@ def evaluate(
     model = model.to(device)
     fairseq_task.load_dataset(subset)
     batches = _batches(fairseq_task, subset, batch_size)
-    targets, predictions = _predict(model, fairseq_task, batches, glue_task, device)
-    return {
-        "task": task,
-        "subset": subset,
-        "examples": len(targets),
-        "metrics": score(glue_task, targets, predictions),
-    }
+    return _predict(model, fairseq_task, batches, glue_task, device)
 
 
 def _check_fits(state: Any, checkpoint: Path, data: Path, subset: str, glue_task: GlueTask) -> None:
@@ -131,22 +195,28 @@ def _batches(task: Any, subset: str, batch_size: int) -> Iterator[Any]:
 @torch.no_grad()
 def _predict(
     model: Any, task: Any, batches: Iterator[Any], glue_task: GlueTask, device: torch.device
-) -> tuple[list[Any], list[Any]]:
-    """Return targets and predictions: class names, or numbers on the labels' scale."""
+) -> list[Prediction]:
+    """Predict all examples, in the order of the split."""
     head = task.cfg.classification_head_name
-    targets: list[Any] = []
-    predictions: list[Any] = []
+    found: dict[int, Prediction] = {}
     for batch in batches:
         inputs = {name: value.to(device) for name, value in batch["net_input"].items()}
         logits = model(**inputs, features_only=True, classification_head_name=head)[0].float()
-        expected = batch["target"].view(-1)
+        expected = batch["target"].view(-1) if "target" in batch else None
+        probabilities: list[float | None] = [None] * len(logits)
         if glue_task.labels.is_number:
-            predictions += (logits.view(-1) * glue_task.labels.highest).tolist()
-            targets += (expected * glue_task.labels.highest).tolist()
+            values = (logits.view(-1) * glue_task.labels.highest).tolist()
+            targets = None if expected is None else (expected * glue_task.labels.highest).tolist()
         else:
-            predictions += _names(task, logits.argmax(dim=1).tolist(), glue_task)
-            targets += _names(task, expected.tolist(), glue_task)
-    return targets, predictions
+            probabilities = logits.softmax(dim=1).amax(dim=1).tolist()
+            values = _names(task, logits.argmax(dim=1).tolist(), glue_task)
+            targets = None if expected is None else _names(task, expected.tolist(), glue_task)
+        numbers = batch["id"].tolist()
+        for number, *one in zip(
+            numbers, values, probabilities, targets or [None] * len(numbers), strict=True
+        ):
+            found[number] = Prediction(*one)
+    return [found[number] for number in sorted(found)]
 
 
 def _names(task: Any, classes: list[int], glue_task: GlueTask) -> list[str]:

@@ -128,6 +128,17 @@ def prepare(
             report(f"missing: {error}")
     if not located:
         raise DataError("no task can be prepared")
+    return prepare_files(located, output, options, tokenizer)
+
+
+def prepare_files(
+    located: Sequence[TaskFiles], output: Path, options: Options, tokenizer: Tokenizer
+) -> list[str]:
+    """Make output/<task> for each task whose files are known; return their names.
+
+    Raises:
+        DataError: anything damaged or different, before any task is made.
+    """
     for found in located:
         if found.missing:
             report(f"{found.task.name}: {found.folder} has no {', '.join(found.missing)}")

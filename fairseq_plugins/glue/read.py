@@ -40,7 +40,7 @@ def read_split(path: Path, task: GlueTask, split: Split) -> SplitText:
             fields or an unknown label.
     """
     data = read_bytes(path)
-    lines = _lines(path, data)
+    lines = read_lines(path, data)
     header = split.header
     if header is None:
         _, first = next(lines, (1, ""))
@@ -69,8 +69,12 @@ def read_split(path: Path, task: GlueTask, split: Split) -> SplitText:
     return SplitText(split.file, hashlib.sha256(data).hexdigest(), tuple(examples), dropped)
 
 
-def _lines(path: Path, data: bytes) -> Iterator[tuple[int, str]]:
-    r"""Yield lines with their numbers from 1; only \n and \r\n end a line."""
+def read_lines(path: Path, data: bytes) -> Iterator[tuple[int, str]]:
+    r"""Yield lines with their numbers, from 1 on; only \n and \r\n end one.
+
+    Raises:
+        DataError: with file and line: not UTF-8.
+    """
     for number, line in enumerate(io.BytesIO(data), start=1):
         try:
             text = line.decode("utf-8-sig" if number == 1 else "utf-8")

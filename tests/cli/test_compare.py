@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fairseq_plugins.cli import compare
+from fairseq_plugins.cli import compare, finetune
 from fairseq_plugins.data import one_text
 from fairseq_plugins.runner import table_run, time_budget
 from tests.tables.fake_fairseq import save
@@ -198,6 +198,7 @@ def test_three_encodings_are_compared_in_all_pairs(root, monkeypatch, capsys):
         (["rope", "xl", "--seeds", "1"], "--seeds must be at least 2"),
         (["rope", "xl", "--name", "mini"], "no scale"),
         (["rope", "xl", "--text", "/no/such/file"], "--text must be a file"),
+        (["rope", "xl", "--start", "x"], "--start must be left out with --text"),
     ],
 )
 def test_what_cannot_be_is_refused_before_any_work(root, capsys, words, message):
@@ -207,6 +208,14 @@ def test_what_cannot_be_is_refused_before_any_work(root, capsys, words, message)
     assert stopped.value.code == 2
     assert message in capsys.readouterr().err.splitlines()[-1]
     assert not (root / "data").exists() and not (root / "results").exists()
+
+
+def test_labelled_examples_are_fine_tuned(root, monkeypatch):
+    given = []
+    monkeypatch.setattr(finetune, "main", lambda words: given.extend(words) or 0)
+    assert compare.main(["rope", "base", "--labelled", "own.tsv", "--seeds", "3"]) == 0
+    assert given[:3] == ["own.tsv", "--encoding", "rope,base"]
+    assert given[given.index("--seeds") + 1] == "1,2,3"
 
 
 def test_the_trial_leaves_nothing_behind(root, monkeypatch):

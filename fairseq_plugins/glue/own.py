@@ -1,0 +1,136 @@
+"""Labelled data of one's own: tab-separated files with a header, read as a task like GLUE's.
+
+Columns are `label` and `sentence`, or `sentence1` and `sentence2` of pairs, in any order; others
+are left out. Labels are classes of one word each, or numbers.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+from typing import Literal
+
+from fairseq_plugins.common.errors import DataError
+from fairseq_plugins.common.files import read_bytes
+from fairseq_plugins.glue.read import read_lines, read_split
+from fairseq_plugins.glue.tasks import GlueTask, Labels, Split
+
+LABEL = "label"
+Kind = Literal["classes", "number"]
+_SENTENCES = (("sentence",), ("sentence1", "sentence2"))
+_LEAST_PER_CLASS = 2  # one to train on, one to hold out
+_HELD_OUT = 10  # one example of so many
+_NO_LIMIT = float("inf")
+
+
+def read_task(
+    train: Path, valid: Path | None = None, predict: Path | None = None, kind: Kind | None = None
+) -> GlueTask:
+    """Read and check the files, and describe them as a task.
+
+    Args:
+        train: examples with labels.
+        valid: examples to measure on; None to hold out a part of `train`.
+        predict: examples without labels.
+        kind: of the labels; None for numbers where all are and one has a decimal point, else
+            classes.
+
+    Raises:
+        DataError: with file and line: a column is missing, another number of fields than columns,
+            an empty sentence or label, a label that is no number, or a class with one example.
+    """
+    sentences = _sentences_of(train)
+    labelled = [Split("train", train.name, sentences, LABEL)]
+    labelled += [Split("valid", valid.name, sentences, LABEL)] if valid else []
+    unlabelled = [Split("test", predict.name, sentences, None, required=False)] if predict else []
+    free = GlueTask(train.stem, (*labelled, *unlabelled), _FreeLabels(), ())
+    given = (train, *([valid] if valid else []), *([predict] if predict else []))
+    found: dict[str, list[str]] = {}
+    for path, split in zip(given, free.splits, strict=True):
+        examples = read_split(path, free, split).examples
+        for number, example in enumerate(examples, start=2):  # after the header
+            if not all(sentence.strip() for sentence in example.sentences):
+                raise DataError(f"{path}, line {number}: a sentence must not be empty")
+        found[split.name] = [example.label or "" for example in examples]
+    labels = _labels_of(train, found["train"], kind)
+    for path, split in zip(given, labelled, strict=False):
+        for number, label in enumerate(found[split.name], start=2):
+            if problem := labels.problem(label):
+                raise DataError(f"{path}, line {number}: the label {problem}, but is {label!r}")
+    metrics = ("pearson", "spearman") if labels.is_number else ("accuracy", "matthews")
+    return GlueTask(train.stem, free.splits, labels, metrics)
+
+
+class _FreeLabels(Labels):
+    """Labels that are not known yet: any one word."""
+
+    def problem(self, label: str) -> str | None:
+        """Describe the error in a label; None if it is valid."""
+        return None if len(label.split()) == 1 else "must be one word or number"
+
+
+def _sentences_of(path: Path) -> tuple[str, ...]:
+    """Return the columns of the sentences, from the header."""
+    _, first = next(read_lines(path, read_bytes(path)), (1, ""))
+    header = first.split("\t")
+    for names in _SENTENCES:
+        if {*names} <= {*header}:
+            return names
+    raise DataError(
+        f"{path}, line 1: the header must have the columns `label` and `sentence`, or `label`, "
+        f"`sentence1` and `sentence2`, with tabs between them, but has {', '.join(header)}"
+    )
+
+
+def _labels_of(path: Path, labels: Sequence[str], kind: Kind | None) -> Labels:
+    numbers = [_number(label) for label in labels]
+    are_numbers = None not in numbers
+    if kind is None:
+        kind = "number" if are_numbers and any("." in label for label in labels) else "classes"
+    if kind == "number":
+        known = [abs(number) for number in numbers if number is not None]
+        return _Numbers(lowest=-_NO_LIMIT, highest=max(known, default=0.0) or 1.0)
+    counts = Counter(labels)
+    if len(counts) < 2:
+        raise DataError(f"{path}: there must be two classes or more, but all are {labels[0]!r}")
+    for number, label in enumerate(labels, start=2):
+        if counts[label] < _LEAST_PER_CLASS:
+            raise DataError(
+                f"{path}, line {number}: the class {label!r} must have at least "
+                f"{_LEAST_PER_CLASS} examples, but this is the only one"
+            )
+    return Labels(tuple(sorted(counts)))
+
+
+class _Numbers(Labels):
+    """Numbers without bounds; `highest` is what they are divided by in training."""
+
+    def problem(self, label: str) -> str | None:
+        """Describe the error in a label; None if it is valid."""
+        return "must be a number" if _number(label) is None else None
+
+
+def _number(text: str) -> float | None:
+    """Return a finite number; None for anything else."""
+    try:
+        found = float(text)
+    except ValueError:
+        return None
+    return found if abs(found) < _NO_LIMIT else None
+
+
+def held_out_size(examples: int) -> int:
+    """Return how many training examples are held out where there is no file to measure on."""
+    return max(2, examples // _HELD_OUT)
+
+
+def text_lines(paths: Sequence[Path], sentences: Sequence[str], seed: int = 1) -> list[bytes]:
+    """Return the sentences of all files as lines of text, in an order drawn by the seed."""
+    free = GlueTask("text", (), _FreeLabels(), ())
+    lines = []
+    for path in paths:
+        split = Split("text", path.name, tuple(sentences), None)
+        for example in read_split(path, free, split).examples:
+            lines += [f"{sentence.strip()}\n".encode() for sentence in example.sentences]
+    Random(seed).shuffle(lines)
+    return lines

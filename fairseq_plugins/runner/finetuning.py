@@ -1,0 +1,255 @@
+"""Fine-tuning of a published model on labelled data of one's own, with any position encoding.
+
+A model with another encoding or attention than the start is first adapted: it copies the hidden
+states of the start on plain text, as in scale `published` of the tables. Then it is fine-tuned as
+there on GLUE.
+"""
+
+import json
+import math
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fairseq_plugins.common.cpu import usable_cores
+from fairseq_plugins.common.errors import OptionError, WorkError
+from fairseq_plugins.common.files import write_json
+from fairseq_plugins.common.root import configs_folder
+from fairseq_plugins.evaluation.glue import Prediction, evaluate_task, predict
+from fairseq_plugins.experiments.rows import BASE, has_file
+from fairseq_plugins.experiments.training import FINETUNE, PretrainedModel, Training, Variant
+from fairseq_plugins.glue.tasks import HELD_OUT, GlueTask
+from fairseq_plugins.records.logs import last_lines, read_training, read_validated
+from fairseq_plugins.records.recipe import compose_recipe, hydra_word, record
+from fairseq_plugins.runner.checkpoints import find_restart
+from fairseq_plugins.runner.commands import executable
+from fairseq_plugins.runner.launcher import Launcher
+
+HEAD = "own"  # name of the classification head
+RECORD = "finetune.json"  # in the folder of a model: settings and scores
+_SAMPLE = 256  # tokens of a sample to adapt on
+_WARMUP = 0.06  # of the updates, as in the recipes of GLUE
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Data:
+    """A prepared task of one's own.
+
+    Attributes:
+        task: its columns, labels and metrics.
+        folder: of the binarised examples, relative to the root.
+        examples: number of training examples.
+        text: folder of plain text to adapt on, relative to the root; None if nothing is adapted.
+        sums: digests by which the data is recognised.
+    """
+
+    task: GlueTask
+    folder: Path
+    examples: int
+    text: Path | None
+    sums: dict[str, str]
+
+    @property
+    def subset(self) -> str:
+        """The split that scores are of."""
+        return "valid" if any(s.name == "valid" for s in self.task.splits) else HELD_OUT
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Settings of a fine-tuning.
+
+    Attributes:
+        encoding: name of an encoding or of a row of configs/model.
+        attention: ``vanilla`` or ``linear``.
+        epochs, batch_size, learning_rate: of the fine-tuning.
+        max_length: tokens of an example; longer ones are cut.
+        adapt_updates: of 1,024 tokens each.
+    """
+
+    encoding: str
+    attention: str
+    epochs: int = 3
+    batch_size: int = 32
+    learning_rate: float = 5e-5
+    max_length: int = 128
+    adapt_updates: int = 300
+
+    @property
+    def changes_start(self) -> bool:
+        """Return whether the model differs from the start and has to be adapted."""
+        return (self.encoding, self.attention) != (BASE, "vanilla")
+
+
+@dataclass(frozen=True)
+class FineTuning:
+    """One fine-tuned model.
+
+    Attributes:
+        root: the repository.
+        folder: of its checkpoints, logs and record, relative to the root.
+        data: examples.
+        start: the published model.
+        settings: of the training.
+        seed: of both trainings.
+    """
+
+    root: Path
+    folder: Path
+    data: Data
+    start: PretrainedModel
+    settings: Settings
+    seed: int
+
+    @property
+    def name(self) -> str:
+        """A name for messages."""
+        return f"{self.settings.encoding}-{self.settings.attention}-s{self.seed}"
+
+    def trainings(self) -> list[Training]:
+        """Compose the trainings; a wrong encoding or option is refused here.
+
+        Raises:
+            recipe.REFUSED: by Hydra, the encoding or the attention.
+        """
+        adapting = [self._adapting()] if self.settings.changes_start else []
+        return [*adapting, self._tuning(adapting[0] if adapting else None)]
+
+    def _adapting(self) -> Training:
+        text, updates = self.data.text, self.settings.adapt_updates
+        assert text is not None, "text is prepared where a model is adapted"
+        training = self._training(
+            "adapted",
+            "wikitext103_mlm",
+            "scale/mlm=published",
+            "+adapted=published",
+            f"task.data={hydra_word(text.as_posix())}",
+            f"task.tokens_per_sample={self._within_start(_SAMPLE)}",
+            f"optimization.max_update={updates}",
+            f"lr_scheduler.warmup_updates={math.ceil(_WARMUP * updates)}",
+            f"checkpoint.save_interval_updates={max(1, updates // 4)}",
+        )
+        return training.starting_published(self.start, "model.init_from")
+
+    def _tuning(self, adapted: Training | None) -> Training:
+        labels, settings = self.data.task.labels, self.settings
+        updates = settings.epochs * math.ceil(self.data.examples / settings.batch_size)
+        training = self._training(
+            "tuned",
+            "glue_stsb" if labels.is_number else "glue_sst2",
+            "scale/glue=published",
+            "+glue_protocol=bert",
+            f"task.data={hydra_word(self.data.folder.as_posix())}",
+            f"task.num_classes={labels.num_classes}",
+            f"task.max_positions={self._within_start(settings.max_length)}",
+            f"criterion.classification_head_name={HEAD}",
+            f"dataset.batch_size={settings.batch_size}",
+            f"optimization.max_update={updates}",
+            f"optimization.lr=[{settings.learning_rate:g}]",
+            f"lr_scheduler.warmup_updates={math.ceil(_WARMUP * updates)}",
+        )
+        if adapted is not None:
+            return training.starting_from(adapted)
+        return training.starting_published(self.start, FINETUNE)
+
+    def _within_start(self, tokens: int) -> int:
+        """Return a length that the start has positions for."""
+        return min(tokens, int(self.start.sizes.get("max_positions", tokens)))
+
+    def _training(self, name: str, recipe: str, *overrides: str) -> Training:
+        row, configs = self.settings.encoding, configs_folder(self.root)
+        own = has_file(configs, row)
+        folder = self.folder / name
+        words = (
+            f"model={row if own else BASE}",
+            *(() if own else (f"model.position_encoding={row}",)),
+            f"model.attention_type={self.settings.attention}",
+            f"common.seed={self.seed}",
+            *overrides,
+            f"checkpoint.save_dir={hydra_word(folder.as_posix())}",
+        )
+        config = record(compose_recipe(configs, recipe, words))
+        return Training(Variant(name, recipe), folder, words, config).with_sizes(self.start)
+
+    def run(self, launcher: Launcher, say: Say) -> dict[str, float]:
+        """Train what is not trained yet; return the metrics in per cent.
+
+        Raises:
+            OptionError: the folder has a model of other data or settings.
+            WorkError: a training failed, with the end of its log.
+        """
+        path, described = self.root / self.folder / RECORD, self._described()
+        found = json.loads(path.read_text()) if path.is_file() else {**described, "metrics": None}
+        if {**found, "metrics": None} != {**described, "metrics": None}:
+            raise OptionError(
+                f"--output must be another folder, or --force given: {self.folder} has a model of "
+                "other data, start or settings"
+            )
+        write_json(path, found)
+        if found["metrics"] is None:
+            for training in self.trainings():
+                self._train(training, launcher, say)
+            say(f"{self.name}: measuring")
+            measured = evaluate_task(
+                self.checkpoint, self.root / self.data.folder, self.data.task, self.data.subset
+            )
+            found["metrics"] = measured["metrics"]
+            write_json(path, found)
+        return dict(found["metrics"])
+
+    def predict(self) -> list[Prediction]:
+        """Predict the labels of the examples without labels, in their order."""
+        return predict(self.checkpoint, self.root / self.data.folder, self.data.task, "test")
+
+    @property
+    def checkpoint(self) -> Path:
+        """The fine-tuned model."""
+        return self.root / self.folder / "tuned" / "checkpoint_last.pt"
+
+    def remove(self) -> None:
+        """Remove what was trained before."""
+        shutil.rmtree(self.root / self.folder, ignore_errors=True)
+
+    def _described(self) -> dict[str, Any]:
+        adapt = self.settings.adapt_updates if self.settings.changes_start else None
+        return {
+            **{k: v for k, v in vars(self.settings).items() if k != "adapt_updates"},
+            "adapt_updates": adapt,
+            "seed": self.seed,
+            "start": self.start.sha256,
+            "data": self.data.sums,
+        }
+
+    def _train(self, training: Training, launcher: Launcher, say: Say) -> None:
+        """Train to the last update, from the newest checkpoint."""
+        folder, total = self.root / training.folder, training.max_update
+        folder.mkdir(parents=True, exist_ok=True)
+        if find_restart(folder, say) >= total:
+            return
+        log, shown = folder / "train.log", 0
+
+        def on_lines(lines: list[str]) -> None:
+            nonlocal shown
+            for line in lines:
+                one = read_training(line)
+                if one and one.updates >= shown + total / 10:
+                    shown = one.updates
+                    say(f"{self.name}, {training.variant.name}: {one.updates} of {total} updates")
+
+        if status := launcher(executable(training.command), log, on_lines):
+            said = "\n".join(last_lines(log))
+            raise WorkError(f"{self.name}: {log} ended with status {status}\n{said}")
+        if training.variant.name == "adapted":
+            nearest = read_validated(log, ("loss", "cosine"))
+            if nearest:
+                cosine = nearest[max(nearest)]["cosine"]
+                say(f"{self.name}: adapted; cosine to the start's last layer {cosine:.3f}")
+
+
+def threads() -> dict[str, str]:
+    """Return the environment of the commands."""
+    return {"OMP_NUM_THREADS": str(usable_cores())}

@@ -1,0 +1,56 @@
+"""Labelled data of one's own: what is read, and what is refused by its line."""
+
+import pytest
+
+from fairseq_plugins.common.errors import DataError
+from fairseq_plugins.glue.own import read_task
+
+GOOD = "label\tsentence\n" + "yes\ta cat\nno\ta dog\n" * 3
+PAIRS = "id\tsentence1\tsentence2\tlabel\n" + "1\ta\tb\t0.5\n2\tb\tc\t-3\n"
+
+
+def write(folder, text, name="own.tsv"):
+    path = folder / name
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+def test_classes_and_numbers_are_told_by_the_labels(tmp_path):
+    task = read_task(write(tmp_path, GOOD))
+    assert task.labels.classes == ("no", "yes") and task.inputs == 1
+    pairs = read_task(write(tmp_path, PAIRS))
+    assert pairs.labels.is_number and pairs.labels.highest == 3 and pairs.inputs == 2
+    whole = write(tmp_path, GOOD.replace("yes", "1").replace("no", "2"))
+    assert read_task(whole).labels.classes == ("1", "2")
+    assert read_task(whole, kind="number").labels.is_number
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("text\tlabel\na\t1\n", "line 1: the header must have the columns"),
+        (GOOD + "yes\n", "line 8: must have 2 tab-separated fields"),
+        (GOOD + "yes\t \n", "line 8: a sentence must not be empty"),
+        (GOOD + "\ta cat\n", "line 8: the label must be one word"),
+        (GOOD + "very good\ta cat\n", "line 8: the label must be one word"),
+        (GOOD + "perhaps\ta cat\n", "line 8: the class 'perhaps' must have at least 2"),
+        (GOOD.encode() + b"yes\t\xff\n", "line 8: not UTF-8"),
+        ("label\tsentence\n", "holds no examples"),
+        ("label\tsentence\nx\ta\nx\tb\n", "two classes or more"),
+    ],
+)
+def test_bad_files_are_refused_by_line(tmp_path, text, message):
+    with pytest.raises(DataError, match=r"own\.tsv") as refused:
+        read_task(write(tmp_path, text))
+    assert message in str(refused.value)
+
+
+def test_numbers_other_files_and_new_classes_are_checked(tmp_path):
+    with pytest.raises(DataError, match=r"own.tsv, line 2: the label must be a number"):
+        read_task(write(tmp_path, GOOD), kind="number")
+    other = write(tmp_path, "label\tsentence\nmaybe\ta\n", "valid.tsv")
+    with pytest.raises(DataError, match=r"valid.tsv, line 2: the label must be one of no, yes"):
+        read_task(write(tmp_path, GOOD), other)
+    unlabelled = write(tmp_path, "sentence1\na\n", "new.tsv")
+    with pytest.raises(DataError, match=r"new.tsv, line 1: must have a column 'sentence'"):
+        read_task(write(tmp_path, GOOD), None, unlabelled)

@@ -1,0 +1,61 @@
+"""`fairseq-pe finetune` from a small published-style model to scores and predictions."""
+
+from pathlib import Path
+
+import pytest
+
+from fairseq_plugins.cli import finetune
+from fairseq_plugins.integrations.published import prepare_start
+from tests.integration import toy_repository as toy
+from tests.published import write_bert_folder
+
+EXAMPLES = [("yes", "the cat sat on the mat and the cat is"), ("no", "what dog is not on the mat")]
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    root = toy.make_repository(tmp_path / "root", {}, ())
+    prepare_start(root / "checkpoints" / "start", write_bert_folder(tmp_path / "bert"), tmp_path)
+    lines = [f"{label}\t{text} {number % 7}" for number in range(20) for label, text in EXAMPLES]
+    (root / "own.tsv").write_text("label\tsentence\n" + "\n".join(lines) + "\n")
+    (root / "new.tsv").write_text("n\tsentence\n1\tthe cat\n2\tthe dog is not\n3\tthe cat\n")
+    monkeypatch.setattr(finetune, "ROOT", root)
+    monkeypatch.setattr(finetune, "data_folder", lambda name: root / "data" / name)
+    monkeypatch.setenv("PYTHONPATH", str(root))
+    monkeypatch.chdir(root)
+    return root
+
+
+def test_own_examples_fine_tune_a_start_with_and_without_exchange(root, capsys):
+    words = ["own.tsv", "--encoding", "base,rope", "--epochs", "2", "--adapt-updates", "4"]
+    words += ["--predict", "new.tsv", "--lr", "1e-3", "--batch-size", "8"]
+    assert finetune.main(words) == 0, capsys.readouterr()
+    said = capsys.readouterr().out
+    assert "base-vanilla-s1: accuracy " in said and "rope-vanilla-s1: accuracy " in said
+    assert "cosine to the start's last layer" in said and "rope - base" in said
+    folder = root / "checkpoints" / "finetune" / "own"
+    table = [line.split("\t") for line in
+             (folder / "base-vanilla-s1" / "predictions.tsv").read_text().splitlines()]  # fmt: skip
+    assert table[0] == ["n", "sentence", "prediction", "probability"]
+    assert [line[0] for line in table[1:]] == ["1", "2", "3"]
+    assert table[1][1:] == table[3][1:] and table[1][2] in ("yes", "no")
+    before = (folder / "rope-vanilla-s1" / "tuned" / "checkpoint_last.pt").stat().st_mtime_ns
+    assert finetune.main(words) == 0
+    assert "updates" not in capsys.readouterr().out
+    assert (
+        folder / "rope-vanilla-s1" / "tuned" / "checkpoint_last.pt"
+    ).stat().st_mtime_ns == before
+    assert finetune.main([*words, "--epochs", "3"]) == 2
+    assert "has a model of other data, start or settings" in capsys.readouterr().err
+
+
+def test_what_cannot_be_is_refused_before_any_work(root, capsys):
+    for words, message in (
+        (["own.tsv", "--encoding", "roope"], "Did you mean 'rope'"),
+        (["own.tsv", "--start", "nowhere"], "--start must be a folder or checkpoint"),
+        (["no.tsv"], "DATA must be a file, but is no.tsv"),
+        (["own.tsv", "--seeds", "x"], "must be an integer from 0"),
+    ):
+        assert finetune.main(words) == 2
+        assert message in capsys.readouterr().err
+    assert not (root / "data").exists()
