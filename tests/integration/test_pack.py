@@ -1,0 +1,67 @@
+"""`fairseq-pe pack` of a model of a few updates, measured again from the packed file."""
+
+import json
+import shutil
+import zipfile
+from pathlib import Path
+
+import pytest
+import torch
+
+from fairseq_plugins.common.checkpoints import read_checkpoint
+from fairseq_plugins.common.errors import OptionError, WorkError
+from fairseq_plugins.records.runs import Run
+from fairseq_plugins.runner import packing
+from fairseq_plugins.runner.launcher import PreloadedLauncher
+from tests.integration import toy_repository as toy
+
+RUN = Run("table2", "toy", "rope", "linear", 1)
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    few = {"optimization": {"max_update": 10}, "lr_scheduler": {"warmup_updates": 5}}
+    folder = tmp_path_factory.mktemp("repository") / "root"
+    root = toy.make_repository(folder, {"lm/toy.yaml": few}, (toy.LM,))
+    words = ("--scale", "toy", "--rows", "rope", "--attention", "linear")
+    toy.run(root, "fairseq_plugins.cli.train_table", "table2", *words)
+    return root
+
+
+@pytest.fixture
+def launcher(root: Path):
+    launcher = PreloadedLauncher(root, {"PYTHONPATH": str(root), "OMP_NUM_THREADS": "1"})
+    yield launcher
+    launcher.close()
+
+
+def test_a_packed_model_has_the_numbers_of_its_result(root, launcher, tmp_path, monkeypatch):
+    monkeypatch.chdir(root)
+    packed = packing.pack(root, RUN, tmp_path, launcher, print)
+    name = "table2-toy-rope-linear-s1"
+    with zipfile.ZipFile(packed) as files:
+        assert {Path(file).name for file in files.namelist() if not file.endswith("/")} == {
+            "model.pt", "dict.txt", "README.md", "result.json"
+        }  # fmt: skip
+    card = (tmp_path / name / "README.md").read_text()
+    result = json.loads((root / RUN.result).read_text())
+    assert f"{result['metrics']['test_ppl']:.2f}" in card and result["commit"] in card
+    assert f"--path {name}/model.pt" in card and "MIT" in card
+    own = (root / RUN.folder / "checkpoint_last.pt").stat().st_size
+    assert (tmp_path / name / "model.pt").stat().st_size < own / 2
+    # Another model under the same result is noticed by its numbers.
+    path = root / RUN.folder / "checkpoint_last.pt"
+    state = read_checkpoint(path)
+    first = next(iter(state["model"]))
+    state["model"][first] = torch.zeros_like(state["model"][first])
+    torch.save(state, tmp_path / "other.pt")
+    shutil.move(tmp_path / "other.pt", path)
+    before = packed.read_bytes()
+    with pytest.raises(WorkError, match="the checkpoint is of another training"):
+        packing.pack(root, RUN, tmp_path, launcher, print)
+    assert packed.read_bytes() == before and not list(tmp_path.glob(".packing*"))
+
+
+def test_a_run_without_checkpoint_is_refused(root, launcher, tmp_path):
+    with pytest.raises(OptionError, match="xl-linear-s1 must be trained"):
+        packing.pack(root, Run("table2", "toy", "xl", "linear", 1), tmp_path, launcher, print)
