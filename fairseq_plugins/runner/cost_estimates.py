@@ -42,7 +42,7 @@ def cost_of(root: Path, planned: PlannedRun, keep: Retention = "all") -> Cost:
     """Estimate the cost of a run from its beginning, without the run that it starts from."""
     operations, peak, rest = 0.0, 0, 0
     for training in planned.trainings:
-        vocabulary = _vocabulary(root, training.data)
+        vocabulary = vocabulary_of(root, training.data)
         operations += _operations(training.config, vocabulary)
         size = parameters(training.config["model"], vocabulary) * _bytes(training.config)
         peak = max(peak, rest + size * (_files(training) + 1))  # one more while it is being written
@@ -77,7 +77,8 @@ def peak_of(costs: Collection[Cost], at_once: int) -> int:
     return sum(cost.rest for cost in costs) + sum(more[: at_once or None])
 
 
-def _vocabulary(root: Path, data: Path) -> int:
+def vocabulary_of(root: Path, data: Path) -> int:
+    """Return the size of a data folder's dictionary; of data that is not here the paper's."""
     for name in ("dict.txt", "input0/dict.txt", "dict.en.txt"):
         path = root / data / name
         if path.is_file():
@@ -129,12 +130,20 @@ def _length(task: Mapping[str, Any], dataset: Mapping[str, Any]) -> int:
 
 def _tokens(config: Mapping[str, Any], length: int) -> float:
     """Return the tokens that a training sees, or the limit if batches are limited in tokens."""
-    updates = int(config["optimization"]["max_update"])
+    return int(config["optimization"]["max_update"]) * _update_tokens(config, length)
+
+
+def tokens_per_update(config: Mapping[str, Any]) -> float:
+    """Return the tokens of an update on all devices, or the limit as `_tokens` does."""
+    return _update_tokens(config, _length(config["task"], config["dataset"]))
+
+
+def _update_tokens(config: Mapping[str, Any], length: int) -> float:
     devices = int(config["distributed_training"]["distributed_world_size"])
     if config["dataset"]["batch_size"]:
-        return float(updates * total_batch(config) * length)
+        return float(total_batch(config) * length)
     steps = int(config["optimization"]["update_freq"][0]) * devices
-    return float(updates * steps * int(config["dataset"]["max_tokens"]))
+    return float(steps * int(config["dataset"]["max_tokens"]))
 
 
 def check_rate(tflops: float) -> None:

@@ -1,0 +1,101 @@
+"""``fairseq-pe rehearse``: scale paper without GPUs, what can be known before it runs."""
+
+import argparse
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fairseq_plugins.common.errors import OptionError, WorkError
+from fairseq_plugins.common.exit_status import exit_status
+from fairseq_plugins.common.parser import Parser
+from fairseq_plugins.common.root import ROOT, configs_folder
+from fairseq_plugins.papers import PAPERS, TABLES
+
+if TYPE_CHECKING:  # imports PyTorch, for which --help does not wait
+    from fairseq_plugins.experiments.planned import PlannedRun
+
+TFLOPS = 40.0  # 10^12 operations a second, half of what a V100 reaches in half precision
+_GPUS = 8
+OUTPUT = Path("outputs", "rehearsal.md")
+
+
+def get_parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
+    names = [name for tables in PAPERS.values() for name in tables]
+    parser = Parser(
+        prog="fairseq-pe rehearse",
+        description="Compose every recipe of scale paper and build every model with the papers' "
+        "vocabulary, without numbers in it; write a page with parameters, tokens per update, "
+        "memory per GPU and GPU-hours of each row, and the settings beside LRPE's Table 7.",
+        epilog="`--train KIND` also trains a model of that kind here: two updates in full "
+        "precision on generated text with the papers' vocabulary, a checkpoint, and a third "
+        "update from it. `lm` takes 3 GiB of memory.",
+    )
+    add = parser.add_argument
+    add("--tables", default=",".join(names), metavar="A,B", help=f"(default: {','.join(names)})")
+    add("--rows", metavar="A,B", help="(default: all rows of the tables)")
+    add("--tflops", type=float, default=TFLOPS, metavar="N", help=f"of a GPU (default: {TFLOPS:g})")
+    add("--train", default="", metavar="KINDS", help="of lm, mlm, joined by commas")
+    add("--output", type=Path, default=OUTPUT, metavar="FILE", help=f"(default: {OUTPUT})")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Rehearse; return the exit status: 1 if a model cannot be built."""
+    args = get_parser().parse_args(argv)
+    logging.disable(logging.INFO)  # libraries log; this program prints
+    return exit_status(args.program, lambda: _run(args))
+
+
+def _run(args: argparse.Namespace) -> None:
+    tables = args.tables.split(",")
+    if unknown := {*tables} - {*TABLES}:
+        raise OptionError(f"--tables must be among {', '.join(TABLES)}, but has {min(unknown)}")
+    from fairseq_plugins.common.files import write_text
+    from fairseq_plugins.runner import rehearsal, rehearsed_training
+    from fairseq_plugins.runner.cost_estimates import check_rate, vocabulary_of
+
+    check_rate(args.tflops)
+    kinds = rehearsed_training.kinds(args.train)
+    rehearsed, settings = {}, {}
+    for name in tables:
+        print(f"{name}: composing", flush=True)
+        rows = _planned(name, args.rows.split(",") if args.rows else None)
+        rehearsed[name] = [rehearsal.rehearse(ROOT, one, args.tflops) for one in rows]
+        for one in rows:
+            first = one.trainings[0]
+            if first.variant.recipe in rehearsal.TABLE_7 and name in PAPERS["lrpe"]:
+                vocabulary = vocabulary_of(ROOT, first.data)
+                settings[first.variant.recipe] = rehearsal.compare_with_table_7(
+                    first.variant.recipe, first, vocabulary
+                )
+        print(f"{name}: {len(rows)} models", flush=True)
+    write_text(args.output, rehearsal.page(rehearsed, settings, args.tflops))
+    print(f"Written: {args.output}")
+    problems = [(name, one) for name, rows in rehearsed.items() for one in rows if one.problem]
+    if problems:
+        listed = "; ".join(f"{n} {one.row} under {one.attention}" for n, one in problems)
+        raise WorkError(f"{len(problems)} models cannot be built: {listed}")
+    for kind in kinds:
+        print(rehearsed_training.train(ROOT, kind), flush=True)
+
+
+def _planned(name: str, rows: Sequence[str] | None) -> "list[PlannedRun]":
+    """Plan the runs of a table at scale paper that train something, from one seed."""
+    from fairseq_plugins.experiments import EXPERIMENTS
+    from fairseq_plugins.experiments.devices import Devices
+    from fairseq_plugins.runner.plan import plan
+
+    table = TABLES[name]
+    own = [row for row in table.row_names if rows is None or row in rows]
+    planned, _ = plan(
+        configs_folder(ROOT),
+        table,
+        EXPERIMENTS[table.experiment].scales["paper"],
+        Devices(_GPUS),
+        rows=own,
+        attentions=table.attentions,
+        seeds=[1],
+    )
+    return [one for one in planned if one.trainings]
