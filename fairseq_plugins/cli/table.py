@@ -23,6 +23,7 @@ ABOUT = {
     "claims": "of all papers, judged by the results there are",
     "pages": "all of them anew, of the results there are",
     "paper": "all tables and figures of one",
+    "recipes": "of older results stored once each, in place of a copy in every result",
 }
 
 

@@ -1,4 +1,4 @@
-"""`fairseq-pe table pages` and `fairseq-pe table claims`: pages of the existing results."""
+"""`fairseq-pe table pages`, `claims` and `recipes`: commands on the existing results."""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -10,6 +10,7 @@ from fairseq_plugins.papers import SCALE_NAMES
 
 CLAIMS = "claims"  # of the papers, compared with the results of all tables
 PAGES = "pages"  # of all tables, and of the claims
+RECIPES = "recipes"  # of results, each stored once
 
 
 def claims(arguments: Sequence[str], root: Path) -> int:
@@ -46,6 +47,33 @@ def pages(arguments: Sequence[str], root: Path) -> int:
         if correlations := write_correlations_page(root, scale):
             print(correlations)
     _write_claims(root, lambda _: None)  # the tables have printed what is left out
+    return 0
+
+
+def recipes(arguments: Sequence[str], root: Path) -> int:
+    """Write older results again with each recipe stored once; return the exit status."""
+    _folder_of_results(
+        arguments,
+        root,
+        RECIPES,
+        "Writes results of earlier versions again, each recipe once in a folder `recipes` beside "
+        "them in place of a copy in every file. Numbers and provenance stay as they are. Older "
+        "files are read without this too; it can be run again at any time. Trains nothing.",
+    )
+    from fairseq_plugins.records.identity import fault_of
+    from fairseq_plugins.records.recipe_files import store_recipes
+
+    written, saved = 0, 0
+    for path in sorted((root / root_folder("results")).rglob("*-s*.json")):
+        try:
+            if fault := fault_of(path):
+                raise ValueError(fault)
+            before = path.stat().st_size
+            if store_recipes(path):
+                written, saved = written + 1, saved + before - path.stat().st_size
+        except (OSError, ValueError) as error:
+            print(f"Left as it is: {path} ({error})", file=sys.stderr)
+    print(f"{written} results written again, {saved:,} bytes smaller without their recipes")
     return 0
 
 

@@ -18,7 +18,7 @@ from fairseq_plugins.cli.table_options import (
     study_from,
     study_options,
 )
-from fairseq_plugins.cli.table_pages import CLAIMS, PAGES, claims, pages
+from fairseq_plugins.cli.table_pages import CLAIMS, PAGES, RECIPES, claims, pages, recipes
 from fairseq_plugins.common.errors import DataError, OptionError
 from fairseq_plugins.common.parser import Parser
 from fairseq_plugins.common.root import (
@@ -41,7 +41,7 @@ if TYPE_CHECKING:  # imports PyTorch, for which --help does not wait
     from fairseq_plugins.records.runs import Study
 
 PAPER = "paper"  # all tables and figures of a paper
-EXTRA_WORDS = (CLAIMS, PAGES, PAPER)  # in place of a table
+EXTRA_WORDS = (CLAIMS, PAGES, PAPER, RECIPES)  # in place of a table
 
 
 def get_chooser(names: Sequence[str], about: Sequence[str] = ()) -> Parser:
@@ -70,6 +70,8 @@ def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
         return claims(given[1:], root)
     if name == PAGES:
         return pages(given[1:], root)
+    if name == RECIPES:
+        return recipes(given[1:], root)
     if name == PAPER:
         parser = get_paper_parser()
         args = parser.parse_args(given[1:])

@@ -1,11 +1,11 @@
 """A check of result files that does not import the libraries of their schema."""
 
-import json
 import math
 from pathlib import Path
 from typing import Any
 
 from fairseq_plugins.common.root import root_folder
+from fairseq_plugins.records.recipe_files import read_content
 from fairseq_plugins.records.runs import Run, Study
 
 _CELL = {"table": str, "scale": str, "row": str, "attention": str, "seed": int}
@@ -21,7 +21,7 @@ def fault_of(path: Path) -> str:
         path: <results>/<table>/<scale or study>/<row>-<attention>-s<seed>.json.
     """
     try:
-        found = json.loads(path.read_text())
+        found = read_content(path)
     except (OSError, ValueError, RecursionError) as error:
         return f"it cannot be read ({error})"
     if not isinstance(found, dict):

@@ -16,6 +16,7 @@ from fairseq_plugins.records.data import DataDescription
 from fairseq_plugins.records.logs import TrainingLog
 from fairseq_plugins.records.metrics import MetricsSchema
 from fairseq_plugins.records.recipe import differences
+from fairseq_plugins.records.recipe_files import complete_result
 from fairseq_plugins.records.runs import Run, Study
 from fairseq_plugins.records.schema import ResultSchema
 
@@ -122,7 +123,8 @@ def load_result(path: Path, metrics: type[MetricsSchema]) -> Result:
         OSError: it cannot be read.
         ValueError: it is not a valid result.
     """
-    result: Result = from_json(path.read_bytes(), allow_inf_nan=False)
+    content = from_json(path.read_bytes(), allow_inf_nan=False)
+    result: Result = complete_result(content, path.parent)
     check_result(result, metrics)
     return result
 

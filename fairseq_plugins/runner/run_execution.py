@@ -16,6 +16,7 @@ from fairseq_plugins.experiments.planned import PlannedRun
 from fairseq_plugins.experiments.training import Training
 from fairseq_plugins.records import logs, results
 from fairseq_plugins.records.recipe import differences
+from fairseq_plugins.records.recipe_files import write_result
 from fairseq_plugins.records.results import Result
 from fairseq_plugins.runner import checkpoints
 from fairseq_plugins.runner.commands import executable
@@ -290,7 +291,7 @@ class RunExecution:
         """
         self.close()
         try:
-            write_json(self.context.root / self.run.result, result)
+            write_result(self.context.root / self.run.result, result)
         except OSError as error:
             write_json(self.folder / UNWRITTEN, result)
             raise RunFailed(

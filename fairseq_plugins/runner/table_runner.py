@@ -10,11 +10,11 @@ from pathlib import Path
 
 from fairseq_plugins.common.data_commands import typed_command
 from fairseq_plugins.common.errors import DataError
-from fairseq_plugins.common.files import write_json
 from fairseq_plugins.common.locks import Busy
 from fairseq_plugins.experiments.planned import PlannedRun
 from fairseq_plugins.papers import TABLES
 from fairseq_plugins.records import results
+from fairseq_plugins.records.recipe_files import write_result
 from fairseq_plugins.records.results import Result
 from fairseq_plugins.runner import checkpoints
 from fairseq_plugins.runner.interruption import Interruption
@@ -272,7 +272,7 @@ class TableRunner:
             return None
         if results.mismatch(result, run, planned.config, planned.describe_data(self.root)):
             return None
-        write_json(self.root / run.result, result)
+        write_result(self.root / run.result, result)
         path.unlink(missing_ok=True)  # no lock is held yet: another process may do the same
         self.progress.say(
             f"{run.result} was kept in {run.folder / UNWRITTEN}, and is taken from there"
@@ -296,7 +296,7 @@ class TableRunner:
                 continue
             if planned.experiment.lacks(result["metrics"]):
                 continue
-            write_json(self.root / run.result, {**result, "table": run.table})
+            write_result(self.root / run.result, {**result, "table": run.table})
             self.progress.change(run.name, SKIPPED, f"{summary(result)}, from {table}")
             return True
         return False

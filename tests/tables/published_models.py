@@ -22,6 +22,7 @@ from omegaconf import OmegaConf
 
 import fairseq_plugins.registration  # noqa: F401
 from fairseq_plugins.records.recipe import trainings_of
+from fairseq_plugins.records.recipe_files import read_content
 
 ROOT = Path(__file__).resolve().parents[2]
 FILE = Path(__file__).with_suffix(".json")
@@ -40,7 +41,7 @@ def published() -> Iterator[tuple[str, Path]]:
 
 def numbers_of(path: Path) -> list[float]:
     """Of the model that a result was trained from: losses, their spread, and the gradients."""
-    first, *_ = trainings_of(json.loads(path.read_bytes())["config"]).values()
+    first, *_ = trainings_of(read_content(path)["config"]).values()
     return numbers(first)
 
 

@@ -2,7 +2,6 @@
 
 import json
 import math
-import shutil
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ from fairseq_plugins.experiments import EXPERIMENTS
 from fairseq_plugins.experiments.lm import LANGUAGE_MODEL
 from fairseq_plugins.papers.lrpe import TABLE_8
 from fairseq_plugins.records import logs, results
+from fairseq_plugins.records.recipe_files import read_content, write_result
 from fairseq_plugins.report.captions import caption
 from fairseq_plugins.site import charts
 from fairseq_plugins.site.compare import compare_data
@@ -59,7 +59,7 @@ def test_a_short_curve_is_kept_whole_and_none_is_left_out(tmp_path: Path) -> Non
 
 
 def committed() -> results.Result:
-    result: results.Result = json.loads((MINI / "rope-linear-s1.json").read_text())
+    result: results.Result = read_content(MINI / "rope-linear-s1.json")
     return result
 
 
@@ -108,7 +108,7 @@ def evidence(tmp_path: Path) -> Evidence:
     (tmp_path / "configs").symlink_to(ROOT / "configs")
     folder = tmp_path / "results" / "table2" / "mini"
     folder.mkdir(parents=True)
-    shutil.copy(MINI / "base-linear-s1.json", folder)
+    write_result(folder / "base-linear-s1.json", read_content(MINI / "base-linear-s1.json"))
     write_log(tmp_path / "train.log", 1200)
     result = {**committed(), "curves": {"": logs.read_curves(tmp_path / "train.log")}}
     (folder / "rope-linear-s1.json").write_text(json.dumps(result))

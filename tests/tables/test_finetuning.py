@@ -26,6 +26,7 @@ from fairseq_plugins.papers.bert import (
 from fairseq_plugins.papers.lrpe import TABLE_3
 from fairseq_plugins.records import results
 from fairseq_plugins.records.recipe import compose_recipe, record
+from fairseq_plugins.records.recipe_files import read_content
 from fairseq_plugins.records.runs import Run
 from fairseq_plugins.report.captions import caption
 from fairseq_plugins.report.render import render
@@ -210,7 +211,7 @@ def test_half_a_pretraining_is_nothing_to_start_from(place):
 def test_a_pretraining_of_another_experiment_is_refused_once_for_all_rows(place, capsys):
     work(place, BERT_START_TABLE, "learned", FakeCommands(place))
     path = place / START.result
-    result = json.loads(path.read_text())
+    result = read_content(path)
     result["config"]["optimization"]["max_update"] = 7
     path.write_text(json.dumps(result))
     fake = FakeCommands(place)

@@ -1,11 +1,11 @@
 """A table's page and the site's comparison have one verdict for every two rows."""
 
-import json
 from pathlib import Path
 
 import pytest
 
 from fairseq_plugins.papers import TABLES
+from fairseq_plugins.records.recipe_files import read_content
 from fairseq_plugins.report.differences import orderings
 from fairseq_plugins.site.compare import pairs_of
 from fairseq_plugins.statistics.judged import BETTER, TIE, WORSE
@@ -19,7 +19,7 @@ WORDS = {"holds": BETTER, "tie": TIE, "reversed": WORSE}
 @pytest.mark.parametrize("name", COMMITTED)
 def test_page_and_site_agree_on_all_committed_results(name: str) -> None:
     table = TABLES[name]
-    runs = [json.loads(path.read_bytes()) for path in (RESULTS / name / "mini").glob("*.json")]
+    runs = [read_content(path) for path in (RESULTS / name / "mini").glob("*.json")]
     found = TableResults(table, "mini", runs, [])
     site = pairs_of(found)
     labels = {row.label: row.name for row in table.rows}

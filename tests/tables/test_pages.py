@@ -9,6 +9,7 @@ from fairseq_plugins.cli.train_table import main
 from fairseq_plugins.common.root import ROOT
 from fairseq_plugins.experiments import EXPERIMENTS
 from fairseq_plugins.papers.lrpe import TABLE_5
+from fairseq_plugins.records.recipe_files import read_content
 from fairseq_plugins.report.claims_page import PAGE
 from fairseq_plugins.report.page import Report
 
@@ -20,7 +21,7 @@ def copied(root):
     """A folder with results of two tables and of a study, as from another machine; no pages."""
     for table in ("translation_lengths", "table5"):
         shutil.copytree(ROOT / "results" / table / "mini", root / "results" / table / "mini")
-    result = json.loads((root / "results" / "table5" / "mini" / ROW).read_bytes())
+    result = read_content(root / "results" / "table5" / "mini" / ROW)
     study = {"name": STUDY, "overrides": ["optimization.max_update=7"], "data": None}
     own = root / "results" / "table5" / STUDY
     own.mkdir()
@@ -74,7 +75,7 @@ def test_what_was_trained_again_has_figures_of_its_own(copied):
     published = copied / "results" / "table5" / "mini"
     own = copied / "results" / "local" / "table5" / "mini"
     own.mkdir(parents=True)
-    result = json.loads((published / ROW).read_bytes())
+    result = read_content(published / ROW)
     metrics = {**result["metrics"], "test_ppl": 8.0, "test_loss": 3.0}
     (own / ROW).write_text(json.dumps({**result, "metrics": metrics}))
     assert main(["pages"], copied) == 0

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from fairseq_plugins.records.recipe import trainings_of
+from fairseq_plugins.records.recipe_files import read_content
 from tests.tables.published_models import FILE, numbers, numbers_of, published
 
 KEPT = json.loads(FILE.read_bytes())
@@ -30,7 +31,7 @@ def test_no_numbers_are_left_of_what_has_no_results():
 )
 def test_another_model_has_other_numbers(change):
     path = PATHS["table2 lrpe_type2-linear"]
-    (training,) = trainings_of(json.loads(path.read_bytes())["config"]).values()
+    (training,) = trainings_of(read_content(path)["config"]).values()
     changed = numbers({**training, "model": {**training["model"], **change}})
     with pytest.raises(AssertionError):
         torch.testing.assert_close(changed, KEPT["table2 lrpe_type2-linear"], rtol=1e-4, atol=1e-4)

@@ -12,6 +12,7 @@ from fairseq_plugins.experiments.devices import Devices
 from fairseq_plugins.experiments.planned import plan_run
 from fairseq_plugins.experiments.training import PretrainedModel
 from fairseq_plugins.papers import TABLES
+from fairseq_plugins.records.recipe_files import read_content
 from fairseq_plugins.records.runs import Run
 from fairseq_plugins.runner import table_run
 from fairseq_plugins.runner.run_options import RunOptions
@@ -41,7 +42,7 @@ def work(place: Path, start: PretrainedModel | None, run: Run = RUN) -> tuple[in
 
 
 def read(place: Path, run: Run = RUN) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((place / run.result).read_text())
+    found: dict[str, Any] = read_content(place / run.result)
     return found
 
 

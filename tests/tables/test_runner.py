@@ -19,6 +19,7 @@ from fairseq_plugins.experiments.devices import Devices
 from fairseq_plugins.experiments.lm import LANGUAGE_MODEL
 from fairseq_plugins.papers.lrpe import TABLE_2, TABLE_5
 from fairseq_plugins.records import results
+from fairseq_plugins.records.recipe_files import read_content
 from fairseq_plugins.records.results import Result
 from fairseq_plugins.records.schema import ResultSchema
 from fairseq_plugins.runner import checkpoints, preflight, run_state, table_run, table_runner
@@ -130,7 +131,7 @@ def make_by_another_experiment(root, one):
     """The result of a run, as if it had been of 100 updates."""
     work(root, [one], FakeFairseq(root))
     path = root / one.run.result
-    result = json.loads(path.read_text())
+    result = read_content(path)
     result["config"]["optimization"]["max_update"] = 100
     path.write_text(json.dumps(result))
     return path
@@ -443,7 +444,7 @@ def test_a_kept_result_that_another_process_takes_first_is_taken(root, planned, 
 def test_a_kept_result_of_another_experiment_is_not_taken(root, planned):
     one = planned[0]
     work(root, [one], FakeFairseq(root))
-    result = json.loads((root / one.run.result).read_text())
+    result = read_content(root / one.run.result)
     (root / one.run.result).unlink()
     result["config"]["optimization"]["max_update"] = 100
     (root / one.run.folder / "result.json").write_text(json.dumps(result))

@@ -15,6 +15,7 @@ from fairseq_plugins.papers import TABLES
 from fairseq_plugins.papers.lrpe import TABLE_2
 from fairseq_plugins.records import results
 from fairseq_plugins.records.metrics import perplexity
+from fairseq_plugins.records.recipe_files import read_content
 from fairseq_plugins.report.page import Report
 from fairseq_plugins.report.render import render
 from fairseq_plugins.statistics.judged import JudgedTable
@@ -159,7 +160,7 @@ def places(value, path=()):
 def test_whatever_is_changed_in_a_result_its_page_is_made(tmp_path, table):
     """A sample of places, each with what cannot stand there; each is left out or shown."""
     path = next(path for path in COMMITTED if path.parts[-3] == table)
-    original = json.loads(path.read_text())
+    original = read_content(path)
     schema, shown = experiment_of(table).metrics, 0
     draw = random.Random(0)
     for place in draw.sample(sorted(places(original), key=str), 120):

@@ -32,7 +32,7 @@ def evidence(tmp_path_factory: pytest.TempPathFactory) -> Evidence:
     root = tmp_path_factory.mktemp("repository")
     (root / "configs").symlink_to(ROOT / "configs")
     folder = root / "results" / "table2" / "mini"
-    folder.mkdir(parents=True)
+    shutil.copytree(ROOT / "results" / "table2" / "mini" / "recipes", folder / "recipes")
     for name in KEPT:
         shutil.copy(ROOT / "results" / "table2" / "mini" / f"{name}.json", folder)
     hostile = folder / "rope-linear-s1.json"

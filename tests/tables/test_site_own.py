@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from fairseq_plugins.common import data_commands
+from fairseq_plugins.records.recipe_files import read_content
 from fairseq_plugins.site import maps
 from fairseq_plugins.site.build import build
 from fairseq_plugins.site.claims import claim_views
@@ -25,7 +26,7 @@ BOTH = [f"{row}-linear-s{seed}.json" for row in ("base", "rope", "lrpe_type2") f
 def put(folder: Path, name: str, **changes: object) -> None:
     """A committed result somewhere, with other words."""
     folder.mkdir(parents=True, exist_ok=True)
-    content = json.loads((MINI / name).read_text())
+    content = read_content(MINI / name)
     (folder / name).write_text(json.dumps({**content, **changes}))
 
 

@@ -1,0 +1,194 @@
+"""Recipes of results, each stored once, in a file that its digest names.
+
+The file of a result has the settings of its own run, and the digest of the recipe with all others:
+
+    <results>/<table>/<scale>/rope-linear-s1.json: "config": {"recipe": "<digest>", "model": {...}}
+    <results>/<table>/<scale>/recipes/<digest>.json: {"task": {...}, "model": null, ...}
+
+Older files hold the whole configuration; both forms are read into the same result.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from fairseq_plugins.common.files import write_json
+
+Config = dict[str, Any]
+
+FOLDER = "recipes"  # beside the files of results
+SCHEMA = 2  # of the files; 1, of older ones, is not recorded
+RECIPE = "recipe"  # key of the digest in a configuration
+_DIGITS = 16  # of a digest, hexadecimal
+_MODEL = "model"
+# Settings that follow from a run's row, seed and folder; its file holds them beside the model's.
+_OF_THE_RUN = (
+    ("checkpoint", "save_dir"),
+    ("checkpoint", "finetune_from_model"),
+    ("common", "seed"),
+)
+
+
+def digest_of(recipe: Mapping[str, Any]) -> str:
+    """Return the start of the SHA-256 of a recipe's JSON with sorted keys and without spaces."""
+    text = json.dumps(recipe, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]
+
+
+def write_result(path: Path, result: Mapping[str, Any]) -> None:
+    """Write a result, after the recipes that it names.
+
+    Args:
+        path: of the result; the recipes are in the folder `recipes` beside it.
+        result: with its whole configuration.
+
+    Raises:
+        OSError: a file cannot be written.
+    """
+    short, recipes = split_config(result["config"])
+    for digest, recipe in recipes.items():
+        _write_recipe(path.parent / FOLDER / f"{digest}.json", recipe)
+    write_json(path, {"schema": SCHEMA, **result, "config": short})
+
+
+def store_recipes(path: Path) -> bool:
+    """Write a valid result of an earlier version in the present form; tell whether it was one.
+
+    Raises:
+        OSError: a file cannot be read or written.
+        ValueError: it is no JSON, or its configuration has no model.
+    """
+    content = json.loads(path.read_bytes())
+    if "schema" in content:
+        return False
+    write_result(path, content)
+    return True
+
+
+def read_content(path: Path) -> Any:
+    """Read a result's file of either schema, with its whole configuration, without other checks.
+
+    Raises:
+        OSError: the file cannot be read.
+        ValueError: it is no JSON, or a recipe that it names is missing or damaged.
+    """
+    return complete_result(json.loads(path.read_bytes()), path.parent)
+
+
+def complete_result(content: Any, folder: Path) -> Any:
+    """Return the content of a result's file with its whole configuration.
+
+    Content that is no result is returned as it is.
+
+    Args:
+        content: parsed JSON of either schema.
+        folder: of the result's file.
+
+    Raises:
+        ValueError: a recipe is missing or damaged, or the schema is unknown.
+    """
+    if not isinstance(content, dict):
+        return content
+    schema = content.get("schema", SCHEMA)
+    if type(schema) is not int or schema != SCHEMA:
+        raise ValueError(f"schema must be {SCHEMA} or absent, but is {schema!r} instead")
+    whole = {key: value for key, value in content.items() if key != "schema"}
+    if isinstance(whole.get("config"), dict):
+        whole["config"] = complete_config(whole["config"], folder / FOLDER)
+    return whole
+
+
+def split_config(config: Config) -> tuple[Config, dict[str, Config]]:
+    """Separate a configuration into the settings of its run and the recipes that they complete.
+
+    Returns:
+        The configuration with a digest in place of each recipe, and the recipes by digest. A
+        recipe has null for each setting that the configuration keeps.
+    """
+    recipes: dict[str, Config] = {}
+
+    def separate(training: Config) -> Config:
+        own, recipe = _split(training)
+        digest = digest_of(recipe)
+        recipes[digest] = recipe
+        return {RECIPE: digest, **own}
+
+    return _of_each_training(config, separate), recipes
+
+
+def complete_config(config: Config, folder: Path) -> Config:
+    """Return a configuration with the settings of the recipes that it names.
+
+    Args:
+        config: as `split_config` returns it, or whole.
+        folder: of the recipes.
+
+    Raises:
+        ValueError: a recipe is missing or damaged.
+    """
+    return _of_each_training(config, lambda training: _complete(training, folder))
+
+
+def read_recipe(path: Path) -> Config:
+    """Read a recipe and compare it with its name.
+
+    Raises:
+        ValueError: it is missing or damaged, or its content has another digest than its name.
+    """
+    shown = "/".join(path.parts[-4:])
+    try:
+        recipe = json.loads(path.read_bytes())
+        found = digest_of(recipe) if isinstance(recipe, dict) else "no object"
+    except (OSError, ValueError, RecursionError) as error:
+        raise ValueError(f"its recipe {shown} cannot be read ({error})") from None
+    if found != path.stem:
+        raise ValueError(f"its recipe {shown} has been changed: its digest is {found}")
+    return dict(recipe)
+
+
+def _of_each_training(config: Config, change: Callable[[Any], Any]) -> Config:
+    """Change the configuration of a run's only training, or of each of its trainings."""
+    trainings = config.get("trainings")
+    if not isinstance(trainings, dict):
+        return dict(change(config))
+    return {"trainings": {name: change(training) for name, training in trainings.items()}}
+
+
+def _split(training: Config) -> tuple[Config, Config]:
+    """Return the settings of a run and the recipe of one training."""
+    if not isinstance(training, dict) or _MODEL not in training:
+        raise ValueError("its configuration has no model")
+    own: Config = {_MODEL: training[_MODEL]}
+    recipe = {**training, _MODEL: None}
+    for section, key in _OF_THE_RUN:
+        settings = recipe.get(section)
+        value = settings.get(key) if isinstance(settings, dict) else None
+        if value is not None:
+            own.setdefault(section, {})[key] = value
+            recipe[section] = {**settings, key: None}
+    return own, recipe
+
+
+def _complete(training: Any, folder: Path) -> Any:
+    """Return the whole configuration of one training."""
+    if not isinstance(training, dict) or RECIPE not in training:
+        return training
+    digest = training[RECIPE]
+    if not isinstance(digest, str) or not re.fullmatch(rf"[0-9a-f]{{{_DIGITS}}}", digest):
+        raise ValueError(f"config.{RECIPE} must be {_DIGITS} hexadecimal digits, but is {digest!r}")
+    whole = read_recipe(folder / f"{digest}.json")
+    for section, own in training.items():
+        if section != RECIPE:
+            whole[section] = {**(whole.get(section) or {}), **own} if isinstance(own, dict) else own
+    return whole
+
+
+def _write_recipe(path: Path, recipe: Config) -> None:
+    """Write a recipe, unless it is there already."""
+    try:
+        read_recipe(path)
+    except ValueError:
+        write_json(path, recipe)
