@@ -165,9 +165,8 @@ def _split(training: Config) -> tuple[Config, Config]:
     recipe = {**training, _MODEL: None}
     for section, key in _OF_THE_RUN:
         settings = recipe.get(section)
-        value = settings.get(key) if isinstance(settings, dict) else None
-        if value is not None:
-            own.setdefault(section, {})[key] = value
+        if isinstance(settings, dict) and settings.get(key) is not None:
+            own.setdefault(section, {})[key] = settings[key]
             recipe[section] = {**settings, key: None}
     return own, recipe
 

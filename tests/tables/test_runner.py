@@ -19,7 +19,7 @@ from fairseq_plugins.experiments.devices import Devices
 from fairseq_plugins.experiments.lm import LANGUAGE_MODEL
 from fairseq_plugins.papers.lrpe import TABLE_2, TABLE_5
 from fairseq_plugins.records import results
-from fairseq_plugins.records.recipe_files import read_content
+from fairseq_plugins.records.recipe_files import read_content, write_result
 from fairseq_plugins.records.results import Result
 from fairseq_plugins.records.schema import ResultSchema
 from fairseq_plugins.runner import checkpoints, preflight, run_state, table_run, table_runner
@@ -430,13 +430,15 @@ def test_a_kept_result_that_another_process_takes_first_is_taken(root, planned, 
     one = planned[0]
     work(root, [one], FakeFairseq(root))
     kept = root / one.run.folder / "result.json"
-    (root / one.run.result).rename(kept)
+    result = read(root / one.run.result)
+    (root / one.run.result).unlink()
+    files.write_json(kept, result)
 
-    def write_json(path, value):
-        files.write_json(path, value)
+    def write(path, value):
+        write_result(path, value)
         kept.unlink(missing_ok=True)
 
-    monkeypatch.setattr(table_runner, "write_json", write_json)
+    monkeypatch.setattr(table_runner, "write_result", write)
     assert work(root, [one], FakeFairseq(root)) == 0
     assert read(root / one.run.result)
 
