@@ -42,13 +42,14 @@ class Layout:
     devices: int
 
     @property
-    def overrides(self) -> list[str]:
-        size = [] if self.batch_size is None else [f"dataset.batch_size={self.batch_size}"]
-        return [
-            *size,
-            f"optimization.update_freq=[{self.update_freq}]",
-            f"distributed_training.distributed_world_size={self.devices}",
-        ]
+    def settings(self) -> dict[str, Any]:
+        """The settings of a recipe that spread its batch so."""
+        size = {} if self.batch_size is None else {"dataset.batch_size": self.batch_size}
+        return {
+            **size,
+            "optimization.update_freq": (self.update_freq,),
+            "distributed_training.distributed_world_size": self.devices,
+        }
 
 
 def spread(recorded: Mapping[str, Any], devices: int) -> Layout:
@@ -85,22 +86,33 @@ def spread(recorded: Mapping[str, Any], devices: int) -> Layout:
     return Layout(batch_size, share // batch_size, devices)
 
 
-def placement(folder: Path, devices: Devices, layout: Layout) -> list[str]:
-    """Return the Hydra overrides of devices and folder.
+def run_group(devices: Devices) -> str:
+    """Return the Hydra override of the group that says where a training runs."""
+    is_node = devices.gpus == GPUS_PER_NODE
+    return f"run={'slurm' if devices.srun else 'node8' if is_node else 'local'}"
+
+
+def placement(folder: Path, devices: Devices, layout: Layout) -> dict[str, Any]:
+    """Return the settings of devices and folder, in the order of a command.
 
     Slurm may put two jobs on a node, so each job has a port of its own.
     """
-    is_node = devices.gpus == GPUS_PER_NODE
-    where = "slurm" if devices.srun else "node8" if is_node else "local"
     port = _FIRST_PORT + devices.job % _PORTS
-    return [
-        f"run={where}",
-        *(
-            [f"distributed_training.distributed_port={port}"]
-            if devices.srun and devices.job
-            else []
-        ),
-        f"common.cpu={'false' if devices.gpus else 'true'}",
-        *layout.overrides,
-        f"checkpoint.save_dir={folder.as_posix()}",
-    ]
+    has_port = devices.srun and devices.job
+    return {
+        **({"distributed_training.distributed_port": port} if has_port else {}),
+        "common.cpu": not devices.gpus,
+        **layout.settings,
+        "checkpoint.save_dir": folder.as_posix(),
+    }
+
+
+def as_overrides(settings: Mapping[str, Any]) -> list[str]:
+    """Return settings as Hydra overrides."""
+
+    def word(value: Any) -> str:
+        if isinstance(value, tuple):
+            return f"[{','.join(map(word, value))}]"
+        return str(value).lower() if isinstance(value, bool) else str(value)
+
+    return [f"{key}={word(value)}" for key, value in settings.items()]

@@ -10,7 +10,7 @@ from fairseq_plugins.common.provenance import describe_all, missing_data
 from fairseq_plugins.common.root import root_folder
 from fairseq_plugins.experiments import experiment_of
 from fairseq_plugins.experiments.base import Experiment
-from fairseq_plugins.experiments.devices import Devices, Layout, placement, spread
+from fairseq_plugins.experiments.devices import Devices, as_overrides, placement, run_group, spread
 from fairseq_plugins.experiments.rows import BASE, encoding_of, has_file
 from fairseq_plugins.experiments.training import (
     FINETUNE,
@@ -21,7 +21,7 @@ from fairseq_plugins.experiments.training import (
     default_checkpoint,
 )
 from fairseq_plugins.papers import PUBLISHED, TABLES
-from fairseq_plugins.records.recipe import compose_recipe, hydra_word, record, record_with_encoding
+from fairseq_plugins.records.recipe import hydra_word, record_changed
 from fairseq_plugins.records.runs import Run
 
 
@@ -188,22 +188,22 @@ def plan_run(
 def _training(
     configs: Path, run: Run, variant: Variant, folder: Path, devices: Devices
 ) -> Training:
-    # Composing is slow, so it is done once for all attentions and seeds of a row.
+    # Composing is slow, so it is done once for all attentions and seeds of a row, and for all rows
+    # that differ in the encoding alone.
     first = replace(run, attention="vanilla", seed=1)
     base = replace(first, row=BASE)
-    layout = _layout(configs, base, variant, devices)
+    # The total batch of a scale is the same for all rows.
+    layout = spread(_record(configs, base, variant, Devices(0), {}), max(1, devices.gpus))
     encoding = _encoding_of(configs, run.row) if _encoding_of(configs, BASE) else None
-    composed = _compose_variant(
-        configs,
-        base if encoding else first,
-        variant,
-        (*placement(base.folder, devices, layout), *variant.overrides),
-        encoding,
-    )
+    changes = placement(base.folder, devices, layout)
+    if encoding:
+        changes["model.position_encoding"] = encoding
+    composed = _record(configs, base if encoding else first, variant, devices, changes)
     rate = variant.learning_rate
     overrides = (
         *_selection(configs, run, variant),
-        *placement(folder, devices, layout),
+        run_group(devices),
+        *as_overrides(placement(folder, devices, layout)),
         *variant.overrides,
         *(() if rate is None else (f"optimization.lr=[{rate:g}]",)),
     )
@@ -233,34 +233,18 @@ def _data_elsewhere(run: Run, own: Path) -> Path | None:
     return folder / own.relative_to("data")
 
 
-def _layout(configs: Path, run: Run, variant: Variant, devices: Devices) -> Layout:
-    """Spread the total batch of a scale, the same for all rows, over the devices."""
-    composed = _compose_variant(configs, run, variant, variant.overrides)
-    return spread(composed, max(1, devices.gpus))
-
-
-def _compose_variant(
-    configs: Path,
-    run: Run,
-    variant: Variant,
-    more: tuple[str, ...],
-    encoding: str | None = None,
+def _record(
+    configs: Path, run: Run, variant: Variant, devices: Devices, changes: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the recorded configuration of a training, on one device unless overridden.
+    """Return the recorded configuration of a training with some settings changed.
 
-    The result is cached and must not be changed. encoding: in place of the run's own.
+    It is cached and must not be changed itself.
     """
-    overrides = (*_selection(configs, run, variant), *more)
-    return _compose(configs.resolve(), variant.recipe, overrides, encoding)
+    overrides = (*_selection(configs, run, variant), run_group(devices), *variant.overrides)
+    return _record_once(configs.resolve(), variant.recipe, overrides, tuple(changes.items()))
 
 
-@functools.cache
-def _compose(
-    configs: Path, recipe: str, overrides: tuple[str, ...], encoding: str | None
-) -> dict[str, Any]:
-    if encoding is None:
-        return record(compose_recipe(configs, recipe, overrides))
-    return record_with_encoding(configs, recipe, overrides, encoding)
+_record_once = functools.cache(record_changed)
 
 
 def _selection(configs: Path, run: Run, variant: Variant) -> list[str]:

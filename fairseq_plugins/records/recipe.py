@@ -6,8 +6,10 @@ import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from fairseq.dataclass.initialize import hydra_init
 from fairseq.models import MODEL_DATACLASS_REGISTRY
@@ -98,17 +100,71 @@ def hydra_word(value: str) -> str:
     return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
-def record_with_encoding(
-    configs: Path, recipe: str, overrides: Sequence[str], encoding: str
+def record_changed(
+    configs: Path, recipe: str, overrides: tuple[str, ...], changes: tuple[tuple[str, Any], ...]
 ) -> dict[str, Any]:
-    """Return the record of `overrides` with another `model.position_encoding`.
+    """Return the record of a recipe with some settings changed after its composition.
 
-    All encodings share one composition, which takes as long as fifty records.
+    All changes of a recipe with its overrides share one composition, which takes as long as a
+    hundred records. The result may share values with other records.
+
+    Args:
+        configs: folder of the recipes, absolute.
+        recipe: the name of the configuration.
+        overrides: of Hydra.
+        changes: dotted keys and values, lists as tuples. No group may follow from them.
     """
-    config, settings = _compose_once(configs.resolve(), recipe, tuple(overrides))
-    config.model.position_encoding = encoding  # replaces that of the last call
-    with _known_to_hydra(config, settings):
-        return record(config)
+    return _compose_once(configs, recipe, overrides).record(changes)
+
+
+@dataclass(frozen=True)
+class _Composition:
+    """A composed configuration.
+
+    Attributes:
+        config: with Hydra's own section.
+        settings: of Hydra, to which the configuration refers.
+        written: the values of each section, with references to others as they are written.
+        resolved: the same with the values in place of references.
+    """
+
+    config: DictConfig
+    settings: HydraConf
+    written: Mapping[str, Mapping[str, Any]]
+    resolved: Mapping[str, Mapping[str, Any]]
+
+    @classmethod
+    def of(cls, config: DictConfig) -> Self:
+        settings = _settings(config)
+        written = {name: _plain(config[name], resolve=False) for name in SECTIONS}
+        with _known_to_hydra(config, settings):
+            resolved = {name: _plain(config[name]) for name in SECTIONS}
+        return cls(config, settings, written, resolved)
+
+    @functools.cached_property
+    def references(self) -> frozenset[tuple[str, str]]:
+        """Section and key of the values that refer to other ones."""
+        return frozenset(
+            (name, key)
+            for name, values in self.written.items()
+            for key, value in values.items()
+            if "${" in str(value)
+        )
+
+    def record(self, changes: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+        """Return the record with some settings changed; the composition stays as it is."""
+        found = {name: dict(values) for name, values in self.resolved.items()}
+        changed = [(section, name) for section, _, name in (k.partition(".") for k, _ in changes)]
+        try:
+            for key, value in changes:
+                OmegaConf.update(self.config, key, list(value) if type(value) is tuple else value)
+            with _known_to_hydra(self.config, self.settings):
+                for section, name in self.references.union(changed):
+                    found[section][name] = _plain(self.config[section][name])
+        finally:
+            for section, name in changed:
+                OmegaConf.update(self.config, f"{section}.{name}", self.written[section][name])
+        return {name: _without_absolute_paths(values) for name, values in found.items()}
 
 
 def _compose(configs: Path, recipe: str, overrides: tuple[str, ...]) -> DictConfig:
@@ -123,12 +179,15 @@ def _compose(configs: Path, recipe: str, overrides: tuple[str, ...]) -> DictConf
 
 
 @functools.cache
-def _compose_once(
-    configs: Path, recipe: str, overrides: tuple[str, ...]
-) -> tuple[DictConfig, HydraConf]:
-    """Return a composition and its Hydra settings."""
-    config = _compose(configs, recipe, overrides)
-    return config, _settings(config)
+def _compose_once(configs: Path, recipe: str, overrides: tuple[str, ...]) -> _Composition:
+    return _Composition.of(_compose(configs, recipe, overrides))
+
+
+def _plain(value: Any, *, resolve: bool = True) -> Any:
+    """Return a value of a composition as plain data."""
+    if OmegaConf.is_config(value):
+        return OmegaConf.to_container(value, resolve=resolve, enum_to_str=True)
+    return value.name if isinstance(value, Enum) else value
 
 
 def _settings(config: DictConfig) -> HydraConf:
@@ -158,7 +217,16 @@ def _known_to_hydra(config: DictConfig, settings: HydraConf | None = None) -> It
 
 @functools.cache
 def _register_schema(recipe: str) -> None:
-    hydra_init(recipe)
+    """Register fairseq's schema under the name of a recipe, as `hydra_init(recipe)` does."""
+    _register_sections()
+    nodes = ConfigStore.instance().repo
+    nodes[f"{recipe}.yaml"] = replace(nodes["config.yaml"], name=f"{recipe}.yaml")
+
+
+@functools.cache
+def _register_sections() -> None:
+    """Register fairseq's sections, and the whole under the name `config`."""
+    hydra_init()
 
 
 @functools.cache
@@ -173,12 +241,7 @@ def _share_schemas() -> None:
 
 def record(config: DictConfig) -> dict[str, Any]:
     """Return a composed configuration as plain data, without absolute paths."""
-    return {
-        name: _without_absolute_paths(
-            OmegaConf.to_container(config[name], resolve=True, enum_to_str=True)
-        )
-        for name in SECTIONS
-    }
+    return {name: _without_absolute_paths(_plain(config[name])) for name in SECTIONS}
 
 
 def _without_absolute_paths(value: Any) -> Any:
