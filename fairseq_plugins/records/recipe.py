@@ -4,7 +4,7 @@ import functools
 import os
 import re
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -142,14 +142,27 @@ class _Composition:
         return cls(config, settings, written, resolved)
 
     @functools.cached_property
-    def references(self) -> frozenset[tuple[str, str]]:
-        """Section and key of the values that refer to other ones."""
-        return frozenset(
-            (name, key)
-            for name, values in self.written.items()
-            for key, value in values.items()
+    def references(self) -> Mapping[tuple[str, str], str]:
+        """The values that refer to other ones, as they are written, by section and key."""
+        return {
+            (section, name): str(value)
+            for section, values in self.written.items()
+            for name, value in values.items()
             if "${" in str(value)
-        )
+        }
+
+    def affected(self, changed: Iterable[tuple[str, str]]) -> set[tuple[str, str]]:
+        """Return the settings that are changed or refer to a changed one."""
+        found, new = set(changed), set(changed)
+        while new:
+            names = [".".join(one) for one in new]
+            new = {
+                one
+                for one, text in self.references.items()
+                if one not in found and any(name in text for name in names)
+            }
+            found |= new
+        return found
 
     def record(self, changes: Sequence[tuple[str, Any]]) -> dict[str, Any]:
         """Return the record with some settings changed; the composition stays as it is."""
@@ -159,7 +172,7 @@ class _Composition:
             for key, value in changes:
                 OmegaConf.update(self.config, key, list(value) if type(value) is tuple else value)
             with _known_to_hydra(self.config, self.settings):
-                for section, name in self.references.union(changed):
+                for section, name in self.affected(changed):
                     found[section][name] = _plain(self.config[section][name])
         finally:
             for section, name in changed:
