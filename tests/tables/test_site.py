@@ -210,9 +210,18 @@ def test_kinds_follow_from_the_hooks() -> None:
 def test_a_heat_map_keeps_its_numbers_to_a_ninetieth_of_the_largest() -> None:
     values = [[0.0, -2.0], [1.0, 0.5], [2.0, -0.3]]
     (trace,) = charts.heat(values, x="", y="")["data"]
-    back = [[(ord(one) - trace["zero"]) * trace["unit"] for one in row] for row in trace["shades"]]
+    rows = [row.translate(str.maketrans('~! "', "<>&'")) for row in trace["shades"]]
+    back = [[(ord(one) - trace["zero"]) * trace["unit"] for one in row] for row in rows]
     for row, kept in zip(values, back, strict=True):
         assert kept == pytest.approx(row, abs=2.0 / 90 + 1e-3)
+
+
+def test_a_large_heat_map_is_thinned_with_its_positions() -> None:
+    values = [[float(row * 250 + column) for column in range(250)] for row in range(250)]
+    (trace,) = charts.heat(values, x="", y="", first=1)["data"]
+    assert trace["step"] == 3 and {len(row) for row in trace["shades"]} == {len(trace["shades"])}
+    last = (ord(trace["shades"][-1][-1]) - trace["zero"]) * trace["unit"]
+    assert last == pytest.approx(values[249][249], rel=0.02)
 
 
 def test_a_few_numbers_do_not_leave_a_heat_map_pale() -> None:

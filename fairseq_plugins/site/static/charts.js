@@ -21,8 +21,9 @@
     });
     const data = chart.data.map((trace) => {
       if (trace.type !== "heatmap") return trace;
+      const longer = { "~": "<", "!": ">", " ": "&", '"': "'" };  // as site/charts.py wrote them
       const z = trace.shades.map((row) =>
-        [...row].map((shade) => (shade.charCodeAt(0) - trace.zero) * trace.unit));
+        [...row].map((shade) => ((longer[shade] || shade).charCodeAt(0) - trace.zero) * trace.unit));
       const most = Math.max(...z.flat().map(Math.abs), trace.unit);
       const ends = isDark ? ["#11161d", "#8ab4ff"] : ["#ffffff", "#14357e"];
       const signed = isDark
@@ -34,7 +35,7 @@
       };
       return {
         type: "heatmap",
-        z, text: z.map((row) => row.map(words)), x0: trace.first, y0: trace.first,
+        z, text: z.map((row) => row.map(words)), x0: trace.first, y0: trace.first, dx: trace.step, dy: trace.step,
         zmin: trace.signed ? -most : 0, zmax: most,
         colorscale: trace.signed ? signed : [[0, ends[0]], [1, ends[1]]],
         colorbar: { thickness: 12 },
