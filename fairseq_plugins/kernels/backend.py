@@ -58,7 +58,10 @@ def choose_backend(device: torch.device, dtype: torch.dtype) -> Backend:
     if not word:
         if device.type == "cuda" and not _obstacle(device, dtype):
             return "triton"
-        return "torch" if native.obstacle(device, dtype) else "native"
+        # A compiled graph has plain operations: Dynamo cannot trace the search for the library.
+        if torch.compiler.is_compiling() or native.obstacle(device, dtype):
+            return "torch"
+        return "native"
     if word not in BACKENDS:
         raise ValueError(f"`{VARIABLE}` must be one of {list(BACKENDS)}, but is {word!r}.")
     obstacles = {"triton": _obstacle, "native": native.obstacle}

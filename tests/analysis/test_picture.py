@@ -145,7 +145,7 @@ def test_files_of_one_and_the_page_of_several(tmp_path: Path, capsys):
         (["rop"], "is 'rop' instead. Did you mean"),
         (["rope", "--length", "1"], "--length must be at least 2, but is 1"),
         (["rope", "--options", "base=x"], "`base` must be a number"),
-        (["--all", "--options", "base=2"], "--options must be left out with --all"),
+        (["--all", "--options", "base=2"], "--options must be left out"),
     ],
 )
 def test_what_cannot_be_is_named(words, message, tmp_path, capsys):
