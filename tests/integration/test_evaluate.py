@@ -351,4 +351,4 @@ def test_another_dictionary_is_refused(
     words = (data / "dict.txt").read_text().splitlines()
     (tmp_path / "dict.txt").write_text("\n".join([words[1], words[0], *words[2:]]) + "\n")
     error = refused(capsys, checkpoints["vanilla"], tmp_path)
-    assert "dict.txt must have the words that" in error and "the digest is" in error
+    assert "dict.txt must have" in error and "digest" in error
