@@ -6,9 +6,11 @@ dtype, and a large copy.
 """
 
 import gc
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
+from unittest import mock
 
 import torch
 from torch import Tensor
@@ -20,6 +22,7 @@ from torch.utils.flop_counter import flop_registry
 from benchmarks.context import Context, Settings
 from benchmarks.record import Found, short
 from benchmarks.timing import Pace, interleave
+from fairseq_plugins.kernels.backend import VARIABLE
 
 Run = Callable[[Settings, Context], Found]
 Measured = TypeVar("Measured")
@@ -49,12 +52,18 @@ class Work:
 def count_work(run: Callable[[], object]) -> Work:
     """Count the work of a call of ``run``, after a warm-up.
 
-    Kernels that are not PyTorch operators are not seen; without any product the work is unknown.
-    Errors are returned as `source`, so that times are kept.
+    Kernels that are not PyTorch operators are not seen; without any product the work is unknown. In
+    place of this project's compiled CPU kernel its form in PyTorch is counted, with the same
+    products. Errors are returned as `source`, so that times are kept.
     """
     counter = _Counter()
+    forced = {} if torch.cuda.is_available() or os.environ.get(VARIABLE) else {VARIABLE: "torch"}
     try:
-        with torch.autograd.graph.saved_tensors_hooks(counter.keep, lambda tensor: tensor), counter:
+        with (
+            mock.patch.dict(os.environ, forced),
+            torch.autograd.graph.saved_tensors_hooks(counter.keep, lambda tensor: tensor),
+            counter,
+        ):
             result = run()
         gc.collect(1)  # young cycles would else count as outputs
         moved = counter.moved()
