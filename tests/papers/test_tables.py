@@ -18,8 +18,7 @@ from fairseq_plugins.papers.lrpe import TABLE_2, TABLE_3, TABLE_4, TABLE_5, TABL
 from fairseq_plugins.papers.tables import ATTENTIONS, AVERAGE, Column, Printed, read_rows
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
-# The sweep of denominators shows Table 2's numbers once more.
-PRINTED = [t for t in TABLES.values() if t.is_printed and t.name != "floor_sweep"]
+PRINTED = [table for table in TABLES.values() if table.is_printed]
 TYPES = [f"lrpe_type{number}" for number in range(1, 9)]
 
 
