@@ -145,11 +145,10 @@ class FloorSweep(LanguageModel):
 
     def comparability(self, scale: str) -> str:
         return (
-            "The paper's numbers stand beside clamped denominators, which its authors' code of "
-            "2022 has; no paper has the other columns. Data, model and budget are Table 2's at "
-            "this scale, the same in every column and row but for the denominator and the "
-            "encoding; what can be compared is one denominator with another in a row, and the "
-            "rows under one of them."
+            "The authors' code of 2022 clamps denominators, so that Table 2's printed numbers are "
+            "to be compared with that column. Data, model and budget are Table 2's at this scale, "
+            "the same in every column and row but for the denominator and the encoding; what can "
+            "be compared is one denominator with another in a row, and the rows under one of them."
         )
 
 

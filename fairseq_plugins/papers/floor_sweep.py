@@ -20,12 +20,7 @@ FLOOR_SWEEP = Table(
     "with a norm of the output in place of a denominator, as in their code since January 2023",
     experiment="floor_sweep",
     columns=PERPLEXITIES,
-    # The paper's numbers were made with the denominators of the authors' code of 2022.
-    rows=tuple(
-        Row(row.name, row.label, "", {CLAMPED: row.paper["linear"]})
-        for row in TABLE_2.rows
-        if "linear" in row.paper
-    ),
+    rows=tuple(Row(row.name, row.label, "", {}) for row in TABLE_2.rows if "linear" in row.paper),
     attentions=(*FLOORS, PLAIN, CLAMPED, *OUTPUT_NORMS),
     names={
         **{word: f"floor {floor:g}" for word, floor in FLOORS.items()},

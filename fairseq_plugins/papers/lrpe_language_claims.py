@@ -268,7 +268,12 @@ def _clamped(claim: Claim) -> Claim:
         claim,
         name=f"{claim.name}-clamped",
         text=claim.text.replace("linear attention", "linear attention, clamped denominators", 1),
-        evidence=replace(claim.evidence, table=FLOOR_SWEEP.name, attention=CLAMPED),
+        evidence=replace(
+            claim.evidence,
+            table=FLOOR_SWEEP.name,
+            attention=CLAMPED,
+            printed_in=(TABLE_2.name, "linear"),
+        ),
     )
 
 
