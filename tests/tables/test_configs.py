@@ -190,7 +190,7 @@ def test_batches_that_are_counted_in_tokens_are_spread_whole():
     recorded = _batches(8, max_tokens=4400)
     layouts = [spread(recorded, devices) for devices in (1, 2, 8)]
     assert [(layout.update_freq, layout.devices) for layout in layouts] == [(8, 1), (4, 2), (1, 8)]
-    assert not any("batch_size" in word for word in layouts[0].overrides)
+    assert not any("batch_size" in key for key in layouts[0].settings)
     with pytest.raises(ValueError, match=r"`--gpus` must divide .* 8 batches per update"):
         spread(recorded, 3)
 
