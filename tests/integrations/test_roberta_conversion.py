@@ -256,7 +256,7 @@ def test_another_dictionary_of_the_same_size_does_not_go_back(
     (broken / "dict.txt").write_text("\n".join([lines[1], lines[0], *lines[2:]]) + "\n")
     words = ["to-huggingface", str(broken / "model.pt"), str(tmp_path / "out")]
     error = refused(script, capsys, [*words, "--bpe", str(broken)], tmp_path)
-    assert "dict.txt must have the words that" in error
+    assert "dict.txt must have" in error
 
 
 def test_a_checkpoint_that_names_another_model_is_refused(script, ours, capsys, tmp_path) -> None:
