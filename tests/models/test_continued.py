@@ -223,7 +223,7 @@ def test_another_dictionary_is_refused(tmp_path: Path) -> None:
     build(init_from=str(path))
     checkpoint["cfg"]["model"]["dictionary_digest"] = other = digest(DICTIONARY.symbols[::-1])
     torch.save(checkpoint, path)
-    with pytest.raises(ValueError, match=f"must have .* digest {other}, but"):
+    with pytest.raises(ValueError, match=f"must have .*digest {other}"):
         build(init_from=str(path))
     name = f"{STACK}embed_tokens.weight"
     checkpoint["model"][name] = checkpoint["model"][name][:-1]
