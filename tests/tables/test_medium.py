@@ -17,7 +17,7 @@ from fairseq_plugins.papers.bert import MEDIUM_ROWS
 from fairseq_plugins.records.recipe import total_batch
 from fairseq_plugins.records.results import check_result
 from fairseq_plugins.records.runs import Run
-from fairseq_plugins.report.short_then_long import what_short_samples_show
+from fairseq_plugins.report.short_then_long import short_sample_sentences
 from fairseq_plugins.report.squad_by_pretraining_length import lines_by_length
 from fairseq_plugins.runner import table_run
 from fairseq_plugins.runner.run_options import RunOptions
@@ -148,7 +148,7 @@ def test_the_page_says_what_short_samples_decide() -> None:
             (row, "vanilla"): {"short_v1_f1": {1: own}, "short_v2_f1": {1: v2}}
             for row, own in v1.items()
         }
-        return "".join(what_short_samples_show(JudgedTable(table, cells, floors)))
+        return "".join(short_sample_sentences(JudgedTable(table, cells, floors)))
 
     said = seen(50.0, learned=5.0, shaw_only=9.0, learnable_sinusoidal=4.0)
     v1 = "is above that of `learned` (5.00): so for `shaw_only` (9.00); not for `learnable_sin"
@@ -156,7 +156,7 @@ def test_the_page_says_what_short_samples_decide() -> None:
     assert "No row's F1, v2.0, after short samples" in said and "decide nothing" in said
     assert "v2.0, after short samples, is above that of" in seen(70.0, learned=5.0, shaw_only=9.0)
     assert seen(50.0, shaw_only=9.0) == ""
-    assert what_short_samples_show(JudgedTable(TABLES["bert_table4"], {}, {})) == []
+    assert short_sample_sentences(JudgedTable(TABLES["bert_table4"], {}, {})) == []
 
 
 def test_rows_are_those_of_the_figure() -> None:
