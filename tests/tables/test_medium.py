@@ -15,7 +15,7 @@ from fairseq_plugins.experiments.training import Training
 from fairseq_plugins.papers import TABLES
 from fairseq_plugins.papers.bert import MEDIUM_ROWS
 from fairseq_plugins.records.recipe import total_batch
-from fairseq_plugins.records.results import check_result
+from fairseq_plugins.records.results import check_result, load_result
 from fairseq_plugins.records.runs import Run
 from fairseq_plugins.report.short_then_long import short_sample_sentences
 from fairseq_plugins.report.squad_by_pretraining_length import lines_by_length
@@ -106,7 +106,7 @@ def test_the_page_the_figure_and_the_json_have_every_part(place: Path) -> None:
     assert fake.trained[:4] == [
         f"{TABLE}/toy/{RUN.name}/{name}" for name in ("part_1", "part_1_v1", "part_1_v2", "part_2")
     ]
-    result = json.loads((place / RUN.result).read_text())
+    result = load_result(place / RUN.result, BERT_FIGURE7.metrics)
     kinds = ["samples of 16", "SQuAD v1", "SQuAD v2", "samples of 64"]
     assert [*result["config"]["trainings"]] == kinds
     parts = result["metrics"]["parts"]
