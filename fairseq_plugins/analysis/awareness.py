@@ -158,12 +158,12 @@ class Awareness:
 
     @property
     def is_forward_aware(self) -> bool:
-        """Whether a slice is equal from the start on at all lengths, and separates positions."""
+        """Test whether positions stay apart in what slices from the start share at all lengths."""
         return self.forward_apart > SAME * self.size
 
     @property
     def is_backward_aware(self) -> bool:
-        """Whether a slice is equal from the end back at all lengths, and separates positions."""
+        """Test whether positions stay apart in what slices from the end share at all lengths."""
         return self.backward_apart > SAME * self.size
 
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from fairseq_plugins.kernels import native
-from fairseq_plugins.kernels.backend import choose_backend
+from fairseq_plugins.kernels.backend import Backend
 from fairseq_plugins.kernels.division import Slopes, slope_of_norms, undo_division
 from fairseq_plugins.kernels.normalizer import clamp_denominator, norms
 from fairseq_plugins.kernels.operands import add_product, product, stay_narrow
@@ -44,6 +44,7 @@ def chunked_attention(
     min_cosine: float | None,
     epsilon: float | None = None,
     chunk: int,
+    backend: Backend,
 ) -> tuple[Tensor, LinearState]:
     """Attend with the denominator of the same features, or with none.
 
@@ -56,12 +57,14 @@ def chunked_attention(
             ``k_sum`` and ``k_norm`` unchanged.
         epsilon: see ``causal_linear_attention``.
         chunk: C.
+        backend: ``native`` for the compiled library, where it takes these sizes.
 
     Returns:
         (B, H, T, M), in the dtype of ``v`` (without a denominator, of the sums), and the state
         after the last key.
     """
-    output, *sums = _ChunkedAttention.apply(q, k, v, *start, min_cosine, epsilon, chunk)
+    is_native = backend == "native" and native.fits(q, k, v)
+    output, *sums = _ChunkedAttention.apply(q, k, v, *start, min_cosine, epsilon, chunk, is_native)
     return output, LinearState(*sums)
 
 
@@ -94,8 +97,8 @@ class _ChunkedAttention(torch.autograd.Function):
         min_cosine: float | None,
         epsilon: float | None,
         chunk: int,
+        is_native: bool,
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        is_native = _is_native(q, k, v)
         sums = (kv, k_sum, k_norm)
         if is_native:
             computed = native.attend(q, k, v, *sums, min_cosine, epsilon)
@@ -137,12 +140,7 @@ class _ChunkedAttention(torch.autograd.Function):
             grads = native.gradients(*given, *clamping)
         else:
             grads = _chunk_gradients(*given, *clamping, ctx.chunk)
-        return (*grads, None, None, None)
-
-
-def _is_native(q: Tensor, k: Tensor, v: Tensor) -> bool:
-    dtype = torch.promote_types(q.dtype, v.dtype)
-    return choose_backend(q.device, dtype) == "native" and native.fits(q, k, v)
+        return (*grads, None, None, None, None)
 
 
 def _attend_chunks(

@@ -105,7 +105,14 @@ def causal_linear_attention(
     is_fused = is_simple and normalizer_k is None and not takes_all_chunks(q.device)
     if backend in ("torch", "native") and is_fused:
         output, state = chunked_attention(
-            q, k, v, start, min_cosine=min_cosine, epsilon=epsilon, chunk=chunk_size
+            q,
+            k,
+            v,
+            start,
+            min_cosine=min_cosine,
+            epsilon=epsilon,
+            chunk=chunk_size,
+            backend=backend,
         )
         return (output, state) if return_state else output
     output, kv = causal_product(q, k, v, start.kv, log_decay, chunk_size)

@@ -49,7 +49,9 @@ def causal_product(
         # Two tensors, since Dynamo cannot trace an argument twice.
         nothing = (start.new_empty(*start.shape[:2], 0) for _ in range(2))
         state = LinearState(start, *nothing)
-        output, state = chunked_attention(q, k, v, state, min_cosine=None, chunk=chunk)
+        output, state = chunked_attention(
+            q, k, v, state, min_cosine=None, chunk=chunk, backend=backend
+        )
         return output, state.kv
     _check_decay(log_decay, q)
     if takes_all_chunks(q.device):
