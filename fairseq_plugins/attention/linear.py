@@ -9,7 +9,12 @@ from torch import Tensor
 from fairseq_plugins.attention.base import Attention, State
 from fairseq_plugins.attention.distances import advances, check_span, key_range
 from fairseq_plugins.attention.feature_maps import FEATURE_MAPS, VANISHING_MAPS
-from fairseq_plugins.attention.normalizers import UNDIVIDED, Normalizer, NormalizerOptions
+from fairseq_plugins.attention.normalizers import (
+    NORMALIZER,
+    UNDIVIDED,
+    Normalizer,
+    NormalizerOptions,
+)
 from fairseq_plugins.attention.output_norm import OutputNorm, OutputNormKind
 from fairseq_plugins.attention.shared import SharedPass
 from fairseq_plugins.encodings import LinearFacts, PositionEncoding
@@ -21,6 +26,8 @@ from fairseq_plugins.kernels.normalizer import LEAST_COSINE
 from fairseq_plugins.kernels.precision import without_autocast
 
 _HALF = (torch.float16, torch.bfloat16)
+# Of an output in float16: a product with an output projection of 512 features stays in range.
+LARGEST_HALF = 4096.0
 
 
 class LinearAttention(Attention):
@@ -31,12 +38,13 @@ class LinearAttention(Attention):
     Args:
         encoding, num_heads, head_dim, causal: see ``Attention``.
         feature_map: phi, a key of ``FEATURE_MAPS``; an encoding's own (``cosformer``) overrides it.
-        normalizer: the denominator. ``encoded``: LRPE, Eq. 39, clamped by ``min_cosine`` if the
-            encoding can make it negative; encodings that change norms (``xpos``) use ``plain``.
-            ``plain``: from phi(q) and phi(k) before the encoding, always positive. ``clamped``:
-            max(sum of Eq. 39, ``epsilon``), as in the LRPE authors' code of 2022. ``output_norm``:
-            a norm over all heads' outputs instead, as in their code since January 2023. ``none``:
-            neither.
+        normalizer: the denominator. ``clamped`` (the default): max(sum of Eq. 39, ``epsilon``), as
+            in the LRPE authors' code of 2022; in float16 outputs end at ``LARGEST_HALF``, and
+            encodings whose sums cancel (``lrpe_type8``, ``lrpe_dct``) are refused.
+            ``output_norm``: a norm over all heads' outputs instead, as in their code since
+            January 2023. ``encoded``: LRPE, Eq. 39, kept from 0 by ``min_cosine`` if the encoding
+            can make it negative; encodings that change norms (``xpos``) use ``plain``. ``plain``:
+            from phi(q) and phi(k) before the encoding, always positive. ``none``: neither.
         min_cosine: lower bound on the absolute denominator of ``encoded`` and ``plain``, as a
             share of its maximum |phi(q)~| sum |phi(k)~|; ``MIN_COSINE`` by default. The absolute
             weights of a query then sum to at most 1 / ``min_cosine``; 0 clamps at ``LEAST_COSINE``
@@ -47,7 +55,8 @@ class LinearAttention(Attention):
 
     Raises:
         IncompatibleEncodingError: the encoding needs the T x S logits.
-        ValueError: an unknown feature map or normalizer, or an invalid option.
+        ValueError: an unknown feature map or normalizer, an invalid option, or, in a pass, float16
+            that cannot hold the outputs.
     """
 
     name = "linear"
@@ -63,7 +72,7 @@ class LinearAttention(Attention):
         head_dim: int,
         causal: bool,
         feature_map: str = "elu",
-        normalizer: Normalizer = "encoded",
+        normalizer: Normalizer = NORMALIZER,
         min_cosine: float | None = None,
         epsilon: float | None = None,
         output_norm: OutputNormKind | None = None,
@@ -102,7 +111,10 @@ class LinearAttention(Attention):
         self._floor = max(self.min_cosine, LEAST_COSINE) if has_floor else 0.0
         sums_weights = is_encoded or (normalizer == "clamped" and transforms)
         # Norms that grow with the position would leave float16's range too.
-        self._is_exact = (sums_weights and facts.sums_cancel) or not facts.keeps_norms
+        self._cancels = sums_weights and facts.sums_cancel
+        may_be_huge = 0 < (options.epsilon or 0) < 1 / torch.finfo(torch.float16).max
+        self._saturates = may_be_huge and sums_weights and not facts.keeps_positive
+        self._is_exact = self._cancels or not facts.keeps_norms
         self.span = facts.positive_span if sums_weights and facts.keeps_positive else None
         self._decays = "log_decay" in self.hooks
 
@@ -233,6 +245,17 @@ class LinearAttention(Attention):
         )
         return self._decode_output(output, q_positions, q.dtype), None
 
+    def _check_inputs(self, key_padding_mask: Tensor | None = None, **inputs: Tensor) -> None:
+        super()._check_inputs(key_padding_mask, **inputs)
+        is_half = any(x.dtype == torch.float16 for x in inputs.values())
+        if is_half and self._cancels and self._saturates:
+            assert self.encoding is not None
+            raise ValueError(
+                f"`normalizer` must not be clamped in float16 with {self.encoding.label}, whose "
+                f"sums of weights can be 0: v / {self.epsilon:g} is beyond float16's range. Use "
+                "bfloat16 or float32 (precision=bf16 or fp32), or normalizer=output_norm."
+            )
+
     def _check_span(self, *positions: Tensor) -> None:
         """Check that no distance gives negative weights, whose sum is not clamped."""
         if self.span is not None and not torch.compiler.is_compiling():
@@ -258,16 +281,18 @@ class LinearAttention(Attention):
 
     def _decode_output(self, output: Tensor, positions: Tensor, dtype: torch.dtype) -> Tensor:
         """Decode and cast the output, under autocast to its dtype."""
+        device = output.device.type
+        is_cast = output.dtype != torch.float64 and torch.is_autocast_enabled(device)
+        last = torch.get_autocast_dtype(device) if is_cast else dtype
+        if self._saturates and last == torch.float16:
+            output = output.clamp(-LARGEST_HALF, LARGEST_HALF)
         if self.output_norm is None:
             output = output.to(dtype)
         if self.encoding is not None and "transform_output" in self.hooks:
             output = self.encoding.transform_output(output, positions)
         if self.output_norm is not None:
             output = self.output_norm(output).to(dtype)
-        device = output.device.type
-        if output.dtype == torch.float64 or not torch.is_autocast_enabled(device):
-            return output
-        return output.to(torch.get_autocast_dtype(device))
+        return output.to(last)
 
     def _features(
         self, x: Tensor, transform: Callable[[Tensor], Tensor] | None
@@ -333,7 +358,7 @@ class LinearAttention(Attention):
             norm_k = None if norm_k is None else norm_k.masked_fill(padded, 0.0)
         if self.encoding is not None and "transform_value" in self.hooks:
             v = self.encoding.transform_value(v, positions)
-        if self._is_exact and v.dtype in _HALF:
+        if v.dtype in _HALF and (self._is_exact or (self._saturates and v.dtype == torch.float16)):
             v = v.float()
         return encoded, norm_k, v
 

@@ -14,6 +14,7 @@ UNDIVIDED: tuple[Normalizer, ...] = ("none", "output_norm")
 # Without a bound, encoded denominators cross zero in training, with huge gradients.
 MIN_COSINE = 0.2
 EPSILON = 1e-6
+NORMALIZER: Normalizer = "clamped"  # with which the LRPE paper's orderings come out
 OUTPUT_NORM: OutputNormKind = "layer_norm"
 
 

@@ -10,6 +10,7 @@ from fairseq_plugins.attention import ATTENTIONS, FEATURE_MAPS, Attention, build
 from fairseq_plugins.attention.normalizers import (
     EPSILON,
     MIN_COSINE,
+    NORMALIZER,
     NORMALIZERS,
     OUTPUT_NORM,
     defaults_of,
@@ -45,12 +46,12 @@ class PositionEncodingConfig(FairseqDataclass):
         default="elu", metadata={"help": "feature map of linear attention; elu is 1 + elu"}
     )
     linear_normalizer: ChoiceEnum(list(NORMALIZERS)) = field(
-        default="encoded",
+        default=NORMALIZER,
         metadata={
-            "help": "denominator of linear attention: from the encoded features, clamped by "
-            "min_cosine (encoded; LRPE, Eq. 39); from the features without encoding (plain); "
-            "max(sum, linear_epsilon) as in the LRPE authors' code of 2022 (clamped); a norm of "
-            "the heads' output instead, as in their code since 2023 (output_norm); or none"
+            "help": "denominator of linear attention: max(sum, linear_epsilon) as in the LRPE "
+            "authors' code of 2022 (clamped); a norm of the heads' output instead, as in their "
+            "code since 2023 (output_norm); the sum, kept from 0 by min_cosine (encoded; LRPE, "
+            "Eq. 39); from the features without encoding (plain); or none"
         },
     )
     min_cosine: float = field(
@@ -79,6 +80,17 @@ NORMALIZER_OPTIONS = {
 }
 
 
+def unused_linear_options(attention_types: Collection[str], normalizer: str) -> list[str]:
+    """Return the options of linear attention that have no effect.
+
+    `linear_normalizer` itself is not one: recipes set it for whichever attention is chosen.
+    """
+    if "linear" not in attention_types:
+        return ["feature_map", *NORMALIZER_OPTIONS]
+    used = defaults_of(normalizer)
+    return [name for name, own in NORMALIZER_OPTIONS.items() if own not in used]
+
+
 def check_linear_options(config: PositionEncodingConfig, attention_types: Collection[str]) -> None:
     """Check that options of linear attention are at their defaults where they have no effect.
 
@@ -87,15 +99,11 @@ def check_linear_options(config: PositionEncodingConfig, attention_types: Collec
             ``linear_epsilon`` is not positive.
     """
     types = sorted({str(attention_type) for attention_type in attention_types})
+    where = f"where no attention is linear (attention_type={' and '.join(types)})"
     if "linear" in types:
-        used = defaults_of(str(config.linear_normalizer))
-        unused = [name for name, own in NORMALIZER_OPTIONS.items() if own not in used]
         where = f"with linear_normalizer={config.linear_normalizer!s}"
-    else:
-        unused = ["feature_map", "linear_normalizer", *NORMALIZER_OPTIONS]
-        where = f"where no attention is linear (attention_type={' and '.join(types)})"
     defaults = PositionEncodingConfig()
-    for name in unused:
+    for name in unused_linear_options(types, str(config.linear_normalizer)):
         value, default = getattr(config, name), getattr(defaults, name)
         if value != default:
             raise ValueError(f"`{name}` must be {default} {where}, but is {value!s} instead.")

@@ -20,7 +20,6 @@ class Comparison:
         of_most: whether it is claimed for more than half of the rows of `second`.
         second_attention: of `second`, if not that of `first`.
         second_metric: of `second`, if not that of `first`.
-        printed_in: table and attention of the paper's numbers, if they are of another table.
     """
 
     table: str
@@ -35,7 +34,6 @@ class Comparison:
     of_most: bool = False
     second_attention: str = ""
     second_metric: str = ""
-    printed_in: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,6 @@
 """Claims of LRPE (Qin et al. 2023) about its language models."""
 
-from dataclasses import replace
-
 from fairseq_plugins.papers.claims import Claim, Comparison, Side
-from fairseq_plugins.papers.floor_sweep import CLAMPED, FLOOR_SWEEP
 from fairseq_plugins.papers.lrpe import TABLE_2, TABLE_8, UPDATES_TO_REFERENCE
 from fairseq_plugins.papers.tables import ATTENTIONS, Table
 
@@ -188,7 +185,7 @@ _SWAPPED = (
 )
 
 
-_CLAIMS = (
+LANGUAGE_MODEL_CLAIMS = (
     *(claim for attention in ATTENTIONS for claim in _language_model(attention)),
     Claim(
         "lm-linear-type2-per",
@@ -259,31 +256,3 @@ _CLAIMS = (
     _gain("per", "PER", 27.0, _SWAPPED),
     _gain("spe", "SPE", 36.0, _SWAPPED),
 )
-
-
-def _clamped(claim: Claim) -> Claim:
-    """Return a claim on Table 2's linear attention, judged with the authors' denominators."""
-    assert isinstance(claim.evidence, Comparison)
-    return replace(
-        claim,
-        name=f"{claim.name}-clamped",
-        text=claim.text.replace("linear attention", "linear attention, clamped denominators", 1),
-        evidence=replace(
-            claim.evidence,
-            table=FLOOR_SWEEP.name,
-            attention=CLAMPED,
-            printed_in=(TABLE_2.name, "linear"),
-        ),
-    )
-
-
-def _is_of_table_2(claim: Claim) -> bool:
-    evidence = claim.evidence
-    return (
-        isinstance(evidence, Comparison)
-        and (evidence.table, evidence.attention) == (TABLE_2.name, "linear")
-        and evidence.metric in [column.metric for column in FLOOR_SWEEP.columns]
-    )
-
-
-LANGUAGE_MODEL_CLAIMS = (*_CLAIMS, *(_clamped(claim) for claim in _CLAIMS if _is_of_table_2(claim)))

@@ -22,6 +22,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 import fairseq_plugins.registration  # noqa: F401  (schemas of the recipes)
+from fairseq_plugins.modules.options import unused_linear_options
 
 # Recorded sections; fairseq's other sections belong to other commands.
 SECTIONS = (
@@ -284,14 +285,19 @@ def total_batch(recorded: Mapping[str, Any]) -> int:
     )
 
 
-def _with_defaults(model: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a model's section with the defaults of all missing options."""
+def _effective(model: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a model's options that have an effect, with the defaults of missing ones."""
     options = MODEL_DATACLASS_REGISTRY.get(model.get("_name"))
-    return {**(vars(options()) if options else {}), **model}
+    complete = {**(vars(options()) if options else {}), **model}
+    types = {value for key, value in complete.items() if key.endswith("attention_type")}
+    unused = unused_linear_options(types, str(complete.get("linear_normalizer")))
+    if "linear" not in types:
+        unused.append("linear_normalizer")
+    return {key: value for key, value in complete.items() if key not in unused}
 
 
 def _experiment(recorded: Mapping[str, Any]) -> dict[str, Any]:
-    complete = {**recorded, "model": _with_defaults(recorded["model"])}
+    complete = {**recorded, "model": _effective(recorded["model"])}
     flat = {
         f"{section}.{key}": value
         for section, keys in complete.items()

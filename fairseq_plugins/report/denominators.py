@@ -46,12 +46,7 @@ def _floors(found: Mapping[str, LinearAttention]) -> str:
             "Linear attention: the paper does not say what it does where an encoded denominator "
             f"comes near zero; here its size is kept at or above {shares} of its bound."
         )
-        most = [row for row, share in kept.items() if share >= MOST]
-        few = [share for share in kept.values() if share < MOST]
-        affected = [f"most queries of {_names(most)}"] if most else []
-        others = "any other row" if most else "a row"
-        affected += [f"at most {max(few):.0%} of the queries of {others}"] if few else []
-        parts.append(f"At random inputs that decides for {' and '.join(affected)}.")
+        parts.append(_affected(kept))
     plain = [row for row, one in encoded.items() if one.normalizer == "plain"]
     free = [row for row in encoded if row not in kept and row not in plain]
     if free:
@@ -65,12 +60,10 @@ def _authors(found: Mapping[str, LinearAttention]) -> str:
     """Describe rows with the denominators (or norms) of the authors' released code."""
     parts = []
     for epsilon in sorted({one.epsilon for one in found.values() if one.epsilon is not None}):
-        rows = {row: one for row, one in found.items() if one.epsilon == epsilon}
-        shares = {row: floored_share(one) for row, one in rows.items()}
+        shares = {row: floored_share(one) for row, one in found.items() if one.epsilon == epsilon}
         parts.append(
-            f"Divided by max(sum, {epsilon:g}), as in the LRPE authors' code of 2022: "
-            f"{_names([*rows])}; at random inputs the sum is smaller for at most "
-            f"{max(shares.values()):.0%} of the queries."
+            f"Linear attention is divided by max(sum, {epsilon:g}), as in the LRPE authors' code "
+            f"of 2022. {_affected(shares)}"
         )
     normed = [row for row, one in found.items() if one.output_norm is not None]
     if normed:
@@ -79,6 +72,16 @@ def _authors(found: Mapping[str, LinearAttention]) -> str:
             f"authors' code since January 2023: {_names(normed)}."
         )
     return " ".join(parts)
+
+
+def _affected(shares: Mapping[str, float]) -> str:
+    """Describe for which queries a lower bound decides, by row."""
+    most = [row for row, share in shares.items() if share >= MOST]
+    few = [share for share in shares.values() if share < MOST]
+    affected = [f"most queries of {_names(most)}"] if most else []
+    others = "any other row" if most else "a row"
+    affected += [f"at most {max(few):.0%} of the queries of {others}"] if few else []
+    return f"At random inputs that decides for {' and '.join(affected)}."
 
 
 def _names(rows: Sequence[str]) -> str:

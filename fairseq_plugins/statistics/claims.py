@@ -2,11 +2,10 @@
 
 import functools
 from collections.abc import Mapping
-from dataclasses import replace
 
 from fairseq_plugins.papers import TABLES
 from fairseq_plugins.papers.bert_correlations import PRINTED
-from fairseq_plugins.papers.claims import Claim, Comparison, Computed, Correlation, Speed
+from fairseq_plugins.papers.claims import Claim, Computed, Correlation, Speed
 from fairseq_plugins.statistics.comparisons import Cells
 from fairseq_plugins.statistics.inference import sample_mean
 from fairseq_plugins.statistics.verdicts import (
@@ -37,9 +36,6 @@ def printed(claim: Claim) -> Verdict:
     if isinstance(claim.evidence, Correlation):
         (_, own), (_, performance) = claim.evidence.of, claim.evidence.with_
         return Verdict(UNDECIDED, sample_mean([PRINTED[own][performance].mean]), "r")
-    if isinstance(claim.evidence, Comparison) and claim.evidence.printed_in:
-        table, attention = claim.evidence.printed_in
-        claim = replace(claim, evidence=replace(claim.evidence, table=table, attention=attention))
     return judge(claim, Numbers(_all_printed(), {}))
 
 

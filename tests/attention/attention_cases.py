@@ -47,6 +47,12 @@ def refusal(name: str, causal: bool) -> str | None:
     return next((reason for reason in reasons if reason), None)
 
 
+def overflows(name: str, attention: str, dtype: torch.dtype) -> bool:
+    """Whether sums of weights can be 0, over which float16 ends."""
+    cancels = {"lrpe_type8", "lrpe_dct"} & {*name.split("+")}
+    return attention == "linear" and dtype == torch.float16 and bool(cancels)
+
+
 def extrapolates(name: str) -> bool:
     """Whether every encoding of a name has positions beyond those it was built for."""
     return all(ENCODINGS[part].facts.extrapolates for part in name.split("+"))

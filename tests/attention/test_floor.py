@@ -10,7 +10,9 @@ from fairseq_plugins.encodings import LinearFacts, build_encoding
 HEADS, DIM = 4, 64
 
 
-def build(name: str, *, causal: bool = True, **options) -> LinearAttention:
+def build(
+    name: str, *, causal: bool = True, normalizer: str = "encoded", **options
+) -> LinearAttention:
     encoding = build_encoding(
         name,
         num_heads=HEADS,
@@ -21,7 +23,13 @@ def build(name: str, *, causal: bool = True, **options) -> LinearAttention:
         generator=torch.Generator().manual_seed(2),
     )
     attention = build_attention(
-        "linear", encoding, num_heads=HEADS, head_dim=DIM, causal=causal, **options
+        "linear",
+        encoding,
+        num_heads=HEADS,
+        head_dim=DIM,
+        causal=causal,
+        normalizer=normalizer,
+        **options,
     )
     assert isinstance(attention, LinearAttention)
     return attention

@@ -150,7 +150,7 @@ def reads_weights(name: str, causal: bool) -> bool:
 @pytest.mark.parametrize(("name", "causal"), [case for case in CASES if reads_weights(*case)])
 def test_an_encoded_denominator_bounds_the_weights(name, causal):
     """The absolute weights of a query sum to at most 1 / MIN_COSINE, for any inputs."""
-    attention = build(name, causal=causal)
+    attention = build(name, causal=causal, normalizer="encoded")
     q, k = 3 * torch.randn(2, 2, HEADS, 60, DIM, dtype=torch.float64)
     # The values of key t are the unit vector e_t, so that the output is the weights.
     v = torch.eye(60, dtype=torch.float64).expand(2, HEADS, -1, -1)
@@ -264,7 +264,7 @@ def test_unknown_words_are_refused():
 @pytest.mark.parametrize("share", [-0.1, 1.5, float("nan")])
 def test_a_floor_is_a_share(share):
     with pytest.raises(ValueError, match=f"`min_cosine` must be between 0 and 1, but is {share}"):
-        build("rope", min_cosine=share)
+        build("rope", normalizer="encoded", min_cosine=share)
 
 
 def test_no_softmax_path_is_touched(monkeypatch):

@@ -187,7 +187,10 @@ def test_grouped_heads_have_one_norm_over_the_layer():
         ({"normalizer": "clamped", "min_cosine": 0.2}, "`min_cosine` must be left out .*clamped"),
         ({"normalizer": "output_norm", "min_cosine": 0.0}, "`min_cosine` must be left out"),
         ({"normalizer": "none", "min_cosine": 0.1}, "`min_cosine` must be left out .*none.* 0.1"),
-        ({"epsilon": 1e-6}, "`epsilon` must be left out with normalizer=encoded.* 1e-06"),
+        (
+            {"normalizer": "encoded", "epsilon": 1e-6},
+            "`epsilon` must be left out with normalizer=encoded.* 1e-06",
+        ),
         ({"normalizer": "clamped", "epsilon": 0.0}, "`epsilon` must be positive.* 0.0"),
         ({"normalizer": "clamped", "epsilon": float("nan")}, "`epsilon` must be positive.* nan"),
         ({"normalizer": "plain", "output_norm": "rms_norm"}, "`output_norm` must be left out"),

@@ -43,7 +43,7 @@ ENCODING_DEFAULTS: Options = {
     "model.position_encoding": "base",
     "model.position_encoding_options": "",
     "model.feature_map": "elu",
-    "model.linear_normalizer": "encoded",
+    "model.linear_normalizer": "clamped",
     "model.min_cosine": 0.2,
     "model.linear_epsilon": 1e-6,
     "model.linear_output_norm": "layer_norm",

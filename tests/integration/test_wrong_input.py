@@ -70,7 +70,7 @@ CASES: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
         ("`feature_map` must be elu where no attention is linear", "relu", "vanilla"),
     ),
     "no share": (
-        {"attention_type": "linear", "position_encoding": "rope", "min_cosine": 2.0},
+        {"attention_type": "linear", "linear_normalizer": "encoded", "min_cosine": 2.0},
         ("`min_cosine` must be between 0 and 1, but is 2.0",),
     ),
     "not offered": (

@@ -37,11 +37,11 @@ def encoding(name: str, options: str = "", **more: Any) -> dict[str, Any]:
         (encoding("rope", linear_normalizer="plain"), encoding("rope")),
         (
             encoding("base", attention_type="linear", linear_normalizer="plain"),
-            encoding("base", attention_type="linear"),
+            encoding("base", attention_type="linear", linear_normalizer="encoded"),
         ),
         (
-            encoding("base", attention_type="linear", min_cosine=0.0),
-            encoding("base", attention_type="linear"),
+            encoding("base", attention_type="linear", linear_normalizer="encoded", min_cosine=0.0),
+            encoding("base", attention_type="linear", linear_normalizer="encoded"),
         ),
         (
             encoding("cosformer", attention_type="linear", feature_map="relu"),
@@ -101,16 +101,16 @@ def test_other_spellings_are_the_same(theirs: dict[str, Any], ours: dict[str, An
         (
             encoding("rope", attention_type="linear", linear_normalizer="plain"),
             encoding("rope", attention_type="linear"),
-            ("linear_normalizer", "linear_normalizer=plain", "linear_normalizer=encoded"),
+            ("linear_normalizer", "linear_normalizer=plain", "linear_normalizer=clamped"),
         ),
         (
-            encoding("rope", attention_type="linear"),
-            encoding("rope", attention_type="linear", min_cosine=0.0),
+            encoding("rope", attention_type="linear", linear_normalizer="encoded"),
+            encoding("rope", attention_type="linear", linear_normalizer="encoded", min_cosine=0.0),
             ("min_cosine", "min_cosine=0.2", "min_cosine=0.0"),
         ),
         (
-            encoding("rope", attention_type="linear", linear_normalizer="clamped"),
             encoding("rope", attention_type="linear"),
+            encoding("rope", attention_type="linear", linear_normalizer="encoded"),
             ("linear_normalizer", "linear_normalizer=clamped", "linear_normalizer=encoded"),
         ),
         (

@@ -313,9 +313,14 @@ def test_the_refusal_says_which_option_to_set() -> None:
             },
             ["`projections` must be `own`"],
         ),
-        ({"linear_normalizer": "plain"}, ["`linear_normalizer` must be encoded where no", "plain"]),
+        ({"min_cosine": 0.1}, ["`min_cosine` must be 0.2 where no attention is linear", "0.1"]),
         (
-            {"cross_attention_type": "linear", "cross_position_encoding": "rope", "min_cosine": 2},
+            {
+                "cross_attention_type": "linear",
+                "cross_position_encoding": "rope",
+                "linear_normalizer": "encoded",
+                "min_cosine": 2,
+            },
             ["`min_cosine` must be between 0 and 1, but is 2"],
         ),
         (
@@ -323,7 +328,7 @@ def test_the_refusal_says_which_option_to_set() -> None:
             ["`min_cosine` must be 0.2 with linear_normalizer=clamped", "0.1"],
         ),
         (
-            {"attention_type": "linear", "linear_epsilon": 0.1},
+            {"attention_type": "linear", "linear_normalizer": "encoded", "linear_epsilon": 0.1},
             ["`linear_epsilon` must be 1e-06 with linear_normalizer=encoded", "0.1"],
         ),
         (
@@ -332,7 +337,7 @@ def test_the_refusal_says_which_option_to_set() -> None:
         ),
         (
             {"attention_type": "linear", "linear_output_norm": "rms_norm"},
-            ["`linear_output_norm` must be layer_norm with linear_normalizer=encoded"],
+            ["`linear_output_norm` must be layer_norm with linear_normalizer=clamped"],
         ),
     ],
 )

@@ -29,7 +29,8 @@ def model():
 def result(make_result, model):
     def make(encoding, attention="linear", **options):
         made = copy.deepcopy(make_result(encoding, attention, 1, 80.0))
-        own = {"position_encoding": encoding, "attention_type": attention, **options}
+        own = {"position_encoding": encoding, "attention_type": attention}
+        own |= {"linear_normalizer": "encoded", **options}
         made["config"]["model"] = {**model, **own}
         return made
 
@@ -71,7 +72,8 @@ def test_the_authors_denominators_are_told(result):
     clamped = result("lrpe_type8", linear_normalizer="clamped", linear_epsilon=0.5)
     normed = result("rope", linear_normalizer="output_norm", linear_output_norm="rms_norm")
     (said,) = denominators(LANGUAGE_MODEL, [clamped, normed])
-    assert "max(sum, 0.5)" in said and "2022: `lrpe_type8`" in said and "2023: `rope`" in said
+    assert "max(sum, 0.5)" in said and "of the queries of a row." in said
+    assert "2023: `rope`" in said
     assert "never negative" not in said and "kept at or above" not in said
 
 

@@ -26,7 +26,11 @@ def test_no_numbers_are_left_of_what_has_no_results():
 
 @pytest.mark.parametrize(
     "change",
-    [{"position_encoding": "lrpe_type1"}, {"attention_type": "vanilla"}, {"min_cosine": 0.9}],
+    [
+        {"position_encoding": "lrpe_type1"},
+        {"attention_type": "vanilla"},
+        {"linear_normalizer": "output_norm"},
+    ],
     ids=str,
 )
 def test_another_model_has_other_numbers(change):
