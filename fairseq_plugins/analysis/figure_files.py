@@ -93,7 +93,7 @@ def write_figure(
         f"**The paper found**: {paper}",
         *([f"**By the numbers here.** {figure.agreement}"] if figure.agreement else []),
         f"As [SVG]({stem.name}.svg); the numbers are in [{stem.name}.json]({stem.name}.json). "
-        f"RenderedFigure by `{command}`.",
+        f"Made by `{command}`.",
     ]
     write_text(stem.with_suffix(".md"), "\n\n".join(parts) + "\n")
 

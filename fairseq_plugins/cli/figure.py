@@ -3,6 +3,7 @@
 import argparse
 import logging
 import shlex
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -48,8 +49,10 @@ def register(commands: Any) -> None:
         "--checkpoint",
         action="append",
         default=[],
-        metavar="[LABEL=]FILE",
-        help="of pe_roberta, pe_transformer_lm or pe_transformer; may be given several times",
+        metavar="[LABEL=]PATH",
+        help="a checkpoint of pe_roberta, pe_transformer_lm or pe_transformer, or the folder of a "
+        "published BERT or RoBERTa, of Hugging Face or from `fairseq-pe prepare start`; may be "
+        "given several times",
     )
     add(
         "--data",
@@ -57,7 +60,8 @@ def register(commands: Any) -> None:
         action="append",
         default=[],
         metavar="DIR",
-        help="with its dictionaries: one for all checkpoints, or one for each in their order",
+        help="with its dictionaries: one for all checkpoints, or one for each in their order; a "
+        "folder has its own",
     )
     add("--output", type=Path, metavar="STEM", help="path of the files without a suffix")
     add("--length", type=int, metavar="T", help="positions (default: 128, or what a model reads)")
@@ -79,14 +83,15 @@ def _run(args: argparse.Namespace) -> None:
         raise OptionError(f"--length must be at least 4, but is {args.length}")
     if args.number == OF_RESULTS:
         args.scale = args.scale or SCALE
-    asked = _checkpoints(args)
-    # Here, since these take seconds, which --help must not.
-    from fairseq_plugins.analysis.figure_files import write_figure
+    with tempfile.TemporaryDirectory() as converted:
+        asked = _checkpoints(args, Path(converted))
+        # Here, since these take seconds, which --help must not.
+        from fairseq_plugins.analysis.figure_files import write_figure
 
-    if args.number == OF_RESULTS:
-        title, paper, made = _of_results(args.scale)
-    else:
-        title, paper, made = _of_checkpoints(args, asked)
+        if args.number == OF_RESULTS:
+            title, paper, made = _of_results(args.scale)
+        else:
+            title, paper, made = _of_checkpoints(args, asked)
     name = args.scale or ("trained" if asked else "untrained")
     stem = args.output or ROOT / "results" / f"bert_figure{args.number}" / name
     write_figure(
@@ -99,8 +104,8 @@ def _run(args: argparse.Namespace) -> None:
     print(f"written: {from_root(stem)}.png, .svg, .json and .md")
 
 
-def _checkpoints(args: argparse.Namespace) -> list[tuple[str, Path, Path]]:
-    """Label, file and data of each."""
+def _checkpoints(args: argparse.Namespace, converted: Path) -> list[tuple[str, Path, Path]]:
+    """Return the label, file and data of each checkpoint; converted ones are put into a folder."""
     if args.scale and args.number != OF_RESULTS:
         if args.checkpoint or args.data:
             raise OptionError("--scale must be left out where --checkpoint is given")
@@ -112,13 +117,37 @@ def _checkpoints(args: argparse.Namespace) -> list[tuple[str, Path, Path]]:
         found.append((label if equals else file.parent.name or file.stem, file))
     if len({label for label, _ in found}) < len(found):
         raise OptionError("--checkpoint must have a LABEL of its own each time")
-    folders = args.data * len(found) if len(args.data) == 1 else args.data
-    if len(folders) != len(found):
+    published = {label: path for label, path in found if path.is_dir()}
+    of_files = len(found) - len(published)
+    folders = args.data * of_files if len(args.data) == 1 and of_files else args.data
+    if len(folders) != of_files:
         raise OptionError(
-            f"--data must be given once, or once for each of {len(found)} --checkpoint, but is "
-            f"given {len(folders)} times"
+            f"--data must be given once, or once for each of {of_files} --checkpoint that are "
+            f"files, but is given {len(folders)} times"
         )
-    return [(*one, data) for one, data in zip(found, folders, strict=True)]
+    data = iter(folders)
+    return [
+        (label, *_published(path, converted / str(index)))
+        if label in published
+        else (label, path, next(data))
+        for index, (label, path) in enumerate(found)
+    ]
+
+
+def _published(folder: Path, converted: Path) -> tuple[Path, Path]:
+    """Return the checkpoint of a published model's folder, converted if need be, and its data.
+
+    Raises:
+        ValueError: it is not the folder of a BERT or RoBERTa.
+    """
+    from fairseq_plugins.integrations.conversion import CHECKPOINT_FILE
+    from fairseq_plugins.integrations.published import to_fairseq
+
+    if not (folder / CHECKPOINT_FILE).is_file():
+        converted.mkdir()
+        to_fairseq(folder, converted, data_folder("gpt2_bpe"))
+        folder = converted
+    return folder / CHECKPOINT_FILE, folder
 
 
 def _of_tables(number: int, scale: str) -> list[tuple[str, Path, Path]]:
@@ -258,7 +287,7 @@ def _trained(state: dict[str, Any]) -> str:
     cfg, history = state["cfg"], state.get("optimizer_history") or [{}]
     updates = history[-1].get("num_updates")
     if not updates:
-        return "how it was trained its checkpoint does not say"
+        return "its checkpoint does not say how it was trained"
     length = cfg["task"].get("tokens_per_sample")
     words = [Path(cfg["task"]["data"]).name, f"{updates:,} updates"]
     words[-1] += f" of samples of {length}" if length else ""
@@ -301,7 +330,8 @@ def _words(args: argparse.Namespace) -> str:
         words += ["--scale", args.scale]
     for word in args.checkpoint:
         label, equals, path = word.rpartition("=")
-        words += ["--checkpoint", f"{label}{equals}{Path(path).name}"]
+        shown = from_root(Path(path).absolute()) if Path(path).is_dir() else Path(Path(path).name)
+        words += ["--checkpoint", f"{label}{equals}{shown.name if shown.is_absolute() else shown}"]
     for folder in args.data:
         words += ["--data", folder.name]
     return shlex.join(words)

@@ -1,5 +1,6 @@
 """Which trained models a figure of the BERT paper takes from the tables' checkpoints."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from fairseq_plugins.cli import figure
 from fairseq_plugins.cli.table_options import get_parser
 from fairseq_plugins.papers import TABLES
 from fairseq_plugins.papers.bert_figures import FIGURE_MODELS, Model
+from tests.published import write_bert_folder
 
 ROWS = [path.stem for path in figure.ROOT.glob("configs/model/*.yaml")]
 
@@ -130,3 +132,22 @@ def test_data_is_looked_for_where_all_data_is(tmp_path, monkeypatch):
     assert figure._data_of(tmp_path / "any.pt") == figure.ROOT / "elsewhere" / "novels"
     (tmp_path / "novels").mkdir()
     assert figure._data_of(tmp_path / "any.pt") == tmp_path / "novels"
+
+
+def test_the_folder_of_a_published_model_is_an_input(tmp_path: Path) -> None:
+    """Converted without a trace, with its own dictionary, and named by its label."""
+    folder = write_bert_folder(tmp_path / "bert")
+    stem = tmp_path / "figure"
+    words = ["10", "--checkpoint", f"tiny={folder}", "--output", str(stem)]
+    assert main(["analyse", "figure", *words, "--words", "3", "--length", "16", "--cpu"]) == 0
+    numbers = json.loads(stem.with_suffix(".json").read_text())
+    assert "tiny" in json.dumps(numbers)
+    assert str(tmp_path) not in stem.with_suffix(".md").read_text()
+    assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == ["bert"]
+
+
+def test_a_folder_needs_no_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = write_bert_folder(tmp_path / "bert")
+    words = ["10", "--checkpoint", str(folder), "--data", str(tmp_path), "--cpu"]
+    assert main(["analyse", "figure", *words]) == 2
+    assert "0 --checkpoint that are files, but is given 1 times" in capsys.readouterr().err
