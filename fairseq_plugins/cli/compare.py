@@ -1,21 +1,24 @@
 """``fairseq-pe compare A B ... --text FILE --minutes N``: encodings on a text, with intervals."""
 
 import argparse
+import logging
 import os
 import re
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fairseq_plugins.common.errors import OptionError
-from fairseq_plugins.common.exit_status import command
+from fairseq_plugins.common.exit_status import exit_status
 from fairseq_plugins.common.parser import Parser
 from fairseq_plugins.common.root import (
     ROOT,
     add_folder_options,
+    apply_folder_options,
     configs_folder,
     data_folder,
     from_root,
@@ -66,16 +69,39 @@ def get_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _fine_tune(args: argparse.Namespace) -> None:
-    """Compare on labelled examples."""
+def main(argv: Sequence[str] | None = None) -> int:
+    """Compare; the exit status: 2 where nothing was started, 130 for Ctrl-C."""
+    begin = time.monotonic()
+    parser = get_parser()
+    args = parser.parse_args(argv)
+    apply_folder_options(args)
+    logging.disable(logging.INFO)  # of the libraries; this program prints
+    if args.labelled is not None:
+        return _fine_tune(args)
+    try:
+        study = _checked(args)
+    except (ValueError, OSError) as error:
+        parser.error(str(error))
+    try:
+        return exit_status(args.program, lambda: _run(args, study, begin))
+    except KeyboardInterrupt:
+        print("\nStopped. The same command shows the pairs that were finished, or starts anew.")
+        return 130
+
+
+def _fine_tune(args: argparse.Namespace) -> int:
+    """Compare on labelled examples; return the exit status."""
     from fairseq_plugins.cli import finetune
 
     words = [str(args.labelled), "--encoding", ",".join(args.encodings)]
-    words += ["--attention", args.attention]
-    words += ["--seeds", ",".join(map(str, range(1, args.seeds + 1)))]
+    words += [
+        "--attention",
+        args.attention,
+        "--seeds",
+        ",".join(map(str, range(1, args.seeds + 1))),
+    ]
     words += ["--start", str(args.start)] if args.start else []
-    words += ["--force"] if args.force else []
-    finetune.run(finetune.get_parser().parse_args(words))
+    return finetune.main([*words, *(["--force"] if args.force else [])])
 
 
 def _checked(args: argparse.Namespace) -> "Study":
@@ -113,11 +139,7 @@ def _checked(args: argparse.Namespace) -> "Study":
     return study
 
 
-def _run(args: argparse.Namespace) -> None:
-    begin = time.monotonic()
-    if args.labelled is not None:
-        return _fine_tune(args)
-    study = _checked(args)
+def _run(args: argparse.Namespace, study: "Study", begin: float) -> None:
     from fairseq_plugins.experiments import EXPERIMENTS
     from fairseq_plugins.papers.lrpe import TABLE_2
     from fairseq_plugins.report.page import Report
@@ -255,11 +277,3 @@ def _show(args: argparse.Namespace, report: "Report") -> None:
     print(f"\n{found.text()}\n\nTrained for {trained}.")
     written = [ROOT / report.page, page, *pictures]
     print(f"Written: {', '.join(os.path.relpath(path, ROOT) for path in written)}")
-
-
-main = command(
-    get_parser,
-    _run,
-    quiet=True,
-    if_stopped="Stopped. The same command shows the pairs that were finished, or starts anew.",
-)

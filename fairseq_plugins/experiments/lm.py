@@ -127,8 +127,11 @@ class FloorSweep(LanguageModel):
 
     def attention(self, word: str) -> dict[str, str | float]:
         if word in FLOORS:
-            own = {"linear_normalizer": "encoded", "min_cosine": FLOORS[word]}
-            return {"attention_type": "linear", **own}
+            return {
+                "attention_type": "linear",
+                "linear_normalizer": "encoded",
+                "min_cosine": FLOORS[word],
+            }
         if word in (PLAIN, CLAMPED):
             return {"attention_type": "linear", "linear_normalizer": word}
         if word in OUTPUT_NORMS:

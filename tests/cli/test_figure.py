@@ -119,7 +119,7 @@ def test_a_page_says_of_a_training_what_the_checkpoint_does() -> None:
     assert figure._trained(tuned) == "x, 1,500 updates, seed 2"
     # A converted one, whose data is the folder that it is in.
     converted = {"cfg": {**cfg, "task": {"data": ".", "tokens_per_sample": 64}}}
-    assert figure._trained(converted) == "how it was trained its checkpoint does not say"
+    assert figure._trained(converted) == "its checkpoint does not say how it was trained"
 
 
 def test_data_is_looked_for_where_all_data_is(tmp_path, monkeypatch):
