@@ -50,7 +50,8 @@ class LinearAttention(Attention):
             weights of a query then sum to at most 1 / ``min_cosine``; 0 clamps at ``LEAST_COSINE``
             alone. It applies where denominators can be negative, and to ``plain`` with
             ``feature_map=relu``, where they can be 0; see ``floored_share``.
-        epsilon: smallest denominator of ``clamped``; ``EPSILON`` by default.
+        epsilon: smallest denominator of ``clamped``, where it can be negative; ``EPSILON`` by
+            default.
         output_norm: ``layer_norm`` (the default) or ``rms_norm``, for ``output_norm``.
 
     Raises:
@@ -88,7 +89,7 @@ class LinearAttention(Attention):
             normalizer = "plain"
         self.feature_map = FEATURE_MAPS[facts.feature_map or feature_map]
         self.normalizer, self._transforms_features = normalizer, facts.transform_after_feature_map
-        self._normalize, self.epsilon = normalizer not in UNDIVIDED, options.epsilon
+        self._normalize = normalizer not in UNDIVIDED
         self.output_norm: OutputNorm | None = None
         if options.output_norm is not None:
             self.output_norm = OutputNorm(
@@ -97,6 +98,8 @@ class LinearAttention(Attention):
             self._sized = ("q", "k", "v")
         transforms = bool(self.hooks & ENCODED)
         is_encoded = normalizer == "encoded" and transforms
+        may_be_negative = transforms and not facts.keeps_positive
+        self.epsilon = options.epsilon if may_be_negative else None
         # The plain denominator can be 0 where the weights of encoded features are not.
         can_vanish = facts.feature_map is None and feature_map in VANISHING_MAPS
         is_vanishing = normalizer == "plain" and transforms and can_vanish
@@ -106,14 +109,13 @@ class LinearAttention(Attention):
                 f"before the feature map, here {encoding.label}: plain features can all be 0 "
                 "where encoded ones are not."
             )
-        has_floor = is_vanishing or (is_encoded and not facts.keeps_positive)
+        has_floor = is_vanishing or (normalizer == "encoded" and may_be_negative)
         self.min_cosine = (options.min_cosine or 0.0) if has_floor else 0.0
         self._floor = max(self.min_cosine, LEAST_COSINE) if has_floor else 0.0
         sums_weights = is_encoded or (normalizer == "clamped" and transforms)
         # Norms that grow with the position would leave float16's range too.
         self._cancels = sums_weights and facts.sums_cancel
-        may_be_huge = 0 < (options.epsilon or 0) < 1 / torch.finfo(torch.float16).max
-        self._saturates = may_be_huge and sums_weights and not facts.keeps_positive
+        self._saturates = 0 < (self.epsilon or 0) < 1 / torch.finfo(torch.float16).max
         self._is_exact = self._cancels or not facts.keeps_norms
         self.span = facts.positive_span if sums_weights and facts.keeps_positive else None
         self._decays = "log_decay" in self.hooks

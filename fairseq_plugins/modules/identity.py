@@ -321,15 +321,17 @@ def _site(
 def _linear_options(
     options: PositionEncodingConfig | Options, layers: Sequence[EncodingSpec]
 ) -> dict[str, Any]:
-    """Return the effective options; if no encoding acts on q and k, ``encoded`` is ``plain``."""
+    """Return the effective options; without an encoding of q and k every sum is ``plain``."""
     entries = [get_entry(part.name) for part in layers]
     own = [found for entry in entries if (found := getattr(entry.cls, "feature_map", None))]
     encodes = any(entry.hooks & _ENCODES for entry in entries)
     normalizer = str(options.linear_normalizer)
+    if not encodes and normalizer in ("encoded", "clamped"):
+        normalizer = "plain"
     used = defaults_of(normalizer)
     found = {
         "feature_map": own[0] if own else str(options.feature_map),
-        "linear_normalizer": "plain" if normalizer == "encoded" and not encodes else normalizer,
+        "linear_normalizer": normalizer,
         **{n: getattr(options, n) for n, word in NORMALIZER_OPTIONS.items() if word in used},
     }
     if not encodes and "min_cosine" in found:

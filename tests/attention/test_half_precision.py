@@ -128,7 +128,7 @@ def test_gradients_in_float16_are_finite_and_right(name, normalizer, feature_map
 @pytest.mark.parametrize("size", [-4, -8, -10, -20])
 def test_one_key_is_its_value_however_small_its_features(size, causal):
     """A weighted mean of one; its gradient to the query is 0."""
-    attention = build("none", torch.float32, causal=causal, normalizer="encoded")
+    attention = build("none", torch.float32, causal=causal)
     x = torch.full((1, 1, 1, 8), float(size), requires_grad=True)
     v = torch.linspace(-1, 1, 8).view(1, 1, 1, 8)
     output, _ = attention(x, x.detach(), v, q_positions=count(1), k_positions=count(1))

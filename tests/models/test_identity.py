@@ -37,7 +37,7 @@ def encoding(name: str, options: str = "", **more: Any) -> dict[str, Any]:
         (encoding("rope", linear_normalizer="plain"), encoding("rope")),
         (
             encoding("base", attention_type="linear", linear_normalizer="plain"),
-            encoding("base", attention_type="linear", linear_normalizer="encoded"),
+            encoding("base", attention_type="linear"),
         ),
         (
             encoding("base", attention_type="linear", linear_normalizer="encoded", min_cosine=0.0),
