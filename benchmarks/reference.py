@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from benchmarks.contenders import CONTENDERS, Attend, draw, explicit_softmax, forward_backward
 from fairseq_plugins.attention import build_attention
 from fairseq_plugins.attention.base import Attention
-from fairseq_plugins.attention.normalizers import MIN_COSINE
+from fairseq_plugins.attention.normalizers import EPSILON
 from fairseq_plugins.encodings import build_encoding
 from fairseq_plugins.kernels import naive_linear_attention
 
@@ -136,8 +136,8 @@ def _reference(attention: Attention, positions: Tensor, causal: bool, dtype: tor
     def linear(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         q, k = rounded(F.elu(q) + 1), rounded(F.elu(k) + 1)
         q, k = rounded(encode(q, "transform_query")), rounded(encode(k, "transform_key"))
-        floor = 0.0 if encoding is None else MIN_COSINE
-        return naive_linear_attention(q, k, v, min_cosine=floor, causal=causal)
+        epsilon = None if encoding is None else EPSILON
+        return naive_linear_attention(q, k, v, epsilon=epsilon, causal=causal)
 
     def vanilla(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         q, k = encode(q, "transform_query"), encode(k, "transform_key")
