@@ -6,8 +6,8 @@ import sys
 from collections.abc import Callable, Sequence
 
 from benchmarks.options import add_options
-from fairseq_plugins.cli.table_options import words
 from fairseq_plugins.common.cpu import prepare_cpu
+from fairseq_plugins.common.option_types import words
 from fairseq_plugins.common.parser import Parser
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.record import ROOT
-from fairseq_plugins.cli.table_options import words
+from fairseq_plugins.common.option_types import words
 from fairseq_plugins.common.parser import Parser
 from fairseq_plugins.common.root import from_root
 

@@ -25,10 +25,10 @@ from typing import TYPE_CHECKING
 from benchmarks.context import Context
 from benchmarks.options import add_machine
 from benchmarks.record import ROOT, measured
-from fairseq_plugins.cli.table_options import updates
-from fairseq_plugins.cli.table_options import words as parse_words
 from fairseq_plugins.common.exit_status import exit_status
 from fairseq_plugins.common.files import write_json
+from fairseq_plugins.common.option_types import number
+from fairseq_plugins.common.option_types import words as parse_words
 from fairseq_plugins.common.provenance import without_absolute_paths
 from fairseq_plugins.common.root import FOLDER_VARIABLES, configs_folder, root_folder
 
@@ -134,7 +134,7 @@ def get_parser() -> argparse.ArgumentParser:
         help=text,
     )
     text = "most updates of each training (default: 20)"
-    add("--updates", type=updates, default=20, metavar="N", help=text)
+    add("--updates", type=number("--updates", 1), default=20, metavar="N", help=text)
     add_machine(parser, ROOT)
     return parser
 

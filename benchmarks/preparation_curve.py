@@ -28,10 +28,10 @@ from benchmarks.context import Context
 from benchmarks.options import add_machine
 from benchmarks.processes import resident, tree
 from benchmarks.record import ROOT, measured
-from fairseq_plugins.cli.table_options import words
 from fairseq_plugins.common import provenance
 from fairseq_plugins.common.exit_status import exit_status
 from fairseq_plugins.common.files import reading, write_json
+from fairseq_plugins.common.option_types import words
 from fairseq_plugins.common.parser import Parser
 
 if TYPE_CHECKING:  # slow to import; --help stays fast

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from benchmarks.options import add_options, folder_name
 from benchmarks.targets import ROWS
-from fairseq_plugins.cli.table_options import words
 from fairseq_plugins.common.cpu import prepare_cpu
+from fairseq_plugins.common.option_types import words
 from fairseq_plugins.common.parser import Parser
 from fairseq_plugins.papers.tables import ATTENTIONS
 from fairseq_plugins.runner.interruption import hold_back_signals

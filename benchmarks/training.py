@@ -24,9 +24,9 @@ from typing import Any
 from benchmarks.context import Context
 from benchmarks.options import add_machine
 from benchmarks.record import ROOT, measured
-from fairseq_plugins.cli.table_options import words
 from fairseq_plugins.common import provenance
 from fairseq_plugins.common.files import write_json
+from fairseq_plugins.common.option_types import words
 from fairseq_plugins.common.parser import Parser
 from fairseq_plugins.papers.tables import ATTENTIONS
 

@@ -17,7 +17,7 @@ COMMANDS = {
     "encodings": ("fairseq_plugins.catalog", "the position encodings, and the options of one"),
     "doctor": ("fairseq_plugins.cli.doctor", "what is installed, and whether training can run"),
     "prepare": ("fairseq_plugins.cli.prepare", "data folders: lm, mlm, mt, glue, squad, toy"),
-    "table": ("fairseq_plugins.cli.table", "train, evaluate and show a paper's table"),
+    "table": ("fairseq_plugins.cli.train_table", "train, evaluate and show a paper's table"),
     "compare": ("fairseq_plugins.cli.compare", "encodings on your own text, in some minutes"),
     "finetune": ("fairseq_plugins.cli.finetune", "a published model on your own labelled data"),
     "evaluate": ("fairseq_plugins.cli.evaluate", "the perplexity of a checkpoint, at any length"),
@@ -99,6 +99,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         # The reader (`head`) has closed the pipe; Python's own flush at exit would fail too.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except OSError as error:  # of printing to a full disk, for example
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        where = error.filename or "standard output"
+        print(f"{PROGRAM} {name}: error: {where}: {error.strerror or error}", file=sys.stderr)
         return 1
     except ModuleNotFoundError as error:
         extra = extra_of(error.name or "")

@@ -2,7 +2,6 @@
 
 import argparse
 import sys
-from collections.abc import Sequence
 from types import ModuleType
 
 from fairseq_plugins.cli import (
@@ -13,7 +12,7 @@ from fairseq_plugins.cli import (
     identical_words_command,
     picture_command,
 )
-from fairseq_plugins.common.exit_status import exit_status
+from fairseq_plugins.common.exit_status import command
 from fairseq_plugins.common.parser import Parser
 
 # Modules with `register(commands)`, which import what takes seconds only when they run.
@@ -34,15 +33,12 @@ def get_parser() -> argparse.ArgumentParser:
         description="What an encoding, or a model trained with it, does with positions.",
     )
     choices = parser.add_subparsers(dest="command", required=True)
-    for command in COMMANDS:
-        command.register(choices)
+    for module in COMMANDS:
+        module.register(choices)
     return parser
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command and return its exit status."""
-    args = get_parser().parse_args(arguments)
-    return exit_status(args.program, lambda: args.run(args))
+main = command(get_parser, lambda args: args.run(args), quiet=True)
 
 
 if __name__ == "__main__":

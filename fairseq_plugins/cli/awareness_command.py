@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from fairseq_plugins.common.errors import OptionError
-from fairseq_plugins.common.seeds import parse_seed
+from fairseq_plugins.common.option_types import numbers, parse_seed
 
 RELATIVE = ("alibi", "t5", "rope", "shaw", "xl", "lrpe_type2")  # for Corollary 3.5
 LENGTHS = "10,20"  # of the heat maps in the paper's Figures 2 and 6
@@ -29,7 +29,8 @@ def register(commands: Any) -> None:
     )
     add("--options", default="", metavar="WORDS", help='of one encoding, as "scale=one"')
     add("--width", type=int, metavar="C", help="features of a vector (default: 32)")
-    add("--lengths", default=LENGTHS, metavar="N,N", help=f"of heat maps (default: {LENGTHS})")
+    lengths, text = numbers("--lengths", 2), f"of heat maps (default: {LENGTHS})"
+    add("--lengths", type=lengths, default=LENGTHS, metavar="N,N", help=text)
     add("--seed", type=parse_seed, default=1, help="of what encodings draw")
     add("--output", type=Path, metavar="DIR", help="also write figures, numbers and a page there")
     command.set_defaults(run=_run)
@@ -40,7 +41,6 @@ def _run(args: argparse.Namespace) -> None:
     from fairseq_plugins.analysis import awareness_files, position_rows
     from fairseq_plugins.encodings import parse_options
 
-    lengths = _lengths(args.lengths)
     width = position_rows.WIDTH if args.width is None else args.width
     if width < 4 or width % 4:
         raise OptionError(f"--width must be a multiple of 4, but is {width}")
@@ -49,17 +49,10 @@ def _run(args: argparse.Namespace) -> None:
     names = args.encoding or [*awareness_files.absolute_names(), *RELATIVE]
     options = parse_options(args.options)
     seen = [
-        awareness_files.observe(name, width=width, lengths=lengths, seed=args.seed, **options)
+        awareness_files.observe(name, width=width, lengths=args.lengths, seed=args.seed, **options)
         for name in names
     ]
     print(awareness_files.as_text(seen))
     if args.output is not None:
         awareness_files.write(seen, args.output)
         print(f"written: {args.output}")
-
-
-def _lengths(text: str) -> tuple[int, ...]:
-    words = text.split(",")
-    if not all(word.isascii() and word.isdigit() and int(word) > 1 for word in words):
-        raise OptionError(f"--lengths must be numbers from 2 on joined by commas, but is {text!r}")
-    return tuple(dict.fromkeys(map(int, words)))

@@ -12,17 +12,17 @@ and the tokenizer: of a BERT with --tokenizer, else of a RoBERTa.
 
 import argparse
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from fairseq_plugins.common.data_commands import typed_command
 from fairseq_plugins.common.errors import OptionError
-from fairseq_plugins.common.exit_status import exit_status
+from fairseq_plugins.common.exit_status import command
 from fairseq_plugins.common.parser import Parser
 from fairseq_plugins.common.root import data_folder
 from fairseq_plugins.data.folders import replace_folder, staging_folder
-from fairseq_plugins.data.options import check_file, check_folder
+from fairseq_plugins.data.options import add_folder, check_file, check_folder
 
 SOURCES = {"to-fairseq": "Hugging Face folder", "to-huggingface": "checkpoint of pe_roberta"}
 
@@ -37,27 +37,14 @@ def get_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True)
     made_by = typed_command("scripts/prepare_gpt2_bpe.sh")
     for name, what in SOURCES.items():
-        command = commands.add_parser(name)
-        command.add_argument("source", type=Path, metavar="SOURCE", help=what)
+        own = commands.add_parser(name)
+        own.add_argument("source", type=Path, metavar="SOURCE", help=what)
         text = "folder to make; it must not exist"
-        command.add_argument("output", type=Path, metavar="OUTPUT", help=text)
-        command.add_argument(
-            "--bpe",
-            type=Path,
-            metavar="DIR",
-            help=f"pieces of a RoBERTa (default: data/gpt2_bpe, made by {made_by})",
-        )
+        own.add_argument("output", type=Path, metavar="OUTPUT", help=text)
+        add_folder(own, "--bpe", f"pieces of a RoBERTa (default: data/gpt2_bpe, made by {made_by})")
     text = "folder with the WordPiece tokenizer of its data: write a BERT"
-    commands.choices["to-huggingface"].add_argument(
-        "--tokenizer", type=Path, metavar="DIR", help=text
-    )
+    add_folder(commands.choices["to-huggingface"], "--tokenizer", text)
     return parser
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Convert; the exit status."""
-    args = get_parser().parse_args(arguments)
-    return exit_status(args.program, lambda: run(args))
 
 
 def run(args: argparse.Namespace) -> None:
@@ -65,8 +52,7 @@ def run(args: argparse.Namespace) -> None:
     logging.basicConfig(level=logging.INFO, format="convert: %(message)s", force=True)
     if args.output.exists():
         raise OptionError(f"OUTPUT must be a new folder, but {args.output} exists; move it away")
-    convert = _to_fairseq if args.command == "to-fairseq" else _to_huggingface
-    convert(args)
+    (_to_fairseq if args.command == "to-fairseq" else _to_huggingface)(args)
 
 
 def _to_fairseq(args: argparse.Namespace) -> None:
@@ -102,3 +88,6 @@ def _new_folder(output: Path) -> Iterator[Path]:
         built.mkdir()
         yield built
         replace_folder(built, output)
+
+
+main = command(get_parser, run)

@@ -1,7 +1,6 @@
 """``fairseq-pe analyse correlations``: Table 5 of the BERT paper."""
 
 import argparse
-import logging
 from typing import Any
 
 from fairseq_plugins.common.errors import OptionError
@@ -26,7 +25,6 @@ def register(commands: Any) -> None:
 
 def _run(args: argparse.Namespace) -> None:
     scale = args.scale
-    logging.disable(logging.INFO)  # of the libraries; this program prints
     # Only now, because this imports PyTorch, which takes seconds.
     from fairseq_plugins.report.pages import write_correlations_page
 

@@ -6,17 +6,16 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from fairseq_plugins.common.errors import OptionError
-from fairseq_plugins.common.exit_status import exit_status
+from fairseq_plugins.common.exit_status import command
+from fairseq_plugins.common.option_types import numbers, parse_seed
 from fairseq_plugins.common.parser import Parser
 from fairseq_plugins.common.root import PACKAGE
-from fairseq_plugins.common.seeds import parse_seed
 from fairseq_plugins.evaluation.adaptation_options import add_adaptation
 
 PROGRAM = "fairseq-pe evaluate"
@@ -37,12 +36,8 @@ def get_parser() -> argparse.ArgumentParser:
     add("--path", type=Path, required=True, metavar="FILE", help="the checkpoint")
     add("--data", type=Path, required=True, metavar="DIR", help="the folder of the data")
     add("--split", default="valid", help="train, valid or test (default: valid)")
-    add(
-        "--lengths",
-        default="",
-        metavar="N,...",
-        help="tokens of a sample with its context; several are a line each (default: as trained)",
-    )
+    text = "tokens of a sample with its context; several are a line each (default: as trained)"
+    add("--lengths", type=numbers("--lengths", 1), default=(), metavar="N,...", help=text)
     add(
         "--context-window",
         type=int,
@@ -72,15 +67,7 @@ def get_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Evaluate as the options say; the exit status."""
-    words = list(sys.argv[1:] if argv is None else argv)
-    args = get_parser().parse_args(words)
-    return exit_status(args.program, lambda: _run(args, words))
-
-
-def _run(args: argparse.Namespace, words: Sequence[str]) -> None:
-    lengths = _lengths(args.lengths)
+def _run(args: argparse.Namespace) -> None:
     if args.output is not None:
         _check_output(args.output)
     logging.getLogger("fairseq").setLevel(logging.WARNING)
@@ -92,7 +79,7 @@ def _run(args: argparse.Namespace, words: Sequence[str]) -> None:
         path=args.path,
         data=args.data,
         split=args.split,
-        lengths=lengths,
+        lengths=args.lengths,
         context_window=args.context_window,
         batch_size=args.batch_size,
         break_mode=args.sample_break_mode,
@@ -114,7 +101,7 @@ def _run(args: argparse.Namespace, words: Sequence[str]) -> None:
     for note in _notes(report):
         print(note)
     if args.output is not None:
-        result = {**_provenance(args, words, request), **report.to_json()}
+        result = {**_provenance(args, request), **report.to_json()}
         result["checkpoint"] = {**_file(args.path), **result["checkpoint"]}
         import_module("fairseq_plugins.common.files").write_json(args.output, result)
         print(f"written: {args.output}")
@@ -127,15 +114,6 @@ def _check_output(path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     if not os.access(path.parent, os.W_OK):
         raise OptionError(f"--output must be in a folder that can be written to, not {path.parent}")
-
-
-def _lengths(text: str) -> tuple[int, ...]:
-    """The numbers of ``--lengths``."""
-    if not text:
-        return ()
-    if not re.fullmatch(r"[1-9][0-9]*(,[1-9][0-9]*)*", text, re.ASCII):
-        raise OptionError(f"--lengths must be numbers from 1 on joined by commas, but is {text!r}")
-    return tuple(dict.fromkeys(int(word) for word in text.split(",")))
 
 
 def _device(word: str | None) -> str:
@@ -192,11 +170,11 @@ def _file(path: Path) -> dict[str, Any]:
     return {"file": path.name, "sha256": import_module("fairseq_plugins.data.measure").sha256(path)}
 
 
-def _provenance(args: argparse.Namespace, words: Sequence[str], request: Any) -> dict[str, Any]:
+def _provenance(args: argparse.Namespace, request: Any) -> dict[str, Any]:
     """Return the sources of the numbers."""
     provenance = import_module("fairseq_plugins.common.provenance")
     return {
-        "command": provenance.without_absolute_paths([*PROGRAM.split(), *words]),
+        "command": provenance.without_absolute_paths([*PROGRAM.split(), *args.command_line]),
         "data": provenance.describe_data(args.data),
         "split": request.split,
         "context_window": request.context_window,
@@ -210,6 +188,8 @@ def _provenance(args: argparse.Namespace, words: Sequence[str], request: Any) ->
         "finished_at": datetime.now(UTC).isoformat(timespec="seconds"),
     }
 
+
+main = command(get_parser, _run)
 
 if __name__ == "__main__":
     sys.exit(main())

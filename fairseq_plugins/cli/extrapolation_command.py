@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from fairseq_plugins.common.seeds import parse_seed
+from fairseq_plugins.common.option_types import parse_seed
 from fairseq_plugins.evaluation.adaptation_options import add_adaptation
 
 LENGTHS, TOKENS = "1x,2x,4x,8x", 32768

@@ -1,7 +1,6 @@
 """``fairseq-pe analyse figure N``: the figures of the BERT paper."""
 
 import argparse
-import logging
 import shlex
 import tempfile
 from dataclasses import replace
@@ -10,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from fairseq_plugins.common.data_commands import typed_command
 from fairseq_plugins.common.errors import OptionError
+from fairseq_plugins.common.option_types import parse_seed
 from fairseq_plugins.common.root import ROOT, data_folder, from_root
-from fairseq_plugins.common.seeds import parse_seed
 from fairseq_plugins.papers import SCALE_NAMES, TABLES
 from fairseq_plugins.papers.bert import SEEDS
 from fairseq_plugins.records.runs import Run, Study
@@ -78,7 +77,6 @@ def register(commands: Any) -> None:
 
 
 def _run(args: argparse.Namespace) -> None:
-    logging.disable(logging.INFO)  # of the libraries; this program prints
     if args.length is not None and args.length < 4:
         raise OptionError(f"--length must be at least 4, but is {args.length}")
     if args.number == OF_RESULTS:

@@ -1,27 +1,26 @@
 """``fairseq-pe finetune DATA --encoding rope``: a published model on labelled examples."""
 
 import argparse
-import logging
 import re
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fairseq_plugins.common.errors import OptionError
-from fairseq_plugins.common.exit_status import exit_status
+from fairseq_plugins.common.exit_status import command
+from fairseq_plugins.common.option_types import seeds, words
 from fairseq_plugins.common.parser import Parser
 from fairseq_plugins.common.root import (
     ROOT,
     add_folder_options,
-    apply_folder_options,
     configs_folder,
     data_folder,
     from_root,
     root_folder,
 )
-from fairseq_plugins.common.seeds import parse_seed
 from fairseq_plugins.data.options import add_number, check_at_least
 
 if TYPE_CHECKING:  # imports PyTorch, for which --help does not wait
@@ -49,9 +48,10 @@ def get_parser() -> argparse.ArgumentParser:
     text = "folder or checkpoint of `fairseq-pe prepare start` (default: checkpoints/start)"
     add("--start", type=Path, metavar="START", help=text)
     text = "names separated by commas (default: base, the start as it is)"
-    add("--encoding", default="base", metavar="NAMES", help=text)
+    add("--encoding", type=words("--encoding"), default="base", metavar="NAMES", help=text)
     add("--attention", choices=ATTENTIONS, default="vanilla", help="(default: vanilla)")
-    add("--seeds", default="1", metavar="N,N", help="of adaptation and fine-tuning (default: 1)")
+    text = "of adaptation and fine-tuning (default: 1)"
+    add("--seeds", type=seeds, default="1", metavar="N,N", help=text)
     text = "labelled examples to measure on (default: a tenth of DATA, drawn by a fixed seed)"
     add("--valid", type=Path, metavar="FILE", help=text)
     text = "the same columns without `label`: predictions of the first encoding and seed"
@@ -72,20 +72,9 @@ def get_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Fine-tune; return the exit status: 2 where nothing was started, 130 for Ctrl-C."""
-    args = get_parser().parse_args(argv)
-    apply_folder_options(args)
-    logging.disable(logging.INFO)  # libraries log; this program prints
-    try:
-        return exit_status(args.program, lambda: _run(args))
-    except KeyboardInterrupt:
-        print("\nStopped. The same command goes on.")
-        return 130
-
-
-def _run(args: argparse.Namespace) -> None:
-    encodings, seeds = _checked(args)
+def run(args: argparse.Namespace) -> None:
+    """Fine-tune a model with each encoding from each seed, and compare them."""
+    _check(args)
     from fairseq_plugins.glue.own import read_task
 
     task = read_task(args.data, args.valid, args.predict, args.labels)
@@ -95,7 +84,7 @@ def _run(args: argparse.Namespace) -> None:
     from fairseq_plugins.runner.finetuning import threads
     from fairseq_plugins.runner.launcher import get_launchers
 
-    runs = _plan(args, task, encodings, seeds)
+    runs = _plan(args, task)
     try:
         for one in runs:
             _check_encoding(one)
@@ -106,7 +95,7 @@ def _run(args: argparse.Namespace) -> None:
         for one in runs:
             if args.force:
                 one.remove()
-            metrics = one.run(launcher, _say)
+            metrics = one.run(launcher, partial(print, flush=True))
             numbers = ", ".join(f"{name} {value:.2f}" for name, value in metrics.items())
             print(f"{one.name}: {numbers}", flush=True)
             results.append(
@@ -117,18 +106,14 @@ def _run(args: argparse.Namespace) -> None:
                     "metrics": metrics,
                 }
             )
-    if len(encodings) > 1:
-        print(f"\n{_comparison(args, task, encodings, results)}\n")
+    if len(args.encoding) > 1:
+        print(f"\n{_comparison(args, task, results)}\n")
     if args.predict:
         _write_predictions(args, runs[0])
 
 
-def _say(text: str) -> None:
-    print(text, flush=True)
-
-
-def _checked(args: argparse.Namespace) -> tuple[list[str], list[int]]:
-    """Check options and files before any work; return encodings and seeds."""
+def _check(args: argparse.Namespace) -> None:
+    """Check options and files before any work."""
     for option in ("data", "valid", "predict", "text"):
         path = getattr(args, option)
         if path is not None and not path.is_file():
@@ -143,9 +128,6 @@ def _checked(args: argparse.Namespace) -> tuple[list[str], list[int]]:
     )
     if not 0 < args.lr < 1:
         raise OptionError(f"--lr must be between 0 and 1, but is {args.lr:g}")
-    encodings = args.encoding.split(",")
-    if len({*encodings}) < len(encodings):
-        raise OptionError(f"--encoding must name each encoding once, but is {args.encoding}")
     start = args.start or ROOT / root_folder("checkpoints") / "start"
     args.start = start / "model.pt" if start.is_dir() else start
     if not args.start.is_file():
@@ -155,24 +137,17 @@ def _checked(args: argparse.Namespace) -> tuple[list[str], list[int]]:
         )
     from fairseq_plugins.experiments.rows import check_row, runnable_rows
 
-    for name in encodings:
+    for name in args.encoding:
         check_row(runnable_rows(configs_folder(ROOT)), name, "--encoding must be")
-    try:
-        return encodings, [*dict.fromkeys(map(parse_seed, args.seeds.split(",")))]
-    except argparse.ArgumentTypeError as error:
-        raise OptionError(f"--seeds: {error}") from None
 
 
-def _plan(
-    args: argparse.Namespace, task: "GlueTask", encodings: Sequence[str], seeds: Sequence[int]
-) -> "list[FineTuning]":
+def _plan(args: argparse.Namespace, task: "GlueTask") -> "list[FineTuning]":
     """Prepare the data, and plan all fine-tunings, seed by seed."""
     from fairseq_plugins.experiments.training import PretrainedModel
     from fairseq_plugins.runner.finetuning import FineTuning, Settings
 
-    output = ROOT / root_folder("checkpoints") / "finetune" / _stem(args.data)
-    if args.output:
-        output = args.output.absolute()
+    folder = ROOT / root_folder("checkpoints") / "finetune" / _stem(args.data)
+    output = args.output.absolute() if args.output else folder
     start = PretrainedModel.read_sizes(ROOT, args.start)
     settings = [
         Settings(
@@ -184,7 +159,7 @@ def _plan(
             args.max_length,
             args.adapt_updates,
         )
-        for name in encodings
+        for name in args.encoding
     ]
     data = _prepare(args, task, adapts=any(one.changes_start for one in settings))
     return [
@@ -196,7 +171,7 @@ def _plan(
             one,
             seed,
         )
-        for seed in seeds
+        for seed in args.seeds
         for one in settings
     ]
 
@@ -262,12 +237,7 @@ def _check_encoding(one: "FineTuning") -> None:
             raise OptionError(str(error))
 
 
-def _comparison(
-    args: argparse.Namespace,
-    task: "GlueTask",
-    encodings: Sequence[str],
-    results: "Sequence[Result]",
-) -> str:
+def _comparison(args: argparse.Namespace, task: "GlueTask", results: "Sequence[Result]") -> str:
     """Compare all pairs of encodings by the first metric of the task."""
     from fairseq_plugins.papers.tables import Column, Table
     from fairseq_plugins.report.pairwise_runs import compare
@@ -275,7 +245,7 @@ def _comparison(
     metric = task.metrics[0]
     column = Column(metric, metric, higher_is_better=True)
     table = Table("finetune", args.data.name, "", "lrpe_glue", (column,), ())
-    return compare(encodings, args.attention, table, results).text()
+    return compare(args.encoding, args.attention, table, results).text()
 
 
 def _write_predictions(args: argparse.Namespace, one: "FineTuning") -> None:
@@ -293,6 +263,8 @@ def _write_predictions(args: argparse.Namespace, one: "FineTuning") -> None:
     write_text(path, "\n".join(rows) + "\n")
     print(f"Written: {from_root(path)}")
 
+
+main = command(get_parser, run, quiet=True, if_stopped="Stopped. The same command goes on.")
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from fairseq_plugins.analysis import LENGTH, WORDS
-from fairseq_plugins.common.seeds import parse_seed
+from fairseq_plugins.common.files import writing
+from fairseq_plugins.common.option_types import parse_seed
 
 
 def register(commands: Any) -> None:
@@ -46,8 +47,8 @@ def _run(args: argparse.Namespace) -> None:
         cpu=args.cpu,
     )
     if args.output:
-        args.output.parent.mkdir(parents=True, exist_ok=True)
-        np.save(args.output, found.weights.float().numpy())
+        with writing(args.output) as (file,):
+            np.save(file, found.weights.float().numpy())
     reader = found.reader
     facts = {"words": found.words, "length": len(found.weights), "model": reader.family}
     metrics = measure(found.weights, reader.num_bos, reader.num_eos)

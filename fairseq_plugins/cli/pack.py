@@ -1,22 +1,16 @@
 """``fairseq-pe pack``: trained models to download, each with a model card."""
 
 import argparse
-import logging
-from collections.abc import Sequence
+import itertools
 from pathlib import Path
 
-from fairseq_plugins.common.errors import OptionError
-from fairseq_plugins.common.exit_status import exit_status
+from fairseq_plugins.common.exit_status import command
+from fairseq_plugins.common.option_types import seeds, words
 from fairseq_plugins.common.parser import Parser
-from fairseq_plugins.common.root import (
-    ROOT,
-    add_folder_options,
-    apply_folder_options,
-    configs_folder,
-)
-from fairseq_plugins.common.seeds import parse_seed
+from fairseq_plugins.common.root import ROOT, add_folder_options, configs_folder
 from fairseq_plugins.papers import SCALE_NAMES, TABLES
 from fairseq_plugins.papers.tables import ATTENTIONS
+from fairseq_plugins.records.runs import Run
 
 OUTPUT = Path("dist", "models")
 
@@ -32,21 +26,16 @@ def get_parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--table", default="table2", choices=sorted(TABLES), metavar="NAME", help="(table2)")
     add("--scale", default="mini", choices=SCALE_NAMES, help="(default: mini)")
-    add("--rows", default="rope,lrpe_type2,none", metavar="A,B", help="(rope,lrpe_type2,none)")
-    add("--attention", default=",".join(ATTENTIONS), metavar="A,B", help="(linear,vanilla)")
-    add("--seeds", default="1", metavar="N,N", help="(default: 1)")
+    default = "rope,lrpe_type2,none"
+    add("--rows", type=words("--rows"), default=default, metavar="A,B", help=f"({default})")
+    default = ",".join(ATTENTIONS)
+    kinds = words("--attention")
+    add("--attention", type=kinds, default=default, metavar="A,B", help=f"({default})")
+    add("--seeds", type=seeds, default="1", metavar="N,N", help="(default: 1)")
     text = f"folder of the packed models (default: {OUTPUT})"
     add("--output", type=Path, default=OUTPUT, metavar="DIR", help=text)
     add_folder_options(parser)
     return parser
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Pack; return the exit status."""
-    args = get_parser().parse_args(argv)
-    apply_folder_options(args)
-    logging.disable(logging.INFO)  # libraries log; this program prints
-    return exit_status(args.program, lambda: _run(args))
 
 
 def _run(args: argparse.Namespace) -> None:
@@ -54,19 +43,12 @@ def _run(args: argparse.Namespace) -> None:
     from fairseq_plugins.runner import packing
     from fairseq_plugins.runner.launcher import get_launchers
 
-    table = TABLES[args.table]
-    rows = check_rows(table, configs_folder(ROOT), args.rows.split(","))
-    attentions = args.attention.split(",")
-    if unknown := {*attentions} - {*table.attentions}:
-        raise OptionError(
-            f"--attention must be among {', '.join(table.attentions)}, but has {min(unknown)}"
-        )
-    try:
-        seeds = [parse_seed(word) for word in args.seeds.split(",")]
-    except argparse.ArgumentTypeError as error:
-        raise OptionError(f"--seeds: {error}") from None
-    output = args.output.absolute()
+    rows = check_rows(TABLES[args.table], configs_folder(ROOT), args.rows)
     with get_launchers(ROOT, 0, [{}]) as (launcher,):
-        for run in packing.runs_of(args.table, args.scale, rows, attentions, seeds):
-            packed = packing.pack(ROOT, run, output, launcher, print)
+        for cell in itertools.product(rows, args.attention, args.seeds):
+            run = Run(args.table, args.scale, *cell)
+            packed = packing.pack(ROOT, run, args.output.absolute(), launcher, print)
             print(f"Written: {packed} ({packed.stat().st_size / 1e6:.1f} MB)", flush=True)
+
+
+main = command(get_parser, _run, quiet=True)

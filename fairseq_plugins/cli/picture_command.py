@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from fairseq_plugins.common.errors import OptionError
-from fairseq_plugins.common.seeds import parse_seed
+from fairseq_plugins.common.option_types import parse_seed
 
 OUTPUT = Path("pictures")
 

@@ -11,9 +11,8 @@ tokenizer, and start.json with where it is from, its licence and sha256.
 
 import argparse
 import logging
-from collections.abc import Sequence
 
-from fairseq_plugins.common.exit_status import exit_status
+from fairseq_plugins.common.exit_status import command
 from fairseq_plugins.common.parser import Parser
 from fairseq_plugins.common.root import ROOT, data_folder, root_folder
 from fairseq_plugins.data.options import add_folder, add_source, check_folder, program
@@ -35,12 +34,6 @@ def get_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Prepare the start; the exit status."""
-    args = get_parser().parse_args(arguments)
-    return exit_status(args.program, lambda: _run(args))
-
-
 def _run(args: argparse.Namespace) -> None:
     logging.basicConfig(level=logging.INFO, format="prepare: %(message)s", force=True)
     if args.source is not None:
@@ -50,3 +43,6 @@ def _run(args: argparse.Namespace) -> None:
     from fairseq_plugins.integrations.published import prepare_start  # takes seconds
 
     prepare_start(args.output, args.source, args.bpe or data_folder("gpt2_bpe"))
+
+
+main = command(get_parser, _run)

@@ -1,13 +1,13 @@
 """``fairseq-pe rehearse``: scale paper without GPUs, what can be known before it runs."""
 
 import argparse
-import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fairseq_plugins.common.errors import OptionError, WorkError
-from fairseq_plugins.common.exit_status import exit_status
+from fairseq_plugins.common.errors import WorkError
+from fairseq_plugins.common.exit_status import command
+from fairseq_plugins.common.option_types import words
 from fairseq_plugins.common.parser import Parser
 from fairseq_plugins.common.root import ROOT, configs_folder
 from fairseq_plugins.papers import PAPERS, TABLES
@@ -22,7 +22,7 @@ OUTPUT = Path("outputs", "rehearsal.md")
 
 def get_parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    names = [name for tables in PAPERS.values() for name in tables]
+    names = ",".join(name for tables in PAPERS.values() for name in tables)
     parser = Parser(
         prog="fairseq-pe rehearse",
         description="Compose every recipe of scale paper and build every model with the papers' "
@@ -33,25 +33,17 @@ def get_parser() -> argparse.ArgumentParser:
         "update from it. `lm` takes 3 GiB of memory.",
     )
     add = parser.add_argument
-    add("--tables", default=",".join(names), metavar="A,B", help=f"(default: {','.join(names)})")
-    add("--rows", metavar="A,B", help="(default: all rows of the tables)")
+    tables, text = words("--tables", [*TABLES]), f"(default: {names})"
+    add("--tables", type=tables, default=names, metavar="A,B", help=text)
+    text = "(default: all rows of the tables)"
+    add("--rows", type=words("--rows"), metavar="A,B", help=text)
     add("--tflops", type=float, default=TFLOPS, metavar="N", help=f"of a GPU (default: {TFLOPS:g})")
     add("--train", default="", metavar="KINDS", help="of lm, mlm, joined by commas")
     add("--output", type=Path, default=OUTPUT, metavar="FILE", help=f"(default: {OUTPUT})")
     return parser
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Rehearse; return the exit status: 1 if a model cannot be built."""
-    args = get_parser().parse_args(argv)
-    logging.disable(logging.INFO)  # libraries log; this program prints
-    return exit_status(args.program, lambda: _run(args))
-
-
 def _run(args: argparse.Namespace) -> None:
-    tables = args.tables.split(",")
-    if unknown := {*tables} - {*TABLES}:
-        raise OptionError(f"--tables must be among {', '.join(TABLES)}, but has {min(unknown)}")
     from fairseq_plugins.common.files import write_text
     from fairseq_plugins.runner import rehearsal, rehearsed_training
     from fairseq_plugins.runner.cost_estimates import check_rate, vocabulary_of
@@ -59,9 +51,9 @@ def _run(args: argparse.Namespace) -> None:
     check_rate(args.tflops)
     kinds = rehearsed_training.kinds(args.train)
     rehearsed, settings = {}, {}
-    for name in tables:
+    for name in args.tables:
         print(f"{name}: composing", flush=True)
-        rows = _planned(name, args.rows.split(",") if args.rows else None)
+        rows = _planned(name, args.rows)
         rehearsed[name] = [rehearsal.rehearse(ROOT, one, args.tflops) for one in rows]
         for one in rows:
             first = one.trainings[0]
@@ -99,3 +91,6 @@ def _planned(name: str, rows: Sequence[str] | None) -> "list[PlannedRun]":
         seeds=[1],
     )
     return [one for one in planned if one.trainings]
+
+
+main = command(get_parser, _run, quiet=True)

@@ -4,14 +4,12 @@ import argparse
 import csv
 import io
 import json
-import logging
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 from fairseq_plugins.common.errors import OptionError
-from fairseq_plugins.common.exit_status import exit_status
-from fairseq_plugins.common.files import writing
+from fairseq_plugins.common.exit_status import command
+from fairseq_plugins.common.files import write_text
 from fairseq_plugins.common.parser import Parser
 from fairseq_plugins.common.root import ROOT, root_folder
 from fairseq_plugins.common.suggestions import did_you_mean
@@ -38,12 +36,6 @@ def get_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command and return its exit status."""
-    args = get_parser().parse_args(argv)
-    return exit_status("fairseq-pe results", lambda: _run(args))
-
-
 def _run(args: argparse.Namespace) -> None:
     for name in args.tables:
         if name not in TABLES:
@@ -64,8 +56,7 @@ def _run(args: argparse.Namespace) -> None:
     if args.output is None:
         print(text, end="")
         return
-    with writing(args.output) as (file,):
-        file.write(text.encode())
+    write_text(args.output, text)
 
 
 def _as_data(args: argparse.Namespace) -> str:
@@ -100,7 +91,6 @@ def _as_cells(args: argparse.Namespace) -> str:
     from fairseq_plugins.report.export import render_cells
     from fairseq_plugins.statistics.table_results import TableFolder, find_tables
 
-    logging.disable(logging.INFO)  # of the libraries; this program prints
     name = args.study or args.scale or "mini"
     for found in find_tables(ROOT):
         if not isinstance(found, TableFolder) or found.table.name != args.tables[0]:
@@ -108,3 +98,6 @@ def _as_cells(args: argparse.Namespace) -> str:
         if found.name == name and (shown := found.read()).shown:
             return render_cells(shown, as_latex=args.format == "latex")
     return ""
+
+
+main = command(get_parser, _run, quiet=True)

@@ -2,21 +2,15 @@
 
 import argparse
 import re
-from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, get_args
+from typing import get_args
 
-from fairseq_plugins.common.errors import OptionError
+from fairseq_plugins.common.option_types import number, seeds, words
 from fairseq_plugins.common.parser import Parser
-from fairseq_plugins.common.provenance import missing_data
-from fairseq_plugins.common.root import add_folder_options, from_root
-from fairseq_plugins.common.seeds import parse_seed
+from fairseq_plugins.common.root import add_folder_options
 from fairseq_plugins.papers import PAPERS, SCALE_NAMES, TABLES
 from fairseq_plugins.papers.tables import Table
 from fairseq_plugins.runner.run_options import Retention, Stage
-
-if TYPE_CHECKING:  # imports PyTorch, for which --help does not wait
-    from fairseq_plugins.records.runs import Study
 
 # A figure with a script of its own shares the runs of its table.
 SCRIPTS = TABLES | {f.name: table for table in TABLES.values() for f in table.figures if f.name}
@@ -33,52 +27,13 @@ _MAX_RUNNING = "with --slurm: jobs of this submission that train at once (defaul
 TFLOPS = 40.0  # of a V100, a third of its peak in half precision
 
 
-def words(option: str, known: Sequence[str] = ()) -> Callable[[str], list[str]]:
-    """Return an argparse type for comma-separated words, each once, among `known` if given."""
-
-    def parse(text: str) -> list[str]:
-        found = list(dict.fromkeys(word.strip() for word in text.split(",") if word.strip()))
-        if not found:
-            raise argparse.ArgumentTypeError(f"`{option}` must name at least one, but is empty.")
-        for word in found:
-            if known and word not in known:
-                raise argparse.ArgumentTypeError(
-                    f"`{option}` must be among {', '.join(known)}, but has {word!r}."
-                )
-        return found
-
-    return parse
-
-
-def seeds(text: str) -> list[int]:
-    """Parse comma-separated seeds, each once."""
-    return list(dict.fromkeys(parse_seed(word, "--seeds") for word in words("--seeds")(text)))
-
-
 def lengths(text: str) -> tuple[int, ...]:
     """Parse comma-separated multiples of the training length, like 2x; each once, sorted."""
-    found = set()
-    for word in words("--lengths")(text):
+    found = words("--lengths")(text)
+    for word in found:
         if not re.fullmatch(r"[1-9][0-9]{0,3}x", word, re.ASCII):
             raise argparse.ArgumentTypeError(f"`--lengths` must be like 1x,2x, but has {word!r}.")
-        found.add(int(word.removesuffix("x")))
-    return tuple(sorted(found))
-
-
-def updates(text: str) -> int:
-    """Parse a number of updates."""
-    if not re.fullmatch(r"[1-9][0-9]{0,8}", text, re.ASCII):
-        raise argparse.ArgumentTypeError(f"`--updates` must be at least 1, but is {text!r}.")
-    return int(text)
-
-
-def running(text: str) -> int:
-    """Parse a number of jobs at once, 0 for no limit."""
-    if not re.fullmatch(r"[0-9]{1,9}", text, re.ASCII):
-        raise argparse.ArgumentTypeError(
-            f"`--max-running` must be at least 0, for no limit, but is {text!r}."
-        )
-    return int(text)
+    return tuple(sorted(int(word.removesuffix("x")) for word in found))
 
 
 def study_name(text: str) -> str:
@@ -217,7 +172,7 @@ def _add_machines(parser: Parser) -> None:
         "that makes the page (see SBATCH_* in its manual for partition, account, time and memory, "
         "and SBATCH_CPUS_PER_GPU for other than 4 CPUs a GPU)",
     )
-    add("--max-running", type=running, default=0, metavar="N", help=_MAX_RUNNING)
+    add("--max-running", type=number("--max-running", 0), default=0, metavar="N", help=_MAX_RUNNING)
     # For such jobs only:
     add("--srun", action="store_true", help=argparse.SUPPRESS)
     add("--stage", choices=get_args(Stage), default="all", help=argparse.SUPPRESS)
@@ -264,7 +219,7 @@ def get_paper_parser() -> Parser:
     add("--gpus", type=int, metavar="N", help="of one run (default: each table's)")
     add("--slurm", action="store_true", help="submit all of it")
     add("--jobs", type=int, default=1, metavar="N", help="with --slurm: runs in one job")
-    add("--max-running", type=running, default=0, metavar="N", help=_MAX_RUNNING)
+    add("--max-running", type=number("--max-running", 0), default=0, metavar="N", help=_MAX_RUNNING)
     add("--keep", choices=get_args(Retention), default="all", help="as the tables have it")
     add(
         "--tflops",
@@ -285,7 +240,7 @@ def _add_study(parser: argparse.ArgumentParser) -> None:
     own.add_argument("--name", type=study_name, metavar="WORD", help="(default: own)")
     text = "train and evaluate on this folder, made by `fairseq-pe prepare`"
     own.add_argument("--data", type=Path, metavar="DIR", help=text)
-    own.add_argument("--updates", type=updates, metavar="N", help="of each training")
+    own.add_argument("--updates", type=number("--updates", 1), metavar="N", help="of each training")
     own.add_argument(
         "--set",
         type=setting,
@@ -294,53 +249,3 @@ def _add_study(parser: argparse.ArgumentParser) -> None:
         metavar="KEY=VALUE",
         help="a setting of the recipe in Hydra's syntax, as model.decoder_layers=4; repeatable",
     )
-
-
-def study_from(args: argparse.Namespace, root: Path) -> "Study | None":
-    """Return the study that the options describe; None for the scale's own recipe.
-
-    Raises:
-        OptionError: a setting is given twice; Hydra would use the last.
-    """
-    if not (args.name or args.data or args.updates or args.set):
-        return None
-    from fairseq_plugins.records.runs import Study
-
-    overrides = list(args.set)
-    if args.updates:
-        overrides.append(f"optimization.max_update={args.updates}")
-    keys = [override.partition("=")[0].lstrip("+") for override in overrides]
-    if twice := [key for key in dict.fromkeys(keys) if keys.count(key) > 1]:
-        raise OptionError(
-            f"`--set` and `--updates` must set {twice[0]} once, but do so "
-            f"{keys.count(twice[0])} times"
-        )
-    data = None if args.data is None else from_root(args.data.absolute(), root)
-    return Study(args.name or "own", tuple(overrides), data)
-
-
-def check_own_data(folder: Path, files: Sequence[str]) -> None:
-    """Refuse a folder of `--data` that is missing or lacks files.
-
-    Raises:
-        OptionError: naming the folder and the files.
-    """
-    if not folder.is_dir():
-        raise OptionError(f"`--data` must be an existing folder, but is {folder}")
-    if lacking := missing_data(folder, files):
-        raise OptionError(
-            f"`--data` must be a folder that `fairseq-pe prepare` makes, but {folder} lacks "
-            f"{', '.join(lacking)}"
-        )
-
-
-def study_options(args: argparse.Namespace) -> list[str]:
-    """Return the options that describe the study, for the job of one run."""
-    found = [word for text in args.set for word in ("--set", text)]
-    for option, value in (
-        ("--name", args.name),
-        ("--data", args.data and args.data.absolute()),
-        ("--updates", args.updates),
-    ):
-        found += [] if value is None else [option, str(value)]
-    return found

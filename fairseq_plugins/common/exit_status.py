@@ -1,11 +1,46 @@
-"""Exit statuses and error lines of the project's commands."""
+"""Main functions of the project's commands: options, exit statuses and error lines."""
 
+import argparse
+import logging
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from fairseq_plugins.common.errors import WorkError
 from fairseq_plugins.common.parser import REFUSED, error_line
+from fairseq_plugins.common.root import apply_folder_options
+
+
+def command(
+    get_parser: Callable[[], argparse.ArgumentParser],
+    run: Callable[[argparse.Namespace], None],
+    *,
+    quiet: bool = False,
+    if_stopped: str = "",
+) -> Callable[[Sequence[str] | None], int]:
+    """Return a command's main function, from arguments (None: the process's) to exit status.
+
+    Args:
+        get_parser: makes the parser.
+        run: does the work, with the parsed arguments.
+        quiet: whether to print no log lines of libraries.
+        if_stopped: text to print after Ctrl-C, with exit status 130; empty for a traceback.
+    """
+
+    def main(argv: Sequence[str] | None = None) -> int:
+        args = get_parser().parse_args(argv)
+        apply_folder_options(args)
+        if quiet:
+            logging.disable(logging.INFO)
+        try:
+            return exit_status(args.program, lambda: run(args))
+        except KeyboardInterrupt:
+            if not if_stopped:
+                raise
+            print(f"\n{if_stopped}")
+            return 130
+
+    return main
 
 
 def exit_status(program: str, work: Callable[[], None]) -> int:

@@ -1,5 +1,6 @@
 """Atomic writing of files, and reading of plain or packed ones."""
 
+import errno
 import gzip
 import itertools
 import json
@@ -48,10 +49,22 @@ def writing(*paths: Path) -> Iterator[tuple[IO[bytes], ...]]:
                     os.fsync(file.fileno())
         for part, path in parts:
             part.replace(path)
-    except BaseException:
+    except BaseException as error:
         for part, _ in parts:
             part.unlink(missing_ok=True)
+        if (full := _full_disk(error)) is not None:
+            names = " and ".join(map(str, paths))
+            raise OSError(full, os.strerror(full), names) from error
         raise
+
+
+def _full_disk(error: BaseException | None) -> int | None:
+    """Return the number of a full disk's error, maybe behind PyTorch's RuntimeError."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            return error.errno if error.filename is None else None
+        error = error.__cause__ or error.__context__
+    return None
 
 
 def write_bytes(path: Path, content: bytes) -> None:

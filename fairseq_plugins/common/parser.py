@@ -12,7 +12,8 @@ _HINT = " (--help shows the options)"
 class Parser(argparse.ArgumentParser):
     """An `ArgumentParser` whose errors omit the usage, for subcommands too.
 
-    The parsed arguments have ``program``, the command with which errors begin.
+    The parsed arguments have ``program``, the command with which errors begin, and
+    ``command_line``, the words that were parsed.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -22,6 +23,7 @@ class Parser(argparse.ArgumentParser):
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse arguments; errors about unknown words name the subcommand."""
         found, rest = self.parse_known_args(args, namespace)
+        found.command_line = list(sys.argv[1:] if args is None else args)
         if rest:
             _end(found.program, f"unrecognized arguments: {' '.join(rest)}")
         return found

@@ -4,20 +4,18 @@ import argparse
 import sys
 from pathlib import Path
 
-from fairseq_plugins.common.exit_status import exit_status
+from fairseq_plugins.common.exit_status import command
 from fairseq_plugins.common.parser import Parser
 from fairseq_plugins.data.generated import add_arguments, sentences_from, write_corpus
 
 
-def main() -> int:
-    """Run the command and return its exit status."""
+def _get_parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="python -m fairseq_plugins.data", description="Write the generated corpus."
     )
     parser.add_argument("--output", type=Path, required=True, metavar="DIR", help="where to write")
     add_arguments(parser)
-    args = parser.parse_args()
-    return exit_status(args.program, lambda: _write(args))
+    return parser
 
 
 def _write(args: argparse.Namespace) -> None:
@@ -27,4 +25,4 @@ def _write(args: argparse.Namespace) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(command(_get_parser, _write)())

@@ -7,8 +7,8 @@ from typing import Any
 
 from fairseq_plugins.common.data_commands import PROGRAM_COMMANDS
 from fairseq_plugins.common.errors import DataError, OptionError
+from fairseq_plugins.common.option_types import parse_seed
 from fairseq_plugins.common.root import data_folder
-from fairseq_plugins.common.seeds import parse_seed
 
 FEWEST_MERGES = 16  # minimum for a byte-pair encoding of words
 

@@ -5,11 +5,11 @@ python -m fairseq_plugins.data.prepare toy|wikitext2|wikitext103 [options]
 
 import argparse
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fairseq_plugins.common.exit_status import exit_status
+from fairseq_plugins.common.exit_status import command
 from fairseq_plugins.common.parser import Parser
 from fairseq_plugins.data import generated
 from fairseq_plugins.data.binarise import (
@@ -168,10 +168,7 @@ def _run(args: argparse.Namespace) -> None:
         )
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command and return its exit status."""
-    args = get_parser().parse_args(arguments)
-    return exit_status(args.program, lambda: _run(args))
+main = command(get_parser, _run)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fairseq_plugins.common.errors import DataError, OptionError
-from fairseq_plugins.common.exit_status import exit_status
+from fairseq_plugins.common.exit_status import command
 from fairseq_plugins.common.parser import Parser
 from fairseq_plugins.common.root import data_folder
 from fairseq_plugins.data import generated
@@ -260,10 +260,7 @@ def _run(args: argparse.Namespace) -> None:
         )
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command and return its exit status."""
-    args = get_parser().parse_args(arguments)
-    return exit_status(args.program, lambda: _run(args))
+main = command(get_parser, _run)
 
 
 if __name__ == "__main__":

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fairseq_plugins.common.exit_status import exit_status
+from fairseq_plugins.common.option_types import parse_seed
 from fairseq_plugins.common.parser import Parser
-from fairseq_plugins.common.seeds import parse_seed
 from fairseq_plugins.glue import BATCH_SIZE
 from fairseq_plugins.glue.tasks import TASKS
 

@@ -17,8 +17,8 @@ from typing import Any
 from fairseq_plugins.common.errors import DataError, WorkError
 from fairseq_plugins.common.exit_status import exit_status
 from fairseq_plugins.common.files import find_packed
+from fairseq_plugins.common.option_types import parse_seed
 from fairseq_plugins.common.parser import Parser
-from fairseq_plugins.common.seeds import parse_seed
 from fairseq_plugins.data.folders import Folder, build_folders, report
 from fairseq_plugins.data.options import (
     add_output,

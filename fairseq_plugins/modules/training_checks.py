@@ -1,6 +1,7 @@
 """Checks before training: option ranges and damaged data files."""
 
 import math
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,14 @@ _BOUNDS: dict[str, tuple[float, float]] = {
     "dataset.max_tokens_valid": (1, _LARGEST),
     "dataset.num_workers": (0, _LARGEST),
     "optimization.update_freq": (1, _LARGEST),
+    "optimization.max_update": (0, _LARGEST),  # 0: no limit
+    "optimization.max_epoch": (0, _LARGEST),
     "optimization.clip_norm": (0, math.inf),
-    "optimization.lr": (0, math.inf),
+    "optimization.lr": (sys.float_info.min, sys.float_info.max),
+    "optimizer.weight_decay": (0, sys.float_info.max),
+    "lr_scheduler.warmup_updates": (0, _LARGEST),
+    "criterion.label_smoothing": (0, 1),
+    "task.mask_prob": (0, 1),
     "common.log_interval": (1, _LARGEST),
 }
 _HALVES = ("fp16", "bf16", "amp", "memory_efficient_fp16", "memory_efficient_bf16")
@@ -43,9 +50,10 @@ def check_training(config: Any, task: Any) -> None:
         given = (root.get(section) or {}).get(key)
         for value in [given] if isinstance(given, int | float | None) else given:
             if value is not None and not lowest <= value <= highest:
-                raise OptionError(
-                    f"`{name}` must be from {lowest} to {highest}, but is {value} instead."
-                )
+                bounds = f"from {lowest} to {highest}"
+                if lowest == sys.float_info.min:
+                    bounds = "above 0 and finite"
+                raise OptionError(f"`{name}` must be {bounds}, but is {value} instead.")
     common = root.get("common") or {}
     halves = [name for name in _HALVES if common.get("cpu") and common.get(name)]
     if halves:

@@ -6,7 +6,6 @@ import shlex
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -179,17 +178,4 @@ def _settings(config: Mapping[str, Any]) -> list[Sequence[str]]:
         for section, keys in _SHOWN.items()
         for key in keys
         if config[section].get(key) not in (None, "")
-    ]
-
-
-def runs_of(
-    table: str, scale: str, rows: Sequence[str], attentions: Sequence[str], seeds: Sequence[int]
-) -> list[Run]:
-    """Return the runs of all rows under all attentions, from all seeds."""
-    first = Run(table, scale, "", "", 1)
-    return [
-        replace(first, row=row, attention=attention, seed=seed)
-        for row in rows
-        for attention in attentions
-        for seed in seeds
     ]

@@ -95,7 +95,7 @@ CASES = [
     ("compare", "rope rope --text short.txt", "different encodings"),
     ("finetune", "no.tsv", "DATA must be a file, but is no.tsv"),
     ("pack", "nothing", "unrecognized arguments: nothing"),
-    ("rehearse", "--tables nothing", "--tables must be among"),
+    ("rehearse", "--tables nothing", "`--tables` must be among"),
     ("compare", "rope alibi --text absent", "--text must be a file, but is absent"),
     ("compare", "rope alibi --text short.txt", "--text must have at least 20,000 bytes"),
     ("compare", "rope alibi --text short.txt --merges 0", "--merges must be at least 1, but is 0"),

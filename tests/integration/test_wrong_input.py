@@ -157,6 +157,11 @@ def test_misspelt_key_in_yaml(
         ({"common.seed": 10**12}, "Seed must be between"),
         ({"task.tokens_per_sample": 10**12}, "`tokens_per_sample` must be from 1 to 2147483647"),
         ({"dataset.batch_size": False}, "--max-tokens"),
+        ({"dataset.batch_size": -2}, "`dataset.batch_size` must be from 1 to 2147483647"),
+        ({"optimization.max_update": -5}, "`optimization.max_update` must be from 0"),
+        ({"optimization.lr": "0.0"}, "`optimization.lr` must be above 0"),
+        ({"optimization.lr": "-0.1"}, "`optimization.lr` must be above 0"),
+        ({"model.dropout": "nan"}, "`dropout` must be from 0 to 1, but is nan"),
     ],
 )
 def test_what_fairseq_checks_is_a_line(

@@ -1,0 +1,64 @@
+"""Types of options for argparse: seeds, numbers and lists; errors name option and value."""
+
+import re
+from argparse import ArgumentTypeError
+from collections.abc import Callable, Sequence
+
+# NumPy takes 32 bits, and fairseq adds the epoch or update.
+LARGEST_SEED = 2**31 - 1
+
+
+def parse_seed(text: str, option: str = "--seed") -> int:
+    """Parse a seed, valid for Python's, NumPy's and PyTorch's random generators."""
+    if not (text.isascii() and text.isdigit() and int(text) <= LARGEST_SEED):
+        raise ArgumentTypeError(
+            f"`{option}` must be an integer from 0 to {LARGEST_SEED}, but is {text!r}."
+        )
+    return int(text)
+
+
+def words(option: str, known: Sequence[str] = ()) -> Callable[[str], list[str]]:
+    """Return a type for comma-separated words, each once, among `known` if given."""
+
+    def parse(text: str) -> list[str]:
+        found = list(dict.fromkeys(word.strip() for word in text.split(",") if word.strip()))
+        if not found:
+            raise ArgumentTypeError(f"`{option}` must name at least one, but is empty.")
+        for word in found:
+            if known and word not in known:
+                raise ArgumentTypeError(
+                    f"`{option}` must be among {', '.join(known)}, but has {word!r}."
+                )
+        return found
+
+    return parse
+
+
+def seeds(text: str) -> list[int]:
+    """Parse comma-separated seeds, each once."""
+    return list(dict.fromkeys(parse_seed(word, "--seeds") for word in words("--seeds")(text)))
+
+
+def numbers(option: str, least: int) -> Callable[[str], tuple[int, ...]]:
+    """Return a type for comma-separated integers of at least `least`, each once."""
+
+    def parse(text: str) -> tuple[int, ...]:
+        found = text.split(",")
+        if not all(w.isascii() and w.isdigit() and int(w) >= least for w in found):
+            raise ArgumentTypeError(
+                f"{option} must be numbers from {least} on joined by commas, but is {text!r}."
+            )
+        return tuple(dict.fromkeys(map(int, found)))
+
+    return parse
+
+
+def number(option: str, least: int) -> Callable[[str], int]:
+    """Return a type for an integer from `least` to 10^9 - 1."""
+
+    def parse(text: str) -> int:
+        if not re.fullmatch(r"[0-9]{1,9}", text, re.ASCII) or int(text) < least:
+            raise ArgumentTypeError(f"`{option}` must be at least {least}, but is {text!r}.")
+        return int(text)
+
+    return parse

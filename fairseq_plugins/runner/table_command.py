@@ -1,0 +1,264 @@
+"""Work of `fairseq-pe table NAME`: plan the runs of a table, and train, submit or print them."""
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import NoReturn
+
+import torch
+
+from fairseq_plugins.common.errors import DataError, OptionError
+from fairseq_plugins.common.provenance import missing_data
+from fairseq_plugins.common.root import configs_folder, from_root, root_folder
+from fairseq_plugins.experiments import EXPERIMENTS, may_start_published
+from fairseq_plugins.experiments.base import Scale
+from fairseq_plugins.experiments.devices import Devices
+from fairseq_plugins.experiments.planned import PlannedRun
+from fairseq_plugins.experiments.training import PretrainedModel
+from fairseq_plugins.papers import PUBLISHED
+from fairseq_plugins.papers.tables import Table
+from fairseq_plugins.records import results
+from fairseq_plugins.records.recipe import REFUSED, in_a_line
+from fairseq_plugins.records.runs import Study
+from fairseq_plugins.runner import phase_times, preflight, slurm_submission, table_run
+from fairseq_plugins.runner.plan import check_devices, check_study, plan, tracked
+from fairseq_plugins.runner.run_options import RunOptions
+from fairseq_plugins.runner.run_state import (
+    describe_published,
+    is_recorded,
+    lacks_checkpoint,
+    split_published,
+    without_untrained,
+)
+
+
+def make(
+    root: Path, table: Table, args: argparse.Namespace, refuse: Callable[[str], NoReturn]
+) -> int:
+    """Do what the options ask for; return the exit status.
+
+    Args:
+        root: folder of results and checkpoints.
+        table: whose runs.
+        args: of `table_options.get_parser`.
+        refuse: called with the message for wrong options or data.
+    """
+    try:
+        scale, devices, planned = _plan(root, table, args)
+    except REFUSED as error:
+        refuse(in_a_line(error))
+    options = RunOptions(
+        force=args.force,
+        missing_checkpoints=args.missing_checkpoints,
+        jobs=args.jobs or 1,
+        max_running=args.max_running,
+        keep=args.keep,
+        stage=args.stage,
+        job=devices.job if args.srun else None,
+    )
+    try:
+        if args.dry_run:
+            jobs = slurm_submission.make_jobs(root, [planned], options) if args.slurm else None
+            return _print(table_run.dry_run(planned, scale, jobs))
+        if args.phases:
+            return _print([phase_times.phase_table(root, planned)])
+        to_make = planned if args.force or args.render else _not_done(root, planned, args)
+        if args.render or not to_make:
+            table_run.render(root, table, scale, planned)
+            return 0
+        jobs_at_once = _check_start(root, to_make, devices, args, refuse)
+        if args.slurm:
+            return slurm_submission.submit(root, [to_make], options)
+        return table_run.run_table(root, table, scale, to_make, replace(options, jobs=jobs_at_once))
+    except DataError as error:  # found before anything starts
+        refuse(str(error))
+
+
+def _check_start(
+    root: Path,
+    to_make: Sequence[PlannedRun],
+    devices: Devices,
+    args: argparse.Namespace,
+    refuse: Callable[[str], NoReturn],
+) -> int:
+    """Refuse runs that cannot start; return how many go side by side."""
+    again = args.force or args.missing_checkpoints
+    jobs: int = args.jobs or preflight.default_jobs(root, to_make, devices, force=again)
+    trains_here = not args.slurm and args.stage in ("all", "train")
+    try:
+        if args.data:
+            _check_own_data(args.data, to_make[0].experiment.data_files)
+        preflight.check_ready(
+            root, to_make, force=again, jobs=jobs if trains_here else 0, keep=args.keep
+        )
+    except (ValueError, OSError) as error:
+        refuse(str(error))
+    return jobs
+
+
+def _plan(
+    root: Path, table: Table, args: argparse.Namespace
+) -> tuple[Scale, Devices, list[PlannedRun]]:
+    """Plan the runs that the options ask for, and print which cells stay empty.
+
+    Raises one of `REFUSED` for a wrong option or missing data.
+    """
+    study = _known_study(root, table, args) or _study(args, root)
+    args.scale = args.scale or "mini"
+    scales = EXPERIMENTS[table.experiment].scales
+    if args.scale not in scales:
+        raise OptionError(f"`--scale` must be among {', '.join(scales)}, but is {args.scale}.")
+    scale = scales[args.scale]
+    if study is not None:
+        check_study(table)
+    devices = _devices(args, scale)
+    planned, skipped = plan(
+        configs_folder(root),
+        table,
+        scale,
+        devices,
+        rows=args.rows,
+        attentions=args.attention,
+        seeds=args.seeds or list(table.seeds if scale.name == "paper" else (1,)),
+        lengths=args.lengths if table.lengths else (),
+        start=_start(root, args.start, table, scale.name),
+        study=study,
+    )
+    if args.log:
+        planned = [tracked(one, args.log) for one in planned]
+    if study is not None:
+        planned = [replace(one, options=(*one.options, *_study_options(args))) for one in planned]
+    if args.runs:
+        planned = [one for one in planned if one.run.name in args.runs]
+    for cell in skipped if args.rows and not args.runs else ():
+        print(f"{cell.row} under {cell.attention} attention stays empty: {cell.reason}")
+    if args.rows is None and table.evaluate_only:
+        every, planned = len(planned), without_untrained(root, planned)
+        if left := every - len(planned):
+            print(f"Not trained yet, and left out unless named in --rows: {left} of {every} runs")
+    return scale, devices, planned
+
+
+def _devices(args: argparse.Namespace, scale: Scale) -> Devices:
+    """Return the devices of each run; ValueError for impossible GPUs or runs at once."""
+    gpus = scale.gpus if args.gpus is None else args.gpus
+    jobs, is_slurm = args.jobs or 1, args.slurm or args.srun
+    number = int(os.environ.get("SLURM_JOB_ID", 0)) if args.srun else 0
+    # Several runs in a job are processes of one node, as outside Slurm.
+    devices = Devices(gpus, srun=is_slurm and gpus > 0 and jobs == 1, job=number)
+    check_devices(scale, devices)
+    if args.jobs is not None:
+        preflight.check_jobs(args.jobs, gpus, is_slurm=is_slurm)
+    if args.srun and not args.dry_run:
+        only_measures = args.stage not in ("all", "train")
+        available = torch.cuda.device_count()
+        preflight.check_node(gpus * jobs, available, only_measures=only_measures)
+    return devices
+
+
+def _print(lines: Sequence[str]) -> int:
+    """Print lines, also into a pipe that closes early, as that of head; return exit status 0."""
+    try:
+        print("\n".join(lines), flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0
+
+
+def _start(root: Path, given: Path | None, table: Table, scale: str) -> PretrainedModel | None:
+    """Return the published model that rows start from, if any.
+
+    Raises ValueError if `--start` is given and rows start from models that are trained here.
+    """
+    if given and not may_start_published(table.name, scale):
+        raise ValueError(
+            f"`--start` must be left out with {table.name} at scale {scale}, whose rows start from "
+            f"models that are trained here, but is {given}."
+        )
+    if scale == PUBLISHED:
+        return PretrainedModel.read_sizes(root, given) if given else PretrainedModel.published(root)
+    return PretrainedModel.read(root, given) if given else None
+
+
+def _not_done(
+    root: Path, planned: Sequence[PlannedRun], args: argparse.Namespace
+) -> list[PlannedRun]:
+    """Return the runs that are not done, and print how many are left out and why."""
+    if args.missing_checkpoints:
+        left = [
+            p for p in planned if not is_recorded(root, p) or lacks_checkpoint(root, p, args.keep)
+        ]
+        if there := len(planned) - len(left):
+            print(f"With result and checkpoint: {there} of {len(planned)} runs")
+        return left
+    left, published = split_published(root, planned)
+    if published:
+        print(describe_published(published, len(planned)))
+    return left
+
+
+def _known_study(root: Path, table: Table, args: argparse.Namespace) -> Study | None:
+    """Read a study from its results if only its name is given, and set its scale in `args`.
+
+    Raises OptionError if another scale is asked for.
+    """
+    if not args.name or args.data or args.updates or args.set:
+        return None
+    folder = root / root_folder("results") / table.name / args.name
+    metrics = EXPERIMENTS[table.experiment].metrics
+    found = results.read_results(folder, metrics, lambda text: None)
+    if not found:
+        return None
+    scale = found[0]["scale"]
+    if args.scale not in (None, scale):
+        raise OptionError(
+            f"`--scale` must be {scale}, of which the study {args.name} is, but is {args.scale}"
+        )
+    args.scale = scale
+    return results.run_of(found[0]).study
+
+
+def _study(args: argparse.Namespace, root: Path) -> Study | None:
+    """Return the study that the options describe; None for the scale's own recipe.
+
+    Raises OptionError if a setting is given twice; Hydra would use the last.
+    """
+    if not (args.name or args.data or args.updates or args.set):
+        return None
+    overrides = list(args.set)
+    if args.updates:
+        overrides.append(f"optimization.max_update={args.updates}")
+    keys = [override.partition("=")[0].lstrip("+") for override in overrides]
+    if twice := [key for key in dict.fromkeys(keys) if keys.count(key) > 1]:
+        raise OptionError(
+            f"`--set` and `--updates` must set {twice[0]} once, but do so "
+            f"{keys.count(twice[0])} times"
+        )
+    data = None if args.data is None else from_root(args.data.absolute(), root)
+    return Study(args.name or "own", tuple(overrides), data)
+
+
+def _check_own_data(folder: Path, files: Sequence[str]) -> None:
+    """Refuse a folder of `--data` that is missing or lacks files (OptionError)."""
+    if not folder.is_dir():
+        raise OptionError(f"`--data` must be an existing folder, but is {folder}")
+    if lacking := missing_data(folder, files):
+        raise OptionError(
+            f"`--data` must be a folder that `fairseq-pe prepare` makes, but {folder} lacks "
+            f"{', '.join(lacking)}"
+        )
+
+
+def _study_options(args: argparse.Namespace) -> list[str]:
+    """Return the options that describe the study, for the job of one run."""
+    found = [word for text in args.set for word in ("--set", text)]
+    for option, value in (
+        ("--name", args.name),
+        ("--data", args.data and args.data.absolute()),
+        ("--updates", args.updates),
+    ):
+        found += [] if value is None else [option, str(value)]
+    return found
