@@ -162,8 +162,7 @@ def _run(args: argparse.Namespace, study: "Study", begin: float) -> None:
 def _recorded(results: Path, args: argparse.Namespace) -> "list[Run]":
     """The runs that have results in a comparison's folder.
 
-    Raises:
-        OptionError: it has something else, which is not to be shown, or made anew, as this.
+    Raises OptionError: it has something else, which is not to be shown, or made anew, as this.
     """
     from fairseq_plugins.experiments import EXPERIMENTS
     from fairseq_plugins.papers.lrpe import TABLE_2
@@ -186,8 +185,7 @@ def _recorded(results: Path, args: argparse.Namespace) -> "list[Run]":
 def _as_recorded(report: "Report", run: "Run") -> "Study":
     """The study as a result has it, and the folder of data that is known here.
 
-    Raises:
-        OptionError: it is of another text, or of other pieces.
+    Raises OptionError: it is of another text, or of other pieces.
     """
     found, own = run.study, report.study
     assert own is not None and own.data is not None and found is not None and found.data is not None

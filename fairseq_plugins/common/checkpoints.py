@@ -113,8 +113,7 @@ def read_tensors(path: Path) -> dict[str, torch.Tensor]:
 def read_updates(path: Path) -> int:
     """Read a checkpoint's number of updates; checksums are verified.
 
-    Raises:
-        CheckpointError: the file is missing, damaged, or has no number of updates.
+    Raises CheckpointError: the file is missing, damaged, or has no number of updates.
     """
     try:
         updates = read_checkpoint(path)["optimizer_history"][-1]["num_updates"]
@@ -130,13 +129,8 @@ def read_upgraded(
 ) -> dict[str, Any]:
     """Read a checkpoint in the form from which fairseq builds models, with options replaced.
 
-    Args:
-        path: the checkpoint.
-        check: called with the result of `read_checkpoint`, before fairseq's conversion.
-        options: new values of training options.
-
-    Raises:
-        DamagedCheckpoint, CheckpointError: as for `read_checkpoint`.
+    check: called with the result of `read_checkpoint`, before fairseq's conversion. options: new
+    values of training options. Raises as `read_checkpoint` does.
     """
     from fairseq import checkpoint_utils
 
@@ -150,8 +144,7 @@ def read_upgraded(
 def model_options(path: Path, checkpoint: Mapping[str, Any]) -> Any:
     """Return a checkpoint's model options, a mapping or a Namespace; None if missing.
 
-    Raises:
-        CheckpointError: the options have another type.
+    Raises CheckpointError: the options have another type.
     """
     config = checkpoint.get("cfg")
     if not isinstance(config, Mapping | None):

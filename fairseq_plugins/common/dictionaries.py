@@ -16,8 +16,7 @@ PADDING = "madeupword"  # prefix of entries that pad a dictionary to a multiple 
 def read_dictionary(path: Path) -> list[str]:
     """Read the words of a dictionary.
 
-    Raises:
-        DataError: a line is not a word and its count, or a word is repeated.
+    Raises DataError: a line is not a word and its count, or a word is repeated.
     """
     words: dict[str, int] = {}
     for number, line in enumerate(read_lines(path), start=1):

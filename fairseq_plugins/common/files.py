@@ -81,11 +81,7 @@ def write_text(path: Path, text: str) -> None:
 def write_json(
     path: Path, value: Any, *, indent: int | None = 1, ensure_ascii: bool = True
 ) -> None:
-    """Write JSON and a line feed atomically.
-
-    Raises:
-        ValueError: a number is not finite.
-    """
+    """Write JSON and a line feed atomically (ValueError: a number is not finite)."""
     text = json.dumps(value, indent=indent, ensure_ascii=ensure_ascii, allow_nan=False)
     write_text(path, text + "\n")
 
@@ -108,8 +104,7 @@ def open_packed(path: Path) -> IO[bytes]:
 def reading(path: Path) -> Iterator[IO[bytes]]:
     """Open a file, unpacked by its suffix.
 
-    Raises:
-        DataError: the file proves to be damaged within the block.
+    Raises DataError: the file proves to be damaged within the block.
     """
     try:
         with open_packed(path) as stream:

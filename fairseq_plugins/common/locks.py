@@ -21,21 +21,19 @@ def exclusive_lock(
     wait: Callable[[str], None] | None = None,
     pause: Callable[[float], object] = time.sleep,
 ) -> Iterator[int]:
-    """Hold a lock file, which names its holder, and yield its descriptor.
+    """Hold a lock file, which stays and names its holder, and yield its descriptor.
 
     The lock belongs to the descriptor and its copies: a child that inherits it keeps the lock if
     this process is killed. Hence it is closed and never unlocked, as `filelock.FileLock` would do,
     which would unlock it for children too.
 
     Args:
-        path: the lock file, which is kept.
+        path: the lock file.
         what: what is locked, for messages.
-        wait: called with a message if another process holds the lock, before waiting for it.
+        wait: called with a message before waiting for another process; None to raise Busy.
         pause: sleeps between two attempts, and may raise to end the waiting.
 
-    Raises:
-        Busy: another process holds the lock and `wait` is None.
-        OSError: the file system has no locks.
+    Raises OSError if the file system has no locks.
     """
     from filelock import lock_descriptor  # slow to import; --help stays fast
 

@@ -13,12 +13,9 @@ R = TypeVar("R")
 def map_in_processes(
     work: Callable[[T], R], over: Sequence[T], processes: int | None = None
 ) -> list[R]:
-    """Map a module-level function over items in parallel, keeping order.
+    """Map a module-level function over items in forked processes, keeping order.
 
-    Args:
-        work: called in forked processes, which need not import anything again.
-        over: the items.
-        processes: number of processes; None for one per core.
+    processes: their number; None for one per core.
     """
     count = min(len(over), usable_cores() if processes is None else processes)
     if count < 2:

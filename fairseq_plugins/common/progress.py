@@ -2,10 +2,7 @@
 
 import time
 from collections.abc import Iterable, Iterator, Sized
-from typing import TYPE_CHECKING, TypeVar
-
-if TYPE_CHECKING:  # slow to import; --help stays fast
-    from rich.console import Console
+from typing import TypeVar
 
 T = TypeVar("T")
 
@@ -27,20 +24,7 @@ def track(
         total: number of items; None for their own length, if any.
         lasting: whether the bar remains visible at the end.
     """
-    if total is None and isinstance(items, Sized):
-        total = len(items)
     from rich.console import Console
-
-    console = Console(stderr=True, highlight=False, soft_wrap=True)
-    if console.is_terminal:
-        yield from _bar(console, items, what, unit, total, lasting)
-    else:
-        yield from _lines(console, items, what, unit, total)
-
-
-def _bar(
-    console: "Console", items: Iterable[T], what: str, unit: str, total: int | None, lasting: bool
-) -> Iterator[T]:
     from rich.progress import (
         BarColumn,
         MofNCompleteColumn,
@@ -50,38 +34,31 @@ def _bar(
         TimeRemainingColumn,
     )
 
+    if total is None and isinstance(items, Sized):
+        total = len(items)
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
     columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn(unit, markup=False),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
+        *(TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn()),
+        *(TextColumn(unit, markup=False), TimeElapsedColumn()),
+        *(TextColumn("left"), TimeRemainingColumn()),
     )
-    drawn = time.monotonic()
-    with Progress(*columns, console=console, auto_refresh=False, transient=not lasting) as progress:
-        task = progress.add_task(what, total=total)
-        for item in items:
+    is_bar = console.is_terminal
+    begun = shown = time.monotonic()
+    with Progress(
+        *columns, console=console, auto_refresh=False, transient=not lasting, disable=not is_bar
+    ) as bar:
+        task = bar.add_task(what, total=total)
+        for number, item in enumerate(items, start=1):
             yield item
-            progress.advance(task)
-            if time.monotonic() - drawn >= REDRAWN_EVERY:
-                progress.refresh()
-                drawn = time.monotonic()
-
-
-def _lines(
-    console: "Console", items: Iterable[T], what: str, unit: str, total: int | None
-) -> Iterator[T]:
-    begun = printed = time.monotonic()
-    of = "" if total is None else f" of {total:,}"
-    for number, item in enumerate(items, start=1):
-        yield item
-        now = time.monotonic()
-        if now - printed >= PRINTED_EVERY:
-            speed = number / (now - begun)
-            text = f"{what}: {number:,}{of} {unit}, {speed:,.0f} a second"
-            if total is not None:
-                text += f", {(total - number) / speed:,.0f} s left"
-            console.print(text, markup=False)
-            printed = now
+            bar.advance(task)
+            now = time.monotonic()
+            if now - shown < (REDRAWN_EVERY if is_bar else PRINTED_EVERY):
+                continue
+            shown = now
+            bar.refresh()
+            if not is_bar:
+                speed = number / (now - begun)
+                of = "" if total is None else f" of {total:,}"
+                left = "" if total is None else f", {(total - number) / speed:,.0f} s left"
+                text = f"{what}: {number:,}{of} {unit}, {speed:,.0f} a second{left}"
+                console.print(text, markup=False)

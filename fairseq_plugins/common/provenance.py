@@ -34,8 +34,7 @@ def missing_data(folder: Path, names: Sequence[str] = DATA_FILES) -> list[str]:
 def describe_data(folder: Path) -> dict[str, Any]:
     """Read the folder's data.json, if any, and the sizes of its dictionaries.
 
-    Raises:
-        DataError: data.json is damaged.
+    Raises DataError: data.json is damaged.
     """
     path = folder / "data.json"
     about = _read_object(path) if path.is_file() else {}

@@ -11,12 +11,9 @@ _LAYOUT = TableFormat(None, None, None, None, _ROW, _ROW, padding=0, with_header
 def markdown_table(
     header: Sequence[str], rows: Iterable[Sequence[str]], *, left: int | None = None
 ) -> str:
-    """Format a table in Markdown without padding.
+    """Format a table in Markdown without padding; `|` in cells is escaped.
 
-    Args:
-        header: titles of the columns.
-        rows: cells in Markdown; `|` is escaped.
-        left: number of left-aligned columns, the rest being numbers; None for all.
+    left: number of left-aligned columns, the rest being numbers; None for all.
     """
     rules = ["---" if left is None or i < left else "---:" for i in range(len(header))]
     cells = [[word.replace("|", "\\|") for word in row] for row in (header, rules, *rows)]

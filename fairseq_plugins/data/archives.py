@@ -45,9 +45,8 @@ class Zip:
     def open(self, name: str) -> Iterator[IO[bytes]]:
         """Open a member, reading at most its declared size.
 
-        Raises:
-            DataError: naming the member if it is encrypted, larger than `LARGEST_MEMBER`, of an
-                unknown compression, or found to be damaged within the context.
+        Raises DataError: naming the member if it is encrypted, larger than `LARGEST_MEMBER`, of an
+        unknown compression, or found to be damaged within the context.
         """
         member, place = self._members[name], f"{name} in {self.path}"
         if member.flag_bits & _ENCRYPTED:

@@ -25,13 +25,9 @@ def report(message: str) -> None:
 
 @dataclass(frozen=True)
 class Folder:
-    """A data folder to build.
+    """A data folder to build: its source and settings, and the files that it must hold.
 
-    Attributes:
-        path: target path.
-        request: source and settings; another request gives another folder.
-        files: files it must hold besides its record.
-        record: name of the record file.
+    Another request gives another folder. record: name of the record file.
     """
 
     path: Path
@@ -66,11 +62,7 @@ class Folder:
     ) -> None:
         """Write the record into a built folder, move it to its target, and print a summary.
 
-        Args:
-            built: the built folder.
-            origin: source of the data.
-            about: further entries of the record.
-            summary: text to print.
+        origin: source of the data. about: further entries of the record.
         """
         record = {"request": self.request, "origin": origin, **about}
         (built / self.record).write_text(json.dumps(record, indent=1) + "\n")
@@ -84,8 +76,7 @@ def build_folders(
 ) -> Iterator[tuple[Path, list[Folder]]]:
     """Yield a staging folder, as `staging_folder` does, and the folders that are still to be built.
 
-    Raises:
-        DataError: a path holds something not made here.
+    Raises DataError: a path holds something not made here.
     """
     for folder in folders:
         folder.refuse_foreign()

@@ -106,8 +106,7 @@ class Gpt2Tokenizer:
 def load_encoder(folder: Path) -> "Encoder":
     """Load fairseq's encoder from a tokenizer folder: `encode(text) -> ids`, `decode(ids) -> text`.
 
-    Raises:
-        DataError: a file is missing or damaged, or the three do not belong together.
+    Raises DataError: a file is missing or damaged, or the three do not belong together.
     """
     from fairseq.data.encoders.gpt2_bpe_utils import get_encoder
 
@@ -133,19 +132,10 @@ def encode_line(encoder: "Encoder", text: str) -> list[str]:
 
 
 def learn_gpt2_bpe(lines: Iterable[str], merges: int, folder: Path) -> int:
-    """Learn a byte-level BPE from text and write the three files into an existing folder.
+    """Learn a byte-level BPE from lines of text, ignoring surrounding spaces; return its size.
 
-    Args:
-        lines: lines of text; surrounding spaces are ignored.
-        merges: maximum number of merges; fewer if no further pair occurs twice.
-        folder: existing folder.
-
-    Returns:
-        The number of merges.
-
-    Raises:
-        OptionError: merges below 1.
-        DataError: a text without any character.
+    The three files are written into an existing folder. There are fewer merges if no further pair
+    occurs twice. Raises OptionError for merges below 1, DataError for a text without any character.
     """
     from fairseq.data.encoders.gpt2_bpe_utils import Encoder, bytes_to_unicode
 

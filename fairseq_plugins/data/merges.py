@@ -42,8 +42,7 @@ def count_words(lines: Iterable[str]) -> Counter[str]:
 def write_codes(path: Path, counts: Mapping[str, int], merges: int) -> None:
     """Learn up to ``merges`` merges of counted words and write them as a codes file.
 
-    Raises:
-        DataError: there is no word or nothing to merge; subword-nmt rejects empty codes.
+    Raises DataError: there is no word or nothing to merge; subword-nmt rejects empty codes.
     """
     if not counts:
         raise DataError("the training text has no words")

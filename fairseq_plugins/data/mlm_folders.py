@@ -14,10 +14,7 @@ from fairseq_plugins.common.progress import track
 from fairseq_plugins.common.provenance import DATA_FILES
 from fairseq_plugins.data.binarise import binarise
 from fairseq_plugins.data.folders import SPLITS, Folder, build_folders, report
-from fairseq_plugins.data.gpt2_bpe import (
-    FILES,
-    learn_gpt2_bpe,
-)
+from fairseq_plugins.data.gpt2_bpe import FILES, learn_gpt2_bpe
 from fairseq_plugins.data.measure import MeasuredText, copy_and_measure
 from fairseq_plugins.data.options import check_at_least
 from fairseq_plugins.data.tokenizers import load_tokenizer
@@ -42,15 +39,9 @@ def make_mlm_folder(
 ) -> None:
     """Build a data folder unless the same request has built it before.
 
-    Args:
-        output: folder to make.
-        about: identity of the text, for data.json.
-        gather: function that writes the text of every split into a folder and measures it.
-        origin: source of the text, for data.json.
-        workers: number of processes.
-        pieces: tokenizer folder; None to learn a tokenizer from the training text.
-        merges: number of merges to learn, without `pieces`.
-        dictionary_size: expected size, if known.
+    about: identity of the text, and origin: its source, both for data.json. gather: function that
+    writes the text of every split into a folder and measures it. pieces: tokenizer folder; None to
+    learn `merges` merges from the training text. dictionary_size: expected size, if known.
 
     Raises:
         DataError: anything missing or damaged; nothing is then written.

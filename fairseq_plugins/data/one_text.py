@@ -46,8 +46,7 @@ def _first_lines(text: Path) -> list[bytes]:
 def split_lines(lines: list[bytes]) -> dict[str, list[bytes]]:
     """Split lines into train, valid and test, the latter two with a twentieth of the bytes each.
 
-    Raises:
-        DataError: a split would have no text.
+    Raises DataError: a split would have no text.
     """
     total, seen = sum(map(len, lines)), 0
     found: dict[str, list[bytes]] = {"train": [], "valid": [], "test": []}

@@ -36,10 +36,7 @@ def add_folder(parser: Any, option: str, text: str, **more: Any) -> None:
 def add_tokenizer(parser: Any, text: str, **more: Any) -> None:
     """Add --tokenizer (alias --bpe, stored as `bpe`), a folder for `load_tokenizer`.
 
-    Args:
-        parser: parser of the command.
-        text: description of the tokenizer.
-        more: further arguments of `add_argument`.
+    more: further arguments of `add_argument`.
     """
     text = f"folder of {text}: GPT-2's BPE (encoder.json, vocab.bpe, dict.txt) or BERT's "
     text += "WordPiece (tokenizer.json or vocab.txt)"

@@ -25,8 +25,7 @@ Numbering = Callable[[Iterable[bytes]], Iterator[tuple[int, bytes]]]
 def read_lines(path: Path) -> Iterator[bytes]:
     """Yield the lines of a plain or compressed file, each ending in a line feed.
 
-    Raises:
-        DataError: the file is damaged or not UTF-8; names the line.
+    Raises DataError: the file is damaged or not UTF-8; names the line.
     """
     number = 0
     try:
@@ -43,12 +42,10 @@ def read_lines(path: Path) -> Iterator[bytes]:
 
 @dataclass(frozen=True)
 class PlainText:
-    """Splits of plain text.
+    """Splits of plain text; valid or test without files get the last documents of train.
 
-    Attributes:
-        files: files by split; valid or test without files get the last documents of train.
-        held_out: percentage of train's documents for such a split, at least one document.
-        evaluation_lines: lines of each document that valid and test keep; None for all.
+    held_out: percentage of train's documents for such a split, at least one document.
+    evaluation_lines: lines of each document that valid and test keep; None for all.
     """
 
     files: Mapping[str, Sequence[Path]]
@@ -58,8 +55,7 @@ class PlainText:
     def lines(self) -> dict[str, Iterator[bytes]]:
         """Return lazily read lines by split.
 
-        Raises:
-            DataError: train has too few documents to hold some out.
+        Raises DataError: train has too few documents to hold some out.
         """
         lacking = [split for split in SPLITS if not self.files[split]]
         number: Numbering = _numbered

@@ -47,14 +47,8 @@ def prepare_published(
 ) -> None:
     """Make `output`, and with `mini_merges` also `<output>-mini` with that many BPE merges.
 
-    Args:
-        corpus: the corpus.
-        output: folder to make.
-        source: folder or zip with the raw files; None to download the zip to `downloads` next to
-            output, where it is kept.
-        url: address of the zip; by default the corpus's own.
-        workers: number of processes.
-        mini_merges: BPE merges of the second folder; None for no second folder.
+    source: folder or zip with the raw files; None to download the zip from `url`, by default the
+    corpus's own, to `downloads` next to output, where it is kept.
 
     Raises:
         DataError: anything missing, damaged or different; nothing is then written.

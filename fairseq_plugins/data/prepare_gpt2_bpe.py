@@ -21,8 +21,7 @@ def prepare_pieces(
 ) -> None:
     """Put GPT-2's tokenizer in `output`, from a folder (plain or compressed) or by download.
 
-    Raises:
-        DataError: a file is missing, damaged or not the published one; nothing is then written.
+    Raises DataError: a file is missing, damaged or not the published one; nothing is then written.
     """
     if source is not None:
         _require_pieces(source)

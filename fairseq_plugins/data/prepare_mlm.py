@@ -51,8 +51,7 @@ def prepare_text(
 ) -> None:
     """Make a data folder from a folder of plain text; see `plain_text` and `mlm_folders`.
 
-    Raises:
-        DataError: anything missing or damaged, with file and line; nothing is then written.
+    Raises DataError: anything missing or damaged, with file and line; nothing is then written.
     """
     if not 0 < held_out < 50:
         raise OptionError(f"--held-out must be between 0 and 50 per cent, but is {held_out}")
@@ -91,17 +90,11 @@ def prepare_wikitext103(
     corpora: Sequence[PublishedCorpus] = (WIKITEXT_103_RAW, WIKITEXT_103),
     dictionary_size: int | None = PUBLISHED_DICTIONARY_SIZE,
 ) -> None:
-    """Make a data folder of WikiText-103 in GPT-2's subwords.
+    """Make a data folder of WikiText-103 in the subwords of a tokenizer folder, `pieces`.
 
-    Args:
-        output: folder to make.
-        pieces: tokenizer folder.
-        source: folder or zip with the text; None to download it.
-        url: address of the zip; by default the corpus's own.
-        workers: number of processes.
-        corpora: the raw text, which is also the download, and the word-level text used if a folder
-            has no raw text.
-        dictionary_size: expected size.
+    source: folder or zip with the text; None to download it from `url`, by default the corpus's
+    own. corpora: the raw text, which is also the download, and the word-level text used if a
+    folder has no raw text. dictionary_size: expected size.
 
     Raises:
         DataError: anything missing, damaged or different; nothing is then written.

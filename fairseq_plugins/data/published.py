@@ -37,14 +37,8 @@ class ExpectedFile:
 class PublishedCorpus:
     """A corpus of `wiki.<split>.<suffix>` files, published as one zip.
 
-    Attributes:
-        name: name of the corpus.
-        url: address of the zip.
-        zip_md5: checksum; None if none is published.
-        dictionary_size: expected size, with fairseq's four special symbols and padding to a
-            multiple of 8; None if not fixed.
-        files: expected files by split.
-        suffix: suffix of the files.
+    zip_md5: None if none is published. dictionary_size: expected size, with fairseq's four special
+    symbols and padding to a multiple of 8; None if not fixed.
     """
 
     name: str

@@ -27,15 +27,9 @@ class RawText:
 
 
 def read_raw_text(folder: Path, split: str, tokens: int) -> RawText:
-    """Read the size of a split's raw text from data.json.
+    """Read the size of a split's raw text from data.json, if that belongs to its number of tokens.
 
-    Args:
-        folder: data folder.
-        split: name of the split.
-        tokens: number of tokens of the binarised split, to check that data.json belongs to it.
-
-    Raises:
-        DataError: a damaged data.json.
+    Raises DataError for a damaged data.json.
     """
     path = folder / "data.json"
     if not path.is_file():

@@ -56,8 +56,7 @@ class Tokenizer(Protocol):
 def load_tokenizer(folder: Path) -> Tokenizer:
     """Load the tokenizer in a folder, of either kind.
 
-    Raises:
-        DataError: no tokenizer is there, or a file is damaged.
+    Raises DataError: no tokenizer is there, or a file is damaged.
     """
     from fairseq_plugins.data import gpt2_bpe, wordpiece
 

@@ -64,8 +64,7 @@ class WordStartMask:
 def word_start_mask(dictionary: "Dictionary", pieces: Path) -> WordStartMask:
     """Make a mask of word starts for the dictionary of a tokenizer folder.
 
-    Raises:
-        DataError: a file is missing or damaged, or the dictionary has other tokens.
+    Raises DataError: a file is missing or damaged, or the dictionary has other tokens.
     """
     tokenizer = load_tokenizer(pieces)
     texts, foreign = [], []

@@ -134,9 +134,7 @@ class Experiment:
     def start_metrics(self, trainings: Sequence[Training], root: Path) -> Metrics:
         """Collect the metrics that runs which start from these trainings record of them.
 
-        Args:
-            trainings: of a finished run of this experiment, in their order.
-            root: the folder that their folders are relative to.
+        trainings: of a finished run, in their order, with folders relative to the root.
         """
         return {}
 
@@ -194,8 +192,7 @@ class Experiment:
     def check_data(self, data: Path, pretraining: Path) -> None:
         """Refuse data that does not match that of the pre-training, as another dictionary.
 
-        Raises:
-            ValueError: naming the file and the line.
+        Raises ValueError: naming the file and the line.
         """
 
     def caption_notes(self, results: Sequence[Mapping[str, Any]]) -> list[str]:

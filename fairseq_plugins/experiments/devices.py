@@ -14,12 +14,9 @@ _FIRST_PORT, _PORTS = 10_000, 20_000
 
 @dataclass(frozen=True)
 class Devices:
-    """The devices of one run.
+    """The devices of one run: GPUs, or 0 for a process on the CPU.
 
-    Attributes:
-        gpus: 0 for a process on the CPU.
-        srun: whether commands start with srun, in a Slurm job.
-        job: number of the job, 0 before it has one.
+    srun: whether commands start with srun, in a Slurm job. job: its number, 0 before it has one.
     """
 
     gpus: int
@@ -29,12 +26,9 @@ class Devices:
 
 @dataclass(frozen=True)
 class Layout:
-    """A total batch spread over devices.
+    """A total batch spread over devices, `update_freq` steps per update.
 
-    Attributes:
-        batch_size: sequences per device and step, None where batches are counted in tokens.
-        update_freq: steps per update.
-        devices: number of devices.
+    batch_size: sequences per device and step, None where batches are counted in tokens.
     """
 
     batch_size: int | None

@@ -53,8 +53,7 @@ def default_rows(table: Table, configs: Path) -> list[str]:
 def check_rows(table: Table, configs: Path, asked: list[str]) -> list[str]:
     """Return the requested rows, each once; the word ``paper`` stands for the rows of the paper.
 
-    Raises:
-        ValueError: for an unknown row, with the nearest name.
+    Raises ValueError: for an unknown row, with the nearest name.
     """
     runnable = known_rows(table, configs)
     own = [name for name in table.row_names if name in runnable]

@@ -48,10 +48,8 @@ def default_checkpoint() -> Path:
 class PretrainedModel:
     """A published checkpoint of `pe_roberta` or fairseq's `roberta` that rows start from.
 
-    Attributes:
-        checkpoint: relative to the root.
-        sha256: of the file, which identifies it in results; empty if the file is missing.
-        sizes: model options that follow from its weights; empty for those of the recipe.
+    checkpoint: relative to the root. sha256: identifies it in results; empty if the file is
+    missing. sizes: model options that follow from its weights; empty for those of the recipe.
     """
 
     checkpoint: Path = field(compare=False)
@@ -62,8 +60,7 @@ class PretrainedModel:
     def read(cls, root: Path, path: Path) -> Self:
         """Read a file, with a path relative to the root or to the working folder.
 
-        Raises:
-            ValueError: the file is missing.
+        Raises ValueError: the file is missing.
         """
         found = next((one for one in (root / path, path.absolute()) if one.is_file()), None)
         if found is None:
@@ -80,8 +77,7 @@ class PretrainedModel:
     def read_sizes(cls, root: Path, path: Path) -> Self:
         """Read a file with the sizes of its model.
 
-        Raises:
-            ValueError: the file is missing, damaged or of another architecture.
+        Raises ValueError: the file is missing, damaged or of another architecture.
         """
         found = cls.read(root, path)
         checkpoint = read_checkpoint(root / found.checkpoint)
@@ -171,11 +167,9 @@ class Training:
         return train_command(self.variant.recipe, self.overrides, srun=self.srun)
 
     def starting_from(self, other: "Training", option: str = FINETUNE) -> "Training":
-        """Return the training with the weights of another one at its start.
+        """Return the training with the weights of another one's evaluated checkpoint at its start.
 
-        Args:
-            other: its evaluated checkpoint is loaded; a resumed training loads checkpoint_last.pt.
-            option: fairseq option that loads the checkpoint.
+        option: fairseq's, which loads it; a resumed training loads checkpoint_last.pt instead.
         """
         override = f"{option}={(other.folder / other.evaluated).as_posix()}"
         return replace(self, overrides=(*self.overrides, override))
@@ -194,9 +188,8 @@ class Training:
     def starting_published(self, start: PretrainedModel, option: str = "") -> "Training":
         """Return the training with a published model as its start, recorded in its configuration.
 
-        Args:
-            start: the published model; also the teacher if hidden states are copied.
-            option: fairseq option that loads it; empty if an earlier stage has loaded it.
+        It is also the teacher if hidden states are copied. option: fairseq's, which loads it; empty
+        if an earlier stage has loaded it.
         """
         word = hydra_word(start.checkpoint.as_posix())
         options = [option] if option else []

@@ -109,8 +109,7 @@ def read_devices(path: Path) -> int | None:
 def read_evaluation_loss(path: Path) -> float:
     """Read the last base-2 loss per token that fairseq-eval-lm printed.
 
-    Raises:
-        ValueError: there is none, or it is not finite.
+    Raises ValueError: there is none, or it is not finite.
     """
     found = [match[1] for line in _lines(path) if (match := _EVALUATED.search(line))]
     return _last_loss(found, "fairseq-eval-lm", "evaluated")
@@ -119,8 +118,7 @@ def read_evaluation_loss(path: Path) -> float:
 def read_validation_loss(path: Path) -> float:
     """Read the last base-2 loss per token, without label smoothing, of fairseq-validate.
 
-    Raises:
-        ValueError: there is none, or it is not finite.
+    Raises ValueError: there is none, or it is not finite.
     """
     found = [
         measured["valid_nll_loss"]
@@ -184,8 +182,7 @@ def _thinned(points: list[tuple[int, float]]) -> list[list[float]]:
 def read_json(path: Path) -> dict[str, Any]:
     """Read the last JSON object that a command printed, from the beginning of a line.
 
-    Raises:
-        ValueError: there is none.
+    Raises ValueError: there is none.
     """
     text = path.read_text(errors="replace")
     for start in reversed([match.start() for match in _OBJECT.finditer(text)]):

@@ -20,8 +20,7 @@ NotNegative = Annotated[float, Field(ge=0)]
 def perplexity(loss: float) -> float:
     """Return 2 to the power of a loss in bits, rounded as it is recorded.
 
-    Raises:
-        ValueError: the loss is negative, not a number or too large.
+    Raises ValueError: the loss is negative, not a number or too large.
     """
     if not 0 <= loss <= _MOST_BITS:  # false for nan
         raise ValueError(f"a loss must be from 0 to {_MOST_BITS:g} bits, but is {loss} instead")

@@ -81,8 +81,7 @@ def in_a_line(error: BaseException) -> str:
 def compose_recipe(configs: Path, recipe: str, overrides: Sequence[str]) -> DictConfig:
     """Compose what `fairseq-hydra-train --config-dir configs --config-name recipe overrides` does.
 
-    Raises:
-        hydra.errors.HydraException: a group, name or key does not exist.
+    Raises hydra.errors.HydraException: a group, name or key does not exist.
     """
     config = _compose(configs, recipe, tuple(overrides))
     with _known_to_hydra(config):
@@ -107,13 +106,8 @@ def record_changed(
     """Return the record of a recipe with some settings changed after its composition.
 
     All changes of a recipe with its overrides share one composition, which takes as long as a
-    hundred records. The result may share values with other records.
-
-    Args:
-        configs: folder of the recipes, absolute.
-        recipe: the name of the configuration.
-        overrides: of Hydra.
-        changes: dotted keys and values, lists as tuples. No group may follow from them.
+    hundred records. The result may share values with other records. configs: an absolute path.
+    changes: dotted keys and values, lists as tuples; no group may follow from them.
     """
     return _compose_once(configs, recipe, overrides).record(changes)
 

@@ -39,14 +39,9 @@ def digest_of(recipe: Mapping[str, Any]) -> str:
 
 
 def write_result(path: Path, result: Mapping[str, Any]) -> None:
-    """Write a result, after the recipes that it names.
+    """Write a result with its whole configuration, its recipes in `recipes` beside it first.
 
-    Args:
-        path: of the result; the recipes are in the folder `recipes` beside it.
-        result: with its whole configuration.
-
-    Raises:
-        OSError: a file cannot be written.
+    Raises OSError if a file cannot be written.
     """
     short, recipes = split_config(result["config"])
     for digest, recipe in recipes.items():
@@ -57,9 +52,7 @@ def write_result(path: Path, result: Mapping[str, Any]) -> None:
 def store_recipes(path: Path) -> bool:
     """Write a valid result of an earlier version in the present form; tell whether it was one.
 
-    Raises:
-        OSError: a file cannot be read or written.
-        ValueError: it is no JSON, or its configuration has no model.
+    Raises OSError, or ValueError for no JSON and for a configuration without model.
     """
     content = json.loads(path.read_bytes())
     if "schema" in content:
@@ -71,24 +64,16 @@ def store_recipes(path: Path) -> bool:
 def read_content(path: Path) -> Any:
     """Read a result's file of either schema, with its whole configuration, without other checks.
 
-    Raises:
-        OSError: the file cannot be read.
-        ValueError: it is no JSON, or a recipe that it names is missing or damaged.
+    Raises OSError, or ValueError for no JSON and for a missing or damaged recipe.
     """
     return complete_result(json.loads(path.read_bytes()), path.parent)
 
 
 def complete_result(content: Any, folder: Path) -> Any:
-    """Return the content of a result's file with its whole configuration.
+    """Return the content of a result's file, of either schema, with its whole configuration.
 
-    Content that is no result is returned as it is.
-
-    Args:
-        content: parsed JSON of either schema.
-        folder: of the result's file.
-
-    Raises:
-        ValueError: a recipe is missing or damaged, or the schema is unknown.
+    folder: of the file. Content that is no result is returned as it is. Raises ValueError if a
+    recipe is missing or damaged, or the schema is unknown.
     """
     if not isinstance(content, dict):
         return content
@@ -135,8 +120,7 @@ def complete_config(config: Config, folder: Path) -> Config:
 def read_recipe(path: Path) -> Config:
     """Read a recipe and compare it with its name.
 
-    Raises:
-        ValueError: it is missing or damaged, or its content has another digest than its name.
+    Raises ValueError: it is missing or damaged, or its content has another digest than its name.
     """
     shown = "/".join(path.parts[-4:])
     try:

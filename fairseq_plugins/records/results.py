@@ -88,18 +88,13 @@ def _ignore(text: str) -> None:
 def check_result(result: Any, metrics: type[MetricsSchema]) -> None:
     """Refuse an invalid result of an experiment with these metrics.
 
-    Raises:
-        ValueError: naming the first key that is missing or has a wrong value.
+    Raises ValueError: naming the first key that is missing or has a wrong value.
     """
     _check(ResultSchema[metrics], result)  # type: ignore[valid-type]
 
 
 def check_data(described: Any) -> None:
-    """Refuse an invalid description of data.
-
-    Raises:
-        ValueError: as `check_result` does.
-    """
+    """Refuse an invalid description of data (ValueError: as `check_result` does)."""
     _check(DataDescription, described)
 
 

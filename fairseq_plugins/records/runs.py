@@ -14,10 +14,8 @@ LOCAL = "local"  # below results/ and checkpoints/, for --rerun
 class Study:
     """A custom run of a table: its data, budget or settings, in place of the scale's.
 
-    Attributes:
-        name: of its folder, which takes the place of the scale's.
-        overrides: Hydra overrides of the recipe at the run's scale.
-        data: folder, None for the scale's data.
+    name: of its folder, which takes the place of the scale's. overrides: Hydra overrides of the
+    recipe at the run's scale. data: folder, None for the scale's data.
     """
 
     name: str

@@ -27,12 +27,9 @@ COLUMNS = {
 def read_tidy(
     folder: Path, tables: Iterable[tuple[Table, type[MetricsSchema]]], say: Say
 ) -> Iterator[dict[str, Any]]:
-    """Read every result of some tables as rows with the keys of `COLUMNS`.
+    """Read every result below a folder, of tables with their metrics, as rows with keys `COLUMNS`.
 
-    Args:
-        folder: of all results.
-        tables: each with the schema of its metrics.
-        say: gets a sentence on each file that is no result.
+    say: gets a sentence on each file that is no result.
     """
     for table, metrics in tables:
         for scale in sorted((folder / table.name).glob("*/")):

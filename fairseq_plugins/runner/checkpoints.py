@@ -69,16 +69,10 @@ def was_tidied(folder: Path, evaluated: str) -> bool:
 
 
 def require_model(path: Path, config: Mapping[str, Any]) -> None:
-    """Refuse to evaluate a checkpoint whose model differs from the configured one.
+    """Refuse to evaluate a checkpoint whose model differs from the one in a recorded configuration.
 
-    A complete training is not started again, so that nothing else would notice.
-
-    Args:
-        path: checkpoint.
-        config: recorded configuration of the training.
-
-    Raises:
-        CheckpointError: missing, damaged, or of another model, with what each has.
+    A complete training is not started again, so that nothing else would notice. Raises
+    CheckpointError, with what each model has, also for a missing or damaged file.
     """
     checkpoint = read_checkpoint(path)
     if checkpoint.get("cfg") is None and checkpoint.get("args") is None:

@@ -25,12 +25,9 @@ _SPECIAL = 4  # special tokens
 
 @dataclass(frozen=True)
 class Cost:
-    """Estimated cost of one run.
+    """Estimated cost of one run: floating-point operations, forward and backward, and disk space.
 
-    Attributes:
-        operations: floating-point operations of all trainings, forward and backward.
-        peak: most bytes of checkpoints during training.
-        rest: bytes of checkpoints that stay.
+    peak: most bytes of checkpoints during training. rest: bytes of checkpoints that stay.
     """
 
     operations: float
@@ -147,11 +144,7 @@ def _update_tokens(config: Mapping[str, Any], length: int) -> float:
 
 
 def check_rate(tflops: float) -> None:
-    """Refuse an impossible rate.
-
-    Raises:
-        ValueError: naming the option and the value.
-    """
+    """Refuse an impossible rate (ValueError: naming the option and the value)."""
     if not (math.isfinite(tflops) and tflops > 0):
         raise ValueError(f"`--tflops` must be above 0, but is {tflops} instead.")
 
@@ -171,13 +164,7 @@ def describe(
 ) -> list[str]:
     """Describe a submission: runs, GPU-hours and disk space of each table, and the jobs in order.
 
-    Args:
-        root: folder of results and checkpoints.
-        tables: the runs of each table.
-        jobs: to be submitted.
-        tflops: 10^12 operations per second of a GPU.
-        keep: which checkpoints stay.
-        at_once: most runs at the same time, 0 for all.
+    tflops: 10^12 operations per second of a GPU. at_once: most runs at the same time, 0 for all.
     """
     plans = {one.run: one for planned in tables for one in planned}
     plans |= {before.run: before for one in list(plans.values()) for before in one.before}

@@ -23,10 +23,7 @@ from fairseq_plugins.runner.slurm_job import (
 class QueuedJob:
     """A job in the queue that makes a run.
 
-    Attributes:
-        name: of the job.
-        is_pack: whether it makes other runs, too.
-        only_trains: whether another job evaluates the run.
+    is_pack: whether it makes other runs, too. only_trains: whether another job evaluates the run.
     """
 
     name: str

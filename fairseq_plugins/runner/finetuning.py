@@ -37,14 +37,10 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Data:
-    """A prepared task of one's own.
+    """A prepared task of one's own: columns and labels, number of training examples, and folders.
 
-    Attributes:
-        task: its columns, labels and metrics.
-        folder: of the binarised examples, relative to the root.
-        examples: number of training examples.
-        text: folder of plain text to adapt on, relative to the root; None if nothing is adapted.
-        sums: digests by which the data is recognised.
+    Folders are relative to the root; text: plain text to adapt on, None if nothing is adapted.
+    sums: digests by which the data is recognised.
     """
 
     task: GlueTask
@@ -63,12 +59,8 @@ class Data:
 class Settings:
     """Settings of a fine-tuning.
 
-    Attributes:
-        encoding: name of an encoding or of a row of configs/model.
-        attention: ``vanilla`` or ``linear``.
-        epochs, batch_size, learning_rate: of the fine-tuning.
-        max_length: tokens of an example; longer ones are cut.
-        adapt_updates: of 1,024 tokens each.
+    encoding: a row of configs/model or an encoding. max_length: tokens of an example; longer ones
+    are cut. adapt_updates: of 1,024 tokens each.
     """
 
     encoding: str
@@ -87,16 +79,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class FineTuning:
-    """One fine-tuned model.
-
-    Attributes:
-        root: the repository.
-        folder: of its checkpoints, logs and record, relative to the root.
-        data: examples.
-        start: the published model.
-        settings: of the training.
-        seed: of both trainings.
-    """
+    """One fine-tuned model; folder: of its checkpoints, logs and record, relative to the root."""
 
     root: Path
     folder: Path
@@ -113,8 +96,7 @@ class FineTuning:
     def trainings(self) -> list[Training]:
         """Compose the trainings; a wrong encoding or option is refused here.
 
-        Raises:
-            recipe.REFUSED: by Hydra, the encoding or the attention.
+        Raises recipe.REFUSED: by Hydra, the encoding or the attention.
         """
         adapting = [self._adapting()] if self.settings.changes_start else []
         return [*adapting, self._tuning(adapting[0] if adapting else None)]

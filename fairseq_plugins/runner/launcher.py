@@ -89,8 +89,7 @@ def _spawn(
 ) -> "subprocess.Popen[bytes]":
     """Start a command in `root`, in a process group of its own, that Linux kills with this process.
 
-    Raises:
-        FileNotFoundError: there is no such program.
+    Raises FileNotFoundError: there is no such program.
     """
     if shutil.which(command[0]) is None:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), command[0])

@@ -47,17 +47,9 @@ Say = Callable[[str], None]
 
 
 def pack(root: Path, run: Run, output: Path, launcher: Launcher, say: Say) -> Path:
-    """Pack a trained model, after measuring again that it has the numbers of its result.
+    """Pack a trained model into <output>/<table>-<scale>-<run>.zip; return its path.
 
-    Args:
-        root: the repository.
-        run: a finished run with its checkpoint.
-        output: folder in which <table>-<scale>-<run>/ and the .zip of it are written.
-        launcher: runs the evaluations.
-        say: prints a line.
-
-    Returns:
-        The path of the .zip.
+    It is measured again first, and must have the numbers of its result.
 
     Raises:
         OptionError: the run has no result or no checkpoint, or several models.
@@ -120,8 +112,7 @@ def _measure(root: Path, planned: PlannedRun, folder: Path, launcher: Launcher) 
 def _check(name: str, measured: Metrics, recorded: Metrics) -> None:
     """Refuse a model with other numbers than its result.
 
-    Raises:
-        WorkError: naming the metric and both numbers.
+    Raises WorkError: naming the metric and both numbers.
     """
     if not measured:
         raise WorkError(f"{name}: nothing of it can be measured")

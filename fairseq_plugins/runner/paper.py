@@ -27,9 +27,8 @@ _TIMED = {"lrpe": "table9"}  # a script of its own, which only measures speed
 def plan_paper(root: Path, args: argparse.Namespace) -> list[list[PlannedRun]]:
     """Plan the runs of each table.
 
-    Raises:
-        ValueError: rows that no table has, GPUs that do not share a batch, or more runs in a job
-            than a node has GPUs for.
+    Raises ValueError: rows that no table has, GPUs that do not share a batch, or more runs in a job
+    than a node has GPUs for.
     """
     tables, used = [], set()
     for name in PAPERS[args.paper]:
@@ -102,10 +101,7 @@ def _is_timed(root: Path, done: Path, command: Sequence[str]) -> bool:
 def make(root: Path, args: argparse.Namespace, refuse: Callable[[str], NoReturn]) -> int:
     """Make all tables of a paper, submit them, or print what they take; return the exit status.
 
-    Args:
-        root: folder of results and checkpoints.
-        args: of `table_options.get_paper_parser`.
-        refuse: called with the message for a wrong option.
+    args: of `table_options.get_paper_parser`. refuse: called with the message for a wrong option.
     """
     try:
         cost_estimates.check_rate(args.tflops)

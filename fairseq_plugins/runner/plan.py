@@ -30,11 +30,7 @@ class SkippedCell:
 
 
 def check_devices(scale: Scale, devices: Devices) -> None:
-    """Refuse a number of GPUs that no run can use.
-
-    Raises:
-        ValueError: naming the option and the value.
-    """
+    """Refuse a number of GPUs that no run can use (ValueError: naming the option and the value)."""
     gpus = devices.gpus
     if gpus < 0:
         raise ValueError(f"`--gpus` must not be negative, but is {gpus} instead.")
@@ -102,8 +98,7 @@ def plan(
 def check_study(table: Table) -> None:
     """Refuse a study of a table whose runs start from those of another table.
 
-    Raises:
-        ValueError: naming the tables that support studies.
+    Raises ValueError: naming the tables that support studies.
     """
     if EXPERIMENTS[table.experiment].origin is not None:
         able = [n for n, one in TABLES.items() if EXPERIMENTS[one.experiment].origin is None]
@@ -116,8 +111,7 @@ def check_study(table: Table) -> None:
 def _check_settings(configs: Path, planned: PlannedRun) -> None:
     """Refuse settings of a wrong type or without sense, which Hydra would accept.
 
-    Raises:
-        ValueError: naming the key and the values.
+    Raises ValueError: naming the key and the values.
     """
     study = planned.run.study
     if study is None:

@@ -28,18 +28,10 @@ def check_ready(
     jobs: int = 1,
     keep: Retention = "all",
 ) -> None:
-    """Refuse to start runs that lack data, GPUs or disk space.
+    """Refuse to start runs that lack data, GPUs, disk space or a folder that can be written to.
 
-    Args:
-        root: folder of results and checkpoints.
-        planned: runs; those with a result are not checked unless `force`.
-        force: whether runs with a result are trained again.
-        jobs: runs at once in this process, 0 if others train them.
-        keep: which checkpoints stay.
-
-    Raises:
-        ValueError: data is missing, does not match that of the pre-training, or a folder cannot
-            be written to, or GPUs or disk space do not suffice.
+    Runs with a result are not checked unless `force`. jobs: runs at once in this process, 0 if
+    others train them. Raises ValueError with the reason.
     """
     to_make = [p for p in planned if force or not is_recorded(root, p)]
     for one in to_make:
@@ -74,8 +66,7 @@ def default_jobs(
 def _check_writable(root: Path, folder: Path) -> None:
     """Refuse a folder that a file of many results cannot be written to.
 
-    Raises:
-        ValueError: naming the folder and the reason.
+    Raises ValueError: naming the folder and the reason.
     """
     try:
         (root / folder).mkdir(parents=True, exist_ok=True)
@@ -99,15 +90,9 @@ def _check_pretraining_data(root: Path, planned: Sequence[PlannedRun]) -> None:
 
 
 def check_jobs(jobs: int, gpus: int, *, is_slurm: bool) -> None:
-    """Refuse a number of runs at once that is impossible.
+    """Refuse an impossible number of runs at once, each with `gpus` GPUs (ValueError).
 
-    Args:
-        jobs: runs at once.
-        gpus: of each run.
-        is_slurm: whether they share a Slurm job, which has one node.
-
-    Raises:
-        ValueError: naming the option and the value.
+    A Slurm job has one node.
     """
     if jobs < 1:
         raise ValueError(f"`--jobs` must be at least 1, but is {jobs} instead.")
@@ -119,16 +104,7 @@ def check_jobs(jobs: int, gpus: int, *, is_slurm: bool) -> None:
 
 
 def check_gpus(jobs: int, gpus: int, available: int) -> None:
-    """Refuse more GPUs than there are.
-
-    Args:
-        jobs: runs at once.
-        gpus: of each run.
-        available: how many PyTorch finds.
-
-    Raises:
-        ValueError: naming the options and the values.
-    """
+    """Refuse more GPUs than PyTorch finds (ValueError)."""
     if jobs * gpus <= available:
         return
     if jobs == 1:
@@ -145,13 +121,8 @@ def check_gpus(jobs: int, gpus: int, available: int) -> None:
 def check_node(gpus: int, available: int, *, only_measures: bool) -> None:
     """Refuse to begin a Slurm job on a node without the GPUs that it was submitted for.
 
-    Args:
-        gpus: of the run, on all nodes.
-        available: how many PyTorch finds on this node.
-        only_measures: whether one GPU is enough, if Slurm allocated any.
-
-    Raises:
-        ValueError: naming the node.
+    Raises ValueError. gpus: of the run, on all nodes. available: how many PyTorch finds here.
+    only_measures: whether one GPU is enough, if Slurm allocated any.
     """
     expected = min(gpus, GPUS_PER_NODE)
     if only_measures:
@@ -163,16 +134,9 @@ def check_node(gpus: int, available: int, *, only_measures: bool) -> None:
 def check_room(
     root: Path, planned: Sequence[PlannedRun], jobs: int, keep: Retention = "all"
 ) -> None:
-    """Refuse to start runs whose checkpoints do not fit on the disk.
+    """Refuse to start runs whose checkpoints do not fit on the disk, `jobs` of them at once.
 
-    Args:
-        root: folder of the checkpoints.
-        planned: runs to train.
-        jobs: runs at once.
-        keep: which checkpoints stay.
-
-    Raises:
-        ValueError: naming the runs, the space that they need and what is free.
+    Raises ValueError with the runs, the space that they need and what is free.
     """
     needs = sorted(((cost_of(root, one, keep).peak, one.run.name) for one in planned), reverse=True)
     needed = sum(size for size, _ in needs[:jobs])

@@ -124,8 +124,7 @@ def count_parameters(training: Training, vocabulary: int) -> int:
 def build_on_meta(config: Mapping[str, Any], vocabulary: int) -> torch.nn.Module:
     """Build the model of a recorded configuration on the meta device.
 
-    Raises:
-        ValueError: as the model's own `build_model`.
+    Raises ValueError: as the model's own `build_model`.
     """
     name = config["model"]["_name"]
     # Without the section "checkpoint" nothing is restored and no data is looked for.
@@ -205,13 +204,7 @@ def page(
     settings: Mapping[str, Sequence[Sequence[str]]],
     tflops: float,
 ) -> str:
-    """Write the page: settings against Table 7, then a table of rows for each table.
-
-    Args:
-        rehearsed: by table.
-        settings: by recipe the lines of `compare_with_table_7`.
-        tflops: 10^12 operations a second of a GPU, which hours are counted with.
-    """
+    """Write the page: settings against Table 7, by recipe, then the rows of each table."""
     parts = [
         "# Rehearsal of scale `paper`",
         "Made by `make rehearse-paper`. Every model is built with the papers' vocabulary, without "

@@ -27,12 +27,9 @@ _SPECIAL = 4
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of model.
+    """A kind of model: the table whose recipe is rehearsed, and the words that generate its data.
 
-    Attributes:
-        table: whose recipe at scale paper is rehearsed.
-        prepare: module and words that generate its data.
-        more_symbols: that its task adds to the dictionary.
+    more_symbols: that its task adds to the dictionary.
     """
 
     table: str
@@ -58,11 +55,7 @@ _ON_A_CPU = (
 
 
 def kinds(text: str) -> list[str]:
-    """Parse kinds joined by commas.
-
-    Raises:
-        OptionError: an unknown kind.
-    """
+    """Parse kinds joined by commas (OptionError: an unknown kind)."""
     names = [name for name in text.split(",") if name]
     if unknown := {*names} - {*KINDS}:
         raise OptionError(f"--train must be among {', '.join(KINDS)}, but has {min(unknown)}")
@@ -72,14 +65,7 @@ def kinds(text: str) -> list[str]:
 def train(root: Path, name: str, row: str = "base", launcher: Launcher | None = None) -> str:
     """Train two updates, save, and train a third one from the checkpoint; return what it took.
 
-    Args:
-        root: the repository.
-        name: key of `KINDS`.
-        row: of the table.
-        launcher: runs the commands, in place of processes.
-
-    Raises:
-        WorkError: a command failed, with the end of its log.
+    name: key of `KINDS`. Raises WorkError with the end of the log if a command failed.
     """
     kind, launch = KINDS[name], launcher or ProcessLauncher(root)
     planned = plan_run(

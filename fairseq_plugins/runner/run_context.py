@@ -1,10 +1,11 @@
 """The context that all runs of a command share, and the errors of runs."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from fairseq_plugins.papers import TABLES
 from fairseq_plugins.records.results import Result
+from fairseq_plugins.records.runs import Run
 from fairseq_plugins.runner.interruption import Interruption
 from fairseq_plugins.runner.launcher import Launcher
 from fairseq_plugins.runner.progress import Progress
@@ -34,6 +35,7 @@ class RunContext:
         commit: of the running code.
         sources: digest of the running code.
         threads: of the commands, if not those of this process.
+        failed_starts: errors of the runs that others were to start from; no worker tries again.
     """
 
     root: Path
@@ -44,6 +46,7 @@ class RunContext:
     commit: str
     sources: str
     threads: int | None = None
+    failed_starts: dict[Run, RunFailed] = field(default_factory=dict)
 
     @property
     def in_job(self) -> bool:

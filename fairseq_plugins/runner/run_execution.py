@@ -125,11 +125,7 @@ class RunExecution:
         return reasons
 
     def _launch(self, command: Sequence[str], log: Path, *, training: bool) -> None:
-        """Run a command, adding its time to the journal.
-
-        Raises:
-            RunFailed: it failed.
-        """
+        """Run a command, adding its time to the journal (RunFailed: it failed)."""
         interruption = self.context.interruption
         interruption.check()
         stop = log.with_name(STOP)
@@ -220,11 +216,7 @@ class RunExecution:
             interruption.has_gained = True
 
     def evaluate(self, training: Training) -> Metrics:
-        """Measure a training.
-
-        Raises:
-            RunFailed: its model is missing or a command failed.
-        """
+        """Measure a training (RunFailed: its model is missing or a command failed)."""
         folder, experiment = self.context.root / training.folder, self.planned.experiment
         if self.is_shown:
             self.progress.change(self.run.name, EVALUATING)
@@ -286,8 +278,7 @@ class RunExecution:
     def write(self, result: Result) -> None:
         """Close the journal and write the result.
 
-        Raises:
-            RunFailed: results/ cannot be written to; the result is in the run's folder.
+        Raises RunFailed: results/ cannot be written to; the result is in the run's folder.
         """
         self.close()
         try:

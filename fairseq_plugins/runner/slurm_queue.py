@@ -19,14 +19,9 @@ _TIMEOUT_SECONDS = 30.0  # for a busy slurmctld
 
 @dataclass(frozen=True)
 class Queued:
-    """A job that waits or runs.
+    """A job that waits or runs, with Slurm's state and reason for waiting.
 
-    Attributes:
-        number: Slurm's job number.
-        name: as in `slurm_job.Job`.
-        state: Slurm's state, as PENDING. COMPLETING is a job that ends and will be requeued.
-        reason: Slurm's reason for waiting.
-        nodes: empty while it is PENDING.
+    COMPLETING is a job that ends and will be requeued. nodes: empty while it is PENDING.
     """
 
     number: int
@@ -48,8 +43,7 @@ class NoSlurm(Exception):
 def _ask(words: Sequence[str]) -> str:
     """Run a Slurm command and return its output.
 
-    Raises:
-        NoSlurm: it is missing, takes too long or failed, with its message.
+    Raises NoSlurm: it is missing, takes too long or failed, with its message.
     """
     try:
         done = subprocess.run(
@@ -73,8 +67,7 @@ def _ask(words: Sequence[str]) -> str:
 def read_queue(root: Path) -> dict[str, Queued]:
     """Read this user's waiting and running jobs of this repository, by name.
 
-    Raises:
-        NoSlurm: as `_ask` does.
+    Raises NoSlurm: as `_ask` does.
     """
     found = {}
     for line in _ask(["squeue", "--me", "--noheader", "--format", _FIELDS]).splitlines():
@@ -95,11 +88,9 @@ def _has_ended(state: str, end: str) -> bool:
 def requeue(job: int | None, *, has_gained: bool, step: str = "update", how: str = RESUMES) -> int:
     """Requeue the Slurm job of this process at its time limit; return the exit status.
 
-    Args:
-        job: its number, None outside Slurm.
-        has_gained: whether it made progress; a job without progress would be requeued for ever.
-        step: unit of the progress.
-        how: how a user resumes the work if it cannot be requeued.
+    job: its number, None outside Slurm. has_gained: whether it made progress, in units of `step`; a
+    job without progress would be requeued for ever. how: how a user resumes if it cannot be
+    requeued.
     """
     if job is None:
         print(f"\nStopped by SIGUSR1. The same command {how}")

@@ -6,7 +6,7 @@ Nothing is started, locked or changed, and neither PyTorch nor fairseq is import
 import itertools
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -60,147 +60,133 @@ class Status:
     log: str = ""
 
 
-@dataclass(frozen=True)
-class _RunKey:
-    """Identification of a run by its folder."""
-
-    table: str
-    scale: str
-    name: str
-
-    def folder(self, root: Path) -> Path:
-        return root / root_folder("checkpoints") / self.table / self.scale / self.name
-
-    def result(self, root: Path) -> Path:
-        return root / root_folder("results") / self.table / self.scale / f"{self.name}.json"
+Record = Mapping[str, Any]  # of a submitted job
+RunKey = tuple[str, str, str]  # table, folder of the scale or study, name of the run
 
 
 def gather(
-    root: Path, submitted: Sequence[Mapping[str, Any]], queue: Mapping[str, Queued] | None
+    root: Path, submitted: Sequence[Record], queue: Mapping[str, Queued] | None
 ) -> list[Status]:
     """Return the status of all runs with a result, folder or job, and of the pages, by table.
 
-    Args:
-        root: folder of results and checkpoints.
-        submitted: jobs from `submissions.read`, read before the queue.
-        queue: None if Slurm does not answer.
+    submitted: from `submissions.read`, read before the queue. queue: None if Slurm does not answer.
     """
-    jobs: dict[_RunKey, list[Mapping[str, Any]]] = {}
-    for record in submitted:
-        for run in record["runs"]:
-            jobs.setdefault(_RunKey(*run), []).append(record)
-    found = {*jobs, *_results(root), *_folders(root)}
-    held = _held_inodes()
-    ordered = sorted(found, key=lambda one: (one.table, one.scale, one.name))
-    states = [_of_run(root, one, jobs.get(one, []), queue, held) for one in ordered]
-    states += [_of_page(root, record, queue) for record in submitted if not record["runs"]]
-    return _with_reasons(sorted(states, key=lambda one: (one.table, one.scale)), jobs)
+    return _Gathering(root, submitted, queue).statuses()
 
 
-def _results(root: Path) -> Iterator[_RunKey]:
-    for path in (root / root_folder("results")).glob("*/*/*-s*.json"):
-        yield _RunKey(path.parts[-3], path.parts[-2], path.stem)
+class _Gathering:
+    """What the statuses of all runs are read from, read once."""
 
+    def __init__(
+        self, root: Path, submitted: Sequence[Record], queue: Mapping[str, Queued] | None
+    ) -> None:
+        self.root, self.submitted, self.queue = root, submitted, queue
+        self.results, self.checkpoints = (root / root_folder(k) for k in ("results", "checkpoints"))
+        self.held = _held_inodes()
+        self.jobs: dict[RunKey, list[Record]] = {}
+        for record in submitted:
+            for table, scale, name in record["runs"]:
+                self.jobs.setdefault((table, scale, name), []).append(record)
 
-def _folders(root: Path) -> Iterator[_RunKey]:
-    for path in (root / root_folder("checkpoints")).glob("*/*/*/run.json"):
-        name = path.parent.name
-        if not name.endswith(".previous"):
-            yield _RunKey(path.parts[-4], path.parts[-3], name)
+    def statuses(self) -> list[Status]:
+        """Return the statuses of all runs and pages, by table and scale."""
+        results = (path.with_suffix("") for path in self.results.glob("*/*/*-s*.json"))
+        folders = (path.parent for path in self.checkpoints.glob("*/*/*/run.json"))
+        paths = (*results, *(one for one in folders if not one.name.endswith(".previous")))
+        found = {*self.jobs, *((p.parts[-3], p.parts[-2], p.parts[-1]) for p in paths)}
+        states = [self._of_run(key) for key in sorted(found)]
+        states += [self._of_page(record) for record in self.submitted if not record["runs"]]
+        return self._with_reasons(sorted(states, key=lambda one: (one.table, one.scale)))
 
-
-def _of_run(
-    root: Path,
-    own: _RunKey,
-    jobs: Sequence[Mapping[str, Any]],
-    queue: Mapping[str, Queued] | None,
-    held: frozenset[int],
-) -> Status:
-    found = Status(own.table, own.scale, own.name, STOPPED)
-    folder = own.folder(root)
-    queued = _queued(jobs, queue)
-    if _inode(folder.with_name(f"{folder.name}.lock")) in held:
-        number = next((one.number for one in queued if not one.waits), None)
-        return replace(found, state=RUNNING, job=number, **_progress(folder))
-    names = {one.name for one in queued}
-    waiting = [job for job in jobs if job["name"] in names]
-    result, journal = own.result(root), Journal.read(folder / "run.json")
-    # A run that began after its result was written: with --force, or for its checkpoint.
-    is_open = journal is not None and journal.is_open_after(result)
-    if not is_open and _is_newer(result, waiting):
-        fault = fault_of(result)
-        if not fault:
+    def _of_run(self, key: RunKey) -> Status:
+        table, scale, name = key
+        found, jobs = Status(*key, STOPPED), self.jobs.get(key, [])
+        folder = self.checkpoints / table / scale / name
+        queued = self._queued(jobs)
+        if _inode(folder.with_name(f"{folder.name}.lock")) in self.held:
+            number = next((one.number for one in queued if not one.waits), None)
+            return replace(found, state=RUNNING, job=number, **_progress(folder))
+        names = {one.name for one in queued}
+        waiting = [job for job in jobs if job["name"] in names]
+        result = self.results / table / scale / f"{name}.json"
+        journal = Journal.read(folder / "run.json")
+        # A run that began after its result was written: with --force, or for its checkpoint.
+        is_open = journal is not None and journal.is_open_after(result)
+        if not is_open and _is_newer(result, waiting):
+            if fault := fault_of(result):
+                reason = f"{from_root(result, self.root)} is damaged: {fault}"
+                return replace(found, state=FAILED, reason=reason)
             return replace(found, state=DONE)
-        where = from_root(result, root)
-        return replace(found, state=FAILED, reason=f"{where} is damaged: {fault}")
-    found = replace(found, **_progress(folder))
-    last = journal.content if journal and is_open else {}
-    if last.get("failed") and _is_newer(folder / "run.json", waiting):
-        log = Path(os.path.normpath(folder / last["log"]))
-        return _failed(root, replace(found, reason=last["failed"]), log)
-    return _by_jobs(root, found, jobs, queue)
+        found = replace(found, **_progress(folder))
+        last = journal.content if journal and is_open else {}
+        if last.get("failed") and _is_newer(folder / "run.json", waiting):
+            log = Path(os.path.normpath(folder / last["log"]))
+            return self._failed(replace(found, reason=last["failed"]), log)
+        return self._by_jobs(found, jobs)
+
+    def _of_page(self, job: Record) -> Status:
+        """Return the status of a job without runs, which makes a page or Table 9."""
+        table, scale = job["folder"].parts[-2:]
+        is_page = job["name"] == f"{table}-{scale}-{_RENDER}"
+        found = Status(table, scale, "page" if is_page else job["name"], DONE)
+        log = _last_log([job])
+        # Every job of a table writes its page at its end; this one may still wait for them.
+        if self._queued([job]) or (self.queue is None and not log):
+            return self._by_jobs(found, [job])
+        since = log.stat().st_mtime if log else job.get("submitted", 0.0)
+        pages = (self.results / table).glob(f"{scale}.md" if is_page else "*.md")
+        is_made = (log and logs.says_page(log)) or any(p.stat().st_mtime > since for p in pages)
+        return found if is_made else self._by_jobs(found, [job])
+
+    def _queued(self, jobs: Iterable[Record]) -> list[Queued]:
+        """Return the jobs that are in the queue."""
+        known = self.queue or {}
+        return [known[job["name"]] for job in jobs if job["name"] in known]
+
+    def _by_jobs(self, found: Status, jobs: Sequence[Record]) -> Status:
+        """Set the state of an unfinished run from its jobs, if any were submitted."""
+        queued = self._queued(jobs)
+        for one in queued:
+            if not one.waits:
+                return replace(found, state=RUNNING, job=one.number)
+        found = replace(found, seconds_left=None)
+        if not jobs:
+            return found
+        if self.queue is None:
+            return replace(found, state=UNKNOWN)
+        if queued:
+            return replace(found, state=WAITING, job=queued[0].number, reason=queued[0].reason)
+        log = _last_log(jobs)
+        return self._failed(found, log) if log else replace(found, state=CANCELLED)
+
+    def _failed(self, found: Status, log: Path) -> Status:
+        found = replace(found, state=FAILED, seconds_left=None)
+        if not log.is_file():  # it failed before it logged anything
+            return found
+        return replace(found, lines=logs.last_lines(log), log=str(from_root(log, self.root)))
+
+    def _with_reasons(self, states: Sequence[Status]) -> list[Status]:
+        """Add to cancelled runs which failed job they depended on."""
+        failed = {
+            job["name"]
+            for state in states
+            if state.state in (FAILED, CANCELLED)
+            for job in self.jobs.get((state.table, state.scale, state.name), [])
+        }
+
+        def reason(state: Status) -> str:
+            own = self.jobs.get((state.table, state.scale, state.name), [])
+            names = {job["name"] for job in own}
+            after = [name for job in own for name in job["after"] if name in failed - names]
+            return f"after {', '.join(after)}" if after else "before it began"
+
+        return [
+            replace(state, reason=reason(state)) if state.state == CANCELLED else state
+            for state in states
+        ]
 
 
-def _of_page(root: Path, job: Mapping[str, Any], queue: Mapping[str, Queued] | None) -> Status:
-    """Return the status of a job without runs, which makes a page or Table 9."""
-    table, scale = job["folder"].parts[-2:]
-    is_page = job["name"] == f"{table}-{scale}-{_RENDER}"
-    found = Status(table, scale, "page" if is_page else job["name"], DONE)
-    if _queued([job], queue):
-        return _by_jobs(root, found, [job], queue)
-    pages = (root / root_folder("results") / table).glob(f"{scale}.md" if is_page else "*.md")
-    # Every job of a table writes its page at its end; this one may still wait for them.
-    may_wait = queue is None and not _last_log([job])
-    is_made = not may_wait and _is_made(pages, job)
-    return found if is_made else _by_jobs(root, found, [job], queue)
-
-
-def _is_made(pages: Iterable[Path], job: Mapping[str, Any]) -> bool:
-    """Tell whether a page was written by its job or later."""
-    log = _last_log([job])
-    if log and logs.says_page(log):
-        return True
-    since = log.stat().st_mtime if log else job.get("submitted", 0.0)
-    return any(page.stat().st_mtime > since for page in pages)
-
-
-def _queued(jobs: Iterable[Mapping[str, Any]], queue: Mapping[str, Queued] | None) -> list[Queued]:
-    """Return the jobs that are in the queue."""
-    known = queue or {}
-    return [known[job["name"]] for job in jobs if job["name"] in known]
-
-
-def _by_jobs(
-    root: Path,
-    found: Status,
-    jobs: Sequence[Mapping[str, Any]],
-    queue: Mapping[str, Queued] | None,
-) -> Status:
-    """Set the state of an unfinished run from its jobs, if any were submitted."""
-    queued = _queued(jobs, queue)
-    for one in queued:
-        if not one.waits:
-            return replace(found, state=RUNNING, job=one.number)
-    found = replace(found, seconds_left=None)
-    if not jobs:
-        return found
-    if queue is None:
-        return replace(found, state=UNKNOWN)
-    if queued:
-        return replace(found, state=WAITING, job=queued[0].number, reason=queued[0].reason)
-    if not (log := _last_log(jobs)):
-        return replace(found, state=CANCELLED)
-    return _failed(root, found, log)
-
-
-def _failed(root: Path, found: Status, log: Path) -> Status:
-    found = replace(found, state=FAILED, seconds_left=None)
-    if not log.is_file():  # it failed before it logged anything
-        return found
-    return replace(found, lines=logs.last_lines(log), log=str(from_root(log, root)))
-
-
-def _is_newer(path: Path, jobs: Iterable[Mapping[str, Any]]) -> bool:
+def _is_newer(path: Path, jobs: Iterable[Record]) -> bool:
     """Tell whether a file was written after all these jobs were submitted.
 
     A run is done before its job is, if the job has several; a job with `--force` is newer than the
@@ -210,34 +196,10 @@ def _is_newer(path: Path, jobs: Iterable[Mapping[str, Any]]) -> bool:
     return path.is_file() and all(since >= job.get("submitted", 0.0) for job in jobs)
 
 
-def _last_log(jobs: Iterable[Mapping[str, Any]]) -> Path | None:
+def _last_log(jobs: Iterable[Record]) -> Path | None:
     """Return the newest log of these jobs, None if none has begun."""
     paths = [job["folder"] / f"{job['name']}.slurm-{job['number']}.log" for job in jobs]
-    found = [path for path in paths if path.is_file()]
-    return max(found, key=lambda path: path.stat().st_mtime, default=None)
-
-
-def _with_reasons(
-    states: list[Status], jobs: Mapping[_RunKey, Sequence[Mapping[str, Any]]]
-) -> list[Status]:
-    """Add to cancelled runs which failed job they depended on."""
-    failed = {
-        job["name"]
-        for state in states
-        if state.state in (FAILED, CANCELLED)
-        for job in jobs.get(_RunKey(state.table, state.scale, state.name), [])
-    }
-
-    def reason(state: Status) -> str:
-        own = jobs.get(_RunKey(state.table, state.scale, state.name), [])
-        names = {job["name"] for job in own}
-        after = [name for job in own for name in job["after"] if name in failed - names]
-        return f"after {', '.join(after)}" if after else "before it began"
-
-    return [
-        replace(state, reason=reason(state)) if state.state == CANCELLED else state
-        for state in states
-    ]
+    return max((path for path in paths if path.is_file()), key=written, default=None)
 
 
 def _progress(folder: Path) -> dict[str, Any]:

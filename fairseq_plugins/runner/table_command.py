@@ -38,13 +38,9 @@ from fairseq_plugins.runner.run_state import (
 def make(
     root: Path, table: Table, args: argparse.Namespace, refuse: Callable[[str], NoReturn]
 ) -> int:
-    """Do what the options ask for; return the exit status.
+    """Do what the options of `table_options.get_parser` ask for; return the exit status.
 
-    Args:
-        root: folder of results and checkpoints.
-        table: whose runs.
-        args: of `table_options.get_parser`.
-        refuse: called with the message for wrong options or data.
+    refuse: called with the message for wrong options or data.
     """
     try:
         scale, devices, planned = _plan(root, table, args)

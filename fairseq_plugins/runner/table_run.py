@@ -26,7 +26,7 @@ from fairseq_plugins.runner.run_context import RunContext
 from fairseq_plugins.runner.run_options import RunOptions
 from fairseq_plugins.runner.run_state import is_recorded
 from fairseq_plugins.runner.slurm_job import Job
-from fairseq_plugins.runner.table_runner import Failure, Pretrainings, TableRunner
+from fairseq_plugins.runner.table_runner import Failure, TableRunner
 from fairseq_plugins.runner.worker_pool import environments, share_of_threads, side_by_side
 
 _MOST_NAMED = 3  # files that are not committed
@@ -125,11 +125,10 @@ def start_workers(
     ):
         if commit.endswith("-dirty"):
             progress.say(_dirty_warning(root, commit))
-        pretrainings = Pretrainings(interruption)
         context = RunContext(
             root, launchers[0], progress, interruption, options, commit, sources, threads
         )
-        yield [TableRunner(replace(context, launcher=launch), pretrainings) for launch in launchers]
+        yield [TableRunner(replace(context, launcher=launch)) for launch in launchers]
 
 
 def _dirty_warning(root: Path, commit: str) -> str:
@@ -152,13 +151,7 @@ def run_table(
 ) -> int:
     """Train and measure all runs, `options.jobs` at once, and print the table.
 
-    Args:
-        root: folder of results and checkpoints.
-        table: table of the runs.
-        scale: scale of the runs.
-        planned: runs, in order.
-        options: how they are made.
-        launcher: runs all commands in place of real ones.
+    launcher: runs all commands in place of real ones.
 
     Returns:
         Exit status: 0 all done, 1 a run failed, 130 Ctrl-C, 143 SIGTERM, 138 SIGUSR1.

@@ -2,9 +2,6 @@
 
 import os
 import sys
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -17,8 +14,6 @@ from fairseq_plugins.records import results
 from fairseq_plugins.records.recipe_files import write_result
 from fairseq_plugins.records.results import Result
 from fairseq_plugins.runner import checkpoints
-from fairseq_plugins.runner.interruption import Interruption
-from fairseq_plugins.runner.launcher import POLL_SECONDS
 from fairseq_plugins.runner.progress import DONE, FAILED, PRETRAINING, SKIPPED
 from fairseq_plugins.runner.run_context import RunContext, RunFailed, summary
 from fairseq_plugins.runner.run_execution import UNWRITTEN, RunExecution
@@ -40,50 +35,11 @@ class Failure:
     log: Path | None
 
 
-class Pretrainings:
-    """Locks for the runs that others start from; one that fails does so for all threads."""
-
-    def __init__(self, interruption: Interruption) -> None:
-        self._interruption = interruption
-        self._guard = threading.Lock()
-        self._locks: dict[Path, threading.Lock] = {}
-        self._failed: dict[Path, RunFailed] = {}
-
-    @contextmanager
-    def locked(self, planned: PlannedRun, on_wait: Callable[[], None]) -> Iterator[None]:
-        """Lock a run for this thread.
-
-        on_wait: called before waiting for another thread.
-
-        Raises:
-            RunFailed: the run failed in another thread.
-        """
-        path = planned.run.result
-        with self._guard:
-            lock = self._locks.setdefault(path, threading.Lock())
-        if not lock.acquire(blocking=False):
-            on_wait()
-            while not lock.acquire(timeout=POLL_SECONDS):
-                self._interruption.check()
-        try:
-            if path in self._failed:
-                raise self._failed[path]
-            yield
-        except RunFailed as failed:
-            self._failed[path] = failed
-            raise
-        finally:
-            lock.release()
-
-
 class TableRunner:
-    """Worker that trains and measures runs, one after another.
+    """Worker that trains and measures runs, one after another."""
 
-    pretrainings: shared by all workers of a command.
-    """
-
-    def __init__(self, context: RunContext, pretrainings: Pretrainings) -> None:
-        self._context, self._pretrainings = context, pretrainings
+    def __init__(self, context: RunContext) -> None:
+        self._context = context
         self.root, self.progress, self.options = context.root, context.progress, context.options
 
     def warm_up(self) -> None:
@@ -162,10 +118,8 @@ class TableRunner:
     def _check_made(self, planned: PlannedRun) -> None:
         """Refuse, in a Slurm job, to train what an earlier job was to train, maybe on other GPUs.
 
-        A run with a result but no checkpoint is trained by the first job that needs it.
-
-        Raises:
-            RunFailed: the run has neither.
+        A run with a result but no checkpoint is trained by the first job that needs it. Raises
+        RunFailed if the run has neither.
         """
         is_made = is_recorded(self.root, planned) or is_pretrained(self.root, planned)
         if self._context.in_job and not is_made:
@@ -175,36 +129,36 @@ class TableRunner:
     def _pretrain(self, planned: PlannedRun, name: str) -> None:
         """Finish the run that run `name` starts from, with its checkpoint.
 
-        Raises:
-            RunFailed: it failed, here or in another thread.
+        Raises RunFailed if it failed, here or in another thread.
         """
-
-        def show() -> None:
-            self.progress.change(name, PRETRAINING, f"{planned.run.table} {planned.run.name}")
-
-        with self._pretrainings.locked(planned, show):
-            if is_pretrained(self.root, planned):
-                return
-            if planned.pretraining:
-                self._pretrain(planned.pretraining, name)
-            show()
-            self._train_checkpoint(planned)
-
-    def _train_checkpoint(self, planned: PlannedRun) -> None:
+        if is_pretrained(self.root, planned):
+            return
+        if planned.pretraining:
+            self._pretrain(planned.pretraining, name)
+        self.progress.change(name, PRETRAINING, f"{planned.run.table} {planned.run.name}")
         title = f"pre-training {planned.run.table} {planned.run.name}"
 
         def say(text: str) -> None:
-            self.progress.say(f"{title}: {text}")
+            if f"process {os.getpid()} " not in text:  # not of waiting for another thread
+                self.progress.say(f"{title}: {text}")
 
-        # Other processes may need it: all seeds of a row, or all rows of a table, start from it.
-        pause = self._context.interruption.pause
+        # Others may need it: all seeds of a row, or all rows of a table, start from it.
+        pause, failed = self._context.interruption.pause, self._context.failed_starts
         with checkpoints.exclusive(self.root / planned.run.folder, say, pause) as lock:
-            if is_pretrained(self.root, planned):  # by the process that held the lock until now
+            if planned.run in failed:
+                raise failed[planned.run]
+            if is_pretrained(self.root, planned):  # by whoever held the lock until now
                 return
-            existing = self._recorded(planned)
-            forced = is_being_replaced(self.root, planned)
-            execution = RunExecution(self._context, planned, lock, forced=forced, shown_as=title)
-            note = self._complete(execution, existing)
+            try:
+                existing = self._recorded(planned)
+                forced = is_being_replaced(self.root, planned)
+                execution = RunExecution(
+                    self._context, planned, lock, forced=forced, shown_as=title
+                )
+                note = self._complete(execution, existing)
+            except RunFailed as error:
+                failed[planned.run] = error
+                raise
             if existing is not None:
                 say(note)
 
@@ -235,8 +189,7 @@ class TableRunner:
     def _recorded(self, planned: PlannedRun) -> Result | None:
         """Return the run's complete result, unless it is being replaced.
 
-        Raises:
-            RunFailed: the result is of another recipe or other data.
+        Raises RunFailed: the result is of another recipe or other data.
         """
         run = planned.run
 

@@ -35,12 +35,7 @@ PILOT = Settings(PILOT_UPDATES)
 
 @dataclass(frozen=True)
 class Speed:
-    """Measured speed of a round with the usual model.
-
-    Attributes:
-        update: seconds of one update of every run.
-        beside: seconds for all else, as loading and evaluation.
-    """
+    """Seconds of one update of every run, and seconds beside (loading, evaluation), of a round."""
 
     update: float
     beside: float
@@ -86,12 +81,9 @@ def plan_rounds(seconds: float, speed: Speed, seeds: int) -> Plan:
 
 
 def fits_another(seconds: float, rounds: list[float], seeds: int) -> bool:
-    """Tell whether the remaining time is enough for another round.
+    """Tell whether the remaining seconds are enough for another round.
 
-    Args:
-        seconds: remaining.
-        rounds: seconds of each round so far.
-        seeds: planned number; more are run if time remains.
+    More than the planned `seeds` are run if time remains. rounds: seconds of each round so far.
     """
     if len(rounds) >= max(seeds, MOST_SEEDS):
         return False

@@ -87,8 +87,7 @@ class SavingTrainer(Trainer):
     def train_step(self, samples: Any, raise_oom: bool = False) -> Any:
         """Make an update; save and stop after it when it is time.
 
-        Raises:
-            SystemExit: it was asked to stop and has saved.
+        Raises SystemExit: it was asked to stop and has saved.
         """
         output = super().train_step(samples, raise_oom)
         # This time is the mean over all processes, so that they agree.
