@@ -7,8 +7,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from fairseq_plugins.cli import analyse
-from fairseq_plugins.cli.table_options import SCRIPTS, get_paper_parser, get_parser
+from fairseq_plugins.cli import analyse, table_options
+from fairseq_plugins.cli.table_options import SCRIPTS
 from fairseq_plugins.cli.table_pages import CLAIMS, PAGES, RECIPES, claims, pages, recipes
 from fairseq_plugins.common.errors import OptionError
 from fairseq_plugins.common.extras import install_command, is_installed
@@ -31,12 +31,14 @@ ANALYSES = {
     "awareness": ("awareness", "--output", "results/awareness"),
 }
 EXTRA_WORDS = {
-    TIMED: "LRPE's Table 9, which times and trains nothing; in a checkout alone",
-    **{name: f"the same as `fairseq-pe analyse {' '.join(w)}`" for name, w in ANALYSES.items()},
     CLAIMS: "of all papers, judged by the results there are",
     PAGES: "all of them anew, of the results there are",
     PAPER: "all tables and figures of one",
     RECIPES: "of older results stored once each, in place of a copy in every result",
+}
+OTHER_COMMANDS = {
+    TIMED: "LRPE's Table 9, which times and trains nothing; in a checkout alone",
+    **{name: f"the same as `fairseq-pe analyse {' '.join(w)}`" for name, w in ANALYSES.items()},
 }
 _TRACKERS = {"tensorboard": ("tensorboardX", "tensorboard"), "wandb": ("wandb",)}  # modules
 
@@ -44,7 +46,8 @@ _TRACKERS = {"tensorboard": ("tensorboardX", "tensorboard"), "wandb": ("wandb",)
 def get_chooser() -> Parser:
     """Return the parser of the first word; each name has options of its own."""
     figures = {f.name: f.source for table in SCRIPTS.values() for f in table.figures}
-    about = {name: figures.get(name, table.source) for name, table in SCRIPTS.items()} | EXTRA_WORDS
+    about = {name: figures.get(name, table.source) for name, table in SCRIPTS.items()}
+    about |= OTHER_COMMANDS | EXTRA_WORDS
     lines = [f"  {name:<22}{text}" for name, text in about.items()]
     chooser = Parser(
         prog="fairseq-pe table",
@@ -72,7 +75,7 @@ def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
         return subprocess.run(words, cwd=ROOT, check=False).returncode
     if name in (pages_commands := {CLAIMS: claims, PAGES: pages, RECIPES: recipes}):
         return pages_commands[name](given, root)
-    parser = get_paper_parser() if name == PAPER else get_parser(name)
+    parser = table_options.get_paper_parser() if name == PAPER else table_options.get_parser(name)
     args = parser.parse_args(given)
     try:
         _check_options(args, is_paper=name == PAPER)

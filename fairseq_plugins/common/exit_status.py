@@ -1,7 +1,6 @@
 """Main functions of the project's commands: options, exit statuses and error lines."""
 
 import argparse
-import logging
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -17,7 +16,7 @@ def command(
     *,
     quiet: bool = False,
     if_stopped: str = "",
-) -> Callable[[Sequence[str] | None], int]:
+) -> Callable[..., int]:
     """Return a command's main function, from arguments (None: the process's) to exit status.
 
     Args:
@@ -31,6 +30,8 @@ def command(
         args = get_parser().parse_args(argv)
         apply_folder_options(args)
         if quiet:
+            import logging  # slow to import; --help stays fast
+
             logging.disable(logging.INFO)
         try:
             return exit_status(args.program, lambda: run(args))

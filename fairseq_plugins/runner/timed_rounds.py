@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from fairseq_plugins.runner.interruption import Interruption
 from fairseq_plugins.runner.time_budget import (
@@ -16,36 +16,15 @@ from fairseq_plugins.runner.time_budget import (
     plan_rounds,
 )
 
+if TYPE_CHECKING:  # which imports this module
+    from fairseq_plugins.runner.text_rounds import TextRounds
+
 Clock = Callable[[], float]
 IsLate = Callable[[float], bool]  # from the share of a round that is done
 
 
 class TooSlow(KeyboardInterrupt):
     """A round was given up, since the remaining time does not allow it."""
-
-
-class Rounds(Protocol):
-    """Trainings of all encodings from one seed, and their results."""
-
-    def pilot(self) -> Speed:
-        """Run the pilot from seed 1 and return the measured speed."""
-        ...
-
-    def run(self, settings: Settings, seed: int, is_late: IsLate) -> None:
-        """Run a round; raise TooSlow when `is_late` says so of the share that is done."""
-        ...
-
-    def put_pilot_aside(self) -> None:
-        """Make room for runs of other settings, and remove those that were given up."""
-        ...
-
-    def bring_pilot_back(self) -> None:
-        """Make the pilot the result again."""
-        ...
-
-    def show(self, what: str) -> None:
-        """Print the numbers so far."""
-        ...
 
 
 class Watch(Interruption):
@@ -70,7 +49,7 @@ class Watch(Interruption):
 
 
 def run_rounds(
-    rounds: Rounds,
+    rounds: "TextRounds",
     deadline: float,
     seeds: int,
     say: Callable[[str], None],
@@ -120,7 +99,7 @@ def run_rounds(
 
 
 def _first_round(
-    rounds: Rounds, settings: Settings, speed: Speed, deadline: float, clock: Clock
+    rounds: "TextRounds", settings: Settings, speed: Speed, deadline: float, clock: Clock
 ) -> float | None:
     """Run the first round of some settings; it is given up if it would not end in time.
 
@@ -142,7 +121,12 @@ def _first_round(
 
 
 def _more_rounds(
-    rounds: Rounds, settings: Settings, seeds: int, first: float, deadline: float, clock: Clock
+    rounds: "TextRounds",
+    settings: Settings,
+    seeds: int,
+    first: float,
+    deadline: float,
+    clock: Clock,
 ) -> None:
     """Run rounds from seed 2 on while another one fits; one that is late is left out."""
     times = [first]

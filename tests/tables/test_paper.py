@@ -65,7 +65,7 @@ def write_done(root, command=COMMAND):
         (["--scale", "paper", "--jobs", "8"], "must be at most the 8 GPUs of a node with --slurm, "
          "but is 8 x 8 = 64 instead"),
         (["--scale", "toy", "--jobs", "0"], "`--jobs` must be at least 1, but is 0 instead"),
-        (["--max-running", "-1"], "`--max-running` must be at least 0, for no limit, but is '-1'"),
+        (["--max-running", "-1"], "`--max-running` must be at least 0, but is '-1'"),
         (["--max-running", "some"], "`--max-running` must be at least 0"),
     ],
 )  # fmt: skip
