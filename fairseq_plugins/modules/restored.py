@@ -118,7 +118,10 @@ def check_restored(config: Any, vocabularies: Sequence[Vocabulary], labels: str 
         _require_same_text(file, checkpoint, config._get_root().task)
     if file == resume_file(options) and not options.reset_optimizer:
         _require_state(file, checkpoint, with_data=not options.reset_dataloader)
-        _train_no_further(config._get_root(), file, checkpoint)
+        # Without the optimizer's state fairseq restarts the count. Of another training's file that
+        # is wanted; of this run's own, training is complete.
+        if resumes or checkpoint.get("last_optimizer_state") is not None:
+            _train_no_further(config._get_root(), file, checkpoint)
 
 
 def _require_state(file: Path, checkpoint: Mapping[str, Any], *, with_data: bool) -> None:
@@ -186,8 +189,6 @@ def _train_no_further(config: Any, file: Path, checkpoint: Mapping[str, Any]) ->
 
     fairseq checks the number only after an update, so it would make one more.
     """
-    if checkpoint.get("last_optimizer_state") is None:  # fairseq restarts the count
-        return
     done = checkpoint["optimizer_history"][-1]["num_updates"]
     asked = config.optimization.max_update
     if not 0 < asked <= done:

@@ -53,3 +53,19 @@ def test_resumed_mid_epoch(case: str, stopped_at: int, data: Path, tmp_path: Pat
     assert ends[0]["extra_state"]["train_iterator"]["epoch"] == 1 + updates // 7
     for name, value in ends[0]["model"].items():
         torch.testing.assert_close(ends[1]["model"][name], value, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("updates", [3, 7])  # within an epoch, and at its end
+@pytest.mark.parametrize("more", [{}, {"checkpoint.no_save_optimizer_state": True}])
+def test_given_again_after_its_last_update_it_makes_none(
+    updates: int, more: dict[str, Any], data: Path, tmp_path: Path
+) -> None:
+    settings = {**saving_to(tmp_path, data), "optimization.max_update": updates, **more}
+    settings["dataset.batch_size"] = 16
+    fairseq_train(settings)
+    before = load_checkpoint(tmp_path / "checkpoint_last.pt")["model"]
+    files = {path: path.stat().st_mtime_ns for path in tmp_path.glob("*.pt")}
+    fairseq_train(settings)
+    for name, value in load_checkpoint(tmp_path / "checkpoint_last.pt")["model"].items():
+        torch.testing.assert_close(value, before[name], rtol=0, atol=0)
+    assert files == {path: path.stat().st_mtime_ns for path in tmp_path.glob("*.pt")}
