@@ -73,3 +73,10 @@ def test_a_file_is_written_whole(tmp_path, capsys):
 def test_bad_choices_are_refused(words, message, capsys):
     assert main(words) == 2
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no such device")
+def test_a_full_disk_is_an_error_with_its_path(capsys):
+    assert main(["table5", "--scale", "mini", "--output", "/dev/full"]) == 1
+    shown = capsys.readouterr()
+    assert "/dev/full" in shown.err and not shown.out
