@@ -11,60 +11,56 @@ from fairseq_plugins.papers import SCALE_NAMES
 CLAIMS = "claims"  # of the papers, compared with the results of all tables
 PAGES = "pages"  # of all tables, and of the claims
 RECIPES = "recipes"  # of results, each stored once
+DESCRIPTIONS = {
+    CLAIMS: "Compares the papers' claims with the results of all tables, and writes claims.md and "
+    "claims.json beside them. Trains nothing.",
+    PAGES: "Writes the page and the figures of every table, scale and study with results, the BERT "
+    "paper's Table 5, and the claims; use it after copying results from another machine, or after "
+    "an update. Trains nothing.",
+    RECIPES: "Writes results of earlier versions again, each recipe once in a folder `recipes` "
+    "beside them in place of a copy in every file. Numbers and provenance stay as they are. Older "
+    "files are read without this too; it can be run again at any time. Trains nothing.",
+}
 
 
-def claims(arguments: Sequence[str], root: Path) -> int:
-    """Write results/claims.md and claims.json; return the exit status."""
-    _folder_of_results(
-        arguments,
-        root,
-        CLAIMS,
-        "Compares the papers' claims with the results of all tables, and writes claims.md and "
-        "claims.json beside them. Trains nothing.",
-    )
-    _write_claims(root, lambda text: print(f"Left out: {text}", file=sys.stderr))
+def run(word: str, arguments: Sequence[str], root: Path) -> int:
+    """Run one of these commands; return the exit status."""
+    parser = Parser(prog=f"fairseq-pe table {word}", description=DESCRIPTIONS[word])
+    add_folder_options(parser, ["results"])
+    apply_folder_options(parser.parse_args(arguments))
+    results = root_folder("results")
+    if not (root / results).is_dir():
+        parser.error(f"`--results` must be a folder with results, but {results} is none.")
+    if word == CLAIMS:
+        _write_claims(root, lambda text: _warn(f"Left out: {text}"))
+    elif word == PAGES:
+        _write_pages(root)
+    else:
+        _store_recipes(root / results)
     return 0
 
 
-def pages(arguments: Sequence[str], root: Path) -> int:
-    """Write the pages and figures of all results; return the exit status."""
-    _folder_of_results(
-        arguments,
-        root,
-        PAGES,
-        "Writes the page and the figures of every table, scale and study with results, the BERT "
-        "paper's Table 5, and the claims; use it after copying results from another machine, or "
-        "after an update. Trains nothing.",
-    )
+def _warn(text: str) -> None:
+    print(text, file=sys.stderr)
+
+
+def _write_pages(root: Path) -> None:
     from fairseq_plugins.report.pages import write_correlations_page, write_table_pages
 
-    def warn(text: str) -> None:
-        print(text, file=sys.stderr)
-
-    for page in write_table_pages(root, warn):
+    for page in write_table_pages(root, _warn):
         print(page)
     for scale in SCALE_NAMES:
         if correlations := write_correlations_page(root, scale):
             print(correlations)
     _write_claims(root, lambda _: None)  # the tables have printed what is left out
-    return 0
 
 
-def recipes(arguments: Sequence[str], root: Path) -> int:
-    """Write older results again with each recipe stored once; return the exit status."""
-    _folder_of_results(
-        arguments,
-        root,
-        RECIPES,
-        "Writes results of earlier versions again, each recipe once in a folder `recipes` beside "
-        "them in place of a copy in every file. Numbers and provenance stay as they are. Older "
-        "files are read without this too; it can be run again at any time. Trains nothing.",
-    )
+def _store_recipes(results: Path) -> None:
     from fairseq_plugins.records.identity import fault_of
     from fairseq_plugins.records.recipe_files import store_recipes
 
     written, saved = 0, 0
-    for path in sorted((root / root_folder("results")).rglob("*-s*.json")):
+    for path in sorted(results.rglob("*-s*.json")):
         try:
             if fault := fault_of(path):
                 raise ValueError(fault)
@@ -72,19 +68,8 @@ def recipes(arguments: Sequence[str], root: Path) -> int:
             if store_recipes(path):
                 written, saved = written + 1, saved + before - path.stat().st_size
         except (OSError, ValueError) as error:
-            print(f"Left as it is: {path} ({error})", file=sys.stderr)
+            _warn(f"Left as it is: {path} ({error})")
     print(f"{written} results written again, {saved:,} bytes smaller without their recipes")
-    return 0
-
-
-def _folder_of_results(arguments: Sequence[str], root: Path, word: str, description: str) -> None:
-    """Set the folder of results that a command reads, from its options."""
-    parser = Parser(prog=f"fairseq-pe table {word}", description=description)
-    add_folder_options(parser, ["results"])
-    apply_folder_options(parser.parse_args(arguments))
-    results = root_folder("results")
-    if not (root / results).is_dir():
-        parser.error(f"`--results` must be a folder with results, but {results} is none.")
 
 
 def _write_claims(root: Path, say: Callable[[str], None]) -> None:

@@ -7,9 +7,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from fairseq_plugins.cli import analyse, table_options
+from fairseq_plugins.cli import analyse, table_options, table_pages
 from fairseq_plugins.cli.table_options import SCRIPTS
-from fairseq_plugins.cli.table_pages import CLAIMS, PAGES, RECIPES, claims, pages, recipes
+from fairseq_plugins.cli.table_pages import CLAIMS, PAGES, RECIPES
 from fairseq_plugins.common.errors import OptionError
 from fairseq_plugins.common.extras import install_command, is_installed
 from fairseq_plugins.common.parser import Parser
@@ -73,8 +73,8 @@ def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
             chooser.error(f"{TIMED} must be made in a checkout, whose benchmarks/ no wheel has")
         words = [sys.executable, "-m", f"benchmarks.{TIMED}", *given]
         return subprocess.run(words, cwd=ROOT, check=False).returncode
-    if name in (pages_commands := {CLAIMS: claims, PAGES: pages, RECIPES: recipes}):
-        return pages_commands[name](given, root)
+    if name in table_pages.DESCRIPTIONS:
+        return table_pages.run(name, given, root)
     parser = table_options.get_paper_parser() if name == PAPER else table_options.get_parser(name)
     args = parser.parse_args(given)
     try:

@@ -61,8 +61,11 @@ class PlainText:
         number: Numbering = _numbered
         taken: dict[str, tuple[int, int]] = {}
         if lacking:
-            number = self._documents(len(lacking))
-            taken = self._documents_held_out(lacking, number)
+            count, what = self._count(number), "documents"
+            if count <= len(lacking):  # as of a novel without empty lines
+                number, what = _numbered_by_line, "lines"
+                count = self._count(number)
+            taken = self._held_out_ranges(lacking, count, what)
         return {split: self._lines_of(split, taken.get(split), number) for split in SPLITS}
 
     def _lines_of(
@@ -76,22 +79,16 @@ class PlainText:
             documents = _first_lines(documents, self.evaluation_lines)
         return (line for _, line in documents)
 
-    def _documents(self, lacking: int) -> Numbering:
-        """Choose documents separated by empty lines, or single lines if there are too few."""
-        return _numbered if self._count(_numbered) > lacking else _numbered_by_line
-
     def _count(self, number: Numbering) -> int:
         return 1 + max((n for n, _ in number(_joined(self.files["train"]))), default=-1)
 
-    def _documents_held_out(
-        self, lacking: Sequence[str], number: Numbering
+    def _held_out_ranges(
+        self, lacking: Sequence[str], count: int, what: str
     ) -> dict[str, tuple[int, int]]:
         """Return the document range [first, last) of train and of each missing split."""
-        count = self._count(number)
         share = max(1, int(count * self.held_out / 100))
         last = count - share * len(lacking)
         if last < 1:
-            what = "documents" if number is _numbered else "lines"
             raise DataError(
                 f"no file is named for {' and '.join(lacking)}, and train has too few {what} "
                 f"to hold out {share} for each: {count}"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from fairseq_plugins.common.dictionaries import MASK
+from fairseq_plugins.common.dictionaries import MASK, PADDING
 from fairseq_plugins.common.errors import DataError
 from fairseq_plugins.data.tokenizers import load_tokenizer
 
@@ -16,7 +16,6 @@ if TYPE_CHECKING:  # fairseq takes seconds, which a command's --help must not
     from fairseq.data import Dictionary
 
 _PART_OF_A_CHARACTER = "\ufffd"  # decoding of an incomplete character
-_PADDING = "madeupword"  # prefix of fairseq's padding entries of dictionaries
 
 
 class WordStartMask:
@@ -72,7 +71,7 @@ def word_start_mask(dictionary: "Dictionary", pieces: Path) -> WordStartMask:
         symbol = dictionary[i]
         text = tokenizer.text_of(symbol)
         texts.append(text or "")
-        is_special = i < dictionary.nspecial or symbol == MASK or symbol.startswith(_PADDING)
+        is_special = i < dictionary.nspecial or symbol == MASK or symbol.startswith(PADDING)
         if text is None and not is_special:
             foreign.append(symbol)
     if foreign:

@@ -137,7 +137,6 @@ def _work(
 
     Stops after a script that was interrupted.
     """
-    statuses: list[int] = []
     commands = []
     for planned in tables:
         first: Run = planned[0].run
@@ -147,11 +146,13 @@ def _work(
         words += ["--gpus", str(args.gpus)] if args.gpus is not None else []
         words += ["--keep", args.keep]
         commands.append(words)
+    first_failure = 0
     for words in [*commands, *([[*timing]] if timing else [])]:
-        statuses.append(_run(root, words))
-        if statuses[-1] in _STOPPED:
-            return statuses[-1]
-    return next((status for status in statuses if status), 0)
+        status = _run(root, words)
+        if status in _STOPPED:
+            return status
+        first_failure = first_failure or status
+    return first_failure
 
 
 def _run(root: Path, words: Sequence[str]) -> int:

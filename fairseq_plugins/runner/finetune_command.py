@@ -1,0 +1,184 @@
+"""Work of `fairseq-pe finetune`: prepare labelled examples, fine-tune, compare and predict."""
+
+import argparse
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from fairseq_plugins.common.errors import OptionError
+from fairseq_plugins.common.files import read_bytes, write_bytes, write_text
+from fairseq_plugins.common.root import ROOT, configs_folder, data_folder, from_root, root_folder
+from fairseq_plugins.data.measure import sha256
+from fairseq_plugins.data.one_text import split_lines
+from fairseq_plugins.data.plain_text import read_lines as read_text
+from fairseq_plugins.data.prepare_mlm import prepare_text
+from fairseq_plugins.data.tokenizers import load_tokenizer
+from fairseq_plugins.experiments import EXPERIMENTS
+from fairseq_plugins.experiments.rows import check_row, runnable_rows
+from fairseq_plugins.experiments.training import PretrainedModel
+from fairseq_plugins.glue import own
+from fairseq_plugins.glue import prepare as glue_prepare
+from fairseq_plugins.glue.read import read_lines, read_split
+from fairseq_plugins.glue.tasks import GlueTask
+from fairseq_plugins.papers.tables import Column, Table
+from fairseq_plugins.records.recipe import REFUSED, in_a_line
+from fairseq_plugins.records.results import Result
+from fairseq_plugins.report.pairwise_runs import compare
+from fairseq_plugins.runner.finetuning import Data, FineTuning, Settings, threads
+from fairseq_plugins.runner.launcher import get_launchers
+
+_WORKERS = 2
+
+
+def fine_tune(args: argparse.Namespace) -> None:
+    """Fine-tune a model with each encoding from each seed, and compare them.
+
+    args: of `fairseq-pe finetune`.
+    """
+    _check_start_and_encodings(args)
+
+    task = own.read_task(args.data, args.valid, args.predict, args.labels)
+    kind = "numbers" if task.labels.is_number else f"{len(task.labels.classes)} classes"
+    print(f"{args.data.name}: {task.inputs} sentence(s) an example, {kind}", flush=True)
+
+    runs = _plan(args, task)
+    try:
+        for one in runs:
+            _check_encoding(one)
+    except REFUSED as error:
+        raise OptionError(f"--encoding {one.settings.encoding}: {in_a_line(error)}") from None
+    results = []
+    with get_launchers(ROOT, 0, [threads()]) as (launcher,):
+        for one in runs:
+            if args.force:
+                one.remove()
+            metrics = one.run(launcher, partial(print, flush=True))
+            numbers = ", ".join(f"{name} {value:.2f}" for name, value in metrics.items())
+            print(f"{one.name}: {numbers}", flush=True)
+            results.append(
+                {
+                    "row": one.settings.encoding,
+                    "attention": args.attention,
+                    "seed": one.seed,
+                    "metrics": metrics,
+                }
+            )
+    if len(args.encoding) > 1:
+        print(f"\n{_comparison(args, task, results)}\n")
+    if args.predict:
+        _write_predictions(args, runs[0])
+
+
+def _check_start_and_encodings(args: argparse.Namespace) -> None:
+    """Refuse a missing start and unknown encodings; set the path of the start's checkpoint."""
+    start = args.start or ROOT / root_folder("checkpoints") / "start"
+    args.start = start / "model.pt" if start.is_dir() else start
+    if not args.start.is_file():
+        raise OptionError(
+            f"--start must be a folder or checkpoint of `fairseq-pe prepare start`, but {start} is "
+            "not there"
+        )
+    for name in args.encoding:
+        check_row(runnable_rows(configs_folder(ROOT)), name, "--encoding must be")
+
+
+def _plan(args: argparse.Namespace, task: GlueTask) -> list[FineTuning]:
+    """Prepare the data, and plan all fine-tunings, seed by seed."""
+    folder = ROOT / root_folder("checkpoints") / "finetune" / _stem(args.data)
+    output = args.output.absolute() if args.output else folder
+    start = PretrainedModel.read_sizes(ROOT, args.start)
+    settings = [
+        Settings(
+            name,
+            args.attention,
+            args.epochs,
+            args.batch_size,
+            args.lr,
+            args.max_length,
+            args.adapt_updates,
+        )
+        for name in args.encoding
+    ]
+    data = _prepare(args, task, adapts=any(one.changes_start for one in settings))
+    return [
+        FineTuning(
+            ROOT,
+            from_root(output / f"{one.encoding}-{one.attention}-s{seed}"),
+            data,
+            start,
+            one,
+            seed,
+        )
+        for seed in args.seeds
+        for one in settings
+    ]
+
+
+def _stem(path: Path) -> str:
+    return re.sub(r"[^A-Za-z0-9]+", "_", path.name.partition(".")[0])[:20]
+
+
+def _prepare(args: argparse.Namespace, task: GlueTask, *, adapts: bool) -> Data:
+    """Make the data folder of the examples and, if a model is adapted, that of plain text."""
+    given = {"train": args.data, "valid": args.valid, "test": args.predict}
+    paths = {name: path for name, path in given.items() if path is not None}
+    sums = {name: sha256(path) for name, path in paths.items()}
+    pieces = load_tokenizer(args.start.parent)
+    sums["tokenizer"] = pieces.fingerprint()
+    name = f"finetune-{_stem(args.data)}-{'-'.join(one[:6] for one in sums.values())}"
+    total = len(read_split(args.data, task, task.split("train")).examples)
+    held_out = None if args.valid else own.held_out_size(total)
+    task = replace(task, name="examples")
+    options = glue_prepare.Options(args.start.parent, held_out=held_out, workers=_WORKERS)
+    found = glue_prepare.TaskFiles(task, args.data.parent, paths, ())
+    folder = data_folder(name)
+    glue_prepare.prepare_files([found], folder, options, pieces)
+    text = None
+    if adapts:
+        text = from_root(_prepare_text(args, task, folder.with_name(f"{name}-text")))
+    sums.pop("test", None)  # predictions change no model
+    if args.text:
+        sums["text"] = sha256(args.text)
+    return Data(task, from_root(folder / task.name), total - (held_out or 0), text, sums)
+
+
+def _prepare_text(args: argparse.Namespace, task: GlueTask, output: Path) -> Path:
+    """Make a folder of the sentences as plain text to adapt on."""
+    lines = own.text_lines([args.data], task.splits[0].sentences)
+    lines += [*read_text(args.text)] if args.text else []
+    raw = output.with_name(f"{output.name}-raw")
+    for split, found in split_lines(lines).items():
+        write_bytes(raw / f"{split}.txt", b"".join(found))
+    prepare_text(output, raw, chosen={}, pieces=args.start.parent, merges=None, workers=_WORKERS)
+    return output
+
+
+def _check_encoding(one: FineTuning) -> None:
+    """Compose the trainings, and refuse an encoding that the attention cannot have."""
+    for training in one.trainings():
+        error = EXPERIMENTS["lrpe_glue"].incompatibility(training.config["model"])
+        if error is not None:
+            raise OptionError(str(error))
+
+
+def _comparison(args: argparse.Namespace, task: GlueTask, results: Sequence[Result]) -> str:
+    """Compare all pairs of encodings by the first metric of the task."""
+    metric = task.metrics[0]
+    column = Column(metric, metric, higher_is_better=True)
+    table = Table("finetune", args.data.name, "", "lrpe_glue", (column,), ())
+    return compare(args.encoding, args.attention, table, results).text()
+
+
+def _write_predictions(args: argparse.Namespace, one: FineTuning) -> None:
+    """Write the given lines with their predictions beside the model."""
+    (_, header), *lines = read_lines(args.predict, read_bytes(args.predict))
+    is_number = one.data.task.labels.is_number
+    rows = [f"{header}\tprediction" + ("" if is_number else "\tprobability")]
+    for (_, line), found in zip(lines, one.predict(), strict=True):
+        shown = f"{found.value:.4f}" if is_number else f"{found.value}\t{found.probability:.4f}"
+        rows.append(f"{line}\t{shown}")
+    path = ROOT / one.folder / "predictions.tsv"
+    write_text(path, "\n".join(rows) + "\n")
+    print(f"Written: {from_root(path)}")

@@ -1,0 +1,165 @@
+"""Work of `fairseq-pe compare`: train encodings on one text, and show every difference."""
+
+import argparse
+import os
+import re
+import sys
+import time
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from fairseq_plugins.common.cpu import usable_cores
+from fairseq_plugins.common.errors import OptionError
+from fairseq_plugins.common.root import ROOT, configs_folder, data_folder, from_root, root_folder
+from fairseq_plugins.data import one_text
+from fairseq_plugins.data.measure import sha256
+from fairseq_plugins.experiments import EXPERIMENTS
+from fairseq_plugins.experiments.rows import check_row, runnable_rows
+from fairseq_plugins.papers.lrpe import TABLE_2
+from fairseq_plugins.records.logs import read_losses
+from fairseq_plugins.records.results import load_result, run_of
+from fairseq_plugins.records.runs import Run, Study
+from fairseq_plugins.report import pairwise_runs
+from fairseq_plugins.report.markup import write_page
+from fairseq_plugins.report.page import Report
+from fairseq_plugins.report.pairwise_runs import PairwiseRuns
+from fairseq_plugins.runner import table_run, text_rounds, time_budget, timed_rounds
+from fairseq_plugins.runner.run_options import RunOptions
+
+_DATA = "compare-"  # begins the names of its folders of data
+
+
+def compare(args: argparse.Namespace) -> None:
+    """Compare encodings, or show an earlier comparison; OptionError before any work.
+
+    args: of `fairseq-pe compare`.
+    """
+    begin, study = time.monotonic(), _planned_study(args)
+    report = Report(ROOT, TABLE_2, EXPERIMENTS[TABLE_2.experiment].scales[text_rounds.SCALE], study)
+    recorded = _recorded(ROOT / report.folder, args)
+    shown = _as_recorded(report, recorded[0]) if recorded and not args.force else None
+    seeds = [{run.seed for run in recorded if run.row == row} for row in args.encodings]
+    # Half a pair has the budget of a time that is over, which the other half would not have.
+    if shown is not None and set.intersection(*seeds):
+        report = replace(report, study=shown)
+        print(f"Compared before, in {report.page.with_suffix('')}; --force does it anew.\n")
+    else:
+        report = _train(args, report, begin)
+    _show(args, report)
+    print(f"Minutes: {(time.monotonic() - begin) / 60:.1f} of {args.minutes:g}")
+
+
+def _planned_study(args: argparse.Namespace) -> Study:
+    """Check encodings and name; return the study without its budget."""
+    for row in args.encodings:
+        check_row(runnable_rows(configs_folder(ROOT)), row, "A, B, ... must be")
+    stem = re.sub(r"[^A-Za-z0-9]+", "_", args.text.name.partition(".")[0])[:20]
+    name = args.name or "-".join([*args.encodings, args.attention, stem])[:64]
+    # Two texts of one name have two folders, by which their results are told apart.
+    data = data_folder(f"{_DATA}{stem}-{args.merges}-{sha256(args.text)[:8]}")
+    study = Study(name, (), from_root(data))
+    text_rounds.plan_round(ROOT, args.encodings, args.attention, study, [1])
+    return study
+
+
+def _recorded(results: Path, args: argparse.Namespace) -> list[Run]:
+    """The runs that have results in a comparison's folder.
+
+    Raises OptionError: it has something else, which is not to be shown, or made anew, as this.
+    """
+    metrics = EXPERIMENTS[TABLE_2.experiment].metrics
+    found = [run_of(load_result(path, metrics)) for path in sorted(results.glob("*.json"))]
+    for run in found:
+        data = run.study.data if run.study is not None else None
+        is_own = data is not None and data.name.startswith(_DATA)
+        if not is_own or run.row not in args.encodings or run.attention != args.attention:
+            raise OptionError(
+                f"--name must be a new one: in {results.relative_to(ROOT)} is {run.name}, which is "
+                f"not of a comparison of {' and '.join(args.encodings)} under {args.attention} "
+                "attention"
+            )
+    return found
+
+
+def _as_recorded(report: Report, run: Run) -> Study:
+    """The study as a result has it, and the folder of data that is known here.
+
+    Raises OptionError: it is of another text, or of other pieces.
+    """
+    found, own = run.study, report.study
+    assert own is not None and own.data is not None and found is not None and found.data is not None
+    if found.data.name != own.data.name:
+        raise OptionError(
+            f"--name must be a new one, or --force given: {report.page.with_suffix('')} is of data "
+            f"{found.data.name}, but --text and --merges make {own.data.name}"
+        )
+    return replace(found, data=own.data)
+
+
+def _train(args: argparse.Namespace, report: Report, begin: float) -> Report:
+    """Prepare the text, run the pilot, and train more rounds until the time is over."""
+    study, jobs = report.study, min(2, usable_cores())
+    assert study is not None and study.data is not None
+    print(_intention(args), flush=True)
+    one_text.prepare_one_text(args.text, ROOT / study.data, merges=args.merges, workers=jobs)
+    pilot = replace(study, overrides=text_rounds.overrides(time_budget.PILOT))
+    every = range(1, max(args.seeds, time_budget.MOST_SEEDS) + 1)
+    planned = text_rounds.plan_round(ROOT, args.encodings, args.attention, pilot, every)
+
+    def show(title: str, study: Study) -> None:
+        found = _compared(args, replace(report, study=study))
+        print(f"{title}: {found.summary()}", flush=True)
+
+    watch = timed_rounds.Watch()
+    title, options = f"compare, {study.name}", RunOptions(jobs=jobs)
+    with table_run.start_workers(ROOT, title, planned, options, watch) as workers:
+        workers[0].warm_up()
+        rounds = text_rounds.TextRounds(
+            ROOT, args.encodings, args.attention, pilot, workers, watch, show
+        )
+        rounds.remove_all()
+        deadline = begin + 60 * args.minutes
+        timed_rounds.run_rounds(rounds, deadline, args.seeds, partial(print, flush=True))
+        rounds.remove_aside()
+    return replace(report, study=rounds.study)
+
+
+def _intention(args: argparse.Namespace) -> str:
+    """Say what the command will do."""
+    return (
+        f"Comparing {', '.join(args.encodings)} under {args.attention} attention on "
+        f"{args.text.name}, in about {args.minutes:g} minutes: the text is split into subwords; a "
+        f"pilot of {time_budget.PILOT_UPDATES} updates measures this machine; then all encodings "
+        f"are trained from the same seeds, with as many updates and seeds (up to {args.seeds}) as "
+        "fit. If time runs short, updates, model or seeds become fewer; the pilot is the least "
+        "result."
+    )
+
+
+def _compared(args: argparse.Namespace, report: Report) -> PairwiseRuns:
+    """Compare the results that the report shows."""
+    return pairwise_runs.compare(args.encodings, args.attention, report.table, report.read().shown)
+
+
+def _show(args: argparse.Namespace, report: Report) -> None:
+    """Print the comparison, and write the pages and the pictures."""
+    read, runs = report.read(), ROOT / root_folder("checkpoints") / report.table.name / report.name
+    for sentence in read.left_out:
+        print(f"Left out: {sentence}", file=sys.stderr)
+    found = _compared(args, report)
+    logs = {
+        row: [runs / f"{row}-{args.attention}-s{seed}" / "train.log" for seed in found.seeds]
+        for row in args.encodings
+    }
+    losses = {row: [read_losses(log) for log in own if log.is_file()] for row, own in logs.items()}
+    report.write()
+    stem, name = ROOT / report.page.with_suffix(""), report.name
+    page = stem.with_name(f"{name}-pairs.md")
+    config = read.shown[0]["config"]
+    trained = f"{config['optimization']['max_update']} updates each"
+    write_page(page, found.markdown(f"Comparison `{name}`, {trained}"))
+    pictures = pairwise_runs.draw(found, pairwise_runs.mean_curves(losses), stem)
+    print(f"\n{found.text()}\n\nTrained for {trained}.")
+    written = [ROOT / report.page, page, *pictures]
+    print(f"Written: {', '.join(os.path.relpath(path, ROOT) for path in written)}")
