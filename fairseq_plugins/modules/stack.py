@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import torch
 from fairseq.models.transformer import TransformerConfig
 from fairseq.modules.checkpoint_activations import checkpoint_wrapper
 from torch import Tensor, nn
@@ -22,6 +21,7 @@ from fairseq_plugins.encodings import (
     parse_options,
 )
 from fairseq_plugins.encodings.position_bounds import known_end
+from fairseq_plugins.encodings.uncompiled import uncompiled
 from fairseq_plugins.modules.naming import name_stack
 from fairseq_plugins.modules.options import PositionEncodingConfig, build_model_attention
 
@@ -209,7 +209,7 @@ def query_passes(stack: Any, layer: Any) -> int:
     return max(getattr(part, "query_passes", 0) for part in parts)
 
 
-@torch.compiler.disable(reason="whether a batch is padded decides which graph runs")
+@uncompiled(reason="whether a batch is padded decides which graph runs")
 def has_padding(padding_mask: Tensor) -> bool:
     """Return whether a mask (B, T) hides anything; attention is cheaper without padding.
 
