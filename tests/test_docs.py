@@ -229,8 +229,11 @@ def test_the_files_are_encodings_and_their_rows() -> None:
 
 def test_the_examples_are_in_the_catalogue(extended: Path) -> None:
     expected = {"gaussian_window": ("width=16.0", "no"), "head_rope": ("slowest=0.25", EVERY_WAY)}
+    code = "from fairseq_plugins.__main__ import main\nfor n in %r: main(['encodings', n])"
+    printed = _run(extended, "-c", code % NAMES)
+    sections = dict(zip(NAMES, re.split(rf"^(?={NAMES[1]}: )", printed, flags=re.M), strict=True))
     for name, (option, linear) in expected.items():
-        shown = _run(extended, "-m", "fairseq_plugins", "encodings", name)
+        shown = sections[name]
         assert f"  {option}   a number" in shown
         assert f"softmax attention: {EVERY_WAY}\nlinear attention: {linear}\n" in shown
         assert "learned parameters: 48, 8 in each layer" in shown

@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
+from tests.forks import Command, run_forks
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -15,6 +15,8 @@ from fairseq.tasks import TASK_REGISTRY
 from fairseq.criterions import CRITERION_REGISTRY
 assert {MODELS} <= set(MODEL_REGISTRY) and "squad" in TASK_REGISTRY
 assert "squad" in CRITERION_REGISTRY
+import sys
+assert "torch._dynamo" not in sys.modules
 """
 
 
@@ -37,22 +39,19 @@ def test_plain_pytorch_brings_no_fairseq_and_leaves_logging_alone():
     assert done.stdout == done.stderr == ""
 
 
-@pytest.mark.parametrize(
-    "imports",
-    [
-        "import fairseq, fairseq_plugins",
-        pytest.param("import fairseq, fairseq_plugins.encodings", marks=pytest.mark.slow),
-        pytest.param("import fairseq_plugins.registration", marks=pytest.mark.slow),
-        "import sys; sys.argv[0] = '/a/bin/fairseq-train'; import fairseq_plugins",
-    ],
+IMPORTS = (
+    "import fairseq, fairseq_plugins",
+    "import fairseq, fairseq_plugins.encodings",
+    "import fairseq_plugins.registration",
+    "import sys; sys.argv[0] = '/a/bin/fairseq-train'; import fairseq_plugins",
+    "import argparse\n"
+    "from fairseq import utils\n"
+    "utils.import_user_module(argparse.Namespace(user_dir='fairseq_plugins'))",
 )
-def test_everything_registers_where_fairseq_is_there_or_it_is_asked_for(imports):
-    run(f"{imports}\n{REGISTERED}")
 
 
-def test_the_user_dir_registers_everything():
-    run(
-        "import argparse\n"
-        "from fairseq import utils\n"
-        "utils.import_user_module(argparse.Namespace(user_dir='fairseq_plugins'))\n" + REGISTERED
-    )
+def test_everything_registers_where_fairseq_is_there_or_it_is_asked_for(tmp_path):
+    """As by `--user-dir`; and the compiler is not loaded, which takes a second."""
+    commands = [Command(("-c", f"{imports}\n{REGISTERED}"), ROOT) for imports in IMPORTS]
+    for done in run_forks(commands, tmp_path, ("torch", "hydra", "sklearn.metrics")):
+        assert done.returncode == 0, f"{done.args}\n{done.stderr}"

@@ -1,12 +1,11 @@
 """A refusal is a line; everything else keeps its traceback."""
 
-import subprocess
-import sys
-from pathlib import Path
+from subprocess import CompletedProcess
 
 import pytest
 
 from fairseq_plugins.common.short_errors import TRACEBACK
+from tests.forks import Command, run_forks
 from tests.integration.helpers import REPOSITORY
 
 ROUTES = {
@@ -23,58 +22,66 @@ ROUTES = {
 }
 
 
-def train(
-    route: str, tmp_path: Path, row: str, data: Path, **environment: str
-) -> subprocess.CompletedProcess[str]:
-    words = ROUTES[route].format(
-        configs=REPOSITORY / "configs",
-        package=REPOSITORY / "fairseq_plugins",
-        row=row,
-        data=data,
-        save=tmp_path / "run",
-    )
-    return subprocess.run(
-        [sys.executable, *words.split()],
-        env={"PYTHONPATH": str(REPOSITORY), "PATH": "", **environment},
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+CASES = {  # route, row, data or none for those of the toy, and variables
+    "hydra": ("hydra", "t5", None, {}),
+    "flags": ("flags", "t5", None, {}),
+    "traceback": ("flags", "t5", None, {TRACEBACK: "1"}),
+    "others": ("flags", "rope", None, {}),
+    "no data": ("hydra", "rope", "data/wikitext-2-mini", {}),
+}
+NO_GPU = (
+    "from fairseq_plugins.common.short_errors import shorten_errors; shorten_errors(); "
+    "import torch; torch.cuda.current_device()"
+)
 
 
-@pytest.fixture
-def data(tmp_path: Path) -> Path:
-    """As far as fairseq looks before it builds a model."""
-    (tmp_path / "data").mkdir()
-    (tmp_path / "data" / "dict.txt").write_text("a 2\nb 1\n")
-    return tmp_path / "data"
+@pytest.fixture(scope="module")
+def ended(tmp_path_factory: pytest.TempPathFactory) -> dict[str, CompletedProcess[str]]:
+    """How each command ended. Data are there as far as fairseq looks before it builds a model."""
+    folder = tmp_path_factory.mktemp("short errors")
+    (folder / "data").mkdir()
+    (folder / "data" / "dict.txt").write_text("a 2\nb 1\n")
+    around = {"PYTHONPATH": str(REPOSITORY), "PATH": ""}
+    commands = [Command(("-c", NO_GPU), folder, {**around, "CUDA_VISIBLE_DEVICES": ""})]
+    for name, (route, row, data, more) in CASES.items():
+        words = ROUTES[route].format(
+            configs=REPOSITORY / "configs",
+            package=REPOSITORY / "fairseq_plugins",
+            row=row,
+            data=data or "data",
+            save=name.replace(" ", "-"),
+        )
+        commands.append(Command(words.split(), folder, {**around, **more}))
+    return dict(zip(["no GPU", *CASES], run_forks(commands, folder), strict=True))
 
 
 @pytest.mark.parametrize("route", ROUTES)
-def test_a_refused_combination_ends_in_one_line(route: str, data: Path, tmp_path: Path) -> None:
-    done = train(route, tmp_path, "t5", data)
+def test_a_refused_combination_ends_in_one_line(
+    route: str, ended: dict[str, CompletedProcess[str]]
+) -> None:
+    done = ended[route]
     assert done.returncode == 1
     assert "Traceback" not in done.stderr
     assert "linear attention cannot use the encoding 't5'" in done.stderr.splitlines()[-1]
 
 
-@pytest.mark.slow
-def test_the_traceback_can_be_had(data: Path, tmp_path: Path) -> None:
-    done = train("flags", tmp_path, "t5", data, **{TRACEBACK: "1"})
+def test_the_traceback_can_be_had(ended: dict[str, CompletedProcess[str]]) -> None:
+    done = ended["traceback"]
     assert done.returncode == 1
     assert "Traceback" in done.stderr
 
 
-def test_errors_of_others_keep_their_traceback(data: Path, tmp_path: Path) -> None:
+def test_errors_of_others_keep_their_traceback(ended: dict[str, CompletedProcess[str]]) -> None:
     """The data are missing, which fairseq finds after the model is built."""
-    done = train("flags", tmp_path, "rope", data)
+    done = ended["others"]
     assert done.returncode == 1
     assert "FileNotFoundError" in done.stderr and "Traceback" in done.stderr
 
 
-def test_a_recipe_without_its_data_names_the_script(tmp_path: Path) -> None:
-    done = train("hydra", tmp_path, "rope", Path("data/wikitext-2-mini"))
+def test_a_recipe_without_its_data_names_the_script(
+    ended: dict[str, CompletedProcess[str]],
+) -> None:
+    done = ended["no data"]
     assert done.returncode == 1
     assert "Traceback" not in done.stderr
     last = done.stderr.splitlines()[-1]
@@ -82,19 +89,11 @@ def test_a_recipe_without_its_data_names_the_script(tmp_path: Path) -> None:
     assert "first run `scripts/prepare_wikitext2.sh`" in last
 
 
-def test_a_recipe_for_gpus_without_one_ends_in_one_line() -> None:
+def test_a_recipe_for_gpus_without_one_ends_in_one_line(
+    ended: dict[str, CompletedProcess[str]],
+) -> None:
     """As in fairseq's optimizer under `common.fp16=true`."""
-    code = (
-        "from fairseq_plugins.common.short_errors import shorten_errors; shorten_errors(); "
-        "import torch; torch.cuda.current_device()"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env={"PYTHONPATH": str(REPOSITORY), "PATH": "", "CUDA_VISIBLE_DEVICES": ""},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = ended["no GPU"]
     assert done.returncode == 1
     (line,) = done.stderr.splitlines()
     assert "PyTorch finds none here" in line and "common.cpu=true common.fp16=false" in line

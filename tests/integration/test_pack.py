@@ -2,16 +2,20 @@
 
 import json
 import shutil
+import sys
 import zipfile
+from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 import torch
 
+from fairseq_plugins.cli.train_table import main
 from fairseq_plugins.common.checkpoints import read_checkpoint
 from fairseq_plugins.common.errors import OptionError, WorkError
 from fairseq_plugins.records.runs import Run
-from fairseq_plugins.runner import packing
+from fairseq_plugins.runner import packing, table_run
 from fairseq_plugins.runner.launcher import PreloadedLauncher
 from tests.integration import toy_repository as toy
 
@@ -19,20 +23,30 @@ RUN = Run("table2", "toy", "rope", "linear", 1)
 
 
 @pytest.fixture(scope="module")
-def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     few = {"optimization": {"max_update": 10}, "lr_scheduler": {"warmup_updates": 5}}
     folder = tmp_path_factory.mktemp("repository") / "root"
-    root = toy.make_repository(folder, {"lm/toy.yaml": few}, (toy.LM,))
-    words = ("--scale", "toy", "--rows", "rope", "--attention", "linear")
-    toy.run(root, "fairseq_plugins.cli.train_table", "table2", *words)
-    return root
+    return toy.make_repository(folder, {"lm/toy.yaml": few}, ())
 
 
-@pytest.fixture
-def launcher(root: Path):
-    launcher = PreloadedLauncher(root, {"PYTHONPATH": str(root), "OMP_NUM_THREADS": "1"})
+@pytest.fixture(scope="module")
+def launcher(folder: Path) -> Iterator[PreloadedLauncher]:
+    """One process with PyTorch and fairseq imported, from which every command here is forked."""
+    launcher = PreloadedLauncher(folder, {"PYTHONPATH": str(folder), "OMP_NUM_THREADS": "1"})
     yield launcher
     launcher.close()
+
+
+@pytest.fixture(scope="module")
+def root(folder: Path, launcher: PreloadedLauncher) -> Path:
+    """A repository with a row of Table 2, made as `fairseq-pe table` does."""
+    log = folder / "prepare.log"
+    assert launcher([sys.executable, "-m", *toy.LM], log, lambda _: None) == 0, log.read_text()
+    words = ("--scale", "toy", "--rows", "rope", "--attention", "linear", "--jobs", "1")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(table_run, "get_launchers", lambda *_: nullcontext([launcher]))
+        assert main(["table2", *words], folder) == 0
+    return folder
 
 
 def test_a_packed_model_has_the_numbers_of_its_result(root, launcher, tmp_path, monkeypatch):
