@@ -11,6 +11,7 @@ import pytest
 from fairseq_plugins.cli import compare, finetune
 from fairseq_plugins.data import one_text
 from fairseq_plugins.runner import table_run, text_comparison, time_budget
+from tests.pictures import save_points
 from tests.tables.fake_fairseq import save
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -54,6 +55,7 @@ class Fake:
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder of its own with the recipes, and a text that is prepared at once."""
+    save_points(monkeypatch)
     (tmp_path / "configs").symlink_to(REPOSITORY / "configs")
     (tmp_path / "book.txt").write_text("a b c\n" * 5000)
 

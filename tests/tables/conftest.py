@@ -14,7 +14,8 @@ import yaml
 
 from fairseq_plugins.records.results import Result
 from fairseq_plugins.records.runs import Run
-from fairseq_plugins.runner import slurm_queue, slurm_submission
+from fairseq_plugins.runner import launcher, slurm_queue, slurm_submission
+from tests.pictures import save_points
 from tests.tables.fake_slurm import FakeSlurm
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -35,6 +36,18 @@ def configs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
+def real_pictures() -> None:
+    """Figures as users see them, for tests that look at their files."""
+
+
+@pytest.fixture(autouse=True)
+def _quick_pictures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each run of a table draws all of its figures, which takes half of a test's time."""
+    if "real_pictures" not in request.fixturenames:
+        save_points(monkeypatch)
+
+
+@pytest.fixture
 def root(tmp_path: Path, configs: Path) -> Path:
     """A repository with configurations, and toy data as far as the runner looks at it."""
     (tmp_path / "configs").symlink_to(configs)
@@ -46,6 +59,13 @@ def root(tmp_path: Path, configs: Path) -> Path:
     (data / "dict.txt").write_text("a 3\nb 2\nc 1\n")
     (data / "data.json").write_text('{"request": {"corpus": "embedded"}, "from": "/home/x/y"}')
     return tmp_path
+
+
+@pytest.fixture
+def quick_preload(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processes of PreloadedLauncher that import torch alone, in seconds."""
+    few = launcher._PRELOADED.replace(".serve()", ".MODULES = ()\npreloaded.serve()")
+    monkeypatch.setattr(launcher, "_PRELOADED", few)
 
 
 @pytest.fixture

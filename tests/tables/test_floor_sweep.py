@@ -116,6 +116,7 @@ def test_the_reference_is_the_denominator_of_table_2():
     assert planned("linear", "table2").config["model"]["linear_normalizer"] == reference
 
 
+@pytest.mark.usefixtures("real_pictures")
 def test_its_figure_has_every_row_over_the_floors(tmp_path, make_result):
     """As far as there are results; no floor is a column of all rows."""
     results = [

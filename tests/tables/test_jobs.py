@@ -199,6 +199,7 @@ def test_a_signal_leaves_no_command_behind(tmp_path, kind, raised):
     assert signal.getsignal(kind) is not None
 
 
+@pytest.mark.usefixtures("quick_preload")
 def test_commands_run_side_by_side_in_forks_of_one_process(tmp_path, monkeypatch):
     """Each waits for the other, tells its own status and lines, and keeps its own descriptors."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))

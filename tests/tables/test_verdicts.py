@@ -232,6 +232,7 @@ def test_updates_to_a_loss_are_on_the_line_between_validations():
     assert updates_to([], 3.9) is None
 
 
+@pytest.mark.usefixtures("real_pictures")
 def test_damaged_results_stop_nothing(root, make_result, capsys):
     folder = root / "results" / "table2" / "toy"
     write_json(folder / "base-linear-s1.json", make_result("base", "linear", 1, 80.0))
