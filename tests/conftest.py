@@ -1,5 +1,6 @@
 """What every test shares: one thread, fixed seeds, and how hard hypothesis searches."""
 
+import gc
 import logging
 import os
 import random
@@ -11,6 +12,13 @@ from hydra.core.config_store import ConfigStore
 from hypothesis import settings
 
 torch.set_num_threads(1)
+gc.disable()  # until all modules and tests are there, which are millions of objects
+
+
+def pytest_collection_finish() -> None:
+    """Keep what stays to the end out of every later collection of garbage."""
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
