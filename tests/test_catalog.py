@@ -1,5 +1,7 @@
 """What is printed about the encodings says what the registry and the attentions say."""
 
+import functools
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,7 +11,7 @@ import torch
 from fairseq_plugins import catalog
 from fairseq_plugins.attention import ATTENTIONS, check_compatible
 from fairseq_plugins.catalog import command
-from fairseq_plugins.catalog.facts import DIRECTIONS, HOOK_WORDS, SIZE, gather
+from fairseq_plugins.catalog.facts import DIRECTIONS, HOOK_WORDS, SIZE, Facts, gather
 from fairseq_plugins.catalog.page import definition, page, prose
 from fairseq_plugins.catalog.text import details, select, table
 from fairseq_plugins.encodings import (
@@ -60,6 +62,22 @@ def pair() -> Iterator[str]:
     ENCODINGS.pop("test_pair")
 
 
+@functools.cache
+def gathered(name: str) -> Facts:
+    """The facts of an encoding of the package, not to be changed."""
+    return gather(name)
+
+
+@pytest.fixture(autouse=True)
+def _gathered_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gathering builds every encoding a dozen times; those of these tests are registered anew."""
+
+    def facts_of(name: str) -> Facts:
+        return gather(name) if name.startswith("test_") else gathered(name)
+
+    monkeypatch.setattr("fairseq_plugins.catalog.text.gather", facts_of)
+
+
 def test_the_table_has_a_line_for_every_encoding() -> None:
     lines = table(select(None, None)).splitlines()
     names = [line.split()[0] for line in lines[: lines.index("")]]
@@ -78,10 +96,14 @@ def test_details_give_every_option_with_its_default_under_the_name(name: str) ->
 
 
 @every_encoding
-@pytest.mark.parametrize("attention", list(ATTENTIONS))
-@pytest.mark.parametrize("direction", list(DIRECTIONS))
-def test_what_fits_is_what_the_check_lets_pass(name: str, attention: str, direction: str) -> None:
-    facts = gather(name)
+def test_what_fits_is_what_the_check_lets_pass(name: str) -> None:
+    facts = gathered(name)
+    for attention, direction in itertools.product(ATTENTIONS, DIRECTIONS):
+        check_fit(facts, attention, direction)
+
+
+def check_fit(facts: Facts, attention: str, direction: str) -> None:
+    name = facts.name
     try:
         check_compatible(attention, name, causal=direction == "causal")
         fits = True
@@ -110,13 +132,14 @@ def test_parameters_are_those_of_the_formulas() -> None:
         "learned+lrpe_type3": (512 * 512 + 6 * (64 + 32), 64 + 32),
     }
     for name, counts in expected.items():
-        facts = gather(name)
+        facts = gathered(name)
         assert (facts.parameters, facts.parameters_per_layer) == counts, name
 
 
 def test_looking_draws_nothing_from_the_global_generator() -> None:
     state = torch.get_rng_state()
-    table(select(None, None))
+    for name in ("learned", "spe", "tupe", "randomised_learned"):
+        gather(name)
     assert torch.equal(torch.get_rng_state(), state)
 
 
@@ -179,7 +202,7 @@ def test_filters(capsys: pytest.CaptureFixture[str]) -> None:
     names = [line.split("`")[1] for line in capsys.readouterr().out.splitlines()[2:]]
     assert "rope" in names
     assert not {"t5", "learned", "none"} & set(names)
-    assert names == [n for n in sorted(ENCODINGS) if gather(n).fits["linear", "cross"] == "yes"]
+    assert names == [n for n in sorted(ENCODINGS) if gathered(n).fits["linear", "cross"] == "yes"]
 
 
 def test_markdown_is_the_same_table(capsys: pytest.CaptureFixture[str]) -> None:

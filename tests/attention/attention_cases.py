@@ -85,6 +85,11 @@ def more_for_each_mechanism(
     return [(*case, choice) for case, choice in with_choices(cases, choices, mechanism)]
 
 
+def one_of_each_mechanism(cases: Iterable[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """The first case with each set of hooks, attention and direction."""
+    return list({mechanism(case): case for case in reversed([*cases])}.values())
+
+
 FAR = 10_000
 # Those that can be far out; an ODE's steps up to there take seconds.
 FAR_OUT = [case for case in DIRECTED if extrapolates(case[0]) and case[0] != "floater"]

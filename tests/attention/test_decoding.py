@@ -12,6 +12,7 @@ from attention_cases import (
     count,
     error,
     more_for_each_mechanism,
+    one_of_each_mechanism,
     tokens,
 )
 from torch import Tensor
@@ -84,7 +85,7 @@ def check_steps(layer: Layer, sizes: tuple[int, ...]) -> None:
     assert error(torch.cat(outputs, 1), layer(x, count(9))) <= 1e-9
 
 
-@every_pair
+@pytest.mark.parametrize(("name", "attention"), one_of_each_mechanism(CAUSAL))
 def test_incremental_is_full_in_float32(name, attention):
     # Against the largest output: near a zero of an encoded denominator (lrpe_type8 under linear
     # attention) outputs are large, and float32 is exact relative to them only. The test above

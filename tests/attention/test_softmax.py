@@ -242,8 +242,9 @@ def test_a_step_and_a_padded_batch_make_only_what_they_must(name, monkeypatch):
     assert mask.shape == (2, 1, 1, 8), "no T x S mask for padding alone"
 
 
-@pytest.mark.parametrize("name", ["rope", "t5", "shaw"])
-@pytest.mark.parametrize("need_weights", [True, False])
+@pytest.mark.parametrize(
+    ("name", "need_weights"), [("rope", False), ("rope", True), ("t5", False), ("shaw", False)]
+)
 def test_dropout_acts_in_training_only(name, need_weights):
     layer = Layer(name, "vanilla", causal=True, dropout=0.5)
     plain = Layer(name, "vanilla", causal=True)
@@ -254,7 +255,8 @@ def test_dropout_acts_in_training_only(name, need_weights):
         return module(x.expand(rows, -1, -1), at, need_weights=need_weights)
 
     assert error(run(layer), run(layer)) > 1e-3
-    mean = run(layer, rows=800).mean(0, keepdim=True)
+    with torch.no_grad():
+        mean = run(layer, rows=800).mean(0, keepdim=True)
     layer.eval()
     assert torch.equal(run(layer), run(layer))
     assert error(run(layer), run(plain)) <= 1e-12

@@ -82,7 +82,7 @@ def test_buckets_are_the_published_ones(causal, num_buckets, max_distance):
     check_buckets(offsets, num_buckets=num_buckets, max_distance=max_distance, causal=causal)
 
 
-@settings(max_examples=500)
+@settings(max_examples=150)
 @given(
     relative=st.integers(-(10**5), 10**5),
     half=st.integers(2, 32),

@@ -34,7 +34,7 @@ def test_scores_from_the_primitives_are_the_modules(name, causal):
     q, k, v = torch.randn(3, 2, HEADS, 7, DIM, dtype=torch.float64)
     at = torch.tensor([[0, 1, 2, 3, 7, 8, 90]]) + 5
     _, weights = attention(q, k, v, q_positions=at, k_positions=at, need_weights=True)
-    for i in range(7):
+    for i in (0, 3, 6):
         seen = slice(0, i + 1 if causal else 7)
         query, key = q[:, :, i : i + 1], k[:, :, seen]
         scores = scores_from_primitives(encoding, query, key, at[:, i : i + 1], at[:, seen])
@@ -82,11 +82,11 @@ def test_lrpe_has_one_unitary_primitive(name):
     torch.testing.assert_close(primitive.matrix, expected, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("offset", [-7, -1, 0, 1, 4])
+@pytest.mark.parametrize("offset", [-7, 0, 4])
 @pytest.mark.parametrize(("name", "options"), [("spe", {}), ("spe_conv", {"kernel_size": 5})])
 def test_a_stochastic_encoding_has_the_form_of_its_mean(name, options, offset):
     """The mean over realisations, within what is left of the noise: 4 standard errors."""
-    count = 40_000
+    count = 10_000
     encoding = build(name, num_realizations=count, **options)
     (primitive,) = canonical_form(encoding, offset)
     q, k = torch.randn(2, 1, HEADS, 1, DIM, dtype=torch.float64)

@@ -8,9 +8,10 @@ import pytest
 from omegaconf import DictConfig, OmegaConf
 
 from fairseq_plugins.attention import ATTENTIONS, check_compatible
-from fairseq_plugins.encodings import IncompatibleEncodingError
+from fairseq_plugins.encodings import IncompatibleEncodingError, get_entry
 from fairseq_plugins.records.recipe import compose_recipe
 from tests.integration.helpers import REPOSITORY, USER_DIR, load_checkpoint, train_composed
+from tests.quick import first_of_each_kind
 
 CONFIGS = REPOSITORY / "configs"
 ROWS = sorted(path.stem for path in (CONFIGS / "model").glob("*.yaml"))
@@ -45,13 +46,14 @@ def train(row: str, attention: str, scale: str, data: Path, folder: Path, **more
     assert state["cfg"]["model"]["attention_type"] == attention
 
 
-def cells() -> list[object]:
-    """Rows under each attention; one of a row's, in turn, is enough of them where time is short."""
-    return [
-        pytest.param(row, name, marks=[] if (i + j) % len(ATTENTIONS) == 0 else [pytest.mark.slow])
-        for i, row in enumerate(ROWS)
-        for j, name in enumerate(ATTENTIONS)
-    ]
+def mechanism(cell: tuple[str, str]) -> tuple[object, ...]:
+    """The attention, and the hooks of an encoding and what it refuses: tests of models have all."""
+    row, attention = cell
+    entry = get_entry(row.removesuffix("_only"))
+    return attention, entry.hooks, entry.refusal(causal=True) is None, row.endswith("_only")
+
+
+CELLS = [(row, attention) for row in ROWS for attention in ATTENTIONS]
 
 
 def refusal(attention: str, model: DictConfig) -> str | None:
@@ -69,10 +71,9 @@ def without_names(reason: str) -> list[tuple[str, ...]]:
     return [reason.partition(word)[1:] for word in ("its hook", "a causal model")]
 
 
-@pytest.mark.parametrize(("row", "attention"), cells())
-def test_every_row_trains_or_is_refused(
-    row: str, attention: str, data: Path, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("cell", first_of_each_kind(CELLS, mechanism, "-".join))
+def test_every_row_trains_or_is_refused(cell: tuple[str, str], data: Path, tmp_path: Path) -> None:
+    row, attention = cell
     model = composed(row, "toy").model
     if refusal(attention, model) is None:
         train(row, attention, "toy", data, tmp_path)

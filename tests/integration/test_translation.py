@@ -80,7 +80,7 @@ def checkpoints(pairs: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[s
     for name, model in MODELS.items():
         folder = tmp_path_factory.mktemp(name)
         fairseq_train(
-            {**_saving_to(folder, pairs, model, 60), "checkpoint.save_interval_updates": 0}
+            {**_saving_to(folder, pairs, model, 30), "checkpoint.save_interval_updates": 0}
         )
         result[name] = folder / "checkpoint_last.pt"
     return result
@@ -142,7 +142,7 @@ def test_validation_without_logits(pairs: Path, tmp_path: Path) -> None:
             "checkpoint.no_save": True,  # fairseq could not read what BLEU leaves in its meters
         }
         with logged_by_fairseq() as messages:
-            fairseq_train({**_saving_to(tmp_path, pairs, MODELS["table4"], 40), **options})
+            fairseq_train({**_saving_to(tmp_path, pairs, MODELS["table4"], 20), **options})
         shown.append([json.loads(line) for line in messages if "valid_bleu" in line])
     theirs, ours = shown
     assert len(theirs) == len(ours) > 0

@@ -96,6 +96,6 @@ def test_a_whole_attention_stays_within_12_times_its_input(name):
 @pytest.mark.parametrize("name", DRAWN)
 def test_codes_that_are_drawn_grow_with_the_length_only(name):
     """There is a code for every position, feature and realisation, so 12 times is out of reach."""
-    short, _ = peak_of_an_attention(name, LENGTH // 16)
-    long, _ = peak_of_an_attention(name, LENGTH // 4)
+    short, _ = peak_of_an_attention(name, LENGTH // 32)
+    long, _ = peak_of_an_attention(name, LENGTH // 8)
     assert long <= 4.1 * short

@@ -90,8 +90,9 @@ TABLE_7 = {
 }
 
 
-@pytest.mark.parametrize("row", ["base", "lrpe_type8"])
-@pytest.mark.parametrize("run", ["local", "node8", "slurm"])
+@pytest.mark.parametrize(
+    ("row", "run"), [("base", "local"), ("lrpe_type8", "node8"), ("base", "slurm")]
+)
 def test_paper_scale_is_table_7(row, run):
     config = complete(f"model={row}", "scale=paper", f"run={run}")
     expected = {**TABLE_7}
@@ -109,15 +110,20 @@ def test_paper_scale_is_table_7(row, run):
 
 
 @pytest.mark.parametrize("row", ROWS)
-def test_every_row_composes_and_says_which_row_it_is(row):
+def test_every_row_sets_its_encoding_alone(row):
+    text = (CONFIGS / "model" / f"{row}.yaml").read_text()
+    alone = row.removesuffix("_only")  # without the absolute embedding that others have
+    assert yaml.safe_load(text) == {"position_encoding": row if row == alone else f"none+{alone}"}
+    assert alone in ENCODINGS
+    assert text.startswith(("# LRPE, Table", "# Beyond LRPE's Table"))
+
+
+@pytest.mark.parametrize("row", ["rope", "t5_only", "lrpe_type8"])
+def test_a_row_is_a_model_with_an_encoding(row):
     config = complete(f"model={row}")
     assert config.model._name == "pe_transformer_lm"
-    alone = row.removesuffix("_only")  # without the absolute embedding that others have
-    assert config.model.position_encoding == (row if row == alone else f"none+{alone}")
-    assert alone in ENCODINGS
+    assert config.model.position_encoding == row.replace("t5_only", "none+t5")
     assert config.optimization.clip_norm == (1.0 if row == "lrpe_type8" else 0.0)
-    lines = (CONFIGS / "model" / f"{row}.yaml").read_text().splitlines()
-    assert lines[0].startswith(("# LRPE, Table", "# Beyond LRPE's Table"))
 
 
 def test_a_misspelt_option_is_refused():

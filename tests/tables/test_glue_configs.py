@@ -81,6 +81,16 @@ def test_paper_scale(task):
     assert config["optimization"]["lr"] == [6e-5]
     assert config["model"]["position_encoding"] == "lrpe_type5"
     assert config["task"]["data"] == f"data/glue/{task.name}"
+    check_labels(config, task)
+
+
+def check_labels(config, task):
+    """The best checkpoint of a regression is chosen by its loss, of others by their accuracy."""
+    assert config["task"]["num_classes"] == task.labels.num_classes
+    assert config["criterion"].get("regression_target", False) == task.labels.is_number
+    chosen_by_loss = config["checkpoint"]["best_checkpoint_metric"] == "loss"
+    assert chosen_by_loss == task.labels.is_number
+    assert config["checkpoint"]["maximize_best_checkpoint_metric"] != chosen_by_loss
 
 
 @pytest.mark.parametrize("task", GLUE, ids=lambda t: t.name)
@@ -106,9 +116,13 @@ def test_the_bert_papers_protocol(task):
     }
     assert select(config, wanted) == wanted
     assert total_batch(config) == 32
-    (small,) = [v for v in BERT_GLUE.variants("mini") if v.kind == task.name]
+
+
+@pytest.mark.parametrize(("task", "examples"), [("STS-B", 640), ("WNLI", 635)])
+def test_three_epochs_of_the_protocol_at_scale_mini(task, examples):
+    (small,) = [v for v in BERT_GLUE.variants("mini") if v.kind == task]
     updates = composed(small.recipe, "scale/glue=mini", *small.overrides)["optimization"]
-    assert updates["max_update"] == 3 * math.ceil(min(640, SIZES[task.name][0]) / 32)
+    assert updates["max_update"] == 3 * math.ceil(examples / 32)
 
 
 @pytest.mark.parametrize("task", TOY_GLUE, ids=lambda t: t.name)
@@ -120,15 +134,12 @@ def test_generated_tasks_have_three_epochs_under_the_protocol_too(task):
 
 
 @pytest.mark.parametrize("scale", ["toy", "mini"])
-@pytest.mark.parametrize("task", TASKS.values(), ids=lambda t: t.name)
-def test_every_task_at_small_scales(task, scale):
+@pytest.mark.parametrize("name", ["CoLA", "STS-B", "Order"])
+def test_tasks_at_small_scales(name, scale):
+    task = TASKS[name]
     config = composed(task.config, f"scale/glue={scale}")
-    assert config["task"]["num_classes"] == task.labels.num_classes
-    assert config["criterion"].get("regression_target", False) == task.labels.is_number
+    check_labels(config, task)
     assert config["task"]["data"].endswith(f"/{task.name}")
-    chosen_by_loss = config["checkpoint"]["best_checkpoint_metric"] == "loss"
-    assert chosen_by_loss == task.labels.is_number
-    assert config["checkpoint"]["maximize_best_checkpoint_metric"] != chosen_by_loss
     assert config["common"]["cpu"] and not config["common"]["fp16"]
     if scale == "mini":  # two epochs of 7,700 examples, chosen on others
         assert config["optimization"]["max_update"] == pytest.approx(2 * 7_700 / 32, rel=0.01)
