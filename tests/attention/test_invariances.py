@@ -43,7 +43,11 @@ def test_only_differences_of_positions_count(name, attention, causal):
     encoded denominator near zero would enlarge the rounding of the float32 tables.
     """
     options = {"normalizer": "none"} if attention == "linear" else {}
-    layer, x = Layer(name, attention, causal=causal, **options), tokens(2, LENGTH)
+    check_shift(Layer(name, attention, causal=causal, **options))
+
+
+def check_shift(layer: Layer) -> None:
+    x = tokens(2, LENGTH)
     at = torch.tensor([[0, 1, 2, 3, 4, 5, 6, 7, 8], [0, 2, 3, 5, 30, 31, 32, 90, 200]])
     with torch.no_grad():
         expected = layer(x, at)
@@ -62,7 +66,11 @@ def test_positions_count_at_all(name, attention, causal):
 
 @every_case
 def test_padding_never_changes_another_row_or_token(name, attention, causal):
-    layer, lengths, longest = Layer(name, attention, causal=causal), [9, 4, 1], 9
+    check_padding(Layer(name, attention, causal=causal))
+
+
+def check_padding(layer: Layer) -> None:
+    lengths, longest = [9, 4, 1], 9
     rows = [tokens(1, n) for n in lengths]
     with torch.no_grad():
         alone = [layer(row, count(row.size(1)))[0] for row in rows]
@@ -141,7 +149,11 @@ def check_rows_do_not_meet(layer: Layer) -> None:
 
 @every_causal
 def test_the_future_is_not_seen(name, attention):
-    layer, x = Layer(name, attention, causal=True), tokens(2, LENGTH)
+    check_causality(Layer(name, attention, causal=True))
+
+
+def check_causality(layer: Layer) -> None:
+    x = tokens(2, LENGTH)
     output = layer(x, count(LENGTH))
     for s in (1, 4, LENGTH - 1):
         other = x.clone()
