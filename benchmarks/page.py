@@ -1,4 +1,4 @@
-"""The page of a device: targets with measured ratios, then all other numbers."""
+"""The page of a device: what was measured, then the targets."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -6,9 +6,8 @@ from typing import Any
 from benchmarks.contenders import CONTENDERS
 from benchmarks.record import LINES_PER_SECOND, Result
 from benchmarks.targets import TARGETS, Target
-from fairseq_plugins.common.report_view import site_link
-from fairseq_plugins.common.tables import markdown_table
-from fairseq_plugins.report.render import DASH
+from fairseq_plugins.common.pages import Page, Section, made, site_link
+from fairseq_plugins.common.tables import DASH, markdown_table
 
 
 def render(device: str, results: Mapping[str, Result], summaries: Mapping[str, str]) -> str:
@@ -19,13 +18,21 @@ def render(device: str, results: Mapping[str, Result], summaries: Mapping[str, s
         results: results by benchmark.
         summaries: summaries of all benchmarks, in order.
     """
-    parts = [f"# Benchmarks on a {device.upper()}", _introduction(device), site_link("speed.html")]
-    parts.append(origin(list(results.values())) if results else "No benchmark is done yet.")
-    parts += ["## Targets", _targets(device, results)]
-    for name, summary in summaries.items():
-        if name in results:
-            parts += [f"## `{name}`: {summary}", *_details(device, results[name])]
-    return "\n\n".join(parts) + "\n"
+    where = "one thread; " if device == "cpu" else ""
+    caption = (
+        f"Medians of ratios within a turn, {where}the contenders of a ratio take turns in one run."
+    )
+    sections = [
+        Section(f"`{name}`: {summary}", _details(device, results[name]))
+        for name, summary in summaries.items()
+        if name in results
+    ]
+    sections.append(Section("Targets of this project", [_targets(device, results)]))
+    if results:
+        text = origin(list(results.values()))
+        sections.append(made(_introduction(device), text, site_link("speed.html")))
+    result = [] if results else ["No benchmark is done yet."]
+    return Page(f"Benchmarks on a {device.upper()}", caption, result, sections).markdown()
 
 
 def _introduction(device: str) -> str:

@@ -1,21 +1,20 @@
-"""The page of Table 9: the paper's numbers, ours and the targets."""
+"""The page of Table 9: the paper's numbers and ours, then the targets."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.page import origin
+from benchmarks.page import origin as origin_of
 from benchmarks.record import CELL_KEYS, Result, read_json
 from benchmarks.targets import ROWS, SPEEDS
 from fairseq_plugins.common.extras import is_installed
 from fairseq_plugins.common.files import write_text, writing
+from fairseq_plugins.common.pages import Page, Section, bullets, made, site_link
 from fairseq_plugins.common.pictures import save_png
-from fairseq_plugins.common.report_view import site_link
-from fairseq_plugins.common.tables import markdown_table
+from fairseq_plugins.common.tables import DASH, markdown_table
 from fairseq_plugins.papers import lrpe_speed
 from fairseq_plugins.papers.lrpe_speed import LABELS
 from fairseq_plugins.papers.tables import ATTENTIONS
-from fairseq_plugins.report.render import DASH
 
 
 def read_cells(folder: Path) -> list[Result]:
@@ -35,21 +34,34 @@ def write_page(folder: Path) -> None:
 def render(scale: str, cells: Sequence[Result]) -> str:
     """Render the Markdown page."""
     by_name = {(cell["row"], cell["attention"]): cell for cell in cells}
-    beyond = sorted({cell["row"] for cell in cells} - set(ROWS))
-    header = ["Method"]
-    for attention in ATTENTIONS:
-        header += [f"{attention.capitalize()}: paper", "ours", "quartiles", "target", "verdict"]
-    lines = []
-    for row in (*ROWS, *beyond):
-        line = [f"{LABELS[row]} (`{row}`)" if row in LABELS else f"`{row}`"]
+    rows = (*ROWS, *sorted({cell["row"] for cell in cells} - set(ROWS)))
+    measured, aimed = [], []
+    for row in rows:
+        label = f"{LABELS[row]} (`{row}`)" if row in LABELS else f"`{row}`"
+        columns = [_columns(row, a, by_name.get((row, a))) for a in ATTENTIONS]
+        measured.append([label, *(text for found in columns for text in found[:3])])
+        targets = [text for found in columns for text in (found[3], found[1], found[4])]
+        if any(found[3] != DASH for found in columns):
+            aimed.append([label, *targets])
+
+    def table(words: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+        header = ["Method"]
         for attention in ATTENTIONS:
-            line += _columns(row, attention, by_name.get((row, attention)))
-        lines.append(line)
-    parts = [f"# LRPE, Table 9, on a {scale.upper()}", caption(cells)]
+            header += [f"{attention.capitalize()}: {words[0]}", *words[1:]]
+        return markdown_table(header, lines, left=1)
+
+    sections = []
     if cells and is_installed("matplotlib"):
-        parts.append(f"![Speeds against Base]({scale}.png)")
-    parts.append(site_link("speed.html"))
-    return "\n\n".join([*parts, markdown_table(header, lines, left=1)]) + "\n"
+        about = "Dot: ours with its quartiles; diamond: the paper's; red: this project's target."
+        sections.append(Section("Figure", [f"![Speeds against Base]({scale}.png)", about]))
+    about = "What a row's arithmetic allows; a verdict is whether the median meets it."
+    targets = table(("target", "ours", "verdict"), aimed)
+    sections.append(Section("Targets of this project", [about, targets], is_folded=True))
+    caption, notes = describe(cells)
+    origin = [made(origin_of(cells), site_link("speed.html"))] if cells else []
+    result = [table(("paper", "ours", "quartiles"), measured), bullets(notes)]
+    title = f"LRPE, Table 9, on a {scale.upper()}"
+    return Page(title, caption, result, [*sections, *origin]).markdown()
 
 
 def draw(cells: Sequence[Result], path: Path) -> None:
@@ -92,27 +104,24 @@ def _columns(row: str, attention: str, cell: Result | None) -> list[str]:
     return [published, f"{speed:.3f}", f"{first:.3f} to {third:.3f}", aimed, verdict]
 
 
-def caption(cells: Sequence[Result]) -> str:
-    """Describe what was measured, and on which machine."""
+def describe(cells: Sequence[Result]) -> tuple[str, list[str]]:
+    """Describe what was measured, in a line and in notes."""
     text = (
         "Speed of a whole training step (forward, backward, update by Adam) of the bidirectional "
         "encoder with a masked language model's loss, relative to Base under the same attention: "
         "above 1 is faster than Base."
     )
     if not cells:
-        return f"{text} No cell is measured yet."
-    paragraphs = [text, *_distinct([_model(cell["config"]) for cell in cells])]
-    paragraphs.append(
-        "A row and Base take turns, and the ratio is taken in each turn: shown are its median and "
-        f"quartiles over {_range([cell['metrics']['rounds'] for cell in cells])} turns. Row `base` "
-        "is Base against a second Base, so that its distance from 1 is noise. The absolute "
-        "embedding stays on beside a relative encoding. The paper has one row LRPE and does not "
-        f"say its type: its number stands beside each. `{DASH}`: not in the paper, not measured, "
-        "or the two do not go together. Targets are this project's, of what a row's arithmetic "
-        "allows, not the paper's; a verdict is whether the median meets one."
-    )
-    paragraphs.append(origin(cells))
-    return "\n\n".join(paragraphs)
+        return f"{text} No cell is measured yet.", []
+    turns = _range([cell["metrics"]["rounds"] for cell in cells])
+    notes = [
+        f"*Ours*: median and quartiles over {turns} turns of a row and Base, of the ratio within "
+        "a turn. Row `base` is Base against a second Base: its distance from 1 is noise.",
+        "The absolute embedding stays on beside a relative encoding.",
+        "The paper has one row LRPE and does not say its type: its number stands beside each.",
+        f"`{DASH}`: not in the paper, not measured, or the two do not go together.",
+    ]
+    return text, [*notes, *_distinct([_model(cell["config"]) for cell in cells])]
 
 
 def _model(config: Mapping[str, Any]) -> str:

@@ -32,11 +32,22 @@ def on_files(files: Files, config: Any) -> Files:
     return files
 
 
-def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Show each picture where its encoding is defined, once a reader comes there."""
+def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:
+    """Show each picture where its encoding is defined, once a reader comes there.
+
+    Beside it a link to the encoding's page on the site of results, where that is made already.
+    """
     if page.file.src_uri != "docs/encodings.md":
         return markdown
-    shown = r"\g<0>\n\n![What \1 does](pictures/\1.png){loading=lazy}"
+    report = Path(config["site_dir"]).parent / "report"
+
+    def shown(heading: re.Match[str]) -> str:
+        name = heading[1]
+        picture = f"![What {name} does](pictures/{name}.png){{loading=lazy}}"
+        path = f"encoding-{name}.html"
+        link = f'<a href="../../report/{path}">Its numbers and charts</a>'
+        return "\n\n".join([heading[0], picture, *([link] if (report / path).is_file() else [])])
+
     return re.sub(r"^### `(\w+)`$", shown, markdown, flags=re.MULTILINE)
 
 

@@ -16,9 +16,9 @@ from fairseq_plugins.analysis.awareness import (
 )
 from fairseq_plugins.analysis.figure_files import Panel, draw_panels, round_digits
 from fairseq_plugins.analysis.position_rows import added_scores, build_plain, embeds, rows_by_length
-from fairseq_plugins.common.files import write_json, write_text
+from fairseq_plugins.common.files import write_json
+from fairseq_plugins.common.pages import Page, Section, bullets, figure_site_link, made
 from fairseq_plugins.common.pictures import save_picture
-from fairseq_plugins.common.report_view import figure_site_link
 from fairseq_plugins.common.tables import columns, markdown_table
 from fairseq_plugins.encodings import ENCODINGS, expand_name
 
@@ -133,7 +133,7 @@ def write(seen: Sequence[MeasuredEncoding], folder: Path) -> None:
     lengths = list(drawn[0].maps) if drawn else []
     for length in lengths:
         save_picture(draw(drawn, length), folder / f"length_{length}")
-    write_text(folder / "awareness.md", page(seen, lengths, folder))
+    page(seen, lengths, folder).write(folder / "awareness.md")
 
 
 def to_json(seen: Sequence[MeasuredEncoding]) -> dict[str, Any]:
@@ -174,45 +174,45 @@ def draw(seen: Sequence[MeasuredEncoding], length: int) -> Any:
     return picture
 
 
-def page(seen: Sequence[MeasuredEncoding], lengths: Sequence[int], folder: Path) -> str:
-    """Render the Markdown page."""
-    names = {one.name for one in seen}
-    parts = [
-        "# Do position vectors encode the start and the end?",
+def page(seen: Sequence[MeasuredEncoding], lengths: Sequence[int], folder: Path) -> Page:
+    """Make the page."""
+    caption = (
         "Measures of untrained position vectors (dual positional encoding, Definitions 3.1 and "
-        "3.2). *Forward-aware*: at one distance to the start, a slice of the features is equal in "
-        "sequences of every length and differs between positions; *backward-aware*: the same "
-        "from the end. A slice that is equal but does not differ between positions is listed and "
-        "does not make an encoding aware. Learned vectors have their initial values.",
-        f"Lengths {MEASURED[0]} to {MEASURED[-1]} are compared. The vectors are what an encoding "
-        "adds to a sentence that repeats one word, so that encodings that depend on words or "
-        "change them are measured too.",
-    ]
-    parts += figure_site_link(folder / "awareness")
-    parts.append(markdown_table(HEADER, table_rows(seen), left=5))
-    parts.append(
+        f"3.2), compared between lengths {MEASURED[0]} and {MEASURED[-1]}."
+    )
+    legend = (
+        "*Forward-aware*: at one distance to the start, a slice of the features is equal in "
+        "sequences of every length and differs between positions; *backward-aware*: the same from "
+        "the end. A slice that is equal but does not differ is listed and makes nothing aware.",
         "*3.1 misses*: how far P(b) is from one function of P(a) for all lengths, counted from the "
         "start (Property 3.1): the largest difference of the slice at any b between lengths that "
-        "agree at some a. *3.2 misses*: the same, counted from the end (Property 3.2). A dash: "
-        "there is no slice. *Sum formula misses*: the residual of one formula for P(x+y) in "
-        "products of features of P(x) and P(y) for all lengths (Eq. 15, Appendix E), as a share of "
-        "the vectors. *Between centres*: for an encoding inside the attention, how much a key's "
-        "score differs between queries (Corollary 3.5), as a share of the largest score; above 0, "
-        "the encoding gives neither a sequence's start nor its end."
+        "agree at some a. *3.2 misses*: the same from the end (Property 3.2).",
+        "*Sum formula misses*: the residual of one formula for P(x+y) in products of features of "
+        "P(x) and P(y) for all lengths (Eq. 15, Appendix E), as a share of the vectors.",
+        "*Between centres*: for an encoding inside the attention, how much a key's score differs "
+        "between queries (Corollary 3.5), as a share of the largest score; above 0, the encoding "
+        "gives neither a sequence's start nor its end.",
+        "A dash: there is no slice. Learned vectors have their initial values.",
     )
-    if names.issuperset(PAPER):
-        parts += ["## What the paper found", _against_the_paper(seen)]
+    sections = []
+    if {one.name for one in seen}.issuperset(PAPER):
+        sections.append(Section("What the paper found", [_against_the_paper(seen)]))
     for length in lengths:
-        heading = FIGURES.get(length, "")
-        parts.append(f"## Length {length}" + (f", the paper's {heading}" if heading else ""))
-        parts.append(f"![Vectors of a sequence of {length}](length_{length}.png)")
-    parts.append(
-        "As SVG: "
-        + ", ".join(f"[length {n}](length_{n}.svg)" for n in lengths)
-        + f". The numbers are in [awareness.json](awareness.json). Made by `{COMMAND} --output "
-        f"{folder.as_posix()}`."
+        figure = FIGURES.get(length, "")
+        heading = f"Length {length}" + (f", the paper's {figure}" if figure else "")
+        picture = f"![Vectors of a sequence of {length}](length_{length}.png)"
+        sections.append(Section(heading, [picture]))
+    svg = ", ".join(f"[length {n}](length_{n}.svg)" for n in lengths)
+    origin = made(
+        "The vectors are what an encoding adds to a sentence that repeats one word, so that "
+        "encodings that depend on words or change them are measured too.",
+        f"As SVG: {svg}. The numbers are in [awareness.json](awareness.json). Made by `{COMMAND} "
+        f"--output {folder.as_posix()}`.",
+        *figure_site_link(folder / "awareness"),
     )
-    return "\n\n".join(parts) + "\n"
+    result = [markdown_table(HEADER, table_rows(seen), left=5), bullets(legend)]
+    title = "Do position vectors encode the start and the end?"
+    return Page(title, caption, result, [*sections, origin])
 
 
 def _against_the_paper(seen: Sequence[MeasuredEncoding]) -> str:

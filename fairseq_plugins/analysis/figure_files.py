@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from fairseq_plugins.common.files import write_json, write_text
+from fairseq_plugins.common.files import write_json
+from fairseq_plugins.common.pages import Page, bullets, figure_site_link, made
 from fairseq_plugins.common.pictures import save_picture
-from fairseq_plugins.common.report_view import figure_site_link
 
 DIGITS = 4  # significant digits of numbers
 # Matrices are large: they get fewer digits, and entries below this share of the largest become 0.
@@ -62,6 +62,7 @@ class RenderedFigure:
         numbers: content of the JSON.
         paragraphs: paragraphs and tables of the page.
         agreement: sentences on whether the numbers agree with the paper's observation, or "".
+        models: descriptions of the models whose figure it is.
     """
 
     picture: Any
@@ -69,6 +70,7 @@ class RenderedFigure:
 
     paragraphs: Sequence[str] = field(default_factory=tuple)
     agreement: str = ""
+    models: Sequence[str] = ()
 
 
 def write_figure(
@@ -85,17 +87,17 @@ def write_figure(
     """
     save_picture(figure.picture, stem)
     write_json(stem.with_suffix(".json"), rounded(figure.numbers), indent=None)
-    parts = [
-        f"# {title}",
-        f"![{title}]({stem.name}.png)",
-        *figure.paragraphs,
-        *figure_site_link(stem),
-        f"**The paper found**: {paper}",
-        *([f"**By the numbers here.** {figure.agreement}"] if figure.agreement else []),
+    result = [f"![{title}]({stem.name}.png)"]
+    result += [f"**By the numbers here.** {figure.agreement}"] if figure.agreement else []
+    files = (
         f"As [SVG]({stem.name}.svg); the numbers are in [{stem.name}.json]({stem.name}.json). "
-        f"Made by `{command}`.",
-    ]
-    write_text(stem.with_suffix(".md"), "\n\n".join(parts) + "\n")
+        f"Made by `{command}`."
+    )
+    models = [bullets(figure.models)] if figure.models else []
+    origin = made(*models, files, *figure_site_link(stem))
+    caption = f"**The paper found**: {paper}"
+    page = Page(title, caption, [*result, *figure.paragraphs], [origin])
+    page.write(stem.with_suffix(".md"))
 
 
 def rounded(value: Any) -> Any:

@@ -20,9 +20,28 @@ SECTIONS = {"Args:": "Options:", "Attributes:": "Attributes:", "Raises:": "Error
 INTRODUCTION = """\
 # Encodings
 
-All {count} names of position encodings. The table says where each fits; below, each has a section
-with its definition and options. `fairseq-pe encodings NAME` prints more, with deviations from the
-paper.
+| looking for | names |
+| --- | --- |
+| what most models use today | [`rope`](#rope), softmax or linear attention |
+| longer texts than in training | [`alibi`](#alibi), [`kerple_log`](#kerple_log), [`fire`](#fire); of a model with RoPE [`yarn`](#yarn) ([measured](extrapolation.md)) |
+| linear attention | [`rope`](#rope), [`per`](#per), [`lrpe_type2`](#lrpe_type2); in the table below, column *linear* |
+| absolute embeddings, as of BERT and GPT-2 | [`learned`](#learned), [`sinusoidal`](#sinusoidal) |
+| relative biases or vectors | [`t5`](#t5), [`shaw`](#shaw), [`xl`](#xl), [`deberta`](#deberta) |
+| no positions | [`none`](#none) |
+
+```python
+from fairseq_plugins.encodings import build_encoding
+
+encoding = build_encoding("rope", num_heads=8, head_dim=64)
+```
+
+In fairseq: `--position-encoding rope`; options and combinations are [below](#name-an-encoding). `fairseq-pe encodings
+NAME` prints all about one, with deviations from the paper. The site of results has a page for each with charts and
+numbers, `site/report/encoding-NAME.html` (`make report`).
+
+## All {count} names
+
+Each links to its definition and options.
 
 {table}
 
@@ -45,8 +64,8 @@ Linear attention never computes the T x S logits, so it supports no encoding tha
 
 ## Name an encoding
 
-In plain PyTorch: `build_encoding("shaw", num_heads=8, head_dim=64, max_distance=16)`. In fairseq,
-options are words `name=value`:
+In plain PyTorch, options are arguments: `build_encoding("shaw", num_heads=8, head_dim=64,
+max_distance=16)`. In fairseq they are words `name=value`:
 
 ```sh
 fairseq-train DATA --user-dir fairseq_plugins --task language_modeling --arch pe_transformer_lm \\

@@ -258,8 +258,7 @@ def _of_checkpoints(
     sizes = FigureSizes(args.length, args.words, args.seed)
     made = make_figure(args.number, subjects, sizes)
     if asked:
-        models = "\n".join(f"- {_described(label, path)}" for label, path, _ in asked)
-        made = replace(made, paragraphs=(models, *made.paragraphs))
+        made = replace(made, models=[_described(label, path) for label, path, _ in asked])
     return figure.title, figure.paper, made
 
 

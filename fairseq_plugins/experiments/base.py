@@ -220,11 +220,14 @@ class Experiment:
         if scale == "paper":
             return ""
         return (
-            "The data, the model and the budget are far smaller than the paper's, so the numbers "
-            "and the differences from the paper's are expected to be far off; what can be "
-            f"compared is the order of the rows. What differs from {self.settings} is the same for "
-            "every row."
+            "The data, the model and the budget are far smaller than the paper's: compare the "
+            f"order of the rows, not the numbers. What differs from {self.settings} is the same "
+            "for every row."
         )
+
+    def figure_note(self, scale: str) -> str:
+        """Say how to read the figure of a table; empty where it needs no words."""
+        return ""
 
 
 def unigram_floors(data: DataDescription, splits: Iterable[str]) -> dict[str, dict[str, float]]:

@@ -161,11 +161,13 @@ class Extrapolation(Experiment):
         return [(SLIDING, heading)] if "sliding_bits" in self.protocols else []
 
     def comparability(self, scale: str) -> str:
+        return ""
+
+    def figure_note(self, scale: str) -> str:
         return (
-            "In the figure, above: perplexity against length, a line for each row, the mean over "
-            "seeds. Below: at the longest length that has numbers, against the place in the "
-            "window, each point the mean over a quarter of the training length. A few lines that "
-            "are far above all others may leave it."
+            "Above: perplexity against length, the mean over seeds. Below: at the longest length "
+            "that has numbers, against the place in the window, each point the mean over a quarter "
+            "of the training length. A few lines that are far above all others may leave a panel."
         )
 
 

@@ -70,13 +70,12 @@ class IdenticalWords(Experiment):
             "own, continued from the one that all rows and seeds start from, and words of its own."
         ]
 
-    def comparability(self, scale: str) -> str:
-        figure = (
-            f"Figure 2: [{scale}.png]({scale}.png) has the weights of each row and its first seed, "
-            "darker where a query (line) attends more to a key (column): by the square root of the "
-            "weight, and black for the largest hundredth."
+    def figure_note(self, scale: str) -> str:
+        return (
+            "Figure 2: the weights of each row and its first seed, darker where a query (line) "
+            "attends more to a key (column): by the square root of the weight, and black for the "
+            "largest hundredth."
         )
-        return "\n\n".join(filter(None, (super().comparability(scale), figure)))
 
 
 IDENTICAL_WORDS = IdenticalWords(

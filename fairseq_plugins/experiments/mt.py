@@ -217,9 +217,12 @@ class TranslationLengths(Translation):
         ]
 
     def comparability(self, scale: str) -> str:
+        return ""
+
+    def figure_note(self, scale: str) -> str:
         return (
-            "In the figure: BLEU against the words of the source, a line for each row, the mean "
-            "over seeds; buckets that are dashes are left out."
+            "BLEU against the words of the source, the mean over seeds; buckets that are dashes "
+            "are left out."
         )
 
 

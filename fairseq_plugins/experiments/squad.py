@@ -258,15 +258,12 @@ class PretrainingInParts(Squad):
             *super().caption_notes(results),
         ]
 
-    def comparability(self, scale: str) -> str:
-        return "\n\n".join(
-            (
-                super().comparability(scale),
-                "In the figure, a point for each part, the mean over seeds; the vertical line is "
-                "where samples get as long as they ever are. The paper saw that before it "
-                "learnable sinusoids and relative embeddings are ahead of the learned embedding "
-                "on both versions, and prints no numbers.",
-            )
+    def figure_note(self, scale: str) -> str:
+        return (
+            "A point for each part of the pre-training, the mean over seeds; the vertical line is "
+            "where samples get as long as they ever are. The paper saw that before it learnable "
+            "sinusoids and relative embeddings are ahead of the learned embedding on both "
+            "versions, and prints no numbers."
         )
 
 

@@ -17,7 +17,7 @@ from fairseq_plugins.experiments.identical_words import PATTERN
 from fairseq_plugins.papers.tables import Figure, Table
 from fairseq_plugins.records.results import Result
 from fairseq_plugins.records.runs import Run
-from fairseq_plugins.report.figure import stem
+from fairseq_plugins.report.figures import stem
 
 COLUMNS = 4
 BLACKEST = 99  # percentile of a panel's weights that is drawn black

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+from fairseq_plugins.common.pages import Section, bullets
 from fairseq_plugins.papers.extrapolation import GOES_ON, SLIDING, length_metric
 from fairseq_plugins.papers.tables import Table
 from fairseq_plugins.records.results import Result
@@ -59,20 +60,17 @@ def describe(found: Mapping[str, float], factor: int) -> str:
     return f"{text}."
 
 
-def observations(judged: JudgedTable) -> list[str]:
-    """Write the section; [] for tables without lengths or results."""
+def observations(judged: JudgedTable) -> list[Section]:
+    """Return the section; [] for tables without lengths or results."""
     table = judged.table
     sentences = [*_describe_lengths(table, judged.results), *describe_source_lengths(judged)]
     if not sentences:
         return []
-    parts = ["## What is seen", "\n".join(f"- {sentence}" for sentence in sentences)]
+    parts = [bullets(sentences)]
     if table.published_observations:
-        published = "\n".join(f"- {paper}: {text}" for paper, text in table.published_observations)
-        parts += [
-            "**The papers saw**, with far larger models and mostly other texts:",
-            published,
-        ]
-    return parts
+        published = bullets([f"{paper}: {text}" for paper, text in table.published_observations])
+        parts += ["**The papers saw**, with far larger models and mostly other texts:", published]
+    return [Section("What is seen", parts)]
 
 
 def _describe_lengths(table: Table, results: Sequence[Result]) -> list[str]:

@@ -1,7 +1,8 @@
-"""Captions of tables: data, model, training, machine and how to read the cells."""
+"""Captions of tables: what is measured, how to read the cells, and how they were made."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
@@ -14,9 +15,26 @@ from fairseq_plugins.records.data import DataDescription, PreparationRequest, Sp
 from fairseq_plugins.records.recipe import total_batch, trainings_of
 from fairseq_plugins.records.results import Result
 from fairseq_plugins.report.denominators import denominators
-from fairseq_plugins.report.differences import FAMILIES
 
 Config = Mapping[str, Any]
+UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class Caption:
+    """What a page says about its results beside the numbers.
+
+    Attributes:
+        headline: what is measured, on which data and seeds; one line.
+        legend: how to read a cell, a sentence each.
+        notes: what readers of the numbers must know: deviations from the paper, missing rows.
+        provenance: data, model, training, machine and commits.
+    """
+
+    headline: str
+    legend: Sequence[str]
+    notes: Sequence[str]
+    provenance: Sequence[str]
 
 
 def caption(
@@ -26,9 +44,8 @@ def caption(
     *,
     is_study: bool = False,
     missing_rows: Sequence[str] = (),
-    has_cells: bool = True,
-) -> str:
-    """Write the caption of a page.
+) -> Caption:
+    """Describe the results of a table.
 
     Args:
         table: a paper's table.
@@ -36,65 +53,71 @@ def caption(
         results: results shown on the page.
         is_study: whether the page is a custom run's.
         missing_rows: sentences on the paper's rows without a result.
-        has_cells: whether the page has a table, not only a figure.
     """
-    paper, ours = ("The paper's columns", "Our columns") if has_cells else ("In the paper", "Here")
-    better = "higher" if table.ranked_by.higher_is_better else "lower"
-    what = f"{paper}: {table.title}; {better} is better."
-    if not table.is_printed:
-        what = f"Without numbers in the paper: {table.title}; {better} is better."
-    if is_study:
-        what = (
-            f"A study with the rows and the measurement of {table.source}, ranked by "
-            f"{_ranked_by(table)}; {better} is better."
-        )
+    headline = _headline(table, results, is_study=is_study)
     if not results:
-        return f"{what} No run is done yet."
+        return Caption(headline, (), (), ())
     experiment = EXPERIMENTS[table.experiment]
-    notes = [f"Data: {_distinct(results, _data)}."]
-    notes += _trainings(results)
-    notes += [_runs(results), *_common_origin(experiment, results)]
-    notes += [*experiment.caption_notes(results), *table.notes]
-    notes += [*_starts(results), *_nearness(results), _machine(results), _commits(results)]
+    comparable = "" if is_study else experiment.comparability(scale)
+    notes = [
+        *filter(None, [comparable]),
+        *missing_rows,
+        *_common_origin(experiment, results),
+        *experiment.caption_notes(results),
+        *table.notes,
+        *_starts(results),
+        *_nearness(results),
+        *denominators(experiment, results),
+    ]
+    provenance = [
+        f"Data: {_distinct(results, lambda r: ', '.join(_corpora(r)))}.",
+        *_trainings(results),
+        *(_runs(results), _machine(results), _commits(results)),
+    ]
     signatures = _distinct(results, lambda r: r.get("signature"))
     if signatures != UNKNOWN:
-        notes.append(f"SacreBLEU: `{signatures}`.")
-    if has_cells:
-        notes += _cells(table, results, missing_rows)
-    notes += denominators(experiment, results)
-    bullets = "\n".join(f"- {note}" for note in notes)
-    comparable = "" if is_study else experiment.comparability(scale)
-    return "\n\n".join(filter(None, (what, f"{ours}:", bullets, comparable)))
+        provenance.append(f"SacreBLEU: `{signatures}`.")
+    return Caption(headline, _legend(table, results), notes, provenance)
 
 
-def _ranked_by(table: Table) -> str:
-    """Name the column that ranks the rows, with the unit of a perplexity."""
+def _headline(table: Table, results: Sequence[Result], *, is_study: bool) -> str:
     column = table.ranked_by
-    is_perplexity = column.metric.endswith("ppl")
-    return f"{column.label}{', per token of its data' if is_perplexity else ''}"
+    better = f"{'higher' if column.higher_is_better else 'lower'} is better"
+    what = f"{table.title[0].upper()}{table.title[1:]}; {better}."
+    if is_study:
+        unit = ", per token of its data" if column.metric.endswith("ppl") else ""
+        what = (
+            f"A study with the rows and the measurement of {table.source}, ranked by "
+            f"{column.label}{unit}; {better}."
+        )
+    elif not table.is_printed:
+        what += " No paper prints these numbers."
+    if not results:
+        return f"{what} No run is done yet."
+    seeds = sorted({result["seed"] for result in results})
+    first, last = seeds[0], seeds[-1]
+    runs = f"seeds {first} to {last}" if last > first else f"seed {first}"
+    data = dict.fromkeys(name for result in results for name in _corpora(result).values())
+    return f"{what} Here: {', '.join(data)}; {runs}."
 
 
-UNKNOWN = "unknown"
-
-
-def _cells(table: Table, results: Sequence[Result], missing_rows: Sequence[str]) -> list[str]:
-    """Explain a table's cells."""
+def _legend(table: Table, results: Sequence[Result]) -> list[str]:
+    """Explain a table's cells, in at most five sentences."""
     of = EXPERIMENTS[table.experiment].shown
-    notes = [
-        f"Cells: mean ± standard deviation over seeds (number of seeds){f', {of}' if of else ''}; "
-        "`-`: no number in the paper, or none here, as not run, not measured or not possible under "
-        "that attention.",
-        *missing_rows,
+    printed = "*Paper*: as printed; *ours*: " if table.is_printed else ""
+    legend = [
+        f"{printed}mean ± standard deviation over seeds (number of seeds){f', {of}' if of else ''}",
+        "`-`: no number in the paper, or none here: not run, not measured, or not possible under "
+        "that attention",
     ]
     if len({(r["row"], r["attention"]) for r in results}) < len(results):
-        whose = f"Our {MARK}" if table.mark else MARK
-        notes.append(
-            f"{whose} differs from `{table.reference}` (p < 0.05, two-sided, with Holm's "
-            f"correction {FAMILIES}; seed by seed where both have three seeds)."
+        whose = f"our {MARK}" if table.mark else MARK
+        legend.append(
+            f"{whose}: differs from `{table.reference}`, p < 0.05 after Holm's correction"
         )
     if table.mark:
-        notes.append(f"The paper's own {MARK}: {table.mark}.")
-    return notes
+        legend.append(f"the paper's {MARK}: {table.mark}")
+    return [f"{line[0].upper()}{line[1:]}." for line in legend]
 
 
 def _trainings(results: Sequence[Result]) -> list[str]:
@@ -260,15 +283,18 @@ def _evaluated(config: Config) -> str:
     return "the last" if config.get("dataset", {}).get("disable_validation") else "the best"
 
 
-def _data(result: Result) -> str:
-    """Describe a run's corpora and their sizes."""
+def _corpora(result: Result) -> dict[str, str]:
+    """Return the names of a run's corpora, by their descriptions with sizes."""
     data = DataDescription.model_validate(result["data"])
-    if data.request.corpus:
-        return _corpus(data.request, data.splits)
-    folders = data.request.parts().items()
-    parts = [_corpus(one, data.splits.part(name)) for name, one in folders if one.corpus]
+    parts = {"": data.request} if data.request.corpus else data.request.parts()
+    found = {
+        _corpus(one, data.splits.part(name) if name else data.splits): str(one.corpus)
+        for name, one in parts.items()
+        if one.corpus
+    }
     config = next(iter(trainings_of(result["config"]).values()))
-    return ", ".join(dict.fromkeys(parts)) or str(config["task"].get("data", UNKNOWN))
+    folder = str(config["task"].get("data", UNKNOWN))
+    return found or {folder: folder}
 
 
 def _corpus(request: PreparationRequest, sizes: SplitSizes) -> str:

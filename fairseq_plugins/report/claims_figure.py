@@ -10,14 +10,13 @@ from matplotlib.figure import Figure as Picture
 
 from fairseq_plugins.common.pictures import save_picture
 from fairseq_plugins.papers.claims import Claim
-from fairseq_plugins.statistics.claims import FARTHEST, printed
+from fairseq_plugins.statistics.claims import bar_of
 from fairseq_plugins.statistics.verdicts import (
     CONFIRMED,
     CONTRADICTED,
     NOT_RUN,
     UNDECIDED,
     Verdict,
-    begins_at,
 )
 
 _COLOURS = {CONFIRMED: "#1a7f4b", CONTRADICTED: "#b3202c", UNDECIDED: "#d9a514", NOT_RUN: "#b8c0ca"}
@@ -101,23 +100,14 @@ def _head(panel: Any, bar: Sequence[Any], counts: Counter[str], scale: str, heig
 def _intervals(panel: Any, shown: Sequence[tuple[Claim, Verdict]]) -> None:
     """Draw each claim's interval on its own scale; right of 0 the claim holds."""
     for i, (claim, verdict) in enumerate(shown):
-        estimate = verdict.estimate
-        if estimate is None or estimate.low is None or estimate.high is None:
+        bar = bar_of(claim, verdict)
+        if bar is None or bar.low is None:
             continue
-        begins = begins_at(claim.evidence)
-        sign = -1 if getattr(claim.evidence, "claimed", "above") == "below" else 1
-        effect, *ends = (
-            sign * (number - begins) for number in (estimate.effect, estimate.low, estimate.high)
-        )
-        reach = max(map(abs, ends)) or 1.0
-        paper = printed(claim).estimate
-        papers = sign * (paper.effect - begins) if paper else None
-        if papers is not None and abs(papers) <= FARTHEST * reach:
-            reach = max(reach, abs(papers))
-            panel.plot(papers / reach, i, "D", markersize=5, **_PAPERS)
+        if bar.paper is not None:
+            panel.plot(bar.paper, i, "D", markersize=5, **_PAPERS)
         colour = _COLOURS[verdict.word]
-        panel.plot([end / reach for end in ends], [i, i], color=colour, linewidth=3)
-        panel.plot(effect / reach, i, "o", color=colour, markersize=7)
+        panel.plot([bar.low, bar.high], [i, i], color=colour, linewidth=3)
+        panel.plot(bar.effect, i, "o", color=colour, markersize=7)
     panel.axvline(0, color="grey", linewidth=0.8, linestyle="--")
     panel.set_xlim(-1.08, 1.08)
     panel.set_ylim(max(len(shown), 1) - 0.5, -0.5)

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from fairseq_plugins.common.files import write_json
+from fairseq_plugins.common.pages import Page, Section, bullets, made
 from fairseq_plugins.common.root import root_folder
 from fairseq_plugins.common.tables import DASH, markdown_table
 from fairseq_plugins.papers import CLAIMS, UNJUDGED
 from fairseq_plugins.papers.claims import Claim, Unjudged
 from fairseq_plugins.records.results import Say
 from fairseq_plugins.report.claims_text import effect_text, interval_text, tie_text
-from fairseq_plugins.report.markup import write_page
 from fairseq_plugins.statistics.claims import Verdicts, printed, smaller_than_printed
 from fairseq_plugins.statistics.inference import MOST_SEEDS
 from fairseq_plugins.statistics.table_results import read_numbers
@@ -40,7 +40,7 @@ def write_claims(root: Path, say: Say) -> dict[str, Counter[str]]:
     numbers = read_numbers(root, say=say)
     verdicts = judge_by_scale(CLAIMS, numbers)
     results = root / root_folder("results")
-    write_page(results / f"{PAGE}.md", render_claims(CLAIMS, verdicts, UNJUDGED))
+    render_claims(CLAIMS, verdicts, UNJUDGED).write(results / f"{PAGE}.md")
     write_json(results / f"{PAGE}.json", as_data(CLAIMS, verdicts))
     _draw(results, verdicts)
     return {scale: Counter(v.word for v in found.values()) for scale, found in verdicts.items()}
@@ -97,61 +97,69 @@ def as_data(claims: Sequence[Claim], verdicts: Verdicts) -> list[dict[str, Any]]
 
 def render_claims(
     claims: Sequence[Claim], verdicts: Verdicts, unjudged: Sequence[Unjudged] = ()
-) -> str:
-    """Render the page."""
-    parts = ["# What the papers claim, and what the results say", _PICTURE, _EXPLAINED]
+) -> Page:
+    """Make the page."""
     counts = {scale: Counter(_kinds(claims, found)) for scale, found in verdicts.items()}
     lines = [[f"`{s}`", *(str(count[word]) for word in _COUNTED)] for s, count in counts.items()]
-    parts.append(markdown_table(["scale", *_COUNTED], lines, left=1))
+    result = [markdown_table(["scale", *_COUNTED], lines, left=1), bullets(LEGEND), *_PICTURE]
+    sections = []
     for paper in dict.fromkeys(claim.paper for claim in claims):
         own = [claim for claim in claims if claim.paper == paper]
-        parts += [f"## {paper}", _table(own, verdicts)]
         notes = [
-            f"- {claim.text}: {text}"
+            f"{claim.text}: {text}"
             for claim in own
             if (text := " ".join(filter(None, (claim.mismatch, claim.note))))
         ]
-        parts += ["Notes:", "\n".join(notes)] if notes else []
+        parts = [_table(own, verdicts), *(["**Notes**", bullets(notes)] if notes else [])]
+        sections.append(Section(paper, parts))
     if unjudged:
         lines = [[one.text, f"{one.paper}, {one.place}", one.reason] for one in unjudged]
-        parts += ["## Claims without a verdict", markdown_table(["claim", "place", "why"], lines)]
+        table = markdown_table(["claim", "place", "why"], lines)
+        sections.append(Section("Claims without a verdict", [table]))
     if missing := _missing(claims, verdicts):
-        parts += ["## What is missing", *missing]
-    return "\n\n".join(parts) + "\n"
+        sections.append(Section("What is missing", missing))
+    sections.append(made(bullets(_METHOD), _SITE))
+    caption = f"{len(claims)} claims, each judged by the 95 % interval of its effect."
+    return Page("What the papers claim, and what the results say", caption, result, sections)
 
 
 _PICTURE = (
-    "![How many claims hold, and each that is above its floor with its interval](claims.png)\n\n"
-    "With the numbers, seeds and commands behind each claim: `fairseq-pe report`, which makes "
-    "`site/report/index.html`."
+    "![How many claims hold, and each that is above its floor with its interval](claims.png)",
+    "In the picture a dot is the effect here, the bar its interval, a diamond the paper's number "
+    "(left out where it is far outside). Each bar has a scale of its own; the claim begins at the "
+    "dashed line and holds to the right of it.",
 )
-_EXPLAINED = (
-    "An effect is what is said to be larger or smaller, less what it is compared with, in the "
-    "units of the table; in per cent where ratios are claimed, as `r` for correlations, as `x` "
-    "for speed. Brackets have its 95 % interval, over the seeds that all rows of a claim share, "
-    "or, where they share fewer than three, from the spread that seeds make in the rows of the "
-    "table; of correlations over the rows, of speed over the types. Where a row is said to be "
-    "better or worse than every other one, each pair is over its own seeds and the least "
-    "favourable is shown; one contradicts after Holm's correction over all of them. Of most "
-    "rows, the pair is shown that makes them more than half. Claims of mathematics are decided by "
-    "a computation (`fairseq_plugins/analysis/theory.py`) and no model. Seeds of "
-    "models that are fine-tuned (GLUE, SQuAD) are those of fine-tuning: a row's all start from "
-    "one pre-trained model, so what chance did to that is in no interval. "
-    "*Confirmed*: the whole interval is where the paper says; *contradicted*: none of it is; "
-    "*undecided*: it is on both sides, or nothing says how wide it is, or no row is better "
-    "than what needs no model (*at the floor*), where no number means anything; a number of "
-    "seeds is how many would decide if effect and spread are what they seem (no number: more "
-    f"than {MOST_SEEDS}, or not over seeds), and it is *smaller than the paper's* where its "
-    "interval ends before the effect that the paper prints: whichever sign it has, one so large "
-    "in these units is ruled out at this scale; *not run*: rows are missing; a dash: speed is of "
-    "a machine, all else of models at a scale. Where the place is a table alone, its numbers say "
-    "it and no sentence of the paper does. In the picture each interval has a scale of its own, "
-    "the line is where the claim begins, and a diamond the paper's number, unless that is far "
-    "outside. Each claim is judged by itself, without the correction that a table's page makes for "
-    "all its pairs; where that page has a tie, the claim says so. An interval leaves 2.5 % on "
-    "either side: of forty claims of no effect at all, one is expected to be confirmed. "
-    "Scales without a column have no results. Made by `fairseq-pe table claims` from the results "
-    "and `fairseq_plugins/papers/*_claims.py`."
+_SITE = (
+    "With the numbers, seeds and commands behind each claim: `fairseq-pe report`, which makes "
+    "`site/report/index.html`. This page is made by `fairseq-pe table claims` from the results and "
+    "`fairseq_plugins/papers/*_claims.py`."
+)
+LEGEND = (
+    "**confirmed**: the whole interval is on the paper's side; **contradicted**: the whole "
+    "interval is on the other side.",
+    "**undecided**: the interval includes the threshold, or there is none, as with one seed; *N "
+    "seeds would decide* if effect and spread stay as measured.",
+    "*at the floor*: undecided, since no row beats its trivial baseline; *smaller than the "
+    "paper's*: undecided, but the interval excludes the effect that the paper prints.",
+    "**not run**: rows are missing; `-`: not judged at that scale, or no number in the paper.",
+    "An effect is the first minus the second, in the units of the table: `%` where ratios are "
+    "claimed, `r` for correlations, `x` for speed.",
+)
+_METHOD = (
+    "Intervals are over the seeds that all rows of a claim share; with fewer than three, from the "
+    "spread of seeds in the rows of the table; of correlations over the rows, of speed over the "
+    "types.",
+    "Where a row is said to be better or worse than every other one, each pair is over its own "
+    "seeds, and the least favourable is shown; one contradicts after Holm's correction over all. "
+    "Of most rows, the pair is shown that makes them more than half.",
+    "Seeds of fine-tuned models (GLUE, SQuAD) are those of fine-tuning: a row's all start from one "
+    "pre-trained model, whose chance is in no interval.",
+    "Claims of mathematics are decided by a computation (`fairseq_plugins/analysis/theory.py`).",
+    f"No number of seeds is given above {MOST_SEEDS}, or where the interval is not over seeds.",
+    "Where the place is a table alone, its numbers say it and no sentence of the paper does.",
+    "Each claim is judged by itself, without a table's correction for all its pairs; where that "
+    "page has a tie, the claim says so. An interval leaves 2.5 % on either side: of forty claims "
+    "of no effect at all, one is expected to be confirmed.",
 )
 
 

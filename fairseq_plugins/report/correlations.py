@@ -1,15 +1,15 @@
 """Correlations of attention's properties with performance: the BERT paper's Table 5."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from fairseq_plugins.common.extras import is_installed
 from fairseq_plugins.common.files import write_json
-from fairseq_plugins.common.report_view import figure_markdown, site_link
+from fairseq_plugins.common.pages import Page, Section, bullets, figure_section, made, site_link
 from fairseq_plugins.common.root import root_folder
-from fairseq_plugins.common.tables import markdown_table
+from fairseq_plugins.common.tables import DASH, markdown_table
 from fairseq_plugins.papers.bert_correlations import (
     PERFORMANCES,
     PRINTED,
@@ -19,8 +19,8 @@ from fairseq_plugins.papers.bert_correlations import (
     WITHOUT,
 )
 from fairseq_plugins.papers.tables import MARK, Column
-from fairseq_plugins.report.differences import DASH, interval
-from fairseq_plugins.report.markup import write_page
+from fairseq_plugins.report.differences import interval
+from fairseq_plugins.report.lines import Number
 from fairseq_plugins.statistics.comparisons import Cells, rows_of
 from fairseq_plugins.statistics.correlations import (
     ATTENTION,
@@ -37,6 +37,30 @@ from fairseq_plugins.statistics.floors import Floors
 
 PAGE = "bert_table5"
 DIGITS = 2
+
+
+Grid = Sequence[tuple[str, Column, Sequence[Number]]]  # by performance: table, and a number each
+
+
+def grid(ours: Mapping[MetricPair, Correlated]) -> Grid:
+    """Return a line for each performance, with a number for each property."""
+    return [
+        (table, column, [_number(own, column, ours) for own in PROPERTIES])
+        for table, column in PERFORMANCES
+    ]
+
+
+def _number(own: Column, column: Column, ours: Mapping[MetricPair, Correlated]) -> Number:
+    printed = PRINTED[own.metric].get(column.metric)
+    estimate = ours[own.metric, column.metric].estimate
+    return Number(
+        paper=f"{printed.mean:+.{DIGITS}f}" if printed else "",
+        paper_order=printed.mean if printed else None,
+        ours=f"{estimate.effect:+.{DIGITS}f}" if estimate else "",
+        order=estimate.effect if estimate else None,
+        sure=interval(estimate, DIGITS) if estimate else "",
+        mark=estimate is not None and estimate.is_apart,
+    )
 
 
 def write_correlations(
@@ -58,13 +82,12 @@ def write_correlations(
     ours, theirs = correlate(cells), correlate(printed)
     page = root_folder("results") / PAGE / f"{scale}.md"
     notes = explain(ours, theirs, lost_columns(cells, floors), cells)
-    write_page(root / page, render(scale, ours, theirs, notes))
+    render(scale, ours, theirs, notes).write(root / page)
     write_json(root / page.with_suffix(".json"), as_data(scale, ours, theirs))
     if is_installed("matplotlib"):
         from fairseq_plugins.report.correlations_figure import draw_correlations
 
-        estimates = {pair: one.estimate for pair, one in ours.items()}
-        draw_correlations(root / page.with_suffix(""), scale, estimates)
+        draw_correlations(root / page.with_suffix(""), scale, grid(ours))
     return page
 
 
@@ -72,6 +95,7 @@ def as_data(
     scale: str, ours: Mapping[MetricPair, Correlated], theirs: Mapping[MetricPair, Correlated]
 ) -> dict[str, Any]:
     """Return all numbers of the page as JSON data."""
+    again = grid(theirs)
     return {
         "what": "Pearson correlations over rows between a property and a performance",
         "scale": scale,
@@ -80,14 +104,14 @@ def as_data(
                 "property": own.metric,
                 "performance": column.metric,
                 "table": table,
-                "printed": _printed(own, column),
-                "from_printed_tables": _effect(theirs[own.metric, column.metric]),
+                "printed": number.paper_order,
+                "from_printed_tables": number.order,
                 "rows": list(found.rows),
                 "ours": None if found.estimate is None else asdict(found.estimate),
             }
-            for own in PROPERTIES
-            for table, column in PERFORMANCES
-            for found in [ours[own.metric, column.metric]]
+            for i, own in enumerate(PROPERTIES)
+            for table, column, numbers in again
+            for number, found in [(numbers[i], ours[own.metric, column.metric])]
         ],
     }
 
@@ -97,8 +121,8 @@ def render(
     ours: Mapping[MetricPair, Correlated],
     theirs: Mapping[MetricPair, Correlated],
     notes: Sequence[str],
-) -> str:
-    """Render the page.
+) -> Page:
+    """Make the page.
 
     Args:
         scale: scale of the results.
@@ -106,49 +130,41 @@ def render(
         theirs: correlations of the paper's own Tables 2 to 4.
         notes: sentences of `explain`.
     """
-    header = ["", *(column.label for column in PROPERTIES)]
 
-    def lines(cell: Any) -> list[list[str]]:
-        return [
-            [column.label, *(cell(own, column) for own in PROPERTIES)] for _, column in PERFORMANCES
-        ]
+    def table(found: Mapping[MetricPair, Correlated], text: Callable[[Number], str]) -> str:
+        lines = [[column.label, *map(text, numbers)] for _, column, numbers in grid(found)]
+        return markdown_table(["", *(column.label for column in PROPERTIES)], lines, left=1)
 
-    def both(own: Column, column: Column) -> str:
-        printed, found = _printed(own, column), ours[own.metric, column.metric].estimate
-        paper = DASH if printed is None else f"{printed:+.{DIGITS}f}"
-        apart = MARK if found is not None and found.is_apart else ""
-        return f"{paper} / {_number(ours[own.metric, column.metric])}{apart}"
+    def both(number: Number) -> str:
+        return f"{number.paper or DASH} / {number.ours or DASH}{MARK if number.mark else ''}"
 
-    def sure(own: Column, column: Column) -> str:
-        found = ours[own.metric, column.metric].estimate
-        return DASH if found is None else interval(found, DIGITS)
-
-    def again(own: Column, column: Column) -> str:
-        return _number(theirs[own.metric, column.metric])
-
-    parts = [
-        f"# {SOURCE}, scale `{scale}`",
-        "Pearson correlations between how far a row's attention violates a property (of direction "
-        "balance, the ratio itself) "
-        f"([Table 2](../bert_table2/{scale}.md)) and how well the row does on a task "
-        f"([Table 3](../bert_table3/{scale}.md), [Table 4](../bert_table4/{scale}.md)). Negative: "
-        "rows that violate the property more are worse.",
-        "\n".join(f"- {note}" for note in notes),
-        *([figure_markdown(SOURCE, scale)] if is_installed("matplotlib") else []),
-        site_link(f"{PAGE}-{scale}.html"),
-        "**The paper's number / ours**",
-        markdown_table(header, lines(both), left=1),
-        "## Intervals of ours",
-        "95 %, by Fisher's transformation, over the rows as examples of their kind: what seeds do "
-        "to a row is in it only as noise between rows.",
-        markdown_table(header, lines(sure), left=1),
-        "## From the paper's own tables",
+    caption = (
+        "Pearson correlations over rows, the paper's / ours: how far a row's attention violates a "
+        "property (of direction balance, the ratio itself) against how well the row does on a "
+        "task. Negative: rows that violate it more are worse."
+    )
+    again = (
         "The same computation on the numbers that the paper prints in its Tables 2 to 4, which are "
         "rounded, for every column. Where Table 5 has a number, the two differ by at most "
-        f"{_largest_difference(theirs):.2f}.",
-        markdown_table(header, lines(again), left=1),
+        f"{_largest_difference(theirs):.2f}."
+    )
+    about = (
+        "95 %, by Fisher's transformation, over the rows as examples of their kind: what seeds do "
+        "to a row is in it only as noise between rows."
+    )
+    sections = [Section("Intervals of ours", [about, table(ours, lambda n: n.sure or DASH)])]
+    sections += [figure_section(SOURCE, scale)] if is_installed("matplotlib") else []
+    sections += [
+        Section("From the paper's own tables", [again, table(theirs, lambda n: n.ours or DASH)]),
+        made(
+            f"From the runs of [Table 2](../bert_table2/{scale}.md) (properties), "
+            f"[Table 3](../bert_table3/{scale}.md) and [Table 4](../bert_table4/{scale}.md) "
+            "(performances).",
+            site_link(f"{PAGE}-{scale}.html"),
+        ),
     ]
-    return "\n\n".join(parts) + "\n"
+    result = [table(ours, both), "**Notes**", bullets(notes)]
+    return Page(f"{SOURCE}, scale `{scale}`", caption, result, sections)
 
 
 def explain(
@@ -239,26 +255,11 @@ def _from_one(ratio: float) -> float:
     return abs(ratio - 1)
 
 
-def _printed(own: Column, column: Column) -> float | None:
-    number = PRINTED[own.metric].get(column.metric)
-    return None if number is None else number.mean
-
-
-def _effect(one: Correlated) -> float | None:
-    return None if one.estimate is None else one.estimate.effect
-
-
-def _number(one: Correlated) -> str:
-    effect = _effect(one)
-    return DASH if effect is None else f"{effect:+.{DIGITS}f}"
-
-
 def _largest_difference(theirs: Mapping[MetricPair, Correlated]) -> float:
     """Return the largest difference between Table 5 and correlations of the paper's tables."""
-    pairs = [
-        (effect, number.mean)
-        for own, numbers in PRINTED.items()
-        for metric, number in numbers.items()
-        if (effect := _effect(theirs[own, metric])) is not None
-    ]
-    return max(abs(one - other) for one, other in pairs)
+    return max(
+        abs(number.order - number.paper_order)
+        for _, _, numbers in grid(theirs)
+        for number in numbers
+        if number.order is not None and number.paper_order is not None
+    )

@@ -2,13 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 
+from fairseq_plugins.common.pages import Section
 from fairseq_plugins.common.tables import DASH, markdown_table
 from fairseq_plugins.papers.tables import MARK, Column, Row, Table
 from fairseq_plugins.statistics.inference import Estimate, Spread
 from fairseq_plugins.statistics.judged import BETTER, TIE, WORSE, Agreement, JudgedTable
 
-# Families of Holm's correction in comparisons with the reference row.
-FAMILIES = "over the paper's rows of a column and, apart from these, over the rows beyond the paper"
 CANNOT = "no row has several seeds, so no two rows can be told apart and no ordering is claimed"
 
 
@@ -26,11 +25,11 @@ def probability(p: float | None) -> str:
     """Format a p-value."""
     if p is None:
         return DASH
-    return "< 0.001" if p < 0.001 else f"{p:.3f}"
+    return "<0.001" if p < 0.001 else f"{p:.3f}"
 
 
-def differences(judged: JudgedTable) -> list[str]:
-    """Write the section on each row and the reference; [] if no row has several seeds."""
+def differences(judged: JudgedTable) -> list[Section]:
+    """Return the section on each row and the reference; [] if no row has several seeds."""
     table, ranked, reference = judged.table, judged.table.ranked_by, judged.table.reference
     parts = []
     for attention in [*table.attentions, *table.extra_attentions]:
@@ -38,19 +37,18 @@ def differences(judged: JudgedTable) -> list[str]:
         if not found or spread is None:
             continue
         listed = {row: one for row, one in found.items() if one.seeds or row in table.row_names}
-        text = f"**{table.name_of(attention).capitalize()}**: {_resolution(table, spread)}."
-        parts.append(text if not listed else f"{text}\n\n{_against_table(table, listed)}")
+        parts.append(f"**{table.name_of(attention).capitalize()}**: {_resolution(table, spread)}.")
+        parts += [_against_table(table, listed)] if listed else []
     if not parts:
         return []
     summary = (
-        f"{ranked.label} of a row less that of `{reference}`, the mean over the seeds that both "
-        "have, with its 95 % interval (paired t-test: a seed is the same order of the data in both "
-        "rows). Rows with one or two common seeds, or none, have a dash for their number: they are "
-        "compared at these, or over all seeds, and judged by the spread that seeds make in all "
-        "rows; of the rows beyond the paper those with three are listed. p is after Holm's "
-        f"correction, {FAMILIES}; {MARK} marks p < 0.05."
+        f"{ranked.label} of a row minus that of `{reference}`, with its 95 % interval: a paired "
+        "t-test over the seeds that both have. With one or two common seeds (a dash) the spread of "
+        "all rows' seeds judges; of the rows beyond the paper those with three are listed. p is "
+        "after Holm's correction, over the paper's rows and, apart from these, over the rows "
+        f"beyond; {MARK}: p < 0.05."
     )
-    return [f"## Differences to `{reference}`", summary, *parts]
+    return [Section(f"Differences to `{reference}`", [summary, *parts])]
 
 
 def _against_table(table: Table, found: dict[str, Estimate]) -> str:
@@ -71,23 +69,21 @@ def _against_table(table: Table, found: dict[str, Estimate]) -> str:
 def _resolution(table: Table, spread: Spread) -> str:
     digits = table.ranked_by.digits
     return (
-        f"seeds of one row differ by {spread.deviation:.{digits}f} (standard deviation, pooled, "
-        f"{spread.freedom} degrees of freedom), so two single seeds can be told apart from a "
-        f"difference of {spread.resolution():.{digits}f} on, before any correction"
+        f"seeds of one row have a standard deviation of {spread.deviation:.{digits}f} (pooled, "
+        f"{spread.freedom} degrees of freedom), so two single seeds differ significantly from "
+        f"{spread.resolution():.{digits}f} on, before any correction"
     )
 
 
-def marks(judged: JudgedTable) -> list[str]:
-    """Write the section on the paper's marks of significance; [] without marks."""
+def marks(judged: JudgedTable) -> list[Section]:
+    """Return the section on the paper's marks of significance; [] without marks."""
     table = judged.table
     if not table.mark:
         return []
     parts = [
-        "## Marks of significance",
-        f"The paper's {MARK} / p here of the difference to `{table.reference}`, two-sided, and in "
-        "brackets after Holm's correction over the paper's rows of the column, which our own "
-        f"{MARK} goes by. `{DASH}`: in the paper no mark; here no run, or nothing that says what "
-        "seeds do.",
+        f"The paper's {MARK} / our p of the difference to `{table.reference}`, two-sided, and in "
+        f"brackets after Holm's correction over the paper's rows, which our {MARK} goes by. "
+        f"`{DASH}`: no mark in the paper; here no run or no spread between seeds."
     ]
     for attention in table.attentions:
         found = {c.metric: judged.against(attention, c.metric) for c in table.columns}
@@ -98,7 +94,7 @@ def marks(judged: JudgedTable) -> list[str]:
         ]
         labels = [column.label for column in table.columns]
         parts.append(markdown_table(["Method", *labels], lines, left=1))
-    return parts
+    return [Section("Marks of significance", parts)]
 
 
 def _mark(row: Row, attention: str, column: Column, found: Mapping[str, Estimate]) -> str:
@@ -111,8 +107,8 @@ def _mark(row: Row, attention: str, column: Column, found: Mapping[str, Estimate
     return f"{paper} / {side}{probability(ours.p)} ({probability(ours.adjusted)})"
 
 
-def orderings(judged: JudgedTable) -> list[str]:
-    """Write the section on the paper's orderings; [] if no two rows can be compared.
+def orderings(judged: JudgedTable) -> list[Section]:
+    """Return the section on the paper's orderings; [] if no two rows can be compared.
 
     Where no row beats its column's best baseline, the section says so instead of an ordering.
     """
@@ -121,21 +117,16 @@ def orderings(judged: JudgedTable) -> list[str]:
     found = [agreement for agreement in found if agreement.pairs]
     if not found:
         return []
-    summary = (
-        f"By {table.ranked_by.label}. Two rows are in an order where p is below 0.05, with Holm's "
-        f"correction over the paper's rows against `{table.reference}` and over all other pairs of "
-        "these, and a tie elsewhere. Below are the neighbours in the paper's ranking and each row "
-        f"against `{table.reference}`; a gap is by how much the paper's worse row is worse, above "
-        "zero where the order holds. Rows are compared at the seeds that both have: of three or "
-        "more seed by seed, of fewer by the spread that seeds make in the rows under the same "
-        "attention."
-    )
     if all(agreement.spread is None for agreement in found):
-        return ["## Orderings of the paper", f"{CANNOT.capitalize()}."]
-    parts = ["## Orderings of the paper", summary]
-    parts += [_agreement(judged, agreement) for agreement in found]
+        return [Section("Orderings of the paper", [f"{CANNOT.capitalize()}."])]
+    summary = (
+        f"By {table.ranked_by.label}: the neighbours in the paper's ranking, and each row against "
+        f"`{table.reference}`. A gap is by how much the paper's worse row is worse; it *holds* "
+        "where p < 0.05 after Holm's correction, and is a *tie* elsewhere."
+    )
+    parts = [summary, *(_agreement(judged, agreement) for agreement in found)]
     parts += [text for a in table.attentions if (text := _without(judged, a))]
-    return parts
+    return [Section("Orderings of the paper", parts)]
 
 
 def _agreement(judged: JudgedTable, agreement: Agreement) -> str:
@@ -183,33 +174,28 @@ def _names(rows: Sequence[str]) -> str:
     return ", ".join(f"`{row}`" for row in rows)
 
 
-def within_rows(judged: JudgedTable) -> list[str]:
-    """Write a section for each of `table.reference_attentions` that has results."""
-    return [
-        part
-        for reference in judged.table.reference_attentions
-        for part in _within(judged, reference)
-    ]
-
-
-def _within(judged: JudgedTable, reference: str) -> list[str]:
-    table, found = judged.table, judged.within_rows(reference)
-    if not found:
-        return []
-    attentions = list(dict.fromkeys(attention for _, attention in found))
-    lines = [
-        [table.row(row).label, *(_cell(table, found.get((row, a))) for a in attentions)]
-        for row in dict.fromkeys(row for row, _ in found)
-    ]
-    against = table.name_of(reference)
-    summary = (
-        f"{table.ranked_by.label} of a row less that of the same row with {against}, at the seeds "
-        "that both have, with its 95 % interval: by a paired t-test of three common seeds or more, "
-        "else by the spread that seeds make in all rows of the two columns. "
-        f"{MARK} marks p < 0.05 after Holm's correction over all of these."
-    )
-    header = ["Method", *(table.word_of(attention) for attention in attentions)]
-    return [f"## Differences to {against}", summary, markdown_table(header, lines, left=1)]
+def within_rows(judged: JudgedTable) -> list[Section]:
+    """Return a section for each of `table.reference_attentions` that has results."""
+    table, sections = judged.table, []
+    for reference in table.reference_attentions:
+        found = judged.within_rows(reference)
+        if not found:
+            continue
+        attentions = list(dict.fromkeys(attention for _, attention in found))
+        lines = [
+            [table.row(row).label, *(_cell(table, found.get((row, a))) for a in attentions)]
+            for row in dict.fromkeys(row for row, _ in found)
+        ]
+        against = table.name_of(reference)
+        summary = (
+            f"{table.ranked_by.label} of a row minus that of the same row with {against}, with its "
+            "95 % interval: a paired t-test over three common seeds or more, else by the spread of "
+            f"all rows' seeds. {MARK}: p < 0.05 after Holm's correction over all of these."
+        )
+        header = ["Method", *(table.word_of(attention) for attention in attentions)]
+        page = markdown_table(header, lines, left=1)
+        sections.append(Section(f"Differences to {against}", [summary, page]))
+    return sections
 
 
 def _cell(table: Table, one: Estimate | None) -> str:

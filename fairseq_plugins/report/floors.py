@@ -1,5 +1,6 @@
 """The section on trivial baselines (majority class, unigrams, ...) and the rows above them."""
 
+from fairseq_plugins.common.pages import Section
 from fairseq_plugins.common.tables import DASH, markdown_table
 from fairseq_plugins.papers.tables import Column
 from fairseq_plugins.statistics.comparisons import mean
@@ -45,8 +46,8 @@ def _margin(judged: JudgedTable, attention: str, column: Column) -> str:
     return f"{by:+.{column.digits}f}"
 
 
-def floors_section(judged: JudgedTable) -> list[str]:
-    """Write the section on baselines; [] if the data has none."""
+def floors_section(judged: JudgedTable) -> list[Section]:
+    """Return the section on baselines; [] if the data has none."""
     table, floors = judged.table, judged.floors
     if not floors:
         return []
@@ -75,16 +76,15 @@ def floors_section(judged: JudgedTable) -> list[str]:
         for attention in table.attentions
         if (lost := [t for c in columns if (t := judged.no_row_above_floor(attention, c))])
     ]
-    summary = "On the same examples, from the training data alone and without any model of ours."
+    summary = "Trivial baselines on the same examples, from the training data alone."
     page = markdown_table(["", *(column.label for column in columns)], lines, left=1)
     counted = [_over_examples(judged, a) for a in table.attentions]
     if any(counted):
         notes += [
-            "Were other examples drawn: the rows that are better than a floor by an exact binomial "
-            "test against its number (one-sided, p < 0.05 with Holm's correction over all of an "
-            "attention; several seeds count by their mean). It counts the floor's number as known, "
-            "though that is measured on the same examples, so it is generous; and it says nothing "
-            "of other seeds.",
+            "Rows that are better than a floor by an exact binomial test over the examples "
+            "(one-sided, p < 0.05 after Holm's correction over all of an attention; several seeds "
+            "count by their mean). The floor counts as known, though it is measured on the same "
+            "examples, and seeds are not in it: the test is generous.",
             *filter(None, counted),
         ]
-    return ["## Floors", summary, page, *notes]
+    return [Section("Floors", [summary, page, *notes])]

@@ -1,16 +1,14 @@
 """A table's page and figures, and its text for a terminal."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
+from fairseq_plugins.common.extras import is_installed
 from fairseq_plugins.common.root import root_folder
-from fairseq_plugins.common.tables import columns
+from fairseq_plugins.common.tables import DASH, columns
 from fairseq_plugins.records.results import Result
-from fairseq_plugins.report.differences import DASH
-from fairseq_plugins.report.markup import write_page
-from fairseq_plugins.report.render import AboutStudy, render
+from fairseq_plugins.report.render import AboutStudy, figure_page, render
 from fairseq_plugins.statistics.comparisons import Cells, mean
 from fairseq_plugins.statistics.table_results import TableFolder, TableResults
 
@@ -47,36 +45,24 @@ class Report(TableFolder):
             changes = self.changes(found.shown)
             about = AboutStudy(self.study.name, self.scale.name, self.study.data, changes)
         page = render(found.judged, self.scale.name, found.left_out, about, found.missing_rows)
-        write_page(self.root / self.page, page)
+        page.write(self.root / self.page)
 
     def _draw(self, shown: Sequence[Result]) -> None:
         """Draw the figures, if matplotlib is installed and there are results."""
-        if not shown:
+        if not shown or not is_installed("matplotlib"):
             return
-        try:
-            from fairseq_plugins.report.attention_maps import draw_attention
-            from fairseq_plugins.report.bleu_by_length import draw_bleu_by_length
-            from fairseq_plugins.report.curves import draw_curves
-            from fairseq_plugins.report.figure import draw_ranking
-            from fairseq_plugins.report.floor_sweep_figure import draw_floor_sweep
-            from fairseq_plugins.report.lengths import draw_lengths
-            from fairseq_plugins.report.squad_by_pretraining_length import draw_pretraining_lengths
-        except ImportError:
-            return
-        draw: dict[str, Callable[..., None]] = {
-            "ranking": draw_ranking,
-            "curves": draw_curves,
-            "attention": partial(draw_attention, self.root),
-            "lengths": draw_lengths,
-            "parts": draw_pretraining_lengths,
-            "buckets": draw_bleu_by_length,
-            "settings": draw_floor_sweep,
-        }
+        from fairseq_plugins.report.attention_maps import draw_attention
+        from fairseq_plugins.report.figures import draw_figure
+
         folder = self.root / self.results
         for figure in self.table.figures:
-            if figure.kind == "attention" and self.results != root_folder("results"):
-                continue  # its weights belong to results in another folder
-            draw[figure.kind](folder, self.shown_table, figure, self.name, shown)
+            if figure.kind != "attention":
+                draw_figure(folder, self.shown_table, figure, self.name, shown)
+            elif self.results == root_folder("results"):  # else its weights are elsewhere
+                draw_attention(self.root, folder, self.shown_table, figure, self.name, shown)
+            if figure.name:
+                page = figure_page(self.shown_table, figure, self.name, shown)
+                page.write(folder / figure.name / f"{self.name}.md")
 
     def text(self) -> str:
         """Write the ranking column for a terminal: paper, ours and difference."""

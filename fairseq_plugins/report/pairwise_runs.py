@@ -6,11 +6,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from fairseq_plugins.common.pages import Page, bullets
 from fairseq_plugins.common.tables import columns, markdown_table
 from fairseq_plugins.papers.tables import Column, Table
 from fairseq_plugins.records.results import Result
 from fairseq_plugins.report.differences import interval, probability
-from fairseq_plugins.report.render import cell_text
+from fairseq_plugins.report.lines import cell_text
 from fairseq_plugins.statistics.comparisons import gather, mean
 from fairseq_plugins.statistics.inference import Estimate, Seeds
 from fairseq_plugins.statistics.judged import JudgedTable
@@ -81,19 +82,21 @@ class PairwiseRuns:
         verdicts = [self.verdict(*pair) for pair in self.estimates]
         return "\n".join([self._heading(), "", *shown, "", *verdicts])
 
-    def markdown(self, title: str) -> str:
-        """Write the numbers, the differences and the verdicts as a page with a title."""
+    def page(self, title: str) -> Page:
+        """Make the page with the numbers, the differences and the verdicts."""
         cells = [[f"`{row}`", self._cell(row)] for row in self.rows]
-        parts = [f"# {title}", f"{self._heading()}."]
-        parts.append(markdown_table(["encoding", self.column.label], cells, left=1))
-        parts.append(markdown_table(_HEADER, self._lines(), left=1))
-        parts.append(
+        about = (
             "Means over the seeds. Differences are paired by seed, with 95 % intervals of a t-test "
             "(of two seeds by the pooled spread); p is after Holm's correction over all "
             f"{len(self.estimates)} pairs."
         )
-        parts.append("\n".join(f"- {self.verdict(*pair)}" for pair in self.estimates))
-        return "\n\n".join(parts) + "\n"
+        result = [
+            markdown_table(["encoding", self.column.label], cells, left=1),
+            markdown_table(_HEADER, self._lines(), left=1),
+            bullets([self.verdict(*pair) for pair in self.estimates]),
+            about,
+        ]
+        return Page(title, f"{self._heading()}.", result)
 
     def _heading(self) -> str:
         better, count = "higher" if self.column.higher_is_better else "lower", len(self.seeds)

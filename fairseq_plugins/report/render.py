@@ -1,26 +1,26 @@
-"""A table's Markdown page: the paper's numbers, ours, differences and orderings."""
+"""A table's page: the paper's numbers and ours first, then differences, figure and baselines."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from fairseq_plugins.common.extras import is_installed
-from fairseq_plugins.common.report_view import figure_markdown, site_link
-from fairseq_plugins.common.tables import markdown_table
+from fairseq_plugins.common.pages import Page, Section, bullets, figure_section, made, site_link
+from fairseq_plugins.common.tables import DASH, markdown_table
 from fairseq_plugins.experiments import EXPERIMENTS
-from fairseq_plugins.papers.tables import MARK, Column, Printed, Row, Table
+from fairseq_plugins.papers.tables import MARK, Figure, Row, Table
 from fairseq_plugins.records.results import Result
 from fairseq_plugins.report.beyond_training import observations
 from fairseq_plugins.report.captions import caption
-from fairseq_plugins.report.differences import DASH, differences, marks, orderings, within_rows
+from fairseq_plugins.report.differences import differences, marks, orderings, within_rows
 from fairseq_plugins.report.floors import floors_section
+from fairseq_plugins.report.lines import Line, Number, lines_of
 from fairseq_plugins.report.short_then_long import short_sample_sentences
 from fairseq_plugins.report.token_bleu import valid_bleu_both_ways
-from fairseq_plugins.statistics.comparisons import deviation, mean
-from fairseq_plugins.statistics.inference import Seeds
 from fairseq_plugins.statistics.judged import JudgedTable
 
 MOST_COLUMNS = 3  # columns per attention up to which both attentions share a table
+Lines = Mapping[tuple[str, str], Line]  # by row and attention
 
 
 @dataclass(frozen=True)
@@ -36,17 +36,17 @@ class AboutStudy:
     differences: Sequence[str]
 
     @property
-    def text(self) -> str:
+    def section(self) -> Section:
         """The section on the changes."""
-        lines = [f"- `{difference}`" for difference in self.differences]
+        lines = [f"`{difference}`" for difference in self.differences]
         if self.data is not None:
-            lines.insert(0, f"- data: `{self.data.name}`")
-        changes = "\n".join(lines) or "Nothing."
-        return (
-            f"## What differs from the recipe at scale `{self.scale}`\n\n{changes}\n\n"
+            lines.insert(0, f"data: `{self.data.name}`")
+        about = (
             "The same for every row. The paper's numbers are of other data, and not shown. The "
             "page Compare of the site (`fairseq-pe report`) has the difference of every two rows."
         )
+        heading = f"What differs from the recipe at scale `{self.scale}`"
+        return Section(heading, [bullets(lines) or "Nothing.", about])
 
 
 def render(
@@ -55,8 +55,8 @@ def render(
     left_out: Sequence[str] = (),
     study: AboutStudy | None = None,
     missing_rows: Sequence[str] = (),
-) -> str:
-    """Render the Markdown page.
+) -> Page:
+    """Make the page of a table.
 
     Args:
         judged: the table with the results to show.
@@ -66,89 +66,93 @@ def render(
         missing_rows: sentences on the paper's rows without a result.
     """
     table, results = judged.table, judged.results
-    title = f"study `{study.name}`, from scale `{scale}`" if study else f"scale `{scale}`"
+    name = study.name if study else scale
+    title = f"study `{name}`, from scale `{scale}`" if study else f"scale `{name}`"
     about = caption(table, scale, results, is_study=bool(study), missing_rows=missing_rows)
-    parts = [f"# {table.source}, {title}", about]
-    parts += [study.text] if study else []
-    parts += [f"Left out: {sentence}" for sentence in left_out]
-    parts += _views(table, study.name if study else scale, results)
-    parts += _rows(judged, "## ")
-    for attention, heading in table.extra_attentions.items():
-        rows = sorted(row for row, a in judged.cells if a == attention)
-        if rows:
-            parts += [f"## {heading}", ours_table(judged, rows, [attention])]
+    notes = [*(f"Left out: {sentence}" for sentence in left_out), *about.notes]
+    lines = lines_of(judged)
+    result = [*main_tables(judged, lines), bullets(about.legend)]
+    result += ["**Notes**", bullets(notes)] if notes else []
+    sections = [*_further_rows(judged, lines), *([study.section] if study else [])]
     for suffix, heading in EXPERIMENTS[table.experiment].further_evaluations(results):
-        parts += [f"## {heading}", *_rows(JudgedTable.of(table, results, suffix), "### ")]
-    parts += [*valid_bleu_both_ways(judged), *observations(judged)]
-    parts += [*short_sample_sentences(judged), *comparisons(judged)]
-    return "\n\n".join(parts) + "\n"
+        other = JudgedTable.of(table, results, suffix)
+        further = lines_of(other)
+        sections += [Section(heading, main_tables(other, further))]
+        sections += _further_rows(other, further, level=3)
+    sections += comparisons(judged)
+    if results and is_installed("matplotlib") and any(not one.name for one in table.figures):
+        figure_note = EXPERIMENTS[table.experiment].figure_note(scale)
+        sections.append(figure_section(table.source, name, figure_note))
+    sections += floors_section(judged)
+    if results:
+        what = "the same to sort, with the runs behind each number, their commands and settings"
+        link = site_link(f"{table.name}-{name}.html", what)
+        sections.append(made(bullets(about.provenance), link))
+    return Page(f"{table.source}, {title}", about.headline, [*filter(None, result)], sections)
 
 
-def comparisons(judged: JudgedTable) -> list[str]:
-    """Write the sections on baselines, differences, marks and orderings."""
+def figure_page(table: Table, figure: Figure, scale: str, results: Sequence[Result]) -> Page:
+    """Make the page of a figure that has a page of its own."""
+    about = caption(table, scale, results)
+    anchor = f"figures.html#{table.name}-{scale}-{figure.kind}"
+    result = [
+        f"![{figure.source}]({scale}.png)",
+        f"As [SVG]({scale}.svg); the numbers are in [{scale}.json]({scale}.json); the runs are "
+        f"those of [{table.source}](../{table.name}/{scale}.md).",
+    ]
+    notes = Section("Notes", [bullets(about.notes)])
+    origin = made(bullets(about.provenance), site_link(anchor, "lines to hide and to show"))
+    return Page(f"{figure.source}, scale `{scale}`", about.headline, result, [notes, origin])
+
+
+def comparisons(judged: JudgedTable) -> list[Section]:
+    """Return the sections on what the numbers say: observations, differences, orderings."""
     return [
-        *floors_section(judged),
+        *valid_bleu_both_ways(judged),
+        *observations(judged),
+        *short_sample_sentences(judged),
         *within_rows(judged),
-        *marks(judged),
         *differences(judged),
         *orderings(judged),
+        *marks(judged),
     ]
 
 
-def _rows(judged: JudgedTable, heading: str) -> list[str]:
-    """Write the tables of all rows, with headings "##" or "###"."""
-    table, parts = judged.table, main_tables(judged)
+def _further_rows(judged: JudgedTable, lines: Lines, level: int = 2) -> list[Section]:
+    """Return the sections with the rows beyond the paper, and under further attentions."""
+    table, sections = judged.table, []
     done = {row for row, attention in judged.cells if attention in table.attentions}
     if beyond := sorted(done - set(table.row_names)):
-        own = ours_table(judged, beyond, table.attentions)
-        parts += [f"{heading}Rows beyond the paper", own]
-    return parts
+        own = _our_table(table, lines, beyond, table.attentions)
+        sections.append(Section("Rows beyond the paper", [own], level=level))
+    for attention, heading in table.extra_attentions.items():
+        rows = sorted(row for row, a in judged.cells if a == attention)
+        if rows:
+            page = _our_table(table, lines, rows, [attention])
+            sections.append(Section(heading, [page], level=level))
+    return sections
 
 
-def _views(table: Table, name: str, results: Sequence[Result]) -> list[str]:
-    """Link the figure (if matplotlib is installed) and the site's page."""
-    if not results:
-        return []
-    parts = []
-    if is_installed("matplotlib") and any(not figure.name for figure in table.figures):
-        parts.append(figure_markdown(table.source, name))
-    what = (
-        "the same to sort and to filter, with the runs behind each number, their commands and "
-        "settings"
-    )
-    return [*parts, site_link(f"{table.name}-{name}.html", what)]
-
-
-def cell_text(seeds: Seeds | None, digits: int = 2) -> str:
-    """Format mean, standard deviation and number of seeds: "81.20 ± 0.31 (3)"."""
-    if not seeds:
-        return DASH
-    spread = deviation(seeds)
-    if spread is None:
-        return f"{mean(seeds.values()):.{digits}f} (1)"
-    return f"{mean(seeds.values()):.{digits}f} ± {spread:.{digits}f} ({len(seeds)})"
-
-
-def main_tables(judged: JudgedTable) -> list[str]:
+def main_tables(judged: JudgedTable, lines: Lines) -> list[str]:
     """Write the paper's rows in the paper's order, in one table or in one per attention.
 
     If the paper has no numbers, only ours are shown.
     """
     table = judged.table
     if not table.is_printed:
-        shown = {row for row, attention in judged.cells if attention in table.attentions}
-        done = [row.name for row in table.rows if row.name in shown]
-        return [ours_table(judged, done, table.attentions)]
-    if len(table.columns) <= MOST_COLUMNS:
-        return [_one_table(judged)]
-    parts = []
-    for attention in table.attentions:
-        lines = [
-            [*words, *(_pair(judged, row, attention, column) for column in table.columns)]
-            for words, row in _labelled(table)
+        done = [
+            row.name for row in table.rows if any((row.name, a) in lines for a in table.attentions)
         ]
-        labels = [column.label for column in table.columns]
-        page = markdown_table(["", "Method", *labels], lines, left=2)
+        return [_our_table(table, lines, done, table.attentions)]
+    if len(table.columns) <= MOST_COLUMNS:
+        return [_one_table(table, lines)]
+    parts, labels = [], [column.label for column in table.columns]
+    for attention in table.attentions:
+        rows = []
+        for words, row in _labelled(table):
+            numbers = _numbers(table, lines, row.name, attention)
+            rows.append([*words, *(f"{one.paper or DASH} / {_ours(one)}" for one in numbers)])
+        page = markdown_table(["", "Method", *labels], rows, left=2)
         parts += [f"**{table.name_of(attention).capitalize()}**: the paper's number / ours", page]
     return parts
 
@@ -163,63 +167,46 @@ def _labelled(table: Table) -> list[tuple[list[str], Row]]:
     return found
 
 
-def _one_table(judged: JudgedTable) -> str:
-    table, header = judged.table, ["", "Method"]
+def _one_table(table: Table, lines: Lines) -> str:
+    """Write all attentions side by side, each with the paper's numbers and ours."""
+    header, ranked = ["", "Method"], table.ranked_by
     for attention in table.attentions:
         paper = [f"paper {column.label}" for column in table.printed_columns]
         ours = [f"ours {column.label}" for column in table.columns]
         header += [f"{table.word_of(attention).capitalize()}: {paper[0]}", *paper[1:], *ours]
-        header += [f"difference, {table.ranked_by.label}"]
-    lines = [
-        [
-            *words,
-            *(text for a in table.attentions for text in _columns(judged, row, a)),
-        ]
-        for words, row in _labelled(table)
-    ]
-    return markdown_table(header, lines, left=2)
+        header += [f"difference, {ranked.label}"]
+    rows = []
+    for words, row in _labelled(table):
+        for attention in table.attentions:
+            found = _numbers(table, lines, row.name, attention)
+            numbers = dict(zip(table.columns, found, strict=True))
+            words += [numbers[column].paper or DASH for column in table.printed_columns]
+            words += [_ours(number) for number in numbers.values()]
+            own = numbers[ranked]
+            known = own.order is not None and own.paper_order is not None
+            words += [f"{own.order - own.paper_order:+.{ranked.digits}f}" if known else DASH]
+        rows.append(words)
+    return markdown_table(header, rows, left=2)
 
 
-def _columns(judged: JudgedTable, row: Row, attention: str) -> list[str]:
-    table, paper = judged.table, row.paper.get(attention, {})
-    cell = judged.cells.get((row.name, attention))
-    texts = [_printed(paper.get(column.metric), column) for column in table.printed_columns]
-    for column in table.columns:
-        texts.append(_ours(judged, row.name, attention, column))
-    ranked = table.ranked_by.metric
-    if cell is None or ranked not in cell or ranked not in paper:
-        return [*texts, DASH]
-    difference = mean(cell[ranked].values()) - paper[ranked].mean
-    return [*texts, f"{difference:+.{table.ranked_by.digits}f}"]
-
-
-def _pair(judged: JudgedTable, row: Row, attention: str, column: Column) -> str:
-    paper = _printed(row.paper.get(attention, {}).get(column.metric), column)
-    return f"{paper} / {_ours(judged, row.name, attention, column)}"
-
-
-def _printed(number: Printed | None, column: Column) -> str:
-    return number.text(column.digits) if number else DASH
-
-
-def _ours(judged: JudgedTable, row: str, attention: str, column: Column) -> str:
-    """Format a cell, with a dagger where it differs significantly from the reference row."""
-    seeds = judged.cells.get((row, attention), {}).get(column.metric)
-    gap = judged.against(attention, column.metric).get(row)
-    return cell_text(seeds, column.digits) + (MARK if gap and gap.is_apart else "")
-
-
-def ours_table(judged: JudgedTable, names: Sequence[str], attentions: Sequence[str]) -> str:
+def _our_table(table: Table, lines: Lines, names: Sequence[str], attentions: Sequence[str]) -> str:
     """Write the table of some rows without the paper's numbers."""
-    table, header = judged.table, ["Method"]
+    header = ["Method"]
     for attention in attentions:
         first, *rest = (column.label for column in table.columns)
         header += [f"{table.word_of(attention).capitalize()}: {first}", *rest]
-    lines = [
-        [
-            f"`{name}`",
-            *(_ours(judged, name, a, c) for a in attentions for c in table.columns),
-        ]
+    rows = [
+        [f"`{name}`", *(_ours(one) for a in attentions for one in _numbers(table, lines, name, a))]
         for name in names
     ]
-    return markdown_table(header, lines, left=1)
+    return markdown_table(header, rows, left=1)
+
+
+def _numbers(table: Table, lines: Lines, row: str, attention: str) -> list[Number]:
+    """Return the numbers of a cell in the order of the columns, empty ones without a line."""
+    line = lines.get((row, attention))
+    return [line.numbers[c.metric] if line else Number() for c in table.columns]
+
+
+def _ours(number: Number) -> str:
+    return f"{number.ours or DASH}{MARK if number.mark else ''}"

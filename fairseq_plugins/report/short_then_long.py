@@ -1,14 +1,15 @@
 """Sentences on short samples in the BERT paper's Figure 7."""
 
 from fairseq_plugins.analysis.sentences import summarise
+from fairseq_plugins.common.pages import Section
 from fairseq_plugins.statistics.comparisons import mean
 from fairseq_plugins.statistics.judged import JudgedTable
 
 SHORT = "short_"  # metrics of fine-tuning before the longest samples
 
 
-def short_sample_sentences(judged: JudgedTable) -> list[str]:
-    """Write a paragraph; [] for tables without such columns or rows."""
+def short_sample_sentences(judged: JudgedTable) -> list[Section]:
+    """Return the section; [] for tables without such columns or rows."""
     table, sentences = judged.table, []
     for attention in table.attentions:
         for column in table.columns:
@@ -30,4 +31,4 @@ def short_sample_sentences(judged: JudgedTable) -> list[str]:
             sentences.append(
                 f"{text} With one seed no difference has an interval." if once else text
             )
-    return [f"**By the numbers here.** {' '.join(sentences)}"] if sentences else []
+    return [Section("What is seen", [" ".join(sentences)])] if sentences else []

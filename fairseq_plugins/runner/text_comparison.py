@@ -21,7 +21,6 @@ from fairseq_plugins.records.logs import read_losses
 from fairseq_plugins.records.results import load_result, run_of
 from fairseq_plugins.records.runs import Run, Study
 from fairseq_plugins.report import pairwise_runs
-from fairseq_plugins.report.markup import write_page
 from fairseq_plugins.report.page import Report
 from fairseq_plugins.report.pairwise_runs import PairwiseRuns
 from fairseq_plugins.runner import table_run, text_rounds, time_budget, timed_rounds
@@ -158,7 +157,7 @@ def _show(args: argparse.Namespace, report: Report) -> None:
     page = stem.with_name(f"{name}-pairs.md")
     config = read.shown[0]["config"]
     trained = f"{config['optimization']['max_update']} updates each"
-    write_page(page, found.markdown(f"Comparison `{name}`, {trained}"))
+    found.page(f"Comparison `{name}`, {trained}").write(page)
     pictures = pairwise_runs.draw(found, pairwise_runs.mean_curves(losses), stem)
     print(f"\n{found.text()}\n\nTrained for {trained}.")
     written = [ROOT / report.page, page, *pictures]

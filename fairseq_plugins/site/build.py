@@ -10,13 +10,16 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from jinja2.utils import htmlsafe_json_dumps
+from markupsafe import Markup, escape
 
 from fairseq_plugins.common.files import write_text
 from fairseq_plugins.common.parallel import map_in_processes
 from fairseq_plugins.common.provenance import commit as commit_of
 from fairseq_plugins.encodings import ENCODINGS
-from fairseq_plugins.experiments import EXPERIMENTS
-from fairseq_plugins.report.claims_page import WORDS
+from fairseq_plugins.report.captions import caption
+from fairseq_plugins.report.claims_page import LEGEND, WORDS
+from fairseq_plugins.report.floors import floors_section
+from fairseq_plugins.report.render import comparisons
 from fairseq_plugins.site import charts, markdown
 from fairseq_plugins.site.claims import claim_views
 from fairseq_plugins.site.compare import compare_data
@@ -25,10 +28,11 @@ from fairseq_plugins.site.encodings import encoding_page, encoding_views, look
 from fairseq_plugins.site.figures import FigureView, figure_views, ranking, results_of
 from fairseq_plugins.site.runs import KINDS, CellView, cell_view, script, shared_of, typed
 from fairseq_plugins.site.speed import machines, table9, timing_command
-from fairseq_plugins.site.tables import attentions_of, explained, floor_texts, lines_of
+from fairseq_plugins.site.tables import attentions_of, floor_texts, side_by_side, site_lines
 from fairseq_plugins.statistics.table_results import Evidence, TableResults
 
 STATIC = Path(__file__).parent / "static"
+DOCS = "../docs/docs/encodings.html"  # of `make docs`, from the site that `make report` makes
 MARKER = "made-by-fairseq-plugins"  # marks a folder that may be overwritten
 
 
@@ -60,8 +64,13 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     found.policies["json.dumps_kwargs"] = {"separators": (",", ":")}
-    found.filters.update(markdown=markdown.to_html, inline=markdown.inline)
+    found.filters.update(markdown=markdown.to_html, inline=markdown.inline, broken=_broken)
     return found
+
+
+def _broken(name: str) -> Markup:
+    """Let a long name break after its underscores, and nowhere within a word."""
+    return escape(name).replace("_", Markup("_<wbr>"))
 
 
 class Site:
@@ -76,8 +85,9 @@ class Site:
             encoding_page=encoding_page,
             commit=commit_of(evidence.root),
             timing_command=timing_command,
+            docs_page=DOCS if (folder / DOCS).is_file() else "",
             typed=typed,
-            lines={one.page: lines_of(one) for one in evidence.tables},
+            lines={one.page: site_lines(one) for one in evidence.tables},
         )
         self.pages: list[str] = []
         self.figures: Sequence[FigureView] = figure_views(evidence)
@@ -153,6 +163,7 @@ def _claims(site: Site) -> None:
         "claims.html",
         views=views,
         counts=counts,
+        legend=LEGEND,
         scales=scales,
         left_out=left_out,
         lost=lost,
@@ -177,11 +188,18 @@ def _tables(site: Site) -> None:
             own=lines,
             attentions=attentions_of(list(lines)),
             kinds=sorted({line.kind for line in lines}),
+            rows=side_by_side(one, lines),
             floors=floor_texts(one),
-            text=explained(one),
+            about=caption(
+                one.table,
+                one.recipe_scale,
+                one.shown,
+                is_study=one.study is not None,
+                missing_rows=one.missing_rows,
+            ),
+            comparisons=comparisons(one.judged),
+            floor_sections=floors_section(one.judged),
             ranking=ranking(one),
-            comparable=EXPERIMENTS[one.table.experiment].comparability(one.recipe_scale),
-            links=_links(site, one),
             shared=shared,
             script=script(one, rows, one.table.attentions, []) if one.shown else "",
         )
@@ -199,12 +217,6 @@ def _cell(site: Site, found: TableResults, cell: CellView) -> None:
     of_validation = [name for name in curves if name.endswith(KINDS["valid"])]
     chart = charts.lines(curves, x="updates", y="loss", shown=of_validation) if curves else None
     site.write(cell.page, "cell.html", found=found, cell=cell, chart=chart)
-
-
-def _links(site: Site, found: TableResults) -> dict[str, str]:
-    """Map figure files linked in results/ pages to their place on the page of figures."""
-    names = [f"figures.html#{view.name}" for view in site.figures if view.source == found.page]
-    return {f"{found.name}{suffix}": name for name in names for suffix in (".png", ".svg", ".json")}
 
 
 def _compare(site: Site) -> None:

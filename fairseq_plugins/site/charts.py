@@ -1,13 +1,17 @@
 """Charts in Plotly's format: data and axes; the page sets the colours."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
 
+from fairseq_plugins.report.panels import Panel
+
 Points = Sequence[tuple[float, float]]
 Chart = dict[str, Any]
+WIDTH, HEIGHT = 100, 60  # of a small panel
 _DASHES = ("solid", "dash", "dot", "dashdot")
 _SHADES = 45  # steps of a colour map on either side of zero
 _PERCENTILE, _FAR = 99, 1.5  # a map's scale ends at this percentile if the maximum is this far
@@ -44,6 +48,48 @@ def lines(
         "data": traces,
         "layout": {"xaxis": _axis(x, log_x), "yaxis": _axis(y, log_y), "hovermode": "closest"},
     }
+
+
+def of_panel(panel: Panel) -> Chart:
+    """Make a chart of a panel of lines."""
+    chart = lines(panel.lines, x=panel.x, y=panel.y, log_x=panel.log_x, log_y=panel.log_y)
+    if panel.ticks:
+        texts = [text.replace("\n", "<br>") for text in panel.ticks.values()]
+        chart["layout"]["xaxis"] |= {"tickvals": [*panel.ticks], "ticktext": texts}
+    return chart
+
+
+@dataclass(frozen=True)
+class SmallMultiples:
+    """A panel drawn as many small ones, in SVG's coordinates from 0 to `WIDTH` and `HEIGHT`.
+
+    Attributes:
+        band, reference: paths in all of them: the range of all lines, and the reference.
+        cells: label, last number, path and end of each line.
+    """
+
+    panel: Panel
+    band: str
+    reference: str
+    cells: Sequence[tuple[str, str, str, tuple[float, float]]]
+
+
+def small_multiples(panel: Panel) -> SmallMultiples:
+    """Draw each line of a panel by itself."""
+
+    def place(points: Points) -> list[tuple[float, float]]:
+        return [(round(WIDTH * u, 1), round(HEIGHT * (1 - v), 1)) for u, v in points]
+
+    def path(points: Points) -> str:
+        return "M" + "L".join(f"{x:g} {y:g}" for x, y in place(points))
+
+    cells = []
+    for label, line in panel.lines.items():
+        scaled = panel.scaled(line) or [(0.0, 1.0)]
+        cells.append((label, f"{line[-1][1]:.4g}", path(scaled), place(scaled)[-1]))
+    reference = panel.lines.get(panel.reference)
+    dashed = path(panel.scaled(reference)) if reference else ""
+    return SmallMultiples(panel, path(panel.band()), dashed, cells)
 
 
 def heat(

@@ -1,8 +1,9 @@
 """Views of claims: the paper's statement, the verdict, its numbers and commands."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from fairseq_plugins.common.tables import DASH
 from fairseq_plugins.papers import CLAIMS, TABLES
 from fairseq_plugins.papers.claims import (
     Claim,
@@ -16,11 +17,10 @@ from fairseq_plugins.papers.claims import (
 from fairseq_plugins.papers.tables import Table
 from fairseq_plugins.report.claims_text import effect_text, interval_text, tie_text
 from fairseq_plugins.report.differences import probability
-from fairseq_plugins.report.render import DASH
 from fairseq_plugins.site.runs import table_command, typed
 from fairseq_plugins.site.speed import timing_command
 from fairseq_plugins.site.tables import cell_page
-from fairseq_plugins.statistics.claims import FARTHEST, printed, smaller_than_printed
+from fairseq_plugins.statistics.claims import Bar, bar_of, printed, smaller_than_printed
 from fairseq_plugins.statistics.comparisons import mean, rows_of
 from fairseq_plugins.statistics.table_results import Evidence
 from fairseq_plugins.statistics.timings import RELATIVE_SPEED, TIMINGS
@@ -30,7 +30,6 @@ from fairseq_plugins.statistics.verdicts import (
     NOT_RUN,
     UNDECIDED,
     Verdict,
-    begins_at,
 )
 
 SEVERAL = (1, 2, 3)  # seeds of the command where a number has no interval yet
@@ -61,21 +60,6 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Axis:
-    """Positions of an interval on a line from 0 to 100, with zero and the paper's number.
-
-    claimed: range in which the claim holds.
-    """
-
-    effect: float
-    low: float | None
-    high: float | None
-    zero: float
-    claimed: tuple[float, float] | None
-    paper: float | None
-
-
-@dataclass(frozen=True)
 class Judged:
     """A claim at a scale.
 
@@ -93,7 +77,7 @@ class Judged:
     sentence: str
     command: str
     numbers: Sequence[Cell]
-    axis: Axis | None
+    bar: Bar | None
     tables: Sequence[tuple[str, str]] = field(default=())
 
 
@@ -144,7 +128,7 @@ def _judged(evidence: Evidence, claim: Claim, scale: str, verdict: Verdict) -> J
         sentence=_sentence(claim, verdict),
         command=_command(evidence, claim, scale, verdict),
         numbers=_numbers(evidence, claim, scale),
-        axis=_axis(claim, verdict),
+        bar=bar_of(claim, verdict),
         tables=pages,
     )
 
@@ -276,38 +260,3 @@ def _cell(
     label = known.row(row).label
     where = f"{known.source}, {attention} attention"
     return Cell(table, row, label, where, column.label, values, page, column.digits)
-
-
-def _axis(claim: Claim, verdict: Verdict) -> Axis | None:
-    """Place the effect on a line with room for its interval, zero and the paper's number."""
-    estimate = verdict.estimate
-    if estimate is None:
-        return None
-    own = printed(claim).estimate
-    paper = own.effect if own and own.effect is not None else None
-    middle = 1.0 if verdict.unit == "x" else 0.0
-    known = [v for v in (estimate.effect, estimate.low, estimate.high) if v is not None]
-    reach = max([abs(value - middle) for value in known] or [1.0]) or 1.0
-    if verdict.unit == "r":
-        reach = 1.0
-    elif paper is not None and abs(paper - middle) <= FARTHEST * reach:
-        reach = max(reach, abs(paper - middle))
-    reach *= 1.15
-
-    def place(value: float) -> float:
-        return round(min(100.0, max(0.0, 50 + 50 * (value - middle) / reach)), 2)
-
-    return Axis(
-        effect=place(estimate.effect),
-        low=None if estimate.low is None else place(estimate.low),
-        high=None if estimate.high is None else place(estimate.high),
-        zero=50.0,
-        claimed=_claimed(claim, place),
-        paper=None if paper is None or abs(paper - middle) > reach else place(paper),
-    )
-
-
-def _claimed(claim: Claim, place: Callable[[float], float]) -> tuple[float, float]:
-    begins = place(begins_at(claim.evidence))
-    above = getattr(claim.evidence, "claimed", "above") == "above"
-    return (begins, 100.0) if above else (0.0, begins)

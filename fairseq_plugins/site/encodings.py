@@ -16,7 +16,7 @@ from fairseq_plugins.encodings import ENCODINGS, EncodingEntry
 from fairseq_plugins.site import charts
 from fairseq_plugins.site.formula import mathml
 from fairseq_plugins.site.kinds import facts_of, kind_of
-from fairseq_plugins.site.tables import Line
+from fairseq_plugins.site.tables import SiteLine
 from fairseq_plugins.statistics.series import length_lines
 from fairseq_plugins.statistics.table_results import Evidence, TableResults
 
@@ -46,7 +46,7 @@ class EncodingView:
     facts: Sequence[tuple[str, str]]
     options: Sequence[tuple[str, str, str]]
     text: str
-    numbers: Sequence[tuple[TableResults, Line]]
+    numbers: Sequence[tuple[TableResults, SiteLine]]
     speeds: Sequence[tuple[str, str, str, str]]
     pictures: Sequence[tuple[str, charts.Chart]]
     longer: Sequence[tuple[str, charts.Chart]]
@@ -88,7 +88,7 @@ def look(name: str) -> list[tuple[str, charts.Chart]]:
 
 def encoding_views(
     evidence: Evidence,
-    lines: Mapping[str, Sequence[Line]],
+    lines: Mapping[str, Sequence[SiteLine]],
     looks: Mapping[str, Sequence[tuple[str, charts.Chart]]],
 ) -> list[EncodingView]:
     """Make the views of all encodings, sorted by name.
@@ -103,7 +103,7 @@ def encoding_views(
 
 def _view(
     evidence: Evidence,
-    lines: Mapping[str, Sequence[Line]],
+    lines: Mapping[str, Sequence[SiteLine]],
     name: str,
     pictures: Sequence[tuple[str, charts.Chart]],
 ) -> EncodingView:
@@ -112,7 +112,7 @@ def _view(
         (found, line)
         for found in evidence.tables
         for line in lines[found.page]
-        if line.encoding == name and (line.page or any(n.paper for n in line.numbers))
+        if line.encoding == name and (line.page or any(n.paper for n in line.numbers.values()))
     ]
     return EncodingView(
         entry=entry,

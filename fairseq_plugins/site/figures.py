@@ -3,14 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from fairseq_plugins.common.root import root_folder
-from fairseq_plugins.papers.tables import Figure, Table
+from fairseq_plugins.papers.tables import Figure
+from fairseq_plugins.report.panels import Panel, panels_of, rankings_of
 from fairseq_plugins.site import charts
 from fairseq_plugins.site.maps import maps
-from fairseq_plugins.statistics.comparisons import deviation, mean
-from fairseq_plugins.statistics.series import Lines, length_lines, longest_places, mean_curves
 from fairseq_plugins.statistics.table_results import Evidence, TableResults
 from fairseq_plugins.statistics.timings import read_json
 
@@ -24,6 +22,7 @@ class FigureView:
         panels: titles and interactive charts.
         pictures: picture files below `results_of`, if there are no charts.
         source: page or file of the numbers.
+        small: small multiples of panels with many lines.
     """
 
     name: str
@@ -31,6 +30,7 @@ class FigureView:
     panels: Sequence[tuple[str, charts.Chart]]
     pictures: Sequence[Path] = ()
     source: str = ""
+    small: Sequence[charts.SmallMultiples] = ()
 
 
 def results_of(root: Path) -> Path:
@@ -39,21 +39,9 @@ def results_of(root: Path) -> Path:
 
 
 def ranking(found: TableResults) -> list[tuple[str, charts.Chart]]:
-    """Make charts of a table's ranking under each attention, the best row on top."""
-    table, column = found.table, found.table.ranked_by
-    panels = []
-    for attention in [*table.attentions, *table.extra_attentions]:
-        rows = found.judged.rows(attention)
-        sign = -1 if column.higher_is_better else 1
-        names = sorted(rows, key=lambda row: sign * mean(rows[row].values()))
-        if len(names) < 2:
-            continue
-        points = [
-            (table.row(row).label, mean(rows[row].values()), deviation(rows[row])) for row in names
-        ]
-        chart = charts.dots({table.name_of(attention): points}, x=column.label)
-        panels.append((table.name_of(attention), chart))
-    return panels
+    """Make charts of a table's ranking under each attention with several rows."""
+    rankings = [one for one in rankings_of(found.judged) if len(one.dots) > 1]
+    return [(one.title, charts.dots({one.title: one.dots}, x=one.x)) for one in rankings]
 
 
 def figure_views(evidence: Evidence) -> list[FigureView]:
@@ -61,44 +49,28 @@ def figure_views(evidence: Evidence) -> list[FigureView]:
     views = []
     for one in evidence.tables:
         for figure in one.table.figures:
-            if one.shown and figure.kind in ("curves", "lengths"):
-                views.append(_of_table(one, figure))
+            if one.shown and (panels := panels_of(one.table, figure.kind, one.shown)):
+                views.append(_of_table(one, figure, panels))
     drawn = {one.table.name for one in evidence.tables}
     drawn |= {figure.name for one in evidence.tables for figure in one.table.figures}
     for folder in sorted(results_of(evidence.root).glob("*/")):
         if folder.name not in drawn:
             views += _of_folder(evidence.root, folder)
     for one in evidence.tables:
-        if any(figure.kind in ("attention", "buckets") for figure in one.table.figures):
+        if any(figure.kind == "attention" for figure in one.table.figures):
             views += _drawn(evidence.root, one)
     return views
 
 
-def _of_table(found: TableResults, figure: Figure) -> FigureView:
-    table, name = found.table, f"{found.table.name}-{found.scale}"
-    if figure.kind == "curves":
-        curves = mean_curves(found.shown)
-        words = {"x": "updates", "y": "validation perplexity"}
-        panels = _by_attention(table, curves, log_y=True, **words)
-        title = figure.source or f"{table.source}: perplexity while training"
-        return FigureView(f"{name}-curves", f"{title}, {found.scale}", panels, source=found.page)
-    words = {"x": "length of the window, in training lengths", "y": "perplexity"}
-    panels = _by_attention(table, length_lines(found.shown), log_x=True, log_y=True, **words)
-    for factor, by_position in longest_places(found.shown).values():
-        label = f"place in a window of {factor}x, in training lengths"
-        panels += _by_attention(table, by_position, log_y=True, x=label, y="perplexity")
-    return FigureView(name, f"{table.source}, {found.scale}", panels, source=found.page)
-
-
-def _by_attention(table: Table, found: Lines, **words: Any) -> list[tuple[str, charts.Chart]]:
-    panels = []
-    for attention in [*table.attentions, *table.extra_attentions]:
-        own = {row: line for (row, a), line in found.items() if a == attention and line}
-        best_first = sorted(own, key=lambda row: own[row][-1][1])
-        if own:
-            series = {table.row(row).label: own[row] for row in best_first}
-            panels.append((f"{attention} attention", charts.lines(series, **words)))
-    return panels
+def _of_table(found: TableResults, figure: Figure, panels: Sequence[Panel]) -> FigureView:
+    table, name = found.table, f"{found.table.name}-{found.scale}-{figure.kind}"
+    return FigureView(
+        name,
+        f"{figure.source or table.source}, {found.scale}",
+        [(panel.title, charts.of_panel(panel)) for panel in panels],
+        source=found.page,
+        small=[charts.small_multiples(panel) for panel in panels if panel.is_crowded],
+    )
 
 
 def _of_folder(root: Path, folder: Path) -> list[FigureView]:

@@ -1,6 +1,6 @@
 """Rendering of Markdown to HTML, without HTML from results."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
@@ -11,20 +11,21 @@ _RENDERER = MarkdownIt("commonmark", {"html": False}).enable("table")
 _ELSEWHERE = ("https://", "http://")
 
 
-def to_html(text: str, *, headings: int = 0, links: Mapping[str, str] | None = None) -> Markup:
+def to_html(text: str, *, headings: int = 0) -> Markup:
     """Render a text; tables scroll and are reachable by keyboard, pictures become descriptions.
+
+    Links within results/ become text.
 
     Args:
         text: Markdown.
         headings: number of levels by which headings are lowered.
-        links: targets on the site of links in results/; other relative links become text.
     """
     tokens = _RENDERER.parse(text)
     for token in tokens:
         if token.type in ("heading_open", "heading_close"):
             token.tag = f"h{min(6, int(token.tag[1]) + headings)}"
         if token.children:
-            token.children = list(_resolve(token.children, links or {}))
+            token.children = list(_resolve(token.children))
     html = _RENDERER.renderer.render(tokens, _RENDERER.options, {})
     opened = '<div class="scroll" tabindex="0" role="region" aria-label="table"><table>'
     html = html.replace("<table>", opened).replace("</table>", "</table></div>")
@@ -34,22 +35,19 @@ def to_html(text: str, *, headings: int = 0, links: Mapping[str, str] | None = N
 def inline(text: str) -> Markup:
     """Render a sentence without a paragraph around it."""
     (token,) = _RENDERER.parseInline(text)
-    token.children = list(_resolve(token.children or [], {}))
+    token.children = list(_resolve(token.children or []))
     return Markup(_RENDERER.renderer.render([token], _RENDERER.options, {}))
 
 
-def _resolve(tokens: Sequence[Token], links: Mapping[str, str]) -> Iterator[Token]:
-    """Replace links by their targets on the site, and pictures by their descriptions."""
+def _resolve(tokens: Sequence[Token]) -> Iterator[Token]:
+    """Keep links to other sites, and replace pictures by their descriptions."""
     is_kept = False
     for token in tokens:
         if token.type == "image":
-            yield from _resolve(token.children or [], links)
+            yield from _resolve(token.children or [])
         elif token.type == "link_open":
-            href = str(token.attrs["href"])
-            target = links.get(href, href if href.startswith(_ELSEWHERE) else None)
-            is_kept = target is not None
-            if target is not None:
-                token.attrs["href"] = target
+            is_kept = str(token.attrs["href"]).startswith(_ELSEWHERE)
+            if is_kept:
                 yield token
         elif token.type != "link_close" or is_kept:
             yield token

@@ -2,6 +2,7 @@
 
 import re
 import shlex
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,18 +27,16 @@ class RunView:
 
     Attributes:
         circumstances: labels and texts of provenance; for later runs, those unlike the first's.
-        commands: the run's commands; "" if equal, except the seed, to those of seed `as_of`.
-        from_one: whether both start from the same model's folders.
+        commands: number of its commands among `Shared.commands`, from 1.
         differs: settings unlike the first run's, except the seed.
         curves: updates and losses by name, validation first.
     """
 
     seed: int
+    name: str
     result: str
     circumstances: Sequence[tuple[str, str]]
-    commands: str
-    as_of: int
-    from_one: bool
+    commands: int
     differs: Flat
     curves: Mapping[str, Sequence[tuple[float, float]]]
 
@@ -66,10 +65,17 @@ class CellView:
 
 @dataclass(frozen=True)
 class Shared:
-    """Settings (by training, "" for all) and data that all runs of a table share."""
+    """What all runs of a table share.
+
+    Attributes:
+        configuration: settings by training, "" for all.
+        data: sources and sizes.
+        commands: the commands of the runs, with RUN, ROW, ATTENTION and SEED for a run's own.
+    """
 
     configuration: Mapping[str, Flat]
     data: Flat
+    commands: Sequence[str]
 
 
 def shared_of(found: TableResults) -> Shared:
@@ -77,7 +83,23 @@ def shared_of(found: TableResults) -> Shared:
     configurations = [_by_training(run) for run in found.shown]
     common = set.intersection(*(set(_items(one)) for one in configurations))
     data = set.intersection(*(set(flat(run["data"]).items()) for run in found.shown))
-    return Shared(_only(configurations[0], common), dict(sorted(data)))
+    commands = Counter(map(command_pattern, found.shown))
+    shown = [pattern for pattern, _ in commands.most_common()]
+    return Shared(_only(configurations[0], common), dict(sorted(data)), shown)
+
+
+def command_pattern(run: Result) -> str:
+    """Return a run's commands with RUN, ROW, ATTENTION and SEED in place of its own words.
+
+    Folders of other tables are those of the models that it starts from, whose seed is kept.
+    """
+    name, seed = run_of(run).name, run["seed"]
+    text = "\n".join(run["command"])
+    folder = rf"(/{re.escape(run['table'])}/[^/\s]+/){re.escape(name)}(?!\d)"
+    text = re.sub(folder, r"\1RUN", text)
+    text = text.replace(name.removesuffix(str(seed)), "ROW-ATTENTION-s")
+    text = re.sub(rf"model={re.escape(run['row'])}(?!\S)", "model=ROW", text)
+    return re.sub(rf"(seed[= ]){seed}(?!\d)", r"\1SEED", text)
 
 
 def cell_view(found: TableResults, row: str, attention: str, shared: Shared) -> CellView:
@@ -95,7 +117,7 @@ def cell_view(found: TableResults, row: str, attention: str, shared: Shared) -> 
         script=script(found, [row], [attention], seeds),
         seeds=seeds,
         metrics=_metrics(found, runs),
-        runs=_run_views(runs, found.files),
+        runs=_run_views(runs, found.files, shared.commands),
         configuration=_only(configurations[0], own),
         data={k: v for k, v in flat(runs[0]["data"]).items() if shared.data.get(k) != v},
     )
@@ -217,21 +239,6 @@ def _of_any_seed(text: str, seed: int, key: str = "") -> str:
     return re.sub(rf"(seed[= ]|-s){seed}(?!\d)", r"\1SEED", text)
 
 
-def _of_any_own_seed(run: Result) -> str:
-    """Replace the seed by a mark in commands of the run's own folder.
-
-    Other folders belong to initial models, which may have one seed for all runs.
-    """
-    seed, name = run["seed"], re.escape(run_of(run).name.removesuffix(str(run["seed"])))
-    own = re.compile(rf"(/{re.escape(run['table'])}/[^/\s]+/{name}){seed}(?!\d)")
-
-    def marked(line: str) -> str:
-        found, count = own.subn(r"\1SEED", line)
-        return re.sub(rf"(seed[= ]){seed}(?!\d)", r"\1SEED", found) if count else line
-
-    return "\n".join(map(marked, run["command"]))
-
-
 def _metrics(found: TableResults, runs: Sequence[Result]) -> list[tuple[str, Sequence[str], str]]:
     """List the table's columns by label, then all other metrics."""
     labels = {column.metric: column.label for column in found.table.columns}
@@ -258,38 +265,26 @@ def _number(value: Any, digits: int | None) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:,.6g}"
 
 
-def _run_views(runs: Sequence[Result], files: Path) -> list[RunView]:
-    """Return a view of each run, without fields shown for an earlier one."""
-    known: dict[str, int] = {}  # the seed whose commands are shown, by commands without seed
-    of_one_model: dict[str, int] = {}
+def _run_views(runs: Sequence[Result], files: Path, commands: Sequence[str]) -> list[RunView]:
+    """Return a view of each run; circumstances of the first one are not repeated."""
     around = circumstances(runs[0])
-    views = []
-    for run in runs:
-        found = circumstances(run)
-        commands = "\n".join(run["command"])
-        of_any, of_own = _of_any_seed(commands, run["seed"]), _of_any_own_seed(run)
-        from_one = of_any not in known and of_own in of_one_model
-        if from_one:
-            as_of = of_one_model[of_own]
-        else:
-            as_of = known.setdefault(of_any, run["seed"])
-            of_one_model.setdefault(of_own, run["seed"])
-        views.append(
-            RunView(
-                seed=run["seed"],
-                result=(Path("results") / files / f"{run_of(run).name}.json").as_posix(),
-                circumstances=[one for one in found if run is runs[0] or one not in around],
-                commands=commands if as_of == run["seed"] else "",
-                as_of=as_of,
-                from_one=from_one,
-                differs=_differences(runs[0], run),
-                curves={
-                    ", ".join(filter(None, (name, KINDS[kind]))): points
-                    for (name, kind), points in curves_of(run).items()
-                },
-            )
+    return [
+        RunView(
+            seed=run["seed"],
+            name=run_of(run).name,
+            result=(Path("results") / files / f"{run_of(run).name}.json").as_posix(),
+            circumstances=[
+                one for one in circumstances(run) if run is runs[0] or one not in around
+            ],
+            commands=commands.index(command_pattern(run)) + 1,
+            differs=_differences(runs[0], run),
+            curves={
+                ", ".join(filter(None, (name, KINDS[kind]))): points
+                for (name, kind), points in curves_of(run).items()
+            },
         )
-    return views
+        for run in runs
+    ]
 
 
 def circumstances(run: Mapping[str, Any]) -> list[tuple[str, str]]:

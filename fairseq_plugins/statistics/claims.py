@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from fairseq_plugins.papers import TABLES
 from fairseq_plugins.papers.bert_correlations import PRINTED
@@ -13,6 +14,7 @@ from fairseq_plugins.statistics.verdicts import (
     UNDECIDED,
     Numbers,
     Verdict,
+    begins_at,
     judge,
     printed_cells,
     rules_out,
@@ -47,3 +49,43 @@ def _all_printed() -> dict[str, Cells]:
 def smaller_than_printed(claim: Claim, verdict: Verdict) -> bool:
     """Test whether an undecided effect is significantly smaller than the printed one."""
     return rules_out(verdict, printed(claim), getattr(claim.evidence, "claimed", "above"))
+
+
+@dataclass(frozen=True)
+class Bar:
+    """An effect with its interval on a line from -1 to 1, as pictures of claims draw it.
+
+    The claim begins at 0 and holds above it, whatever its units and direction. An interval that
+    does not reach the paper's number keeps its size.
+
+    Attributes:
+        effect: the measured effect.
+        low, high: its 95 % interval, or None.
+        paper: the paper's number; None without one, and where it is far outside.
+    """
+
+    effect: float
+    low: float | None
+    high: float | None
+    paper: float | None
+
+
+def bar_of(claim: Claim, verdict: Verdict) -> Bar | None:
+    """Place a claim's effect on a line; None where it is not run."""
+    if verdict.estimate is None:
+        return None
+    begins = begins_at(claim.evidence)
+    sign = -1 if getattr(claim.evidence, "claimed", "above") == "below" else 1
+    effect = verdict.estimate.moved(lambda value: value - begins).times(sign)
+    known = [value for value in (effect.effect, effect.low, effect.high) if value is not None]
+    reach = max(map(abs, known)) or 1.0
+    own = printed(claim).estimate
+    paper = None if own is None else sign * (own.effect - begins)
+    if paper is not None and abs(paper) > FARTHEST * reach:
+        paper = None
+    reach = max(reach, abs(paper or 0.0))
+
+    def place(value: float | None) -> float | None:
+        return None if value is None else value / reach
+
+    return Bar(effect.effect / reach, place(effect.low), place(effect.high), place(paper))

@@ -60,6 +60,14 @@ def bucket_lines(results: Sequence[Result]) -> dict[tuple[str, str], Line]:
     )
 
 
+def part_lines(results: Sequence[Result], measure: str) -> dict[tuple[str, str], Line]:
+    """Average a measure over seeds, by the number of the part of pre-training, from 1 on."""
+    return _means(
+        results,
+        lambda metrics: [(float(i), part[measure]) for i, part in enumerate(metrics["parts"], 1)],
+    )
+
+
 def longest_places(results: Sequence[Result]) -> dict[str, tuple[int, dict[tuple[str, str], Line]]]:
     """Return by attention the longest window with numbers, in training lengths, and its lines."""
     found = {}

@@ -9,7 +9,8 @@ from fairseq_plugins.evaluation.bleu_by_length import bucket_names
 from fairseq_plugins.papers.extrapolation import BUCKETS, bleu_metric
 from fairseq_plugins.papers.extrapolation import TRANSLATION_LENGTHS as TABLE
 from fairseq_plugins.report.beyond_training import observations
-from fairseq_plugins.report.bleu_by_length import bleu_picture, draw_bleu_by_length
+from fairseq_plugins.report.figures import draw_figure, draw_panels
+from fairseq_plugins.report.panels import panels_of
 from fairseq_plugins.statistics.judged import JudgedTable
 from fairseq_plugins.statistics.series import bucket_lines
 
@@ -49,20 +50,17 @@ def test_the_picture_and_its_numbers_have_every_bucket_there_is(make, tmp_path):
         make("rope", 31.0, 25.0, 13.0, seed=2),
         make("base", 20.0, 10.0, attention="linear_both"),
     ]
-    picture = bleu_picture(TABLE, bucket_lines(made), made[0]["metrics"]["sentences"])
+    first, second = panels_of(TABLE, "buckets", made)
+    assert [first.title, second.title] == ["linear attention", "linear_both attention"]
+    assert [*first.lines] == ["RoPE", "Base"], "the best first"
+    picture = draw_panels([first, second], "")
     FigureCanvasAgg(picture).draw()
-    first, second, *legends = picture.axes
-    titles = [panel.get_title() for panel in picture.axes]
-    assert titles == ["linear attention", "linear_both attention", "", ""]
-    ticks = [label.get_text() for label in first.get_xticklabels()]
+    ticks = [label.get_text() for label in picture.axes[0].get_xticklabels()]
     assert ticks == ["1-10\n0 sentences", "11-20\n100 sentences", "21-30\n200 sentences"]
-    assert [len(panel.get_lines()) for panel in (first, second)] == [2, 1]
-    for place in legends:
-        for text in place.get_legend().get_texts():
-            box = text.get_window_extent()
-            assert box.x0 >= 0 and box.y0 >= 0 and box.x1 <= picture.bbox.x1
-        assert not place.get_legend().get_window_extent().overlaps(first.get_tightbbox())
-    draw_bleu_by_length(tmp_path / "results", TABLE, TABLE.figures[0], "mini", made)
+    legend = picture.axes[0].get_legend()
+    box = legend.get_window_extent()
+    assert box.x1 <= picture.bbox.x1 and not box.overlaps(picture.axes[0].get_window_extent())
+    draw_figure(tmp_path / "results", TABLE, TABLE.figures[0], "mini", made)
     numbers = json.loads((tmp_path / "results/translation_lengths/mini.json").read_text())
     assert list(numbers["rows"]["rope-linear"]) == [c.label for c in TABLE.columns[:4]]
     cell = numbers["rows"]["rope-linear"]["BLEU (1-10)"]
@@ -76,8 +74,9 @@ def test_the_page_says_what_longer_sources_do_to_each_row(make):
         make("rope", 27.0, 25.0, 13.0),
         make("lrpe_type2", 30.0, None, 31.0),
     ]
-    title, said, _, saw = observations(JudgedTable.of(TABLE, made))
-    assert title == "## What is seen" and "LRPE" in saw
+    (section,) = observations(JudgedTable.of(TABLE, made))
+    said, _, saw = section.parts
+    assert section.heading == "What is seen" and "LRPE" in saw
     falls, gains = said.splitlines()
     assert falls == (
         "- Linear attention, from sources of 1-10 words to those of 21-30: BLEU falls in 2 of 3 "
@@ -98,7 +97,8 @@ def test_a_difference_beyond_chance_is_marked(make):
         for row, gain in (("base", 0), ("rope", 1))
         for seed in (1, 2, 3)
     ]
-    _, said, *_ = observations(JudgedTable.of(TABLE, made))
+    (section,) = observations(JudgedTable.of(TABLE, made))
+    said = section.text
     assert "`rope` +20.20†, -0.33 († differs beyond chance, as in the table)." in said
 
 
@@ -110,4 +110,3 @@ def test_nothing_is_said_of_one_bucket_or_of_none(make):
         == []
     )
     assert observations(JudgedTable.of(TABLE, [make("base")])) == []
-    assert bleu_picture(TABLE, {}, {}).axes

@@ -11,7 +11,7 @@ from fairseq_plugins.experiments.lm import LANGUAGE_MODEL
 from fairseq_plugins.papers.lrpe import TABLE_8
 from fairseq_plugins.records import logs, results
 from fairseq_plugins.records.recipe_files import read_content, write_result
-from fairseq_plugins.report.captions import caption
+from fairseq_plugins.report.render import figure_page
 from fairseq_plugins.site import charts
 from fairseq_plugins.site.compare import compare_data
 from fairseq_plugins.site.reading import read_evidence
@@ -90,16 +90,14 @@ def test_older_results_have_the_curve_among_their_metrics() -> None:
     assert results.curves_of(result) == {("", "valid"): curve}
 
 
-def test_a_page_of_curves_says_nothing_of_the_cells_of_a_table() -> None:
+def test_a_page_of_curves_has_the_notes_of_its_table_and_no_cells() -> None:
     folder = ROOT / "results" / "table8" / "mini"
     schema = EXPERIMENTS["mlm"].metrics
     shown = [results.load_result(folder / f"base-linear-s{s}.json", schema) for s in (1, 2)]
-    of_cells = ("Cells: ", "†", "by its best evaluation", "Our columns")
-    page = caption(TABLE_8, "mini", shown)
-    assert all(word in page for word in of_cells)
-    page = caption(TABLE_8, "mini", shown, has_cells=False)
-    assert not any(word in page for word in of_cells)
-    assert "the same for every row and at every evaluation" in page and "Runs: seeds 1 / 2" in page
+    page = figure_page(TABLE_8, TABLE_8.figures[1], "mini", shown).markdown()
+    assert "the same for every row and at every evaluation" in page
+    assert "Runs: seeds 1 / 2" in page.partition("<details>")[2]
+    assert "†" not in page
 
 
 @pytest.fixture

@@ -58,7 +58,7 @@ def test_rows_are_told_together_and_the_page_has_it(result):
     (said,) = denominators(LANGUAGE_MODEL, results)
     assert "most queries of `lrpe_type8` and at most" in said and "of any other row." in said
     assert "no floor: `per`, `spe`." in said and "base" not in said
-    assert said in render(JudgedTable.of(TABLE_2, results), "toy")
+    assert said in render(JudgedTable.of(TABLE_2, results), "toy").markdown()
 
 
 def test_options_of_the_recipe_count(result):

@@ -27,9 +27,9 @@ from fairseq_plugins.papers.tables import ATTENTIONS
 from fairseq_plugins.records import results
 from fairseq_plugins.records.runs import Run
 from fairseq_plugins.report.beyond_training import observations
-from fairseq_plugins.report.lengths import draw_lengths, highest_shown, lengths_picture
+from fairseq_plugins.report.figures import draw_figure, draw_panels
+from fairseq_plugins.report.panels import Panel, panels_of
 from fairseq_plugins.report.render import render
-from fairseq_plugins.report.row_panels import styles
 from fairseq_plugins.runner import run_state, table_run, table_runner
 from fairseq_plugins.runner.plan import plan
 from fairseq_plugins.runner.run_options import RunOptions
@@ -160,10 +160,13 @@ def test_adapted_rows_are_of_the_tables_that_have_them_alone(configs):
 
 
 def test_the_page_says_what_an_adapted_row_is(make):
-    page = render(JudgedTable.of(TABLE, [make("rope_dynamic_yarn", {1: 3.0, 2: 4.0})]), "mini")
+    page = render(
+        JudgedTable.of(TABLE, [make("rope_dynamic_yarn", {1: 3.0, 2: 4.0})]), "mini"
+    ).markdown()
     assert "`rope_dynamic_yarn` is `rope_only` with `--encoding none+yarn`." in page
-    assert "Trained as another row" not in render(
-        JudgedTable.of(TABLE, [make("rope", {1: 3.0, 2: 4.0})]), "mini"
+    assert (
+        "Trained as another row"
+        not in render(JudgedTable.of(TABLE, [make("rope", {1: 3.0, 2: 4.0})]), "mini").markdown()
     )
 
 
@@ -262,7 +265,7 @@ def test_the_page_has_both_protocols_and_says_what_a_dash_is(make):
         make("learned_copied", {1: 3.0, 2: 4.0, 4: 5.0, 8: None}),
         make("alibi", {1: 3.0, 2: 2.9, 4: 2.9, 8: 2.9, 16: 2.8}),
     ]
-    page = render(JudgedTable.of(TABLE, made), "mini")
+    page = render(JudgedTable.of(TABLE, made), "mini").markdown()
     assert "| `rope` | - | - | - | - | 8.00 (1) | 16.00 (1) | 32.00 (1) | 64.00 (1) |" in page
     assert "| `learned` | - | - | - | - | 8.00 (1) | - | - | - |" in page
     at = "`learned_copied` (vanilla) at 8x; `learned` (vanilla) at 2x, 4x, 8x"
@@ -275,7 +278,9 @@ def test_the_page_has_both_protocols_and_says_what_a_dash_is(make):
 
 def test_the_sliding_window_has_all_rows_too(make):
     made = [make("rope", {1: 3.0, 8: 4.0}), make("alibi", {1: 3.0, 8: 2.0})]
-    _, sliding = render(JudgedTable.of(TABLE, made), "mini").split("## In a sliding window")
+    _, sliding = (
+        render(JudgedTable.of(TABLE, made), "mini").markdown().split("## In a sliding window")
+    )
     assert "| `rope` | - | - | - | - | 11.31 (1) | - | - | 22.63 (1) |" in sliding
     assert "| `alibi` | - | - | - | - | 11.31 (1) | - | - | 5.66 (1) |" in sliding
 
@@ -289,7 +294,7 @@ def test_the_page_says_which_rows_go_on_by_its_numbers_and_what_papers_saw(make)
         make("learned", {1: 3.0, 8: None}),
         make("rope", {1: 3.0, 8: 4.0}, attention="linear"),
     ]
-    page = render(JudgedTable.of(TABLE, made), "mini")
+    page = render(JudgedTable.of(TABLE, made), "mini").markdown()
     assert (
         "- Vanilla attention, whole windows: at 8x, 2 of 4 rows have a perplexity at most 5 % "
         "above their own at 1x: `alibi` (-6.7 %), `fire` (+4.0 %); of the others the least "
@@ -301,12 +306,13 @@ def test_the_page_says_which_rows_go_on_by_its_numbers_and_what_papers_saw(make)
     ) in page
     for name in ("KERPLE", "FIRE", "CoPE", "Sandwich", "YaRN", "Ruoss", "ALiBi", "survey"):
         assert name in page.split("**The papers saw**")[1]
-    assert "What is seen" not in render(JudgedTable.of(TABLE, [made[4]]), "mini")
+    assert "What is seen" not in render(JudgedTable.of(TABLE, [made[4]]), "mini").markdown()
 
 
 def test_a_rise_is_over_the_seeds_that_have_both_lengths(make):
     made = [make("rope", {1: 4.0, 8: 4.0}, seed=1), make("rope", {1: 2.0, 2: 9.0}, seed=2)]
-    _, said, *_ = observations(JudgedTable.of(TABLE, made))
+    (section,) = observations(JudgedTable.of(TABLE, made))
+    said = section.text
     assert (
         "at 8x, 1 of 1 rows has a perplexity at most 5 % above its own at 1x: `rope` (+0.0 %)"
         in said
@@ -327,7 +333,7 @@ def test_lines_are_means_over_seeds(make, tmp_path):
     places = place_lines(made, 2)
     assert ("learned", "vanilla") not in places
     assert places["rope", "vanilla"][0] == (0.125, 12.0) and len(places["rope", "vanilla"]) == 8
-    draw_lengths(tmp_path / "results", TABLE, TABLE.figures[0], "mini", made)
+    draw_figure(tmp_path / "results", TABLE, TABLE.figures[0], "mini", made)
     folder = tmp_path / "results" / "extrapolation"
     numbers = json.loads((folder / "mini.json").read_text())
     assert numbers["windows"]["rope-vanilla"] == [[1.0, 6.0], [2.0, 12.0]]
@@ -337,58 +343,46 @@ def test_lines_are_means_over_seeds(make, tmp_path):
     assert (folder / "mini.png").stat().st_size > 10_000
 
 
-def all_legends(picture) -> list:
-    return [panel.get_legend() for panel in picture.axes if panel.get_legend()]
+def panel(lines) -> Panel:
+    named = {f"row {i}": line for i, line in enumerate(lines)}
+    return Panel("", "", "", named, reference="row 0", log_x=True, log_y=True)
 
 
-@pytest.mark.parametrize(("rows", "length"), [(3, 5), (42, 26), (7, 60)])
-def test_legends_are_whole_and_hide_nothing(rows, length):
-    """Labels of every length, for as many rows as there may be, are inside and side by side."""
-    lines = {
-        (f"{i:02}{'w' * (length - 2)}", attention): [(1.0, 50.0 + i), (8.0, 60.0 + i)]
-        for i in range(rows)
-        for attention in ATTENTIONS
-        if attention == "vanilla" or i % 3 == 0
-    }
-    by_place = {
-        a: (8, {key: line for key, line in lines.items() if key[1] == a}) for a in ATTENTIONS
-    }
-    picture = lengths_picture(TABLE, lines, by_place)
+def test_many_lines_are_small_multiples_inside_the_picture():
+    crowded = panel([[(1.0, 50.0 + i), (2.0, 51.0), (8.0, 60.0 + i)] for i in range(20)])
+    picture = draw_panels([crowded], "title")
     FigureCanvasAgg(picture).draw()
-    legends = all_legends(picture)
-    assert [len(legend.get_texts()) for legend in legends] == [-(-rows // 3), rows]
-    for text in (text for legend in legends for text in legend.get_texts()):
-        box = text.get_window_extent()
-        assert box.x0 >= 0 and box.y0 >= 0
-        assert box.x1 <= picture.bbox.x1 and box.y1 <= picture.bbox.y1
-    boxes = [legend.get_window_extent() for legend in legends]
-    boxes += [panel.get_tightbbox() for panel in picture.axes if not panel.get_legend()]
-    assert len(boxes) == 6
+    (axis,) = picture.axes
+    labels = [text for text in axis.texts if text.get_text().startswith("row ")]
+    assert [text.get_text() for text in labels[:2]] == ["row 0  60", "row 1  61"]
+    boxes = [text.get_window_extent() for text in axis.texts]
+    assert all(box.x0 >= 0 and box.x1 <= picture.bbox.x1 and box.y0 >= 0 for box in boxes)
     assert not any(one.overlaps(other) for one, other in combinations(boxes, 2))
 
 
-def test_lines_of_a_picture_can_be_told_apart():
-    drawn = styles(f"row{i:03}" for i in range(160))
-    assert len({tuple(style.values()) for style in drawn.values()}) == 160
-    for one, other in combinations((drawn[f"row{i:03}"] for i in (5, 15, 25, 35)), 2):
-        assert one["color"] == other["color"]
-        assert one["linestyle"] != other["linestyle"] and one["marker"] != other["marker"]
+def test_a_line_is_scaled_until_it_leaves_its_panel():
+    lines = [[(1.0, 50.0), (8.0, 60.0 + i)] for i in range(9)]
+    found = panel([*lines, [(1.0, 50.0), (2.0, 50.0), (4.0, 9e6), (8.0, 60.0)]])
+    assert found.scaled(lines[0])[0] == (0.0, 0.0)
+    *_, (x, y) = found.scaled(found.lines["row 9"])
+    assert y == 1.0 and 1 / 3 < x < 2 / 3
+    assert all(0 <= u <= 1 and 0 <= v <= 1 for u, v in found.band())
 
 
 @pytest.mark.parametrize("rows", [1, 4, 9, 16, 40])
 @pytest.mark.parametrize("times", [1.0, 1.5, 10.0])
 def test_few_lines_ever_leave_the_picture(rows, times):
     rising = [[(1.0, 50.0), (4.0, 300.0 * times**i)] for i in range(rows)]
-    top = highest_shown(rising)
-    left = [line for line in rising if top is not None and line[-1][1] > top]
+    top = panel(rising).top
+    left = [line for line in rising if line[-1][1] > top]
     assert len(left) == (min(3, rows // 5) if times > 4 else 0)
 
 
 def test_lines_far_above_the_others_leave_the_picture():
     lines = [[(1.0, 50.0), (8.0, 60.0 + i)] for i in range(9)]
     for far in ([9e6], [400.0, 9e6]):
-        found = highest_shown([*lines, *([(1.0, 50.0), (8.0, value)] for value in far)])
-        assert found == pytest.approx(1.1 * 68)
+        found = panel([*lines, *([(1.0, 50.0), (8.0, value)] for value in far)])
+        assert found.top == pytest.approx(1.1 * 68)
 
 
 def test_lengths_that_no_row_has_a_number_at_are_neither_drawn_nor_told_of(make, tmp_path):
@@ -400,16 +394,15 @@ def test_lengths_that_no_row_has_a_number_at_are_neither_drawn_nor_told_of(make,
     ]
     places = longest_places(made)
     assert [(a, factor) for a, (factor, _) in places.items()] == [("linear", 2), ("vanilla", 4)]
-    picture = lengths_picture(MASKED_TABLE, length_lines(made), places)
-    drawn = [panel for panel in picture.axes if not panel.get_legend()]
-    assert [len(panel.get_lines()) - (i > 1) for i, panel in enumerate(drawn)] == [1, 2, 1, 1]
-    assert "window of 2x" in drawn[2].get_xlabel() and "window of 4x" in drawn[3].get_xlabel()
-    draw_lengths(tmp_path / "results", MASKED_TABLE, MASKED_TABLE.figures[0], "mini", made)
+    drawn = panels_of(MASKED_TABLE, "lengths", made)
+    assert [len(panel.lines) for panel in drawn] == [1, 2, 1, 1]
+    assert "window of 2x" in drawn[2].x and "window of 4x" in drawn[3].x
+    draw_figure(tmp_path / "results", MASKED_TABLE, MASKED_TABLE.figures[0], "mini", made)
     numbers = json.loads((tmp_path / "results/extrapolation_masked/mini.json").read_text())
     assert numbers["by_position_2x"].keys() == {"rope-linear"}
     assert numbers["by_position_4x"].keys() == {"rope-vanilla"}
     assert "by_position_8x" not in numbers
-    page = render(JudgedTable.of(TABLE, made), "mini")
+    page = render(JudgedTable.of(TABLE, made), "mini").markdown()
     assert "Linear attention, whole windows: at 2x, none of 1 rows has" in page
     assert "Vanilla attention, whole windows: at 4x, none of 1 rows has" in page
     at = "every row at 8x; `base` (vanilla) at 4x; `rope` (linear) at 4x"
@@ -421,18 +414,18 @@ def test_masked_models_have_what_papers_saw_of_them(make):
         text for paper, text in MASKED_TABLE.published_observations if "implemented here" in paper
     ]
     assert told.startswith("none measured the loss of masked models beyond")
-    seen = observations(JudgedTable.of(MASKED_TABLE, [make("rope", {1: 3.0, 2: 4.0, 8: None})]))
-    assert "at 2x, none of 1 rows" in seen[1] and told in seen[-1] and "ALiBi" not in seen[-1]
+    found = JudgedTable.of(MASKED_TABLE, [make("rope", {1: 3.0, 2: 4.0, 8: None})])
+    (seen,) = observations(found)
+    assert "at 2x, none of 1 rows" in seen.text and told in seen.text and "ALiBi" not in seen.text
 
 
 def test_attentions_without_numbers_have_no_panel(make):
     made = [make("rope", {1: 3.0, 2: 4.0}), make("learned", {2: None}, attention="linear")]
-    picture = lengths_picture(TABLE, length_lines(made), longest_places(made))
-    titles = [panel.get_title() for panel in picture.axes]
-    assert titles == ["vanilla attention", "vanilla attention", ""]
+    titles = [panel.title for panel in panels_of(TABLE, "lengths", made)]
+    assert titles == ["vanilla attention"] * 2
     alone = [make("learned", {2: None})]
-    assert lengths_picture(TABLE, length_lines(alone), longest_places(alone)).axes
-    assert "What is seen" not in render(JudgedTable.of(TABLE, alone), "mini")
+    assert draw_panels(panels_of(TABLE, "lengths", alone), "title").axes == []
+    assert "What is seen" not in render(JudgedTable.of(TABLE, alone), "mini").markdown()
 
 
 @pytest.mark.parametrize(("rise", "word"), [(0.01, CONFIRMED), (0.5, CONTRADICTED)])

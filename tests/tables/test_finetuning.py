@@ -346,7 +346,7 @@ def test_a_dagger_stands_where_seeds_differ_from_the_learned_embedding(make_resu
         *(result("none", seed, 40 + 0.1 * seed) for seed in (1, 2, 3)),
         *(result("sinusoidal", seed, 80.05 + 0.1 * seed) for seed in (1, 2, 3)),
     ]
-    page = render(JudgedTable.of(BERT_SQUAD_TABLE, results), "mini")
+    page = render(JudgedTable.of(BERT_SQUAD_TABLE, results), "mini").markdown()
     assert "/ 40.20 ± 0.10 (3)†" in page
     assert "/ 80.25 ± 0.10 (3) |" in page
     assert "/ 80.20 ± 0.10 (3) |" in page
@@ -370,7 +370,7 @@ def test_the_caption_says_where_seeds_leave_out_the_pre_training(
     planned = plan_run(configs, Run(table, "mini", "rope", "vanilla", 3), Devices(0))
     before = planned.before[-1].final.folder if planned.before else None
     assert before == (Path("checkpoints", start) if start else None)
-    page = caption(TABLES[table], "mini", [made_by(planned, make_result)])
+    page = "\n".join(caption(TABLES[table], "mini", [made_by(planned, make_result)]).notes)
     assert (told in page) if told else ("Whatever its seed" not in page)
 
 

@@ -12,7 +12,7 @@ from fairseq_plugins.papers.extrapolation import TRANSLATION_LENGTHS
 from fairseq_plugins.papers.floor_sweep import CLAMPED, FLOOR_SWEEP, FLOORS, OUTPUT_NORMS, PLAIN
 from fairseq_plugins.papers.lrpe import TABLE_2
 from fairseq_plugins.records.runs import Run
-from fairseq_plugins.report.floor_sweep_figure import draw_floor_sweep
+from fairseq_plugins.report.figures import draw_figure
 from fairseq_plugins.report.render import render
 from fairseq_plugins.statistics.comparisons import gather
 from fairseq_plugins.statistics.judged import JudgedTable
@@ -83,12 +83,12 @@ def test_a_row_is_compared_with_itself_under_the_denominator_of_table_2(results)
     assert found["rope", "floor_0"].seeds == 3 and found["rope", "floor_0"].is_apart
     assert found["lrpe_type8", "plain"].effect == pytest.approx(0.1)
     assert found["lrpe_type8", "plain"].seeds == 0 and not found["lrpe_type8", "plain"].is_apart
-    page = render(JudgedTable.of(FLOOR_SWEEP, results), "mini")
+    page = render(JudgedTable.of(FLOOR_SWEEP, results), "mini").markdown()
     section = page.partition("## Differences to clamped denominator\n")[2].partition("\n## ")[0]
     assert "of the same row with clamped denominator" in section
     assert "| Method | floor 0 | plain denominator |" in section
     assert "| RoPE | +10.17† (+9.45 to +10.88) | +0.10 (" in section
-    assert "Differences to clamped" not in render(JudgedTable.of(TABLE_2, []), "mini")
+    assert "Differences to clamped" not in render(JudgedTable.of(TABLE_2, []), "mini").markdown()
 
 
 def test_every_denominator_is_compared_with_the_output_norm_too(make_result):
@@ -99,14 +99,14 @@ def test_every_denominator_is_compared_with_the_output_norm_too(make_result):
         for seed in (1, 2, 3)
     ]
     results[0]["metrics"]["test_ppl"] += 0.5
-    page = render(JudgedTable.of(FLOOR_SWEEP, results), "mini")
+    page = render(JudgedTable.of(FLOOR_SWEEP, results), "mini").markdown()
     section = page.partition("## Differences to layer norm of the output\n")[2]
     assert "| Method | floor 0.2 | clamped denominator |" in section
     assert "| RoPE | +3.17† (+2.45 to +3.88) | +1.00" in section
 
 
 def test_pages_call_a_floor_by_its_number(results):
-    page = render(JudgedTable.of(FLOOR_SWEEP, results), "mini")
+    page = render(JudgedTable.of(FLOOR_SWEEP, results), "mini").markdown()
     assert "| Method | Floor 0: PPL (valid) |" in page and "Plain denominator: PPL (valid)" in page
     assert TABLE_2.name_of("linear") == FLOOR_SWEEP.name_of("linear") == "linear attention"
 
@@ -123,7 +123,7 @@ def test_its_figure_has_every_row_over_the_floors(tmp_path, make_result):
         make_result(row, floor, seed, 70.0 + seed, table="floor_sweep")
         for row, floor, seed in (("rope", "floor_0", 1), ("rope", "plain", 1), ("rope", "plain", 2))
     ]
-    draw_floor_sweep(tmp_path / "results", FLOOR_SWEEP, FLOOR_SWEEP.figures[0], "mini", results)
+    draw_figure(tmp_path / "results", FLOOR_SWEEP, FLOOR_SWEEP.figures[0], "mini", results)
     folder = tmp_path / "results" / "floor_sweep"
     assert (folder / "mini.png").is_file() and "0.4" in (folder / "mini.svg").read_text()
     rows = json.loads((folder / "mini.json").read_text())["rows"]

@@ -18,10 +18,10 @@ from fairseq_plugins.records.recipe import total_batch
 from fairseq_plugins.records.results import check_result, load_result
 from fairseq_plugins.records.runs import Run
 from fairseq_plugins.report.short_then_long import short_sample_sentences
-from fairseq_plugins.report.squad_by_pretraining_length import lines_by_length
 from fairseq_plugins.runner import table_run
 from fairseq_plugins.runner.run_options import RunOptions
 from fairseq_plugins.statistics.judged import JudgedTable
+from fairseq_plugins.statistics.series import part_lines
 from tests.tables.fake_commands import FakeCommands
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
@@ -130,8 +130,8 @@ def test_the_page_the_figure_and_the_json_have_every_part(place: Path) -> None:
     assert table_run.run_table(place, table, scale, todo, RunOptions(), launcher=again) == 0
     assert again.trained == []
 
-    lines = lines_by_length([result, _with(result, 1, v1_f1=80.0)], "v1_f1")
-    assert lines == {("learned", "vanilla"): [70.0, 75.0, 70.0]}
+    lines = part_lines([result, _with(result, 1, v1_f1=80.0)], "v1_f1")
+    assert lines == {("learned", "vanilla"): [(1.0, 70.0), (2.0, 75.0), (3.0, 70.0)]}
     schema = experiment_of(TABLE).metrics
     with pytest.raises(ValueError, match="short_v1_f1 must be that of its part, 80"):
         check_result(_with(result, 1, v1_f1=80.0), schema)
@@ -148,7 +148,8 @@ def test_the_page_says_what_short_samples_decide() -> None:
             (row, "vanilla"): {"short_v1_f1": {1: own}, "short_v2_f1": {1: v2}}
             for row, own in v1.items()
         }
-        return "".join(short_sample_sentences(JudgedTable(table, cells, floors)))
+        found = short_sample_sentences(JudgedTable(table, cells, floors))
+        return "".join(section.text for section in found)
 
     said = seen(50.0, learned=5.0, shaw_only=9.0, learnable_sinusoidal=4.0)
     v1 = "is above that of `learned` (5.00): so for `shaw_only` (9.00); not for `learnable_sin"

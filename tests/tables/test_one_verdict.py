@@ -24,7 +24,8 @@ def test_page_and_site_agree_on_all_committed_results(name: str) -> None:
     site = pairs_of(found)
     labels = {row.label: row.name for row in table.rows}
     sign = " > " if table.ranked_by.higher_is_better else " < "
-    sections = {part.partition(":")[0]: part for part in orderings(found.judged)}
+    parts = (part for section in orderings(found.judged) for part in section.parts)
+    sections = {part.partition(":")[0]: part for part in parts}
     for attention in table.attentions:
         section = sections.get(f"**{table.name_of(attention).capitalize()}**", "")
         for line in section.splitlines():

@@ -46,7 +46,7 @@ def test_every_two_rows_are_compared_with_one_correction():
     )
     adjusted = [one.adjusted for one in pairwise.estimates.values()]
     assert adjusted == pytest.approx(holm([one.p for one in own]))
-    page = pairwise.markdown("title")
+    page = pairwise.page("title").markdown()
     assert page.count("\n| ") == 2 + 3 + 2 + 3 and page.count("\n- ") == 3
 
 

@@ -209,7 +209,7 @@ def test_pages_say_the_stages(make_result) -> None:  # type: ignore[no-untyped-d
     metrics = {"valid_loss": 5.0, "valid_ppl": 32.0, "best_update": 900, "curve": [[900, 5.0]]}
     result = make_result("rope", "vanilla", 1, 32.0, table="table8", scale=SMALL, config=one.config)
     result["metrics"] |= metrics
-    text = render(JudgedTable.of(TABLES["table8"], [result]), SMALL)
+    text = render(JudgedTable.of(TABLES["table8"], [result]), SMALL).markdown()
     assert text.startswith("# ") and "scale `small`" in text.splitlines()[0]
     assert "Data: wikitext-2 " in text  # that of the result
     for length, updates in ((16, "2,000"), (32, "2,000"), (128, "900")):

@@ -176,8 +176,8 @@ def test_whatever_is_changed_in_a_result_its_page_is_made(tmp_path, table):
         except ValueError:
             continue
         if not results.mismatch(changed, results.run_of(changed), original["config"], None):
-            assert render(JudgedTable.of(TABLES[table], [changed]), "mini")
-            assert render(JudgedTable.of(TABLES[table], [original, changed]), "mini")
+            assert render(JudgedTable.of(TABLES[table], [changed]), "mini").markdown()
+            assert render(JudgedTable.of(TABLES[table], [original, changed]), "mini").markdown()
             shown += 1
     assert 0 < shown < 120
 

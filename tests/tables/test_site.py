@@ -9,6 +9,8 @@ import pytest
 
 from fairseq_plugins.encodings import ENCODINGS
 from fairseq_plugins.papers import CLAIMS, TABLES
+from fairseq_plugins.records.recipe_files import read_content
+from fairseq_plugins.records.results import run_of
 from fairseq_plugins.site import charts
 from fairseq_plugins.site.build import MARKER, build, same_charts
 from fairseq_plugins.site.figures import FigureView
@@ -16,12 +18,13 @@ from fairseq_plugins.site.formula import mathml
 from fairseq_plugins.site.kinds import kind_of
 from fairseq_plugins.site.markdown import to_html
 from fairseq_plugins.site.reading import read_evidence
-from fairseq_plugins.site.runs import cell_view, shared_of
-from fairseq_plugins.site.tables import lines_of
+from fairseq_plugins.site.runs import cell_view, command_pattern, shared_of
+from fairseq_plugins.site.tables import site_lines
 from fairseq_plugins.statistics.table_results import Evidence, TableResults
 from tests.site_links import dead_links, pages
 
 ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "results"
 HOSTILE = "</script><img src=x onerror=alert(1)>\"'&{{ 7*7 }}"
 KEPT = [f"{row}-linear-s{seed}" for row in ("base", "rope", "lrpe_type2") for seed in (1, 2, 3)]
 
@@ -94,10 +97,10 @@ def test_a_damaged_result_is_shown_as_such(evidence: Evidence, site: Path) -> No
 
 def test_a_line_says_paper_ours_and_how_sure(evidence: Evidence) -> None:
     (table,) = evidence.tables
-    lines = {(line.row, line.attention): line for line in lines_of(table)}
+    lines = {(line.row, line.attention): line for line in site_lines(table)}
     line = lines["rope", "linear"]
-    assert line.numbers[1].paper == "33.13"
-    assert line.numbers[1].ours.endswith("(3)")
+    number = line.numbers["test_ppl"]
+    assert number.paper == "33.13" and number.ours.endswith("(3)")
     assert (line.seeds, line.kind) == (3, "transforms q, k")
     assert lines["base", "linear"].verdict == "reference"
     assert lines["rope", "vanilla"].verdict == "not run"
@@ -114,43 +117,41 @@ def test_a_claims_page_says_how_sure_and_how_to_run_it(site: Path) -> None:
 
 def test_a_cells_page_has_its_runs(site: Path) -> None:
     text = (site / "run-table2-mini-rope-linear.html").read_text(encoding="utf-8")
-    for word in ("Seed 1", "Seed 3", "model=rope", "model.position_encoding", "torch"):
+    for word in (
+        "Seed 1",
+        "Seed 3",
+        "model.position_encoding",
+        "torch",
+        "table2-mini.html#commands",
+    ):
         assert word in text
     assert "results/table2/mini/rope-linear-s1.json" in text
 
 
-def test_a_cells_page_has_commands_of_two_seeds_once(evidence: Evidence, site: Path) -> None:
-    """RoPE's first has one of its own here, so that its second is told whole, and its third not."""
+def test_the_commands_of_all_runs_are_on_the_tables_page_once(evidence: Evidence) -> None:
+    """RoPE's first run has one of its own here."""
     (found,) = evidence.tables
-    by_seed = {run["seed"]: run for run in found.runs["rope", "linear"]}
-    views = cell_view(found, "rope", "linear", shared_of(found)).runs
-    assert [(view.as_of, bool(view.commands)) for view in views] == [
-        (1, True),
-        (2, True),
-        (2, False),
-    ]
-    assert views[1].commands == "\n".join(by_seed[2]["command"])
-    told = re.sub(r"(seed=|-s)2\b", r"\g<1>3", views[1].commands)
-    assert told == "\n".join(by_seed[3]["command"]), "what the page says of the third is so"
+    shared = shared_of(found)
+    assert len(shared.commands) == 2
+    views = cell_view(found, "rope", "linear", shared).runs
+    assert [view.commands for view in views] == [2, 1, 1]
     assert not any(view.differs for view in views), "the seed and its folders are no difference"
     assert "machine" in dict(views[1].circumstances), "the first's machine is another one"
-    text = (site / "run-table2-mini-rope-linear.html").read_text()
-    assert "those of seed 2 with <code>3</code> for the seed" in text
 
 
-def test_commands_that_start_from_one_model_are_told_once_too() -> None:
-    """Those of Table 4 of the BERT paper, whose seeds fine-tune the model of seed 1."""
-    folder = ROOT / "results" / "bert_table4" / "mini"
-    runs = [json.loads((folder / f"learned-vanilla-s{s}.json").read_bytes()) for s in (1, 2, 3)]
-    found = TableResults(TABLES["bert_table4"], "mini", runs, [])
-    views = cell_view(found, "learned", "vanilla", shared_of(found)).runs
-    assert [(view.as_of, view.from_one) for view in views] == [(1, False), (1, True), (1, True)]
-    assert views[0].commands and not views[1].commands
-    own = re.compile(r"(/bert_table4/mini/learned-vanilla-s|seed[= ])1\b")
-    for view, run in zip(views[1:], runs[1:], strict=True):
-        lines = views[0].commands.splitlines()
-        said = [own.sub(rf"\g<1>{view.seed}", x) if "bert_table4" in x else x for x in lines]
-        assert said == run["command"], "what the page says of them is so"
+@pytest.mark.parametrize("name", ["table2", "table3", "bert_table3", "bert_table4"])
+def test_commands_say_what_each_run_gave(name: str) -> None:
+    """Fine-tuned rows start from the model of seed 1, whatever their own."""
+    runs = [read_content(path) for path in sorted((RESULTS / name / "mini").glob("*-s[123].json"))]
+    shared = shared_of(TableResults(TABLES[name], "mini", runs, []))
+    for run in runs:
+        words = {"RUN": run_of(run).name, "ROW": run["row"], "ATTENTION": run["attention"]}
+        words["SEED"] = str(run["seed"])
+        text = command_pattern(run)
+        assert text in shared.commands
+        for word, own in words.items():
+            text = text.replace(word, own)
+        assert text == "\n".join(run["command"])
 
 
 def test_charts_with_the_same_numbers_are_kept_once() -> None:

@@ -16,6 +16,7 @@ from fairseq_plugins.records import results
 from fairseq_plugins.records.recipe import hydra_word
 from fairseq_plugins.records.runs import Run, Study
 from fairseq_plugins.report.differences import differences
+from fairseq_plugins.report.lines import lines_of
 from fairseq_plugins.report.render import main_tables
 from fairseq_plugins.runner import table_run
 from fairseq_plugins.runner.plan import check_study, plan, tracked
@@ -69,8 +70,8 @@ def test_without_base_the_first_row_is_the_reference_and_all_are_in_one_table():
     ]
     judged = JudgedTable(own, gather(found, own.columns))
     assert [*judged.against("linear")] == ["lrpe_type2", "alibi"]
-    page = "\n".join([*main_tables(judged), *differences(judged)])
-    assert "## Differences to `rope`" in page
+    page = main_tables(judged, lines_of(judged))[0]
+    assert [section.heading for section in differences(judged)] == ["Differences to `rope`"]
     assert page.index("`rope`") < page.index("`lrpe_type2`") < page.index("`alibi`")
     with_base = of_study(TABLE_2, {"alibi", "base", "rope"})
     assert with_base.reference == "base" and with_base.row_names == ("base", "rope", "alibi")

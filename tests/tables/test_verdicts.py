@@ -65,21 +65,24 @@ def test_what_is_undecided_says_why():
     values = {"base": (60.0, 61.0, 62.0), "rope": (50.0, 51.2, 52.1)}
     floors = {"table2": {"test_ppl": {"unigram": 40.0}}}
     found = {"mini": {"one": judge(claim(below()), numbers(floors, **values))}}
-    page = render_claims((claim(below()),), found)
+    page = render_claims((claim(below()),), found).markdown()
     assert "**undecided** -9.90 (" in page
     assert "); at the floor |" in page
     assert "| `mini` | 0 | 0 | 1 | 0 | 0 | 1 | 0 | 0 |" in page
     (data,) = as_data((claim(below()),), found)
     assert data["verdicts"]["mini"]["at_floor"] is True
     found = {"mini": {"one": judge(claim(below()), numbers(base=(60.0,), rope=(50.0,)))}}
-    assert "| `mini` | 0 | 0 | 1 | 0 | 0 | 0 | 1 | 0 |" in render_claims((claim(below()),), found)
+    assert (
+        "| `mini` | 0 | 0 | 1 | 0 | 0 | 0 | 1 | 0 |"
+        in render_claims((claim(below()),), found).markdown()
+    )
 
 
 def test_what_is_undecided_over_seeds_says_how_many_would_decide():
     verdict = judge(claim(below()), numbers(base=(60.0, 61.0, 62.0), rope=(58.5, 61.1, 60.1)))
     assert verdict.word == "undecided" and 3 < verdict.enough < 20
     found = {"mini": {"one": verdict}}
-    page = render_claims((claim(below()),), found)
+    page = render_claims((claim(below()),), found).markdown()
     assert f"; {verdict.enough} seeds would decide" in page
     assert "| `mini` | 0 | 0 | 1 | 1 | 0 | 0 | 0 | 0 |" in page
     sure = judge(claim(below()), numbers(base=(60.0, 61.0, 62.0), rope=(50.0, 51.2, 52.1)))
@@ -95,7 +98,7 @@ def test_what_is_undecided_may_be_surely_smaller_than_the_papers(apart, smaller)
     verdict = judge(claim(below()), numbers(base=(60.0, 61.0, 62.0), rope=rope))
     assert verdict.word == "undecided"
     assert (verdict.estimate.low > paper) is smaller
-    page = render_claims((claim(below()),), {"mini": {"one": verdict}})
+    page = render_claims((claim(below()),), {"mini": {"one": verdict}}).markdown()
     assert ("); smaller than the paper's |" in page) is smaller
     assert f"| `mini` | 0 | 0 | 1 | 1 | {int(smaller)} | 0 | 0 | 0 |" in page
     (data,) = as_data((claim(below()),), {"mini": {"one": verdict}})
@@ -172,7 +175,7 @@ def test_speeds_are_judged_on_average():
     assert (estimate.p, estimate.seeds) == (None, 0), "no p of being 0, and types are no seeds"
     page = render_claims(
         (claim(speed),), {"a-cpu": {"one": judge(claim(speed), timed(0.97, 0.99, 0.96))}}
-    )
+    ).markdown()
     assert "**confirmed** 0.973 x (0.935 to 1.011)" in page, "a ratio has no sign"
 
 
@@ -184,7 +187,7 @@ def test_a_claim_of_no_effect_is_confirmed_once_in_forty_times():
     words = [word(below(), numbers(base=base, rope=rope)) for base, rope in drawn]
     share = words.count("confirmed") / trials
     assert share == pytest.approx(1 / 40, abs=3 * np.sqrt(1 / 40 * 39 / 40 / trials))
-    assert "of forty claims of no effect at all, one is" in render_claims((), {})
+    assert "of forty claims of no effect at all, one is" in render_claims((), {}).markdown()
 
 
 def test_correlations_need_rows():
@@ -285,7 +288,7 @@ def test_claims_of_a_folder_that_is_not_there_are_refused(root, tmp_path, monkey
 def test_the_page_has_every_verdict_and_the_json_the_same():
     one = claim(below())
     found = {"mini": {"one": judge(one, numbers(base=(60.0, 61.0, 62.0), rope=(50.0, 51.2, 52.1)))}}
-    page = render_claims((one,), found)
+    page = render_claims((one,), found).markdown()
     assert "| it is so | Table 1 | -0.61 | **confirmed** -9.90 (" in page
     assert "| `mini` | 1 | 0 | 0 | 0 | 0 | 0 |" in page
     (data,) = json.loads(json.dumps(as_data((one,), found)))

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from fairseq_plugins.common.report_view import figure_site_link, site_link
+from fairseq_plugins.common.pages import figure_site_link, site_link
 
 
 def test_a_page_is_named_where_the_site_makes_it() -> None:

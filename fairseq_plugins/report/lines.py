@@ -1,0 +1,140 @@
+"""The lines of a table: the paper's numbers, ours and the verdict on a row."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from fairseq_plugins.common.tables import DASH
+from fairseq_plugins.papers.tables import Column
+from fairseq_plugins.report.differences import interval, probability
+from fairseq_plugins.statistics.comparisons import deviation, mean
+from fairseq_plugins.statistics.floors import best_floor
+from fairseq_plugins.statistics.inference import Estimate, Seeds
+from fairseq_plugins.statistics.judged import JudgedTable
+
+REFERENCE, ALONE, NOT_RUN = "reference", "no reference", "not run"  # besides verdicts
+
+
+@dataclass(frozen=True)
+class Number:
+    """A number of a cell.
+
+    Attributes:
+        paper, ours: texts, or "".
+        order, paper_order: means, or None.
+        sure: the interval of ours, where every number has one.
+        mark: whether ours differs significantly from the reference.
+        below_floor: whether ours is not significantly better than the best baseline.
+    """
+
+    paper: str = ""
+    ours: str = ""
+    order: float | None = None
+    paper_order: float | None = None
+    sure: str = ""
+    mark: bool = False
+    below_floor: bool = False
+
+
+@dataclass(frozen=True)
+class Line:
+    """A row under an attention.
+
+    Attributes:
+        numbers: by metric, in the order of the table's columns.
+        is_run: whether there are results.
+        verdict: verdict against the reference in the ranking column.
+        effect, sure, p: that difference, its interval and its p-value as text.
+    """
+
+    row: str
+    label: str
+    group: str
+    attention: str
+    numbers: Mapping[str, Number]
+    is_run: bool
+    verdict: str
+    effect: str = ""
+    sure: str = ""
+    p: str = ""
+    effect_order: float | None = None
+    seeds: int = 0
+
+
+def cell_text(seeds: Seeds | None, digits: int = 2) -> str:
+    """Format mean, standard deviation and number of seeds: "81.20 ± 0.31 (3)"."""
+    if not seeds:
+        return DASH
+    spread = deviation(seeds)
+    if spread is None:
+        return f"{mean(seeds.values()):.{digits}f} (1)"
+    return f"{mean(seeds.values()):.{digits}f} ± {spread:.{digits}f} ({len(seeds)})"
+
+
+def lines_of(judged: JudgedTable) -> dict[tuple[str, str], Line]:
+    """Return by row and attention the paper's rows in its order, then others, per attention."""
+    table = judged.table
+    lines = {}
+    for attention in [*table.attentions, *table.extra_attentions]:
+        printed = [row.name for row in table.rows if attention in row.paper]
+        own = [row for row, a in judged.cells if a == attention]
+        above = {c.metric: _above_floor(judged, attention, c) for c in table.columns}
+        for name in [*printed, *sorted(set(own) - set(printed))]:
+            lines[name, attention] = _line(judged, name, attention, above)
+    return lines
+
+
+def _line(
+    judged: JudgedTable,
+    name: str,
+    attention: str,
+    above: Mapping[str, Sequence[str] | None],
+) -> Line:
+    table, row = judged.table, judged.table.row(name)
+    cell = judged.cells.get((name, attention), {})
+    compared = {c.metric: judged.against(attention, c.metric).get(name) for c in table.columns}
+    numbers = {}
+    for column in table.columns:
+        seeds, rows = cell.get(column.metric), above[column.metric]
+        printed = row.paper.get(attention, {}).get(column.metric)
+        numbers[column.metric] = Number(
+            paper=printed.text(column.digits) if printed else "",
+            ours=cell_text(seeds, column.digits) if seeds else "",
+            order=mean(seeds.values()) if seeds else None,
+            paper_order=printed.mean if printed else None,
+            mark=(one := compared[column.metric]) is not None and one.is_apart,
+            below_floor=bool(seeds) and rows is not None and name not in rows,
+        )
+    estimate, digits = compared[table.ranked_by.metric], table.ranked_by.digits
+    line = Line(
+        row=name,
+        label=row.label,
+        group=row.group or "beyond the paper",
+        attention=attention,
+        numbers=numbers,
+        is_run=bool(cell),
+        verdict=_verdict(judged, name, estimate, is_run=bool(cell)),
+        seeds=max(map(len, cell.values()), default=0),
+    )
+    if estimate is None:
+        return line
+    return replace(
+        line,
+        effect=f"{estimate.effect:+.{digits}f}",
+        sure="" if estimate.low is None else interval(estimate, digits),
+        p="" if estimate.adjusted is None else probability(estimate.adjusted),
+        effect_order=estimate.effect,
+    )
+
+
+def _verdict(judged: JudgedTable, name: str, estimate: Estimate | None, *, is_run: bool) -> str:
+    if not is_run:
+        return NOT_RUN
+    if name == judged.table.reference:
+        return REFERENCE
+    return ALONE if estimate is None else judged.verdict(estimate)
+
+
+def _above_floor(judged: JudgedTable, attention: str, column: Column) -> list[str] | None:
+    """Return the rows that are better than the best baseline; None without any baseline."""
+    floor = best_floor(column, judged.floors)
+    return None if floor is None else judged.rows_above(attention, column, floor[1])
