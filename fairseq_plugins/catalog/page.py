@@ -17,17 +17,24 @@ COMMAND = "fairseq-pe encodings --write docs/encodings.md"
 # Sections of docstrings, and what they are called here.
 SECTIONS = {"Args:": "Options:", "Attributes:": "Attributes:", "Raises:": "Errors:"}
 
+# What a reader looks for, and the names that have it.
+WANTED = {
+    "what most models use today": "[`rope`](#rope), softmax or linear attention",
+    "longer texts than in training": "[`alibi`](#alibi), [`kerple_log`](#kerple_log), "
+    "[`fire`](#fire); of a model with RoPE [`yarn`](#yarn) ([measured](extrapolation.md))",
+    "linear attention": "[`rope`](#rope), [`per`](#per), [`lrpe_type2`](#lrpe_type2); column "
+    "*linear* below",
+    "absolute embeddings, as of BERT and GPT-2": "[`learned`](#learned), "
+    "[`sinusoidal`](#sinusoidal)",
+    "relative biases or vectors": "[`t5`](#t5), [`shaw`](#shaw), [`xl`](#xl), "
+    "[`deberta`](#deberta)",
+    "no positions": "[`none`](#none)",
+}
+
 INTRODUCTION = """\
 # Encodings
 
-| looking for | names |
-| --- | --- |
-| what most models use today | [`rope`](#rope), softmax or linear attention |
-| longer texts than in training | [`alibi`](#alibi), [`kerple_log`](#kerple_log), [`fire`](#fire); of a model with RoPE [`yarn`](#yarn) ([measured](extrapolation.md)) |
-| linear attention | [`rope`](#rope), [`per`](#per), [`lrpe_type2`](#lrpe_type2); in the table below, column *linear* |
-| absolute embeddings, as of BERT and GPT-2 | [`learned`](#learned), [`sinusoidal`](#sinusoidal) |
-| relative biases or vectors | [`t5`](#t5), [`shaw`](#shaw), [`xl`](#xl), [`deberta`](#deberta) |
-| no positions | [`none`](#none) |
+{wanted}
 
 ```python
 from fairseq_plugins.encodings import build_encoding
@@ -35,9 +42,10 @@ from fairseq_plugins.encodings import build_encoding
 encoding = build_encoding("rope", num_heads=8, head_dim=64)
 ```
 
-In fairseq: `--position-encoding rope`; options and combinations are [below](#name-an-encoding). `fairseq-pe encodings
-NAME` prints all about one, with deviations from the paper. The site of results has a page for each with charts and
-numbers, `site/report/encoding-NAME.html` (`make report`).
+In fairseq: `--position-encoding rope`; options and combinations are [below](#name-an-encoding).
+`fairseq-pe encodings NAME` prints all about one, with deviations from the paper. The site of
+results has a page for each with charts and numbers, `site/report/encoding-NAME.html`
+(`make report`).
 
 ## All {count} names
 
@@ -114,7 +122,9 @@ def page() -> str:
     """Return the whole page."""
     found = {facts.name: facts for facts in select(None, None)}
     table = tables.markdown_table(PAGE_HEADINGS, [_row(facts) for facts in found.values()])
+    wanted = tables.markdown_table(["looking for", "names"], WANTED.items())
     values = {"command": COMMAND, "count": len(found), "size": SIZE, "table": table}
+    values |= {"wanted": wanted}
     blocks = [INTRODUCTION.format(**values)]
     for heading, entries in families().items():
         blocks.append(f"## {heading}")
