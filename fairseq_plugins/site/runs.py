@@ -33,7 +33,6 @@ class RunView:
     """
 
     seed: int
-    name: str
     result: str
     circumstances: Sequence[tuple[str, str]]
     commands: int
@@ -70,7 +69,7 @@ class Shared:
     Attributes:
         configuration: settings by training, "" for all.
         data: sources and sizes.
-        commands: the commands of the runs, with RUN, ROW, ATTENTION and SEED for a run's own.
+        commands: the commands of the runs, with ROW, ATTENTION and SEED for a run's own.
     """
 
     configuration: Mapping[str, Flat]
@@ -89,16 +88,21 @@ def shared_of(found: TableResults) -> Shared:
 
 
 def command_pattern(run: Result) -> str:
-    """Return a run's commands with RUN, ROW, ATTENTION and SEED in place of its own words.
+    """Return a run's commands with ROW, ATTENTION and SEED in place of its own words.
 
     Folders of other tables are those of the models that it starts from, whose seed is kept.
     """
-    name, seed = run_of(run).name, run["seed"]
-    text = "\n".join(run["command"])
-    folder = rf"(/{re.escape(run['table'])}/[^/\s]+/){re.escape(name)}(?!\d)"
-    text = re.sub(folder, r"\1RUN", text)
-    text = text.replace(name.removesuffix(str(seed)), "ROW-ATTENTION-s")
-    text = re.sub(rf"model={re.escape(run['row'])}(?!\S)", "model=ROW", text)
+    row, attention, seed = run["row"], run["attention"], run["seed"]
+    text, own = "\n".join(run["command"]), re.escape(row)
+    # A run may have trained its model in the folder of another table.
+    trained = re.findall(rf"save_dir=(?:\S*/)?([^/\s]+)/[^/\s]+/{own}-", text)
+    tables = "|".join(map(re.escape, {run["table"], *trained}))
+    folder = rf"((?:{tables})/[^/\s]+/){own}-([^/\s]+?)-s{seed}(?!\d)"
+    text = re.sub(folder, r"\1ROW-\2-sSEED", text).replace(
+        f"{row}-{attention}-s", "ROW-ATTENTION-s"
+    )
+    text = text.replace(f"ROW-{attention}-s", "ROW-ATTENTION-s")
+    text = re.sub(rf"model={own}(?!\S)", "model=ROW", text)
     return re.sub(rf"(seed[= ]){seed}(?!\d)", r"\1SEED", text)
 
 
@@ -271,7 +275,6 @@ def _run_views(runs: Sequence[Result], files: Path, commands: Sequence[str]) -> 
     return [
         RunView(
             seed=run["seed"],
-            name=run_of(run).name,
             result=(Path("results") / files / f"{run_of(run).name}.json").as_posix(),
             circumstances=[
                 one for one in circumstances(run) if run is runs[0] or one not in around

@@ -10,7 +10,6 @@ import pytest
 from fairseq_plugins.encodings import ENCODINGS
 from fairseq_plugins.papers import CLAIMS, TABLES
 from fairseq_plugins.records.recipe_files import read_content
-from fairseq_plugins.records.results import run_of
 from fairseq_plugins.site import charts
 from fairseq_plugins.site.build import MARKER, build, same_charts
 from fairseq_plugins.site.figures import FigureView
@@ -145,8 +144,7 @@ def test_commands_say_what_each_run_gave(name: str) -> None:
     runs = [read_content(path) for path in sorted((RESULTS / name / "mini").glob("*-s[123].json"))]
     shared = shared_of(TableResults(TABLES[name], "mini", runs, []))
     for run in runs:
-        words = {"RUN": run_of(run).name, "ROW": run["row"], "ATTENTION": run["attention"]}
-        words["SEED"] = str(run["seed"])
+        words = {"ROW": run["row"], "ATTENTION": run["attention"], "SEED": str(run["seed"])}
         text = command_pattern(run)
         assert text in shared.commands
         for word, own in words.items():
