@@ -183,8 +183,10 @@ def _one_table(table: Table, lines: Lines) -> str:
             words += [numbers[column].paper or DASH for column in table.printed_columns]
             words += [_ours(number) for number in numbers.values()]
             own = numbers[ranked]
-            known = own.order is not None and own.paper_order is not None
-            words += [f"{own.order - own.paper_order:+.{ranked.digits}f}" if known else DASH]
+            if own.order is None or own.paper_order is None:
+                words.append(DASH)
+            else:
+                words.append(f"{own.order - own.paper_order:+.{ranked.digits}f}")
         rows.append(words)
     return markdown_table(header, rows, left=2)
 

@@ -35,8 +35,8 @@ def site_lines(found: TableResults) -> list[SiteLine]:
     for at, line in lines_of(found.judged).items():
         encoding = encodings.get(at, line.row)
         page = cell_page(found.table, found.scale, *at) if line.is_run else ""
-        own = {"kind": kind_of(encoding), "encoding": encoding, "page": page}
-        lines.append(SiteLine(**vars(line), **own))
+        kind = kind_of(encoding)
+        lines.append(SiteLine(**vars(line), kind=kind, encoding=encoding, page=page))
     return lines
 
 
