@@ -55,8 +55,8 @@ def render(scale: str, cells: Sequence[Result]) -> str:
         about = "Dot: ours with its quartiles; diamond: the paper's; red: this project's target."
         sections.append(Section("Figure", [f"![Speeds against Base]({scale}.png)", about]))
     about = "What a row's arithmetic allows; a verdict is whether the median meets it."
-    targets = table(("target", "ours", "verdict"), aimed)
-    sections.append(Section("Targets of this project", [about, targets], is_folded=True))
+    page = table(("target", "ours", "verdict"), aimed)
+    sections.append(Section("Targets of this project", [about, page], is_folded=True))
     caption, notes = describe(cells)
     origin = [made(origin_of(cells), site_link("speed.html"))] if cells else []
     result = [table(("paper", "ours", "quartiles"), measured), bullets(notes)]
