@@ -80,7 +80,7 @@ def test_marks_in_the_picture_stand_in_the_order_of_their_numbers():
     assert mean.index("[") < mean.index("O") < mean.index("]") < mean.index("|")
 
 
-def test_pictures_are_written(tmp_path):
+def test_pictures_are_written(real_pictures, tmp_path):
     pairwise = compare(["rope", "xl"], "linear", TABLE_2, [*results(A, "rope"), *results(B, "xl")])
     curves = mean_curves({"rope": [{10: 3.0, 20: 2.0}, {10: 5.0, 20: 2.0, 30: 1.0}], "xl": []})
     assert curves == {"rope": [(10, 16.0), (20, 4.0)]}
