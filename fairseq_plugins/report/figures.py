@@ -106,7 +106,9 @@ def _draw_small(axis: Any, panel: Panel) -> None:
         ends = panel.scaled([(panel.rule, bottom), (panel.rule, top)])
         axis.add_collection(LineCollection(in_all(ends), colors="grey", linewidths=0.6))
     for (row, column), (label, points) in zip(places, panel.lines.items(), strict=True):
-        axis.text(column + 0.03, row + 0.2, f"{label}  {points[-1][1]:.4g}", fontsize=7.5)
+        text = f"{label}  {points[-1][1]:.4g}"
+        size = 7.5 * min(1, 27 / len(text))  # within its column
+        axis.text(column + 0.03, row + 0.2, text, fontsize=size)
     first, last, low, high = panel.end_labels()
     down = places[-1][0]
     words: dict[str, Any] = {"fontsize": 6.5, "color": _REFERENCE}
