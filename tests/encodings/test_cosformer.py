@@ -85,7 +85,8 @@ def test_a_length_below_the_models_has_negative_weights_and_a_floor_under_their_
     encoding = build(length=10, causal=True)
     assert LinearFacts.of(build()).keeps_positive
     assert not LinearFacts.of(encoding).keeps_positive
-    attention = LinearAttention(encoding, num_heads=HEADS, head_dim=DIM, causal=True)
+    shape = {"num_heads": HEADS, "head_dim": DIM, "causal": True}
+    attention = LinearAttention(encoding, **shape, normalizer="encoded")
     q, k, v = torch.randn(3, 2, HEADS, LONGEST, DIM, dtype=torch.float64)
     at = torch.arange(LONGEST).unsqueeze(0)
     encoded_q, encoded_k = (encoding.transform_key(x.relu(), at) for x in (q, k))
