@@ -111,9 +111,7 @@ def every_way_in(attention, q, k, v):
 @DTYPES
 @pytest.mark.parametrize("causal", [True, False])
 def test_the_output_of_linear_attention_is_rounded_once(causal, dtype):
-    layer = Layer(
-        "lrpe_type2", "linear", causal=causal, dtype=torch.float32, normalizer="encoded"
-    )
+    layer = Layer("lrpe_type2", "linear", causal=causal, dtype=torch.float32, normalizer="encoded")
     q, k, v = torch.randn(3, 2, 2, 300, 8)
     positions = {"q_positions": count(300), "k_positions": count(300)}
     expected, _ = layer.attention(q, k, v, **positions)
