@@ -150,7 +150,7 @@ def _minus(pair: tuple[str, str]) -> str:
 
 def _compared(p: float | None) -> str:
     text = probability(p)
-    return text if text.startswith("<") else f"= {text}"
+    return text.replace("<", "< ") if text.startswith("<") else f"= {text}"
 
 
 def _line(marks: Mapping[int, str]) -> str:
