@@ -21,7 +21,7 @@ _BOUNDS: dict[str, tuple[float, float]] = {
     "optimization.max_update": (0, _LARGEST),  # 0: no limit
     "optimization.max_epoch": (0, _LARGEST),
     "optimization.clip_norm": (0, math.inf),
-    "optimization.lr": (sys.float_info.min, sys.float_info.max),
+    "optimization.lr": (0, sys.float_info.max),
     "optimizer.weight_decay": (0, sys.float_info.max),
     "lr_scheduler.warmup_updates": (0, _LARGEST),
     "criterion.label_smoothing": (0, 1),
@@ -50,10 +50,9 @@ def check_training(config: Any, task: Any) -> None:
         given = (root.get(section) or {}).get(key)
         for value in [given] if isinstance(given, int | float | None) else given:
             if value is not None and not lowest <= value <= highest:
-                bounds = f"from {lowest} to {highest}"
-                if lowest == sys.float_info.min:
-                    bounds = "above 0 and finite"
-                raise OptionError(f"`{name}` must be {bounds}, but is {value} instead.")
+                raise OptionError(
+                    f"`{name}` must be from {lowest} to {highest}, but is {value} instead."
+                )
     common = root.get("common") or {}
     halves = [name for name in _HALVES if common.get("cpu") and common.get(name)]
     if halves:
