@@ -50,9 +50,10 @@ def check_training(config: Any, task: Any) -> None:
         given = (root.get(section) or {}).get(key)
         for value in [given] if isinstance(given, int | float | None) else given:
             if value is not None and not lowest <= value <= highest:
-                raise OptionError(
-                    f"`{name}` must be from {lowest} to {highest}, but is {value} instead."
-                )
+                bounds = f"from {lowest} to {highest}"
+                if highest == sys.float_info.max:
+                    bounds = f"at least {lowest} and finite"
+                raise OptionError(f"`{name}` must be {bounds}, but is {value} instead.")
     common = root.get("common") or {}
     halves = [name for name in _HALVES if common.get("cpu") and common.get(name)]
     if halves:

@@ -159,8 +159,7 @@ def test_misspelt_key_in_yaml(
         ({"dataset.batch_size": False}, "--max-tokens"),
         ({"dataset.batch_size": -2}, "`dataset.batch_size` must be from 1 to 2147483647"),
         ({"optimization.max_update": -5}, "`optimization.max_update` must be from 0"),
-        ({"optimization.lr": "0.0"}, "`optimization.lr` must be above 0"),
-        ({"optimization.lr": "-0.1"}, "`optimization.lr` must be above 0"),
+        ({"optimization.lr": "-0.1"}, "`optimization.lr` must be at least 0 and finite"),
         ({"model.dropout": "nan"}, "`dropout` must be from 0 to 1, but is nan"),
     ],
 )
