@@ -97,6 +97,7 @@ def test_every_training_starts_from_the_part_before_it() -> None:
     assert "scale/mlm=mini" in parts[0].command
 
 
+@pytest.mark.usefixtures("real_pictures")
 def test_the_page_the_figure_and_the_json_have_every_part(place: Path) -> None:
     table, runs = TABLES[TABLE], [RUN, Run(TABLE, "toy", "shaw_only", "vanilla", 1)]
     fake = FakeCommands(place)
