@@ -22,7 +22,7 @@ UNKNOWN = "unknown"
 
 @dataclass(frozen=True)
 class Caption:
-    """What a page says about its results beside the numbers.
+    """Caption, notes and provenance of a page of results.
 
     Attributes:
         headline: what is measured, on which data and seeds; one line.

@@ -53,7 +53,7 @@ class Panel:
 
     @property
     def is_crowded(self) -> bool:
-        """Whether the lines are too many for one panel, so that each gets a small one."""
+        """Return whether each line gets a small panel, being too many for one."""
         return len(self.lines) > MOST_LINES
 
     @property

@@ -75,7 +75,7 @@ def gather(
 
 
 class _Gathering:
-    """What the statuses of all runs are read from, read once."""
+    """Files, journals and processes that the statuses of runs are read from, read once."""
 
     def __init__(
         self, root: Path, submitted: Sequence[Record], queue: Mapping[str, Queued] | None

@@ -64,7 +64,7 @@ class CellView:
 
 @dataclass(frozen=True)
 class Shared:
-    """What all runs of a table share.
+    """Settings, data and commands that all runs of a table share.
 
     Attributes:
         configuration: settings by training, "" for all.
