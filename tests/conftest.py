@@ -60,16 +60,16 @@ def _seeds_of_the_cpu_alone() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _seeds() -> Iterator[None]:
-    """The same random numbers whichever tests ran before; what commands set is as it was."""
+    """The same random numbers and log levels whichever tests and shared fixtures ran before."""
     random.seed(0)
     torch.manual_seed(0)
-    dtype, logger = torch.get_default_dtype(), logging.getLogger("fairseq")
-    level, disabled = logger.level, logging.root.manager.disable
+    dtype = torch.get_default_dtype()
+    # A command that a shared fixture ran may have silenced the libraries.
+    logging.getLogger("fairseq").setLevel(logging.NOTSET)
+    logging.disable(logging.NOTSET)
     yield
     torch.set_flush_denormal(False)  # which a training in this process turns on
     torch.set_default_dtype(dtype)
-    logger.setLevel(level)
-    logging.disable(disabled)
 
 
 @pytest.fixture(autouse=True)
