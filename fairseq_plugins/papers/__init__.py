@@ -29,7 +29,7 @@ from fairseq_plugins.papers.lrpe import (
 )
 from fairseq_plugins.papers.lrpe_claims import LRPE_CLAIMS, LRPE_UNJUDGED
 from fairseq_plugins.papers.survey_claims import SURVEY_CLAIMS, SURVEY_UNJUDGED
-from fairseq_plugins.papers.tables import Table
+from fairseq_plugins.papers.tables import PUBLISHED, Table
 
 TABLES: dict[str, Table] = {
     table.name: table
@@ -60,5 +60,4 @@ PAPERS: dict[str, tuple[str, ...]] = {
 }
 CLAIMS = (*LRPE_CLAIMS, *BERT_CLAIMS, *SURVEY_CLAIMS)
 UNJUDGED = (*LRPE_UNJUDGED, *SURVEY_UNJUDGED)
-PUBLISHED = "published"  # the scale at which models start from published weights
 SCALE_NAMES = ("toy", "mini", PUBLISHED, "small", "paper")

@@ -6,6 +6,7 @@ from typing import Literal
 
 ATTENTIONS = ("linear", "vanilla")  # in the order of the LRPE paper; vanilla is softmax
 AVERAGE = "average"  # the metric of a column that is the mean of others
+PUBLISHED = "published"  # the scale at which models start from published weights
 MARK = "†"  # of significance
 
 
@@ -131,11 +132,14 @@ class Table:
         mark: meaning of the paper's marks of significance, empty if it has none.
         notes: sentences of the caption.
         lengths: measured by default, in multiples of the training length; empty if fixed.
+        trained_start: sentences of the caption on the model that rows start from, if it is trained
+            here and not a published one.
         published_observations: names of papers, and what they say about what the figure shows.
         may_start_published: whether rows may start from a published model.
         adapted: by name, extra rows that evaluate the model of another row.
         evaluate_only: whether runs whose model is not trained yet are left out unless the row is
             named.
+        untested: by scale, metrics that runs of this scale do not measure, and the reason.
     """
 
     name: str
@@ -159,10 +163,12 @@ class Table:
     mark: str = ""
     notes: tuple[str, ...] = ()
     lengths: tuple[int, ...] = ()
+    trained_start: tuple[str, ...] = ()
     published_observations: tuple[tuple[str, str], ...] = ()
     may_start_published: bool = False
     adapted: Mapping[str, Adapted] = field(default_factory=dict)
     evaluate_only: bool = False
+    untested: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     @property
     def is_printed(self) -> bool:
@@ -179,6 +185,14 @@ class Table:
         every = (*self.columns, *self.derived)
         (found,) = (column for column in every if column.metric == metric)
         return found
+
+    def at(self, scale: str) -> "Table":
+        """Return the table without the columns that runs of a scale do not measure."""
+        reasons = self.untested.get(scale, {})
+        if not reasons:
+            return self
+        columns = tuple(column for column in self.columns if column.metric not in reasons)
+        return replace(self, columns=columns, notes=(*self.notes, *dict.fromkeys(reasons.values())))
 
     def row(self, name: str) -> Row:
         """Return the paper's row of that name, or one without published numbers."""

@@ -65,7 +65,7 @@ def caption(
         *_common_origin(experiment, results),
         *experiment.caption_notes(results),
         *table.notes,
-        *_starts(results),
+        *(_starts(results) or table.trained_start),
         *_nearness(results),
         *denominators(experiment, results),
     ]

@@ -16,10 +16,17 @@ from fairseq_plugins.statistics.verdicts import (
     CONTRADICTED,
     NOT_RUN,
     UNDECIDED,
+    UNTESTED,
     Verdict,
 )
 
-_COLOURS = {CONFIRMED: "#1a7f4b", CONTRADICTED: "#b3202c", UNDECIDED: "#d9a514", NOT_RUN: "#b8c0ca"}
+_COLOURS = {
+    CONFIRMED: "#1a7f4b",
+    CONTRADICTED: "#b3202c",
+    UNDECIDED: "#d9a514",
+    NOT_RUN: "#b8c0ca",
+    UNTESTED: "#dfe3e8",
+}
 _WIDEST = 92  # characters of a claim per line
 _PAPERS: Any = {"color": "white", "markeredgecolor": "#3b4252", "zorder": 3}
 
@@ -91,9 +98,10 @@ def _head(panel: Any, bar: Sequence[Any], counts: Counter[str], scale: str, heig
     """Write the title, and a legend of the bar's parts below."""
     title = f"{counts.total()} claims of the papers, judged by the runs at scale {scale}"
     panel.set_title(title, loc="left", pad=24)
-    words = [f"{counts[word]} {word}" for word in _COLOURS]
+    words = [f"{counts[word]} {word}" for word in _COLOURS if counts[word]]
+    bar = [part for part, word in zip(bar, _COLOURS, strict=True) if counts[word]]
     place = {"loc": "lower left", "bbox_to_anchor": (0, height), "borderaxespad": 0.0}
-    legend = {"ncols": len(_COLOURS), "frameon": False, "fontsize": 8, "columnspacing": 1.0}
+    legend = {"ncols": len(words), "frameon": False, "fontsize": 8, "columnspacing": 1.0}
     panel.legend(bar, words, **legend, **place)
 
 

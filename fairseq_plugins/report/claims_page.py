@@ -23,11 +23,12 @@ from fairseq_plugins.statistics.verdicts import (
     CONTRADICTED,
     NOT_RUN,
     UNDECIDED,
+    UNTESTED,
     Verdict,
     judge_by_scale,
 )
 
-WORDS = (CONFIRMED, CONTRADICTED, UNDECIDED, NOT_RUN)
+WORDS = (CONFIRMED, CONTRADICTED, UNDECIDED, NOT_RUN, UNTESTED)
 PAGE = "claims"
 SUMMARY = "claims-summary"  # the small picture
 
@@ -141,7 +142,8 @@ LEGEND = (
     "seeds would decide* if effect and spread stay as measured.",
     "*at the floor*: undecided, since no row beats its trivial baseline; *smaller than the "
     "paper's*: undecided, but the interval excludes the effect that the paper prints.",
-    "**not run**: rows are missing; `-`: not judged at that scale, or no number in the paper.",
+    "**not run**: rows are missing; **cannot be tested**: models of that scale do not measure it; "
+    "`-`: not judged at that scale, or no number in the paper.",
     "An effect is the first minus the second, in the units of the table: `%` where ratios are "
     "claimed, `r` for correlations, `x` for speed.",
 )
@@ -166,7 +168,8 @@ _METHOD = (
 _BOTH, _UNSURE = "undecided: interval on both sides", "undecided: without interval"
 _AT_FLOOR = "undecided: at the floor"
 _SMALLER = "of these smaller than the paper's"
-_COUNTED = (CONFIRMED, CONTRADICTED, UNDECIDED, _BOTH, _SMALLER, _AT_FLOOR, _UNSURE, NOT_RUN)
+_UNDECIDED = (UNDECIDED, _BOTH, _SMALLER, _AT_FLOOR, _UNSURE)
+_COUNTED = (CONFIRMED, CONTRADICTED, *_UNDECIDED, NOT_RUN, UNTESTED)
 
 
 def _kinds(claims: Iterable[Claim], found: Mapping[str, Verdict]) -> Iterator[str]:
@@ -187,7 +190,7 @@ def _table(claims: Sequence[Claim], verdicts: Verdicts) -> str:
     scales = [
         scale
         for scale, found in verdicts.items()
-        if any(claim.name in found and found[claim.name].word != NOT_RUN for claim in claims)
+        if any(c.name in found and found[c.name].word not in (NOT_RUN, UNTESTED) for c in claims)
     ]
     lines = []
     for claim in claims:

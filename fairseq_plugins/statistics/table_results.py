@@ -145,7 +145,7 @@ class TableFolder:
     def read(self) -> TableResults:
         """Read the results, without those of another experiment than the present configs/."""
         shown, left_out = self._own_results()
-        table = self.table
+        table = self.table.at(self.scale.name)
         if self.study:
             table = of_study(table, {result["row"] for result in shown})
         return TableResults(
@@ -316,7 +316,7 @@ def numbers_by_scale(
                 }
                 for one in found
             }
-    return {scale: Numbers(own, floors.get(scale, {})) for scale, own in cells.items()}
+    return {scale: Numbers(own, floors.get(scale, {}), scale) for scale, own in cells.items()}
 
 
 def read_numbers(

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import expm1, log
 
-from fairseq_plugins.papers import TABLES
+from fairseq_plugins.papers import PUBLISHED, TABLES
 from fairseq_plugins.papers.claims import (
     Claim,
     Comparison,
@@ -33,6 +33,7 @@ from fairseq_plugins.statistics.judged import JudgedTable
 from fairseq_plugins.statistics.timings import RELATIVE_SPEED, TIMINGS
 
 CONFIRMED, CONTRADICTED, UNDECIDED, NOT_RUN = "confirmed", "contradicted", "undecided", "not run"
+UNTESTED = "cannot be tested"  # at a scale that does not measure the metric
 COMPUTED = "computed"  # in place of a scale, of claims that no model decides
 
 
@@ -43,10 +44,12 @@ class Numbers:
     Attributes:
         cells: of tables by name; of timings by `TIMINGS`.
         floors: the numbers of trivial baselines, by table.
+        scale: of the models; empty if they are of none.
     """
 
     cells: Mapping[str, Cells]
     floors: Mapping[str, Floors]
+    scale: str = ""
     _judged: dict[str, JudgedTable] = field(default_factory=dict, repr=False)
 
     def table(self, name: str) -> JudgedTable:
@@ -62,7 +65,7 @@ class Verdict:
     """The verdict on a claim, with the effect that it rests on.
 
     Attributes:
-        word: confirmed, contradicted, undecided, not run.
+        word: confirmed, contradicted, undecided, not run, cannot be tested.
         estimate: the effect; of several comparisons the least favourable, or the one that
             contradicts. None if not run.
         unit: of the effect: "%" for ratios, "r" for correlations, "x" for speed.
@@ -123,6 +126,7 @@ def judge_by_scale(
             for claim in claims
             if isinstance(claim.evidence, Speed) == of_speed
             and not isinstance(claim.evidence, Computed)
+            and _has_scale(claim.evidence, scale)
         }
     computed = [claim for claim in claims if isinstance(claim.evidence, Computed)]
     if found and computed:
@@ -132,6 +136,8 @@ def judge_by_scale(
 
 def judge(claim: Claim, numbers: Numbers) -> Verdict:
     """Judge a claim by the numbers of a scale."""
+    if reason := _untested(claim.evidence, numbers.scale):
+        return Verdict(UNTESTED, missing=reason)
     match claim.evidence:
         case Comparison() as evidence:
             return _comparison(evidence, numbers)
@@ -145,6 +151,29 @@ def judge(claim: Claim, numbers: Numbers) -> Verdict:
             return _threshold(evidence, numbers)
         case Computed() as evidence:
             return _computed(evidence)
+
+
+def _metrics(evidence: Evidence) -> list[tuple[str, str]]:
+    """Return the tables and metrics that decide a claim."""
+    match evidence:
+        case Comparison() | Floor() | Threshold():
+            return [(evidence.table, evidence.metric)]
+        case Correlation():
+            return [evidence.of, evidence.with_]
+        case _:
+            return []
+
+
+def _has_scale(evidence: Evidence, scale: str) -> bool:
+    """Return whether all tables of a claim have a scale."""
+    tables = (TABLES[table] for table, _ in _metrics(evidence))
+    return scale != PUBLISHED or all(table.may_start_published for table in tables)
+
+
+def _untested(evidence: Evidence, scale: str) -> str:
+    """Say why a scale does not measure a metric of a claim; empty if it measures all."""
+    of_tables = ((TABLES[table].untested.get(scale, {}), m) for table, m in _metrics(evidence))
+    return next((reasons[metric] for reasons, metric in of_tables if metric in reasons), "")
 
 
 def word_of(estimate: Estimate, claimed: str, by: float = 0.0) -> str:

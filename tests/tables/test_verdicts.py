@@ -2,13 +2,15 @@
 
 import json
 import logging
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from fairseq_plugins.cli.train_table import main
 from fairseq_plugins.common.files import write_json
-from fairseq_plugins.papers import CLAIMS, TABLES
+from fairseq_plugins.papers import CLAIMS, PUBLISHED, TABLES
+from fairseq_plugins.papers.bert import BERT_SQUAD_TABLE
 from fairseq_plugins.papers.claims import (
     Claim,
     Comparison,
@@ -23,7 +25,13 @@ from fairseq_plugins.statistics.claims import printed
 from fairseq_plugins.statistics.derived import updates_to
 from fairseq_plugins.statistics.judged import JudgedTable
 from fairseq_plugins.statistics.table_results import read_numbers
-from fairseq_plugins.statistics.verdicts import Numbers, judge
+from fairseq_plugins.statistics.verdicts import (
+    NOT_RUN,
+    UNTESTED,
+    Numbers,
+    judge,
+    judge_by_scale,
+)
 
 LM = {"table": "table2", "metric": "test_ppl", "attention": "linear"}
 
@@ -257,10 +265,12 @@ def test_damaged_results_stop_nothing(root, make_result, capsys):
     assert logging.root.manager.disable == logging.INFO, "libraries have nothing to say to users"
     trained = [one for one in CLAIMS if not isinstance(one.evidence, Speed | Computed)]
     page = (root / "results" / "claims.md").read_text()
-    assert f"| `toy` | 0 | 0 | 0 | 0 | 0 | 0 | 0 | {len(trained)} |" in page
+    assert f"| `toy` | 0 | 0 | 0 | 0 | 0 | 0 | 0 | {len(trained)} | 0 |" in page
     for stem in ("claims", "claims-summary"):
         drawn = (root / "results" / f"{stem}.svg").read_text()
-        assert f"{len(trained)} claims of the papers" in drawn and "0 confirmed" in drawn
+        assert (
+            f"{len(trained)} claims of the papers" in drawn and f"{len(trained)} not run" in drawn
+        )
     assert len(json.loads((root / "results" / "claims.json").read_text())) == len(CLAIMS)
 
 
@@ -311,3 +321,21 @@ def test_a_claim_says_where_the_corrected_verdict_of_its_table_is_a_tie():
     pair = JudgedTable(table, cells).pair("linear", "lrpe_type2", "rope")
     assert verdict.word == "confirmed" and verdict.estimate.p < 0.05 < pair.adjusted
     assert verdict.corrected == pair and verdict.is_corrected_tie
+
+
+def test_a_claim_on_a_metric_that_a_scale_does_not_measure_cannot_be_tested():
+    """SQuAD v2.0 at scale published, also in correlations; v1.1 is judged."""
+    v1, v2 = (next(c for c in CLAIMS if c.name == f"{v}-none") for v in ("v1", "v2"))
+    cells = {("none", "vanilla"): {"v1_exact": {1: 20.0}}}
+    numbers = Numbers({"bert_table4": cells}, {}, PUBLISHED)
+    verdict = judge(v2, numbers)
+    assert verdict.word == UNTESTED and "v2.0" in verdict.missing
+    assert judge(v1, numbers).word == judge(v2, replace(numbers, scale="mini")).word == NOT_RUN
+    correlations = [c for c in CLAIMS if isinstance(c.evidence, Correlation)]
+    words = {c.name: judge(c, numbers).word for c in correlations}
+    assert {words[c.name] for c in correlations if c.evidence.with_[1] == "v2_exact"} == {UNTESTED}
+    assert {words[c.name] for c in correlations if c.evidence.with_[1] == "v1_exact"} == {NOT_RUN}
+    judged = judge_by_scale(CLAIMS, {PUBLISHED: numbers})[PUBLISHED]
+    assert "v1-none" in judged and "v2-short-samples" not in judged
+    metrics = [column.metric for column in BERT_SQUAD_TABLE.at(PUBLISHED).columns]
+    assert metrics == ["v1_f1", "v1_exact"] and BERT_SQUAD_TABLE.at("mini") is BERT_SQUAD_TABLE
