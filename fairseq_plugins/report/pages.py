@@ -11,8 +11,8 @@ from fairseq_plugins.papers.bert import (
 )
 from fairseq_plugins.report.correlations import write_correlations
 from fairseq_plugins.report.page import Report
+from fairseq_plugins.statistics.comparisons import printed_cells
 from fairseq_plugins.statistics.table_results import TableFolder, find_tables, read_numbers
-from fairseq_plugins.statistics.verdicts import printed_cells
 
 _CORRELATED = (BERT_PROPERTIES_TABLE, BERT_GLUE_TABLE, BERT_SQUAD_TABLE)
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from fairseq_plugins.papers import TABLES
 from fairseq_plugins.papers.bert_correlations import PERFORMANCES, PROPERTIES, SOURCE
 from fairseq_plugins.report.correlations import PAGE, Grid, explain, grid
+from fairseq_plugins.statistics.comparisons import printed_cells
 from fairseq_plugins.statistics.correlations import correlate, lost_columns
 from fairseq_plugins.statistics.table_results import Evidence
-from fairseq_plugins.statistics.verdicts import printed_cells
 
 
 @dataclass(frozen=True)

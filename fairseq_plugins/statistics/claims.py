@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fairseq_plugins.papers import TABLES
 from fairseq_plugins.papers.bert_correlations import PRINTED
 from fairseq_plugins.papers.claims import Claim, Computed, Correlation, Speed
-from fairseq_plugins.statistics.comparisons import Cells
+from fairseq_plugins.statistics.comparisons import Cells, printed_cells
 from fairseq_plugins.statistics.inference import sample_mean
 from fairseq_plugins.statistics.verdicts import (
     NOT_RUN,
@@ -16,8 +16,6 @@ from fairseq_plugins.statistics.verdicts import (
     Verdict,
     begins_at,
     judge,
-    printed_cells,
-    rules_out,
 )
 
 # A printed effect farther out than this many interval widths is not drawn: it is of another model,
@@ -47,8 +45,17 @@ def _all_printed() -> dict[str, Cells]:
 
 
 def smaller_than_printed(claim: Claim, verdict: Verdict) -> bool:
-    """Test whether an undecided effect is significantly smaller than the printed one."""
-    return rules_out(verdict, printed(claim), getattr(claim.evidence, "claimed", "above"))
+    """Test whether an undecided effect is significantly smaller than the printed one.
+
+    Its interval then ends, on the claimed side, before the effect that the paper prints.
+    """
+    own, paper = verdict.estimate, printed(claim).estimate
+    if verdict.word != UNDECIDED or verdict.at_floor or own is None or paper is None:
+        return False
+    if own.low is None or own.high is None:
+        return False
+    is_above = getattr(claim.evidence, "claimed", "above") == "above"
+    return own.high < paper.effect if is_above else own.low > paper.effect
 
 
 @dataclass(frozen=True)

@@ -50,3 +50,12 @@ def by_family(table: Table, found: Mapping[str, Estimate]) -> dict[str, Estimate
     judged = together({name: one for name, one in found.items() if name in table.row_names})
     judged |= together({name: one for name, one in found.items() if name not in table.row_names})
     return {name: judged[name] for name in found}
+
+
+def printed_cells(table: Table) -> Cells:
+    """Return the paper's own numbers as cells with one seed, 0."""
+    return {
+        (row.name, attention): {metric: {0: n.mean} for metric, n in numbers.items()}
+        for row in table.rows
+        for attention, numbers in row.paper.items()
+    }

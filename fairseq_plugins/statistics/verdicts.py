@@ -15,7 +15,6 @@ from fairseq_plugins.papers.claims import (
     Speed,
     Threshold,
 )
-from fairseq_plugins.papers.tables import Table
 from fairseq_plugins.statistics.comparisons import Cells, mean, rows_of
 from fairseq_plugins.statistics.correlations import LEAST_ROWS, over_rows
 from fairseq_plugins.statistics.floors import Floors
@@ -99,15 +98,6 @@ class Verdict:
     def has_interval(self) -> bool:
         """Return whether the effect has an interval."""
         return self.estimate is not None and self.estimate.low is not None
-
-
-def printed_cells(table: Table) -> Cells:
-    """Return the paper's own numbers as cells with one seed, 0."""
-    return {
-        (row.name, attention): {metric: {0: n.mean} for metric, n in numbers.items()}
-        for row in table.rows
-        for attention, numbers in row.paper.items()
-    }
 
 
 def judge_by_scale(
@@ -196,19 +186,6 @@ def begins_at(evidence: Evidence) -> float:
             return evidence.by if evidence.claimed == "above" else -evidence.by
         case _:
             return 0.0
-
-
-def rules_out(verdict: Verdict, printed: Verdict, claimed: str) -> bool:
-    """Test whether an undecided effect is significantly smaller than the printed one.
-
-    Its interval then ends, on the claimed side, before the effect that the paper prints.
-    """
-    own, paper = verdict.estimate, printed.estimate
-    if verdict.word != UNDECIDED or verdict.at_floor or own is None or paper is None:
-        return False
-    if own.low is None or own.high is None:
-        return False
-    return own.high < paper.effect if claimed == "above" else own.low > paper.effect
 
 
 def _missing(rows: Sequence[str], found: Mapping[str, object], where: str) -> str:

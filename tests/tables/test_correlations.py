@@ -8,8 +8,8 @@ import pytest
 from fairseq_plugins.papers import TABLES
 from fairseq_plugins.papers.bert_correlations import PERFORMANCES, PRINTED, PROPERTIES, ROWS
 from fairseq_plugins.report.correlations import explain, write_correlations
+from fairseq_plugins.statistics.comparisons import printed_cells
 from fairseq_plugins.statistics.correlations import correlate, lost_columns, over_rows
-from fairseq_plugins.statistics.verdicts import printed_cells
 
 NAMES = ("bert_table2", "bert_table3", "bert_table4")
 PAPER = {name: printed_cells(TABLES[name]) for name in NAMES}
