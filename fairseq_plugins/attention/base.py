@@ -4,14 +4,14 @@ Shapes: B batch, H heads, T queries, S keys, D head_dim. Positions are (B or 1, 
 padding masks (B, S) bool with True where padded.
 """
 
-from collections.abc import Sequence
 from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from fairseq_plugins.attention.inputs import check_dtypes, indices_where, rows_of
+from fairseq_plugins.attention.inputs import check_dtypes, indices_where
 from fairseq_plugins.attention.positions import check_padding_mask, check_positions
+from fairseq_plugins.attention.seeds import State, attend_by_seed, rows_by_seed, step_by_seed
 from fairseq_plugins.attention.shared import SharedPass
 from fairseq_plugins.encodings import (
     Compose,
@@ -21,9 +21,6 @@ from fairseq_plugins.encodings import (
 )
 from fairseq_plugins.encodings.base import Projection
 from fairseq_plugins.encodings.noise import draw_seed
-from fairseq_plugins.encodings.position_bounds import is_recorded
-
-State = dict[str, Tensor]
 
 
 def _reads_projections(part: PositionEncoding) -> bool:
@@ -176,65 +173,6 @@ class Attention(nn.Module):
             return positions
         return self.encoding.with_sampled_positions(positions, {})[0]
 
-    def _rows_by_seed(self, state: State | None) -> list[Tensor]:
-        """Return the rows of each seed in a state; empty if all rows have the same seed."""
-        if not self._drawn or state is None or is_recorded(state["seed"]):
-            return []
-        seeds = state["seed"][:, 0].tolist()
-        if len(set(seeds)) == 1:
-            return []
-        device = state["seed"].device
-        return [
-            torch.tensor([i for i, of in enumerate(seeds) if of == seed], device=device)
-            for seed in dict.fromkeys(seeds)
-        ]
-
-    def _step_by_seed(
-        self,
-        groups: list[Tensor],
-        tensors: Sequence[Tensor],
-        positions: Tensor,
-        key_padding_mask: Tensor | None,
-        state: State,
-    ) -> tuple[Tensor, State]:
-        """Run ``step`` for each group of rows with the same seed."""
-        outputs, states = [], []
-        for rows in groups:
-            output, after = self.step(
-                *(x[rows] for x in tensors),
-                positions=rows_of(positions, rows),
-                key_padding_mask=None if key_padding_mask is None else key_padding_mask[rows],
-                state={name: rows_of(tensor, rows) for name, tensor in state.items()},
-            )
-            outputs.append(output)
-            states.append(after)
-        order = torch.cat(groups).argsort()
-        joined = {name: torch.cat([after[name] for after in states])[order] for name in states[0]}
-        return torch.cat(outputs)[order], joined
-
-    def _attend_by_seed(
-        self,
-        groups: list[Tensor],
-        q: Tensor,
-        state: State,
-        q_positions: Tensor,
-        need_weights: bool = False,
-    ) -> tuple[Tensor, Tensor | None]:
-        """Run ``attend`` for each group of rows with the same seed."""
-        results = [
-            self.attend(
-                q[rows],
-                {name: rows_of(tensor, rows) for name, tensor in state.items()},
-                q_positions=rows_of(q_positions, rows),
-                need_weights=need_weights,
-            )
-            for rows in groups
-        ]
-        order = torch.cat(groups).argsort()
-        weights = [found for _, found in results if found is not None]
-        output = torch.cat([output for output, _ in results])[order]
-        return output, torch.cat(weights)[order] if weights else None
-
     def _redraw(self, k: Tensor, state: State | None = None) -> State:
         """Draw new noise for stochastic encodings, or that of the seed in ``state``.
 
@@ -286,7 +224,13 @@ class Attention(nn.Module):
             ValueError: ``attn_mask`` or ``need_weights`` is not supported, or shapes or dtypes do
                 not fit.
         """
-        raise NotImplementedError
+        self._check_inputs(key_padding_mask, q=q, k=k, v=v)
+        self._check_positions(q, q_positions=q_positions)
+        self._check_positions(k, k_positions=k_positions)
+        self._redraw(k)
+        return self._forward(
+            q, k, v, q_positions, k_positions, key_padding_mask, attn_mask, need_weights, shared
+        )
 
     def step(
         self,
@@ -307,7 +251,13 @@ class Attention(nn.Module):
             The output (B, H, T, D) and the state after these tokens: tensors with the batch
             first, so that a beam is reordered by indexing them.
         """
-        raise NotImplementedError
+        self._check_inputs(key_padding_mask, q=q, k=k, v=v)
+        self._check_positions(q, positions=positions)
+        if self._drawn and state and (groups := rows_by_seed(state)):
+            return step_by_seed(self, groups, (q, k, v), positions, key_padding_mask, state)
+        seed = self._redraw(k, state)
+        output, after = self._step(q, k, v, positions, key_padding_mask, state, shared)
+        return output, {**after, **seed}
 
     def remember(
         self,
@@ -318,7 +268,10 @@ class Attention(nn.Module):
         key_padding_mask: Tensor | None = None,
     ) -> State:
         """Return the state of fixed keys and values, for cross-attention."""
-        raise NotImplementedError
+        self._check_inputs(key_padding_mask, k=k, v=v)
+        self._check_positions(k, k_positions=k_positions)
+        seed = self._redraw(k)
+        return {**self._remember(k, v, k_positions, key_padding_mask), **seed}
 
     def attend(
         self,
@@ -330,4 +283,52 @@ class Attention(nn.Module):
         shared: SharedPass | None = None,
     ) -> tuple[Tensor, Tensor | None]:
         """Attend from queries (B, H, T, D) to the keys in ``state``, without a causal mask."""
+        self._check_inputs(q=q)
+        self._check_positions(q, q_positions=q_positions)
+        if self._drawn and (groups := rows_by_seed(state)):
+            return attend_by_seed(self, groups, q, state, q_positions, need_weights)
+        self._redraw(q, state)
+        return self._attend(q, state, q_positions, need_weights, shared)
+
+    # What an attention implements; inputs are checked and noise is drawn.
+
+    def _forward(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        q_positions: Tensor,
+        k_positions: Tensor,
+        key_padding_mask: Tensor | None,
+        attn_mask: Tensor | None,
+        need_weights: bool,
+        shared: SharedPass | None,
+    ) -> tuple[Tensor, Tensor | None]:
+        raise NotImplementedError
+
+    def _step(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        positions: Tensor,
+        key_padding_mask: Tensor | None,
+        state: State | None,
+        shared: SharedPass | None,
+    ) -> tuple[Tensor, State]:
+        raise NotImplementedError
+
+    def _remember(
+        self, k: Tensor, v: Tensor, k_positions: Tensor, key_padding_mask: Tensor | None
+    ) -> State:
+        raise NotImplementedError
+
+    def _attend(
+        self,
+        q: Tensor,
+        state: State,
+        q_positions: Tensor,
+        need_weights: bool,
+        shared: SharedPass | None,
+    ) -> tuple[Tensor, Tensor | None]:
         raise NotImplementedError

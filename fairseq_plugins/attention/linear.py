@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -120,18 +121,17 @@ class LinearAttention(Attention):
         self.span = facts.positive_span if sums_weights and facts.keeps_positive else None
         self._decays = "log_decay" in self.hooks
 
-    def forward(
+    def _forward(
         self,
         q: Tensor,
         k: Tensor,
         v: Tensor,
-        *,
         q_positions: Tensor,
         k_positions: Tensor,
-        key_padding_mask: Tensor | None = None,
-        attn_mask: Tensor | None = None,
-        need_weights: bool = False,
-        shared: SharedPass | None = None,
+        key_padding_mask: Tensor | None,
+        attn_mask: Tensor | None,
+        need_weights: bool,
+        shared: SharedPass | None,
     ) -> tuple[Tensor, Tensor | None]:
         if attn_mask is not None:
             raise ValueError(
@@ -140,11 +140,7 @@ class LinearAttention(Attention):
                 "the attention is built."
             )
         _refuse_weights(need_weights)
-        self._check_inputs(key_padding_mask, q=q, k=k, v=v)
-        self._check_positions(q, q_positions=q_positions)
-        self._check_positions(k, k_positions=k_positions)
         self._check_span(q_positions, k_positions)
-        self._redraw(k)
         dtype = v.dtype
         q, norm_q = self._encode_query(q, q_positions)
         k, norm_k, v = self._encode_key(k, v, k_positions, key_padding_mask)
@@ -152,36 +148,21 @@ class LinearAttention(Attention):
         if self._decays:
             log_decay, _ = self._log_decay(k_positions, key_padding_mask)
             attention = partial(causal_linear_attention, log_decay=log_decay)
-        output = attention(
-            q,
-            k,
-            v,
-            normalizer_q=norm_q,
-            normalizer_k=norm_k,
-            normalize=self._normalize,
-            min_cosine=self._floor,
-            epsilon=self.epsilon,
-        )
+        output = attention(q, k, v, normalizer_k=norm_k, **self._options(norm_q))
         assert isinstance(output, Tensor)
         return self._decode_output(output, q_positions, dtype), None
 
-    def step(
+    def _step(
         self,
         q: Tensor,
         k: Tensor,
         v: Tensor,
-        *,
         positions: Tensor,
-        key_padding_mask: Tensor | None = None,
-        state: State | None = None,
-        shared: SharedPass | None = None,
+        key_padding_mask: Tensor | None,
+        state: State | None,
+        shared: SharedPass | None,
     ) -> tuple[Tensor, State]:
-        self._check_inputs(key_padding_mask, q=q, k=k, v=v)
-        self._check_positions(q, positions=positions)
-        if state and (groups := self._rows_by_seed(state)):
-            return self._step_by_seed(groups, (q, k, v), positions, key_padding_mask, state)
-        k_range = self._keep_range(k, positions, state)
-        extra, log_decay = {**k_range, **self._redraw(k, state)}, None
+        extra, log_decay = self._keep_range(k, positions, state), None
         if self._decays:
             last = state["last_position"] if state else None
             log_decay, reached = self._log_decay(positions, key_padding_mask, last)
@@ -193,11 +174,8 @@ class LinearAttention(Attention):
             q,
             k,
             v,
-            normalizer_q=norm_q,
             normalizer_k=norm_k,
-            normalize=self._normalize,
-            min_cosine=self._floor,
-            epsilon=self.epsilon,
+            **self._options(norm_q),
             log_decay=log_decay,
             initial_state=_sums(state) if state else None,
             return_state=True,
@@ -205,47 +183,36 @@ class LinearAttention(Attention):
         assert isinstance(output, tuple)
         return self._decode_output(output[0], positions, dtype), {**output[1]._asdict(), **extra}
 
-    def remember(
-        self,
-        k: Tensor,
-        v: Tensor,
-        *,
-        k_positions: Tensor,
-        key_padding_mask: Tensor | None = None,
+    def _remember(
+        self, k: Tensor, v: Tensor, k_positions: Tensor, key_padding_mask: Tensor | None
     ) -> State:
-        self._check_inputs(key_padding_mask, k=k, v=v)
-        self._check_positions(k, k_positions=k_positions)
-        extra = {**self._keep_range(k, k_positions), **self._redraw(k)}
+        extra = self._keep_range(k, k_positions)
         k, norm_k, v = self._encode_key(k, v, k_positions, key_padding_mask)
         return {**remember_keys(k, v, normalizer_k=norm_k)._asdict(), **extra}
 
-    def attend(
+    def _attend(
         self,
         q: Tensor,
         state: State,
-        *,
         q_positions: Tensor,
-        need_weights: bool = False,
-        shared: SharedPass | None = None,
+        need_weights: bool,
+        shared: SharedPass | None,
     ) -> tuple[Tensor, Tensor | None]:
         _refuse_weights(need_weights)
-        self._check_inputs(q=q)
-        self._check_positions(q, q_positions=q_positions)
         if self.span is not None:
             self._check_span(q_positions, state["k_range"])
-        if groups := self._rows_by_seed(state):
-            return self._attend_by_seed(groups, q, state, q_positions)
-        self._redraw(q, state)
         features, norm_q = self._encode_query(q, q_positions)
-        output = attend_state(
-            features,
-            _sums(state),
-            normalizer_q=norm_q,
-            normalize=self._normalize,
-            min_cosine=self._floor,
-            epsilon=self.epsilon,
-        )
+        output = attend_state(features, _sums(state), **self._options(norm_q))
         return self._decode_output(output, q_positions, q.dtype), None
+
+    def _options(self, normalizer_q: Tensor | None) -> dict[str, Any]:
+        """Return the kernels' options of the denominator."""
+        return {
+            "normalizer_q": normalizer_q,
+            "normalize": self._normalize,
+            "min_cosine": self._floor,
+            "epsilon": self.epsilon,
+        }
 
     def _check_inputs(self, key_padding_mask: Tensor | None = None, **inputs: Tensor) -> None:
         super()._check_inputs(key_padding_mask, **inputs)

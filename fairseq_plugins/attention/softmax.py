@@ -77,65 +77,41 @@ class SoftmaxAttention(Attention):
         for part in parts_to_fold(self.encoding) if self.encoding is not None else ():
             part.unfold_basis_(*projections)
 
-    def forward(
+    def _forward(
         self,
         q: Tensor,
         k: Tensor,
         v: Tensor,
-        *,
         q_positions: Tensor,
         k_positions: Tensor,
-        key_padding_mask: Tensor | None = None,
-        attn_mask: Tensor | None = None,
-        need_weights: bool = False,
-        shared: SharedPass | None = None,
+        key_padding_mask: Tensor | None,
+        attn_mask: Tensor | None,
+        need_weights: bool,
+        shared: SharedPass | None,
     ) -> tuple[Tensor, Tensor | None]:
-        self._check_inputs(key_padding_mask, q=q, k=k, v=v)
-        self._check_positions(q, q_positions=q_positions)
-        self._check_positions(k, k_positions=k_positions)
         attn_mask = attention_mask(attn_mask, q, k)
-        self._redraw(k)
-        state = self._encode_keys(k, v, k_positions, key_padding_mask)
+        state = self._remember(k, v, k_positions, key_padding_mask)
         # Not expanded to the batch, so that biases are computed once if all rows agree.
         state["k_positions"] = k_positions
-        return self._attend(q, state, q_positions, self.causal, attn_mask, need_weights, shared)
+        return self._read(q, state, q_positions, self.causal, attn_mask, need_weights, shared)
 
-    def step(
+    def _step(
         self,
         q: Tensor,
         k: Tensor,
         v: Tensor,
-        *,
         positions: Tensor,
-        key_padding_mask: Tensor | None = None,
-        state: State | None = None,
-        shared: SharedPass | None = None,
+        key_padding_mask: Tensor | None,
+        state: State | None,
+        shared: SharedPass | None,
     ) -> tuple[Tensor, State]:
-        self._check_inputs(key_padding_mask, q=q, k=k, v=v)
-        self._check_positions(q, positions=positions)
-        if state and (groups := self._rows_by_seed(state)):
-            return self._step_by_seed(groups, (q, k, v), positions, key_padding_mask, state)
-        seed = self._redraw(k, state)
-        new = self._encode_keys(k, v, positions, key_padding_mask)
-        state = {**(append_state(state, new) if state else new), **seed}
+        new = self._remember(k, v, positions, key_padding_mask)
+        state = append_state(state, new) if state else new
         with_end(state["k_positions"], known_end(positions))
-        output, _ = self._attend(q, state, positions, True, None, False, shared)
+        output, _ = self._read(q, state, positions, True, None, False, shared)
         return output, state
 
-    def remember(
-        self,
-        k: Tensor,
-        v: Tensor,
-        *,
-        k_positions: Tensor,
-        key_padding_mask: Tensor | None = None,
-    ) -> State:
-        self._check_inputs(key_padding_mask, k=k, v=v)
-        self._check_positions(k, k_positions=k_positions)
-        seed = self._redraw(k)
-        return {**self._encode_keys(k, v, k_positions, key_padding_mask), **seed}
-
-    def _encode_keys(
+    def _remember(
         self, k: Tensor, v: Tensor, k_positions: Tensor, key_padding_mask: Tensor | None
     ) -> State:
         if key_padding_mask is not None:
@@ -155,24 +131,18 @@ class SoftmaxAttention(Attention):
             state["key_padding_mask"] = key_padding_mask
         return state
 
-    def attend(
+    def _attend(
         self,
         q: Tensor,
         state: State,
-        *,
         q_positions: Tensor,
-        need_weights: bool = False,
-        shared: SharedPass | None = None,
+        need_weights: bool,
+        shared: SharedPass | None,
     ) -> tuple[Tensor, Tensor | None]:
-        self._check_inputs(q=q)
         check_dtypes(q=q, v=state["v"])
-        self._check_positions(q, q_positions=q_positions)
-        if groups := self._rows_by_seed(state):
-            return self._attend_by_seed(groups, q, state, q_positions, need_weights)
-        self._redraw(q, state)
-        return self._attend(q, state, q_positions, False, None, need_weights, shared)
+        return self._read(q, state, q_positions, False, None, need_weights, shared)
 
-    def _attend(
+    def _read(
         self,
         q: Tensor,
         state: State,
