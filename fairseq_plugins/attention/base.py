@@ -232,6 +232,19 @@ class Attention(nn.Module):
             q, k, v, q_positions, k_positions, key_padding_mask, attn_mask, need_weights, shared
         )
 
+    def attend_packed(
+        self, q: Tensor, k: Tensor, v: Tensor, *, positions: Tensor, document: Tensor
+    ) -> Tensor | None:
+        """Attend within each document of a packed row, q, k and v (1, H, T, D).
+
+        ``positions`` (1, T) begin at 0 in each document; ``document`` (T,) int64, in order, numbers
+        the document of each token.
+
+        Returns:
+            (1, H, T, D), or None if the attention needs a row for each document instead.
+        """
+        return None
+
     def step(
         self,
         q: Tensor,

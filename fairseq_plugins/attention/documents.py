@@ -109,7 +109,7 @@ def attend_documents(
     """Attend within each document of a packed row; positions begin at 0 in each.
 
     The documents are unpacked into a batch, so that time and memory are those of N sequences of
-    L tokens, for any attention and encoding.
+    L tokens, unless the attention takes the packed row (``Attention.attend_packed``).
 
     Args:
         attention: any attention.
@@ -122,8 +122,13 @@ def attend_documents(
     Returns:
         (1, H, T, D), and the weights (1, H, T, T) or None.
     """
+    longest = documents.tokens.size(1)
+    if not need_weights:
+        within = with_end(documents.positions.unsqueeze(0), longest)
+        packed = attention.attend_packed(q, k, v, positions=within, document=documents.document)
+        if packed is not None:
+            return packed, None
     q, k, v = (documents.apart(x) for x in (q, k, v))
-    longest = q.size(2)
     positions = with_end(make_positions(None, longest, device=q.device), longest)
     output, weights = attention(
         q,

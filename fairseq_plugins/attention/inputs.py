@@ -30,3 +30,8 @@ def indices_where(
 ) -> tuple[int, ...]:
     """Return the indices of the parts for which a condition holds."""
     return tuple(number for number, part in enumerate(parts) if has(part))
+
+
+def has_gradient(x: Tensor | None) -> bool:
+    """Return whether x is there and its gradient is needed."""
+    return x is not None and x.requires_grad

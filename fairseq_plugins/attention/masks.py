@@ -178,3 +178,20 @@ def sdpa_mask(hidden: Tensor | None, added: Tensor | None, dtype: torch.dtype) -
         # Softmax ignores a constant per row, but half precision is most exact near 0.
         added = added - added.detach().amax(-1, keepdim=True)
     return added.to(dtype)
+
+
+def added_mask(mask: Tensor | None, is_causal: bool, q: Tensor, keys: int) -> Tensor | None:
+    """Turn the arguments of scaled_dot_product_attention into values to add to the logits.
+
+    Args:
+        mask: bool, True where visible, or added floats; None for neither.
+        is_causal: whether ``mask`` is None for the causal mask.
+        q: (B, H, T, D).
+        keys: S.
+    """
+    if mask is None and is_causal:
+        future = hidden_pairs(None, True, q.size(2), keys, q.device)
+        return sdpa_mask(future, q.new_zeros(()), q.dtype)
+    if mask is not None and mask.dtype == torch.bool:
+        return q.new_zeros(()).where(mask, float("-inf"))
+    return mask

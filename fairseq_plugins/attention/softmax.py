@@ -7,8 +7,10 @@ from torch.utils.checkpoint import checkpoint
 
 from fairseq_plugins.attention.base import Attention, State
 from fairseq_plugins.attention.cache import append_state, first_keys, used_rows
-from fairseq_plugins.attention.inputs import check_dtypes, indices_where
+from fairseq_plugins.attention.flex import attend_by_pairs, gives_pairs
+from fairseq_plugins.attention.inputs import check_dtypes, has_gradient, indices_where
 from fairseq_plugins.attention.masks import (
+    added_mask,
     attention_mask,
     hidden_pairs,
     plus,
@@ -20,7 +22,7 @@ from fairseq_plugins.encodings import ALL_HOOKS, PositionEncoding, SeesMask
 from fairseq_plugins.encodings.base import relative_positions
 from fairseq_plugins.encodings.position_bounds import known_end, with_end
 from fairseq_plugins.encodings.protocols import parts_to_fold
-from fairseq_plugins.kernels.softmax import can_go_by_head, softmax_by_head
+from fairseq_plugins.kernels.softmax import can_go_by_head, softmax_by_head, softmax_with_weights
 
 ADDED = frozenset({"attn_bias", "relative_logits", "log_decay"})
 # From so many values (heads x queries x keys) on they are added to the logits by blocks of queries.
@@ -64,6 +66,11 @@ class SoftmaxAttention(Attention):
         self.scale = encoding.logit_scale() if encoding is not None else head_dim**-0.5
         self._seeing_mask = indices_where(self.parts, lambda part: isinstance(part, SeesMask))
         self._biases_are_shared = all(part.shared_across_layers for part in self._biases)
+        self._gives_pairs = gives_pairs(encoding)
+
+    @property
+    def _dropout(self) -> float:
+        return self.dropout if self.training else 0.0
 
     @property
     def _biases(self) -> list[PositionEncoding]:
@@ -93,7 +100,20 @@ class SoftmaxAttention(Attention):
         state = self._remember(k, v, k_positions, key_padding_mask)
         # Not expanded to the batch, so that biases are computed once if all rows agree.
         state["k_positions"] = k_positions
+        if attn_mask is None and not need_weights:
+            output = self._read_by_pairs(q, state, q_positions, shared or SharedPass())
+            if output is not None:
+                return output, None
         return self._read(q, state, q_positions, self.causal, attn_mask, need_weights, shared)
+
+    def attend_packed(
+        self, q: Tensor, k: Tensor, v: Tensor, *, positions: Tensor, document: Tensor
+    ) -> Tensor | None:
+        if not self._gives_pairs or self._drawn:
+            return None
+        self._check_inputs(q=q, k=k, v=v)
+        state = self._remember(k, v, positions, None)
+        return self._read_by_pairs(q, state, positions, SharedPass(), document)
 
     def _step(
         self,
@@ -141,6 +161,22 @@ class SoftmaxAttention(Attention):
     ) -> tuple[Tensor, Tensor | None]:
         check_dtypes(q=q, v=state["v"])
         return self._read(q, state, q_positions, False, None, need_weights, shared)
+
+    def _read_by_pairs(
+        self,
+        q: Tensor,
+        state: State,
+        q_positions: Tensor,
+        shared: SharedPass,
+        document: Tensor | None = None,
+    ) -> Tensor | None:
+        """Return the output of FlexAttention, or None where it does not run."""
+        if self.encoding is None or not self._gives_pairs or self._dropout:
+            return None
+        at = self._sampled_positions(q_positions, state["k_positions"])
+        return attend_by_pairs(
+            self.encoding, q, state, q_positions, at, shared, causal=self.causal, document=document
+        )
 
     def _read(
         self,
@@ -192,11 +228,15 @@ class SoftmaxAttention(Attention):
         if weighs:
             added = plus(decay, self._bias(q_positions, state["k_positions"], shared))
             hidden, added = split_mask(state, attn_mask, added)
-            return self._explicit(q, k, v, causal, hidden, relative, added)
-        dropout = self.dropout if self.training else 0.0
-        by_head = not dropout and can_go_by_head(q, k)
+            hidden = hidden_pairs(hidden, causal, q.size(2), k.size(2), q.device)
+            if relative is not None:
+                relative = self.scale * relative
+            return softmax_with_weights(
+                q, k, v, (relative, added), hidden, scale=self.scale, dropout=self._dropout
+            )
+        by_head = not self._dropout and can_go_by_head(q, k)
         alone = decay is None and attn_mask is None and not causal and len(self._biases) == 0
-        if by_head and alone and _has_gradient(relative) and "key_padding_mask" not in state:
+        if by_head and alone and has_gradient(relative) and "key_padding_mask" not in state:
             output = softmax_by_head(q, k, v, relative, scale=self.scale, share=self.scale)
             return output, None, None
         content = plus(None if relative is None else self.scale * relative, decay)
@@ -210,15 +250,11 @@ class SoftmaxAttention(Attention):
             mask, is_causal = shared.once(key, make)
         else:
             mask, is_causal = make()
-        if by_head and (_has_gradient(mask) or (q.requires_grad and q.size(-1) != v.size(-1))):
-            if mask is None and is_causal:
-                future = hidden_pairs(None, True, q.size(2), k.size(2), q.device)
-                mask = sdpa_mask(future, q.new_zeros(()), q.dtype)
-            elif mask is not None and mask.dtype == torch.bool:
-                mask = q.new_zeros(()).where(mask, float("-inf"))
+        if by_head and (has_gradient(mask) or (q.requires_grad and q.size(-1) != v.size(-1))):
+            mask = added_mask(mask, is_causal, q, k.size(2))
             return softmax_by_head(q, k, v, mask, scale=self.scale), None, None
         output = F.scaled_dot_product_attention(
-            q, k, v, mask, dropout_p=dropout, is_causal=is_causal, scale=self.scale
+            q, k, v, mask, dropout_p=self._dropout, is_causal=is_causal, scale=self.scale
         )
         return output, None, None
 
@@ -312,31 +348,3 @@ class SoftmaxAttention(Attention):
         factor = torch.exp(log_decay * distance) - 1
         logits = (self.scale * q) @ k.mT  # in this order float16 reaches further
         return logits.to(torch.promote_types(logits.dtype, torch.float32)) * factor
-
-    def _explicit(
-        self,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        causal: bool,
-        hidden: Tensor | None,
-        relative: Tensor | None,
-        added: Tensor | None,
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Attend with explicit weights; softmax is in float32 or wider."""
-        logits = (self.scale * q) @ k.mT  # in this order float16 reaches further
-        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
-        if relative is not None:
-            logits = logits + self.scale * relative
-        if added is not None:
-            logits = logits + added
-        hidden = hidden_pairs(hidden, causal, q.size(2), k.size(2), q.device)
-        if hidden is not None:
-            logits = logits.masked_fill(hidden, float("-inf"))
-        weights = logits.softmax(-1).to(v.dtype)
-        dropped = nn.functional.dropout(weights, self.dropout, self.training)
-        return dropped @ v, weights, dropped
-
-
-def _has_gradient(logits: Tensor | None) -> bool:
-    return logits is not None and logits.requires_grad

@@ -5,14 +5,10 @@ import math
 import torch
 from torch import Tensor, nn
 
-from fairseq_plugins.encodings.base import (
-    EncodingContext,
-    PositionEncoding,
-    relative_positions,
-    widened,
-)
+from fairseq_plugins.encodings.base import EncodingContext, widened
 from fairseq_plugins.encodings.clipping import ClippedOffsets
 from fairseq_plugins.encodings.frequencies import Device
+from fairseq_plugins.encodings.pairwise import OffsetBias
 from fairseq_plugins.encodings.registry import register_encoding
 from fairseq_plugins.encodings.tables import Constant, Formula
 
@@ -38,7 +34,7 @@ def alibi_slopes(num_heads: int, device: Device = None) -> Tensor:
     source="ALiBi (Press et al. 2021); language-model appendix, Eq. 7",
     formula="logit - m_h |t - s|, m_h = 2^(-8h/H)",
 )
-class ALiBi(PositionEncoding):
+class ALiBi(OffsetBias):
     """logits - m_h |t - s|, added after scaling. Symmetric where the attention is not causal."""
 
     keeps_absolute_embedding = False
@@ -48,10 +44,8 @@ class ALiBi(PositionEncoding):
         super().__init__(context)
         self.slopes = Constant(Formula(alibi_slopes, (context.num_heads,)))
 
-    def attn_bias(self, q_positions: Tensor, k_positions: Tensor) -> Tensor:
-        """(B or 1, H, T, S) float32."""
-        distance = relative_positions(q_positions, k_positions).abs().unsqueeze(1)
-        return -self.slopes.on(q_positions).view(1, -1, 1, 1) * distance
+    def bias_at(self, offsets: Tensor, end: int | None) -> Tensor:
+        return -self.slopes.on(offsets).view(-1, 1, 1) * offsets.abs().unsqueeze(-3)
 
 
 def draw_biases(rows: int, context: EncodingContext) -> nn.Parameter:
@@ -61,11 +55,11 @@ def draw_biases(rows: int, context: EncodingContext) -> nn.Parameter:
 
 
 def gather_biases(weight: Tensor, index: Tensor) -> Tensor:
-    """Gather rows of a table of biases: (rows, H), (B or 1, T, S) -> (B or 1, H, T, S).
+    """Gather rows of a table of biases: (rows, H), (..., T, S) -> (..., H, T, S).
 
     In float32 at least, in which the gradients of all pairs with the same row are added.
     """
-    return widened(weight)[index].permute(0, 3, 1, 2)
+    return widened(weight)[index].movedim(-1, -3)
 
 
 def t5_buckets(relative: Tensor, *, num_buckets: int, max_distance: int, causal: bool) -> Tensor:
@@ -100,7 +94,7 @@ def t5_buckets(relative: Tensor, *, num_buckets: int, max_distance: int, causal:
     source="T5 (Raffel et al. 2020); LRPE, Eq. 7; language-model appendix, Eq. 6",
     formula="logit + b[h, bucket(t - s)]",
 )
-class T5Bias(PositionEncoding):
+class T5Bias(OffsetBias):
     """A learned bias per bucket of distances and head, shared by all layers.
 
     T5 itself drops the factor 1/sqrt(head_dim); here the logits keep it. Eq. 6 of the
@@ -129,10 +123,9 @@ class T5Bias(PositionEncoding):
         self.num_buckets, self.max_distance = num_buckets, max_distance
         self.weight = draw_biases(num_buckets, context)
 
-    def attn_bias(self, q_positions: Tensor, k_positions: Tensor) -> Tensor:
-        """(B or 1, H, T, S) float32."""
+    def bias_at(self, offsets: Tensor, end: int | None) -> Tensor:
         buckets = t5_buckets(
-            relative_positions(q_positions, k_positions),
+            offsets,
             num_buckets=self.num_buckets,
             max_distance=self.max_distance,
             causal=self.context.causal,
@@ -147,7 +140,7 @@ class T5Bias(PositionEncoding):
     source="LRPE, Eq. 7, after Huang et al. 2020",
     formula="logit + w[h, t - s], t - s clipped",
 )
-class ScalarBias(ClippedOffsets):
+class ScalarBias(OffsetBias, ClippedOffsets):
     """A learned bias per clipped offset and head, shared by all layers.
 
     Eq. 7 does not specify heads, layers or clipping: this is T5's bias with a row for every
@@ -166,6 +159,5 @@ class ScalarBias(ClippedOffsets):
         super().__init__(context, max_distance=max_distance)
         self.weight = draw_biases(2 * max_distance + 1, context)
 
-    def attn_bias(self, q_positions: Tensor, k_positions: Tensor) -> Tensor:
-        """(B or 1, H, T, S) float32."""
-        return gather_biases(self.weight, self.index(q_positions, k_positions))
+    def bias_at(self, offsets: Tensor, end: int | None) -> Tensor:
+        return gather_biases(self.weight, self.row_of(offsets))

@@ -30,5 +30,8 @@ class ClippedOffsets(PositionEncoding):
 
     def index(self, q_positions: Tensor, k_positions: Tensor) -> Tensor:
         """Return the row of each pair: (B or 1, T), (B or 1, S) -> (B or 1, T, S) int64."""
-        relative = relative_positions(q_positions, k_positions)
-        return relative.clamp(-self.max_distance, self.max_distance) + self.max_distance
+        return self.row_of(relative_positions(q_positions, k_positions))
+
+    def row_of(self, offsets: Tensor) -> Tensor:
+        """Return the row of each offset ``k_position - q_position``, any shape, int64."""
+        return offsets.clamp(-self.max_distance, self.max_distance) + self.max_distance

@@ -1,6 +1,7 @@
 """FIRE: a learned function of the distance, relative to the query's position."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -12,19 +13,58 @@ from fairseq_plugins.encodings.base import (
     relative_positions,
     widened,
 )
+from fairseq_plugins.encodings.pairwise import PairwiseBias, position_at
 from fairseq_plugins.encodings.position_bounds import check_not_negative
 from fairseq_plugins.encodings.registry import register_encoding
 
 
-def progress(distance: Tensor, longest: Tensor, rate: Tensor) -> Tensor:
-    """Return psi(n) / psi(m) with psi(n) = log(c n + 1) (FIRE), in 0..1 for n <= m.
+def psi(distance: Tensor, rate: Tensor) -> Tensor:
+    """Compute FIRE's function log(c n + 1) of distances n >= 0, any shape, with c > 0, (1,)."""
+    return torch.log1p(rate * distance)
+
+
+def piecewise_linear(
+    first_weight: Tensor, first_bias: Tensor, second_weight: Tensor, second_bias: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the lines that a network of one number x in 0..1 consists of.
+
+    second_weight relu(first_weight x + first_bias) + second_bias is linear between the points at
+    which a hidden unit begins or ends to be positive.
 
     Args:
-        distance: n >= 0, any shape.
-        longest: m > 0, broadcast against ``distance``.
-        rate: c > 0, (1,).
+        first_weight: (N,).
+        first_bias: (N,).
+        second_weight: (H, N).
+        second_bias: (H,).
+
+    Returns:
+        The points (N,) in order, and of the pieces between them the slopes and the values at
+        x = 0, (H, N + 1) each.
     """
-    return torch.log1p(rate * distance) / torch.log1p(rate * longest)
+    with torch.no_grad():
+        # Whatever is outside of 0..1, or nowhere, needs no piece of its own.
+        points = torch.nan_to_num(-first_bias / first_weight, nan=2.0).clamp(-1.0, 2.0).sort()[0]
+        ends = points.new_tensor([-1.0]), points, points.new_tensor([2.0])
+        between = torch.cat(ends[:2]).add(torch.cat(ends[1:])) / 2
+        is_positive = between.unsqueeze(-1) * first_weight + first_bias > 0
+    # Sums instead of matrix products, which autocast would compute in half precision.
+    slopes = (second_weight.unsqueeze(1) * (first_weight * is_positive)).sum(-1)
+    values = (second_weight.unsqueeze(1) * (first_bias * is_positive)).sum(-1)
+    return points, slopes, values + second_bias.unsqueeze(1)
+
+
+def points_below(points: Tensor) -> Callable[[Tensor], Tensor]:
+    """Return a function that counts the points (N,), in order, below a number, by bisection."""
+    steps = [2**i for i in reversed(range(len(points).bit_length()))]
+    padded = nn.functional.pad(points, (0, 2 * steps[0] - 1 - len(points)), value=math.inf)
+
+    def count(x: Tensor) -> Tensor:
+        found = torch.zeros_like(x, dtype=torch.int32)
+        for step in steps:
+            found = found + step * (padded[found + (step - 1)] < x).int()
+        return found
+
+    return count
 
 
 @register_encoding(
@@ -119,9 +159,35 @@ class Fire(PositionEncoding):
         """(B or 1, H, T, S) float32."""
         for positions in (q_positions, k_positions):
             check_not_negative(self.label, positions)
-        rate, threshold = widened(self.log_rate).exp(), widened(self.log_threshold).exp()
+        rate, threshold = self._rate_and_threshold()
         distance = relative_positions(q_positions, k_positions).abs()
         reached = torch.maximum(q_positions.unsqueeze(-1), k_positions.unsqueeze(-2))
         longest = torch.maximum(reached.to(rate.dtype), threshold)
-        x = progress(distance.to(rate.dtype), longest, rate)
+        x = psi(distance.to(rate.dtype), rate) / psi(longest, rate)
         return self.network(x).movedim(-1, 1)
+
+    def pairwise_bias(self, q_positions: Tensor, k_positions: Tensor, end: int) -> PairwiseBias:
+        """Return it from a table of psi and the lines that the network consists of."""
+        rate, threshold = self._rate_and_threshold()
+        steps = torch.arange(end, dtype=rate.dtype, device=rate.device)
+        distances, longest = psi(steps, rate), psi(torch.maximum(steps, threshold), rate)
+        points, slopes, values = piecewise_linear(
+            widened(self.first_weight),
+            widened(self.first_bias),
+            widened(self.second_weight),
+            widened(self.second_bias),
+        )
+        piece_of = points_below(points)
+        q_at, k_at = position_at(q_positions), position_at(k_positions)
+
+        def of_pair(b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
+            query, key = q_at(b, q), k_at(b, k)
+            x = distances[(key - query).abs()] / longest[torch.maximum(query, key)]
+            piece = piece_of(x)
+            return slopes[h, piece] * x + values[h, piece]
+
+        return PairwiseBias(of_pair)
+
+    def _rate_and_threshold(self) -> tuple[Tensor, Tensor]:
+        """Return c and L, each (1,)."""
+        return widened(self.log_rate).exp(), widened(self.log_threshold).exp()

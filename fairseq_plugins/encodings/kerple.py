@@ -5,12 +5,8 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from fairseq_plugins.encodings.base import (
-    EncodingContext,
-    PositionEncoding,
-    relative_positions,
-    widened,
-)
+from fairseq_plugins.encodings.base import EncodingContext, widened
+from fairseq_plugins.encodings.pairwise import OffsetBias
 from fairseq_plugins.encodings.registry import register_encoding
 
 # Least initial value: the release keeps its parameters above 0.01.
@@ -48,7 +44,7 @@ def kerple_power(distance: Tensor, r1: Tensor, r2: Tensor) -> Tensor:
     formula="logit - r_h |t - s|^(p_h), r and p learned, r > 0 and 0 < p <= 2",
     kernel="power",
 )
-class Kerple(PositionEncoding):
+class Kerple(OffsetBias):
     """logits + k_h(|t - s|), added after scaling; r1 and r2 per head.
 
     All layers share them, as in the authors' release (chijames/KERPLE). Other implementations have
@@ -94,8 +90,7 @@ class Kerple(PositionEncoding):
             return log_r1.exp(), raw_r2.exp()
         return log_r1.exp(), _LARGEST_POWER * torch.sigmoid(raw_r2)
 
-    def attn_bias(self, q_positions: Tensor, k_positions: Tensor) -> Tensor:
-        """(B or 1, H, T, S) float32."""
+    def bias_at(self, offsets: Tensor, end: int | None) -> Tensor:
         r1, r2 = (r.view(-1, 1, 1) for r in self.parameters_of_kernel())
         make = kerple_log if self.kernel == "log" else kerple_power
-        return make(relative_positions(q_positions, k_positions), r1, r2)
+        return make(offsets, r1, r2)

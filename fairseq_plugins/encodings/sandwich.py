@@ -3,18 +3,15 @@
 import torch
 from torch import Tensor
 
-from fairseq_plugins.encodings.base import (
-    EncodingContext,
-    PositionEncoding,
-    relative_positions,
-)
+from fairseq_plugins.encodings.base import EncodingContext
 from fairseq_plugins.encodings.frequencies import (
     Device,
     check_even,
     fixed_sinusoids,
     sinusoidal_frequencies,
 )
-from fairseq_plugins.encodings.position_bounds import is_recorded, known_end, with_end
+from fairseq_plugins.encodings.pairwise import OffsetBias
+from fairseq_plugins.encodings.position_bounds import is_recorded, with_end
 from fairseq_plugins.encodings.registry import register_encoding
 from fairseq_plugins.encodings.tables import Constant, Formula, PositionTable
 
@@ -32,7 +29,7 @@ def sinusoidal_products(distances: Tensor, dim: int) -> Tensor:
     source="Sandwich (Chi et al. 2022, Dissecting Transformer Length Extrapolation)",
     formula="logit + H/(8h) sum_j cos((t - s) w_j), w_j = 10000^(-2j/n), h = 1..H",
 )
-class Sandwich(PositionEncoding):
+class Sandwich(OffsetBias):
     """logits + p_s.p_t / c_h, added after scaling, with c_h = 8 h / H for head h = 1..H.
 
     Nothing is learned. The sum falls with the distance, first steeply and then slowly with small
@@ -58,16 +55,19 @@ class Sandwich(PositionEncoding):
         self.table = PositionTable(Formula(sinusoidal_products, (num_features,)))
         self.factors = Constant(Formula(_factors, (context.num_heads,)))
 
+    def bias_at(self, offsets: Tensor, end: int | None) -> Tensor:
+        return self._per_head(self.table(with_end(offsets.abs(), end)))
+
     def attn_bias(self, q_positions: Tensor, k_positions: Tensor) -> Tensor:
-        """(B or 1, H, T, S) float32."""
-        if is_recorded(q_positions):
-            # By the definition, since a table needs the largest distance.
-            q, k = (fixed_sinusoids(at, self.num_features) for at in (q_positions, k_positions))
-            products = (q @ k.mT).float()
-        else:
-            distance = relative_positions(q_positions, k_positions).abs()
-            products = self.table(with_end(distance, known_end(q_positions, k_positions)))
-        return self.factors.on(q_positions).view(-1, 1, 1) * products.unsqueeze(-3)
+        if not is_recorded(q_positions):
+            return super().attn_bias(q_positions, k_positions)
+        # By the definition, since a table needs the largest distance.
+        q, k = (fixed_sinusoids(at, self.num_features) for at in (q_positions, k_positions))
+        return self._per_head((q @ k.mT).float())
+
+    def _per_head(self, products: Tensor) -> Tensor:
+        """(..., T, S) -> (..., H, T, S)."""
+        return self.factors.on(products).view(-1, 1, 1) * products.unsqueeze(-3)
 
 
 def _factors(num_heads: int, device: Device = None) -> Tensor:

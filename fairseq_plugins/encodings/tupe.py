@@ -8,8 +8,10 @@ from torch.nn import functional as F
 
 from fairseq_plugins.encodings.base import EncodingContext, PositionEncoding, widened
 from fairseq_plugins.encodings.bias import T5Bias
+from fairseq_plugins.encodings.pairwise import PairwiseBias, position_at
 from fairseq_plugins.encodings.registry import register_encoding
 from fairseq_plugins.encodings.tables import check_within_table
+from fairseq_plugins.kernels.flex import PairFunction
 
 ClsToken = Literal["auto", "untied", "tied"]
 ClsPair = Literal["theta_2", "theta_1"]
@@ -114,6 +116,42 @@ class TUPE(PositionEncoding):
         if self.relative is not None:
             bias = bias + self.relative.attn_bias(q_positions, k_positions)
         return self._untie(bias, q_positions, k_positions) if self.untied else bias
+
+    def pairwise_bias(self, q_positions: Tensor, k_positions: Tensor, end: int) -> PairwiseBias:
+        """Return the projected positions as features, and a table for T5's bias and [CLS]."""
+        q = self._project(q_positions, self.query_projection)
+        k = self._project(k_positions, self.key_projection)
+        if not self.untied:
+            relative = self.relative and self.relative.pairwise_bias(q_positions, k_positions, end)
+            return PairwiseBias(relative.of_pair if relative else None, q, k)
+        q = q.masked_fill(q_positions.eq(0)[:, None, :, None], 0.0)
+        k = k.masked_fill(k_positions.eq(0)[:, None, :, None], 0.0)
+        return PairwiseBias(self._relative_or_cls(q_positions, k_positions, end), q, k)
+
+    def _relative_or_cls(self, q_positions: Tensor, k_positions: Tensor, end: int) -> PairFunction:
+        """Return the bias of a pair but for the product of its positions."""
+        heads = self.context.num_heads
+        if self.relative is None:
+            by_offset = widened(self.from_cls).new_zeros(heads, 2 * end - 1)
+        else:
+            by_offset = self.relative.bias_by_offset(end, q_positions.device)
+        # One table, since a tensor with a gradient may be indexed once.
+        scalars = torch.stack((widened(self.from_cls), widened(self.to_cls)), 1)
+        table = torch.cat((scalars, by_offset), 1)
+        q_at, k_at = position_at(q_positions), position_at(k_positions)
+        shift = q_positions.new_full((), 1 + end, dtype=torch.int32)
+        query_first = self.cls_pair == "theta_1"
+
+        def of_pair(b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
+            query, key = q_at(b, q), k_at(b, k)
+            column = key - query + shift
+            of_query, of_key = (query == 0, 0), (key == 0, 1)
+            # The later of the two decides the pair that is in both.
+            for is_cls, scalar in (of_key, of_query) if query_first else (of_query, of_key):
+                column = torch.where(is_cls, scalar, column)
+            return table[h, column]
+
+        return of_pair
 
     def _project(self, positions: Tensor, projection: Tensor) -> Tensor:
         """Project positions per head: (B or 1, T) -> (B or 1, H, T, D)."""

@@ -1,4 +1,4 @@
-"""Choice of the implementation of causal linear attention."""
+"""Choice of the implementation of linear attention, and of softmax attention with a bias."""
 
 import os
 from functools import lru_cache
@@ -68,6 +68,21 @@ def choose_backend(device: torch.device, dtype: torch.dtype) -> Backend:
     if word in obstacles and (obstacle := obstacles[word](device, dtype)):
         raise ValueError(f"`{VARIABLE}={word}` cannot run here: {obstacle}.")
     return word
+
+
+def uses_flex(device: torch.device, dtype: torch.dtype) -> bool:
+    """Return whether softmax attention with a bias runs as FlexAttention, which Triton compiles.
+
+    On the same devices as ``triton``; ``FAIRSEQ_PLUGINS_KERNEL`` with another word turns it off.
+
+    Args:
+        device: of the inputs.
+        dtype: of the inputs, as autocast casts them.
+    """
+    word = os.environ.get(VARIABLE, "")
+    if word not in ("", "triton") or device.type != "cuda" or is_transformed():
+        return False
+    return not _obstacle(device, dtype)
 
 
 def _obstacle(device: torch.device, dtype: torch.dtype) -> str:

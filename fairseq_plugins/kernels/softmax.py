@@ -1,15 +1,18 @@
-"""Softmax attention head by head on a CPU, for inputs that PyTorch's fused kernel rejects.
+"""Softmax attention where PyTorch's fused kernel does not do: with weights, or head by head.
 
-The fused kernel needs values as wide as queries and has no gradient for an added mask. PyTorch's
-fallback passes several times over the weights of all heads; those of one head fit in a cache.
+On a CPU the fused kernel needs values as wide as queries and has no gradient for an added mask.
+PyTorch's fallback passes several times over the weights of all heads; those of one head fit in a
+cache.
 
 Shapes: B batch, H heads, T queries, S keys, D features, M values.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from fairseq_plugins.kernels.backend import needs_plain_operations
 from fairseq_plugins.kernels.precision import without_autocast
@@ -24,6 +27,42 @@ def can_go_by_head(q: Tensor, k: Tensor) -> bool:
         return False
     is_wide = q.dtype == torch.promote_types(q.dtype, torch.float32)
     return is_wide and q.size(2) * k.size(2) >= FEWEST_PAIRS
+
+
+def softmax_with_weights(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    added: Sequence[Tensor | None],
+    hidden: Tensor | None,
+    *,
+    scale: float,
+    dropout: float,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Compute ``softmax(scale q k^T + added) v`` in float32 or wider, and the weights.
+
+    Args:
+        q: (B, H, T, D).
+        k: (B, H, S, D).
+        v: (B, H, S, M).
+        added: terms, each broadcast against (B, H, T, S); None for zero.
+        hidden: broadcast likewise, bool, True where hidden; None for nothing.
+        scale: factor on the products.
+        dropout: probability of dropping a weight.
+
+    Returns:
+        The output (B, H, T, M), and the weights (B, H, T, S) before and after dropout.
+    """
+    logits = (scale * q) @ k.mT  # in this order float16 reaches further
+    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    for term in added:
+        if term is not None:
+            logits = logits + term
+    if hidden is not None:
+        logits = logits.masked_fill(hidden, float("-inf"))
+    weights = logits.softmax(-1).to(v.dtype)
+    dropped = F.dropout(weights, dropout)
+    return dropped @ v, weights, dropped
 
 
 def softmax_by_head(

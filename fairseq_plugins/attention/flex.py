@@ -1,0 +1,139 @@
+"""Biases that are computed within the attention on a GPU: where, and what is passed to the kernel.
+
+Shapes: B batch, H heads, T queries, S keys, D' encoded head_dim, M values.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from fairseq_plugins.attention.base import State
+from fairseq_plugins.attention.shared import SharedPass
+from fairseq_plugins.encodings import PositionEncoding
+from fairseq_plugins.encodings.pairwise import HasPairwiseBias, PairwiseBias
+from fairseq_plugins.encodings.position_bounds import bounds_of, is_recorded, known_end
+from fairseq_plugins.kernels.backend import uses_flex
+from fairseq_plugins.kernels.flex import BLOCK, BlockMask, block_mask, flex_softmax, takes_features
+
+# A bias may need a table of so many positions, or of four times the keys.
+_MANY_POSITIONS = 2**17
+
+
+def gives_pairs(encoding: PositionEncoding | None) -> bool:
+    """Return whether all that an encoding adds to the logits is a bias that it gives by pairs."""
+    if encoding is None or encoding.hooks & {"relative_logits", "relative_values", "log_decay"}:
+        return False
+    biases = encoding.parts_with("attn_bias")
+    return bool(biases) and all(isinstance(part, HasPairwiseBias) for part in biases)
+
+
+def takes_pairs(q: Tensor, k: Tensor, *, causal: bool) -> bool:
+    """Return whether the kernel runs on the device and dtype of q and k, (B, H, T or S, D).
+
+    Of fewer tokens than a block of the kernel, the bias is small.
+    """
+    queries, keys = q.size(2), k.size(2)
+    fits = min(queries, keys) >= BLOCK and (not causal or queries == keys)
+    return fits and uses_flex(q.device, computed_dtype(q))
+
+
+def computed_dtype(x: Tensor) -> torch.dtype:
+    """Return the dtype that a fused attention computes in, which autocast decides."""
+    device = x.device.type
+    if torch.is_autocast_enabled(device) and x.dtype != torch.float64:
+        return torch.get_autocast_dtype(device)
+    return x.dtype
+
+
+def end_of_positions(q_positions: Tensor, k_positions: Tensor) -> int | None:
+    """Return an upper bound of positions, (B or 1, T) and (B or 1, S); None if tables cannot be.
+
+    That is where positions are negative, far beyond the length, or unknown in a compiled graph.
+    Positions without an attached bound are looked at, which waits for the device.
+    """
+    end = known_end(q_positions, k_positions)
+    if end is None and not is_recorded(q_positions):
+        lows, ends = zip(bounds_of(q_positions), bounds_of(k_positions), strict=True)
+        end = max(ends) if min(lows) >= 0 else None
+    most = max(_MANY_POSITIONS, 4 * k_positions.size(1))
+    return end if end is not None and end <= most else None
+
+
+def attend_by_pairs(
+    encoding: PositionEncoding,
+    q: Tensor,
+    state: State,
+    q_positions: Tensor,
+    bias_positions: Sequence[Tensor],
+    shared: SharedPass,
+    *,
+    causal: bool,
+    document: Tensor | None = None,
+) -> Tensor | None:
+    """Return the attention's output, computed without a (T, S) tensor; None where it cannot be.
+
+    Args:
+        encoding: one for which ``gives_pairs`` is true.
+        q: (B, H, T, D), not encoded.
+        state: the encoded keys and values.
+        q_positions: (B or 1, T).
+        bias_positions: the positions of queries and keys for the biases.
+        shared: cache of the pass.
+        causal: whether query s sees only keys t <= s.
+        document: (T,) int64, the document of each token of a packed row; None for one sequence.
+
+    Returns:
+        (B, H, T, M); 0 for a query that sees no key.
+    """
+    k, v = state["k"], state["v"]
+    end = end_of_positions(*bias_positions) if takes_pairs(q, k, causal=causal) else None
+    if end is None:
+        return None
+    if "transform_query" in encoding.hooks:
+        q = encoding.transform_query(q, q_positions)
+    biases = _pairwise_biases(encoding, bias_positions, end, shared)
+    for bias in biases:
+        if bias.query_features is not None and bias.key_features is not None:
+            q, k = _with_features(q, bias.query_features), _with_features(k, bias.key_features)
+    if not takes_features(q.size(-1), v.size(-1)):
+        return None
+
+    def make() -> BlockMask | None:
+        padded = state.get("key_padding_mask")
+        sizes = q.size(2), k.size(2), q.device
+        return block_mask(*sizes, causal=causal, padded=padded, document=document)
+
+    dtype = computed_dtype(q)
+    output = flex_softmax(
+        q.to(dtype),
+        k.to(dtype),
+        v.to(dtype),
+        [bias.of_pair for bias in biases if bias.of_pair is not None],
+        shared.once(("blocks", causal), make),
+        scale=encoding.logit_scale(),
+    )
+    if "transform_output" in encoding.hooks:
+        output = encoding.transform_output(output, q_positions)
+    return output
+
+
+def _pairwise_biases(
+    encoding: PositionEncoding, positions: Sequence[Tensor], end: int, shared: SharedPass
+) -> list[PairwiseBias]:
+    """Return the biases of an encoding's parts; what all layers share is made once per pass."""
+    (q_positions, k_positions), biases = positions, []
+    for part in encoding.parts_with("attn_bias"):
+        assert isinstance(part, HasPairwiseBias)
+
+        def make(part: HasPairwiseBias = part) -> PairwiseBias:
+            return part.pairwise_bias(q_positions, k_positions, end)
+
+        is_shared = part.shared_across_layers
+        biases.append(shared.once(("pairs", id(part)), make) if is_shared else make())
+    return biases
+
+
+def _with_features(x: Tensor, features: Tensor) -> Tensor:
+    """Append features (B or 1, H, T, F) to x (B, H, T, D')."""
+    return torch.cat((x, features.to(x.dtype).expand(x.size(0), -1, -1, -1)), -1)
